@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * engine.h - the engine door: ops in, completions out.
+ *
+ * An engine stores locks in some service. It is a const struct of four functions and some facts.
+ * The core hands it ops; the engine completes each op exactly once by calling op->done. It knows
+ * nothing of threads, re-entrancy, renewal timers, retries, deadlines or callbacks: that is the
+ * core's. The core knows nothing of wire formats: that is the engine's.
+ *
+ * THREADS. Everything here (the four slots, timers, wakes, loop callbacks, op->done) happens under
+ * the client's mutex, one call at a time, on whatever thread happens to drive. The one exception
+ * is pawl_env.wake_send, which any thread may call.
+ *
+ * RE-ENTRANCE. An engine may complete an op inside submit or cancel, or later from a loop, timer
+ * or wake callback. op->done never calls back into the engine (the core defers what follows), and
+ * after op->done the op's memory is no longer the engine's.
+ *
+ * OUTCOMES. 0: done. PAWL_EBUSY, PAWL_ENOTHELD, PAWL_ESTATE ...: refused, nothing changed.
+ * PAWL_ECONN: surely not sent. PAWL_EUNKNOWN: sent, no answer: it may have happened. An engine
+ * never turns "unknown" into anything else. The core then submits the same op again (same owner,
+ * same sequence number), so the engine must make repetition harmless, as each kind states.
+ *
+ * TIME. Nanoseconds of CLOCK_BOOTTIME from env->now, or virtual time in the simulator. Engines set
+ * timers only through env; loop timers and sleeping are forbidden.
+ */
+#ifndef PAWL_ENGINE_H
+#define PAWL_ENGINE_H
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "pawl.h"
+
+struct uv_loop_s;
+
+#define PAWL_ENGINE_ABI 1u
+#define PAWL_NEVER INT64_MAX
+#define PAWL_NAME_MAX 255
+#define PAWL_NS_PER_MS 1000000
+
+typedef struct pawl_op pawl_op;
+typedef struct pawl_env pawl_env;
+typedef struct pawl_engine pawl_engine;
+
+/* What an engine can do, so that the core asks instead of probing. */
+enum pawl_caps {
+    PAWL_CAP_FENCE = 1 << 0,         /* grants carry tokens that rise per name */
+    PAWL_CAP_QUEUE = 1 << 1,         /* op->queue works: waits in the service, first come first served */
+    PAWL_CAP_RANGE = 1 << 2,         /* op->tokens > 1 works: a grant can reserve a range of tokens */
+    PAWL_CAP_SHARED = 1 << 3,        /* PAWL_MODE_SHARED */
+    PAWL_CAP_PERMITS = 1 << 4,       /* PAWL_MODE_PERMITS */
+    PAWL_CAP_LATCH = 1 << 5,         /* PAWL_MODE_LATCH and the latch ops */
+    PAWL_CAP_SESSION_LEASE = 1 << 6, /* one lease for all grants of the client; RENEW confirms it */
+    PAWL_CAP_LINGER = 1 << 7,        /* op->linger_ms works: a released lock can stay taken a while,
+                                        even if the process ends; else the core holds on itself */
+    PAWL_CAP_LIST = 1 << 8,          /* LIST */
+    PAWL_CAP_COUNTS = 1 << 9,        /* the service counts re-entries itself (a foreign layout); the
+                                        core sends each re-entry down, with owner.holder the same */
+    PAWL_CAP_FLOOR = 1 << 10         /* op->floor works */
+};
+
+/* ---- Ops ------------------------------------------------------------------------------------- */
+
+enum pawl_op_kind {
+    /* Take `name` in `mode` for `owner`, leased for lease_ms from the grant.
+     * queue == 0: complete at once with 0 or PAWL_EBUSY. queue == 1: complete with 0 when granted;
+     * until then the op is out, and only cancel or a failure of the service ends it.
+     * PERMITS: `permits` of a semaphore with capacity `count` (0: as already set). PAWL_EINVAL if
+     * more than the capacity, PAWL_ESTATE if it is not known or another one is in force.
+     * LATCH: granted when the latch's count is 0; nothing is held afterwards.
+     * with_seq != 0: the same owner.client already holds `name` exclusively under that number and
+     * now wants it shared too (downgrade): granted at once, past the queue.
+     * PAWL_ESTATE: the name is in use as another type (lock, semaphore, latch).
+     * Again with the same owner: granted already: the same grant; queued already: stays in place. */
+    PAWL_OP_ACQUIRE,
+    /* End the grant of `owner`. PERMITS: keep `permits` of it (0: none), so that repetition does no
+     * harm. linger_ms > 0 (with CAP_LINGER): let the lease end in so many ms instead of now.
+     * PAWL_ENOTHELD: this owner has no grant (or waits); nothing changed. */
+    PAWL_OP_RELEASE,
+    /* batch[0..batch_len): make each lease last its lease_ms from now, each with its own result:
+     * 0, or PAWL_ENOTHELD if that owner has no grant: it must not be created again. The op's own
+     * code is 0 if the items' codes are valid. A session engine confirms its session instead. */
+    PAWL_OP_RENEW,
+    /* End every grant of `name`, tell the holders' clients, and pass it on. PAWL_ENOTHELD: none. */
+    PAWL_OP_BREAK,
+    /* Call op->row for a summary row, then for each holder and waiter in order. */
+    PAWL_OP_INSPECT,
+    /* Call op->row with a summary row per name in use that matches the glob `name`. */
+    PAWL_OP_LIST,
+    /* value := free permits (mode PERMITS; `count` is the caller's capacity, 0 unknown) or the
+     * latch's count (mode LATCH). PAWL_ESTATE: no capacity known. */
+    PAWL_OP_COUNT,
+    /* Set the latch to `count`. PAWL_ESTATE if set and above 0. Again with the same owner: 0. */
+    PAWL_OP_LATCH_SET,
+    /* Count down by one, never below 0. Again with the same owner: counted once. */
+    PAWL_OP_LATCH_DOWN,
+    /* Stays out until the engine has an event to tell; the core submits it again after each.
+     * code 0: `event` says which. An engine without events simply keeps it until cancel. */
+    PAWL_OP_EVENT
+};
+
+enum pawl_mode { PAWL_MODE_EXCLUSIVE, PAWL_MODE_SHARED, PAWL_MODE_PERMITS, PAWL_MODE_LATCH };
+
+enum pawl_event {
+    PAWL_EVENT_NONE,
+    PAWL_EVENT_VERIFY,    /* something happened to grants of this client: confirm all of them now */
+    PAWL_EVENT_RECONNECT, /* a new connection (or master): the same, and count it */
+    PAWL_EVENT_LOST       /* the session is gone with every grant of this client */
+};
+
+/* Who asks. `client` is random per client; `seq` is new for every acquire and is what a grant
+ * belongs to; `holder` stays the same for one thread or handle (foreign layouts show it). */
+typedef struct pawl_owner {
+    uint64_t client;
+    uint64_t holder;
+    uint64_t seq;
+} pawl_owner;
+
+typedef struct pawl_renewal {
+    const char *name;
+    pawl_owner owner;
+    int64_t lease_ms;
+    uint8_t mode;
+    uint8_t lock_kind;
+    int32_t code; /* the answer */
+    void *arg;    /* the submitter's */
+} pawl_renewal;
+
+struct pawl_op {
+    /* The request: set by the submitter, unchanged while the op is out. */
+    uint8_t kind;
+    uint8_t mode;
+    uint8_t queue;
+    uint8_t lock_kind; /* enum pawl_kind, for layouts that store kinds differently */
+    uint32_t permits;
+    uint32_t tokens; /* ACQUIRE: how many tokens to reserve, at least 1 */
+    uint64_t floor;  /* ACQUIRE with CAP_FLOOR: raise the name's counter to this at least, also when
+                        the grant is a repetition (a quorum writes its token back) */
+    const char *name;
+    pawl_owner owner;
+    uint64_t with_seq;
+    int64_t lease_ms;
+    int64_t linger_ms;
+    int64_t count;
+    int64_t deadline; /* when the submitter will cancel, for services that keep their own queue */
+    pawl_renewal *batch;
+    size_t batch_len;
+    pawl_info_fn *row;
+    void *row_arg;
+    void (*done)(pawl_op *op);
+    void *arg; /* the submitter's */
+
+    /* The answer: set by the engine before done. */
+    int code;
+    pawl_error *err;    /* where to put words, or NULL */
+    uint64_t token;     /* first of the reserved range; 0: the engine has none */
+    uint32_t ntokens;   /* how many were reserved */
+    /* ACQUIRE and RENEW (there: of all items whose code is 0): */
+    int64_t lease_from; /* an instant not after the grant; 0: that of the first submit is used */
+    int64_t granted_ms; /* the lease given, if shorter than asked (a claim); 0: as asked */
+    int64_t value; /* COUNT; ACQUIRE: the store's age in ms, where it can tell, else 0 */
+    int event;
+
+    /* The engine's own while the op is out; zeroed by the submitter. */
+    void *engine[4];
+};
+
+/* Fill `err` (which may be NULL: nothing happens) and return the code. */
+#if defined(__GNUC__)
+__attribute__((format(printf, 3, 4)))
+#endif
+static inline int pawl_error_set(pawl_error *err, int code, const char *format, ...)
+{
+    va_list args;
+
+    if (!err)
+        return code;
+    err->code = code;
+    err->backend = 0;
+    va_start(args, format);
+    vsnprintf(err->text, sizeof err->text, format, args);
+    va_end(args);
+    return code;
+}
+
+static inline void pawl_op_finish(pawl_op *op, int code)
+{
+    op->code = code;
+    op->done(op);
+}
+
+/* ---- What an engine gets ---------------------------------------------------------------------- */
+
+/* A timer, embedded in whatever needs it. fire() is called once, at or after `due`. Zero it before
+ * first use; free to set again (also inside fire) and to clear at any time. */
+typedef struct pawl_timer {
+    int64_t due;
+    void (*fire)(struct pawl_timer *timer);
+    void *arg;
+    struct pawl_timer *child, *next, *prev; /* the heap's */
+    bool armed;
+} pawl_timer;
+
+/* A way for other threads to reach this client: after wake_send, fn runs soon under this client's
+ * mutex. Sends coalesce. Embedded; gone after wake_end (on the client's own side). */
+typedef struct pawl_wake {
+    void (*fn)(struct pawl_wake *wake);
+    void *arg;
+    pawl_env *env;
+    struct pawl_wake *next;
+    atomic_bool sent;
+} pawl_wake;
+
+/* A parsed URL: scheme ":" rest ["?" key "=" value {"&" key "=" value}]. `rest` is as written (an
+ * engine of engines finds its inner URLs there); decoded on demand by url_text. */
+typedef struct pawl_param {
+    char *key;
+    char *value; /* decoded */
+    bool used;
+} pawl_param;
+
+typedef struct pawl_url {
+    char *scheme;
+    char *rest;
+    pawl_param *params;
+    size_t nparams;
+} pawl_url;
+
+/* The parameter's value, or NULL. One that nobody asked for is an error after open. */
+static inline const char *pawl_url_param(const pawl_url *url, const char *key)
+{
+    for (size_t i = 0; i < url->nparams; i++)
+        if (!strcmp(url->params[i].key, key)) {
+            url->params[i].used = true;
+            return url->params[i].value;
+        }
+    return NULL;
+}
+
+/* An opened engine: what the core has, and what an engine around engines has for each inner one. */
+typedef struct pawl_instance {
+    const pawl_engine *engine;
+    void *state;
+} pawl_instance;
+
+struct pawl_env {
+    struct uv_loop_s *loop; /* for I/O watchers and requests, never for timers; NULL in the simulator */
+    uint64_t client_id;
+    const char *label;
+    const char *user, *password; /* from options or environment, or NULL; the URL's come first */
+    int64_t timeout_ms;          /* for one exchange */
+
+    int64_t (*now)(pawl_env *);       /* boot-time clock, ns */
+    int64_t (*wall_ms)(pawl_env *);   /* Unix time, ms: to show, never to decide */
+    uint64_t (*random)(pawl_env *);   /* jitter and ids; seeded in the simulator */
+    void (*timer_set)(pawl_env *, pawl_timer *, int64_t due);
+    void (*timer_clear)(pawl_env *, pawl_timer *);
+    void (*wake_begin)(pawl_env *, pawl_wake *);
+    void (*wake_end)(pawl_env *, pawl_wake *);
+    void (*wake_send)(pawl_wake *);   /* any thread */
+    void (*log)(pawl_env *, int level, const char *format, ...);
+    /* Open and close an inner engine by URL (trace, fault, quorum). It shares this env. Close it
+     * also after a failed open; its state is freed with the client. */
+    int (*instance_open)(pawl_env *, pawl_instance *ret, const char *url, pawl_error *);
+    void (*instance_close)(pawl_instance *);
+};
+
+/* ---- The engine ------------------------------------------------------------------------------- */
+
+struct pawl_engine {
+    uint32_t abi;        /* PAWL_ENGINE_ABI; the core refuses others */
+    uint32_t caps;       /* enum pawl_caps; a wrapper's are its inner engine's: see `caps_of` */
+    const char *scheme;  /* "redis" */
+    size_t state_size;   /* the core allocates and zeroes so much for each instance */
+
+    /* Parse the URL, set up, and return: 0 or a code with words in err. Reaching the service may
+     * go on in the background; ops submitted meanwhile wait for it. `self` may keep env and must
+     * not keep url. On failure the core still calls close. */
+    int (*open)(void *self, pawl_env *env, const pawl_url *url, pawl_error *err);
+
+    /* Let go of everything: descriptors, timers, wakes, loop handles (closed by uv_close; the core
+     * runs the loop until they are gone, and frees `self` after that). The core has seen every op
+     * completed, except EVENT, which is completed here with PAWL_ECANCELED. Accepts what a failed
+     * open left, and zeroes. Grants are not touched: the core released what it wanted released. */
+    void (*close)(void *self);
+
+    /* Begin an op; it is the engine's until op->done. Never blocks. */
+    void (*submit)(void *self, pawl_op *op);
+
+    /* Give up an op that is out. The engine still completes it exactly once, now or soon:
+     * PAWL_ECANCELED: not granted and out of the queue; 0: the grant was faster, the core gives it
+     * back; PAWL_EUNKNOWN: can't tell, the core will send a RELEASE for its owner. Any other code
+     * if it failed anyway. */
+    void (*cancel)(void *self, pawl_op *op);
+
+    /* What this instance can do, where it depends on the inner engine; NULL: `caps`. */
+    uint32_t (*caps_of)(void *self);
+};
+
+static inline uint32_t pawl_instance_caps(const pawl_instance *i)
+{
+    return i->engine->caps_of ? i->engine->caps_of(i->state) : i->engine->caps;
+}
+
+/* A module "pawl-SCHEME.so" exports this; libpawl loads it by the URL's scheme. */
+#define PAWL_ENGINE_SYMBOL "pawl_engine_module"
+typedef const pawl_engine *pawl_engine_module_fn(void);
+
+/* The engines inside libpawl. */
+extern const pawl_engine pawl_engine_memory, pawl_engine_local, pawl_engine_trace,
+    pawl_engine_fault;
+
+#endif
