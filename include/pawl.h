@@ -123,7 +123,8 @@ enum { PAWL_LOG_ERROR = 3, PAWL_LOG_WARNING = 4, PAWL_LOG_INFO = 6, PAWL_LOG_DEB
 
 /* Told what no return value can tell: a reconnect, a late renewal, a thread that ended while it
  * held a lock. `text` is valid during the call only and holds no secrets. May be called from any
- * thread that is inside a Pawl call and from Pawl's own; it must not call Pawl. */
+ * thread that is inside a Pawl call and from Pawl's own, with no mutex of Pawl's held; it must not
+ * call Pawl. */
 typedef void pawl_log_fn(void *arg, int level, const char *text);
 
 /* Option structs: set `size` to sizeof the struct, leave what you don't need 0. A field that this
@@ -134,9 +135,9 @@ typedef struct pawl_client_options {
     void *log_arg;
     uint64_t log_level;  /* the most talkative level wanted; default PAWL_LOG_WARNING */
     const char *label;   /* shown to whoever asks who holds a lock; default: none */
-    int64_t watchdog_ms; /* lease of locks with lease_ms 0; default 30000, URL `watchdog` */
-    int64_t timeout_ms;  /* limit of one exchange with the service; default 2000, URL `timeout` */
-    uint64_t cohort;     /* hand-overs inside the process in a row; default 32, URL `cohort` */
+    int64_t watchdog_ms; /* lease of locks with lease_ms 0; default: URL `watchdog`, else 30000 */
+    int64_t timeout_ms;  /* limit of one exchange; default: URL `timeout`, else 2000 */
+    uint64_t cohort;     /* grants inside the process in a row; default: URL `cohort`, else 32 */
     const char *user;     /* default: the URL's, else $PAWL_USER */
     const char *password; /* default: the URL's, else $PAWL_PASSWORD */
 } pawl_client_options;
@@ -172,9 +173,9 @@ enum pawl_owner_kind {
 
 /* The lock was lost: called once per loss, before anybody else can be given the lock (if the
  * process was stopped: before any call says it is still held). code is PAWL_ELOST.
- * Called from Pawl's own thread, or from a thread inside a Pawl call, or, once pawl_client_fd() was
- * called, only inside pawl_client_process(). Be short: other leases wait. May call every function
- * that doesn't block. */
+ * Called from Pawl's own thread (never from one of yours, which may hold a mutex of yours), or, once
+ * pawl_client_fd() was called, inside pawl_client_process(); what is left at the end, inside
+ * pawl_close(). Be short: other leases wait. May call every function that doesn't block. */
 typedef void pawl_lost_fn(void *arg, pawl_lock *lock, int code);
 
 typedef struct pawl_lock_options {
@@ -202,8 +203,9 @@ PAWL_API int pawl_lock_new(pawl_lock **ret, pawl_client *client, const char *nam
  * Thread: any. Blocks: no. In callbacks: yes. */
 PAWL_API int pawl_multi_new(pawl_lock **ret, pawl_lock *const *members, size_t n, pawl_error *err);
 
-/* End the handle. What was acquired through it and is still held is released in the background;
- * what waits is cancelled. NULL is a no-op.
+/* End the handle. What was acquired through it and is still held is released in the background
+ * (entering once more what was acquired through another handle of the name does not count); what
+ * waits is cancelled. NULL is a no-op.
  * Thread: any, but no other call on this handle may be under way or follow. Blocks: no.
  * In callbacks: yes. */
 PAWL_API void pawl_lock_free(pawl_lock *lock);
@@ -223,7 +225,8 @@ PAWL_API int pawl_lock_acquire(pawl_lock *lock, int64_t wait_ms, pawl_error *err
 PAWL_API int pawl_lock_release(pawl_lock *lock, pawl_error *err);
 
 /* Make the lease last lease_ms from now (0: the handle's own lease). For fixed leases; watchdog
- * leases are renewed by themselves. Returns 0, PAWL_ENOTHELD, PAWL_ELOST, PAWL_EUNKNOWN.
+ * leases are renewed by themselves. A lease can't be shortened for others: asking for less than is
+ * left only makes this owner lose it earlier. Returns 0, PAWL_ENOTHELD, PAWL_ELOST, PAWL_EUNKNOWN.
  * Thread: the owner's. Blocks: up to the time-out. In callbacks: PAWL_EDEADLK. */
 PAWL_API int pawl_lock_renew(pawl_lock *lock, int64_t lease_ms, pawl_error *err);
 
@@ -272,8 +275,8 @@ PAWL_API int pawl_stripe(char *ret, size_t size, const char *base, const void *k
 /* ---- Asynchronous ---------------------------------------------------------------------------- */
 
 /* An operation that was started is done. code is what the blocking call would have returned.
- * Called exactly once per successful start, never before the start has returned, also on cancel
- * and close (PAWL_ECANCELED); from the same threads as on_lost. May start operations and free the
+ * Called exactly once per successful start, never from inside the start itself, also on cancel and
+ * close (PAWL_ECANCELED); from the same threads as on_lost. May start operations and free the
  * lock; may not call what blocks. */
 typedef void pawl_done_fn(void *arg, pawl_lock *lock, int code);
 
@@ -409,8 +412,8 @@ typedef struct pawl_info {
     const char *owner;   /* a short id to tell owners apart; not enough to release with */
 } pawl_info;
 
-/* Told each row; a result other than 0 ends the listing, and the call returns it. It must not call
- * Pawl functions that block. */
+/* Told each row; a result other than 0 ends the listing, and the call returns it. It runs in the
+ * calling thread, after the listing is complete, and may call Pawl. */
 typedef int pawl_info_fn(void *arg, const pawl_info *info);
 
 /* Who holds `name` and who waits for it. A name that nobody uses: one SUMMARY row with 0 holders.

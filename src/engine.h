@@ -82,9 +82,10 @@ enum pawl_op_kind {
      * harm. linger_ms > 0 (with CAP_LINGER): let the lease end in so many ms instead of now.
      * PAWL_ENOTHELD: this owner has no grant (or waits); nothing changed. */
     PAWL_OP_RELEASE,
-    /* batch[0..batch_len): make each lease last its lease_ms from now, each with its own result:
-     * 0, or PAWL_ENOTHELD if that owner has no grant: it must not be created again. The op's own
-     * code is 0 if the items' codes are valid. A session engine confirms its session instead. */
+    /* batch[0..batch_len): make each lease last its lease_ms from now, or longer if it does already
+     * (a request that was overtaken must not shorten it), each with its own result: 0, or
+     * PAWL_ENOTHELD if that owner has no grant: it must not be created again. The op's own code is 0
+     * if the items' codes are valid. A session engine confirms its session instead. */
     PAWL_OP_RENEW,
     /* End every grant of `name`, tell the holders' clients, and pass it on. PAWL_ENOTHELD: none. */
     PAWL_OP_BREAK,
@@ -165,6 +166,7 @@ struct pawl_op {
     int64_t granted_ms; /* the lease given, if shorter than asked (a claim); 0: as asked */
     int64_t value; /* COUNT; ACQUIRE: the store's age in ms, where it can tell, else 0 */
     int event;
+    bool waited; /* ACQUIRE: it was queued before it was granted */
 
     /* The engine's own while the op is out; zeroed by the submitter. */
     void *engine[4];

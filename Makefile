@@ -1,0 +1,57 @@
+# Thin wrappers around Meson; everything is built under build/.
+BUILD  ?= build/release
+PREFIX ?= /usr/local
+MESON  ?= meson
+SETUP   = $(MESON) setup --prefix $(PREFIX)
+
+.PHONY: all deps demo test bench asan tsan check install clean
+
+all: $(BUILD)/build.ninja
+	ninja -C $(BUILD)
+
+$(BUILD)/build.ninja:
+	$(SETUP) $(BUILD)
+
+# The packages that building and testing need (apt; elsewhere their names are printed).
+deps:
+	@scripts/deps build test
+
+demo:
+	@scripts/deps build
+	@$(MAKE) --no-print-directory -s all >/dev/null
+	@scripts/demo $(BUILD)/tools/pawl
+
+test: deps all
+	$(MESON) test -C $(BUILD) --print-errorlogs --num-processes 2
+
+bench:
+	@scripts/deps build bench
+	@$(MAKE) --no-print-directory -s all >/dev/null
+	@scripts/bench $(BUILD)
+
+# The whole suite again with the compilers' watchers.
+asan: deps
+	test -f build/asan/build.ninja || $(SETUP) --buildtype debugoptimized \
+	    -Db_sanitize=address,undefined -Db_lundef=false build/asan
+	ninja -C build/asan
+	$(MESON) test -C build/asan --print-errorlogs --num-processes 2 --timeout-multiplier 4
+
+tsan: deps
+	test -f build/tsan/build.ninja || $(SETUP) --buildtype debugoptimized \
+	    -Db_sanitize=thread -Db_lundef=false build/tsan
+	ninja -C build/tsan
+	$(MESON) test -C build/tsan --print-errorlogs --num-processes 2 --timeout-multiplier 4
+
+# House rules that a machine can see.
+check:
+	@scripts/check
+
+# PREFIX and DESTDIR as usual.
+install:
+	test -f $(BUILD)/build.ninja || $(SETUP) $(BUILD)
+	$(MESON) configure $(BUILD) --prefix $(PREFIX)
+	ninja -C $(BUILD)
+	DESTDIR=$(DESTDIR) $(MESON) install -C $(BUILD) --no-rebuild
+
+clean:
+	rm -rf build

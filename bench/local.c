@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * local.c - what `local:` costs, beside flock(2), a pthread mutex with a condition, and Redis.
+ *
+ *     bench_local FOLDER [REDIS-SOCKET]
+ *
+ *   pair      acquire + release, nobody else there; flock(2) with an 8-byte counter in the file
+ *             (its fencing token); one PING to a Redis server over a unix socket
+ *   process   from the release in one process to the return of acquire in another that waits
+ *   thread    two threads that hand one lock back and forth, beside mutex + condition
+ *   kill      from kill -9 of the holder to the return of acquire in a waiting process
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench.h"
+#include "pawl.h"
+
+#define PAIRS 300000
+#define ROUNDS 3000
+#define KILLS 100
+
+static char url[600], flock_path[600];
+
+static void must(int code, const char *what, const pawl_error *err)
+{
+    if (code) {
+        fprintf(stderr, "%s: %s: %s\n", what, pawl_errname(code), err->text);
+        exit(1);
+    }
+}
+
+static pawl_lock *open_lock(pawl_client **client, const char *name, uint64_t kind)
+{
+    pawl_lock_options options = {.size = sizeof options, .kind = kind};
+    pawl_error err;
+    pawl_lock *lock;
+
+    must(pawl_open(client, url, NULL, &err), "pawl_open", &err);
+    must(pawl_lock_new(&lock, *client, name, &options, &err), "pawl_lock_new", &err);
+    return lock;
+}
+
+/* ---- a lock as the measurements see it ----------------------------------------------------------- */
+
+struct subject {
+    const char *name;
+    void *(*open)(void);
+    void (*acquire)(void *);
+    void (*release)(void *);
+};
+
+static void *local_open(void)
+{
+    pawl_client *client;
+
+    return open_lock(&client, "bench", PAWL_FAIR);
+}
+
+static void local_acquire(void *lock)
+{
+    pawl_error err;
+
+    must(pawl_lock_acquire(lock, PAWL_FOREVER, &err), "acquire", &err);
+}
+
+static void local_release(void *lock)
+{
+    pawl_error err;
+
+    must(pawl_lock_release(lock, &err), "release", &err);
+}
+
+static void *flock_open(void)
+{
+    int *fd = malloc(sizeof *fd);
+
+    *fd = open(flock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (*fd < 0)
+        bench_die(flock_path);
+    return fd;
+}
+
+/* A lock with a token: lock the file, count in it. */
+static void flock_acquire(void *fd)
+{
+    uint64_t token = 0;
+
+    if (flock(*(int *)fd, LOCK_EX) || pread(*(int *)fd, &token, sizeof token, 0) < 0)
+        bench_die("flock");
+    token++;
+    if (pwrite(*(int *)fd, &token, sizeof token, 0) != sizeof token)
+        bench_die("flock");
+}
+
+static void flock_release(void *fd)
+{
+    flock(*(int *)fd, LOCK_UN);
+}
+
+static const struct subject local = {"local:", local_open, local_acquire, local_release};
+static const struct subject flocked = {"flock(2)+counter", flock_open, flock_acquire,
+                                       flock_release};
+
+/* ---- pair ----------------------------------------------------------------------------------------- */
+
+static double pair_ns(const struct subject *s)
+{
+    void *lock = s->open();
+    int64_t from;
+
+    for (int i = 0; i < 1000; i++) {
+        s->acquire(lock);
+        s->release(lock);
+    }
+    from = bench_ns();
+    for (int i = 0; i < PAIRS; i++) {
+        s->acquire(lock);
+        s->release(lock);
+    }
+    return (double)(bench_ns() - from) / PAIRS;
+}
+
+static double ping_ns(const char *path)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    int64_t from = bench_ns();
+    char reply[16];
+
+    snprintf(at.sun_path, sizeof at.sun_path, "%s", path);
+    if (connect(fd, (struct sockaddr *)&at, sizeof at))
+        bench_die(path);
+    for (int i = 0; i < 20000; i++)
+        if (write(fd, "PING\r\n", 6) != 6 || read(fd, reply, sizeof reply) < 7)
+            bench_die("redis");
+    close(fd);
+    return (double)(bench_ns() - from) / 20000;
+}
+
+/* ---- hand-over between processes -------------------------------------------------------------------- */
+
+struct shared {
+    volatile int64_t released, waits;
+    int64_t gaps[2 * ROUNDS];
+    volatile size_t n;
+};
+
+static struct shared *share(void)
+{
+    struct shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                            0);
+
+    if (s == MAP_FAILED)
+        bench_die("mmap");
+    return s;
+}
+
+/* Both sides do the same. Who holds gives the other 100 us to be asleep in acquire. */
+static void alternate(const struct subject *s, struct shared *shared)
+{
+    struct timespec nap = {0, 100000};
+    void *lock = s->open();
+
+    for (int i = 0; i < ROUNDS; i++) {
+        s->acquire(lock);
+        if (shared->released && shared->n < 2 * ROUNDS)
+            shared->gaps[shared->n++] = bench_ns() - shared->released;
+        nanosleep(&nap, NULL);
+        shared->released = bench_ns();
+        s->release(lock);
+        nanosleep(&nap, NULL); /* the other one's turn */
+    }
+}
+
+static void handover(const struct subject *s, double *p50, double *p99)
+{
+    struct shared *shared = share();
+    pid_t other = fork();
+
+    if (other == 0) {
+        alternate(s, shared);
+        _exit(0);
+    }
+    alternate(s, shared);
+    waitpid(other, NULL, 0);
+    *p99 = (double)bench_quantile(shared->gaps, shared->n, 0.99) / 1e3;
+    *p50 = (double)bench_quantile(shared->gaps, shared->n, 0.5) / 1e3;
+    munmap(shared, sizeof *shared);
+}
+
+/* ---- hand-over between threads ----------------------------------------------------------------------- */
+
+/* The same job by the usual means: a mutex and a condition, taken in turns. */
+struct ring {
+    pthread_mutex_t mutex;
+    pthread_cond_t turned;
+    bool taken;
+};
+
+static struct ring ring = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false};
+
+static void *ring_open(void)
+{
+    return &ring;
+}
+
+static void ring_acquire(void *arg)
+{
+    struct ring *r = arg;
+
+    pthread_mutex_lock(&r->mutex);
+    while (r->taken)
+        pthread_cond_wait(&r->turned, &r->mutex);
+    r->taken = true;
+    pthread_mutex_unlock(&r->mutex);
+}
+
+static void ring_release(void *arg)
+{
+    struct ring *r = arg;
+
+    pthread_mutex_lock(&r->mutex);
+    r->taken = false;
+    pthread_cond_signal(&r->turned);
+    pthread_mutex_unlock(&r->mutex);
+}
+
+static pawl_client *thread_client;
+static pawl_lock *thread_lock;
+
+static void *thread_lock_open(void)
+{
+    return thread_lock;
+}
+
+static const struct subject ringed = {"mutex+condition", ring_open, ring_acquire, ring_release};
+static const struct subject cohort = {"local:", thread_lock_open, local_acquire, local_release};
+
+struct side {
+    const struct subject *subject;
+    struct shared *shared;
+};
+
+static void *alternate_in_thread(void *arg)
+{
+    struct side *side = arg;
+
+    alternate(side->subject, side->shared);
+    return NULL;
+}
+
+static void thread_handover(const struct subject *s, double *p50, double *p99)
+{
+    struct side side = {s, share()};
+    pthread_t a, b;
+
+    pthread_create(&a, NULL, alternate_in_thread, &side);
+    pthread_create(&b, NULL, alternate_in_thread, &side);
+    pthread_join(a, NULL);
+    pthread_join(b, NULL);
+    *p99 = (double)bench_quantile(side.shared->gaps, side.shared->n, 0.99) / 1e3;
+    *p50 = (double)bench_quantile(side.shared->gaps, side.shared->n, 0.5) / 1e3;
+    munmap(side.shared, sizeof *side.shared);
+}
+
+static uint64_t handed_over(void)
+{
+    pawl_stats stats = {.size = sizeof stats};
+
+    pawl_client_stats(thread_client, &stats);
+    return stats.handed_over;
+}
+
+/* ---- kill -9 ------------------------------------------------------------------------------------------ */
+
+static void kill_holder(int64_t *gap)
+{
+    int held[2], queued[2];
+    char byte;
+    pid_t holder;
+    pawl_client *client;
+    pawl_lock *lock;
+    struct shared *shared = share();
+    pid_t waiter;
+
+    if (pipe(held) || pipe(queued))
+        bench_die("pipe");
+    holder = fork();
+    if (holder == 0) {
+        lock = local_open();
+        local_acquire(lock);
+        if (write(held[1], "", 1) != 1)
+            _exit(1);
+        pause();
+    }
+    if (read(held[0], &byte, 1) != 1)
+        bench_die("read");
+    waiter = fork();
+    if (waiter == 0) {
+        lock = open_lock(&client, "bench", PAWL_FAIR);
+        if (write(queued[1], "", 1) != 1)
+            _exit(1);
+        local_acquire(lock);
+        shared->gaps[0] = bench_ns();
+        local_release(lock);
+        _exit(0);
+    }
+    if (read(queued[0], &byte, 1) != 1)
+        bench_die("read");
+    nanosleep(&(struct timespec){0, 2000000}, NULL); /* asleep in acquire by now */
+    *gap = bench_ns();
+    kill(holder, SIGKILL);
+    waitpid(waiter, NULL, 0);
+    waitpid(holder, NULL, 0);
+    *gap = shared->gaps[0] - *gap;
+    munmap(shared, sizeof *shared);
+    for (int i = 0; i < 2; i++) {
+        close(held[i]);
+        close(queued[i]);
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------------------- */
+
+int main(int argc, char **argv)
+{
+    double mine, theirs, p50, p99, flock50, flock99;
+    int64_t kills[KILLS];
+
+    if (argc < 2) {
+        fprintf(stderr, "usage: bench_local FOLDER [REDIS-SOCKET]\n");
+        return 64;
+    }
+    snprintf(url, sizeof url, "local:%s/table", argv[1]);
+    snprintf(flock_path, sizeof flock_path, "%s/flock", argv[1]);
+    /* the measurements with processes first: this process must not have a client before it forks */
+    handover(&flocked, &flock50, &flock99);
+    handover(&local, &p50, &p99);
+    for (int i = 0; i < KILLS; i++)
+        kill_holder(&kills[i]);
+
+    theirs = pair_ns(&flocked);
+    mine = pair_ns(&local);
+    printf("pair       local: %8.0f ns   flock(2)+counter %8.0f ns   ratio %5.2f\n", mine, theirs,
+           mine / theirs);
+    if (argc > 2) {
+        theirs = ping_ns(argv[2]);
+        printf("pair       local: %8.0f ns   one Redis PING   %8.0f ns   ratio %5.2f\n", mine,
+               theirs, mine / theirs);
+    }
+    printf("process    local: p50 %5.1f p99 %6.1f us   flock(2)+counter p50 %5.1f p99 %6.1f us   "
+           "ratio of p50 %5.2f\n", p50, p99, flock50, flock99, p50 / flock50);
+    thread_lock = open_lock(&thread_client, "threads", PAWL_MUTEX);
+    thread_handover(&ringed, &flock50, &flock99);
+    thread_handover(&cohort, &p50, &p99);
+    printf("thread     local: p50 %5.1f p99 %6.1f us   mutex+condition  p50 %5.1f p99 %6.1f us   "
+           "ratio of p50 %5.2f   (%llu of %d without the engine)\n", p50, p99, flock50, flock99,
+           p50 / flock50, (unsigned long long)handed_over(), 2 * ROUNDS);
+    pawl_lock_free(thread_lock);
+    pawl_close(thread_client);
+    p99 = (double)bench_quantile(kills, KILLS, 1.0) / 1e3;
+    p50 = (double)bench_quantile(kills, KILLS, 0.5) / 1e3;
+    printf("kill -9    next owner after p50 %.0f us, max %.0f us (%d kills)\n", p50, p99, KILLS);
+    return 0;
+}

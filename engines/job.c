@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * job.c - one edit of a shelf, from the op's name to those who are told of it. See job.h.
+ */
+#include "job.h"
+
+#include <stdlib.h>
+
+uint32_t desk_bucket(const desk *d, const char *name)
+{
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+
+    for (; *name; name++)
+        h = (h ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
+    return (uint32_t)(h ^ h >> 32) & (d->nbuckets - 1);
+}
+
+bool desk_push(struct desk_peers *peers, struct desk_peer peer)
+{
+    if (peers->n == peers->room) {
+        size_t room = peers->room ? 2 * peers->room : 8;
+        struct desk_peer *list = realloc(peers->list, room * sizeof *list);
+
+        peers->missing |= !list;
+        if (!list)
+            return false;
+        peers->list = list;
+        peers->room = room;
+    }
+    peers->list[peers->n++] = peer;
+    return true;
+}
+
+/* In a long list it may be there twice. */
+void desk_add(struct desk_peers *peers, const lockstate_entry *e, enum lockstate_why why)
+{
+    for (size_t i = peers->n; i-- > 0 && peers->n - i <= 16;)
+        if (peers->list[i].peer == e->peer && peers->list[i].gen == e->gen &&
+            peers->list[i].why == why)
+            return;
+    desk_push(peers, (struct desk_peer){.peer = e->peer, .gen = e->gen, .why = why});
+}
+
+/* ---- one edit -------------------------------------------------------------------------------- */
+
+static uint64_t draw(void *arg, uint32_t n)
+{
+    desk_job *job = arg;
+
+    return job->desk->store->fence(job->desk->arg, n ? n : 1);
+}
+
+static bool is_dead(void *arg, const lockstate_entry *e)
+{
+    desk_job *job = arg;
+    desk *d = job->desk;
+
+    if (e->peer == d->peer && e->gen == d->gen)
+        return false;
+    return d->store->dead(d->arg, e->peer, e->gen, job->thorough);
+}
+
+/* The owner the job is for knows already. */
+static void note(void *arg, const lockstate_entry *e, enum lockstate_why why)
+{
+    desk_job *job = arg;
+
+    if (why == LOCKSTATE_LOOK && e->client == job->owner.client && e->seq == job->owner.seq)
+        return;
+    desk_add(&job->desk->tells, e, why);
+}
+
+static bool run(void *arg, lockstate_shelf *shelf)
+{
+    desk_job *job = arg;
+    desk *d = job->desk;
+
+    d->tells.n = d->blockers.n = 0;
+    d->tells.missing = d->blockers.missing = false;
+    job->due = PAWL_NEVER;
+    job->edit.shelf = shelf;
+    job->edit.changed = false;
+    lockstate_sweep(&job->edit);
+    job->work(job);
+    job->full = job->code == PAWL_ENOMEM;
+    if (d->tells.missing) { /* rather change nothing than forget somebody */
+        job->code = PAWL_ENOMEM;
+        job->full = false;
+        return false;
+    }
+    if (job->edit.changed && job->announce && d->store->announce)
+        for (size_t i = 0; i < d->tells.n; i++)
+            d->store->announce(d->arg, d->tells.list[i].peer, d->tells.list[i].gen);
+    return job->edit.changed;
+}
+
+static void deliver(desk *d, uint32_t bucket)
+{
+    for (size_t i = 0; i < d->tells.n; i++) {
+        struct desk_peer *p = &d->tells.list[i];
+
+        if (p->peer != d->peer || p->gen != d->gen) {
+            d->store->tell(d->arg, p->peer, p->gen, bucket, p->why);
+        } else if (p->why == LOCKSTATE_EVICTED) {
+            desk_event(d, PAWL_EVENT_VERIFY);
+        } else {
+            for (struct list *l = d->waits.next; l != &d->waits; l = l->next) {
+                desk_wait *w = list_entry(l, desk_wait, link);
+
+                if (w->bucket == bucket)
+                    w->look |= DESK_TOLD;
+            }
+        }
+    }
+    d->tells.n = 0;
+}
+
+void desk_perform(desk_job *job, const char *name)
+{
+    desk *d = job->desk;
+    uint32_t bucket = desk_bucket(d, name);
+    int code;
+
+    job->edit.name = name;
+    job->edit.name_len = strlen(name);
+    job->edit.now = d->env->now(d->env);
+    job->edit.fence = draw;
+    job->edit.dead = is_dead;
+    job->edit.tell = note;
+    job->edit.arg = job;
+    code = d->store->edit(d->arg, bucket, run, job, job->op->err);
+    if (code)
+        job->code = code;
+    else
+        deliver(d, bucket);
+}
+
+/* ---- ops and entries ------------------------------------------------------------------------- */
+
+lockstate_entry desk_entry(const desk *d, const pawl_op *op)
+{
+    return (lockstate_entry){.client = op->owner.client, .seq = op->owner.seq,
+                             .lease_ms = op->lease_ms, .permits = op->permits,
+                             .ntokens = op->tokens ? op->tokens : 1, .peer = d->peer,
+                             .gen = d->gen, .mode = op->mode};
+}
+
+int desk_words(const desk_job *job)
+{
+    const pawl_op *op = job->op;
+
+    if (job->full)
+        return pawl_error_set(op->err, PAWL_EBACKEND, "\"%s\": too many owners and waiters",
+                              op->name);
+    if (job->code == PAWL_ESTATE)
+        return pawl_error_set(op->err, PAWL_ESTATE, "\"%s\" is in use as something else, or with "
+                              "another capacity, or has been set", op->name);
+    if (job->code == PAWL_EINVAL)
+        return pawl_error_set(op->err, PAWL_EINVAL, "\"%s\": more permits than its capacity, or a "
+                              "number that must be above 0 is not", op->name);
+    return job->code;
+}

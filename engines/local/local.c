@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * local.c - the engine "local:[DIR]": opening, closing, and the slots of the engine door, which are
+ * the desk's (desk.h) over the table as its store. What the table is and why it can't be left
+ * broken is told in local.h.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "fork.h"
+#include "local.h"
+
+#define SAFETY_MS 15000
+#define COPY (256 * 1024) /* the largest block */
+
+static void describe(void *store, uint16_t peer, uint32_t gen, pawl_info *row)
+{
+    local *l = store;
+    local_slot *slot = &l->map->slots[peer % LOCAL_SLOTS];
+
+    if (atomic_load(&slot->gen) != gen)
+        return;
+    row->pid = atomic_load(&slot->pid);
+    local_text_load(l->program, slot->program, 4);
+    local_text_load(l->label, slot->label, 8);
+    if (atomic_load(&slot->gen) != gen) {
+        row->pid = 0;
+        return;
+    }
+    row->host = l->host;
+    row->program = l->program;
+    row->label = l->label;
+}
+
+static const desk_store local_store = {
+    .edit = local_edit,
+    .read = local_read,
+    .fence = local_fence,
+    .dead = local_dead,
+    .tell = local_tell,
+    .describe = describe,
+    .watch = local_watch,
+    .unwatch = local_unwatch,
+    .announce = local_announce,
+};
+
+static int begin(local *l, const pawl_url *url, pawl_error *err)
+{
+    int code = local_folder_open(l, url, err);
+
+    if (!code)
+        code = local_table_open(l, err);
+    if (!code)
+        code = local_slot_take(l, err);
+    if (!code) {
+        code = local_blocks_open(l);
+        if (code)
+            pawl_error_set(err, code, "local: %s in %s", code == PAWL_ENOMEM ? "out of memory"
+                           : "no room for one more client: the disk or the table is full", l->path);
+    }
+    return code ? code : local_peers_open(l, err);
+}
+
+static int local_open(void *self, pawl_env *env, const pawl_url *url, pawl_error *err)
+{
+    local *l = self;
+    int code;
+
+    l->env = env;
+    l->dir = l->fd = l->wake = l->life = -1;
+    if (gethostname(l->host, sizeof l->host - 1))
+        l->host[0] = 0;
+    code = begin(l, url, err);
+    if (code)
+        return code;
+    l->copy.bytes = malloc(COPY);
+    l->copy.cap = COPY - BLOCK_HEAD * 8;
+    if (!l->copy.bytes ||
+        desk_init(&l->desk, env, &local_store, l, LOCAL_BUCKETS, (uint16_t)l->slot, l->gen))
+        return pawl_error_set(err, PAWL_ENOMEM, "local: out of memory");
+    l->desk.safety_ms = SAFETY_MS;
+    return 0;
+}
+
+static void local_close(void *self)
+{
+    local *l = self;
+
+    if (!l->env)
+        return;
+    desk_end(&l->desk);
+    local_peers_close(l);
+    if (l->map)
+        local_slot_leave(l);
+    local_blocks_close(l);
+    if (l->map)
+        munmap(l->map, sizeof *l->map);
+    l->map = NULL;
+    if (l->fd >= 0) {
+        pawl__fork_guard_remove(l->fd);
+        close(l->fd);
+    }
+    if (l->dir >= 0)
+        close(l->dir);
+    free(l->copy.bytes);
+    free(l->path);
+    l->copy.bytes = NULL;
+    l->path = NULL;
+    l->fd = l->dir = -1;
+    l->env = NULL; /* the loop still has l->poll until it is told of its end */
+}
+
+/* A table that was removed by hand is no longer the one that new clients open. */
+static void give_up(local *l, pawl_op *op)
+{
+    if (!l->lost)
+        desk_event(&l->desk, PAWL_EVENT_LOST);
+    l->lost = true;
+    for (size_t i = 0; i < op->batch_len; i++)
+        op->batch[i].code = PAWL_ENOTHELD;
+    if (op->kind == PAWL_OP_RENEW)
+        pawl_op_finish(op, 0);
+    else
+        pawl_op_finish(op, pawl_error_set(op->err, PAWL_EBACKEND, "local: the lock table in %s was "
+                                          "removed: open a new client", l->path));
+}
+
+static void local_submit(void *self, pawl_op *op)
+{
+    local *l = self;
+
+    if (op->kind != PAWL_OP_EVENT &&
+        (l->lost || (op->kind == PAWL_OP_RENEW && local_table_removed(l))))
+        give_up(l, op);
+    else
+        desk_submit(&l->desk, op);
+}
+
+static void local_cancel(void *self, pawl_op *op)
+{
+    desk_cancel(&((local *)self)->desk, op);
+}
+
+const pawl_engine pawl_engine_local = {
+    .abi = PAWL_ENGINE_ABI,
+    .caps = PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_RANGE | PAWL_CAP_SHARED | PAWL_CAP_PERMITS |
+            PAWL_CAP_LATCH | PAWL_CAP_LINGER | PAWL_CAP_LIST,
+    .scheme = "local",
+    .state_size = sizeof(local),
+    .open = local_open,
+    .close = local_close,
+    .submit = local_submit,
+    .cancel = local_cancel,
+};

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * memory.c - the engine "memory:[SPACE]": locks inside one process.
+ *
+ * All clients of the process that open the same space share it; it vanishes with its last client.
+ * It is the reference for tests and for the simulator: no loop, no clock but env's, nothing that
+ * depends on where memory lies.
+ *
+ * A space is a store (desk.h): buckets with growing shelves, and its clients in numbered seats.
+ * A seat's generation rises with each client that takes it, so an entry whose generation is not the
+ * seat's is of a client that is gone: dead.
+ *
+ * LOCKING. `spaces_mutex` guards the list of spaces and everything in them. A client's own mutex is
+ * held by whoever calls in; it is taken first, and another client's never. To reach another client,
+ * a hint is left in its seat and its wake is sent, under the mutex, so that it can't close
+ * meanwhile; it looks at its own waits later, under its own mutex.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "desk.h"
+
+#define BUCKETS 256
+
+typedef struct memory memory;
+
+struct seat {
+    memory *client; /* NULL: free */
+    uint32_t gen;
+    uint64_t hints; /* DESK_BIT, DESK_EVICTED: what its client should look at */
+    char label[64];
+};
+
+typedef struct space {
+    struct space *next;
+    char *name;
+    size_t clients;
+    uint64_t fence;
+    struct seat *seats;
+    size_t nseats;
+    lockstate_shelf shelves[BUCKETS];
+} space;
+
+struct memory {
+    pawl_env *env;
+    space *space;
+    desk desk;
+    pawl_wake wake;
+    bool waking, inside; /* inside: an edit runs, the mutex is held */
+    lockstate_shelf copy; /* what `read` hands out */
+    char host[65], label[64]; /* what `describe` hands out */
+};
+
+static pthread_mutex_t spaces_mutex = PTHREAD_MUTEX_INITIALIZER;
+static space *spaces;
+static uint64_t used_tokens; /* by spaces that are gone: what comes back goes on from there */
+
+/* ---- the store ------------------------------------------------------------------------------- */
+
+static bool grow(lockstate_shelf *shelf, size_t cap)
+{
+    unsigned char *bytes;
+
+    if (cap <= shelf->cap)
+        return true;
+    cap = cap < 1024 ? 1024 : 2 * cap;
+    bytes = realloc(shelf->bytes, cap);
+    if (!bytes)
+        return false;
+    shelf->bytes = bytes;
+    shelf->cap = cap;
+    return true;
+}
+
+/* On a copy, because an edit may be given up half-way. */
+static int store_edit(void *store, uint32_t bucket, desk_edit_fn *fn, void *arg, pawl_error *err)
+{
+    memory *m = store;
+    lockstate_shelf *shelf = &m->space->shelves[bucket];
+    bool room;
+
+    pthread_mutex_lock(&spaces_mutex);
+    room = grow(shelf, shelf->used + 2 * LOCKSTATE_GROWTH) &&
+           grow(&m->copy, shelf->used + 2 * LOCKSTATE_GROWTH);
+    if (room) {
+        memcpy(m->copy.bytes, shelf->bytes, shelf->used);
+        m->copy.used = shelf->used;
+        m->inside = true;
+        if (fn(arg, &m->copy)) {
+            memcpy(shelf->bytes, m->copy.bytes, m->copy.used);
+            shelf->used = m->copy.used;
+        }
+        m->inside = false;
+    }
+    pthread_mutex_unlock(&spaces_mutex);
+    return room ? 0 : pawl_error_set(err, PAWL_ENOMEM, "out of memory");
+}
+
+static lockstate_shelf *store_read(void *store, uint32_t bucket)
+{
+    memory *m = store;
+    lockstate_shelf *shelf = &m->space->shelves[bucket];
+    bool room;
+
+    pthread_mutex_lock(&spaces_mutex);
+    room = grow(&m->copy, shelf->used);
+    m->copy.used = 0;
+    if (room && shelf->used) {
+        memcpy(m->copy.bytes, shelf->bytes, shelf->used);
+        m->copy.used = shelf->used;
+    }
+    pthread_mutex_unlock(&spaces_mutex);
+    return room ? &m->copy : NULL;
+}
+
+/* Called inside edit: the mutex is held. */
+static uint64_t store_fence(void *store, uint32_t n)
+{
+    memory *m = store;
+    uint64_t first = m->space->fence;
+
+    m->space->fence += n;
+    return first;
+}
+
+static bool gone(const space *s, uint16_t peer, uint32_t gen)
+{
+    return peer >= s->nseats || !s->seats[peer].client || s->seats[peer].gen != gen;
+}
+
+/* Asked inside an edit, and by who only looks. */
+static bool store_dead(void *store, uint16_t peer, uint32_t gen, bool thorough)
+{
+    memory *m = store;
+    bool result;
+
+    (void)thorough;
+    if (m->inside)
+        return gone(m->space, peer, gen);
+    pthread_mutex_lock(&spaces_mutex);
+    result = gone(m->space, peer, gen);
+    pthread_mutex_unlock(&spaces_mutex);
+    return result;
+}
+
+static void hint(space *s, uint16_t peer, uint32_t gen, uint64_t bits)
+{
+    if (!gone(s, peer, gen)) {
+        memory *other = s->seats[peer].client;
+
+        s->seats[peer].hints |= bits;
+        other->env->wake_send(&other->wake);
+    }
+}
+
+static void store_tell(void *store, uint16_t peer, uint32_t gen, uint32_t bucket,
+                       enum lockstate_why why)
+{
+    pthread_mutex_lock(&spaces_mutex);
+    hint(((memory *)store)->space, peer, gen,
+         why == LOCKSTATE_EVICTED ? DESK_EVICTED : DESK_BIT(bucket));
+    pthread_mutex_unlock(&spaces_mutex);
+}
+
+static void store_describe(void *store, uint16_t peer, uint32_t gen, pawl_info *row)
+{
+    memory *m = store;
+
+    m->label[0] = 0;
+    pthread_mutex_lock(&spaces_mutex);
+    if (!gone(m->space, peer, gen))
+        memcpy(m->label, m->space->seats[peer].label, sizeof m->label);
+    pthread_mutex_unlock(&spaces_mutex);
+    row->pid = getpid();
+    row->host = m->host;
+    row->program = program_invocation_short_name;
+    row->label = m->label;
+}
+
+static const desk_store memory_store = {
+    .edit = store_edit,
+    .read = store_read,
+    .fence = store_fence,
+    .dead = store_dead,
+    .tell = store_tell,
+    .describe = store_describe,
+};
+
+/* ---- coming and going ------------------------------------------------------------------------ */
+
+/* The space of that name, made if there is none; the mutex is held. NULL: out of memory. */
+static space *find_space(const pawl_env *env, const char *name)
+{
+    space *s = spaces;
+
+    while (s && strcmp(s->name, name))
+        s = s->next;
+    if (s)
+        return s;
+    s = calloc(1, sizeof *s);
+    if (!s || !(s->name = strdup(name))) {
+        free(s);
+        return NULL;
+    }
+    s->fence = env->loop ? used_tokens + 1 : 1; /* each world of the simulator begins anew */
+    s->next = spaces;
+    spaces = s;
+    return s;
+}
+
+static void free_space(space *s)
+{
+    space **at = &spaces;
+
+    while (*at != s)
+        at = &(*at)->next;
+    *at = s->next;
+    if (s->fence > used_tokens)
+        used_tokens = s->fence;
+    for (size_t i = 0; i < BUCKETS; i++)
+        free(s->shelves[i].bytes);
+    free(s->seats);
+    free(s->name);
+    free(s);
+}
+
+/* The lowest free seat; -1: out of memory. The mutex is held. */
+static int64_t take_seat(memory *m, space *s)
+{
+    size_t i = 0;
+    struct seat *seats;
+
+    while (i < s->nseats && s->seats[i].client)
+        i++;
+    if (i > UINT16_MAX)
+        return -1;
+    if (i == s->nseats) {
+        seats = realloc(s->seats, (i + 1) * sizeof *seats);
+        if (!seats)
+            return -1;
+        s->seats = seats;
+        s->seats[s->nseats++] = (struct seat){0};
+    }
+    s->seats[i].client = m;
+    s->seats[i].gen++;
+    s->seats[i].hints = 0;
+    snprintf(s->seats[i].label, sizeof s->seats[i].label, "%s", m->env->label ? m->env->label : "");
+    return (int64_t)i;
+}
+
+static uint64_t bury_fence(void *arg, uint32_t n)
+{
+    return store_fence(arg, n);
+}
+
+static bool bury_dead(void *arg, const lockstate_entry *e)
+{
+    return gone(((memory *)arg)->space, e->peer, e->gen);
+}
+
+static void bury_tell(void *arg, const lockstate_entry *e, enum lockstate_why why)
+{
+    (void)why;
+    hint(((memory *)arg)->space, e->peer, e->gen, UINT64_MAX & ~DESK_EVICTED);
+}
+
+/* What a client left behind in one lock goes as if its process had died. */
+static void bury(lockstate_edit *edit, lockstate_lock *lock, uint16_t peer, uint32_t gen)
+{
+    size_t i = 0;
+
+    while (lock && i < (size_t)lock->holders + lock->waiters) {
+        lockstate_entry e = lockstate_entries(lock)[i];
+
+        i++;
+        if (i > lock->holders && e.peer == peer && e.gen == gen &&
+            !lockstate_cancel(edit, e.client, e.seq)) {
+            lock = lockstate_find(edit->shelf, edit->name, edit->name_len);
+            i = 0;
+        }
+    }
+    lockstate_settle(edit, 0, 0);
+}
+
+static void bury_all(memory *m, uint16_t peer, uint32_t gen)
+{
+    for (size_t b = 0; b < BUCKETS; b++) {
+        lockstate_shelf *shelf = &m->space->shelves[b];
+        size_t at = 0;
+
+        while (at < shelf->used) {
+            lockstate_lock *lock = (void *)(shelf->bytes + at);
+            char name[PAWL_NAME_MAX + 1];
+            lockstate_edit edit = {.shelf = shelf, .name = name, .name_len = lock->name_len,
+                                   .now = m->env->now(m->env), .fence = bury_fence,
+                                   .dead = bury_dead, .tell = bury_tell, .arg = m};
+
+            memcpy(name, lockstate_name(lock), (size_t)lock->name_len + 1);
+            bury(&edit, lock, peer, gen);
+            lock = lockstate_find(shelf, name, edit.name_len);
+            if (lock)
+                at += lock->bytes;
+        }
+    }
+}
+
+static void woken(pawl_wake *wake)
+{
+    memory *m = wake->arg;
+    uint64_t hints;
+
+    pthread_mutex_lock(&spaces_mutex);
+    hints = m->space->seats[m->desk.peer].hints;
+    m->space->seats[m->desk.peer].hints = 0;
+    pthread_mutex_unlock(&spaces_mutex);
+    desk_look(&m->desk, hints, DESK_TOLD);
+}
+
+static int memory_open(void *self, pawl_env *env, const pawl_url *url, pawl_error *err)
+{
+    memory *m = self;
+    int64_t seat = -1;
+    uint32_t gen = 0;
+
+    m->env = env;
+    m->wake.fn = woken;
+    m->wake.arg = m;
+    if (gethostname(m->host, sizeof m->host - 1))
+        m->host[0] = 0;
+    env->wake_begin(env, &m->wake);
+    m->waking = true;
+    pthread_mutex_lock(&spaces_mutex);
+    m->space = find_space(env, url->rest ? url->rest : "");
+    if (m->space) {
+        seat = take_seat(m, m->space);
+        if (seat >= 0) {
+            m->space->clients++;
+            gen = m->space->seats[seat].gen;
+        } else if (!m->space->clients) {
+            free_space(m->space);
+        }
+    }
+    if (seat < 0)
+        m->space = NULL;
+    pthread_mutex_unlock(&spaces_mutex);
+    if (seat < 0 || desk_init(&m->desk, env, &memory_store, m, BUCKETS, (uint16_t)seat, gen))
+        return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
+    return 0;
+}
+
+static void memory_close(void *self)
+{
+    memory *m = self;
+    uint16_t peer = m->desk.peer;
+    uint32_t gen = m->desk.gen;
+
+    desk_end(&m->desk);
+    if (m->space) {
+        pthread_mutex_lock(&spaces_mutex);
+        m->space->seats[peer].client = NULL;
+        if (--m->space->clients)
+            bury_all(m, peer, gen);
+        else
+            free_space(m->space);
+        pthread_mutex_unlock(&spaces_mutex);
+    }
+    if (m->waking)
+        m->env->wake_end(m->env, &m->wake);
+    free(m->copy.bytes);
+    *m = (memory){0};
+}
+
+static void memory_submit(void *self, pawl_op *op)
+{
+    desk_submit(&((memory *)self)->desk, op);
+}
+
+static void memory_cancel(void *self, pawl_op *op)
+{
+    desk_cancel(&((memory *)self)->desk, op);
+}
+
+const pawl_engine pawl_engine_memory = {
+    .abi = PAWL_ENGINE_ABI,
+    .caps = PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_RANGE | PAWL_CAP_SHARED | PAWL_CAP_PERMITS |
+            PAWL_CAP_LATCH | PAWL_CAP_LINGER | PAWL_CAP_LIST,
+    .scheme = "memory",
+    .state_size = sizeof(memory),
+    .open = memory_open,
+    .close = memory_close,
+    .submit = memory_submit,
+    .cancel = memory_cancel,
+};

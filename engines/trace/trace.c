@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * trace.c - the engine "trace:INNER-URL": what goes through the door, written to the log.
+ *
+ * Every op is copied into a child op for the inner engine; its answer is copied back. Two lines per
+ * op at PAWL_LOG_DEBUG: one when it goes down, one when it is done, with the time between them.
+ *
+ * Invariant: an outer op and its child begin and end together. The outer op's strings, batch and
+ * row function stay valid as long as it is out, so the child may point at them.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "engine.h"
+
+typedef struct trace {
+    pawl_env *env;
+    pawl_instance inner;
+} trace;
+
+typedef struct child {
+    pawl_op op;
+    pawl_op *outer;
+    trace *trace;
+    int64_t began;
+} child;
+
+static const char *kind_name(uint8_t kind)
+{
+    static const char *const names[] = {
+        [PAWL_OP_ACQUIRE] = "acquire",     [PAWL_OP_RELEASE] = "release",
+        [PAWL_OP_RENEW] = "renew",         [PAWL_OP_BREAK] = "break",
+        [PAWL_OP_INSPECT] = "inspect",     [PAWL_OP_LIST] = "list",
+        [PAWL_OP_COUNT] = "count",         [PAWL_OP_LATCH_SET] = "latch-set",
+        [PAWL_OP_LATCH_DOWN] = "latch-down", [PAWL_OP_EVENT] = "event",
+    };
+
+    return kind < sizeof names / sizeof *names && names[kind] ? names[kind] : "?";
+}
+
+static const char *mode_name(uint8_t mode)
+{
+    static const char *const names[] = {"exclusive", "shared", "permits", "latch"};
+
+    return mode < sizeof names / sizeof *names ? names[mode] : "?";
+}
+
+static const char *event_name(int event)
+{
+    switch (event) {
+    case PAWL_EVENT_VERIFY: return "verify";
+    case PAWL_EVENT_RECONNECT: return "reconnect";
+    case PAWL_EVENT_LOST: return "lost";
+    default: return "none";
+    }
+}
+
+/* Enough of an owner to follow it through a log: 16 bits of the client, and the number. */
+static void owner_text(char *text, size_t size, const pawl_owner *owner)
+{
+    snprintf(text, size, "%04x#%" PRIu64, (unsigned)(owner->client & 0xffff), owner->seq);
+}
+
+/* What the op is about, or "" where the kind says it all. */
+static const char *subject(const pawl_op *op, char *text, size_t size)
+{
+    text[0] = 0;
+    if (op->kind == PAWL_OP_RENEW)
+        snprintf(text, size, "%zu leases", op->batch_len);
+    else if (op->name)
+        snprintf(text, size, "\"%s\"", op->name);
+    return text;
+}
+
+static void log_down(trace *t, const pawl_op *op)
+{
+    char what[PAWL_NAME_MAX + 3], owner[32];
+
+    subject(op, what, sizeof what);
+    owner_text(owner, sizeof owner, &op->owner);
+    if (op->kind == PAWL_OP_ACQUIRE)
+        t->env->log(t->env, PAWL_LOG_DEBUG,
+                    "> acquire %s %s %s lease %" PRId64 " ms, permits %" PRIu32 ", tokens %" PRIu32
+                    "%s",
+                    what, owner, mode_name(op->mode), op->lease_ms, op->permits, op->tokens,
+                    op->queue ? ", queue" : "");
+    else
+        t->env->log(t->env, PAWL_LOG_DEBUG, "> %s %s %s", kind_name(op->kind), what, owner);
+}
+
+static void log_up(trace *t, const pawl_op *op, int64_t began)
+{
+    char what[PAWL_NAME_MAX + 3], owner[32], more[80] = "";
+
+    subject(op, what, sizeof what);
+    owner_text(owner, sizeof owner, &op->owner);
+    if (op->code)
+        ; /* a failed op has no answer */
+    else if (op->kind == PAWL_OP_ACQUIRE)
+        snprintf(more, sizeof more, ", token %" PRIu64 " +%" PRIu32 ", claim %" PRId64 " ms",
+                 op->token, op->ntokens, op->granted_ms);
+    else if (op->kind == PAWL_OP_COUNT)
+        snprintf(more, sizeof more, ", value %" PRId64, op->value);
+    else if (op->kind == PAWL_OP_EVENT)
+        snprintf(more, sizeof more, ", %s", event_name(op->event));
+    t->env->log(t->env, PAWL_LOG_DEBUG, "< %s %s %s %s after %" PRId64 " us%s", kind_name(op->kind),
+                what, owner, op->code ? pawl_errname(op->code) : "ok",
+                (t->env->now(t->env) - began) / 1000, more);
+}
+
+static void done(pawl_op *op)
+{
+    child *c = op->arg;
+    pawl_op *outer = c->outer;
+
+    log_up(c->trace, op, c->began);
+    outer->token = op->token;
+    outer->ntokens = op->ntokens;
+    outer->lease_from = op->lease_from;
+    outer->granted_ms = op->granted_ms;
+    outer->waited = op->waited;
+    outer->value = op->value;
+    outer->event = op->event;
+    int code = op->code;
+    free(c);
+    pawl_op_finish(outer, code);
+}
+
+static void trace_submit(void *self, pawl_op *op)
+{
+    trace *t = self;
+    child *c = calloc(1, sizeof *c);
+
+    if (!c) {
+        pawl_op_finish(op, pawl_error_set(op->err, PAWL_ENOMEM, "trace: out of memory"));
+        return;
+    }
+    c->op = *op; /* the request; words, batch and rows go to the outer op's places directly */
+    memset(c->op.engine, 0, sizeof c->op.engine);
+    c->op.done = done;
+    c->op.arg = c;
+    c->outer = op;
+    c->trace = t;
+    c->began = t->env->now(t->env);
+    op->engine[0] = c;
+    log_down(t, op);
+    t->inner.engine->submit(t->inner.state, &c->op);
+}
+
+static void trace_cancel(void *self, pawl_op *op)
+{
+    trace *t = self;
+    child *c = op->engine[0];
+    char what[PAWL_NAME_MAX + 3], owner[32];
+
+    owner_text(owner, sizeof owner, &op->owner);
+    t->env->log(t->env, PAWL_LOG_DEBUG, "> cancel %s %s %s", kind_name(op->kind),
+                subject(op, what, sizeof what), owner);
+    t->inner.engine->cancel(t->inner.state, &c->op);
+}
+
+static int trace_open(void *self, pawl_env *env, const pawl_url *url, pawl_error *err)
+{
+    trace *t = self;
+
+    t->env = env;
+    if (!*url->rest)
+        return pawl_error_set(err, PAWL_EINVAL,
+                              "trace: which engine? Write its URL behind it, as in trace:local:");
+    return env->instance_open(env, &t->inner, url->rest, err);
+}
+
+/* The inner engine completes what it still has (its EVENT op), and so do we. Also after a failed
+ * open: then the inner engine is what its own failed open left, or nothing. */
+static void trace_close(void *self)
+{
+    trace *t = self;
+
+    if (t->inner.engine)
+        t->env->instance_close(&t->inner);
+    memset(&t->inner, 0, sizeof t->inner);
+}
+
+static uint32_t trace_caps(void *self)
+{
+    trace *t = self;
+
+    return t->inner.engine ? pawl_instance_caps(&t->inner) : 0;
+}
+
+const pawl_engine pawl_engine_trace = {
+    .abi = PAWL_ENGINE_ABI,
+    .scheme = "trace",
+    .state_size = sizeof(trace),
+    .open = trace_open,
+    .close = trace_close,
+    .submit = trace_submit,
+    .cancel = trace_cancel,
+    .caps_of = trace_caps,
+};

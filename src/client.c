@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * client.c - opening and closing, and the door through which every public call goes.
+ *
+ * A client is OPEN, then CLOSING (what waits is cancelled, what is held is released, calls of
+ * other threads come home), then CLOSED (no engine, no loop, no thread). Handles keep a reference,
+ * so its memory goes with the last of them.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+
+#include "core.h"
+
+int pawl__enter(pawl_client *client, bool blocking, pawl_error *err)
+{
+    if (client->generation != pawl__fork_generation())
+        return pawl_error_set(err, PAWL_EFORK,
+                              "this client was opened by the parent process; open one after fork()");
+    if (blocking && pawl__in_callback())
+        return pawl_error_set(err, PAWL_EDEADLK,
+                              "a callback must not make a call that blocks; use the _start form");
+    pthread_mutex_lock(&client->mu);
+    if (client->state == CLIENT_OPEN)
+        return 0;
+    pthread_mutex_unlock(&client->mu);
+    return pawl_error_set(err, PAWL_ESTATE, "the client is closed");
+}
+
+void pawl__leave(pawl_client *client)
+{
+    pawl__settle(client);
+    pawl__unlock(client);
+}
+
+/* ---- events of the engine ---------------------------------------------------------------------- */
+
+static void session_lost(pawl_client *client)
+{
+    for (struct list *l = client->holds.next, *next; l != &client->holds; l = next) {
+        next = l->next;
+        pawl__hold_lost(list_entry(l, struct hold, in_client));
+    }
+}
+
+static void event_told(struct request *r, int code);
+
+static void listen_for_events(pawl_client *client)
+{
+    pawl__request_init(&client->event, client, event_told);
+    client->event.op.kind = PAWL_OP_EVENT;
+    client->event.once = true;
+    pawl__request_start(&client->event, PAWL_NEVER);
+}
+
+static void event_told(struct request *r, int code)
+{
+    pawl_client *client = r->client;
+
+    if (code || client->state != CLIENT_OPEN)
+        return;
+    if (r->op.event == PAWL_EVENT_LOST)
+        session_lost(client);
+    else if (r->op.event != PAWL_EVENT_NONE)
+        pawl__keeper_verify_all(client);
+    client->stats.reconnects += r->op.event == PAWL_EVENT_RECONNECT;
+    listen_for_events(client);
+}
+
+/* ---- opening ----------------------------------------------------------------------------------- */
+
+static char *copy_or_env(const char *given, const char *variable)
+{
+    const char *text = given ? given : secure_getenv(variable);
+
+    return text ? strdup(text) : NULL;
+}
+
+static int take_options(pawl_client *client, const pawl_client_options *o, const pawl_url *url,
+                        pawl_error *err)
+{
+    int64_t watchdog = 30000, timeout = 2000, cohort = 32;
+    int code;
+
+    if (o->watchdog_ms < 0 || o->timeout_ms < 0 || o->log_level > PAWL_LOG_DEBUG)
+        return pawl_error_set(err, PAWL_EINVAL,
+                              "pawl_client_options: watchdog_ms and timeout_ms can't be negative, "
+                              "log_level is at most PAWL_LOG_DEBUG");
+    if ((code = pawl__url_ms(url, "watchdog", &watchdog, err)) ||
+        (code = pawl__url_ms(url, "timeout", &timeout, err)) ||
+        (code = pawl__url_ms(url, "cohort", &cohort, err)))
+        return code;
+    if (o->watchdog_ms)
+        watchdog = o->watchdog_ms;
+    if (o->timeout_ms)
+        timeout = o->timeout_ms;
+    if (o->cohort)
+        cohort = o->cohort > 4096 ? 4097 : (int64_t)o->cohort;
+    if (cohort > 4096 || watchdog < 10)
+        return pawl_error_set(err, PAWL_EINVAL,
+                              "cohort is at most 4096 and watchdog at least 10 (milliseconds)");
+    client->log = o->log;
+    client->log_arg = o->log_arg;
+    client->log_level = o->log_level ? (int)o->log_level : PAWL_LOG_WARNING;
+    client->watchdog_ms = watchdog;
+    client->cohort = (uint32_t)cohort;
+    client->env.timeout_ms = timeout;
+    client->label = strdup(o->label ? o->label : "");
+    client->user = copy_or_env(o->user, "PAWL_USER");
+    client->password = copy_or_env(o->password, "PAWL_PASSWORD");
+    client->env.label = client->label;
+    client->env.user = client->user;
+    client->env.password = client->password;
+    return client->label ? 0 : pawl_error_set(err, PAWL_ENOMEM, "out of memory");
+}
+
+static pawl_client *client_new(const struct pawl_world *world)
+{
+    pawl_client *client = calloc(1, sizeof *client);
+    pthread_condattr_t attr;
+
+    if (!client)
+        return NULL;
+    client->world = world;
+    client->generation = pawl__fork_generation();
+    client->refs = 1;
+    client->epoll_fd = client->timer_fd = client->kick_fd = -1;
+    pthread_mutex_init(&client->mu, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&client->keeper_wake, &attr);
+    pthread_condattr_destroy(&attr);
+    pthread_cond_init(&client->settled, NULL);
+    list_init(&client->registered);
+    list_init(&client->holds);
+    list_init(&client->requests);
+    list_init(&client->spare);
+    list_init(&client->todo);
+    list_init(&client->sleepers);
+    list_init(&client->callbacks);
+    pawl__env_init(client);
+    pawl__keeper_init(client);
+    return client;
+}
+
+static void wipe_and_free(char *secret)
+{
+    if (secret)
+        explicit_bzero(secret, strlen(secret));
+    free(secret);
+}
+
+static void client_free(pawl_client *client)
+{
+    struct list *link;
+
+    while ((link = list_take(&client->spare)))
+        free(list_entry(link, struct hold, in_client));
+    pawl__sites_free(client);
+    free(client->label);
+    free(client->user);
+    wipe_and_free(client->password);
+    wipe_and_free(client->url);
+    pthread_cond_destroy(&client->keeper_wake);
+    pthread_cond_destroy(&client->settled);
+    pthread_mutex_destroy(&client->mu);
+    free(client);
+}
+
+void pawl__client_unref(pawl_client *client)
+{
+    uint32_t left;
+
+    pthread_mutex_lock(&client->mu);
+    left = --client->refs;
+    pthread_mutex_unlock(&client->mu);
+    if (!left)
+        client_free(client);
+}
+
+/* Engine, loop and descriptors go; the memory of handles' client stays. */
+static void take_down(pawl_client *client)
+{
+    if (client->engine.engine) {
+        client->in_engine++;
+        client->engine.engine->close(client->engine.state);
+        client->in_engine--;
+    }
+    pawl__driver_end(client);
+    pawl__states_free(client);
+    client->engine = (pawl_instance){0};
+    client->state = CLIENT_CLOSED;
+}
+
+static int set_up(pawl_client *client, const char *text, const pawl_client_options *options,
+                  pawl_error *err)
+{
+    pawl_url url;
+    int code = pawl__url_parse(&url, text, err);
+
+    if (code)
+        return code;
+    client->url = strdup(text);
+    code = client->url ? take_options(client, options, &url, err)
+                       : pawl_error_set(err, PAWL_ENOMEM, "out of memory");
+    if (!code)
+        code = pawl__driver_init(client, err);
+    if (!code)
+        code = pawl__instance_open(&client->env, &client->engine, &url, err);
+    pawl__url_free(&url);
+    return code;
+}
+
+int pawl__open_in(pawl_client **ret, const char *url, const pawl_client_options *given,
+                  const struct pawl_world *world, pawl_error *err)
+{
+    pawl_client_options options;
+    pawl_client *client;
+    int code;
+
+    if (!ret)
+        return pawl_error_set(err, PAWL_EINVAL, "nowhere to put the client (ret is NULL)");
+    if (pawl__in_callback())
+        return pawl_error_set(err, PAWL_EDEADLK, "a callback must not open a client");
+    code = pawl__options_copy(&options, sizeof options, given, "pawl_client_options", err);
+    if (code)
+        return code;
+    client = client_new(world);
+    if (!client)
+        return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
+    pthread_mutex_lock(&client->mu);
+    code = set_up(client, url, &options, err);
+    if (code) {
+        take_down(client);
+        pawl__unlock(client);
+        pawl__client_unref(client);
+        return code;
+    }
+    client->caps = pawl_instance_caps(&client->engine);
+    listen_for_events(client);
+    pawl__leave(client);
+    pawl__client_register(client);
+    *ret = client;
+    return 0;
+}
+
+int pawl_open(pawl_client **ret, const char *url, const pawl_client_options *options,
+              pawl_error *err)
+{
+    return pawl__open_in(ret, url, options, NULL, err);
+}
+
+/* ---- closing ----------------------------------------------------------------------------------- */
+
+void pawl__close_check(pawl_client *client)
+{
+    struct call *closing = client->closing;
+
+    /* the closing call itself counts as one that waits */
+    if (closing && !closing->done && !client->live && client->active <= 1 &&
+        list_empty(&client->requests))
+        pawl__call_done(client, closing, 0);
+}
+
+static void cancel_requests(pawl_client *client, bool all)
+{
+    for (struct list *l = client->requests.next, *next; l != &client->requests; l = next) {
+        struct request *r = list_entry(l, struct request, all);
+
+        next = l->next;
+        if (all || r->op.kind != PAWL_OP_RELEASE)
+            pawl__request_cancel(r, PAWL_ECANCELED);
+    }
+}
+
+static void end_holds(pawl_client *client)
+{
+    size_t n = 0;
+
+    for (struct list *l = client->holds.next; l != &client->holds; l = l->next)
+        n++;
+    while (n-- && !list_empty(&client->holds)) {
+        struct list *first = list_take(&client->holds);
+
+        list_append(&client->holds, first);
+        pawl__hold_discard(list_entry(first, struct hold, in_client), false);
+    }
+}
+
+static void closing_takes_too_long(pawl_timer *timer)
+{
+    pawl_client *client = timer->arg;
+
+    client->close_unknown = true;
+    cancel_requests(client, true);
+}
+
+/* Everything that is under way comes to its end, within the time-out. */
+static void wind_up(pawl_client *client)
+{
+    pawl_timer limit = {.fire = closing_takes_too_long, .arg = client};
+    struct call call;
+
+    client->in_engine++; /* so that nothing ends while we walk the lists */
+    end_holds(client);
+    cancel_requests(client, false);
+    client->in_engine--;
+    pawl__requests_flush(client);
+    pawl__call_begin(&call, NULL);
+    client->closing = &call;
+    pawl__timers_set(&client->timers, &limit,
+                     pawl__now(client) + client->env.timeout_ms * PAWL_NS_PER_MS);
+    client->active++;
+    pawl__close_check(client);
+    client->active--;
+    pawl__call_wait(client, &call);
+    client->closing = NULL;
+    pawl__timers_clear(&client->timers, &limit);
+}
+
+int pawl_close(pawl_client *client)
+{
+    int code;
+
+    if (!client)
+        return 0;
+    code = pawl__enter(client, true, NULL);
+    if (code)
+        return code;
+    client->state = CLIENT_CLOSING;
+    client->close_unknown = false;
+    pawl__unlock(client);
+    pawl__client_unregister(client);
+    pthread_mutex_lock(&client->mu);
+    wind_up(client);
+    while (client->dispatching && client->fd_mode)
+        pthread_cond_wait(&client->settled, &client->mu);
+    pawl__keeper_thread_stop(client);
+    while (!list_empty(&client->callbacks))
+        pawl__dispatch(client);
+    code = client->close_unknown ? PAWL_EUNKNOWN : 0;
+    take_down(client);
+    pawl__unlock(client);
+    pawl__client_unref(client);
+    return code;
+}
+
+/* ---- foreign loops ------------------------------------------------------------------------------ */
+
+int pawl_client_fd(pawl_client *client)
+{
+    int code;
+
+    if (!client)
+        return PAWL_EINVAL;
+    code = pawl__enter(client, false, NULL);
+    if (code)
+        return code;
+    code = client->epoll_fd;
+    if (!client->fd_mode && !pawl__keeper_thread_start(client)) {
+        client->fd_mode = true;
+        pthread_cond_signal(&client->keeper_wake);
+        pawl__kick(client);
+    } else if (!client->fd_mode) {
+        code = PAWL_ENOMEM;
+    }
+    pawl__leave(client);
+    return code;
+}
+
+int pawl_client_process(pawl_client *client)
+{
+    int code;
+
+    if (!client)
+        return PAWL_EINVAL;
+    code = pawl__enter(client, true, NULL);
+    if (code)
+        return code;
+    pawl__signals_forget(client);
+    pawl__turn(client);
+    pawl__settle(client);
+    code = pawl__dispatch(client);
+    pawl__leave(client);
+    return code;
+}
+
+/* ---- threads that end --------------------------------------------------------------------------- */
+
+void pawl__client_thread_gone(struct pawl_client *client, uint64_t thread)
+{
+    if (client->generation != pawl__fork_generation())
+        return;
+    pthread_mutex_lock(&client->mu);
+    for (struct list *l = client->holds.next; l != &client->holds; l = l->next) {
+        struct hold *hold = list_entry(l, struct hold, in_client);
+
+        if (hold->owner.holder != thread || hold->state != HOLD_HELD)
+            continue;
+        hold->orphan = true;
+        pawl__keeper_stop_renewing(hold);
+        client->stats.orphaned++;
+        pawl__log(client, PAWL_LOG_WARNING,
+                  "a thread ended while it held '%s'; its lease is no longer renewed",
+                  hold->site->name);
+    }
+    pawl__unlock(client);
+}
+
+/* ---- one op, waited for -------------------------------------------------------------------------- */
+
+static void exchange_finished(struct request *r, int code)
+{
+    pawl__call_done(r->client, r->owner, code);
+}
+
+void pawl__exchange_init(struct request *r, pawl_client *client, int kind, int mode,
+                         const char *name)
+{
+    pawl__request_init(r, client, exchange_finished);
+    r->op.kind = (uint8_t)kind;
+    r->op.mode = (uint8_t)mode;
+    r->op.name = name;
+    r->op.owner = (pawl_owner){client->env.client_id, 0, ++client->last_seq};
+}
+
+int pawl__exchange(struct request *r, int64_t wait_ms, pawl_error *err)
+{
+    pawl_client *client = r->client;
+    int64_t now = pawl__now(client), wait = wait_ms ? wait_ms : client->env.timeout_ms;
+    struct call call;
+    int code;
+
+    pawl__call_begin(&call, err);
+    r->owner = &call;
+    pawl__request_start(r, wait < 0 || wait > (PAWL_NEVER - now) / PAWL_NS_PER_MS
+                               ? PAWL_NEVER
+                               : now + wait * PAWL_NS_PER_MS);
+    code = pawl__call_wait(client, &call);
+    if (code)
+        pawl_error_set(err, code, "'%s': %s", r->op.name ? r->op.name : "*",
+                       r->err.text[0] ? r->err.text : pawl_strerror(code));
+    return code;
+}
+
+int pawl__exchanges_cancel(pawl_client *client, const void *handle)
+{
+    int n = 0;
+
+    for (struct list *l = client->requests.next, *next; l != &client->requests; l = next) {
+        struct request *r = list_entry(l, struct request, all);
+
+        next = l->next;
+        if (r->handle == handle && !r->giving_up) {
+            pawl__request_cancel(r, PAWL_ECANCELED);
+            n++;
+        }
+    }
+    return n;
+}

@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * driver.c - who runs the loop.
+ *
+ * All state is under the client's mutex, so any thread may submit ops and turn the loop (a turn
+ * never blocks). What must be shared out is only the waiting: one outer epoll descriptor has in it
+ * libuv's own, a timer descriptor on CLOCK_BOOTTIME (armed for the earliest timer; it also counts
+ * the time a machine sleeps) and an event descriptor (the kick). The driver is the thread that sits
+ * in epoll_wait on it, without the mutex:
+ *
+ *   - a caller whose op is not done becomes the driver if no other caller is; so a program with
+ *     one thread pays no thread switch;
+ *   - other callers sleep on a condition of their own; the driver wakes those whose op is done, and
+ *     when its own is done it wakes one of them to drive on; callers that wait for another thread of
+ *     the process only (the cohort) never drive;
+ *   - the keeper thread drives when no caller does. A caller that needs the role takes it from the
+ *     keeper. The keeper takes it back only after a nap in which no caller drove, so that a
+ *     program in a loop of calls does not fight with it for every answer.
+ *   - a foreign loop polls the same descriptor and calls pawl_client_process. The keeper then only
+ *     steps in when a timer is overdue.
+ *
+ * Two threads in epoll_wait at once are harmless (both then find what there is under the mutex).
+ *
+ * User callbacks are queued and run in order, one at a time, with no mutex held: by the keeper
+ * thread, or in pawl_client_process once pawl_client_fd was called. Never by a caller's thread: it
+ * may hold locks of its own that the callback wants.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "core.h"
+
+#define NAP (3 * PAWL_NS_PER_MS)
+#define LATE (20 * PAWL_NS_PER_MS)
+#define DISPATCH_MAX 1000
+
+static _Thread_local int callback_depth;
+static _Thread_local const struct hold *acting;
+
+const struct hold *pawl__acting(void)
+{
+    return acting;
+}
+
+bool pawl__in_callback(void)
+{
+    return callback_depth > 0;
+}
+
+/* ---- setting up ------------------------------------------------------------------------------ */
+
+static int watch(pawl_client *client, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+
+    return epoll_ctl(client->epoll_fd, EPOLL_CTL_ADD, fd, &event);
+}
+
+int pawl__driver_init(pawl_client *client, pawl_error *err)
+{
+    list_init(&client->sleepers);
+    list_init(&client->callbacks);
+    client->armed = PAWL_NEVER;
+    client->epoll_fd = client->timer_fd = client->kick_fd = -1;
+    if (client->world)
+        return 0;
+    client->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    client->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
+    client->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (client->epoll_fd < 0 || client->timer_fd < 0 || client->kick_fd < 0 ||
+        uv_loop_init(&client->loop))
+        return pawl_error_set(err, PAWL_ENOMEM, "can't make an event loop: %s", strerror(errno));
+    client->loop_open = true;
+    client->env.loop = &client->loop;
+    if (watch(client, uv_backend_fd(&client->loop)) || watch(client, client->timer_fd) ||
+        watch(client, client->kick_fd))
+        return pawl_error_set(err, PAWL_ENOMEM, "can't watch the loop: %s", strerror(errno));
+    return 0;
+}
+
+void pawl__driver_end(pawl_client *client)
+{
+    if (client->loop_open) {
+        while (uv_loop_close(&client->loop) == UV_EBUSY)
+            uv_run(&client->loop, UV_RUN_ONCE); /* what the engine closed */
+        client->loop_open = false;
+    }
+    if (client->epoll_fd >= 0)
+        close(client->epoll_fd);
+    if (client->timer_fd >= 0)
+        close(client->timer_fd);
+    if (client->kick_fd >= 0)
+        close(client->kick_fd);
+    client->epoll_fd = client->timer_fd = client->kick_fd = -1;
+}
+
+/* ---- turning --------------------------------------------------------------------------------- */
+
+void pawl__kick(pawl_client *client)
+{
+    uint64_t one = 1;
+
+    if (client->kick_fd >= 0)
+        (void)!write(client->kick_fd, &one, sizeof one);
+}
+
+/* Make the timer descriptor ring no later than the earliest timer. It may ring for nothing. */
+static void arm(pawl_client *client)
+{
+    int64_t due = pawl__timers_next(&client->timers);
+    struct itimerspec at = {0};
+
+    if (due >= client->armed || client->timer_fd < 0)
+        return;
+    client->armed = due;
+    if (due < 1)
+        due = 1;
+    at.it_value.tv_sec = due / 1000000000;
+    at.it_value.tv_nsec = due % 1000000000;
+    timerfd_settime(client->timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
+    if (client->fd_mode)
+        pthread_cond_signal(&client->keeper_wake);
+}
+
+void pawl__turn(pawl_client *client)
+{
+    pawl_timer *timer;
+    int64_t now;
+
+    client->dirty = false;
+    client->in_engine++;
+    if (client->loop_open)
+        uv_run(&client->loop, UV_RUN_NOWAIT);
+    pawl__wakes_run(client);
+    now = pawl__now(client);
+    while ((timer = pawl__timers_take(&client->timers, now)))
+        timer->fire(timer);
+    client->in_engine--;
+    pawl__requests_flush(client);
+}
+
+void pawl__settle(pawl_client *client)
+{
+    pawl__requests_flush(client);
+    if (client->dirty)
+        pawl__turn(client);
+    arm(client);
+}
+
+static void forget_signals(pawl_client *client, const struct epoll_event *events, int n)
+{
+    uint64_t count;
+
+    for (int i = 0; i < n; i++) {
+        int fd = events[i].data.fd;
+
+        if (fd == client->timer_fd)
+            client->armed = PAWL_NEVER;
+        if (fd == client->timer_fd || fd == client->kick_fd)
+            (void)!read(fd, &count, sizeof count);
+        if (fd == client->kick_fd && client->driver && client->driver != DRIVER_KEEPER &&
+            client->driver->done)
+            pawl__kick(client); /* it was meant for the thread that drives by now */
+    }
+}
+
+/* For a foreign loop: its descriptor is not to stay readable. */
+void pawl__signals_forget(pawl_client *client)
+{
+    struct epoll_event events[4];
+
+    if (client->epoll_fd >= 0)
+        forget_signals(client, events, epoll_wait(client->epoll_fd, events, 4, 0));
+}
+
+/* Wait, and do what there is: an event that was taken off the descriptor is this thread's to see
+ * to, even if another one drives by now. */
+static void wait_for_events(pawl_client *client, struct call *me)
+{
+    struct epoll_event events[4];
+    int n;
+
+    client->driver = me;
+    pawl__unlock(client);
+    n = epoll_wait(client->epoll_fd, events, 4, -1);
+    pthread_mutex_lock(&client->mu);
+    if (client->driver == me)
+        client->driver = NULL;
+    forget_signals(client, events, n);
+    pawl__turn(client);
+    arm(client);
+}
+
+/* ---- blocking callers ------------------------------------------------------------------------ */
+
+void pawl__call_begin(struct call *call, pawl_error *err)
+{
+    call->done = false;
+    call->code = 0;
+    call->blocking = true;
+    call->local = false;
+    call->err = err;
+    list_init(&call->sleeping);
+    pthread_cond_init(&call->wake, NULL);
+}
+
+void pawl__call_done(pawl_client *client, struct call *call, int code)
+{
+    call->code = code;
+    call->done = true;
+    if (!call->blocking)
+        return;
+    if (client->driver == call)
+        pawl__kick(client);
+    else
+        pthread_cond_signal(&call->wake);
+}
+
+void pawl__call_drive(struct call *call)
+{
+    call->local = false;
+    pthread_cond_signal(&call->wake);
+}
+
+/* Nobody drives any more: somebody else must. */
+static void hand_on_driving(pawl_client *client)
+{
+    if (client->driver)
+        return;
+    for (struct list *l = client->sleepers.next; l != &client->sleepers; l = l->next) {
+        struct call *next = list_entry(l, struct call, sleeping);
+
+        if (!next->local) {
+            pthread_cond_signal(&next->wake);
+            return;
+        }
+    }
+    if (client->keeper_deep)
+        pthread_cond_signal(&client->keeper_wake);
+}
+
+static void drive_for(pawl_client *client, struct call *call)
+{
+    client->activity++;
+    pawl__settle(client);
+    if (call->done)
+        return;
+    if (client->world) {
+        pawl__turn(client);
+        if (call->done)
+            return;
+        pawl__unlock(client);
+        client->world->idle(client->world->arg);
+        pthread_mutex_lock(&client->mu);
+        return;
+    }
+    if (client->driver == DRIVER_KEEPER)
+        pawl__kick(client); /* off the descriptor: this thread wants the answers itself */
+    wait_for_events(client, call);
+}
+
+static void sleep_for(pawl_client *client, struct call *call)
+{
+    pawl__settle(client);
+    if (call->done)
+        return;
+    if (call->local)
+        hand_on_driving(client);
+    list_append(&client->sleepers, &call->sleeping);
+    pthread_cond_wait(&call->wake, &client->mu);
+    list_remove(&call->sleeping);
+}
+
+int pawl__call_wait(pawl_client *client, struct call *call)
+{
+    bool drove = false;
+
+    client->active++;
+    while (!call->done) {
+        bool others_drive = client->driver && client->driver != DRIVER_KEEPER;
+
+        if (others_drive || (call->local && client->keeper_runs && !client->fd_mode)) {
+            sleep_for(client, call);
+        } else {
+            drive_for(client, call);
+            drove = true;
+        }
+    }
+    if (drove || !list_empty(&client->sleepers))
+        hand_on_driving(client);
+    client->active--;
+    pawl__close_check(client);
+    pawl__call_end(call);
+    return call->code;
+}
+
+void pawl__call_end(struct call *call)
+{
+    pthread_cond_destroy(&call->wake);
+}
+
+/* ---- callbacks ------------------------------------------------------------------------------- */
+
+void pawl__callback_queue(pawl_client *client, struct callback *callback, int code)
+{
+    callback->pending = true;
+    callback->code = code;
+    list_append(&client->callbacks, &callback->queued);
+    if (client->fd_mode || client->driver == DRIVER_KEEPER)
+        pawl__kick(client);
+    else
+        pthread_cond_signal(&client->keeper_wake);
+}
+
+/* The callback may start the next operation of the same hold, and so be queued anew meanwhile. */
+static void run_callback(pawl_client *client, struct callback *callback)
+{
+    pawl_done_fn *fn = callback->fn;
+    pawl_lock *lock = callback->lock;
+    void *arg = callback->arg;
+    int code = callback->code;
+
+    callback->fn = NULL;
+    callback->pending = false;
+    if (fn) {
+        callback->running = true;
+        pawl__unlock(client);
+        callback_depth++;
+        acting = callback->hold;
+        fn(arg, lock, code);
+        acting = NULL;
+        callback_depth--;
+        pthread_mutex_lock(&client->mu);
+        callback->running = false;
+    }
+    if (lock)
+        pawl__lock_unref(lock);
+    callback->gone(callback);
+}
+
+int pawl__dispatch(pawl_client *client)
+{
+    struct list *link;
+    int n = 0;
+
+    if (client->dispatching)
+        return 0;
+    client->dispatching = true;
+    while (n < DISPATCH_MAX && (link = list_take(&client->callbacks))) {
+        run_callback(client, list_entry(link, struct callback, queued));
+        n++;
+    }
+    client->dispatching = false;
+    if (client->fd_mode && !list_empty(&client->callbacks))
+        pawl__kick(client); /* callbacks that start new work must not keep a foreign loop here */
+    pthread_cond_broadcast(&client->settled);
+    return n;
+}
+
+/* ---- the keeper thread ----------------------------------------------------------------------- */
+
+/* Sleep on the condition until it is signalled or `until` (PAWL_NEVER: no limit) has passed. */
+static void keeper_sleep(pawl_client *client, int64_t until)
+{
+    struct timespec at;
+    int64_t left;
+
+    if (client->log_lines) {
+        pawl__unlock(client);
+        pthread_mutex_lock(&client->mu);
+        return; /* things may have changed */
+    }
+    if (until == PAWL_NEVER) {
+        pthread_cond_wait(&client->keeper_wake, &client->mu);
+        return;
+    }
+    left = until - pawl__now(client);
+    if (left <= 0)
+        return;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    at.tv_sec += (at.tv_nsec + left) / 1000000000;
+    at.tv_nsec = (at.tv_nsec + left) % 1000000000;
+    pthread_cond_timedwait(&client->keeper_wake, &client->mu, &at);
+}
+
+/* A foreign loop drives; step in only when it is late. */
+static void keeper_back_up(pawl_client *client)
+{
+    int64_t due = pawl__timers_next(&client->timers);
+
+    if (due != PAWL_NEVER && due + LATE <= pawl__now(client)) {
+        pawl__turn(client);
+        arm(client);
+    } else {
+        keeper_sleep(client, due == PAWL_NEVER ? due : due + LATE);
+    }
+}
+
+static void keeper_nap(pawl_client *client)
+{
+    int64_t due = pawl__timers_next(&client->timers), until = pawl__now(client) + NAP;
+
+    keeper_sleep(client, due < until ? due : until);
+}
+
+static void *keeper_main(void *arg)
+{
+    pawl_client *client = arg;
+    uint64_t seen = 0;
+
+    pthread_mutex_lock(&client->mu);
+    while (!client->keeper_stops) {
+        if (!list_empty(&client->callbacks) && !client->fd_mode && !client->dispatching) {
+            pawl__dispatch(client);
+        } else if (client->fd_mode) {
+            keeper_back_up(client);
+        } else if (client->driver) {
+            client->keeper_deep = true;
+            keeper_sleep(client, PAWL_NEVER);
+            client->keeper_deep = false;
+        } else if (client->activity != seen &&
+                   pawl__timers_next(&client->timers) > pawl__now(client)) {
+            seen = client->activity;
+            keeper_nap(client);
+        } else {
+            pawl__settle(client);
+            if (list_empty(&client->callbacks))
+                wait_for_events(client, DRIVER_KEEPER);
+        }
+    }
+    pawl__unlock(client);
+    return NULL;
+}
+
+int pawl__keeper_thread_start(pawl_client *client)
+{
+    sigset_t all, before;
+    int failed;
+
+    if (client->keeper_runs || client->world)
+        return 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    failed = pthread_create(&client->keeper, NULL, keeper_main, client);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed)
+        return PAWL_ENOMEM;
+    client->keeper_runs = true;
+    return 0;
+}
+
+void pawl__keeper_thread_stop(pawl_client *client)
+{
+    if (!client->keeper_runs)
+        return;
+    client->keeper_stops = true;
+    pthread_cond_signal(&client->keeper_wake);
+    pawl__kick(client);
+    pthread_mutex_unlock(&client->mu);
+    pthread_join(client->keeper, NULL);
+    pthread_mutex_lock(&client->mu);
+    client->keeper_runs = false;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fork.c - forks and ending threads.
+ *
+ * Two process-wide mutexes, in this order: `clients_mutex` (taken before any client's own mutex),
+ * a client's mutex, `guards_mutex` (taken last). Both are held around fork(), so that a child finds
+ * the lists whole. A client's mutex may be held by a thread that does not exist in the child; that
+ * is fine, because in the child no call gets past the generation check.
+ */
+#include "fork.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "core.h"
+
+static pthread_mutex_t clients_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t guards_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t thread_key;
+static bool have_key;
+static atomic_uint_fast64_t generation = 1;
+static atomic_uint_fast64_t last_thread;
+static struct list clients = {&clients, &clients};
+static int *guarded;
+static size_t nguarded, room;
+
+static _Thread_local uint64_t this_thread;
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&clients_mutex);
+    pthread_mutex_lock(&guards_mutex);
+}
+
+static void in_parent(void)
+{
+    pthread_mutex_unlock(&guards_mutex);
+    pthread_mutex_unlock(&clients_mutex);
+}
+
+static void in_child(void)
+{
+    atomic_fetch_add(&generation, 1);
+    for (size_t i = 0; i < nguarded; i++)
+        close(guarded[i]);
+    nguarded = 0;
+    list_init(&clients);
+    in_parent();
+}
+
+/* Runs in the ending thread. */
+static void thread_ends(void *value)
+{
+    uint64_t thread = *(uint64_t *)value;
+
+    free(value);
+    pthread_mutex_lock(&clients_mutex);
+    for (struct list *l = clients.next; l != &clients; l = l->next)
+        pawl__client_thread_gone(list_entry(l, struct pawl_client, registered), thread);
+    pthread_mutex_unlock(&clients_mutex);
+}
+
+static void prepare(void)
+{
+    have_key = pthread_key_create(&thread_key, thread_ends) == 0;
+    pthread_atfork(before_fork, in_parent, in_child);
+}
+
+uint64_t pawl__fork_generation(void)
+{
+    return atomic_load_explicit(&generation, memory_order_relaxed);
+}
+
+uint64_t pawl__thread_id(void)
+{
+    uint64_t *value;
+
+    if (this_thread)
+        return this_thread;
+    pthread_once(&once, prepare);
+    value = malloc(sizeof *value);
+    if (!value)
+        return 0;
+    *value = atomic_fetch_add(&last_thread, 1) + 1;
+    if (!have_key || pthread_setspecific(thread_key, value)) {
+        free(value);
+        return 0;
+    }
+    this_thread = *value;
+    return this_thread;
+}
+
+void pawl__client_register(struct pawl_client *client)
+{
+    pthread_once(&once, prepare);
+    pthread_mutex_lock(&clients_mutex);
+    list_append(&clients, &client->registered);
+    pthread_mutex_unlock(&clients_mutex);
+}
+
+void pawl__client_unregister(struct pawl_client *client)
+{
+    pthread_mutex_lock(&clients_mutex);
+    list_remove(&client->registered);
+    pthread_mutex_unlock(&clients_mutex);
+}
+
+void pawl__fork_guard_add(int fd)
+{
+    pthread_once(&once, prepare);
+    pthread_mutex_lock(&guards_mutex);
+    if (nguarded == room) {
+        size_t more = room ? 2 * room : 16;
+        int *grown = realloc(guarded, more * sizeof *grown);
+
+        if (grown) {
+            guarded = grown;
+            room = more;
+        }
+    }
+    if (nguarded < room) /* else: a forked child may delay the notice of our death, no more */
+        guarded[nguarded++] = fd;
+    pthread_mutex_unlock(&guards_mutex);
+}
+
+void pawl__fork_guard_remove(int fd)
+{
+    pthread_mutex_lock(&guards_mutex);
+    for (size_t i = 0; i < nguarded; i++)
+        if (guarded[i] == fd) {
+            guarded[i] = guarded[--nguarded];
+            break;
+        }
+    pthread_mutex_unlock(&guards_mutex);
+}

@@ -1,0 +1,574 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hold.c - one owner's relation to one name.
+ *
+ *   (new) --> WAITING --(becomes the front of its site)--> ACQUIRING --granted--> HELD
+ *     HELD --release--> RELEASING --> OVER          HELD --handed on inside the process--> OVER
+ *     HELD --deadline, or the engine says it is gone--> LOST --release--> OVER
+ *     WAITING, ACQUIRING --time-out, cancel, refused--> OVER
+ *
+ * Every change happens under the client's mutex: by the owner's call, by the answer to the hold's
+ * one request, by its timers, by the answer to a renewal (keeper.c) or by closing. A hold has at
+ * most one request at a time, so a release can't overtake its acquire; and a hold that leaves HELD
+ * leaves the keeper in the same step, so a renewal can't outlive it.
+ *
+ * Each acquire has a number of its own (owner.seq), which the engine's grant belongs to. A late or
+ * repeated request of an earlier acquire can therefore never touch a later one.
+ *
+ * OVER holds go to client->spare and are used again; their memory stays until the client is freed.
+ */
+#include <stdlib.h>
+
+#include "core.h"
+
+static void acquire_finished(struct request *request, int code);
+static void release_finished(struct request *request, int code);
+
+/* ---- life ------------------------------------------------------------------------------------- */
+
+static void callback_gone(struct callback *callback);
+
+static struct hold *hold_new(pawl_client *client, struct site *site)
+{
+    struct list *link = list_take(&client->spare);
+    struct hold *hold = link ? list_entry(link, struct hold, in_client) : calloc(1, sizeof *hold);
+
+    if (!hold)
+        return NULL;
+    if (!link) {
+        list_init(&hold->in_client);
+        list_init(&hold->in_site);
+        list_init(&hold->in_queue);
+        list_init(&hold->request.todo);
+        hold->renew_timer.arg = hold;
+        hold->done_cb.gone = hold->lost_cb.gone = callback_gone;
+    }
+    hold->client = client;
+    hold->site = site;
+    hold->state = HOLD_WAITING;
+    client->live++;
+    site->refs++;
+    list_append(&client->holds, &hold->in_client);
+    list_append(&site->holds, &hold->in_site);
+    return hold;
+}
+
+void pawl__hold_drop(struct hold *hold)
+{
+    pawl_client *client = hold->client;
+
+    if (hold->state != HOLD_OVER) {
+        hold->state = HOLD_OVER;
+        client->live--;
+        pawl__close_check(client);
+    }
+    if (hold->done_cb.pending || hold->done_cb.running || hold->lost_cb.pending ||
+        hold->lost_cb.running || list_empty(&hold->in_site))
+        return;
+    list_remove(&hold->in_queue);
+    list_remove(&hold->in_site);
+    list_remove(&hold->in_client);
+    list_append(&client->spare, &hold->in_client);
+    pawl__site_put(client, hold->site);
+}
+
+static void callback_gone(struct callback *callback)
+{
+    struct hold *hold = (struct hold *)(uintptr_t)callback->hold;
+
+    if (hold->state == HOLD_OVER)
+        pawl__hold_drop(hold);
+}
+
+struct hold *pawl__hold_find(struct site *site, uint64_t holder, int mode)
+{
+    for (struct list *l = site->holds.next; l != &site->holds; l = l->next) {
+        struct hold *hold = list_entry(l, struct hold, in_site);
+
+        if (hold->owner.holder == holder && hold->terms.mode == mode && hold->state != HOLD_OVER)
+            return hold;
+    }
+    return NULL;
+}
+
+/* Tell whoever waits for the present transition. */
+void pawl__hold_finish(struct hold *hold, int code)
+{
+    struct call *call = hold->call;
+
+    hold->call = NULL;
+    if (call) {
+        if (code && hold->request.err.text[0] && hold->request.op.code == code)
+            pawl_error_set(call->err, code, "'%s': %s", hold->site->name, hold->request.err.text);
+        else if (code)
+            pawl_error_set(call->err, code, "'%s': %s", hold->site->name, pawl_strerror(code));
+        pawl__call_done(hold->client, call, code);
+    } else if (hold->done_cb.fn && !hold->done_cb.pending) {
+        pawl__callback_queue(hold->client, &hold->done_cb, code);
+    }
+}
+
+/* NULL: nobody wants to know; what an earlier asker is still to be told stays. */
+static void set_asker(struct hold *hold, const struct asker *asker)
+{
+    hold->call = asker ? asker->call : NULL;
+    if (!asker)
+        return;
+    hold->done_cb.fn = asker->done;
+    hold->done_cb.arg = asker->arg;
+    hold->done_cb.lock = asker->lock;
+    hold->done_cb.hold = hold;
+    if (asker->done && asker->lock)
+        asker->lock->refs++; /* the callback gets it, even if the handle is freed before */
+}
+
+/* ---- acquiring --------------------------------------------------------------------------------- */
+
+/* The owner has a hold of this name already. Sets *again if it is simply entered once more. */
+static int check_own(struct hold *own, const struct terms *terms, struct hold **again,
+                     pawl_error *err)
+{
+    const char *name = own->site->name;
+
+    if (own->state == HOLD_HELD && pawl__now(own->client) >= own->deadline)
+        pawl__hold_lost(own);
+    if (own->state == HOLD_LOST)
+        return pawl_error_set(err, PAWL_ELOST,
+                              "'%s' was lost while this owner held it; release it first", name);
+    if (own->state != HOLD_HELD || own->done_cb.pending)
+        return pawl_error_set(err, PAWL_ESTATE, "'%s': this owner's last call is still under way",
+                              name);
+    if (own->terms.mode == PAWL_MODE_SHARED && terms->mode == PAWL_MODE_EXCLUSIVE)
+        return pawl_error_set(err, PAWL_EDEADLK,
+                              "'%s': this owner reads it and would wait for itself to write; "
+                              "release the read lock first", name);
+    if (own->terms.mode != terms->mode)
+        return 0; /* a writer wants to read, too */
+    if (!terms->reentrant)
+        return pawl_error_set(err, PAWL_ESTATE,
+                              "'%s': this handle holds it already (handle-owned locks are not "
+                              "re-entrant)", name);
+    *again = own;
+    return 0;
+}
+
+static int look_for_own(struct site *site, const struct terms *terms, uint64_t holder,
+                        struct hold **again, uint64_t *with_seq, pawl_error *err)
+{
+    static const uint8_t modes[] = {PAWL_MODE_SHARED, PAWL_MODE_EXCLUSIVE};
+
+    for (size_t i = 0; i < 2 && terms->mode != PAWL_MODE_PERMITS && !*again; i++) {
+        struct hold *own = pawl__hold_find(site, holder, modes[i]);
+        int code = own ? check_own(own, terms, again, err) : 0;
+
+        if (code)
+            return code;
+        if (own && modes[i] == PAWL_MODE_EXCLUSIVE && terms->mode == PAWL_MODE_SHARED)
+            *with_seq = own->owner.seq;
+    }
+    return 0;
+}
+
+static void enter_again(struct hold *hold, const struct asker *asker)
+{
+    hold->count++;
+    set_asker(hold, asker);
+    pawl__hold_finish(hold, 0);
+}
+
+static void fill_new(struct hold *hold, const struct terms *terms, const struct asker *asker,
+                     uint32_t permits, int64_t wait_ms)
+{
+    pawl_client *client = hold->client;
+
+    hold->terms = *terms;
+    hold->lock = asker->lock;
+    hold->sem = asker->sem;
+    hold->owner = (pawl_owner){client->env.client_id, asker->holder, ++client->last_seq};
+    hold->is_front = hold->orphan = hold->give_back = hold->waited = hold->partial = false;
+    hold->try_once = wait_ms == 0;
+    hold->permits = permits;
+    hold->count = 0;
+    hold->token = hold->token_end = 0;
+    hold->with_seq = 0;
+    hold->renewing = NULL;
+    hold->request.err.text[0] = 0;
+    hold->asked = pawl__now(client);
+    hold->wait_until = wait_ms < 0 || wait_ms > (PAWL_NEVER - hold->asked) / PAWL_NS_PER_MS
+                           ? PAWL_NEVER
+                           : hold->asked + wait_ms * PAWL_NS_PER_MS;
+    hold->lost_cb.fn = terms->on_lost;
+    hold->lost_cb.arg = terms->arg;
+    hold->lost_cb.lock = asker->lock;
+    hold->lost_cb.hold = hold;
+    set_asker(hold, asker);
+}
+
+int pawl__hold_acquire(pawl_client *client, struct site *site, const struct terms *terms,
+                       const struct asker *asker, uint32_t permits, int64_t wait_ms,
+                       pawl_error *err)
+{
+    struct hold *hold, *again = NULL;
+    uint64_t with_seq = 0;
+    int code = look_for_own(site, terms, asker->holder, &again, &with_seq, err);
+
+    if (code)
+        return code;
+    if (again) {
+        enter_again(again, asker);
+        return 0;
+    }
+    if (asker->call && terms->cohort && wait_ms == 0 && site->front)
+        return pawl_error_set(err, PAWL_EBUSY, "'%s': %s", site->name, pawl_strerror(PAWL_EBUSY));
+    if (pawl__keeper_thread_start(client))
+        return pawl_error_set(err, PAWL_ENOMEM, "can't start the keeper thread");
+    hold = hold_new(client, site);
+    if (!hold)
+        return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
+    fill_new(hold, terms, asker, permits, wait_ms);
+    hold->with_seq = with_seq;
+    if (hold->try_once && site->front)
+        hold->terms.cohort = false; /* not queued: the engine says that it is busy */
+    client->stats.waiting++;
+    if (pawl__cohort_enter(hold))
+        pawl__hold_start(hold);
+    return 0;
+}
+
+void pawl__hold_start(struct hold *hold)
+{
+    struct request *r = &hold->request;
+    pawl_client *client = hold->client;
+    bool queue = hold->terms.queue && !hold->try_once;
+    int64_t now = pawl__now(client);
+
+    hold->state = HOLD_ACQUIRING;
+    pawl__request_init(r, client, acquire_finished);
+    r->op.kind = PAWL_OP_ACQUIRE;
+    r->op.mode = hold->terms.mode;
+    r->op.lock_kind = hold->terms.kind;
+    r->op.queue = queue;
+    r->op.name = hold->site->name;
+    r->op.owner = hold->owner;
+    r->op.with_seq = hold->with_seq;
+    r->op.permits = hold->permits;
+    r->op.count = (int64_t)hold->terms.count;
+    r->op.lease_ms = pawl__lease_wanted(hold, now);
+    r->op.tokens = pawl__cohort_tokens(hold);
+    r->poll = !queue && !hold->try_once;
+    pawl__request_start(r, hold->try_once ? now + client->env.timeout_ms * PAWL_NS_PER_MS
+                                          : hold->wait_until);
+}
+
+void pawl__hold_granted(struct hold *hold)
+{
+    pawl_client *client = hold->client;
+    int64_t now = pawl__now(client);
+
+    hold->state = HOLD_HELD;
+    hold->count = 1;
+    hold->since = now;
+    client->stats.waiting--;
+    client->stats.held++;
+    client->stats.acquired++;
+    client->stats.waited += hold->waited;
+    pawl__histogram_add(client->stats.wait_us, now - hold->asked);
+    pawl__hold_finish(hold, 0);
+}
+
+/* Not granted (or nobody wants it any more): tell, and let the next in the process try. */
+static void not_acquired(struct hold *hold, int code)
+{
+    hold->client->stats.waiting--;
+    pawl__hold_finish(hold, code);
+    pawl__cohort_leave(hold);
+    pawl__hold_drop(hold);
+}
+
+static void prepare_release(struct hold *hold)
+{
+    struct request *r = &hold->request;
+
+    pawl__request_init(r, hold->client, release_finished);
+    r->op.kind = PAWL_OP_RELEASE;
+    r->op.mode = hold->terms.mode;
+    r->op.lock_kind = hold->terms.kind;
+    r->op.name = hold->site->name;
+    r->op.owner = hold->owner;
+}
+
+/* A grant may have been given to us, or was and is not wanted: give it back, telling nobody. */
+static void give_back(struct hold *hold)
+{
+    struct request *r = &hold->request;
+    pawl_client *client = hold->client;
+    int64_t lease = r->op.lease_ms;
+
+    hold->state = HOLD_RELEASING;
+    hold->call = NULL;
+    prepare_release(hold);
+    hold->owner.holder = 0; /* its owner is through with it and may ask anew */
+    hold->lock = NULL;
+    hold->sem = NULL;
+    pawl__request_start(r, pawl__now(client) + lease * PAWL_NS_PER_MS);
+}
+
+static void unwanted(struct hold *hold, int code)
+{
+    hold->client->stats.waiting--;
+    pawl__hold_finish(hold, code);
+    hold->client->in_engine++; /* the release goes out before the next acquire */
+    give_back(hold);
+    pawl__cohort_leave(hold);
+    hold->client->in_engine--;
+    pawl__requests_flush(hold->client);
+}
+
+static void acquire_finished(struct request *r, int code)
+{
+    struct hold *hold = list_entry(r, struct hold, request);
+    int64_t now = pawl__now(hold->client);
+    int64_t from = r->op.lease_from ? r->op.lease_from : r->first_sent;
+
+    /* An unanswered try may still be on its way, whatever a later one was told. */
+    if ((code && r->unknown) || (code == 0 && hold->give_back)) {
+        unwanted(hold, code ? code : PAWL_ECANCELED);
+    } else if (code) {
+        not_acquired(hold, code);
+    } else if (pawl__valid_until(from, r->op.granted_ms ? r->op.granted_ms : r->op.lease_ms) <=
+               now) {
+        /* The answer came when its lease was over: this is not holding. Ask anew, if there is time. */
+        hold->owner.seq = ++hold->client->last_seq;
+        if (!hold->try_once && now < hold->wait_until)
+            pawl__hold_start(hold);
+        else
+            not_acquired(hold, PAWL_ETIMEDOUT);
+    } else {
+        hold->waited |= r->op.waited || (r->poll && r->attempts > 1);
+        hold->token = r->op.token;
+        hold->token_end = r->op.token + (r->op.ntokens ? r->op.ntokens : 1);
+        hold->state = HOLD_HELD;
+        hold->since = now;
+        pawl__keeper_add(hold);
+        pawl__hold_granted(hold);
+    }
+}
+
+void pawl__hold_cancel(struct hold *hold, int why)
+{
+    if (hold->state == HOLD_WAITING) {
+        pawl__timers_clear(&hold->client->timers, &hold->wait_timer);
+        list_remove(&hold->in_queue);
+        not_acquired(hold, why);
+    } else if (hold->state == HOLD_ACQUIRING) {
+        pawl__request_cancel(&hold->request, why);
+    }
+}
+
+/* ---- releasing --------------------------------------------------------------------------------- */
+
+static void not_held_any_more(struct hold *hold)
+{
+    pawl_client *client = hold->client;
+
+    client->stats.held--;
+    pawl__histogram_add(client->stats.hold_us, pawl__now(client) - hold->since);
+}
+
+static int release_lost(struct hold *hold, const struct asker *asker)
+{
+    set_asker(hold, asker);
+    pawl__hold_finish(hold, PAWL_ELOST);
+    if (--hold->count <= 0)
+        pawl__hold_drop(hold);
+    return 0;
+}
+
+static void linger_over(pawl_timer *timer)
+{
+    struct hold *hold = timer->arg;
+
+    hold->terms.at_least_ms = 0;
+    pawl__hold_release(hold, 0, NULL, NULL);
+}
+
+/* The engine can't let a lock linger: the process keeps it a while longer, for nobody. */
+static void linger_here(struct hold *hold, int64_t until)
+{
+    pawl__hold_finish(hold, 0);
+    hold->owner.holder = 0;
+    hold->lock = NULL;
+    hold->sem = NULL;
+    hold->lost_cb.fn = NULL;
+    hold->wait_timer = (pawl_timer){.fire = linger_over, .arg = hold};
+    pawl__timers_set(&hold->client->timers, &hold->wait_timer, until);
+}
+
+static void send_release(struct hold *hold, uint32_t keep, int64_t linger)
+{
+    struct request *r = &hold->request;
+    pawl_client *client = hold->client;
+
+    prepare_release(hold);
+    r->op.permits = keep;
+    r->op.linger_ms = linger > 0 ? (linger + PAWL_NS_PER_MS - 1) / PAWL_NS_PER_MS : 0;
+    client->in_engine++; /* the release goes out before the next acquire */
+    pawl__request_start(r, pawl__now(client) + client->env.timeout_ms * PAWL_NS_PER_MS);
+    if (!hold->partial)
+        pawl__cohort_leave(hold);
+    client->in_engine--;
+    pawl__requests_flush(client);
+}
+
+static void release_whole(struct hold *hold)
+{
+    pawl_client *client = hold->client;
+    int64_t now = pawl__now(client);
+    int64_t linger = hold->since + hold->terms.at_least_ms * PAWL_NS_PER_MS - now;
+
+    if (hold->terms.at_least_ms && linger > 0 && !(client->caps & PAWL_CAP_LINGER)) {
+        linger_here(hold, now + linger);
+        return;
+    }
+    not_held_any_more(hold);
+    client->stats.released++;
+    if (linger <= 0 && pawl__cohort_pass(hold)) {
+        pawl__hold_finish(hold, 0);
+        pawl__hold_drop(hold);
+        return;
+    }
+    pawl__keeper_remove(hold);
+    hold->state = HOLD_RELEASING;
+    send_release(hold, 0, hold->terms.at_least_ms ? linger : 0);
+}
+
+int pawl__hold_release(struct hold *hold, uint32_t keep, const struct asker *asker, pawl_error *err)
+{
+    if (hold->state == HOLD_HELD && pawl__now(hold->client) >= hold->deadline)
+        pawl__hold_lost(hold);
+    if (hold->state == HOLD_LOST)
+        return release_lost(hold, asker);
+    if (hold->state != HOLD_HELD || hold->partial || (asker && hold->done_cb.pending))
+        return pawl_error_set(err, PAWL_ESTATE, "'%s': this owner's last call is still under way",
+                              hold->site->name);
+    set_asker(hold, asker);
+    if (hold->count > 1) {
+        hold->count--;
+        pawl__hold_finish(hold, 0);
+    } else if (keep) {
+        hold->partial = true;
+        hold->keep = keep;
+        send_release(hold, keep, 0);
+    } else {
+        release_whole(hold);
+    }
+    return 0;
+}
+
+/* Part of the permits went back: the rest is still held, if the engine knows it. */
+static void partly_released(struct hold *hold, int code)
+{
+    hold->partial = false;
+    if (code == 0) {
+        hold->permits = hold->keep;
+        hold->client->stats.released++;
+    } else if (code == PAWL_ENOTHELD) {
+        pawl__hold_lost(hold);
+        code = PAWL_ELOST;
+    }
+    pawl__hold_finish(hold, code);
+    if (hold->give_back && hold->state == HOLD_HELD)
+        pawl__hold_release(hold, 0, NULL, NULL);
+}
+
+static void release_finished(struct request *r, int code)
+{
+    struct hold *hold = list_entry(r, struct hold, request);
+
+    if (hold->partial) {
+        partly_released(hold, code);
+        return;
+    }
+    /* Gone at a repetition while the lease was good: it was the first try that did it. */
+    if (code == PAWL_ENOTHELD && r->unknown && pawl__now(hold->client) < hold->deadline)
+        code = 0;
+    if (code == PAWL_ENOTHELD) {
+        code = PAWL_ELOST;
+        hold->client->stats.lost += hold->call || hold->done_cb.fn;
+    }
+    if (code == PAWL_EUNKNOWN || code == PAWL_ECONN)
+        hold->client->close_unknown = true;
+    pawl__hold_finish(hold, code);
+    pawl__hold_drop(hold);
+}
+
+/* ---- losing ------------------------------------------------------------------------------------ */
+
+/* Where the lease is the session's, a grant does not end by itself: end it, telling nobody. */
+static void let_go(const struct hold *hold)
+{
+    struct hold *ghost = hold_new(hold->client, hold->site);
+
+    if (!ghost)
+        return;
+    ghost->terms = hold->terms;
+    ghost->owner = hold->owner;
+    ghost->owner.holder = 0;
+    ghost->lock = NULL;
+    ghost->sem = NULL;
+    ghost->is_front = ghost->partial = false;
+    ghost->renewing = NULL;
+    ghost->deadline = 0;
+    ghost->request.op.lease_ms = hold->lease_len / PAWL_NS_PER_MS;
+    give_back(ghost);
+}
+
+void pawl__hold_lost(struct hold *hold)
+{
+    pawl_client *client = hold->client;
+
+    if (hold->state != HOLD_HELD)
+        return;
+    pawl__keeper_remove(hold);
+    pawl__timers_clear(&client->timers, &hold->wait_timer);
+    hold->state = HOLD_LOST;
+    not_held_any_more(hold);
+    client->stats.lost++;
+    pawl__log(client, PAWL_LOG_WARNING, "lost '%s' (token %llu)", hold->site->name,
+              (unsigned long long)hold->token);
+    if (hold->lost_cb.fn) {
+        if (hold->lost_cb.lock)
+            hold->lost_cb.lock->refs++;
+        pawl__callback_queue(client, &hold->lost_cb, PAWL_ELOST);
+    }
+    if (client->caps & PAWL_CAP_SESSION_LEASE)
+        let_go(hold);
+    pawl__cohort_leave(hold);
+    if (hold->orphan || (!hold->lock && !hold->sem))
+        pawl__hold_drop(hold); /* nobody is left to release it */
+}
+
+void pawl__hold_discard(struct hold *hold, bool forget)
+{
+    hold->lock = NULL;
+    hold->sem = NULL;
+    if (forget)
+        hold->lost_cb.fn = NULL;
+    hold->give_back = true;
+    switch (hold->state) {
+    case HOLD_WAITING:
+    case HOLD_ACQUIRING:
+        pawl__hold_cancel(hold, PAWL_ECANCELED);
+        break;
+    case HOLD_HELD:
+        hold->count = 1;
+        if (!hold->partial)
+            pawl__hold_release(hold, 0, NULL, NULL);
+        break;
+    case HOLD_LOST:
+        pawl__hold_drop(hold);
+        break;
+    default:
+        break; /* on its way out */
+    }
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * keeper.c - leases of held locks: when they are renewed, until when they are good, when they are
+ * lost.
+ *
+ * A hold in state HELD has two timers. `lost_timer` stands at its deadline, which moves only when
+ * the engine has confirmed a lease: deadline = (an instant before the request was sent) + lease,
+ * less 1 % for clocks that run differently and 2 ms. `renew_timer`, of watchdog leases only, stands
+ * in client->renewals at a third of the lease; when the first is due, all that are due within the
+ * next tenth of the lease go into one RENEW op.
+ *
+ * A renewal belongs to its hold: a hold that is released or lost takes its item out of the batch
+ * (item.arg = NULL), so that a late answer changes nothing. A batch that gets no answer is not
+ * repeated as it is; its holds are soon put into another, as long as their deadlines last.
+ */
+#include <stdlib.h>
+
+#include "core.h"
+
+#define BATCH_MAX 512
+#define MARGIN (2 * PAWL_NS_PER_MS)
+
+struct batch {
+    struct request request;
+    size_t n;
+    pawl_renewal items[];
+};
+
+int64_t pawl__valid_until(int64_t from, int64_t lease_ms)
+{
+    int64_t lease, margin;
+
+    if (lease_ms > (PAWL_NEVER - from) / PAWL_NS_PER_MS)
+        return PAWL_NEVER;
+    lease = lease_ms * PAWL_NS_PER_MS;
+    margin = lease / 10 < MARGIN ? lease / 10 : MARGIN;
+    return from + lease - lease / 100 - margin;
+}
+
+int64_t pawl__lease_wanted(const struct hold *hold, int64_t now)
+{
+    int64_t lease = hold->terms.lease_ms ? hold->terms.lease_ms : hold->client->watchdog_ms;
+    int64_t since = hold->state == HOLD_HELD ? hold->since : now;
+
+    if (hold->terms.max_hold_ms) {
+        int64_t left = hold->terms.max_hold_ms - (now - since) / PAWL_NS_PER_MS;
+
+        if (left < lease)
+            lease = left;
+    }
+    return lease;
+}
+
+static void plan(pawl_client *client)
+{
+    int64_t due = pawl__timers_next(&client->renewals);
+
+    if (due == PAWL_NEVER)
+        pawl__timers_clear(&client->timers, &client->renew_timer);
+    else if (!client->renew_timer.armed || client->renew_timer.due > due)
+        pawl__timers_set(&client->timers, &client->renew_timer, due);
+}
+
+static void renew_at(struct hold *hold, int64_t due)
+{
+    pawl__timers_set(&hold->client->renewals, &hold->renew_timer, due);
+    plan(hold->client);
+}
+
+static void deadline_reached(pawl_timer *timer)
+{
+    pawl__hold_lost(timer->arg);
+}
+
+/* Renewed by itself? Not fixed leases, not those of ended threads, not past max_hold. */
+static bool renewable(const struct hold *hold, int64_t now)
+{
+    if (hold->terms.lease_ms || hold->orphan)
+        return false;
+    return !hold->terms.max_hold_ms ||
+           (hold->terms.max_hold_ms - (now - hold->since) / PAWL_NS_PER_MS) * PAWL_NS_PER_MS >
+               hold->lease_from + hold->lease_len - now;
+}
+
+void pawl__keeper_confirm(struct hold *hold, int64_t from, int64_t lease_ms)
+{
+    pawl_client *client = hold->client;
+    int64_t now = pawl__now(client);
+
+    hold->lease_from = from;
+    hold->lease_len = lease_ms < PAWL_NEVER / PAWL_NS_PER_MS ? lease_ms * PAWL_NS_PER_MS : PAWL_NEVER;
+    hold->deadline = pawl__valid_until(from, lease_ms);
+    hold->lost_timer.fire = deadline_reached;
+    hold->lost_timer.arg = hold;
+    pawl__timers_set(&client->timers, &hold->lost_timer, hold->deadline);
+    if (renewable(hold, now))
+        renew_at(hold, from + hold->lease_len / 3);
+}
+
+void pawl__keeper_add(struct hold *hold)
+{
+    const struct request *r = &hold->request;
+    int64_t from = r->op.lease_from ? r->op.lease_from : r->first_sent;
+    bool claim = r->op.granted_ms && r->op.granted_ms < r->op.lease_ms;
+
+    pawl__keeper_confirm(hold, from, claim ? r->op.granted_ms : r->op.lease_ms);
+    if (claim)
+        renew_at(hold, 0); /* make it the full lease, at once */
+}
+
+void pawl__keeper_stop_renewing(struct hold *hold)
+{
+    pawl__timers_clear(&hold->client->renewals, &hold->renew_timer);
+    if (hold->renewing)
+        hold->renewing->arg = NULL;
+    hold->renewing = NULL;
+}
+
+void pawl__keeper_remove(struct hold *hold)
+{
+    pawl__timers_clear(&hold->client->timers, &hold->lost_timer);
+    pawl__keeper_stop_renewing(hold);
+}
+
+void pawl__keeper_move(struct hold *from, struct hold *to)
+{
+    int64_t due = from->renew_timer.armed ? from->renew_timer.due : from->lease_from;
+    pawl_renewal *item = from->renewing;
+
+    pawl__keeper_remove(from);
+    to->lease_from = from->lease_from;
+    to->lease_len = from->lease_len;
+    to->deadline = from->deadline;
+    to->lost_timer.fire = deadline_reached;
+    to->lost_timer.arg = to;
+    pawl__timers_set(&to->client->timers, &to->lost_timer, to->deadline);
+    if (item) { /* a renewal is under way: it renews the same grant */
+        to->renewing = item;
+        item->arg = to;
+    } else {
+        renew_at(to, due);
+    }
+}
+
+/* ---- batches ---------------------------------------------------------------------------------- */
+
+static void renew_soon(struct hold *hold)
+{
+    int64_t pause = hold->lease_len / 30;
+
+    if (pause > 1000LL * PAWL_NS_PER_MS)
+        pause = 1000LL * PAWL_NS_PER_MS;
+    renew_at(hold, pawl__now(hold->client) + pause);
+}
+
+static void renewed(struct hold *hold, const pawl_renewal *item, int code,
+                    const struct request *r)
+{
+    int64_t lease = item->lease_ms;
+
+    if (r->op.granted_ms && r->op.granted_ms < lease)
+        lease = r->op.granted_ms;
+    hold->renewing = NULL;
+    if (code == 0 && item->code == 0 && hold->terms.lease_ms == 0) {
+        hold->client->stats.renewed++;
+        pawl__keeper_confirm(hold, r->op.lease_from ? r->op.lease_from : r->first_sent, lease);
+    } else if (code == 0 && item->code == PAWL_ENOTHELD) {
+        pawl__hold_lost(hold);
+    } else if (code != 0 || item->code != 0) {
+        renew_soon(hold);
+    }
+}
+
+static void batch_finished(struct request *request, int code)
+{
+    struct batch *batch = (struct batch *)(void *)request;
+
+    if (code)
+        pawl__log(request->client, PAWL_LOG_WARNING, "%zu leases not renewed, will try again: %s",
+                  batch->n, pawl_strerror(code));
+    for (size_t i = 0; i < batch->n; i++)
+        if (batch->items[i].arg)
+            renewed(batch->items[i].arg, &batch->items[i], code, request);
+    free(batch);
+}
+
+static void add_item(struct batch *batch, struct hold *hold, int64_t now)
+{
+    pawl_renewal *item = &batch->items[batch->n++];
+    int64_t lease = pawl__lease_wanted(hold, now);
+
+    if (hold->terms.lease_ms) /* fixed: only to see whether it is still there */
+        lease = (hold->lease_from + hold->lease_len - now) / PAWL_NS_PER_MS;
+    *item = (pawl_renewal){.name = hold->site->name,
+                           .owner = hold->owner,
+                           .lease_ms = lease < 1 ? 1 : lease,
+                           .mode = hold->terms.mode,
+                           .lock_kind = hold->terms.kind,
+                           .arg = hold};
+    hold->renewing = item;
+}
+
+/* One op with everything due by `until`. False: nothing is. */
+static bool send_batch(pawl_client *client, int64_t now, int64_t until)
+{
+    struct batch *batch;
+    pawl_timer *timer;
+
+    if (pawl__timers_next(&client->renewals) > until)
+        return false;
+    batch = malloc(sizeof *batch + BATCH_MAX * sizeof batch->items[0]);
+    if (!batch)
+        return false; /* the timer below brings us back */
+    pawl__request_init(&batch->request, client, batch_finished);
+    batch->n = 0;
+    while (batch->n < BATCH_MAX && (timer = pawl__timers_take(&client->renewals, until)))
+        add_item(batch, timer->arg, now);
+    batch->request.op.kind = PAWL_OP_RENEW;
+    batch->request.op.batch = batch->items;
+    batch->request.op.batch_len = batch->n;
+    batch->request.once = true;
+    pawl__request_start(&batch->request, now + client->env.timeout_ms * PAWL_NS_PER_MS);
+    return true;
+}
+
+static void renewal_due(pawl_timer *timer)
+{
+    pawl_client *client = timer->arg;
+    int64_t now = pawl__now(client);
+    int64_t slack = client->watchdog_ms * PAWL_NS_PER_MS / 10;
+
+    while (send_batch(client, now, now + slack))
+        ;
+    if (pawl__timers_next(&client->renewals) <= now + slack)
+        pawl__timers_set(&client->timers, timer, now + slack);
+    else
+        plan(client);
+}
+
+void pawl__keeper_init(pawl_client *client)
+{
+    client->renew_timer = (pawl_timer){.fire = renewal_due, .arg = client};
+}
+
+/* Something happened to the service: ask for every lease now, fixed ones included. */
+void pawl__keeper_verify_all(pawl_client *client)
+{
+    for (struct list *l = client->holds.next; l != &client->holds; l = l->next) {
+        struct hold *hold = list_entry(l, struct hold, in_client);
+
+        if (hold->state == HOLD_HELD && !hold->renewing)
+            renew_at(hold, 0);
+    }
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * list.h - a doubly linked list whose links live inside the listed things. An empty list and an
+ * unlinked element both point at themselves, so removing twice does no harm.
+ */
+#ifndef PAWL_LIST_H
+#define PAWL_LIST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct list {
+    struct list *next, *prev;
+};
+
+#define list_entry(link, type, member) ((type *)(void *)((char *)(link)-offsetof(type, member)))
+
+static inline void list_init(struct list *l)
+{
+    l->next = l->prev = l;
+}
+
+static inline bool list_empty(const struct list *l)
+{
+    return l->next == l;
+}
+
+static inline void list_append(struct list *l, struct list *item)
+{
+    item->prev = l->prev;
+    item->next = l;
+    l->prev->next = item;
+    l->prev = item;
+}
+
+static inline void list_remove(struct list *item)
+{
+    item->prev->next = item->next;
+    item->next->prev = item->prev;
+    list_init(item);
+}
+
+/* The first element, unlinked; NULL if there is none. */
+static inline struct list *list_take(struct list *l)
+{
+    struct list *item = l->next;
+
+    if (item == l)
+        return NULL;
+    list_remove(item);
+    return item;
+}
+
+#endif

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * lock.c - pawl_lock: a name, its terms, and who owns what is acquired through it.
+ *
+ * The handle itself has no state of its own: who holds what is in the holds of its site, found by
+ * the owner (the calling thread's number, or the handle's). A multi-lock (multi.c) has the same type.
+ */
+#include <stdlib.h>
+
+#include "core.h"
+
+#define HANDLE_BIT (1ull << 63) /* tells handles' numbers from threads' */
+#define LEASE_MAX (1000LL * 3600 * 24 * 365 * 10)
+
+static bool bad_ms(int64_t ms)
+{
+    return ms < 0 || ms > LEASE_MAX;
+}
+
+static int check_options(const pawl_lock_options *o, uint32_t caps, pawl_error *err)
+{
+    if (o->kind > PAWL_SPIN)
+        return pawl_error_set(err, PAWL_EINVAL, "pawl_lock_options.kind is %llu; PAWL_MUTEX to "
+                              "PAWL_SPIN exist", (unsigned long long)o->kind);
+    if (o->owner > PAWL_OWNER_HANDLE)
+        return pawl_error_set(err, PAWL_EINVAL, "pawl_lock_options.owner is %llu; give "
+                              "PAWL_OWNER_THREAD or PAWL_OWNER_HANDLE",
+                              (unsigned long long)o->owner);
+    if (bad_ms(o->lease_ms) || bad_ms(o->max_hold_ms) || bad_ms(o->at_least_ms))
+        return pawl_error_set(err, PAWL_EINVAL, "pawl_lock_options: lease_ms, max_hold_ms and "
+                              "at_least_ms are milliseconds from 0 to ten years");
+    if (o->kind == PAWL_READ && !(caps & PAWL_CAP_SHARED))
+        return pawl_error_set(err, PAWL_ENOTSUP, "this engine has no shared locks");
+    return 0;
+}
+
+static struct terms terms_of(const pawl_lock_options *o, const pawl_client *client)
+{
+    bool cohort = o->kind == PAWL_MUTEX && client->cohort > 1 && (client->caps & PAWL_CAP_RANGE) &&
+                  !o->lease_ms && !o->max_hold_ms;
+
+    return (struct terms){
+        .mode = o->kind == PAWL_READ ? PAWL_MODE_SHARED : PAWL_MODE_EXCLUSIVE,
+        .kind = (uint8_t)o->kind,
+        .queue = o->kind != PAWL_SPIN && (client->caps & PAWL_CAP_QUEUE),
+        .cohort = cohort,
+        .reentrant = o->owner == PAWL_OWNER_THREAD,
+        .lease_ms = o->lease_ms,
+        .max_hold_ms = o->max_hold_ms,
+        .at_least_ms = o->at_least_ms,
+        .on_lost = o->on_lost,
+        .arg = o->arg,
+    };
+}
+
+int pawl_lock_new(pawl_lock **ret, pawl_client *client, const char *name,
+                  const pawl_lock_options *given, pawl_error *err)
+{
+    pawl_lock_options options;
+    pawl_lock *lock;
+    int code;
+
+    if (!ret || !client)
+        return pawl_error_set(err, PAWL_EINVAL, "%s is NULL", ret ? "client" : "ret");
+    if ((code = pawl__name_check(name, err)) ||
+        (code = pawl__options_copy(&options, sizeof options, given, "pawl_lock_options", err)) ||
+        (code = pawl__enter(client, false, err)))
+        return code;
+    code = check_options(&options, client->caps, err);
+    lock = code ? NULL : calloc(1, sizeof *lock);
+    if (lock && !(lock->site = pawl__site_get(client, name))) {
+        free(lock);
+        lock = NULL;
+    }
+    if (lock) {
+        lock->refs = 1;
+        lock->client = client;
+        client->refs++;
+        lock->terms = terms_of(&options, client);
+        lock->by_thread = options.owner == PAWL_OWNER_THREAD;
+        lock->handle = HANDLE_BIT | ++client->last_handle;
+        *ret = lock;
+    } else if (!code) {
+        code = pawl_error_set(err, PAWL_ENOMEM, "out of memory");
+    }
+    pawl__leave(client);
+    return code;
+}
+
+/* ---- freeing ----------------------------------------------------------------------------------- */
+
+void pawl__lock_unref(pawl_lock *lock)
+{
+    if (--lock->refs == 0)
+        free(lock);
+}
+
+static void discard_holds(pawl_lock *lock)
+{
+    for (struct list *l = lock->site->holds.next, *next; l != &lock->site->holds; l = next) {
+        struct hold *hold = list_entry(l, struct hold, in_site);
+
+        next = l->next;
+        if (hold->lock == lock)
+            pawl__hold_discard(hold, true);
+    }
+}
+
+void pawl_lock_free(pawl_lock *lock)
+{
+    pawl_client *client;
+
+    if (!lock)
+        return;
+    if (lock->multi) {
+        pawl__multi_free(lock);
+        return;
+    }
+    client = lock->client;
+    if (client->generation != pawl__fork_generation())
+        return; /* the child can't know what state the parent's memory was in */
+    pthread_mutex_lock(&client->mu);
+    client->in_engine++; /* nothing is sent while we walk the list */
+    discard_holds(lock);
+    client->in_engine--;
+    if (client->state == CLIENT_OPEN)
+        pawl__settle(client);
+    pawl__site_put(client, lock->site);
+    pawl__lock_unref(lock);
+    pawl__unlock(client);
+    pawl__client_unref(client);
+}
+
+/* ---- acquiring and releasing ------------------------------------------------------------------- */
+
+static uint64_t holder_of(const pawl_lock *lock)
+{
+    return lock->by_thread ? pawl__thread_id() : lock->handle;
+}
+
+/* The arguments of acquire, and the door. */
+static int begin_acquire(pawl_lock *lock, struct asker *asker, int64_t wait_ms, bool blocking,
+                         pawl_error *err)
+{
+    if (!lock || wait_ms < PAWL_FOREVER)
+        return pawl_error_set(err, PAWL_EINVAL,
+                              lock ? "wait_ms is negative; PAWL_FOREVER is -1" : "lock is NULL");
+    asker->lock = lock;
+    asker->holder = holder_of(lock);
+    if (!asker->holder)
+        return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
+    return pawl__enter(lock->client, blocking, err);
+}
+
+int pawl_lock_acquire(pawl_lock *lock, int64_t wait_ms, pawl_error *err)
+{
+    struct call call;
+    struct asker asker = {.call = &call};
+    int code;
+
+    if (lock && lock->multi)
+        return pawl__multi_acquire(lock, wait_ms, err);
+    code = begin_acquire(lock, &asker, wait_ms, true, err);
+    if (code)
+        return code;
+    pawl__call_begin(&call, err);
+    code = pawl__hold_acquire(lock->client, lock->site, &lock->terms, &asker, 0, wait_ms, err);
+    if (code)
+        pawl__call_end(&call);
+    else
+        code = pawl__call_wait(lock->client, &call);
+    pawl__leave(lock->client);
+    return code;
+}
+
+int pawl_lock_acquire_start(pawl_lock *lock, int64_t wait_ms, pawl_done_fn *done, void *arg)
+{
+    struct asker asker = {.done = done, .arg = arg};
+    int code;
+
+    if (!done)
+        return PAWL_EINVAL;
+    if (lock && lock->multi)
+        return pawl__multi_acquire_start(lock, wait_ms, done, arg);
+    code = begin_acquire(lock, &asker, wait_ms, false, NULL);
+    if (code)
+        return code;
+    code = pawl__hold_acquire(lock->client, lock->site, &lock->terms, &asker, 0, wait_ms, NULL);
+    pawl__leave(lock->client);
+    return code;
+}
+
+static int not_held(const pawl_lock *lock, pawl_error *err)
+{
+    return pawl_error_set(err, PAWL_ENOTHELD, "'%s': %s", lock->site->name,
+                          pawl_strerror(PAWL_ENOTHELD));
+}
+
+static bool releasable(const struct hold *hold)
+{
+    return hold && (hold->state == HOLD_HELD || hold->state == HOLD_LOST);
+}
+
+int pawl_lock_release(pawl_lock *lock, pawl_error *err)
+{
+    struct call call;
+    struct asker asker = {.lock = lock, .call = &call};
+    struct hold *hold;
+    int code;
+
+    if (!lock)
+        return pawl_error_set(err, PAWL_EINVAL, "lock is NULL");
+    if (lock->multi)
+        return pawl__multi_release(lock, err);
+    code = pawl__enter(lock->client, true, err);
+    if (code)
+        return code;
+    pawl__call_begin(&call, err);
+    hold = pawl__lock_hold(lock);
+    code = releasable(hold) ? pawl__hold_release(hold, 0, &asker, err) : not_held(lock, err);
+    if (code)
+        pawl__call_end(&call);
+    else
+        code = pawl__call_wait(lock->client, &call);
+    pawl__leave(lock->client);
+    return code;
+}
+
+int pawl_lock_release_start(pawl_lock *lock, pawl_done_fn *done, void *arg)
+{
+    struct asker asker = {.lock = lock, .done = done, .arg = arg};
+    struct hold *hold;
+    int code;
+
+    if (!lock || !done)
+        return PAWL_EINVAL;
+    if (lock->multi)
+        return pawl__multi_release_start(lock, done, arg);
+    code = pawl__enter(lock->client, false, NULL);
+    if (code)
+        return code;
+    hold = pawl__lock_hold(lock);
+    code = releasable(hold) ? pawl__hold_release(hold, 0, &asker, NULL) : PAWL_ENOTHELD;
+    pawl__leave(lock->client);
+    return code;
+}
+
+int pawl_lock_cancel(pawl_lock *lock)
+{
+    int n = 0, code;
+
+    if (!lock)
+        return PAWL_EINVAL;
+    if (lock->multi)
+        return pawl__multi_cancel(lock);
+    code = pawl__enter(lock->client, false, NULL);
+    if (code)
+        return code;
+    for (struct list *l = lock->site->holds.next, *next; l != &lock->site->holds; l = next) {
+        struct hold *hold = list_entry(l, struct hold, in_site);
+
+        next = l->next;
+        if (hold->lock != lock ||
+            (hold->state != HOLD_WAITING && hold->state != HOLD_ACQUIRING))
+            continue;
+        lock->client->in_engine++; /* nothing ends while we walk the list */
+        pawl__hold_cancel(hold, PAWL_ECANCELED);
+        lock->client->in_engine--;
+        n++;
+    }
+    pawl__leave(lock->client);
+    return n;
+}
+
+/* ---- renewing and breaking ----------------------------------------------------------------------- */
+
+/* Ask for the lease; what came of the hold meanwhile decides what the answer means. */
+static int renew_hold(pawl_client *client, struct hold *hold, int64_t lease_ms, pawl_error *err)
+{
+    pawl_renewal item = {.name = hold->site->name,
+                         .owner = hold->owner,
+                         .lease_ms = lease_ms,
+                         .mode = hold->terms.mode,
+                         .lock_kind = hold->terms.kind};
+    uint64_t seq = hold->owner.seq;
+    struct request r;
+    int code;
+
+    pawl__exchange_init(&r, client, PAWL_OP_RENEW, hold->terms.mode, hold->site->name);
+    r.op.batch = &item;
+    r.op.batch_len = 1;
+    code = pawl__exchange(&r, 0, err);
+    if (hold->owner.seq != seq || hold->state != HOLD_HELD)
+        return pawl_error_set(err, PAWL_ELOST, "'%s': %s", item.name, pawl_strerror(PAWL_ELOST));
+    if (code)
+        return code;
+    if (item.code == PAWL_ENOTHELD) {
+        pawl__hold_lost(hold);
+        return pawl_error_set(err, PAWL_ELOST, "'%s': %s", item.name, pawl_strerror(PAWL_ELOST));
+    }
+    if (item.code)
+        return pawl_error_set(err, item.code, "'%s': %s", item.name, pawl_strerror(item.code));
+    client->stats.renewed++;
+    pawl__keeper_confirm(hold, r.sent, lease_ms);
+    return 0;
+}
+
+static int renew_one(pawl_lock *lock, int64_t lease_ms, pawl_error *err)
+{
+    struct hold *hold;
+    int code;
+
+    code = pawl__enter(lock->client, true, err);
+    if (code)
+        return code;
+    hold = pawl__lock_hold(lock);
+    if (!lease_ms)
+        lease_ms = lock->terms.lease_ms ? lock->terms.lease_ms : lock->client->watchdog_ms;
+    if (hold && hold->state == HOLD_HELD && pawl__now(lock->client) >= hold->deadline)
+        pawl__hold_lost(hold);
+    if (hold && hold->state == HOLD_HELD)
+        code = renew_hold(lock->client, hold, lease_ms, err);
+    else if (hold && hold->state == HOLD_LOST)
+        code = pawl_error_set(err, PAWL_ELOST, "'%s': %s", lock->site->name,
+                              pawl_strerror(PAWL_ELOST));
+    else
+        code = not_held(lock, err);
+    pawl__leave(lock->client);
+    return code;
+}
+
+static int break_one(pawl_lock *lock, int64_t unused, pawl_error *err)
+{
+    struct request r;
+    int code = pawl__enter(lock->client, true, err);
+
+    (void)unused;
+    if (code)
+        return code;
+    pawl__exchange_init(&r, lock->client, PAWL_OP_BREAK, lock->terms.mode, lock->site->name);
+    r.once = true; /* a second time would hit the next holder */
+    code = pawl__exchange(&r, 0, err);
+    pawl__leave(lock->client);
+    return code;
+}
+
+int pawl_lock_renew(pawl_lock *lock, int64_t lease_ms, pawl_error *err)
+{
+    if (!lock || bad_ms(lease_ms))
+        return pawl_error_set(err, PAWL_EINVAL, lock ? "lease_ms is negative or above ten years"
+                                                     : "lock is NULL");
+    if (lock->multi)
+        return pawl__multi_each(lock, renew_one, lease_ms, err);
+    return renew_one(lock, lease_ms, err);
+}
+
+int pawl_lock_break(pawl_lock *lock, pawl_error *err)
+{
+    if (!lock)
+        return pawl_error_set(err, PAWL_EINVAL, "lock is NULL");
+    if (lock->multi)
+        return pawl__multi_each(lock, break_one, 0, err);
+    return break_one(lock, 0, err);
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * modules.c - from a URL's scheme to its engine.
+ *
+ * A few engines are inside libpawl. Others are modules, "pawl-SCHEME.so", so that a program which
+ * uses one service does not load the client libraries of all. Looked for in $PAWL_ENGINE_DIR if
+ * that is set (and only there), else in "pawl" and "engines" beside libpawl itself (installed and
+ * in a build folder), else in the folder it was installed to. A loaded module stays: its code may
+ * be on the stack of another thread.
+ */
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "core.h"
+
+#ifndef PAWL_MODULE_DIR
+#define PAWL_MODULE_DIR "/usr/lib/pawl"
+#endif
+
+static const pawl_engine *const built_in[] = {&pawl_engine_local, &pawl_engine_memory,
+                                              &pawl_engine_trace, &pawl_engine_fault};
+
+static int load(const pawl_engine **ret, const char *path, const char *scheme, pawl_error *err)
+{
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    pawl_engine_module_fn *module;
+    const pawl_engine *engine;
+    void *symbol;
+
+    if (!handle)
+        return pawl_error_set(err, PAWL_ENOTSUP, "can't load the engine for '%s:': %.160s", scheme,
+                              dlerror());
+    symbol = dlsym(handle, PAWL_ENGINE_SYMBOL);
+    memcpy(&module, &symbol, sizeof module);
+    engine = module ? module() : NULL;
+    if (!engine)
+        return pawl_error_set(err, PAWL_ENOTSUP, "%.160s is not an engine of Pawl", path);
+    if (engine->abi != PAWL_ENGINE_ABI || strcmp(engine->scheme, scheme))
+        return pawl_error_set(err, PAWL_ENOTSUP,
+                              "%.120s is an engine for '%s:' of interface %u, not for '%s:' of %u",
+                              path, engine->scheme, engine->abi, scheme, PAWL_ENGINE_ABI);
+    *ret = engine;
+    return 0;
+}
+
+/* The file's path in one folder, if it is there. */
+static bool module_in(char *ret, size_t size, const char *folder, const char *sub,
+                      const char *scheme)
+{
+    int n = snprintf(ret, size, "%s%s/pawl-%s.so", folder, sub, scheme);
+
+    return n > 0 && (size_t)n < size && access(ret, R_OK) == 0;
+}
+
+static bool module_path(char *ret, size_t size, const char *scheme)
+{
+    const char *folder = secure_getenv("PAWL_ENGINE_DIR");
+    char own[512];
+    Dl_info info;
+
+    if (folder && *folder)
+        return module_in(ret, size, folder, "", scheme);
+    if (dladdr((const void *)built_in, &info) && info.dli_fname) {
+        const char *slash = strrchr(info.dli_fname, '/');
+
+        snprintf(own, sizeof own, "%.*s", slash ? (int)(slash - info.dli_fname) : 1,
+                 slash ? info.dli_fname : ".");
+        if (module_in(ret, size, own, "/pawl", scheme) ||
+            module_in(ret, size, own, "/engines", scheme))
+            return true;
+    }
+    return module_in(ret, size, PAWL_MODULE_DIR, "", scheme);
+}
+
+int pawl__engine_find(const pawl_engine **ret, const char *scheme, pawl_error *err)
+{
+    char path[600];
+
+    for (size_t i = 0; i < sizeof built_in / sizeof built_in[0]; i++)
+        if (!strcmp(built_in[i]->scheme, scheme)) {
+            *ret = built_in[i];
+            return 0;
+        }
+    if (strchr(scheme, '/') || !module_path(path, sizeof path, scheme))
+        return pawl_error_set(err, PAWL_ENOTSUP,
+                              "no engine for '%s:' (built in: local, memory; others are modules in "
+                              "%s or $PAWL_ENGINE_DIR)", scheme, PAWL_MODULE_DIR);
+    return load(ret, path, scheme, err);
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * options.c - option structs and names, checked at the public door.
+ *
+ * A caller may have been compiled against an older header (a smaller struct: the rest is default)
+ * or a newer one (a larger struct: fine as long as what we don't know is 0; silently ignoring a wish
+ * would be worse than refusing it).
+ */
+#include "core.h"
+
+int pawl__options_copy(void *to, size_t size, const void *from, const char *what, pawl_error *err)
+{
+    const unsigned char *bytes = from;
+    uint64_t given;
+
+    memset(to, 0, size);
+    if (!from)
+        return 0;
+    memcpy(&given, from, sizeof given);
+    if (given < sizeof given || given % 8 || given > 4096)
+        return pawl_error_set(err, PAWL_EINVAL,
+                              "%s.size is %llu; set it to sizeof the struct", what,
+                              (unsigned long long)given);
+    for (size_t i = size; i < given; i++)
+        if (bytes[i])
+            return pawl_error_set(err, PAWL_EINVAL,
+                                  "%s has a field at byte %zu that this version (%s) does not know",
+                                  what, i / 8 * 8, pawl_version());
+    memcpy(to, from, given < size ? (size_t)given : size);
+    return 0;
+}
+
+int pawl__name_check(const char *name, pawl_error *err)
+{
+    size_t length;
+
+    if (!name || !*name)
+        return pawl_error_set(err, PAWL_EINVAL, "the name is empty; give 1 to %d bytes",
+                              PAWL_NAME_MAX);
+    length = strnlen(name, PAWL_NAME_MAX + 1);
+    if (length > PAWL_NAME_MAX)
+        return pawl_error_set(err, PAWL_EINVAL, "the name is longer than %d bytes", PAWL_NAME_MAX);
+    for (size_t i = 0; i < length; i++)
+        if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f)
+            return pawl_error_set(err, PAWL_EINVAL,
+                                  "the name has a control character (0x%02x) at byte %zu",
+                                  (unsigned char)name[i], i);
+    return 0;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * query.c - what an owner can ask about its lock without any I/O. Answers come from the hold and
+ * the clock at the time of asking, never from a remembered "yes".
+ */
+#include "core.h"
+
+struct hold *pawl__lock_hold(const pawl_lock *lock)
+{
+    const struct hold *acting = pawl__acting();
+    uint64_t holder = lock->handle;
+
+    if (acting && acting->lost_cb.lock == lock)
+        return (struct hold *)(uintptr_t)acting;
+    if (lock->by_thread)
+        holder = pawl__thread_id();
+    return pawl__hold_find(lock->site, holder, lock->terms.mode);
+}
+
+/* How long a hold is surely good, in ns; 0: no longer, or it is not held. */
+static int64_t valid_ns(const pawl_lock *lock, const struct hold *hold)
+{
+    int64_t now;
+
+    if (!hold || hold->state != HOLD_HELD)
+        return 0;
+    now = pawl__now(lock->client);
+    return hold->deadline > now ? hold->deadline - now : 0;
+}
+
+int64_t pawl_lock_valid_ms(const pawl_lock *lock)
+{
+    int64_t ns;
+
+    if (!lock)
+        return 0;
+    if (lock->multi)
+        return pawl__multi_valid_ms(lock);
+    if (pawl__enter(lock->client, false, NULL))
+        return 0;
+    ns = valid_ns(lock, pawl__lock_hold(lock));
+    pawl__leave(lock->client);
+    return ns / PAWL_NS_PER_MS;
+}
+
+int pawl_lock_held(const pawl_lock *lock)
+{
+    int64_t ns;
+
+    if (!lock)
+        return 0;
+    if (lock->multi)
+        return pawl__multi_valid_ms(lock) > 0;
+    if (pawl__enter(lock->client, false, NULL))
+        return 0;
+    ns = valid_ns(lock, pawl__lock_hold(lock));
+    pawl__leave(lock->client);
+    return ns > 0;
+}
+
+int pawl_lock_hold_count(const pawl_lock *lock)
+{
+    const struct hold *hold;
+    int count;
+
+    if (!lock)
+        return 0;
+    if (lock->multi)
+        return pawl__multi_hold_count(lock);
+    if (pawl__enter(lock->client, false, NULL))
+        return 0;
+    hold = pawl__lock_hold(lock);
+    count = valid_ns(lock, hold) > 0 ? hold->count : 0;
+    pawl__leave(lock->client);
+    return count;
+}
+
+uint64_t pawl_lock_token(const pawl_lock *lock)
+{
+    const struct hold *hold;
+    uint64_t token;
+
+    if (!lock || lock->multi || pawl__enter(lock->client, false, NULL))
+        return 0;
+    hold = pawl__lock_hold(lock);
+    token = hold && (hold->state == HOLD_HELD || hold->state == HOLD_LOST) ? hold->token : 0;
+    pawl__leave(lock->client);
+    return token;
+}
+
+const char *pawl_lock_name(const pawl_lock *lock)
+{
+    if (!lock)
+        return "";
+    return lock->site->name;
+}

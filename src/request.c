@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * request.c - one op on its way to the engine and back.
+ *
+ *   IDLE --start--> TODO/OUT --answer--> finish, or PAUSED --timer--> TODO/OUT ...
+ *
+ * Nothing is guessed: PAWL_EUNKNOWN from the engine means that the op may have been carried out; it
+ * is sent again, unchanged (the engine makes that harmless), until an answer comes or the deadline
+ * passes; then, and only then, the owner of the request is told PAWL_EUNKNOWN. PAWL_ECONN (surely
+ * not sent) is retried likewise.
+ *
+ * The engine is never called from inside op->done: while it is on the stack (client->in_engine),
+ * submits and cancels are put on client->todo and done when it has returned.
+ */
+#include "core.h"
+
+#define PAUSE_MIN (1 * PAWL_NS_PER_MS)
+#define POLL_MAX (50 * PAWL_NS_PER_MS)
+#define RETRY_MIN (10 * PAWL_NS_PER_MS)
+#define RETRY_MAX (1000LL * PAWL_NS_PER_MS)
+
+static void answered(pawl_op *op);
+static void limit_reached(pawl_timer *timer);
+static void pause_over(pawl_timer *timer);
+
+void pawl__request_init(struct request *r, pawl_client *client,
+                        void (*finish)(struct request *, int code))
+{
+    memset(&r->op, 0, sizeof r->op);
+    r->op.done = answered;
+    r->op.arg = r;
+    r->op.err = &r->err;
+    r->op.tokens = 1;
+    r->client = client;
+    list_init(&r->todo);
+    list_init(&r->all);
+    r->owner = NULL;
+    r->handle = NULL;
+    r->pause = (pawl_timer){.fire = pause_over, .arg = r};
+    r->limit = (pawl_timer){.fire = limit_reached, .arg = r};
+    r->first_sent = r->sent = 0;
+    r->phase = REQUEST_IDLE;
+    r->once = r->poll = r->unknown = r->cancel_todo = false;
+    r->giving_up = 0;
+    r->attempts = 0;
+    r->finish = finish;
+}
+
+static void end(struct request *r, int code)
+{
+    pawl_client *client = r->client;
+
+    pawl__timers_clear(&r->client->timers, &r->pause);
+    pawl__timers_clear(&r->client->timers, &r->limit);
+    list_remove(&r->todo);
+    list_remove(&r->all);
+    r->phase = REQUEST_IDLE;
+    if (r->unknown && code == PAWL_ECONN)
+        code = PAWL_EUNKNOWN; /* the last try was surely not sent, but an earlier one was */
+    r->finish(r, code);
+    pawl__close_check(client);
+}
+
+static void submit(struct request *r)
+{
+    pawl_client *client = r->client;
+    uint64_t answers;
+
+    r->phase = REQUEST_OUT;
+    r->sent = pawl__now(client);
+    if (!r->first_sent)
+        r->first_sent = r->sent;
+    if (r->attempts++)
+        client->stats.repeated += !r->poll;
+    r->err.code = 0;
+    r->err.text[0] = 0;
+    memset(r->op.engine, 0, sizeof r->op.engine);
+    r->op.token = 0;
+    r->op.lease_from = r->op.granted_ms = 0;
+    r->op.waited = false;
+    answers = client->answers;
+    client->in_engine++;
+    client->engine.engine->submit(client->engine.state, &r->op);
+    client->in_engine--;
+    if (client->answers == answers) /* r may be gone otherwise */
+        client->dirty = true;
+}
+
+static void put_off(struct request *r)
+{
+    if (list_empty(&r->todo))
+        list_append(&r->client->todo, &r->todo);
+}
+
+static void submit_soon(struct request *r)
+{
+    r->phase = REQUEST_TODO;
+    put_off(r);
+}
+
+void pawl__requests_flush(pawl_client *client)
+{
+    struct list *link;
+
+    if (client->in_engine)
+        return;
+    while ((link = list_take(&client->todo))) {
+        struct request *r = list_entry(link, struct request, todo);
+
+        if (r->phase == REQUEST_TODO) {
+            submit(r);
+        } else if (r->phase == REQUEST_OUT && r->cancel_todo) {
+            r->cancel_todo = false;
+            client->in_engine++;
+            client->engine.engine->cancel(client->engine.state, &r->op);
+            client->in_engine--;
+        }
+    }
+}
+
+void pawl__request_start(struct request *r, int64_t deadline)
+{
+    r->op.deadline = deadline;
+    if (r->op.kind != PAWL_OP_EVENT)
+        list_append(&r->client->requests, &r->all);
+    if (deadline != PAWL_NEVER)
+        pawl__timers_set(&r->client->timers, &r->limit, deadline);
+    submit_soon(r);
+    pawl__requests_flush(r->client);
+}
+
+static void pause_over(pawl_timer *timer)
+{
+    struct request *r = timer->arg;
+
+    submit_soon(r);
+}
+
+/* Growing intervals, each with a random half, so that many who wait do not come back together. */
+static void wait_and_repeat(struct request *r)
+{
+    pawl_client *client = r->client;
+    uint32_t doublings = r->attempts < 16 ? r->attempts - 1 : 15;
+    int64_t low = r->poll ? PAUSE_MIN : RETRY_MIN, high = r->poll ? POLL_MAX : RETRY_MAX;
+    int64_t pause = low << doublings;
+
+    if (pause > high)
+        pause = high;
+    pause = pause / 2 + (int64_t)(client->env.random(&client->env) % (uint64_t)(pause / 2 + 1));
+    r->phase = REQUEST_PAUSED;
+    pawl__timers_set(&client->timers, &r->pause, pawl__now(client) + pause);
+}
+
+static bool worth_repeating(struct request *r, int code)
+{
+    if (r->once || r->giving_up || r->client->state == CLIENT_CLOSED)
+        return false;
+    if (code != PAWL_EUNKNOWN && code != PAWL_ECONN && !(code == PAWL_EBUSY && r->poll))
+        return false;
+    return pawl__now(r->client) < r->op.deadline;
+}
+
+static void answered(pawl_op *op)
+{
+    struct request *r = op->arg;
+    int code = op->code;
+
+    r->client->answers++;
+    r->phase = REQUEST_IDLE;
+    r->cancel_todo = false;
+    list_remove(&r->todo);
+    if (code == PAWL_EUNKNOWN) {
+        r->client->stats.unknown++;
+        r->unknown = true;
+    }
+    if (code == PAWL_EBUSY)
+        r->first_sent = 0; /* no lease can have begun at this try */
+    if (worth_repeating(r, code))
+        wait_and_repeat(r);
+    else if (r->giving_up && (code == PAWL_ECANCELED || code == PAWL_EBUSY))
+        end(r, r->giving_up);
+    else
+        end(r, code);
+}
+
+/* Given up between two tries: the answer is the last one's, if it says more than "too late". */
+static void end_unsent(struct request *r)
+{
+    if (r->unknown)
+        end(r, PAWL_EUNKNOWN);
+    else if (r->giving_up == PAWL_ETIMEDOUT && r->op.code == PAWL_ECONN)
+        end(r, PAWL_ECONN);
+    else
+        end(r, r->giving_up);
+}
+
+void pawl__request_cancel(struct request *r, int why)
+{
+    if (r->phase == REQUEST_IDLE || r->giving_up)
+        return;
+    r->giving_up = why;
+    pawl__timers_clear(&r->client->timers, &r->limit);
+    if (r->phase != REQUEST_OUT) {
+        end_unsent(r);
+        return;
+    }
+    r->cancel_todo = true;
+    put_off(r);
+    pawl__requests_flush(r->client);
+}
+
+static void limit_reached(pawl_timer *timer)
+{
+    pawl__request_cancel(timer->arg, PAWL_ETIMEDOUT);
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * semaphore.c - pawl_semaphore: leased permits. Each acquire is a hold of its own (hold.c), owned
+ * by the handle; a release takes from the newest holds first, the last of them perhaps in part.
+ */
+#include <stdlib.h>
+
+#include "core.h"
+
+struct pawl_semaphore {
+    pawl_client *client;
+    struct site *site;
+    struct terms terms;
+    uint64_t handle;
+};
+
+#define HANDLE_BIT (1ull << 63)
+
+int pawl_semaphore_new(pawl_semaphore **ret, pawl_client *client, const char *name,
+                       const pawl_semaphore_options *given, pawl_error *err)
+{
+    pawl_semaphore_options options;
+    pawl_semaphore *sem;
+    int code;
+
+    if (!ret || !client)
+        return pawl_error_set(err, PAWL_EINVAL, "%s is NULL", ret ? "client" : "ret");
+    if ((code = pawl__name_check(name, err)) ||
+        (code = pawl__options_copy(&options, sizeof options, given, "pawl_semaphore_options",
+                                   err)) ||
+        (code = pawl__enter(client, false, err)))
+        return code;
+    sem = calloc(1, sizeof *sem);
+    if (options.permits > INT32_MAX || options.lease_ms < 0)
+        code = pawl_error_set(err, PAWL_EINVAL, "pawl_semaphore_options: permits is at most %d, "
+                              "lease_ms not negative", INT32_MAX);
+    else if (!(client->caps & PAWL_CAP_PERMITS))
+        code = pawl_error_set(err, PAWL_ENOTSUP, "this engine has no semaphores");
+    else if (!sem || !(sem->site = pawl__site_get(client, name)))
+        code = pawl_error_set(err, PAWL_ENOMEM, "out of memory");
+    if (code) {
+        free(sem);
+    } else {
+        sem->client = client;
+        client->refs++;
+        sem->terms = (struct terms){.mode = PAWL_MODE_PERMITS,
+                                    .queue = client->caps & PAWL_CAP_QUEUE,
+                                    .lease_ms = options.lease_ms,
+                                    .count = options.permits,
+                                    .on_lost = options.on_lost,
+                                    .arg = options.arg};
+        sem->handle = HANDLE_BIT | ++client->last_handle;
+        *ret = sem;
+    }
+    pawl__leave(client);
+    return code;
+}
+
+int pawl_semaphore_acquire(pawl_semaphore *sem, uint32_t permits, int64_t wait_ms, pawl_error *err)
+{
+    struct call call;
+    struct asker asker = {.sem = sem, .call = &call};
+    int code;
+
+    if (!sem || permits < 1 || wait_ms < PAWL_FOREVER)
+        return pawl_error_set(err, PAWL_EINVAL, "%s", !sem ? "sem is NULL"
+                              : permits < 1 ? "permits is 0; ask for 1 or more"
+                                            : "wait_ms is negative; PAWL_FOREVER is -1");
+    asker.holder = sem->handle;
+    code = pawl__enter(sem->client, true, err);
+    if (code)
+        return code;
+    pawl__call_begin(&call, err);
+    code = pawl__hold_acquire(sem->client, sem->site, &sem->terms, &asker, permits, wait_ms, err);
+    if (code)
+        pawl__call_end(&call);
+    else
+        code = pawl__call_wait(sem->client, &call);
+    pawl__leave(sem->client);
+    return code;
+}
+
+/* ---- what the handle holds ------------------------------------------------------------------------ */
+
+static bool is_ours(const pawl_semaphore *sem, const struct hold *hold)
+{
+    return hold->owner.holder == sem->handle && !hold->partial &&
+           (hold->state == HOLD_HELD || hold->state == HOLD_LOST);
+}
+
+/* The newest hold of this handle; NULL: none. */
+static struct hold *newest(const pawl_semaphore *sem)
+{
+    for (struct list *l = sem->site->holds.prev; l != &sem->site->holds; l = l->prev)
+        if (is_ours(sem, list_entry(l, struct hold, in_site)))
+            return list_entry(l, struct hold, in_site);
+    return NULL;
+}
+
+static uint64_t permits_held(const pawl_semaphore *sem)
+{
+    uint64_t n = 0;
+
+    for (struct list *l = sem->site->holds.next; l != &sem->site->holds; l = l->next)
+        if (is_ours(sem, list_entry(l, struct hold, in_site)))
+            n += list_entry(l, struct hold, in_site)->permits;
+    return n;
+}
+
+/* Give back up to `permits` of the newest hold; how many in *given. */
+static int release_newest(pawl_semaphore *sem, uint32_t permits, uint32_t *given, pawl_error *err)
+{
+    struct hold *hold = newest(sem);
+    struct call call;
+    struct asker asker = {.sem = sem, .call = &call};
+    uint32_t keep;
+    int code;
+
+    if (!hold) { /* another thread was faster */
+        *given = permits;
+        return pawl_error_set(err, PAWL_ENOTHELD, "'%s': %s", sem->site->name,
+                              pawl_strerror(PAWL_ENOTHELD));
+    }
+    keep = hold->permits > permits ? hold->permits - permits : 0;
+    *given = hold->permits - keep;
+    if (hold->state == HOLD_LOST && keep) {
+        hold->permits = keep;
+        return pawl_error_set(err, PAWL_ELOST, "'%s': %s", sem->site->name,
+                              pawl_strerror(PAWL_ELOST));
+    }
+    pawl__call_begin(&call, err);
+    code = pawl__hold_release(hold, keep, &asker, err);
+    if (code)
+        pawl__call_end(&call);
+    else
+        code = pawl__call_wait(sem->client, &call);
+    return code;
+}
+
+int pawl_semaphore_release(pawl_semaphore *sem, uint32_t permits, pawl_error *err)
+{
+    int code, first = 0;
+
+    if (!sem || permits < 1)
+        return pawl_error_set(err, PAWL_EINVAL, sem ? "permits is 0" : "sem is NULL");
+    code = pawl__enter(sem->client, true, err);
+    if (code)
+        return code;
+    if (permits_held(sem) < permits)
+        first = pawl_error_set(err, PAWL_ENOTHELD, "'%s': this handle holds %llu permits, not %u",
+                               sem->site->name, (unsigned long long)permits_held(sem), permits);
+    while (permits && first != PAWL_ENOTHELD) {
+        uint32_t given = 0;
+
+        code = release_newest(sem, permits, &given, first ? NULL : err);
+        if (code && !first)
+            first = code;
+        permits -= given;
+    }
+    pawl__leave(sem->client);
+    return first;
+}
+
+int pawl_semaphore_available(pawl_semaphore *sem, int64_t *ret, pawl_error *err)
+{
+    struct request r;
+    int code;
+
+    if (!sem || !ret)
+        return pawl_error_set(err, PAWL_EINVAL, "%s is NULL", sem ? "ret" : "sem");
+    code = pawl__enter(sem->client, true, err);
+    if (code)
+        return code;
+    pawl__exchange_init(&r, sem->client, PAWL_OP_COUNT, PAWL_MODE_PERMITS, sem->site->name);
+    r.op.count = (int64_t)sem->terms.count;
+    code = pawl__exchange(&r, 0, err);
+    if (!code)
+        *ret = r.op.value;
+    pawl__leave(sem->client);
+    return code;
+}
+
+uint64_t pawl_semaphore_token(const pawl_semaphore *sem)
+{
+    const struct hold *hold;
+    uint64_t token;
+
+    if (!sem || pawl__enter(sem->client, false, NULL))
+        return 0;
+    hold = newest(sem);
+    token = hold ? hold->token : 0;
+    pawl__leave(sem->client);
+    return token;
+}
+
+int64_t pawl_semaphore_valid_ms(const pawl_semaphore *sem)
+{
+    int64_t least = PAWL_NEVER, now;
+
+    if (!sem || pawl__enter(sem->client, false, NULL))
+        return 0;
+    now = pawl__now(sem->client);
+    for (struct list *l = sem->site->holds.next; l != &sem->site->holds; l = l->next) {
+        const struct hold *hold = list_entry(l, struct hold, in_site);
+        int64_t left = hold->state == HOLD_HELD && hold->deadline > now ? hold->deadline - now : 0;
+
+        if (hold->owner.holder == sem->handle && left < least &&
+            (hold->state == HOLD_HELD || hold->state == HOLD_LOST))
+            least = left;
+    }
+    pawl__leave(sem->client);
+    return least == PAWL_NEVER ? 0 : least / PAWL_NS_PER_MS;
+}
+
+/* Cancel or discard every hold of the handle; how many. */
+static int each_hold(pawl_semaphore *sem, bool discard)
+{
+    int n = 0;
+
+    sem->client->in_engine++; /* nothing ends while we walk the list */
+    for (struct list *l = sem->site->holds.next, *next; l != &sem->site->holds; l = next) {
+        struct hold *hold = list_entry(l, struct hold, in_site);
+
+        next = l->next;
+        if (hold->owner.holder != sem->handle)
+            continue;
+        if (discard)
+            pawl__hold_discard(hold, true);
+        else if (hold->state == HOLD_ACQUIRING || hold->state == HOLD_WAITING)
+            pawl__hold_cancel(hold, PAWL_ECANCELED), n++;
+    }
+    sem->client->in_engine--;
+    return n;
+}
+
+int pawl_semaphore_cancel(pawl_semaphore *sem)
+{
+    int n;
+
+    if (!sem)
+        return PAWL_EINVAL;
+    n = pawl__enter(sem->client, false, NULL);
+    if (n)
+        return n;
+    n = each_hold(sem, false);
+    pawl__leave(sem->client);
+    return n;
+}
+
+void pawl_semaphore_free(pawl_semaphore *sem)
+{
+    pawl_client *client;
+
+    if (!sem || sem->client->generation != pawl__fork_generation())
+        return;
+    client = sem->client;
+    pthread_mutex_lock(&client->mu);
+    each_hold(sem, true);
+    if (client->state == CLIENT_OPEN)
+        pawl__settle(client);
+    pawl__site_put(client, sem->site);
+    pawl__unlock(client);
+    free(sem);
+    pawl__client_unref(client);
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * url.c - SCHEME ":" REST ["?" KEY "=" VALUE {"&" KEY "=" VALUE}].
+ *
+ * REST stays as written: each engine reads its own. An engine around engines (trace:, fault:,
+ * quorum:) has whole URLs in there, parameters included, so nothing behind the scheme is taken
+ * apart for those. A parameter that nobody asked for is an error: a misspelt wish must not pass.
+ */
+#include <ctype.h>
+#include <stdlib.h>
+
+#include "core.h"
+
+static const char *const wrappers[] = {"trace", "fault", "quorum"};
+
+static bool is_wrapper(const char *scheme)
+{
+    for (size_t i = 0; i < sizeof wrappers / sizeof wrappers[0]; i++)
+        if (!strcmp(scheme, wrappers[i]))
+            return true;
+    return false;
+}
+
+void pawl__url_free(pawl_url *url)
+{
+    for (size_t i = 0; i < url->nparams; i++) {
+        free(url->params[i].key);
+        if (url->params[i].value)
+            explicit_bzero(url->params[i].value, strlen(url->params[i].value));
+        free(url->params[i].value);
+    }
+    free(url->params);
+    free(url->scheme);
+    if (url->rest)
+        explicit_bzero(url->rest, strlen(url->rest));
+    free(url->rest);
+    *url = (pawl_url){0};
+}
+
+static int hex(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c = (char)tolower((unsigned char)c);
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Decode %XX of text[0..length); NULL if malformed (or no memory). */
+static char *decoded(const char *text, size_t length)
+{
+    char *ret = malloc(length + 1), *out = ret;
+
+    if (!ret)
+        return NULL;
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] != '%') {
+            *out++ = text[i];
+            continue;
+        }
+        if (i + 2 >= length || hex(text[i + 1]) < 0 || hex(text[i + 2]) < 0 ||
+            !(hex(text[i + 1]) | hex(text[i + 2])))
+            goto bad; /* %00, too: it would cut the text short */
+        *out++ = (char)(hex(text[i + 1]) * 16 + hex(text[i + 2]));
+        i += 2;
+    }
+    *out = 0;
+    return ret;
+bad:
+    free(ret);
+    return NULL;
+}
+
+static int add_param(pawl_url *url, const char *text, size_t length, pawl_error *err)
+{
+    const char *equals = memchr(text, '=', length);
+    pawl_param *params, *param;
+
+    if (!equals || equals == text)
+        return pawl_error_set(err, PAWL_EINVAL, "URL parameter '%.*s' is not of the form key=value",
+                              (int)(length < 60 ? length : 60), text);
+    params = realloc(url->params, (url->nparams + 1) * sizeof *params);
+    if (!params)
+        return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
+    url->params = params;
+    param = &params[url->nparams++];
+    *param = (pawl_param){0};
+    param->key = decoded(text, (size_t)(equals - text));
+    param->value = decoded(equals + 1, length - (size_t)(equals - text) - 1);
+    if (!param->key || !param->value)
+        return pawl_error_set(err, PAWL_EINVAL,
+                              "URL parameter '%.*s' has a bad escape; write %%XX with hex digits",
+                              (int)(equals - text < 60 ? equals - text : 60), text);
+    for (size_t i = 0; i + 1 < url->nparams; i++)
+        if (!strcmp(url->params[i].key, param->key))
+            return pawl_error_set(err, PAWL_EINVAL, "URL parameter '%.60s' is given twice",
+                                  param->key);
+    return 0;
+}
+
+static int parse_params(pawl_url *url, const char *text, pawl_error *err)
+{
+    while (*text) {
+        size_t length = strcspn(text, "&");
+        int code = add_param(url, text, length, err);
+
+        if (code)
+            return code;
+        text += length + (text[length] == '&');
+    }
+    return 0;
+}
+
+static int parse(pawl_url *url, const char *text, pawl_error *err)
+{
+    size_t scheme = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789+");
+    const char *rest = text + scheme + 1;
+    size_t length;
+
+    if (scheme == 0 || text[scheme] != ':')
+        return pawl_error_set(err, PAWL_EINVAL,
+                              "'%.80s' is not a URL; write for example local: or local:/some/folder",
+                              text);
+    url->scheme = strndup(text, scheme);
+    if (!url->scheme)
+        return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
+    length = is_wrapper(url->scheme) ? strlen(rest) : strcspn(rest, "?");
+    url->rest = strndup(rest, length);
+    if (!url->rest)
+        return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
+    return rest[length] ? parse_params(url, rest + length + 1, err) : 0;
+}
+
+int pawl__url_parse(pawl_url *ret, const char *text, pawl_error *err)
+{
+    pawl_url url = {0};
+    int code;
+
+    if (!text)
+        return pawl_error_set(err, PAWL_EINVAL, "no URL given; write for example local:");
+    code = parse(&url, text, err);
+    if (code)
+        pawl__url_free(&url);
+    else
+        *ret = url;
+    return code;
+}
+
+int pawl__url_ms(const pawl_url *url, const char *key, int64_t *ret, pawl_error *err)
+{
+    const char *text = pawl_url_param(url, key);
+    char *end;
+    long long value;
+
+    if (!text)
+        return 0;
+    value = strtoll(text, &end, 10);
+    if (*end || end == text || value < 1 || value > 1000LL * 3600 * 24 * 365)
+        return pawl_error_set(err, PAWL_EINVAL,
+                              "URL parameter %s=%.40s: give a whole number above 0", key, text);
+    *ret = value;
+    return 0;
+}
+
+int pawl__url_all_used(const pawl_url *url, pawl_error *err)
+{
+    for (size_t i = 0; i < url->nparams; i++)
+        if (!url->params[i].used)
+            return pawl_error_set(err, PAWL_EINVAL,
+                                  "unknown URL parameter '%.60s' for %s: (see pawl(7))",
+                                  url->params[i].key, url->scheme);
+    return 0;
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * conf_callback.c - what may be called inside callbacks, and what is refused there.
+ */
+#include "conf.h"
+
+typedef struct scene {
+    event done;
+    pawl_client *client;
+    pawl_lock *lock, *other;
+    pawl_semaphore *sem;
+    pawl_latch *latch;
+    int count;
+} scene;
+
+static int ignore_row(void *arg, const pawl_info *info)
+{
+    (void)arg;
+    (void)info;
+    return 0;
+}
+
+/* Everything that blocks says EDEADLK and does nothing. */
+static void call_what_blocks(scene *s)
+{
+    pawl_client *client;
+    int64_t n;
+
+    CHECK_CODE(pawl_lock_acquire(s->other, 0, NULL), PAWL_EDEADLK);
+    CHECK_CODE(pawl_lock_acquire(s->other, PAWL_FOREVER, NULL), PAWL_EDEADLK);
+    CHECK_CODE(pawl_lock_release(s->lock, NULL), PAWL_EDEADLK);
+    CHECK_CODE(pawl_lock_renew(s->lock, 0, NULL), PAWL_EDEADLK);
+    CHECK_CODE(pawl_lock_break(s->lock, NULL), PAWL_EDEADLK);
+    CHECK_CODE(pawl_semaphore_acquire(s->sem, 1, 0, NULL), PAWL_EDEADLK);
+    CHECK_CODE(pawl_semaphore_release(s->sem, 1, NULL), PAWL_EDEADLK);
+    CHECK_CODE(pawl_semaphore_available(s->sem, &n, NULL), PAWL_EDEADLK);
+    CHECK_CODE(pawl_latch_set(s->latch, 1, NULL), PAWL_EDEADLK);
+    CHECK_CODE(pawl_latch_count_down(s->latch, NULL), PAWL_EDEADLK);
+    CHECK_CODE(pawl_latch_count(s->latch, &n, NULL), PAWL_EDEADLK);
+    CHECK_CODE(pawl_latch_wait(s->latch, 0, NULL), PAWL_EDEADLK);
+    CHECK_CODE(pawl_inspect(s->client, "x", ignore_row, NULL, NULL), PAWL_EDEADLK);
+    CHECK_CODE(pawl_list(s->client, NULL, ignore_row, NULL, NULL), PAWL_EDEADLK);
+    CHECK_CODE(pawl_client_process(s->client), PAWL_EDEADLK);
+    CHECK_CODE(pawl_open(&client, conf_url, NULL, NULL), PAWL_EDEADLK);
+    CHECK_CODE(pawl_close(s->client), PAWL_EDEADLK);
+}
+
+static void on_done(void *arg, pawl_lock *lock, int code)
+{
+    scene *s = arg;
+
+    CHECK_OK(code);
+    CHECK(lock == s->lock);
+    call_what_blocks(s);
+    CHECK_EQ(pawl_lock_held(lock), 1);
+    CHECK(pawl_lock_valid_ms(lock) > 0);
+    event_raise(&s->done);
+}
+
+static void set_scene(scene *s)
+{
+    event_init(&s->done);
+    s->client = client_open(NULL);
+    s->other = lock_new(s->client, check_name("other"), NULL);
+    s->sem = sem_new(s->client, check_name("sem"), SEM_OPTIONS(.permits = 1));
+    s->latch = latch_new(s->client, check_name("latch"));
+}
+
+CASE("what blocks is refused in a done callback and has no effect")
+{
+    static scene s;
+    int64_t n;
+
+    set_scene(&s);
+    s.lock = lock_new(s.client, check_name("x"), LOCK_OPTIONS(.owner = PAWL_OWNER_HANDLE));
+    CHECK_OK(pawl_lock_acquire_start(s.lock, 0, on_done, &s));
+    event_await(&s.done, 1);
+    CHECK_OK(try_as_stranger(check_name("other"), PAWL_MUTEX));
+    CHECK_OK(pawl_latch_count(s.latch, &n, NULL));
+    CHECK_EQ(n, 0);
+    CHECK_EQ(pawl_lock_held(s.lock), 1);
+    CHECK_OK(pawl_lock_release(s.lock, NULL)); /* the client is still open */
+}
+
+static void on_lost(void *arg, pawl_lock *lock, int code)
+{
+    scene *s = arg;
+
+    CHECK_CODE(code, PAWL_ELOST);
+    CHECK(lock == s->lock);
+    call_what_blocks(s);
+    CHECK_EQ(pawl_lock_held(lock), 0);
+    CHECK_EQ(pawl_lock_valid_ms(lock), 0);
+    event_raise(&s->done);
+}
+
+CASE("what blocks is refused in on_lost and has no effect")
+{
+    static scene s;
+
+    set_scene(&s);
+    s.lock = lock_new(s.client, check_name("x"),
+                      LOCK_OPTIONS(.lease_ms = SHORT_LEASE, .on_lost = on_lost, .arg = &s));
+    CHECK_OK(pawl_lock_acquire(s.lock, 0, NULL));
+    event_await(&s.done, 1);
+    CHECK_OK(try_as_stranger(check_name("other"), PAWL_MUTEX));
+    CHECK_CODE(pawl_lock_release(s.lock, NULL), PAWL_ELOST);
+}
+
+static int row_that_locks(void *arg, const pawl_info *info)
+{
+    scene *s = arg;
+
+    (void)info;
+    CHECK_OK(pawl_lock_acquire(s->other, 0, NULL));
+    CHECK_OK(pawl_inspect(s->client, "x", ignore_row, NULL, NULL));
+    CHECK_OK(pawl_lock_release(s->other, NULL));
+    s->count++;
+    return 0;
+}
+
+CASE("the row function of an inspection may call what blocks")
+{
+    static scene s;
+
+    set_scene(&s);
+    CHECK_OK(pawl_inspect(s.client, check_name("x"), row_that_locks, &s, NULL));
+    CHECK_EQ(s.count, 1);
+}
+
+static void cancel_other(void *arg, pawl_lock *lock, int code)
+{
+    scene *s = arg;
+
+    (void)lock;
+    CHECK_OK(code);
+    s->count = pawl_lock_cancel(s->other);
+    event_raise(&s->done);
+}
+
+CASE("a wait is cancelled from a callback")
+{
+    static scene s;
+    const char *name = check_name("other");
+    pawl_lock *taken = lock_new(client_open(NULL), name, NULL);
+    waiter w;
+
+    set_scene(&s);
+    s.lock = lock_new(s.client, check_name("x"), LOCK_OPTIONS(.owner = PAWL_OWNER_HANDLE));
+    CHECK_OK(pawl_lock_acquire(taken, 0, NULL));
+    waiter_start(&w, s.other, PAWL_FOREVER);
+    await_waiters(s.client, name, 1);
+    CHECK_OK(pawl_lock_acquire_start(s.lock, 0, cancel_other, &s));
+    CHECK_CODE(waiter_code(&w), PAWL_ECANCELED);
+    event_await(&s.done, 1);
+    CHECK_EQ(s.count, 1);
+    waiter_join(&w);
+}
+
+static void second_done(void *arg, pawl_lock *lock, int code)
+{
+    CHECK_OK(code);
+    CHECK_EQ(pawl_lock_held(lock), 1);
+    event_raise(arg);
+}
+
+static void start_second(void *arg, pawl_lock *lock, int code)
+{
+    scene *s = arg;
+
+    (void)lock;
+    CHECK_OK(code);
+    CHECK_OK(pawl_lock_acquire_start(s->other, PAWL_FOREVER, second_done, &s->done));
+}
+
+CASE("a callback starts the next operation")
+{
+    static scene s;
+
+    set_scene(&s);
+    s.lock = lock_new(s.client, check_name("x"), LOCK_OPTIONS(.owner = PAWL_OWNER_HANDLE));
+    s.other = lock_new(s.client, check_name("y"), LOCK_OPTIONS(.owner = PAWL_OWNER_HANDLE));
+    CHECK_OK(pawl_lock_acquire_start(s.lock, PAWL_FOREVER, start_second, &s));
+    event_await(&s.done, 1);
+    CHECK_EQ(pawl_lock_held(s.lock) + pawl_lock_held(s.other), 2);
+}
+
+static void make_and_free(void *arg, pawl_lock *lock, int code)
+{
+    scene *s = arg;
+    pawl_lock *fresh;
+
+    (void)lock;
+    CHECK_OK(code);
+    CHECK_OK(pawl_lock_new(&fresh, s->client, "any", NULL, NULL));
+    CHECK_STR(pawl_lock_name(fresh), "any");
+    pawl_lock_free(fresh);
+    event_raise(&s->done);
+}
+
+CASE("a callback makes and frees handles")
+{
+    static scene s;
+
+    set_scene(&s);
+    s.lock = lock_new(s.client, check_name("x"), LOCK_OPTIONS(.owner = PAWL_OWNER_HANDLE));
+    CHECK_OK(pawl_lock_acquire_start(s.lock, PAWL_FOREVER, make_and_free, &s));
+    event_await(&s.done, 1);
+}
+
+CASE("on_lost is not called for a handle that was freed")
+{
+    static calls lost = CALLS_INIT;
+    pawl_lock *lock = lock_new(
+        client_open(NULL), check_name("x"),
+        LOCK_OPTIONS(.lease_ms = SHORT_LEASE, .on_lost = count_call, .arg = &lost));
+
+    CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
+    lock_free(lock);
+    pause_ms(SHORT_LEASE + 200);
+    CHECK_EQ(event_count(&lost.event), 0);
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * conf_main.c - the program: conformance URL [FILTER], for any engine by its URL.
+ */
+#include "conf.h"
+
+const char *conf_url;
+
+/* The last scheme of "trace:fault:x;memory:" decides: wrappers share what they wrap. */
+void need_processes(void)
+{
+    const char *memory = strstr(conf_url, "memory:");
+
+    if (memory && (memory == conf_url || strchr(":;|", memory[-1])))
+        check_skip("in-process engine");
+}
+
+void need_parameters(void)
+{
+    static const char *const wrappers[] = {"trace:", "fault:", "quorum:"};
+
+    for (size_t i = 0; i < sizeof wrappers / sizeof wrappers[0]; i++)
+        if (!strncmp(conf_url, wrappers[i], strlen(wrappers[i])))
+            check_skip("an engine around another takes no parameters");
+}
+
+/* "@TMP@" in the URL becomes a new folder, which is gone afterwards. */
+static char *expand(const char *url, char **dir)
+{
+    const char *mark = strstr(url, "@TMP@");
+    char *text;
+
+    *dir = NULL;
+    if (!mark)
+        return strdup(url);
+    *dir = temp_dir();
+    if (!*dir || asprintf(&text, "%.*s%s%s", (int)(mark - url), url, *dir, mark + 5) < 0)
+        return NULL;
+    return text;
+}
+
+int main(int argc, char **argv)
+{
+    char *dir, *url;
+    int status;
+
+    if (argc < 2) {
+        fprintf(stderr, "usage: conformance URL [--list] [-j JOBS] [FILTER]\n"
+                        "       conformance local:@TMP@ 'waiters'\n");
+        return 64;
+    }
+    url = expand(argv[1], &dir);
+    if (!url) {
+        perror("conformance");
+        return 1;
+    }
+    conf_url = url;
+    check_cleanup(end_everything);
+    status = check_main(argc - 1, argv + 1);
+    if (dir)
+        remove_tree(dir);
+    free(dir);
+    free(url);
+    return status;
+}

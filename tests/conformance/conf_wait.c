@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * conf_wait.c - waiting: order, time limits, cancelling.
+ */
+#include "conf.h"
+
+CASE("a wait of 0 on a free lock succeeds, a wait of PAWL_FOREVER too")
+{
+    pawl_lock *lock = lock_new(client_open(NULL), check_name("w"), NULL);
+
+    CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
+    CHECK_OK(pawl_lock_release(lock, NULL));
+    CHECK_OK(pawl_lock_acquire(lock, PAWL_FOREVER, NULL));
+    CHECK_OK(pawl_lock_release(lock, NULL));
+    CHECK_OK(pawl_lock_acquire(lock, INT64_MAX, NULL));
+    CHECK_OK(pawl_lock_release(lock, NULL));
+}
+
+CASE("a timed wait ends with a time-out, not before its time")
+{
+    const char *name = check_name("w");
+    pawl_lock *mine = lock_new(client_open(NULL), name, NULL);
+    pawl_lock *yours = lock_new(client_open(NULL), name, NULL);
+    pawl_error err = {0};
+    int64_t began;
+
+    CHECK_OK(pawl_lock_acquire(mine, 0, NULL));
+    began = now_ms();
+    CHECK_CODE(pawl_lock_acquire(yours, 120, &err), PAWL_ETIMEDOUT);
+    CHECK(now_ms() - began >= 119);
+    CHECK_CODE(err.code, PAWL_ETIMEDOUT);
+    CHECK_EQ(pawl_lock_held(yours), 0);
+    CHECK_EQ(pawl_lock_held(mine), 1);
+}
+
+CASE("a timed wait behind a thread of the same client ends with a time-out, not before its time")
+{
+    pawl_client *client = client_open(NULL);
+    pawl_lock *lock = lock_new(client, check_name("w"), NULL);
+    int64_t began = now_ms();
+    waiter w;
+
+    CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
+    waiter_start(&w, lock, 120);
+    CHECK_CODE(waiter_code(&w), PAWL_ETIMEDOUT);
+    CHECK(w.at_ms - began >= 119);
+    waiter_join(&w);
+    CHECK_EQ(stats_of(client).waiting, 0);
+    CHECK_OK(pawl_lock_release(lock, NULL));
+}
+
+CASE("a waiter that gave up is out of the queue and delays nobody")
+{
+    const char *name = check_name("w");
+    pawl_client *mine = client_open(NULL), *yours = client_open(NULL);
+    pawl_lock *holder = lock_new(mine, name, NULL);
+
+    CHECK_OK(pawl_lock_acquire(holder, 0, NULL));
+    CHECK_CODE(pawl_lock_acquire(lock_new(yours, name, NULL), 30, NULL), PAWL_ETIMEDOUT);
+    await_waiters(mine, name, 0);
+    CHECK_OK(pawl_lock_release(holder, NULL));
+    CHECK_OK(try_as_stranger(name, PAWL_MUTEX));
+}
+
+CASE("a waiter gets the lock when it is released")
+{
+    const char *name = check_name("w");
+    pawl_client *mine = client_open(NULL);
+    pawl_lock *lock = lock_new(mine, name, NULL);
+    uint64_t token;
+    waiter w;
+
+    CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
+    token = pawl_lock_token(lock);
+    waiter_start(&w, lock_new(client_open(NULL), name, NULL), PAWL_FOREVER);
+    await_waiters(mine, name, 1);
+    CHECK_EQ(event_count(&w.decided), 0);
+    CHECK_OK(pawl_lock_release(lock, NULL));
+    CHECK_OK(waiter_code(&w));
+    CHECK(w.token > token);
+    CHECK_CODE(pawl_lock_acquire(lock, 0, NULL), PAWL_EBUSY);
+    waiter_leave(&w);
+}
+
+CASE("waiters of different clients are served first come first served")
+{
+    enum { N = 6 };
+    const char *name = check_name("w");
+    pawl_client *mine = client_open(NULL);
+    pawl_lock *lock = lock_new(mine, name, NULL);
+    waiter w[N];
+
+    CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
+    for (int i = 0; i < N; i++) {
+        waiter_start_brief(&w[i], lock_new(client_open(NULL), name, NULL), PAWL_FOREVER);
+        await_waiters(mine, name, (uint64_t)i + 1);
+    }
+    CHECK_OK(pawl_lock_release(lock, NULL));
+    for (int i = 0; i < N; i++)
+        waiter_leave(&w[i]);
+    for (int i = 0; i < N; i++)
+        CHECK_EQ(w[i].turn, i + 1);
+}
+
+CASE("waiters of one client are served first come first served")
+{
+    enum { N = 6 };
+    pawl_client *client = client_open(NULL);
+    pawl_lock *lock = lock_new(client, check_name("w"), NULL);
+    waiter w[N];
+
+    CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
+    for (int i = 0; i < N; i++) {
+        waiter_start_brief(&w[i], lock, PAWL_FOREVER);
+        await_waiting(client, (uint64_t)i + 1);
+    }
+    CHECK_OK(pawl_lock_release(lock, NULL));
+    for (int i = 0; i < N; i++)
+        waiter_leave(&w[i]);
+    for (int i = 0; i < N; i++)
+        CHECK_EQ(w[i].turn, i + 1);
+}
+
+CASE("a try never overtakes a waiter, not even at the moment of the release")
+{
+    const char *name = check_name("w");
+    pawl_client *mine = client_open(NULL), *yours = client_open(NULL);
+    pawl_lock *lock = lock_new(mine, name, NULL), *queued = lock_new(yours, name, NULL);
+    pawl_lock *third = lock_new(client_open(NULL), name, NULL);
+
+    for (int i = 0; i < 30; i++) {
+        waiter w;
+
+        CHECK_OK(pawl_lock_acquire(lock, PAWL_FOREVER, NULL));
+        waiter_start(&w, queued, PAWL_FOREVER);
+        await_waiters(mine, name, 1);
+        CHECK_OK(pawl_lock_release(lock, NULL));
+        CHECK_CODE(pawl_lock_acquire(third, 0, NULL), PAWL_EBUSY);
+        waiter_leave(&w);
+    }
+}
+
+CASE("of waiters with different limits each ends at its own")
+{
+    enum { N = 4 };
+    const char *name = check_name("w");
+    pawl_client *mine = client_open(NULL), *yours = client_open(NULL);
+    pawl_lock *lock = lock_new(mine, name, NULL);
+    waiter w[N];
+    int64_t began = now_ms();
+
+    CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
+    for (int i = 0; i < N; i++)
+        waiter_start(&w[i], lock_new(i % 2 ? mine : yours, name, NULL), 200 - 40 * i);
+    for (int i = 0; i < N; i++) {
+        CHECK_CODE(waiter_code(&w[i]), PAWL_ETIMEDOUT);
+        CHECK(w[i].at_ms - began >= 199 - 40 * i);
+        waiter_join(&w[i]);
+    }
+    CHECK_EQ(pawl_lock_held(lock), 1);
+}
+
+CASE("forty threads that wait for one lock all get it")
+{
+    enum { N = 40 };
+    const char *name = check_name("w");
+    pawl_client *clients[2] = {client_open(NULL), client_open(NULL)};
+    pawl_lock *lock = lock_new(clients[0], name, NULL);
+    waiter w[N];
+
+    CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
+    for (int i = 0; i < N; i++)
+        waiter_start_brief(&w[i], lock_new(clients[i % 2], name, NULL), PAWL_FOREVER);
+    await_waiting(clients[0], N / 2);
+    await_waiting(clients[1], N / 2);
+    CHECK_OK(pawl_lock_release(lock, NULL));
+    for (int i = 0; i < N; i++)
+        waiter_leave(&w[i]);
+}
+
+/* ---- Cancelling ------------------------------------------------------------------------------ */
+
+CASE("a wait is cancelled from another thread")
+{
+    const char *name = check_name("w");
+    pawl_client *mine = client_open(NULL), *yours = client_open(NULL);
+    pawl_lock *holder = lock_new(mine, name, NULL), *lock = lock_new(yours, name, NULL);
+    waiter w;
+
+    CHECK_OK(pawl_lock_acquire(holder, 0, NULL));
+    waiter_start(&w, lock, PAWL_FOREVER);
+    await_waiters(mine, name, 1);
+    CHECK_EQ(pawl_lock_cancel(lock), 1);
+    CHECK_CODE(waiter_code(&w), PAWL_ECANCELED);
+    waiter_join(&w);
+    await_waiters(mine, name, 0);
+    CHECK_OK(pawl_lock_release(holder, NULL));
+    CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
+}
+
+CASE("cancelling a handle that nobody waits on does nothing")
+{
+    pawl_lock *lock = lock_new(client_open(NULL), check_name("w"), NULL);
+
+    CHECK_EQ(pawl_lock_cancel(lock), 0);
+    CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
+    CHECK_EQ(pawl_lock_cancel(lock), 0);
+    CHECK_EQ(pawl_lock_held(lock), 1);
+    CHECK_OK(pawl_lock_release(lock, NULL));
+}
+
+CASE("cancelling a handle ends all its waits and no other handle's")
+{
+    const char *name = check_name("w");
+    pawl_client *client = client_open(NULL);
+    pawl_lock *lock = lock_new(client, name, NULL), *other = lock_new(client, name, NULL);
+    waiter a, b, c;
+
+    CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
+    waiter_start(&a, lock, PAWL_FOREVER);
+    waiter_start(&b, other, PAWL_FOREVER);
+    waiter_start(&c, lock, PAWL_FOREVER);
+    await_waiting(client, 3);
+    CHECK_EQ(pawl_lock_cancel(lock), 2);
+    CHECK_CODE(waiter_code(&a), PAWL_ECANCELED);
+    CHECK_CODE(waiter_code(&c), PAWL_ECANCELED);
+    CHECK_EQ(event_count(&b.decided), 0);
+    CHECK_OK(pawl_lock_release(lock, NULL));
+    waiter_leave(&b);
+    waiter_join(&a);
+    waiter_join(&c);
+}
+
+CASE("a cancelled waiter in the middle leaves the others in order")
+{
+    enum { N = 5 };
+    const char *name = check_name("w");
+    pawl_client *mine = client_open(NULL);
+    pawl_lock *lock = lock_new(mine, name, NULL);
+    waiter w[N];
+
+    CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
+    for (int i = 0; i < N; i++) {
+        waiter_start_brief(&w[i], lock_new(client_open(NULL), name, NULL), PAWL_FOREVER);
+        await_waiters(mine, name, (uint64_t)i + 1);
+    }
+    pawl_lock_cancel(w[0].lock);
+    pawl_lock_cancel(w[2].lock);
+    CHECK_CODE(waiter_code(&w[0]), PAWL_ECANCELED);
+    CHECK_CODE(waiter_code(&w[2]), PAWL_ECANCELED);
+    await_waiters(mine, name, N - 2);
+    CHECK_OK(pawl_lock_release(lock, NULL));
+    for (int i = 0; i < N; i++)
+        waiter_join(&w[i]);
+    CHECK_EQ(w[1].turn, 1);
+    CHECK_EQ(w[3].turn, 2);
+    CHECK_EQ(w[4].turn, 3);
+}
+
+CASE("closing the client cancels its waits")
+{
+    const char *name = check_name("w");
+    pawl_client *mine = client_open(NULL), *yours = client_open(NULL);
+    pawl_lock *holder = lock_new(mine, name, NULL), *lock = lock_new(yours, name, NULL);
+    waiter a, b;
+
+    CHECK_OK(pawl_lock_acquire(holder, 0, NULL));
+    waiter_start(&a, lock, PAWL_FOREVER);
+    waiter_start(&b, lock, 600000);
+    await_waiting(yours, 2);
+    client_close(yours);
+    CHECK_CODE(waiter_code(&a), PAWL_ECANCELED);
+    CHECK_CODE(waiter_code(&b), PAWL_ECANCELED);
+    waiter_join(&a);
+    waiter_join(&b);
+    await_waiters(mine, name, 0);
+    CHECK_EQ(pawl_lock_held(holder), 1);
+}
+
+CASE("cancelling at the moment of the release leaves the lock held by one or by none, never stuck")
+{
+    const char *name = check_name("w");
+    pawl_client *mine = client_open(NULL), *yours = client_open(NULL);
+    pawl_lock *holder = lock_new(mine, name, NULL), *lock = lock_new(yours, name, NULL);
+
+    for (int i = 0; i < 100; i++) {
+        waiter w;
+
+        CHECK_OK(pawl_lock_acquire(holder, PAWL_FOREVER, NULL));
+        waiter_start_brief(&w, lock, PAWL_FOREVER);
+        await_waiters(mine, name, 1);
+        CHECK_OK(pawl_lock_release(holder, NULL));
+        pawl_lock_cancel(lock);
+        waiter_join(&w);
+        CHECK(w.code == 0 || w.code == PAWL_ECANCELED);
+    }
+    CHECK_OK(pawl_lock_acquire(holder, 20000, NULL));
+}

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stress.c - stress URL [SECONDS] [PROCESSES] [THREADS]: a counter in a file, guarded by one lock,
+ * while processes are killed at random moments, stopped for a while, and replaced.
+ *
+ * The file holds {value, token, intent}. Inside the lock a thread reads it, demands that its own
+ * token is larger than the last one, writes its token as the intent, and then value + 1 with its
+ * token in one write. An intent that differs from the token is what a holder left that died in
+ * between; there can be no more of those than kills.
+ *
+ * What happened is counted on a page shared by all processes, one slot per thread, written only by
+ * that thread; the parent reads a slot when the process is dead. A thread marks `writing` before
+ * the write and clears it after it has counted the write as done, so that a kill leaves exactly
+ * one increment in doubt, or none. At the end
+ *
+ *     done <= value <= done + in doubt
+ *
+ * Processes 0 and 1 are never killed: each of their threads must have had the lock repeatedly.
+ * Afterwards nobody is left, and the lock must be free with nobody in its queue.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "actors.h"
+#include "pawl.h"
+
+enum { MAX_PROCESSES = 64, MAX_THREADS = 16, SPARED = 2, LEASE_MS = 10000, PATIENCE_MS = 60000 };
+
+static const char lock_name[] = "stress";
+
+struct record {
+    uint64_t value, token, intent;
+};
+
+struct slot {
+    _Alignas(64) atomic_ullong done;
+    atomic_int writing;
+    atomic_ullong gave_up;   /* short waits that ended without the lock */
+    atomic_llong longest_ms; /* wait of one that got it */
+};
+
+struct board {
+    atomic_int stop;
+    atomic_ullong violations, unfinished;
+    struct slot slots[MAX_PROCESSES][MAX_THREADS];
+};
+
+struct child {
+    pid_t pid;
+    bool stopped;
+};
+
+static struct board *board;
+static const char *url;
+static int processes = 16, threads = 4, file;
+static struct child children[MAX_PROCESSES];
+static uint64_t in_doubt;
+
+/* ---- A child --------------------------------------------------------------------------------- */
+
+struct worker {
+    actor actor;
+    struct slot *slot;
+    pawl_lock *mutex, *fair;
+    unsigned seed;
+};
+
+static void violation(const char *what, uint64_t a, uint64_t b)
+{
+    if (atomic_fetch_add(&board->violations, 1) < 20)
+        fprintf(stderr, "stress: process %d: %s (%llu, %llu)\n", (int)getpid(), what,
+                (unsigned long long)a, (unsigned long long)b);
+}
+
+static void add_one(struct worker *w, pawl_lock *lock)
+{
+    uint64_t token = pawl_lock_token(lock);
+    struct record r;
+
+    if (pread(file, &r, sizeof r, 0) != sizeof r)
+        violation("the file can't be read", (uint64_t)errno, 0);
+    if (token <= r.token || token <= r.intent)
+        violation("the token did not rise", token, r.token > r.intent ? r.token : r.intent);
+    if (r.intent != r.token)
+        atomic_fetch_add(&board->unfinished, 1);
+    if (pwrite(file, &token, sizeof token, offsetof(struct record, intent)) != sizeof token)
+        violation("the file can't be written", (uint64_t)errno, 0);
+    if (!pawl_lock_held(lock))
+        violation("the lock is not held any more", token, 0);
+    r.value++;
+    r.token = token;
+    atomic_store(&w->slot->writing, 1);
+    if (pwrite(file, &r, offsetof(struct record, intent), 0) !=
+        (ssize_t)offsetof(struct record, intent))
+        violation("the file can't be written", (uint64_t)errno, 0);
+    atomic_fetch_add(&w->slot->done, 1);
+    atomic_store(&w->slot->writing, 0);
+}
+
+/* Most wait until they get it; some give up soon, which exercises leaving the queue. */
+static void one_round(struct worker *w)
+{
+    int dice = rand_r(&w->seed) % 16;
+    pawl_lock *lock = dice == 0 ? w->fair : w->mutex;
+    bool hasty = dice < 3;
+    int64_t began = now_ms(), waited;
+    pawl_error err = {0};
+    int code = pawl_lock_acquire(lock, hasty ? dice : PATIENCE_MS, &err);
+
+    if (code && hasty && (code == PAWL_EBUSY || code == PAWL_ETIMEDOUT)) {
+        atomic_fetch_add(&w->slot->gave_up, 1);
+        return;
+    }
+    if (code) {
+        fprintf(stderr, "stress: acquire: %s: %s\n", pawl_errname(code), err.text);
+        violation("acquire failed", (uint64_t)-code, 0);
+        return;
+    }
+    waited = now_ms() - began;
+    if (waited > atomic_load(&w->slot->longest_ms))
+        atomic_store(&w->slot->longest_ms, waited);
+    add_one(w, lock);
+    code = pawl_lock_release(lock, &err);
+    if (code)
+        violation("release failed", (uint64_t)-code, 0);
+}
+
+static void work(void *arg)
+{
+    while (!atomic_load(&board->stop))
+        one_round(arg);
+}
+
+static _Noreturn void run_child(int number)
+{
+    pawl_client_options options = {.size = sizeof options, .watchdog_ms = LEASE_MS,
+                                   .label = number < SPARED ? "spared" : "mortal"};
+    pawl_lock_options fair = {.size = sizeof fair, .kind = PAWL_FAIR};
+    struct worker workers[MAX_THREADS];
+    pawl_client *client;
+    pawl_lock *m, *f;
+    pawl_error err;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (pawl_open(&client, url, &options, &err) ||
+        pawl_lock_new(&m, client, lock_name, NULL, &err) ||
+        pawl_lock_new(&f, client, lock_name, &fair, &err)) {
+        fprintf(stderr, "stress: %s\n", err.text);
+        _exit(1);
+    }
+    for (int i = 0; i < threads; i++) {
+        workers[i] = (struct worker){.slot = &board->slots[number][i], .mutex = m, .fair = f,
+                                     .seed = (unsigned)getpid() * 16 + (unsigned)i};
+        actor_start(&workers[i].actor, work, &workers[i]);
+    }
+    for (int i = 0; i < threads; i++)
+        actor_join(&workers[i].actor);
+    pawl_lock_free(m);
+    pawl_lock_free(f);
+    exit(pawl_close(client) ? 1 : 0);
+}
+
+/* ---- The parent, which opens no client while it forks ---------------------------------------- */
+
+static void start_child(int number)
+{
+    pid_t pid;
+
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0)
+        run_child(number);
+    if (pid < 0) {
+        perror("stress: fork");
+        exit(1);
+    }
+    children[number] = (struct child){.pid = pid};
+}
+
+static void reap(int number, bool killed)
+{
+    int status;
+
+    while (waitpid(children[number].pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    children[number].pid = 0;
+    if (!killed && (!WIFEXITED(status) || WEXITSTATUS(status)))
+        violation("a child ended badly", (uint64_t)status, 0);
+    for (int i = 0; i < threads; i++)
+        in_doubt += atomic_exchange(&board->slots[number][i].writing, 0) != 0;
+}
+
+static void resume_all(void)
+{
+    for (int i = 0; i < processes; i++)
+        if (children[i].stopped) {
+            children[i].stopped = false;
+            kill(children[i].pid, SIGCONT);
+        }
+}
+
+/* Kills and stops until the time is over; returns the number of kills. */
+static uint64_t torment(int64_t ms, uint64_t *stops)
+{
+    int64_t end = now_ms() + ms, resume_at = 0;
+    unsigned seed = (unsigned)getpid();
+    uint64_t kills = 0;
+
+    for (int64_t now = now_ms(); now < end; now = now_ms()) {
+        int victim = SPARED + rand_r(&seed) % (processes - SPARED);
+
+        if (now >= resume_at)
+            resume_all();
+        if (rand_r(&seed) % 16 == 0) { /* also one that is spared from death */
+            victim = rand_r(&seed) % processes;
+            children[victim].stopped = true;
+            kill(children[victim].pid, SIGSTOP);
+            resume_at = now + rand_r(&seed) % 100;
+            ++*stops;
+        } else {
+            kill(children[victim].pid, SIGKILL);
+            reap(victim, true);
+            start_child(victim);
+            kills++;
+        }
+        pause_ms(rand_r(&seed) % 10);
+    }
+    resume_all();
+    return kills;
+}
+
+static int count_row(void *arg, const pawl_info *info)
+{
+    uint64_t *left = arg;
+
+    if (info->role == PAWL_ROLE_SUMMARY)
+        *left = info->holders + info->waiters;
+    return 0;
+}
+
+static void check_nothing_left(void)
+{
+    uint64_t left = UINT64_MAX;
+    pawl_client *client;
+    pawl_lock *lock;
+    pawl_error err;
+
+    if (pawl_open(&client, url, NULL, &err) ||
+        pawl_lock_new(&lock, client, lock_name, NULL, &err) ||
+        pawl_lock_acquire(lock, LEASE_MS * 2, &err) || pawl_lock_release(lock, &err) ||
+        pawl_inspect(client, lock_name, count_row, &left, &err)) {
+        fprintf(stderr, "stress: %s\n", err.text);
+        violation("the lock can't be had afterwards", 0, 0);
+        return;
+    }
+    if (left)
+        violation("somebody is left at the lock", left, 0);
+    pawl_lock_free(lock);
+    pawl_close(client);
+}
+
+static int verdict(int64_t seconds, uint64_t kills, uint64_t stops)
+{
+    uint64_t done = 0, gave_up = 0, fewest = UINT64_MAX;
+    int64_t longest = 0;
+    struct record r = {0};
+
+    for (int i = 0; i < processes; i++)
+        for (int k = 0; k < threads; k++) {
+            struct slot *s = &board->slots[i][k];
+            uint64_t mine = atomic_load(&s->done);
+
+            done += mine;
+            gave_up += atomic_load(&s->gave_up);
+            longest = atomic_load(&s->longest_ms) > longest ? atomic_load(&s->longest_ms) : longest;
+            if (i < SPARED && mine < fewest)
+                fewest = mine;
+        }
+    if (pread(file, &r, sizeof r, 0) != sizeof r || r.value < done || r.value > done + in_doubt)
+        violation("increments were lost or made up", r.value, done);
+    if (atomic_load(&board->unfinished) > kills)
+        violation("more sections were cut short than processes killed",
+                  atomic_load(&board->unfinished), kills);
+    if (fewest < 2)
+        violation("a thread was starved", fewest, 0);
+    printf("stress %s: %lld s, %d x %d threads, %llu kills, %llu stops, %llu acquisitions "
+           "(%llu in doubt, %llu cut short, %llu gave up), counter %llu, longest wait %lld ms, "
+           "fewest per spared thread %llu, %llu violations\n",
+           url, (long long)seconds, processes, threads, (unsigned long long)kills,
+           (unsigned long long)stops, (unsigned long long)done, (unsigned long long)in_doubt,
+           (unsigned long long)atomic_load(&board->unfinished), (unsigned long long)gave_up,
+           (unsigned long long)r.value, (long long)longest, (unsigned long long)fewest,
+           (unsigned long long)atomic_load(&board->violations));
+    return atomic_load(&board->violations) ? 1 : 0;
+}
+
+static int run(int64_t seconds, const char *dir)
+{
+    const struct record zero = {0};
+    uint64_t kills, stops = 0;
+    char path[4200];
+
+    snprintf(path, sizeof path, "%s/counter", dir);
+    file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (file < 0 || board == MAP_FAILED || pwrite(file, &zero, sizeof zero, 0) != sizeof zero) {
+        perror("stress");
+        return 1;
+    }
+    for (int i = 0; i < processes; i++)
+        start_child(i);
+    kills = torment(seconds * 1000, &stops);
+    atomic_store(&board->stop, 1);
+    for (int i = 0; i < processes; i++)
+        reap(i, false);
+    check_nothing_left();
+    return verdict(seconds, kills, stops);
+}
+
+int main(int argc, char **argv)
+{
+    char full[4200];
+    char *dir = temp_dir();
+    int64_t seconds = argc > 2 ? atoll(argv[2]) : 10;
+    const char *mark;
+    int status;
+
+    processes = argc > 3 ? atoi(argv[3]) : processes;
+    threads = argc > 4 ? atoi(argv[4]) : threads;
+    if (argc < 2 || !dir || processes <= SPARED || processes > MAX_PROCESSES || threads < 1 ||
+        threads > MAX_THREADS) {
+        fprintf(stderr, "usage: stress URL [SECONDS] [PROCESSES 3..64] [THREADS 1..16]\n"
+                        "       @TMP@ in the URL stands for a new folder\n");
+        return 64;
+    }
+    mark = strstr(argv[1], "@TMP@");
+    if (mark)
+        snprintf(full, sizeof full, "%.*s%s%s", (int)(mark - argv[1]), argv[1], dir, mark + 5);
+    url = mark ? full : argv[1];
+    status = run(seconds, dir);
+    remove_tree(dir);
+    free(dir);
+    return status;
+}

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cases for the pawl command, told in TAP.
+
+Each case is a function with a sentence as its name; it gets a Box: a private folder, which is also
+the lock folder behind PAWL_URL, and helpers to run the tool there. What a case leaves running is
+ended by its process id. Cases wait for events (a file, a state that `pawl show` tells), never
+for a time, unless time is what they are about.
+"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+TOOL = os.environ.get('PAWL_TOOL') or sys.exit('set PAWL_TOOL to the path of the pawl command')
+PATIENCE = 90  # seconds; only a hang takes so long
+
+_cases = []
+
+
+def case(sentence):
+    def add(function):
+        _cases.append((sentence, function))
+        return function
+    return add
+
+
+def wait_for(what, predicate, patience=PATIENCE):
+    """Until predicate() is true; its value."""
+    end = time.monotonic() + patience
+    while True:
+        value = predicate()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError('timed out waiting for ' + what)
+        time.sleep(0.005)
+
+
+def equal(got, wanted, what=''):
+    assert got == wanted, f'{what}: got {got!r}, wanted {wanted!r}'
+
+
+def alive(pid):
+    """Runs, and is no zombie that nobody reaps."""
+    try:
+        with open(f'/proc/{pid}/stat', errors='replace') as f:
+            return f.read().rpartition(')')[2].split()[0] not in 'ZX'
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def children(pid):
+    """(pid, command name) of its child processes."""
+    found = []
+    for entry in os.listdir('/proc'):
+        if entry.isdigit():
+            try:
+                with open(f'/proc/{entry}/stat', errors='replace') as f:
+                    head, _, tail = f.read().rpartition(')')
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if int(tail.split()[1]) == pid and tail.split()[0] not in 'ZX':
+                found.append((int(entry), head.partition('(')[2]))
+    return found
+
+
+def guardian_of(pid):
+    """The guardian's process id, or None."""
+    return next((child for child, name in children(pid) if name == 'lock-guardian'), None)
+
+
+class Box:
+    def __init__(self):
+        self.dir = tempfile.mkdtemp(prefix='pawl-tool-')
+        self.locks = self.dir + '/locks'
+        os.mkdir(self.locks, 0o700)
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith('PAWL_')}
+        self.env['PAWL_URL'] = 'local:' + self.locks
+        self.started = []
+        self.pids = []
+
+    def path(self, name):
+        return os.path.join(self.dir, name)
+
+    def read(self, name):
+        try:
+            with open(self.path(name)) as f:
+                return f.read()
+        except FileNotFoundError:
+            return ''
+
+    def lines(self, name):
+        """Complete lines only: a writer may be at it."""
+        return [line[:-1] for line in self.read(name).splitlines(True) if line.endswith('\n')]
+
+    def pid_in(self, name):
+        """The process id that a command wrote into a file, once it is there."""
+        pid = int(wait_for(name, lambda: self.lines(name))[0])
+        self.pids.append(pid)
+        return pid
+
+    def start(self, *args, **options):
+        options.setdefault('env', self.env)
+        options.setdefault('cwd', self.dir)
+        options.setdefault('stdin', subprocess.DEVNULL)
+        options.setdefault('stdout', subprocess.PIPE)
+        options.setdefault('stderr', subprocess.PIPE)
+        options.setdefault('start_new_session', True)
+        process = subprocess.Popen([TOOL, *args], **options)
+        self.started.append(process)
+        return process
+
+    def end(self, process):
+        """(status, stdout, stderr) of a started process."""
+        out, err = process.communicate(timeout=PATIENCE)
+        return process.returncode, (out or b'').decode(), (err or b'').decode()
+
+    def pawl(self, *args, **options):
+        return self.end(self.start(*args, **options))
+
+    def status(self, *args, **options):
+        return self.pawl(*args, **options)[0]
+
+    def holder(self, name, *options, script='exec sleep 1000'):
+        """A `pawl run` whose command is running, and the command's process id."""
+        flag = f'running-{len(self.started)}'
+        process = self.start('run', *options, name, '--', 'sh', '-c',
+                             f'echo $$ > {flag}; {script}')
+        return process, self.pid_in(flag)
+
+    def show(self, name):
+        return json.loads(self.pawl('show', '--json', name)[1])
+
+    def wait_waiters(self, name, n):
+        wait_for(f'{n} waiters', lambda: self.show(name)['waiter_count'] == n)
+
+    def close(self):
+        for process in self.started:
+            if process.poll() is None:
+                guardian = guardian_of(process.pid)
+                process.send_signal(signal.SIGCONT)
+                process.terminate()
+                try:
+                    process.communicate(timeout=20)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.communicate()
+                if guardian:
+                    wait_for('the guardian to end', lambda g=guardian: not alive(g))
+        for pid in self.pids:
+            if alive(pid):
+                os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+def run_case(number, sentence, function):
+    box = Box()
+    try:
+        function(box)
+        print(f'ok {number} - {sentence}', flush=True)
+        return True
+    except Exception:
+        print(f'not ok {number} - {sentence}')
+        for line in traceback.format_exc().splitlines():
+            print('# ' + line, flush=True)
+        return False
+    finally:
+        box.close()
+
+
+def main():
+    wanted = [c for c in _cases if len(sys.argv) < 2 or sys.argv[1] in c[0]]
+    print(f'1..{len(wanted)}', flush=True)
+    results = [run_case(i + 1, *c) for i, c in enumerate(wanted)]
+    sys.exit(0 if all(results) else 1)

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pawl run: statuses, options, environment, and who runs beside whom."""
+import os
+import signal
+import stat
+import subprocess
+
+from harness import TOOL, case, equal, main
+
+
+@case('the status is the command\'s')
+def status(box):
+    equal(box.status('run', 'x', '--', 'true'), 0)
+    equal(box.status('run', 'x', '--', 'sh', '-c', 'exit 3'), 3)
+    equal(box.status('run', 'x', 'sh', '-c', 'exit 4'), 4, 'without --')
+
+
+@case('a command that a signal ended gives 128 plus the signal')
+def killed(box):
+    equal(box.status('run', 'x', '--', 'sh', '-c', 'kill -9 $$'), 137)
+    equal(box.status('run', 'x', '--', 'sh', '-c', 'kill -TERM $$'), 143)
+
+
+@case('a command that does not exist gives 127, one that can\'t be executed 126')
+def cannot(box):
+    code, _, err = box.pawl('run', 'x', '--', './nothing-here')
+    equal(code, 127)
+    assert err.startswith('pawl: ') and 'nothing-here' in err, err
+    with open(box.path('plain'), 'w') as f:
+        f.write('text')
+    equal(box.status('run', 'x', '--', './plain'), 126)
+    equal(box.status('show', 'x'), 1, 'and the lock is free again')
+
+
+@case('arguments reach the command untouched, without a shell')
+def arguments(box):
+    code, out, _ = box.pawl('run', 'x', '--', 'printf', '%s|', 'a b', '$HOME', '-n', '--', '')
+    equal((code, out), (0, 'a b|$HOME|-n|--||'))
+
+
+@case('-n does not wait, and -E chooses the status')
+def no_wait(box):
+    box.holder('x')
+    equal(box.pawl('run', '-n', 'x', '--', 'touch', 'ran'), (1, '', ''))
+    equal(box.status('run', '-n', '-E', '99', 'x', '--', 'touch', 'ran'), 99)
+    equal(box.status('run', '-E', '0', '-n', 'x', '--', 'touch', 'ran'), 0)
+    assert not os.path.exists(box.path('ran')), 'it ran without the lock'
+
+
+@case('-w waits no longer than asked')
+def wait_limit(box):
+    holder, _ = box.holder('x')
+    equal(box.status('run', '-w', '0.05', 'x', '--', 'touch', 'ran'), 1)
+    equal(box.status('run', '-w', '50ms', '-E', '7', 'x', '--', 'touch', 'ran'), 7)
+    assert not os.path.exists(box.path('ran'))
+    holder.terminate()
+    equal(box.status('run', '-w', '1h', 'x', '--', 'touch', 'ran'), 0)
+    assert os.path.exists(box.path('ran'))
+
+
+@case('-v says who holds it')
+def verbose(box):
+    holder, _ = box.holder('x')
+    code, _, err = box.pawl('run', '-v', '-n', 'x', '--', 'true')
+    equal(code, 1)
+    assert f'pid {holder.pid}' in err and '(sh)' in err, err
+
+
+@case('a waiter runs as soon as the holder\'s command has ended')
+def waits(box):
+    holder, pid = box.holder('x')
+    waiter = box.start('run', 'x', '--', 'sh', '-c', f'kill -0 {pid} 2>/dev/null && exit 9; exit 5')
+    box.wait_waiters('x', 1)
+    os.kill(pid, signal.SIGTERM)
+    equal(box.end(holder)[0], 143)
+    equal(box.end(waiter)[0], 5)
+
+
+@case('the command sees PAWL_NAME and a PAWL_TOKEN that rises, and no PAWL_PASSWORD')
+def environment(box):
+    box.env['PAWL_PASSWORD'] = 'secret'
+    last = 0
+    for _ in range(3):
+        code, out, _ = box.pawl('run', 'stock:42', '--', 'env')
+        equal(code, 0)
+        env = dict(line.split('=', 1) for line in out.splitlines() if '=' in line)
+        equal(env['PAWL_NAME'], 'stock:42')
+        assert int(env['PAWL_TOKEN']) > last, out
+        assert 'PAWL_PASSWORD' not in env and 'secret' not in out
+        last = int(env['PAWL_TOKEN'])
+
+
+@case('the command gets back the signal mask and dispositions that pawl run was given')
+def mask(box):
+    def before():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGUSR2})
+    _, out, _ = box.pawl('run', 'x', '--', 'cat', '/proc/self/status', preexec_fn=before)
+    fields = dict(line.split(':\t', 1) for line in out.splitlines() if ':\t' in line)
+    ignored = int(fields['SigIgn'], 16)
+    equal(int(fields['SigBlk'], 16), 1 << (signal.SIGUSR2 - 1), 'mask')
+    for number in (signal.SIGHUP, signal.SIGCHLD):
+        assert ignored >> (number - 1) & 1, f'{number} is no longer ignored'
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCONT, signal.SIGTTOU):
+        assert not ignored >> (number - 1) & 1, f'{number} is ignored'
+
+
+@case('the command inherits no descriptor that pawl run opened')
+def descriptors(box):
+    for options in ((), ('-p', '2')):
+        _, out, _ = box.pawl('run', *options, 'x' + ''.join(options), '--', 'ls', '/proc/self/fd')
+        equal(out.split(), ['0', '1', '2', '3'], 'the last is the folder that ls reads')
+
+
+@case('shared runs go together, an exclusive one beside none')
+def shared(box):
+    first, _ = box.holder('x', '-s')
+    equal(box.status('run', '-s', '-n', 'x', '--', 'true'), 0)
+    equal(box.status('run', '-n', 'x', '--', 'true'), 1)
+    first.terminate()
+    box.end(first)
+    equal(box.status('run', '-n', 'x', '--', 'true'), 0)
+    box.holder('x')
+    equal(box.status('run', '-s', '-n', 'x', '--', 'true'), 1)
+
+
+@case('-p lets so many in and no more')
+def permits(box):
+    first, _ = box.holder('x', '-p', '2')
+    box.holder('x', '-p', '2')
+    equal(box.status('run', '-p', '2', '-n', '-E', '8', 'x', '--', 'true'), 8)
+    waiter = box.start('run', '-p', '2', 'x', '--', 'sh', '-c', 'exit 6')
+    box.wait_waiters('x', 1)
+    first.terminate()
+    equal(box.end(waiter)[0], 6)
+
+
+@case('another capacity while it is in use is refused')
+def capacity(box):
+    box.holder('x', '-p', '2')
+    code, _, err = box.pawl('run', '-p', '3', '-n', 'x', '--', 'true')
+    equal(code, 64)
+    assert err.startswith('pawl: '), err
+
+
+@case('--at-least keeps the lock after a short command, though its process is gone')
+def at_least(box):
+    equal(box.status('run', '--at-least', '5s', 'x', '--', 'true'), 0)
+    equal(box.status('run', '-n', 'x', '--', 'true'), 1)
+    equal(box.status('run', '-w', '60', 'x', '--', 'true'), 0)
+
+
+@case('20 contenders lose no update')
+def contenders(box):
+    with open(box.path('counter'), 'w') as f:
+        f.write('0')
+    script = f'''for i in 1 2 3 4 5; do
+        "{TOOL}" run count -- sh -c 'n=$(cat counter); echo $((n + 1)) > counter' || exit 1
+    done'''
+    all_ = [subprocess.Popen(['sh', '-c', script], cwd=box.dir, env=box.env) for _ in range(20)]
+    for process in all_:
+        equal(process.wait(timeout=300), 0)
+    equal(box.read('counter').strip(), '100')
+
+
+def usage(box, *args):
+    code, out, err = box.pawl(*args)
+    equal((code, out), (64, ''), ' '.join(args))
+    assert err.startswith('pawl: ') and err.count('\n') == 1 and '--help' in err, err
+
+
+@case('what is no duration is a usage error')
+def bad_durations(box):
+    for text in ('', 'x', '-1', '1.5.2', '5 s', '5d', '5sec', 'inf', 'nan', '0x10', '1e3', '.',
+                 'ms', '99999999999999999999', '9999999999h'):
+        usage(box, 'run', '-w', text, 'x', '--', 'true')
+    usage(box, 'run', '-l', '1ms', 'x', '--', 'true')
+
+
+@case('every way to write a duration is taken')
+def good_durations(box):
+    for text in ('0', '5', '0.25', '.5', '1.', '250ms', '5s', '2m', '1h', '1.5h', '0.0001'):
+        equal(box.status('run', '-w', text, 'x', '--', 'true'), 0, text)
+
+
+@case('wrong options and arguments are usage errors')
+def bad_usage(box):
+    for args in ((), ('-n',), ('-Z', 'x', '--', 'true'), ('--what', 'x', '--', 'true'), ('x',),
+                 ('x', '--'), ('x', '-n', '--', 'true'), ('-n', '-w', '5', 'x', '--', 'true'),
+                 ('-p', '0', 'x', '--', 'true'), ('-p', '-1', 'x', '--', 'true'),
+                 ('-p', 'two', 'x', '--', 'true'), ('-E', '256', 'x', '--', 'true'),
+                 ('-E', '', 'x', '--', 'true'), ('-p', '2', '-s', 'x', '--', 'true'),
+                 ('-p', '2', '--at-least', '1s', 'x', '--', 'true'), ('-w',)):
+        usage(box, 'run', *args)
+    code, _, err = box.pawl('run', '-l', '4s', '--kill-after', '3s', 'x', '--', 'true')
+    equal(code, 64)
+    assert 'half of the lease' in err, err
+
+
+@case('a bad name or URL is the caller\'s mistake, an unusable folder the service\'s')
+def bad_service(box):
+    for args in (('run', '', '--', 'true'), ('run', 'a\tb', '--', 'true'),
+                 ('run', 'x' * 256, '--', 'true'), ('run', '-u', 'nosuch:', 'x', '--', 'true'),
+                 ('run', '-u', 'local:' + box.locks + '?what=1', 'x', '--', 'true'),
+                 ('run', '-u', 'local:' + box.path('no/such'), 'x', '--', 'true')):
+        code, _, err = box.pawl(*args)
+        equal(code, 64, ' '.join(args))
+        assert err.startswith('pawl: ') and err.count('\n') == 1, err
+    os.chmod(box.locks, 0o777)
+    code, _, err = box.pawl('run', 'x', '--', 'true')
+    equal(code, 69)
+    assert err.startswith('pawl: ') and 'everybody can write' in err and err.count('\n') == 1, err
+
+
+@case('-u wins over PAWL_URL, before and after the verb')
+def urls(box):
+    other = box.path('other')
+    os.mkdir(other, stat.S_IRWXU)
+    box.holder('x')
+    equal(box.status('run', '-n', 'x', '--', 'true'), 1)
+    equal(box.status('run', '-u', 'local:' + other, '-n', 'x', '--', 'true'), 0)
+    equal(box.status('-u', 'local:' + other, 'run', '-n', 'x', '--', 'true'), 0)
+
+
+@case('a signal ends the wait, gives up the place and is told by the status')
+def signalled(box):
+    box.holder('x')
+    box.holder('y', '-p', '1')
+    for name, options in (('x', ()), ('x', ('-s',)), ('y', ('-p', '1'))):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            waiter = box.start('run', *options, name, '--', 'touch', 'ran')
+            box.wait_waiters(name, 1)
+            waiter.send_signal(number)
+            equal(box.end(waiter), (128 + number, '', ''), f'{name} {options} {number}')
+            equal(box.show(name)['waiter_count'], 0, 'the place')
+    assert not os.path.exists(box.path('ran'))
+
+
+@case('help teaches by example, version and unknown commands answer')
+def help_texts(box):
+    for args in (('--help',), ('-h',), ('help',), ('run', '--help'), ('run', '-h'),
+                 ('help', 'latch'), ('show', '--help'), ('ls', '-h'), ('break', '--help')):
+        code, out, err = box.pawl(*args)
+        equal((code, err), (0, ''), ' '.join(args))
+        assert out.startswith('usage: pawl ') and '  pawl ' in out or 'pawl run backup' in out, out
+    code, out, _ = box.pawl('--version')
+    assert code == 0 and out.startswith('pawl 0.'), out
+    code, _, err = box.pawl('frobnicate')
+    equal(code, 64)
+    assert 'run, show, ls, break, latch' in err, err
+    equal(box.status(), 64, 'no command')
+
+
+main()

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pawl show, ls, break and latch."""
+import json
+import os
+import shutil
+import signal
+
+from harness import case, equal, main, wait_for
+
+
+@case('show tells by its status whether it is held')
+def status(box):
+    code, out, _ = box.pawl('show', 'x')
+    equal((code, out), (1, 'x: free\n'))
+    holder, _ = box.holder('x')
+    code, out, _ = box.pawl('show', 'x')
+    equal(code, 0)
+    assert 'held' in out and f'pid {holder.pid}' in out and '(sh)' in out and 'token' in out, out
+    holder.terminate()
+    box.end(holder)
+    equal(box.status('show', 'x'), 1)
+
+
+@case('show --json is one object with holders and waiters in order')
+def show_json(box):
+    free = box.show('x')
+    equal((free['name'], free['held'], free['holders'], free['waiters']), ('x', False, [], []))
+    holder, _ = box.holder('x')
+    waiters = []
+    for n in range(3):
+        waiters.append(box.start('run', 'x', '--', 'true').pid)
+        box.wait_waiters('x', n + 1)
+    held = box.show('x')
+    equal((held['held'], held['type'], held['shared']), (True, 'lock', False))
+    equal([h['pid'] for h in held['holders']], [holder.pid])
+    equal([w['pid'] for w in held['waiters']], waiters)
+    person = held['holders'][0]
+    equal(person['label'], 'sh')
+    assert person['token'] > 0 and person['since_ms'] >= 0 and person['lease_ms'] > 0, person
+
+
+@case('show --json of shared locks and semaphores')
+def show_shared(box):
+    box.holder('x', '-s')
+    box.holder('x', '-s')
+    shared = box.show('x')
+    equal((shared['shared'], len(shared['holders'])), (True, 2))
+    box.holder('y', '-p', '3')
+    semaphore = box.show('y')
+    equal((semaphore['type'], semaphore['capacity'], semaphore['available']), ('semaphore', 3, 2))
+    assert '2 of 3 permits free' in box.pawl('show', 'y')[1]
+
+
+@case('ls lists names in order, by pattern, as a table and as JSON')
+def ls(box):
+    equal(box.pawl('ls'), (0, '', ''))
+    equal(json.loads(box.pawl('ls', '--json')[1]), [])
+    holders = {name: box.holder(name)[0].pid for name in ('b', 'a:2', 'a:1')}
+    code, out, _ = box.pawl('ls')
+    equal(code, 0)
+    equal([line.split()[0] for line in out.splitlines()], ['NAME', 'a:1', 'a:2', 'b'])
+    rows = json.loads(box.pawl('ls', 'a:*', '--json')[1])
+    equal([row['name'] for row in rows], ['a:1', 'a:2'])
+    equal(rows[0]['pid'], holders['a:1'])
+    assert all(row['held'] for row in rows)
+
+
+@case('break tells whether anybody held it')
+def break_(box):
+    code, out, err = box.pawl('break', 'x')
+    equal((code, out), (1, ''))
+    assert 'nobody' in err, err
+    holder, _ = box.holder('x')
+    equal(json.loads(box.pawl('break', '--json', 'x')[1]), {'name': 'x', 'broken': True})
+    equal(box.end(holder)[0], 75)
+    equal(json.loads(box.pawl('break', '--json', 'x')[1]), {'name': 'x', 'broken': False})
+
+
+@case('control characters and broken text of others are printed harmlessly')
+def harmless(box):
+    evil = b'\x1b[31mred\r\n"\\\xff\xe2\x80\xae'
+    shutil.copy('/bin/sleep', os.path.join(box.dir.encode(), evil))
+    holder = box.start('run', 'x', '--', b'./' + evil, '1000')
+    wait_for('the lock', lambda: box.status('show', 'x') == 0)
+    for args in (('show', 'x'), ('ls',), ('run', '-v', '-n', 'x', '--', 'true')):
+        _, out, err = box.pawl(*args)
+        text = out + err
+        assert '\x1b' not in text and '\r' not in text and '\u202e' not in text, repr(text)
+        assert 'red' in text, repr(text)
+    label = box.show('x')['holders'][0]['label']
+    assert 'red' in label and '\x1b' in label, repr(label)
+    _, out, _ = box.pawl('show', '--json', 'x')
+    assert '\x1b' not in out and out.count('\n') == 1
+    _, _, err = box.pawl('show', 'a\x1b]0;title\x07b')
+    assert '\x1b' not in err and err, repr(err)
+    holder.terminate()
+
+
+@case('latch: set, get, down, wait')
+def latch(box):
+    equal(box.pawl('latch', 'get', 'l'), (0, '0\n', ''))
+    equal(box.status('latch', 'wait', 'l'), 0, 'a latch that is not set')
+    equal(box.status('latch', 'set', 'l', '2'), 0)
+    code, _, err = box.pawl('latch', 'set', 'l', '5')
+    equal(code, 1)
+    assert err.startswith('pawl: '), err
+    equal(box.pawl('latch', 'get', 'l'), (0, '2\n', ''))
+    equal(box.status('latch', 'wait', '-n', 'l'), 1)
+    equal(box.status('latch', 'wait', '-w', '50ms', 'l'), 1)
+    waiter = box.start('latch', 'wait', 'l')
+    equal(box.status('latch', 'down', 'l'), 0)
+    equal(json.loads(box.pawl('latch', '--json', 'get', 'l')[1]), {'name': 'l', 'count': 1})
+    equal(waiter.poll(), None, 'released too early')
+    equal(box.status('latch', 'down', 'l'), 0)
+    equal(box.end(waiter), (0, '', ''))
+    equal(box.status('latch', 'down', 'l'), 0, 'at 0 already')
+
+
+@case('latch wait ends by a signal')
+def latch_signal(box):
+    equal(box.status('latch', 'set', 'l', '1'), 0)
+    waiter = box.start('latch', 'wait', 'l')
+    wait_for('the waiter', lambda: box.show('l')['waiter_count'] == 1)
+    waiter.send_signal(signal.SIGINT)
+    equal(box.end(waiter), (130, '', ''))
+    equal(box.show('l')['waiter_count'], 0)
+    equal(box.show('l')['count'], 1)
+
+
+@case('wrong use of show, ls, break and latch is a usage error')
+def bad_usage(box):
+    for args in (('show',), ('show', 'a', 'b'), ('show', '-x', 'a'), ('ls', 'a', 'b'), ('break',),
+                 ('break', 'a', 'b'), ('latch',), ('latch', 'what', 'x'), ('latch', 'set', 'x'),
+                 ('latch', 'set', 'x', '0'), ('latch', 'set', 'x', 'many'), ('latch', 'get'),
+                 ('latch', 'get', 'x', 'y'), ('latch', 'get', '-w', '5', 'x'),
+                 ('latch', 'wait', '-w', 'soon', 'x'), ('show', '--url'), ('--what',)):
+        code, out, err = box.pawl(*args)
+        equal((code, out), (64, ''), ' '.join(args))
+        assert err.startswith('pawl: ') and err.count('\n') == 1, err
+
+
+main()

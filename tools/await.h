@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * await.h - waiting for something that takes time, with signals that cancel it.
+ *
+ * Signals are blocked before the client is opened (so that Pawl's threads inherit that) and read
+ * from a descriptor in the main loop. Nothing ever runs in a signal handler. No disposition is
+ * changed except SIGCHLD's, which a caller may have left ignored; a command gets it back as it was.
+ */
+#ifndef PAWL_AWAIT_H
+#define PAWL_AWAIT_H
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+typedef struct signals {
+    int fd;                    /* signalfd */
+    sigset_t old;              /* the mask that the command gets back */
+    struct sigaction old_chld; /* likewise */
+} signals;
+
+/* Block and collect SIGINT SIGTERM SIGHUP SIGQUIT SIGUSR1 SIGUSR2, those of them that were not
+ * ignored, and SIGCHLD and SIGCONT. SIGTTOU is blocked too: a background process must be able to
+ * hand the terminal on. Returns 0 or an errno. */
+int signals_open(signals *);
+void signals_close(signals *);
+
+/* In a forked child, before exec. */
+void signals_restore(const signals *);
+
+/* The next pending signal, or 0. */
+int signals_next(const signals *);
+
+/* Something under way. */
+typedef struct task task;
+struct task {
+    int fd;                     /* readable when step() has something to do */
+    bool (*step)(task *);       /* do it; true: finished */
+    void (*cancel)(task *);     /* make it finish soon; may be called again */
+    void (*second)(task *);     /* NULL, or called about once a second while it lasts */
+};
+
+/* Wait until it is finished. A signal that asks to end cancels it. Returns that signal, or 0. */
+int await(task *, const signals *);
+
+/* A blocking call on a thread of its own, as a task. States: running (the thread's), then `done` is
+ * set and the descriptor written; after call_end, which joins the thread, `code` may be read. */
+typedef struct call {
+    task task;                  /* first: step gets it */
+    int (*fn)(struct call *);   /* on the thread */
+    int code;                   /* what fn returned */
+    atomic_bool done;
+    pthread_t thread;
+} call;
+
+/* fn and task.cancel are set. Returns 0 or an errno. */
+int call_start(call *);
+int call_end(call *);
+
+#endif

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * guardian.c - see guardian.h: first what the guardian itself does, then how `pawl run` uses it.
+ */
+#include "guardian.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "group.h"
+
+#define NS_PER_MS INT64_C(1000000)
+#define NS_PER_S INT64_C(1000000000)
+#define MAX_MARGIN (NS_PER_S / 4)
+#define LAST_WAIT (10 * NS_PER_S) /* for a process that even SIGKILL doesn't end at once */
+
+/* How long before the deadline all must be over: a busy machine wakes the guardian late, and a
+ * killed process takes a moment to be gone. */
+static int64_t margin(int64_t kill_after)
+{
+    return kill_after / 8 < MAX_MARGIN ? kill_after / 8 : MAX_MARGIN;
+}
+
+static char *title;
+static size_t title_size;
+
+int64_t guardian_needs(int64_t kill_after)
+{
+    return kill_after + margin(kill_after);
+}
+
+/* ---- In the guardian ----------------------------------------------------------------------- */
+
+/* Nothing of the caller's is kept: not its terminal, not its standard streams (whoever reads our
+ * output to its end must not wait for the guardian), not its signals, not its name. A title without
+ * "pawl" in it survives "pkill -f pawl" and does its duty then. */
+static void detach(void)
+{
+    static const char text[] = "lock-guardian";
+    sigset_t all;
+
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    setsid();
+    for (int fd = 0; fd < 3; fd++)
+        close(fd);
+    prctl(PR_SET_NAME, text);
+    if (title_size > sizeof text) {
+        memset(title, 0, title_size);
+        memcpy(title, text, sizeof text);
+    }
+}
+
+/* Sleep until `until`, or until `pawl run` has something to say. The timer counts the time in which
+ * the machine sleeps. Returns false when `pawl run` is gone. */
+static bool sleep_until(int link, int timer, int64_t until)
+{
+    struct itimerspec when = {
+        .it_value = {.tv_sec = (time_t)(until / NS_PER_S), .tv_nsec = (long)(until % NS_PER_S)}};
+    struct pollfd fds[] = {{.fd = link, .events = POLLIN}, {.fd = timer, .events = POLLIN}};
+    char byte;
+
+    timerfd_settime(timer, TFD_TIMER_ABSTIME, &when, NULL);
+    if (poll(fds, 2, -1) < 0 || !fds[0].revents)
+        return true;
+    return recv(link, &byte, 1, MSG_DONTWAIT) != 0;
+}
+
+static void end_group(guard_page *page)
+{
+    int64_t start = boot_now(), kill_at = start + page->kill_after;
+    int64_t last = atomic_load(&page->deadline) - margin(page->kill_after);
+    pid_t group = atomic_load(&page->group);
+
+    if (!group) /* not started, and now never will be: see guardian_enlist */
+        return;
+    if (!atomic_load(&page->lost) && last < kill_at)
+        kill_at = last;
+    kill(-group, SIGTERM);
+    kill(-group, SIGCONT); /* a stopped process sees SIGTERM only when it goes on */
+    if (group_wait_gone(group, kill_at - start))
+        return;
+    kill(-group, SIGKILL);
+    group_wait_gone(group, LAST_WAIT);
+}
+
+static _Noreturn void guard(guard_page *page, int link, int timer)
+{
+    bool there = true;
+    int32_t state = GUARD_WATCH;
+
+    detach();
+    while (there && !atomic_load(&page->lost) && atomic_load(&page->state) == GUARD_WATCH) {
+        int64_t term_at = atomic_load(&page->deadline) - guardian_needs(page->kill_after);
+
+        if (boot_now() >= term_at)
+            break;
+        there = sleep_until(link, timer, term_at);
+    }
+    /* A guardian that was killed half-way left GUARD_KILL: its successor goes on. */
+    if (atomic_compare_exchange_strong(&page->state, &state, GUARD_KILL) || state == GUARD_KILL)
+        end_group(page);
+    _exit(0);
+}
+
+/* ---- In pawl run --------------------------------------------------------------------------- */
+
+void guardian_title_area(int argc, char **argv)
+{
+    if (argc < 1)
+        return;
+    title = argv[0];
+    title_size = (size_t)(argv[argc - 1] + strlen(argv[argc - 1]) + 1 - argv[0]);
+}
+
+/* fork without the fork handlers that libraries registered. */
+static pid_t bare_fork(void)
+{
+#if defined(__GLIBC__) && !__GLIBC_PREREQ(2, 34)
+    return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+#else
+    return _Fork();
+#endif
+}
+
+static int start(guardian *g)
+{
+    int ends[2], error = 0;
+    int timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC);
+
+    if (timer < 0)
+        return errno;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends)) {
+        error = errno;
+        close(timer);
+        return error;
+    }
+    g->pid = bare_fork();
+    if (g->pid == 0) {
+        close(ends[0]); /* else there would never be an end-of-file */
+        guard(g->page, ends[1], timer);
+    }
+    error = g->pid < 0 ? errno : 0;
+    close(ends[1]);
+    close(timer);
+    if (error) {
+        close(ends[0]);
+        g->pid = 0;
+        return error;
+    }
+    g->link = ends[0];
+    return 0;
+}
+
+int guardian_open(guardian *g, int64_t deadline, int64_t kill_after_ms)
+{
+    *g = (guardian){.link = -1};
+    g->page = mmap(NULL, sizeof *g->page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                   0);
+    if (g->page == MAP_FAILED) {
+        g->page = NULL;
+        return errno;
+    }
+    g->page->kill_after = kill_after_ms * NS_PER_MS;
+    atomic_store(&g->page->deadline, deadline);
+    return start(g);
+}
+
+void guardian_deadline(guardian *g, int64_t deadline)
+{
+    atomic_store(&g->page->deadline, deadline);
+}
+
+void guardian_lost(guardian *g)
+{
+    atomic_store(&g->page->lost, 1);
+    if (g->pid)
+        send(g->link, "!", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* The child holds our end of the socket until exec: the guardian can't see its end-of-file before
+ * the group is written, even if `pawl run` is killed at once after fork. And guardian and child
+ * each write first and read then (group, state), so at least one of them sees the other. */
+bool guardian_enlist(guardian *g)
+{
+    atomic_store(&g->page->group, (int32_t)getpid());
+    return atomic_load(&g->page->state) == GUARD_WATCH && !atomic_load(&g->page->lost);
+}
+
+/* The guardian has ended, with this status of waitpid(2). */
+static void ended(guardian *g, int status)
+{
+    close(g->link);
+    g->link = -1;
+    g->pid = 0;
+    g->over = !WIFSIGNALED(status);
+}
+
+int guardian_check(guardian *g)
+{
+    int status;
+
+    if (g->pid && waitpid(g->pid, &status, WNOHANG) == g->pid)
+        ended(g, status);
+    return g->pid || g->over ? 0 : start(g);
+}
+
+static void reap(guardian *g)
+{
+    int status = 0;
+
+    if (!g->pid)
+        return;
+    while (waitpid(g->pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    ended(g, status);
+}
+
+bool guardian_finish(guardian *g)
+{
+    int32_t state = GUARD_WATCH, group = atomic_load(&g->page->group);
+
+    if (!atomic_load(&g->page->lost) &&
+        atomic_compare_exchange_strong(&g->page->state, &state, GUARD_DONE)) {
+        if (g->pid)
+            kill(g->pid, SIGKILL); /* at once, even if somebody stopped it */
+        reap(g);
+        return true;
+    }
+    reap(g);
+    if (!g->over && group) /* it was killed at its duty, or couldn't be started */
+        kill(-group, SIGKILL);
+    return false;
+}
+
+void guardian_close(guardian *g)
+{
+    if (!g->page)
+        return;
+    if (g->pid)
+        guardian_finish(g);
+    munmap(g->page, sizeof *g->page);
+    g->page = NULL;
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hold.c - acquire, watch and release the lock or permit of `pawl run`.
+ */
+#include "hold.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "group.h"
+
+static void on_lost(void *arg, pawl_lock *lock, int code)
+{
+    hold *h = arg;
+    uint64_t one = 1;
+    ssize_t n;
+
+    (void)lock;
+    (void)code;
+    atomic_store(&h->lost, true);
+    n = write(h->event, &one, sizeof one);
+    (void)n; /* an eventfd takes it, or is readable already */
+}
+
+static int make_handle(hold *h)
+{
+    const run_options *o = h->options;
+    pawl_lock_options lock = {.size = sizeof lock,
+                              .kind = o->shared ? PAWL_READ : PAWL_MUTEX,
+                              .owner = PAWL_OWNER_HANDLE,
+                              .on_lost = on_lost,
+                              .arg = h,
+                              .at_least_ms = o->at_least_ms};
+    pawl_semaphore_options sem = {
+        .size = sizeof sem, .permits = o->permits, .on_lost = on_lost, .arg = h};
+
+    if (o->permits)
+        return pawl_semaphore_new(&h->sem, h->client, o->name, &sem, &h->err);
+    return pawl_lock_new(&h->lock, h->client, o->name, &lock, &h->err);
+}
+
+int hold_open(hold *h, const tool *t, const run_options *o)
+{
+    const char *slash = strrchr(o->command[0], '/');
+    /* The command's name tells an operator more than "pawl" does; its arguments may be secret. */
+    pawl_client_options client = {.label = slash ? slash + 1 : o->command[0],
+                                  .watchdog_ms = o->lease_ms};
+    int status;
+
+    *h = (hold){.tool = t, .options = o, .event = -1};
+    h->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (h->event < 0) {
+        say("no descriptor: %s", strerror(errno));
+        return STATUS_SYSTEM;
+    }
+    status = client_open(t, &h->client, &client);
+    if (status)
+        return status;
+    h->err.code = make_handle(h);
+    return h->err.code ? failed("can't use it", &h->err) : 0;
+}
+
+/* ---- A lock: through the client's descriptor ----------------------------------------------- */
+
+static void lock_done(void *arg, pawl_lock *lock, int code)
+{
+    hold *h = arg;
+
+    (void)lock;
+    h->done = true;
+    h->code = code;
+}
+
+static bool lock_step(task *t)
+{
+    hold *h = (hold *)t;
+
+    pawl_client_process(h->client);
+    return h->done;
+}
+
+static void lock_cancel(task *t)
+{
+    pawl_lock_cancel(((hold *)t)->lock);
+}
+
+static int lock_acquire(hold *h, const signals *s, int *ended_by)
+{
+    int code;
+
+    h->call.task.fd = pawl_client_fd(h->client);
+    if (h->call.task.fd < 0)
+        return h->call.task.fd;
+    h->call.task.step = lock_step;
+    h->call.task.cancel = lock_cancel;
+    code = pawl_lock_acquire_start(h->lock, h->options->wait_ms, lock_done, h);
+    if (code)
+        return code;
+    *ended_by = await(&h->call.task, s);
+    return h->code;
+}
+
+/* ---- A permit: on a thread ----------------------------------------------------------------- */
+
+static int permit_call(call *c)
+{
+    hold *h = (hold *)c;
+
+    return pawl_semaphore_acquire(h->sem, 1, h->options->wait_ms, &h->err);
+}
+
+static void permit_cancel(task *t)
+{
+    pawl_semaphore_cancel(((hold *)t)->sem);
+}
+
+static int permit_acquire(hold *h, const signals *s, int *ended_by)
+{
+    h->call.fn = permit_call;
+    h->call.task.cancel = permit_cancel;
+    if (call_start(&h->call))
+        return PAWL_ENOMEM;
+    *ended_by = await(&h->call.task, s);
+    return call_end(&h->call);
+}
+
+/* ---- Either -------------------------------------------------------------------------------- */
+
+int hold_acquire(hold *h, const signals *s)
+{
+    int ended_by = 0, code;
+
+    h->waiting_since = boot_now();
+    h->call.task.second = waiting_line;
+    code = h->sem ? permit_acquire(h, s, &ended_by) : lock_acquire(h, s, &ended_by);
+    waiting_clear(h);
+    if (ended_by) {
+        if (!code)
+            hold_release(h);
+        return STATUS_SIGNAL + ended_by;
+    }
+    if (code == PAWL_EBUSY || code == PAWL_ETIMEDOUT) {
+        if (h->tool->verbose)
+            waiting_say(h, "not acquired");
+        return h->options->not_acquired;
+    }
+    h->err.code = code;
+    return code ? failed("can't acquire it", &h->err) : HELD;
+}
+
+int hold_fd(const hold *h)
+{
+    return h->sem ? -1 : h->call.task.fd;
+}
+
+void hold_process(hold *h)
+{
+    if (!h->sem)
+        pawl_client_process(h->client);
+}
+
+/* The clock is read first: if this process is stopped between the two, the result is too early, not
+ * too late. */
+int64_t hold_deadline(const hold *h)
+{
+    int64_t now = boot_now();
+    int64_t valid = h->sem ? pawl_semaphore_valid_ms(h->sem) : pawl_lock_valid_ms(h->lock);
+
+    return valid > 0 ? now + valid * 1000000 : 0;
+}
+
+uint64_t hold_token(const hold *h)
+{
+    return h->sem ? pawl_semaphore_token(h->sem) : pawl_lock_token(h->lock);
+}
+
+int hold_release(hold *h)
+{
+    h->err.text[0] = '\0';
+    h->err.code = h->sem ? pawl_semaphore_release(h->sem, 1, &h->err)
+                         : pawl_lock_release(h->lock, &h->err);
+    return h->err.code;
+}
+
+void hold_close(hold *h)
+{
+    pawl_semaphore_free(h->sem);
+    pawl_lock_free(h->lock);
+    pawl_close(h->client);
+    if (h->event >= 0)
+        close(h->event);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hold.h - the lock or the permit that `pawl run` holds, as one thing.
+ *
+ * A lock is acquired asynchronously through the client's descriptor; a permit by a blocking call on
+ * a thread, because semaphores have no asynchronous call. `lost` may be set by any thread of Pawl's
+ * and is never cleared; the descriptor `event` is readable from then on.
+ */
+#ifndef PAWL_HOLD_H
+#define PAWL_HOLD_H
+
+#include "await.h"
+#include "tool.h"
+
+typedef struct run_options {
+    int64_t wait_ms;
+    int64_t lease_ms;      /* 0: what the URL or the library says */
+    int64_t at_least_ms;
+    int64_t kill_after_ms; /* -1: by the lease */
+    uint32_t permits;      /* 0: a lock */
+    bool shared;
+    int not_acquired;      /* -E */
+    const char *name;
+    char **command;
+} run_options;
+
+typedef struct hold {
+    call call; /* first: the task functions get it; of a lock only call.task is used */
+    const tool *tool;
+    const run_options *options;
+    pawl_client *client;
+    pawl_lock *lock;     /* or */
+    pawl_semaphore *sem;
+    int event;           /* eventfd: lost */
+    atomic_bool lost;
+    bool done;           /* of a lock: the acquire has its answer, `code` */
+    int code;
+    bool line_shown;     /* the waiting line is on the terminal */
+    int64_t waiting_since;
+    pawl_error err;
+} hold;
+
+/* Open the client and make the handle. Returns 0, or the exit status after the message. */
+int hold_open(hold *, const tool *, const run_options *);
+
+/* Wait for it. Returns HELD, or the exit status (silent if it is just not free). */
+enum { HELD = -1 };
+int hold_acquire(hold *, const signals *);
+
+/* What to poll for input besides hold.event (-1: nothing), and what to do then. */
+int hold_fd(const hold *);
+void hold_process(hold *);
+
+/* An instant (boot_now) until which it is surely held; 0: it is not. */
+int64_t hold_deadline(const hold *);
+uint64_t hold_token(const hold *);
+
+/* Returns a Pawl code; hold.err has the words. */
+int hold_release(hold *);
+void hold_close(hold *);
+
+/* waiting.c: the line that tells who holds it; once a second, and gone when the wait is over. */
+void waiting_line(task *);
+void waiting_clear(hold *);
+/* -v: the same, once, as an ordinary line. */
+void waiting_say(hold *, const char *prefix);
+
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * job.c - see job.h.
+ */
+#include "job.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tool.h"
+
+/* ---- The terminal -------------------------------------------------------------------------- */
+
+static void lend_terminal(job *j)
+{
+    if (j->tty >= 0 && tcgetpgrp(j->tty) == getpgrp())
+        j->lent = tcsetpgrp(j->tty, j->pid) == 0;
+}
+
+static void take_terminal(job *j)
+{
+    if (j->lent && tcgetpgrp(j->tty) == j->pid)
+        tcsetpgrp(j->tty, getpgrp());
+    j->lent = false;
+}
+
+/* ---- Starting ------------------------------------------------------------------------------ */
+
+/* In the child. Both sides set the group and hand over the terminal: whichever runs first. */
+static _Noreturn void run_command(job *j, char **command, const signals *s, guardian *g)
+{
+    int error;
+
+    setpgid(0, 0);
+    j->pid = getpid();
+    if (!guardian_enlist(g))
+        _exit(STATUS_LOST);
+    if (j->lent)
+        tcsetpgrp(j->tty, j->pid);
+    signals_restore(s);
+    execvp(command[0], command);
+    error = errno;
+    say("can't run '%s': %s", command[0], strerror(error));
+    _exit(error == ENOENT ? STATUS_NOT_FOUND : STATUS_CANT_RUN);
+}
+
+int job_start(job *j, char **command, const signals *s, guardian *g)
+{
+    pid_t pid;
+
+    *j = (job){.tty = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY)};
+    j->lent = j->tty >= 0 && tcgetpgrp(j->tty) == getpgrp();
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0)
+        run_command(j, command, s, g);
+    if (pid < 0) {
+        int error = errno;
+
+        if (j->tty >= 0)
+            close(j->tty);
+        return error;
+    }
+    j->pid = pid;
+    setpgid(pid, pid);
+    if (j->lent)
+        tcsetpgrp(j->tty, pid);
+    return 0;
+}
+
+/* ---- While it runs ------------------------------------------------------------------------- */
+
+void job_signal(job *j, int signal)
+{
+    if (signal == SIGCONT)
+        lend_terminal(j);
+    kill(-j->pid, signal);
+}
+
+/* Was SIGCONT sent to us meanwhile? It is blocked, so it stays pending. */
+static bool was_continued(void)
+{
+    static const struct timespec at_once = {0};
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGCONT);
+    return sigtimedwait(&set, NULL, &at_once) == SIGCONT;
+}
+
+/* The command stopped. Without a terminal that is its own affair: the lock stays held. On one, stop
+ * as a job does; kill() returns when somebody continued us, or at once where the system ignores
+ * SIGTSTP because no shell could continue us. A ^Z is then undone; a command that stopped because
+ * it has no right to the terminal would only stop again. */
+static void stop_too(job *j, int signal)
+{
+    if (j->tty < 0)
+        return;
+    take_terminal(j);
+    was_continued();
+    kill(0, SIGTSTP);
+    if (was_continued() || signal == SIGTSTP)
+        job_signal(j, SIGCONT);
+}
+
+bool job_ended(job *j)
+{
+    siginfo_t info = {0};
+
+    if (waitid(P_PID, (id_t)j->pid, &info, WEXITED | WSTOPPED | WNOHANG | WNOWAIT) ||
+        info.si_pid != j->pid)
+        return false;
+    if (info.si_code != CLD_STOPPED && info.si_code != CLD_TRAPPED)
+        return true;
+    waitid(P_PID, (id_t)j->pid, &info, WSTOPPED | WNOHANG); /* seen */
+    stop_too(j, info.si_status);
+    return false;
+}
+
+int job_reap(job *j)
+{
+    int status = 0;
+    bool lent = j->lent;
+
+    take_terminal(j);
+    while (waitpid(j->pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (j->tty >= 0)
+        close(j->tty);
+    j->tty = -1;
+    j->interrupted = lent && WIFSIGNALED(status) && WTERMSIG(status) == SIGINT;
+    return WIFSIGNALED(status) ? STATUS_SIGNAL + WTERMSIG(status) : WEXITSTATUS(status);
+}

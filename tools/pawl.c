@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pawl.c - the pawl command: the table of verbs, and the help that goes with it.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#include "guardian.h"
+#include "tool.h"
+
+#define COMMON_HELP                                                                                \
+    "  -u URL              the service; default: $PAWL_URL, else local:\n"                         \
+    "  --json              print JSON\n"                                                           \
+    "  -v                  say more on stderr\n"
+
+static const verb verbs[] = {
+    {"run",
+     "run [-n | -w DUR] [-l LEASE] [-s] [-p PERMITS] [-E CODE] [--at-least DUR] [--kill-after DUR]"
+     " NAME -- CMD [ARG...]",
+     "Run a command while holding a lock.",
+     "\n"
+     "  -n                  don't wait: end with CODE if somebody else holds it\n"
+     "  -w DUR              wait at most so long; default: as long as it takes\n"
+     "  -s                  shared: any number of -s together, none beside a plain run\n"
+     "  -p PERMITS          at most PERMITS commands at a time\n"
+     "  -l LEASE            renewed while the command runs; default 30s\n"
+     "  -E CODE             exit status if not acquired; default 1\n"
+     "  --at-least DUR      keep the lock at least so long, however short the command\n"
+     "  --kill-after DUR    from SIGTERM to SIGKILL when the lock is lost; default 5s or LEASE/3\n"
+     "  -u URL              the service; default: $PAWL_URL, else local:\n"
+     "  -v                  say who holds it while waiting, and why it was not acquired\n"
+     "\n"
+     "Durations: 5, 0.25, 250ms, 5s, 2m, 1h. The command sees PAWL_NAME and PAWL_TOKEN.\n"
+     "\n"
+     "Status: the command's; 128+N if signal N ended it; CODE not acquired; 64 usage;\n"
+     "69 service unavailable; 75 the lock was lost while the command ran; 126, 127 as in a shell.\n"
+     "\n"
+     "  one at a time           pawl run backup -- /usr/local/bin/backup --full\n"
+     "  skip if it runs         pawl run -n report -- ./report.sh\n"
+     "  wait 10 s, then 99      pawl run -w 10 -E 99 deploy -- ./deploy production\n"
+     "  at most 4 at a time     pawl run -p 4 convert -- ffmpeg -i in.mov out.mp4\n"
+     "  once per minute, whoever's crontab is first:\n"
+     "                          pawl run -n --at-least 50s -u local:/run/jobs tick -- ./tick\n",
+     cmd_run},
+    {"show", "show [--json] [-u URL] NAME", "Show who holds a lock and who waits for it.",
+     "\n" COMMON_HELP "\n"
+     "Status: 0 if it is held, 1 if it is free.\n"
+     "\n"
+     "  pawl show backup\n"
+     "  pawl show --json backup | jq .holders[0].pid\n"
+     "  pawl show backup >/dev/null && echo busy\n",
+     cmd_show},
+    {"ls", "ls [--json] [-u URL] [PATTERN]", "List the names in use.",
+     "\n" COMMON_HELP "\n"
+     "PATTERN is a glob with * ? [..]; quote it. Status: 0, also if there is none.\n"
+     "\n"
+     "  pawl ls\n"
+     "  pawl ls 'stock:*'\n",
+     cmd_ls},
+    {"break", "break [--json] [-u URL] NAME", "Take a lock away from whoever holds it.",
+     "\n" COMMON_HELP "\n"
+     "The holder is told, but may be writing at this moment: look with 'pawl show' first.\n"
+     "Status: 0 if it was held, 1 if nobody held it.\n"
+     "\n"
+     "  pawl break backup\n",
+     cmd_break},
+    {"latch", "latch set NAME N | down NAME | wait [-n | -w DUR] NAME | get NAME",
+     "Set, count down, wait for or read a count-down latch.",
+     "\n"
+     "  -n                  wait: don't, just tell by the status\n"
+     "  -w DUR              wait: at most so long\n" COMMON_HELP "\n"
+     "Status: 0; 1 if it did not reach 0 in time (wait) or is already set (set).\n"
+     "\n"
+     "  pawl latch set ready 3      three parts must come up\n"
+     "  pawl latch down ready       each of them says so\n"
+     "  pawl latch wait -w 1m ready go on when all have\n",
+     cmd_latch},
+};
+
+#define NVERBS (sizeof verbs / sizeof verbs[0])
+
+static const verb *find_verb(const char *name)
+{
+    for (size_t i = 0; i < NVERBS; i++)
+        if (!strcmp(verbs[i].name, name))
+            return &verbs[i];
+    return NULL;
+}
+
+static int overview(FILE *out, int status)
+{
+    fputs("usage: pawl COMMAND [OPTION...] [ARGUMENT...]\n\n", out);
+    for (size_t i = 0; i < NVERBS; i++)
+        fprintf(out, "  %-7s %s\n", verbs[i].name, verbs[i].about);
+    fputs("\n"
+          "  pawl run backup -- ./backup.sh      one backup at a time on this machine\n"
+          "  pawl run -n backup -- ./backup.sh   ... and give up at once if one is running\n"
+          "  pawl show backup                    who holds it, who waits\n"
+          "\n"
+          "The service: -u URL, else $PAWL_URL, else local: (this machine, no server).\n"
+          "'pawl COMMAND --help' tells more; so do pawl(1) and pawl(7).\n",
+          out);
+    return status;
+}
+
+static int unknown_verb(const tool *t, const char *name)
+{
+    char list[128] = "";
+
+    for (size_t i = 0; i < NVERBS; i++) {
+        strcat(list, i ? ", " : "");
+        strcat(list, verbs[i].name);
+    }
+    return usage_error(t, "no command '%s'; there are %s", name, list);
+}
+
+/* Options before the verb. Returns -1 to go on with argv[optind], or the exit status. */
+static int leading_options(tool *t, int argc, char **argv)
+{
+    static const struct option longs[] = {{"version", no_argument, NULL, 'V'}, COMMON_LONG};
+    int c = 0;
+
+    while (argc > 1 && c != OPT_DONE) {
+        if (optind < argc && (!strcmp(argv[optind], "--help") || !strcmp(argv[optind], "-h")))
+            return overview(stdout, STATUS_OK);
+        c = option_next(t, argc, argv, "+" COMMON_SHORT "V", longs);
+        if (c == 'V') {
+            printf("pawl %s\n", pawl_version());
+            return STATUS_OK;
+        }
+        if (c == OPT_BAD)
+            return STATUS_USAGE;
+    }
+    return -1;
+}
+
+int main(int argc, char **argv)
+{
+    static char help_option[] = "--help";
+    tool t = {0};
+    int status;
+
+    guardian_title_area(argc, argv);
+    if (getauxval(AT_SECURE)) {
+        say("refuses to run with another user's rights (setuid); call it as that user instead");
+        return STATUS_USAGE;
+    }
+    status = leading_options(&t, argc, argv);
+    if (status >= 0)
+        return output_end(status);
+    if (optind >= argc)
+        return overview(stderr, STATUS_USAGE);
+    argc -= optind;
+    argv += optind;
+    if (!strcmp(argv[0], "help")) {
+        if (argc < 2)
+            return output_end(overview(stdout, STATUS_OK));
+        argv[0] = argv[1];
+        argv[1] = help_option;
+        argc = 2;
+    }
+    t.verb = find_verb(argv[0]);
+    if (!t.verb)
+        return unknown_verb(&t, argv[0]);
+    optind = 0; /* GNU: start over, with this verb's own way of ordering */
+    return output_end(t.verb->fn(&t, argc, argv));
+}

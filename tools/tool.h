@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tool.h - what the verbs of the pawl command share: exit codes, options, messages, output.
+ *
+ * Each verb is one function in one file, cmd_VERB.c, and one line in the table of pawl.c. A verb
+ * gets its own argv (argv[0] is its name), returns the exit status, and frees what it made.
+ */
+#ifndef PAWL_TOOL_H
+#define PAWL_TOOL_H
+
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "pawl.h"
+
+/* Exit codes, as documented in pawl(1); the numbers are those of sysexits.h and of the shells. */
+enum {
+    STATUS_OK = 0,
+    STATUS_NO = 1,        /* not held, not acquired: an answer, not an error */
+    STATUS_USAGE = 64,
+    STATUS_SERVICE = 69,
+    STATUS_SYSTEM = 71,   /* this machine refused: no process, no descriptor, no memory */
+    STATUS_LOST = 75,
+    STATUS_CANT_RUN = 126,
+    STATUS_NOT_FOUND = 127,
+    STATUS_SIGNAL = 128   /* plus the signal */
+};
+
+#define DEFAULT_LEASE_MS 30000
+
+typedef struct tool tool;
+
+typedef struct verb {
+    const char *name;
+    const char *usage; /* one line, after "pawl " */
+    const char *about; /* one line for the overview */
+    const char *help;  /* the rest of --help: options and examples */
+    int (*fn)(tool *, int argc, char **argv);
+} verb;
+
+struct tool {
+    const verb *verb;
+    const char *url; /* -u, else $PAWL_URL, else "local:" */
+    bool json;
+    bool verbose;
+};
+
+int cmd_run(tool *, int argc, char **argv);
+int cmd_show(tool *, int argc, char **argv);
+int cmd_ls(tool *, int argc, char **argv);
+int cmd_break(tool *, int argc, char **argv);
+int cmd_latch(tool *, int argc, char **argv);
+
+/* ---- common.c: options, messages, the client ----------------------------------------------- */
+
+/* Options that every verb takes: COMMON_LONG ends its table, COMMON_SHORT begins its string. */
+enum { OPT_DONE = -1, OPT_BAD = 1000, OPT_HELP, OPT_JSON, OPT_OWN };
+#define COMMON_SHORT ":u:vh"
+#define COMMON_LONG                                                                                \
+    {"url", required_argument, NULL, 'u'}, {"json", no_argument, NULL, OPT_JSON},                  \
+        {"verbose", no_argument, NULL, 'v'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}
+
+/* getopt_long that deals with the common options itself. Returns the verb's own option, OPT_DONE,
+ * or how to end: OPT_BAD (the message is out; status STATUS_USAGE), OPT_HELP (status 0). */
+int option_next(tool *, int argc, char **argv, const char *shorts, const struct option *longs);
+
+/* For verbs without options of their own. Returns OPT_DONE, OPT_BAD or OPT_HELP. */
+int options_common(tool *, int argc, char **argv);
+
+/* "pawl: ..." and a newline on stderr, control characters escaped. */
+void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The same with "pawl: VERB: " and where to read on. Returns STATUS_USAGE. */
+int usage_error(const tool *, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* What a failed Pawl call means for the exit status. */
+int status_of(int code);
+
+/* Say that `what` failed because of `err` (its text, or the code's) and what to do. Returns
+ * status_of(err->code). */
+int failed(const char *what, const pawl_error *err);
+
+/* Open the client that -u, $PAWL_URL or the default names. `options` may be NULL. Returns 0, or the
+ * exit status after the message. */
+int client_open(const tool *, pawl_client **ret, pawl_client_options *options);
+
+/* Flush stdout; a full disk or a closed pipe must not look like success. Returns `status`, or
+ * STATUS_SYSTEM after a message. */
+int output_end(int status);
+
+/* ---- duration.c ---------------------------------------------------------------------------- */
+
+/* "5", "0.25", "250ms", "5s", "2m", "1h" to milliseconds, rounded up. False if it is none. */
+bool duration_parse(const char *text, int64_t *ret_ms);
+
+/* "350 ms", "12 s", "3 min 5 s", "2 h 10 min", "3 d 4 h": for people. Returns buf. */
+const char *duration_text(char *buf, size_t size, int64_t ms);
+
+/* ---- text.c: what others wrote, made harmless ---------------------------------------------- */
+
+/* Print `text` with everything escaped that could move a terminal's cursor or hide: control
+ * characters, invalid UTF-8, direction overrides. */
+void text_put(FILE *, const char *text);
+
+/* The same into a buffer, cut to fit. Returns buf. */
+const char *text_copy(char *buf, size_t size, const char *text);
+
+/* `text` as a JSON string, quotes included; invalid UTF-8 becomes U+FFFD. */
+void json_string(FILE *, const char *text);
+
+/* ---- json.c -------------------------------------------------------------------------------- */
+
+/* A row of pawl_inspect or pawl_list as members of a JSON object, without the braces. */
+void json_row(FILE *, const pawl_info *);
+
+/* "lock", "semaphore", "latch". */
+const char *type_text(const pawl_info *);
+
+#endif
