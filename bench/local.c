@@ -50,7 +50,7 @@ static pawl_lock *open_lock(pawl_client **client, const char *name, uint64_t kin
     return lock;
 }
 
-/* ---- a lock as the measurements see it ----------------------------------------------------------- */
+/* ---- a lock as the measurements see it ------------------------------------------------------- */
 
 struct subject {
     const char *name;
@@ -111,7 +111,7 @@ static const struct subject local = {"local:", local_open, local_acquire, local_
 static const struct subject flocked = {"flock(2)+counter", flock_open, flock_acquire,
                                        flock_release};
 
-/* ---- pair ----------------------------------------------------------------------------------------- */
+/* ---- pair ------------------------------------------------------------------------------------ */
 
 static double pair_ns(const struct subject *s)
 {
@@ -147,7 +147,7 @@ static double ping_ns(const char *path)
     return (double)(bench_ns() - from) / 20000;
 }
 
-/* ---- hand-over between processes -------------------------------------------------------------------- */
+/* ---- hand-over between processes ------------------------------------------------------------- */
 
 struct shared {
     volatile int64_t released, waits;
@@ -198,7 +198,7 @@ static void handover(const struct subject *s, double *p50, double *p99)
     munmap(shared, sizeof *shared);
 }
 
-/* ---- hand-over between threads ----------------------------------------------------------------------- */
+/* ---- hand-over between threads --------------------------------------------------------------- */
 
 /* The same job by the usual means: a mutex and a condition, taken in turns. */
 struct ring {
@@ -281,7 +281,7 @@ static uint64_t handed_over(void)
     return stats.handed_over;
 }
 
-/* ---- kill -9 ------------------------------------------------------------------------------------------ */
+/* ---- kill -9 --------------------------------------------------------------------------------- */
 
 static void kill_holder(int64_t *gap)
 {
@@ -329,8 +329,6 @@ static void kill_holder(int64_t *gap)
         close(queued[i]);
     }
 }
-
-/* ---------------------------------------------------------------------------------------------------------- */
 
 int main(int argc, char **argv)
 {

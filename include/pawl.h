@@ -63,7 +63,7 @@ typedef struct pawl_latch pawl_latch;
 
 /* ---- Errors --------------------------------------------------------------------------------- */
 
-/* Every code, in groups of "what do I do next". One list makes the enum, the names and the texts. */
+/* Every code, in groups of "what do I do next". One list makes enum, names and texts. */
 #define PAWL_ERRORS(X)                                                                             \
     /* not yours */                                                                                \
     X(EBUSY, -1, "held by somebody else")                                                          \
@@ -173,7 +173,7 @@ enum pawl_owner_kind {
 
 /* The lock was lost: called once per loss, before anybody else can be given the lock (if the
  * process was stopped: before any call says it is still held). code is PAWL_ELOST.
- * Called from Pawl's own thread (never from one of yours, which may hold a mutex of yours), or, once
+ * Called from Pawl's own thread (never from yours: it may hold a mutex that you want), or, once
  * pawl_client_fd() was called, inside pawl_client_process(); what is left at the end, inside
  * pawl_close(). Be short: other leases wait. May call every function that doesn't block. */
 typedef void pawl_lost_fn(void *arg, pawl_lock *lock, int code);
@@ -381,7 +381,8 @@ PAWL_API int pawl_latch_wait(pawl_latch *latch, int64_t wait_ms, pawl_error *err
  * Thread: any. Blocks: no. In callbacks: yes. */
 PAWL_API int pawl_latch_cancel(pawl_latch *latch);
 
-/* End the handle. NULL is a no-op. Thread: any, as pawl_lock_free. Blocks: no. In callbacks: yes. */
+/* End the handle. NULL is a no-op.
+ * Thread: any, as pawl_lock_free. Blocks: no. In callbacks: yes. */
 PAWL_API void pawl_latch_free(pawl_latch *latch);
 
 /* ---- Who holds it? --------------------------------------------------------------------------- */

@@ -16,7 +16,7 @@ int pawl__enter(pawl_client *client, bool blocking, pawl_error *err)
 {
     if (client->generation != pawl__fork_generation())
         return pawl_error_set(err, PAWL_EFORK,
-                              "this client was opened by the parent process; open one after fork()");
+                              "the client belongs to the parent process; open one after fork()");
     if (blocking && pawl__in_callback())
         return pawl_error_set(err, PAWL_EDEADLK,
                               "a callback must not make a call that blocks; use the _start form");
@@ -33,7 +33,7 @@ void pawl__leave(pawl_client *client)
     pawl__unlock(client);
 }
 
-/* ---- events of the engine ---------------------------------------------------------------------- */
+/* ---- events of the engine -------------------------------------------------------------------- */
 
 static void session_lost(pawl_client *client)
 {
@@ -67,7 +67,7 @@ static void event_told(struct request *r, int code)
     listen_for_events(client);
 }
 
-/* ---- opening ----------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static char *copy_or_env(const char *given, const char *variable)
 {
@@ -138,7 +138,6 @@ static pawl_client *client_new(const struct pawl_world *world)
     list_init(&client->todo);
     list_init(&client->sleepers);
     list_init(&client->callbacks);
-    pawl__env_init(client);
     pawl__keeper_init(client);
     return client;
 }
@@ -201,7 +200,10 @@ static int set_up(pawl_client *client, const char *text, const pawl_client_optio
     if (code)
         return code;
     client->url = strdup(text);
-    code = client->url ? take_options(client, options, &url, err)
+    if (pawl__env_init(client))
+        code = pawl_error_set(err, PAWL_EBACKEND, "no random numbers: %s", strerror(errno));
+    else
+        code = client->url ? take_options(client, options, &url, err)
                        : pawl_error_set(err, PAWL_ENOMEM, "out of memory");
     if (!code)
         code = pawl__driver_init(client, err);
@@ -250,7 +252,7 @@ int pawl_open(pawl_client **ret, const char *url, const pawl_client_options *opt
     return pawl__open_in(ret, url, options, NULL, err);
 }
 
-/* ---- closing ----------------------------------------------------------------------------------- */
+/* ---- closing --------------------------------------------------------------------------------- */
 
 void pawl__close_check(pawl_client *client)
 {
@@ -345,7 +347,7 @@ int pawl_close(pawl_client *client)
     return code;
 }
 
-/* ---- foreign loops ------------------------------------------------------------------------------ */
+/* ---- foreign loops --------------------------------------------------------------------------- */
 
 int pawl_client_fd(pawl_client *client)
 {
@@ -385,7 +387,7 @@ int pawl_client_process(pawl_client *client)
     return code;
 }
 
-/* ---- threads that end --------------------------------------------------------------------------- */
+/* ---- threads that end ------------------------------------------------------------------------ */
 
 void pawl__client_thread_gone(struct pawl_client *client, uint64_t thread)
 {
@@ -407,7 +409,7 @@ void pawl__client_thread_gone(struct pawl_client *client, uint64_t thread)
     pawl__unlock(client);
 }
 
-/* ---- one op, waited for -------------------------------------------------------------------------- */
+/* ---- one op, waited for ---------------------------------------------------------------------- */
 
 static void exchange_finished(struct request *r, int code)
 {

@@ -100,7 +100,7 @@ void pawl__sites_free(pawl_client *client)
     client->site_room = 0;
 }
 
-/* ---- the queue inside the process -------------------------------------------------------------- */
+/* ---- the queue inside the process ------------------------------------------------------------ */
 
 uint32_t pawl__cohort_tokens(const struct hold *hold)
 {

@@ -32,7 +32,7 @@ struct hold;
 
 enum request_phase {
     REQUEST_IDLE,   /* not begun, or finished */
-    REQUEST_TODO,   /* to be submitted when the engine has returned */
+    REQUEST_DUE,   /* to be submitted when the engine has returned */
     REQUEST_OUT,    /* the engine has it */
     REQUEST_PAUSED  /* waits before it is submitted again */
 };
@@ -223,7 +223,8 @@ int pawl__hold_acquire(pawl_client *client, struct site *site, const struct term
 struct hold *pawl__hold_find(struct site *site, uint64_t holder, int mode);
 /* Give back one count, or for permits all but `keep`. Returns 0 if the asker will be told (or has
  * been). No asker: nobody is told. */
-int pawl__hold_release(struct hold *hold, uint32_t keep, const struct asker *asker, pawl_error *err);
+int pawl__hold_release(struct hold *hold, uint32_t keep, const struct asker *asker,
+                       pawl_error *err);
 /* End a hold in whatever state it is: waiting is cancelled, held is released. */
 void pawl__hold_discard(struct hold *hold, bool forget); /* forget: on_lost is not wanted, either */
 void pawl__hold_cancel(struct hold *hold, int why);
@@ -262,7 +263,7 @@ uint32_t pawl__cohort_tokens(const struct hold *hold); /* how many to reserve */
 
 void pawl__histogram_add(uint64_t *buckets, int64_t ns);
 
-/* ---- options.c, url.c, modules.c, env.c ------------------------------------------------------- */
+/* ---- options.c, url.c, modules.c, env.c ------------------------------------------------------ */
 
 /* Copy a caller's option struct into ours (zeroed first); NULL is all defaults. */
 int pawl__options_copy(void *to, size_t size, const void *from, const char *what, pawl_error *err);
@@ -277,7 +278,7 @@ int pawl__url_all_used(const pawl_url *url, pawl_error *err);
 int pawl__engine_find(const pawl_engine **ret, const char *scheme, pawl_error *err);
 
 int pawl__instance_open(pawl_env *env, pawl_instance *ret, const pawl_url *url, pawl_error *err);
-void pawl__env_init(pawl_client *client);
+int pawl__env_init(pawl_client *client); /* -1: no random numbers to be had */
 void pawl__states_free(pawl_client *client);
 void pawl__wakes_run(pawl_client *client);
 /* Let go of the mutex and deliver the log lines that were kept. */

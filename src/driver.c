@@ -11,7 +11,7 @@
  *   - a caller whose op is not done becomes the driver if no other caller is; so a program with
  *     one thread pays no thread switch;
  *   - other callers sleep on a condition of their own; the driver wakes those whose op is done, and
- *     when its own is done it wakes one of them to drive on; callers that wait for another thread of
+ *     when its own is done it wakes one of them to drive on; those that wait for another thread of
  *     the process only (the cohort) never drive;
  *   - the keeper thread drives when no caller does. A caller that needs the role takes it from the
  *     keeper. The keeper takes it back only after a nap in which no caller drove, so that a

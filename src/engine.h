@@ -50,8 +50,8 @@ typedef struct pawl_engine pawl_engine;
 /* What an engine can do, so that the core asks instead of probing. */
 enum pawl_caps {
     PAWL_CAP_FENCE = 1 << 0,         /* grants carry tokens that rise per name */
-    PAWL_CAP_QUEUE = 1 << 1,         /* op->queue works: waits in the service, first come first served */
-    PAWL_CAP_RANGE = 1 << 2,         /* op->tokens > 1 works: a grant can reserve a range of tokens */
+    PAWL_CAP_QUEUE = 1 << 1,         /* op->queue works: first come, first served in the service */
+    PAWL_CAP_RANGE = 1 << 2,         /* op->tokens > 1 works: a grant reserves a range of tokens */
     PAWL_CAP_SHARED = 1 << 3,        /* PAWL_MODE_SHARED */
     PAWL_CAP_PERMITS = 1 << 4,       /* PAWL_MODE_PERMITS */
     PAWL_CAP_LATCH = 1 << 5,         /* PAWL_MODE_LATCH and the latch ops */
@@ -76,7 +76,7 @@ enum pawl_op_kind {
      * with_seq != 0: the same owner.client already holds `name` exclusively under that number and
      * now wants it shared too (downgrade): granted at once, past the queue.
      * PAWL_ESTATE: the name is in use as another type (lock, semaphore, latch).
-     * Again with the same owner: granted already: the same grant; queued already: stays in place. */
+     * Again with the same owner: if granted, the same grant; if queued, it stays in place. */
     PAWL_OP_ACQUIRE,
     /* End the grant of `owner`. PERMITS: keep `permits` of it (0: none), so that repetition does no
      * harm. linger_ms > 0 (with CAP_LINGER): let the lease end in so many ms instead of now.
@@ -84,8 +84,8 @@ enum pawl_op_kind {
     PAWL_OP_RELEASE,
     /* batch[0..batch_len): make each lease last its lease_ms from now, or longer if it does already
      * (a request that was overtaken must not shorten it), each with its own result: 0, or
-     * PAWL_ENOTHELD if that owner has no grant: it must not be created again. The op's own code is 0
-     * if the items' codes are valid. A session engine confirms its session instead. */
+     * PAWL_ENOTHELD if that owner has no grant: it must not be created again. The op's own code is
+     * 0 if the items' codes are valid. A session engine confirms its session instead. */
     PAWL_OP_RENEW,
     /* End every grant of `name`, tell the holders' clients, and pass it on. PAWL_ENOTHELD: none. */
     PAWL_OP_BREAK,
@@ -196,7 +196,7 @@ static inline void pawl_op_finish(pawl_op *op, int code)
     op->done(op);
 }
 
-/* ---- What an engine gets ---------------------------------------------------------------------- */
+/* ---- What an engine gets --------------------------------------------------------------------- */
 
 /* A timer, embedded in whatever needs it. fire() is called once, at or after `due`. Zero it before
  * first use; free to set again (also inside fire) and to clear at any time. */
@@ -251,7 +251,7 @@ typedef struct pawl_instance {
 } pawl_instance;
 
 struct pawl_env {
-    struct uv_loop_s *loop; /* for I/O watchers and requests, never for timers; NULL in the simulator */
+    struct uv_loop_s *loop; /* for I/O, never for timers; NULL in the simulator */
     uint64_t client_id;
     const char *label;
     const char *user, *password; /* from options or environment, or NULL; the URL's come first */
@@ -265,14 +265,15 @@ struct pawl_env {
     void (*wake_begin)(pawl_env *, pawl_wake *);
     void (*wake_end)(pawl_env *, pawl_wake *);
     void (*wake_send)(pawl_wake *);   /* any thread */
-    void (*log)(pawl_env *, int level, const char *format, ...);
+    void (*log)(pawl_env *, int level, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
     /* Open and close an inner engine by URL (trace, fault, quorum). It shares this env. Close it
      * also after a failed open; its state is freed with the client. */
     int (*instance_open)(pawl_env *, pawl_instance *ret, const char *url, pawl_error *);
     void (*instance_close)(pawl_instance *);
 };
 
-/* ---- The engine ------------------------------------------------------------------------------- */
+/* ---- The engine ------------------------------------------------------------------------------ */
 
 struct pawl_engine {
     uint32_t abi;        /* PAWL_ENGINE_ABI; the core refuses others */

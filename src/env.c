@@ -49,7 +49,7 @@ static uint64_t env_random(pawl_env *env)
     if (world)
         return world->random(world->arg);
     if (getrandom(&value, sizeof value, 0) != sizeof value)
-        value = (uint64_t)pawl__clock_ns() * 0x9e3779b97f4a7c15u; /* before any seeding: jitter only */
+        value = (uint64_t)pawl__clock_ns() * 0x9e3779b97f4a7c15u; /* will do for jitter */
     return value;
 }
 
@@ -63,7 +63,7 @@ static void env_timer_clear(pawl_env *env, pawl_timer *timer)
     pawl__timers_clear(&client_of(env)->timers, timer);
 }
 
-/* ---- wakes: one flag per wake and one for the client, set by any thread ------------------------ */
+/* ---- wakes: one flag per wake and one for the client, set by any thread ---------------------- */
 
 static void env_wake_begin(pawl_env *env, pawl_wake *wake)
 {
@@ -104,7 +104,7 @@ void pawl__wakes_run(pawl_client *client)
     }
 }
 
-/* ---- log: lines are kept until the mutex is let go (user code never runs under it) ------------- */
+/* ---- log: lines are kept until the mutex is let go (user code never runs under it) ----------- */
 
 struct log_line {
     struct log_line *next;
@@ -112,6 +112,7 @@ struct log_line {
     char text[];
 };
 
+__attribute__((format(printf, 3, 0)))
 static void keep_line(pawl_client *client, int level, const char *format, va_list args)
 {
     char text[512];
@@ -140,6 +141,7 @@ void pawl__log(pawl_client *client, int level, const char *format, ...)
     va_end(args);
 }
 
+__attribute__((format(printf, 3, 4)))
 static void env_log(pawl_env *env, int level, const char *format, ...)
 {
     va_list args;
@@ -162,7 +164,7 @@ void pawl__unlock(pawl_client *client)
     }
 }
 
-/* ---- engines ---------------------------------------------------------------------------------- */
+/* ---- engines --------------------------------------------------------------------------------- */
 
 /* An engine's state must outlive its loop handles, which close later: kept with the client. */
 struct state_box {
@@ -229,7 +231,7 @@ static void env_instance_close(pawl_instance *instance)
         instance->engine->close(instance->state);
 }
 
-void pawl__env_init(pawl_client *client)
+int pawl__env_init(pawl_client *client)
 {
     pawl_env *env = &client->env;
 
@@ -244,5 +246,10 @@ void pawl__env_init(pawl_client *client)
     env->log = env_log;
     env->instance_open = env_instance_open;
     env->instance_close = env_instance_close;
-    env->client_id = env_random(env);
+    if (client->world) {
+        env->client_id = env_random(env);
+        return 0;
+    }
+    /* Two clients with one id would take each other's locks for their own: no second best here. */
+    return getrandom(&env->client_id, sizeof env->client_id, 0) == sizeof env->client_id ? 0 : -1;
 }

@@ -18,8 +18,8 @@ void pawl__fork_guard_add(int fd);
 void pawl__fork_guard_remove(int fd);
 
 /* The calling thread's number: unlike a thread id of the system, never used again. The first call
- * also arranges that the thread's end is noticed: pawl__client_thread_gone is called then, for every
- * registered client. 0: out of memory. */
+ * also arranges that the thread's end is noticed: pawl__client_thread_gone is called then, for
+ * every registered client. 0: out of memory. */
 uint64_t pawl__thread_id(void);
 
 void pawl__client_register(struct pawl_client *client);

@@ -24,7 +24,7 @@
 static void acquire_finished(struct request *request, int code);
 static void release_finished(struct request *request, int code);
 
-/* ---- life ------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static void callback_gone(struct callback *callback);
 
@@ -122,7 +122,7 @@ static void set_asker(struct hold *hold, const struct asker *asker)
         asker->lock->refs++; /* the callback gets it, even if the handle is freed before */
 }
 
-/* ---- acquiring --------------------------------------------------------------------------------- */
+/* ---- acquiring ------------------------------------------------------------------------------- */
 
 /* The owner has a hold of this name already. Sets *again if it is simply entered once more. */
 static int check_own(struct hold *own, const struct terms *terms, struct hold **again,
@@ -337,7 +337,7 @@ static void acquire_finished(struct request *r, int code)
         not_acquired(hold, code);
     } else if (pawl__valid_until(from, r->op.granted_ms ? r->op.granted_ms : r->op.lease_ms) <=
                now) {
-        /* The answer came when its lease was over: this is not holding. Ask anew, if there is time. */
+        /* The answer came when its lease was over. Ask anew, if there is time. */
         hold->owner.seq = ++hold->client->last_seq;
         if (!hold->try_once && now < hold->wait_until)
             pawl__hold_start(hold);
@@ -365,7 +365,7 @@ void pawl__hold_cancel(struct hold *hold, int why)
     }
 }
 
-/* ---- releasing --------------------------------------------------------------------------------- */
+/* ---- releasing ------------------------------------------------------------------------------- */
 
 static void not_held_any_more(struct hold *hold)
 {
@@ -502,7 +502,7 @@ static void release_finished(struct request *r, int code)
     pawl__hold_drop(hold);
 }
 
-/* ---- losing ------------------------------------------------------------------------------------ */
+/* ---- losing ---------------------------------------------------------------------------------- */
 
 /* Where the lease is the session's, a grant does not end by itself: end it, telling nobody. */
 static void let_go(const struct hold *hold)

@@ -88,7 +88,9 @@ void pawl__keeper_confirm(struct hold *hold, int64_t from, int64_t lease_ms)
     int64_t now = pawl__now(client);
 
     hold->lease_from = from;
-    hold->lease_len = lease_ms < PAWL_NEVER / PAWL_NS_PER_MS ? lease_ms * PAWL_NS_PER_MS : PAWL_NEVER;
+    hold->lease_len = PAWL_NEVER;
+    if (lease_ms < PAWL_NEVER / PAWL_NS_PER_MS)
+        hold->lease_len = lease_ms * PAWL_NS_PER_MS;
     hold->deadline = pawl__valid_until(from, lease_ms);
     hold->lost_timer.fire = deadline_reached;
     hold->lost_timer.arg = hold;
@@ -142,7 +144,7 @@ void pawl__keeper_move(struct hold *from, struct hold *to)
     }
 }
 
-/* ---- batches ---------------------------------------------------------------------------------- */
+/* ---- batches --------------------------------------------------------------------------------- */
 
 static void renew_soon(struct hold *hold)
 {

@@ -3,7 +3,8 @@
  * lock.c - pawl_lock: a name, its terms, and who owns what is acquired through it.
  *
  * The handle itself has no state of its own: who holds what is in the holds of its site, found by
- * the owner (the calling thread's number, or the handle's). A multi-lock (multi.c) has the same type.
+ * the owner (the calling thread's number, or the handle's). A multi-lock (multi.c) has this type,
+ * too.
  */
 #include <stdlib.h>
 
@@ -87,7 +88,7 @@ int pawl_lock_new(pawl_lock **ret, pawl_client *client, const char *name,
     return code;
 }
 
-/* ---- freeing ----------------------------------------------------------------------------------- */
+/* ---- freeing --------------------------------------------------------------------------------- */
 
 void pawl__lock_unref(pawl_lock *lock)
 {
@@ -131,7 +132,7 @@ void pawl_lock_free(pawl_lock *lock)
     pawl__client_unref(client);
 }
 
-/* ---- acquiring and releasing ------------------------------------------------------------------- */
+/* ---- acquiring and releasing ----------------------------------------------------------------- */
 
 static uint64_t holder_of(const pawl_lock *lock)
 {
@@ -272,7 +273,7 @@ int pawl_lock_cancel(pawl_lock *lock)
     return n;
 }
 
-/* ---- renewing and breaking ----------------------------------------------------------------------- */
+/* ---- renewing and breaking ------------------------------------------------------------------- */
 
 /* Ask for the lease; what came of the hold meanwhile decides what the answer means. */
 static int renew_hold(pawl_client *client, struct hold *hold, int64_t lease_ms, pawl_error *err)

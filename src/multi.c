@@ -24,7 +24,7 @@ struct multi {
     atomic_bool freed;
     /* the chain */
     pawl_lock *self;
-    size_t at;        /* acquiring: the member under way; releasing: those below are to be released */
+    size_t at;        /* acquiring: the member under way; releasing: those below are to go */
     int code;         /* the first failure */
     unsigned cancels_before;
     int64_t deadline; /* boot clock of the first member's client, or PAWL_NEVER; 0: one try each */
@@ -118,7 +118,7 @@ void pawl__multi_free(pawl_lock *lock)
     unref(multi);
 }
 
-/* ---- blocking ---------------------------------------------------------------------------------- */
+/* ---- blocking -------------------------------------------------------------------------------- */
 
 static int64_t time_left(const struct multi *multi, int64_t deadline)
 {
@@ -242,7 +242,7 @@ int pawl__multi_cancel(pawl_lock *lock)
     return n;
 }
 
-/* ---- asynchronous ------------------------------------------------------------------------------- */
+/* ---- asynchronous ---------------------------------------------------------------------------- */
 
 static void finish(struct multi *multi)
 {
@@ -359,7 +359,7 @@ int pawl__multi_release_start(pawl_lock *lock, pawl_done_fn *done, void *arg)
     return end_chain(multi, multi->code);
 }
 
-/* ---- queries ------------------------------------------------------------------------------------ */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 int64_t pawl__multi_valid_ms(const pawl_lock *lock)
 {

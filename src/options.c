@@ -3,8 +3,8 @@
  * options.c - option structs and names, checked at the public door.
  *
  * A caller may have been compiled against an older header (a smaller struct: the rest is default)
- * or a newer one (a larger struct: fine as long as what we don't know is 0; silently ignoring a wish
- * would be worse than refusing it).
+ * or a newer one (a larger struct: fine as long as what we don't know is 0; to ignore a wish
+ * silently would be worse than to refuse it).
  */
 #include "core.h"
 

@@ -2,7 +2,7 @@
  *
  * request.c - one op on its way to the engine and back.
  *
- *   IDLE --start--> TODO/OUT --answer--> finish, or PAUSED --timer--> TODO/OUT ...
+ *   IDLE --start--> DUE/OUT --answer--> finish, or PAUSED --timer--> DUE/OUT ...
  *
  * Nothing is guessed: PAWL_EUNKNOWN from the engine means that the op may have been carried out; it
  * is sent again, unchanged (the engine makes that harmless), until an answer comes or the deadline
@@ -94,7 +94,7 @@ static void put_off(struct request *r)
 
 static void submit_soon(struct request *r)
 {
-    r->phase = REQUEST_TODO;
+    r->phase = REQUEST_DUE;
     put_off(r);
 }
 
@@ -107,7 +107,7 @@ void pawl__requests_flush(pawl_client *client)
     while ((link = list_take(&client->todo))) {
         struct request *r = list_entry(link, struct request, todo);
 
-        if (r->phase == REQUEST_TODO) {
+        if (r->phase == REQUEST_DUE) {
             submit(r);
         } else if (r->phase == REQUEST_OUT && r->cancel_todo) {
             r->cancel_todo = false;

@@ -80,7 +80,7 @@ int pawl_semaphore_acquire(pawl_semaphore *sem, uint32_t permits, int64_t wait_m
     return code;
 }
 
-/* ---- what the handle holds ------------------------------------------------------------------------ */
+/* ---- what the handle holds ------------------------------------------------------------------- */
 
 static bool is_ours(const pawl_semaphore *sem, const struct hold *hold)
 {

@@ -118,7 +118,7 @@ static int parse(pawl_url *url, const char *text, pawl_error *err)
 
     if (scheme == 0 || text[scheme] != ':')
         return pawl_error_set(err, PAWL_EINVAL,
-                              "'%.80s' is not a URL; write for example local: or local:/some/folder",
+                              "'%.80s' is not a URL; write for example local: or local:/a/folder",
                               text);
     url->scheme = strndup(text, scheme);
     if (!url->scheme)

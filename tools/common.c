@@ -11,6 +11,7 @@
 
 /* One line, assembled first and written at once, so that lines of several processes on one
  * terminal don't mix. */
+__attribute__((format(printf, 2, 0)))
 static void say_line(const char *prefix, const char *format, va_list args, const char *suffix)
 {
     char text[1024], line[2048];

@@ -106,12 +106,10 @@ static int overview(FILE *out, int status)
 
 static int unknown_verb(const tool *t, const char *name)
 {
-    char list[128] = "";
+    char list[128], *end = list;
 
-    for (size_t i = 0; i < NVERBS; i++) {
-        strcat(list, i ? ", " : "");
-        strcat(list, verbs[i].name);
-    }
+    for (size_t i = 0; i < NVERBS; i++)
+        end = stpcpy(stpcpy(end, i ? ", " : ""), verbs[i].name);
     return usage_error(t, "no command '%s'; there are %s", name, list);
 }
 

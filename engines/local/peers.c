@@ -44,7 +44,7 @@ static int send_to(local *l, int fd, uint32_t slot, uint32_t kind)
     local_slot_name(name, 'w', slot);
     if (strlen(l->sockets) + strlen(name) >= sizeof to.sun_path)
         return ENAMETOOLONG;
-    strcat(strcpy(to.sun_path, l->sockets), name);
+    strcpy(stpcpy(to.sun_path, l->sockets), name);
     return sendto(fd, &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL,
                   (struct sockaddr *)&to, sizeof to) < 0 ? errno : 0;
 }

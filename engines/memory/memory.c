@@ -250,11 +250,6 @@ static int64_t take_seat(memory *m, space *s)
     return (int64_t)i;
 }
 
-static uint64_t bury_fence(void *arg, uint32_t n)
-{
-    return store_fence(arg, n);
-}
-
 static bool bury_dead(void *arg, const lockstate_entry *e)
 {
     return gone(((memory *)arg)->space, e->peer, e->gen);
@@ -294,7 +289,7 @@ static void bury_all(memory *m, uint16_t peer, uint32_t gen)
             lockstate_lock *lock = (void *)(shelf->bytes + at);
             char name[PAWL_NAME_MAX + 1];
             lockstate_edit edit = {.shelf = shelf, .name = name, .name_len = lock->name_len,
-                                   .now = m->env->now(m->env), .fence = bury_fence,
+                                   .now = m->env->now(m->env), .fence = store_fence,
                                    .dead = bury_dead, .tell = bury_tell, .arg = m};
 
             memcpy(name, lockstate_name(lock), (size_t)lock->name_len + 1);

@@ -112,7 +112,7 @@ CASE("a waiting writer is not starved by readers of its own client that come lat
 
     CHECK_OK(pawl_lock_acquire(r, 0, NULL));
     waiter_start(&w, writer(client, name), PAWL_FOREVER);
-    await_waiting(client, 1);
+    await_waiters(client, name, 1);
     CHECK_CODE(try_in_thread(r), PAWL_EBUSY);
     CHECK_OK(pawl_lock_release(r, NULL));
     CHECK_OK(waiter_code(&w));

@@ -48,6 +48,7 @@ void check_register(check_case *entry)
 /* ---- Inside a case --------------------------------------------------------------------------- */
 
 /* One write per line, so that lines of several threads and peers don't mix. */
+__attribute__((format(printf, 1, 0)))
 static void print_line(const char *format, va_list args)
 {
     char line[1024];

@@ -9,7 +9,7 @@
  *
  *   exclusion   what pawl_lock_held() says of all handles at one instant is compatible (a name
  *               that was broken is excused until its old holders have been told)
- *   tokens      unique, and larger than those of every acquire that had returned before this one began
+ *   tokens      unique, and larger than those of all that had returned before this acquire began
  *   told        a holder whose lease is over is told at its next turn
  *   once        every started operation is told exactly once; every loss at most once, and only of
  *               a held lock; a lost lock is never held again
@@ -72,7 +72,7 @@ static void say(struct sim *s, const char *what, const struct handle *h, int64_t
                (unsigned long long)h->kind, what, (long long)value);
 }
 
-/* ---- checks ------------------------------------------------------------------------------------ */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 static bool counts(const struct handle *h)
 {
@@ -130,7 +130,7 @@ static void check_token(struct sim *s, struct handle *h)
         s->largest[h->name] = token;
 }
 
-/* ---- callbacks --------------------------------------------------------------------------------- */
+/* ---- callbacks ------------------------------------------------------------------------------- */
 
 static void acquired(void *arg, pawl_lock *lock, int code)
 {
@@ -170,7 +170,6 @@ static void lost(void *arg, pawl_lock *lock, int code)
     say(h->sim, "lost", h, code);
     if (h->lost)
         fail(h->sim, "lost twice", h->id);
-    /* the loss may be told before the acquire that it ends, when both are queued; not after a release */
     if (h->what == IDLE)
         fail(h->sim, "lost what was not held", h->id);
     if (pawl_lock_held(lock))
@@ -179,7 +178,7 @@ static void lost(void *arg, pawl_lock *lock, int code)
     h->sim->lost++;
 }
 
-/* ---- the schedule ------------------------------------------------------------------------------ */
+/* ---- the schedule ---------------------------------------------------------------------------- */
 
 static int64_t draw_wait(struct world *w)
 {
@@ -288,7 +287,7 @@ static void act(struct sim *s)
     }
 }
 
-/* ---- one seed ------------------------------------------------------------------------------------ */
+/* ---- one seed -------------------------------------------------------------------------------- */
 
 static int open_client(struct sim *s, size_t i, int64_t chaos_ms)
 {

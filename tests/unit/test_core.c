@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_core.c - parts of the core that can be looked at by themselves: timers, URLs, options, modules,
- * validity arithmetic, histograms.
+ * test_core.c - parts of the core that can be looked at by themselves: timers, URLs, options,
+ * modules, validity arithmetic, histograms.
  */
 #include <stdlib.h>
 
 #include "check.h"
 #include "core.h"
 
-/* ---- timers ------------------------------------------------------------------------------------ */
+/* ---- timers ---------------------------------------------------------------------------------- */
 
 static uint64_t chance = 7;
 
@@ -60,7 +60,7 @@ CASE("a timer that is not due stays")
     CHECK(pawl__timers_take(&heap, 100) == &t);
 }
 
-/* ---- URLs -------------------------------------------------------------------------------------- */
+/* ---- URLs ------------------------------------------------------------------------------------ */
 
 static void check_bad_url(const char *text, const char *hint)
 {
@@ -123,7 +123,7 @@ CASE("a parameter that nobody reads is refused by name")
     pawl__url_free(&url);
 }
 
-/* ---- options ------------------------------------------------------------------------------------ */
+/* ---- options --------------------------------------------------------------------------------- */
 
 CASE("an option struct of an older or newer header is read as far as it goes")
 {
@@ -147,7 +147,7 @@ CASE("an option struct of an older or newer header is read as far as it goes")
     CHECK_OK(pawl__options_copy(&mine, sizeof mine, NULL, "o", NULL));
 }
 
-/* ---- validity ----------------------------------------------------------------------------------- */
+/* ---- validity -------------------------------------------------------------------------------- */
 
 CASE("validity ends before the lease, by a margin that fits it, and does not overflow")
 {
@@ -176,7 +176,7 @@ CASE("a duration is counted in the bucket of its power of two")
     CHECK_EQ(buckets[PAWL_BUCKETS - 1], 1);
 }
 
-/* ---- modules ------------------------------------------------------------------------------------ */
+/* ---- modules --------------------------------------------------------------------------------- */
 
 static int is_free(void *arg, const pawl_info *info)
 {
