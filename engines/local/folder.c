@@ -34,15 +34,24 @@ static bool usable(const char *path)
     return !stat(path, &st) && S_ISDIR(st.st_mode) && !eaccess(path, W_OK | X_OK);
 }
 
+static bool in_memory(const char *path)
+{
+    struct statfs fs;
+
+    return !statfs(path, &fs) && (unsigned long)fs.f_type == 0x01021994; /* tmpfs */
+}
+
+/* /run (root) or /run/lock (others), where that is in memory, as it is on most systems; else
+ * /dev/shm: on a disk, a write to the mapping may wait for the file system's journal. */
 static char *default_path(void)
 {
     unsigned uid = (unsigned)geteuid();
+    const char *run = uid ? "/run/lock" : "/run";
+    bool shm = usable("/dev/shm") && in_memory("/dev/shm");
     char path[64];
 
-    if (uid == 0 && usable("/run"))
-        return strdup("/run/pawl");
-    if (uid && usable("/run/lock"))
-        snprintf(path, sizeof path, "/run/lock/pawl-%u", uid);
+    if (usable(run) && (in_memory(run) || !shm))
+        snprintf(path, sizeof path, uid ? "/run/lock/pawl-%u" : "/run/pawl", uid);
     else
         snprintf(path, sizeof path, "/dev/shm/pawl-%u", uid);
     return strdup(path);

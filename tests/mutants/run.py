@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Would the simulator notice? Each mutant is the library with one mistake put in; the simulator must
+fail on every one of them, and pass on the library as it is.
+
+    run.py SOURCE-FOLDER SIMULATOR-SOURCES...
+
+A mistake is (name, file, the text that is there, the text that replaces it). If the text is no longer
+there, the mutant is out of date, and that is a failure, too.
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+SEEDS = '4000'
+
+MUTANTS = [
+    ('a lease counts from the answer, not from before the request', 'src/keeper.c',
+     'int64_t from = r->op.lease_from ? r->op.lease_from : r->first_sent;',
+     'int64_t from = pawl__now(hold->client);'),
+    ('a renewed lease counts from the answer', 'src/keeper.c',
+     'r->op.lease_from ? r->op.lease_from : r->first_sent, lease)',
+     'pawl__now(hold->client), lease)'),
+    ('nobody is told when a lease is over', 'src/keeper.c',
+     '    pawl__timers_set(&client->timers, &hold->lost_timer, hold->deadline);', '    ;'),
+    ('a renewal outlives its hold', 'src/keeper.c',
+     '        hold->renewing->arg = NULL;', '        ;'),
+    ('an unanswered acquire counts as acquired', 'src/hold.c',
+     '    if ((code && r->unknown)',
+     '    if (code == PAWL_EUNKNOWN)\n        code = 0;\n    if ((code && r->unknown)'),
+    ('a lost lock keeps the threads behind it waiting', 'src/hold.c',
+     '    pawl__cohort_leave(hold);\n    if (hold->orphan', '    if (hold->orphan'),
+    ('a hand-over inside the process keeps the token', 'src/cohort.c',
+     'next->token = hold->token + 1;', 'next->token = hold->token;'),
+    ('an unanswered request is not repeated', 'src/request.c',
+     'if (r->once || r->giving_up ||', 'if (1 ||'),
+    ('a late renewal shortens the lease', 'engines/lockstate.c',
+     'if (expires > e->expires)', 'if (true)'),
+    ('anybody may release', 'engines/lockstate.c',
+     'lockstate_entry *e = held(edit, lock, client, seq);\n    lockstate_front before;\n\n    if (!e)\n'
+     '        return lock && linger_ms',
+     'lockstate_entry *e = lock && lock->holders ? lockstate_entries(lock) : NULL;\n'
+     '    lockstate_front before;\n\n    if (!e)\n        return lock && linger_ms'),
+]
+
+
+def compile_object(cc, flags, source, target):
+    return subprocess.run(cc + flags + ['-c', source, '-o', target], stderr=subprocess.PIPE)
+
+
+def main():
+    root = os.path.realpath(sys.argv[1])
+    simulator = [os.path.realpath(source) for source in sys.argv[2:]]
+    cc = os.environ.get('CC', 'cc').split()
+    uv = subprocess.run(['pkg-config', '--cflags', '--libs', 'libuv'], check=True,
+                        stdout=subprocess.PIPE, text=True).stdout.split()
+    flags = ['-O1', '-std=gnu11', '-D_GNU_SOURCE', '-w', '-pthread']
+    flags += ['-I' + os.path.join(root, folder) for folder in ('include', 'src', 'engines')]
+    with tempfile.TemporaryDirectory() as work:
+        objects = {}
+        for source in simulator:
+            objects[source] = os.path.join(work, '%d.o' % len(objects))
+            built = compile_object(cc, flags, source, objects[source])
+            if built.returncode:
+                print('Bail out! %s: %s' % (source, built.stderr.decode()))
+                return 1
+
+        def simulate(replaced, by):
+            program = os.path.join(work, 'sim')
+            parts = [by if source == replaced else o for source, o in objects.items()]
+            subprocess.run(cc + parts + ['-pthread', '-ldl', '-o', program] + uv, check=True)
+            try:
+                run = subprocess.run([program, '1', SEEDS], timeout=60, stdout=subprocess.PIPE)
+            except subprocess.TimeoutExpired:
+                return 'hangs'
+            if run.returncode == 0:
+                return None
+            words = [line for line in run.stdout.decode().splitlines() if 'not ok' in line]
+            return words[0] if words else 'dies with %d' % run.returncode
+
+        print('1..%d' % (len(MUTANTS) + 1))
+        failed = simulate(None, None)
+        print('%s 1 - the library as it is passes' % ('not ok' if failed else 'ok'))
+        status = 1 if failed else 0
+        for number, (name, path, old, new) in enumerate(MUTANTS, 2):
+            source = os.path.join(root, path)
+            text = open(source).read()
+            found = None
+            if old in text:
+                mutant = os.path.join(work, 'mutant.c')
+                with open(mutant, 'w') as out:
+                    out.write(text.replace(old, new, 1))
+                built = compile_object(cc, flags + ['-I' + os.path.dirname(source)], mutant,
+                                       os.path.join(work, 'mutant.o'))
+                found = None if built.returncode else simulate(source, os.path.join(work, 'mutant.o'))
+            print('%s %d - noticed: %s' % ('ok' if found else 'not ok', number, name))
+            print('# %s' % (found or ('is not noticed' if old in text else 'the text is gone')))
+            status |= not found
+        return status
+
+
+sys.exit(main())
