@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * lockstate_model.h - a model of one lock, written from the rules alone: a list of persons instead
+ * of bytes, and nothing is saved or told. It lives in the time and among the dead of
+ * lockstate_world.h. Every function answers what the one of lockstate.h with its name must answer.
+ */
+#ifndef PAWL_TEST_LOCKSTATE_MODEL_H
+#define PAWL_TEST_LOCKSTATE_MODEL_H
+
+#include "lockstate_world.h"
+
+#define MODEL_MAX 64
+
+struct one {
+    uint64_t seq, peer;
+    uint8_t mode;
+    uint32_t permits;
+    int64_t lease, expires;
+    bool holds, claim, linger;
+};
+
+struct model {
+    struct one list[MODEL_MAX]; /* holders in order of grant, then the queue */
+    int n;
+    bool semaphore;
+    int64_t capacity;
+};
+
+int model_holders(const struct model *m);
+int model_index(const struct model *m, uint64_t seq); /* -1: none, lingering ones apart */
+
+int model_acquire(struct model *m, struct one want, const lockstate_ask *ask);
+int model_release(struct model *m, uint64_t seq, uint32_t keep, int64_t linger);
+int model_renew(struct model *m, uint64_t seq, int64_t lease);
+int model_cancel(struct model *m, uint64_t seq);
+void model_settle(struct model *m, uint64_t seq);
+int model_break(struct model *m);
+
+#endif
