@@ -18,6 +18,7 @@ deps:
 
 demo:
 	@scripts/deps build
+	@test -f $(BUILD)/tools/pawl || echo "building ..."
 	@$(MAKE) --no-print-directory -s all >/dev/null
 	@scripts/demo $(BUILD)/tools/pawl
 
@@ -46,12 +47,15 @@ tsan: deps
 check:
 	@scripts/check
 
-# PREFIX and DESTDIR as usual.
+# PREFIX and DESTDIR as usual. What an earlier `make` has built is not touched if it will do, so
+# that `make && sudo make install` leaves no files of root in build/.
 install:
-	test -f $(BUILD)/build.ninja || $(SETUP) $(BUILD)
-	$(MESON) configure $(BUILD) --prefix $(PREFIX)
-	ninja -C $(BUILD)
+	@test -f $(BUILD)/build.ninja || $(SETUP) $(BUILD)
+	@$(MESON) introspect $(BUILD) --buildoptions | grep -q '"value": "$(PREFIX)"' || \
+	    $(MESON) configure $(BUILD) --prefix $(PREFIX)
+	@ninja -n -C $(BUILD) | grep -q 'no work to do' || ninja -C $(BUILD)
 	DESTDIR=$(DESTDIR) $(MESON) install -C $(BUILD) --no-rebuild
+	@test -n "$(DESTDIR)" || test "$$(id -u)" != 0 || ldconfig
 
 clean:
 	rm -rf build

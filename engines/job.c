@@ -70,6 +70,16 @@ static void note(void *arg, const lockstate_entry *e, enum lockstate_why why)
     desk_add(&job->desk->tells, e, why);
 }
 
+/* Keep for desk_words what it ran into. */
+static void look_why(desk_job *job)
+{
+    const lockstate_lock *lock = lockstate_find(job->edit.shelf, job->edit.name,
+                                                job->edit.name_len);
+
+    job->type = lock ? lock->type : -1;
+    job->value = lock ? lock->value : 0;
+}
+
 static bool run(void *arg, lockstate_shelf *shelf)
 {
     desk_job *job = arg;
@@ -83,6 +93,8 @@ static bool run(void *arg, lockstate_shelf *shelf)
     lockstate_sweep(&job->edit);
     job->work(job);
     job->full = job->code == PAWL_ENOMEM;
+    if (job->code == PAWL_ESTATE || job->code == PAWL_EINVAL)
+        look_why(job);
     if (d->tells.missing) { /* rather change nothing than forget somebody */
         job->code = PAWL_ENOMEM;
         job->full = false;
@@ -145,18 +157,35 @@ lockstate_entry desk_entry(const desk *d, const pawl_op *op)
                              .gen = d->gen, .mode = op->mode};
 }
 
+static int wrong_type(const desk_job *job)
+{
+    static const char *const types[] = {"a lock", "a semaphore", "a latch"};
+
+    return pawl_error_set(job->op->err, PAWL_ESTATE, "it is in use as %s", types[job->type]);
+}
+
+/* Say in words why the rules refused it. */
 int desk_words(const desk_job *job)
 {
     const pawl_op *op = job->op;
+    bool permits = op->mode == PAWL_MODE_PERMITS, latch = op->mode == PAWL_MODE_LATCH;
+    int wanted = permits ? PAWL_TYPE_SEMAPHORE : latch ? PAWL_TYPE_LATCH : PAWL_TYPE_LOCK;
 
     if (job->full)
-        return pawl_error_set(op->err, PAWL_EBACKEND, "\"%s\": too many owners and waiters",
-                              op->name);
+        return pawl_error_set(op->err, PAWL_EBACKEND, "too many owners and waiters");
+    if (job->code == PAWL_ESTATE && job->type >= 0 && job->type != wanted)
+        return wrong_type(job);
+    if (job->code == PAWL_ESTATE && latch)
+        return pawl_error_set(op->err, PAWL_ESTATE, "the latch is set already, %lld to go",
+                              (long long)job->value);
+    if (job->code == PAWL_ESTATE && job->type < 0)
+        return pawl_error_set(op->err, PAWL_ESTATE, "nobody has set how many permits there are; "
+                              "give the capacity");
     if (job->code == PAWL_ESTATE)
-        return pawl_error_set(op->err, PAWL_ESTATE, "\"%s\" is in use as something else, or with "
-                              "another capacity, or has been set", op->name);
-    if (job->code == PAWL_EINVAL)
-        return pawl_error_set(op->err, PAWL_EINVAL, "\"%s\": more permits than its capacity, or a "
-                              "number that must be above 0 is not", op->name);
+        return pawl_error_set(op->err, PAWL_ESTATE, "the semaphore has %lld permits, not %lld",
+                              (long long)job->value, (long long)op->count);
+    if (job->code == PAWL_EINVAL && permits)
+        return pawl_error_set(op->err, PAWL_EINVAL, "%u permits are more than the %lld there are",
+                              op->permits, (long long)(job->type < 0 ? op->count : job->value));
     return job->code;
 }

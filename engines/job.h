@@ -24,6 +24,8 @@ struct desk_job {
     unsigned cause;
     bool again, thorough, announce;
     bool full; /* refused because the shelf has no room */
+    int type;  /* refused: what the name is in use as, or -1 */
+    int64_t value; /* refused: the capacity or count in force */
     int code;
     int64_t due; /* queued: when the first of the leases ahead ends */
 };

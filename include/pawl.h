@@ -167,7 +167,8 @@ enum pawl_kind {
 };
 
 enum pawl_owner_kind {
-    PAWL_OWNER_THREAD = 0, /* the calling thread owns it; re-entrant */
+    PAWL_OWNER_THREAD = 0, /* the calling thread owns it; re-entrant. If the thread ends, the lock
+                              is no longer renewed and ends with its lease */
     PAWL_OWNER_HANDLE = 1  /* the pawl_lock owns it, whichever thread calls; not re-entrant */
 };
 
@@ -182,7 +183,7 @@ typedef struct pawl_lock_options {
     uint64_t size;
     uint64_t kind;         /* enum pawl_kind; default PAWL_MUTEX */
     int64_t lease_ms;      /* 0: watchdog, renewed until released; > 0: fixed, never renewed */
-    int64_t max_hold_ms;   /* 0: no limit; else renewal stops so that the lease ends then */
+    int64_t max_hold_ms;   /* 0: no limit; else the lease ends then at the latest */
     uint64_t owner;        /* enum pawl_owner_kind; default PAWL_OWNER_THREAD */
     pawl_lost_fn *on_lost; /* default: none; the next call tells */
     void *arg;             /* first argument of on_lost */
@@ -198,7 +199,8 @@ PAWL_API int pawl_lock_new(pawl_lock **ret, pawl_client *client, const char *nam
 
 /* One lock made of several: acquired all or not at all, always in one global order, so that two
  * multi-locks never wait for each other in a circle. Members may be of different clients; they stay
- * the caller's, must outlive the multi-lock, and must not repeat a name of one client.
+ * the caller's, must outlive the multi-lock, and must not repeat a name at one URL. Releasing it
+ * gives back every member that is held, and returns the first failure.
  * Returns 0, PAWL_EINVAL, PAWL_ENOMEM.
  * Thread: any. Blocks: no. In callbacks: yes. */
 PAWL_API int pawl_multi_new(pawl_lock **ret, pawl_lock *const *members, size_t n, pawl_error *err);
@@ -280,7 +282,7 @@ PAWL_API int pawl_stripe(char *ret, size_t size, const char *base, const void *k
  * lock; may not call what blocks. */
 typedef void pawl_done_fn(void *arg, pawl_lock *lock, int code);
 
-/* Start to acquire; `done` tells the outcome. The owner is the calling thread, or the handle:
+/* Start to acquire; `done` (not NULL) tells the outcome. The owner is the calling thread, or the handle:
  * programs with an event loop want PAWL_OWNER_HANDLE. A multi-lock needs handle-owned members.
  * Returns 0 (done will be called) or what is wrong at once: PAWL_EINVAL, PAWL_ESTATE,
  * PAWL_EDEADLK, PAWL_ENOMEM (done is not called).

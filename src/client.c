@@ -440,8 +440,8 @@ int pawl__exchange(struct request *r, int64_t wait_ms, pawl_error *err)
                                : now + wait * PAWL_NS_PER_MS);
     code = pawl__call_wait(client, &call);
     if (code)
-        pawl_error_set(err, code, "'%s': %s", r->op.name ? r->op.name : "*",
-                       r->err.text[0] ? r->err.text : pawl_strerror(code));
+        pawl__error_about(err, code, r->op.name ? r->op.name : "*",
+                          r->err.text[0] ? r->err.text : NULL);
     return code;
 }
 

@@ -172,7 +172,8 @@ bool pawl__cohort_pass(struct hold *hold)
     int64_t now = pawl__now(hold->client);
     struct hold *next;
 
-    if (!hold->is_front || list_empty(&site->queue) || hold->orphan)
+    if (!hold->is_front || list_empty(&site->queue) || hold->orphan ||
+        hold->client->state != CLIENT_OPEN) /* who waits while it closes is cancelled */
         return false;
     if (hold->token + 1 >= hold->token_end || hold->deadline - now < hold->lease_len / 2)
         return false;

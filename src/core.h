@@ -268,6 +268,8 @@ void pawl__histogram_add(uint64_t *buckets, int64_t ns);
 /* Copy a caller's option struct into ours (zeroed first); NULL is all defaults. */
 int pawl__options_copy(void *to, size_t size, const void *from, const char *what, pawl_error *err);
 int pawl__name_check(const char *name, pawl_error *err);
+/* "'name': words"; NULL words: the code's own. Returns the code. */
+int pawl__error_about(pawl_error *err, int code, const char *name, const char *words);
 
 int pawl__url_parse(pawl_url *ret, const char *text, pawl_error *err);
 void pawl__url_free(pawl_url *url);

@@ -99,9 +99,9 @@ void pawl__hold_finish(struct hold *hold, int code)
     hold->call = NULL;
     if (call) {
         if (code && hold->request.err.text[0] && hold->request.op.code == code)
-            pawl_error_set(call->err, code, "'%s': %s", hold->site->name, hold->request.err.text);
+            pawl__error_about(call->err, code, hold->site->name, hold->request.err.text);
         else if (code)
-            pawl_error_set(call->err, code, "'%s': %s", hold->site->name, pawl_strerror(code));
+            pawl__error_about(call->err, code, hold->site->name, NULL);
         pawl__call_done(hold->client, call, code);
     } else if (hold->done_cb.fn && !hold->done_cb.pending) {
         pawl__callback_queue(hold->client, &hold->done_cb, code);
@@ -219,7 +219,7 @@ int pawl__hold_acquire(pawl_client *client, struct site *site, const struct term
         return 0;
     }
     if (asker->call && terms->cohort && wait_ms == 0 && site->front)
-        return pawl_error_set(err, PAWL_EBUSY, "'%s': %s", site->name, pawl_strerror(PAWL_EBUSY));
+        return pawl__error_about(err, PAWL_EBUSY, site->name, NULL);
     if (pawl__keeper_thread_start(client))
         return pawl_error_set(err, PAWL_ENOMEM, "can't start the keeper thread");
     hold = hold_new(client, site);

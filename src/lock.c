@@ -193,8 +193,7 @@ int pawl_lock_acquire_start(pawl_lock *lock, int64_t wait_ms, pawl_done_fn *done
 
 static int not_held(const pawl_lock *lock, pawl_error *err)
 {
-    return pawl_error_set(err, PAWL_ENOTHELD, "'%s': %s", lock->site->name,
-                          pawl_strerror(PAWL_ENOTHELD));
+    return pawl__error_about(err, PAWL_ENOTHELD, lock->site->name, NULL);
 }
 
 static bool releasable(const struct hold *hold)
@@ -292,15 +291,15 @@ static int renew_hold(pawl_client *client, struct hold *hold, int64_t lease_ms, 
     r.op.batch_len = 1;
     code = pawl__exchange(&r, 0, err);
     if (hold->owner.seq != seq || hold->state != HOLD_HELD)
-        return pawl_error_set(err, PAWL_ELOST, "'%s': %s", item.name, pawl_strerror(PAWL_ELOST));
+        return pawl__error_about(err, PAWL_ELOST, item.name, NULL);
     if (code)
         return code;
     if (item.code == PAWL_ENOTHELD) {
         pawl__hold_lost(hold);
-        return pawl_error_set(err, PAWL_ELOST, "'%s': %s", item.name, pawl_strerror(PAWL_ELOST));
+        return pawl__error_about(err, PAWL_ELOST, item.name, NULL);
     }
     if (item.code)
-        return pawl_error_set(err, item.code, "'%s': %s", item.name, pawl_strerror(item.code));
+        return pawl__error_about(err, item.code, item.name, NULL);
     client->stats.renewed++;
     pawl__keeper_confirm(hold, r.sent, lease_ms);
     return 0;
@@ -322,8 +321,7 @@ static int renew_one(pawl_lock *lock, int64_t lease_ms, pawl_error *err)
     if (hold && hold->state == HOLD_HELD)
         code = renew_hold(lock->client, hold, lease_ms, err);
     else if (hold && hold->state == HOLD_LOST)
-        code = pawl_error_set(err, PAWL_ELOST, "'%s': %s", lock->site->name,
-                              pawl_strerror(PAWL_ELOST));
+        code = pawl__error_about(err, PAWL_ELOST, lock->site->name, NULL);
     else
         code = not_held(lock, err);
     pawl__leave(lock->client);

@@ -162,8 +162,7 @@ static int acquire_member(struct multi *multi, size_t i, int64_t deadline, pawl_
     int code = pawl_lock_acquire(multi->members[i], time_left(multi, deadline), err);
 
     if (code == PAWL_EBUSY && deadline)
-        code = pawl_error_set(err, PAWL_ETIMEDOUT, "'%s': %s", multi->members[i]->site->name,
-                              pawl_strerror(PAWL_ETIMEDOUT));
+        code = pawl__error_about(err, PAWL_ETIMEDOUT, multi->members[i]->site->name, NULL);
     return code;
 }
 
@@ -179,8 +178,7 @@ int pawl__multi_acquire(pawl_lock *lock, int64_t wait_ms, pawl_error *err)
         return pawl_error_set(err, PAWL_EINVAL, "wait_ms is negative; PAWL_FOREVER is -1");
     while (i < multi->n && !code) {
         if (atomic_load(&multi->cancels) != cancels)
-            code = pawl_error_set(err, PAWL_ECANCELED, "'%s': %s", lock->site->name,
-                                  pawl_strerror(PAWL_ECANCELED));
+            code = pawl__error_about(err, PAWL_ECANCELED, lock->site->name, NULL);
         else
             code = acquire_member(multi, i, deadline, err);
         i += !code;
@@ -208,8 +206,7 @@ int pawl__multi_release(pawl_lock *lock, pawl_error *err)
         for (size_t i = 0; i < lock->multi->n; i++)
             any |= pawl_lock_token(lock->multi->members[i]) != 0;
         if (!any)
-            return pawl_error_set(err, PAWL_ENOTHELD, "'%s': %s", lock->site->name,
-                                  pawl_strerror(PAWL_ENOTHELD));
+            return pawl__error_about(err, PAWL_ENOTHELD, lock->site->name, NULL);
     }
     no_longer_held(lock->multi);
     return release_below(lock->multi, lock->multi->n, err);

@@ -47,3 +47,11 @@ int pawl__name_check(const char *name, pawl_error *err)
                                   (unsigned char)name[i], i);
     return 0;
 }
+
+int pawl__error_about(pawl_error *err, int code, const char *name, const char *words)
+{
+    bool cut = strlen(name) > 80; /* the reason must not fall off the end */
+
+    return pawl_error_set(err, code, "'%.80s%s': %s", name, cut ? "..." : "",
+                          words ? words : pawl_strerror(code));
+}

@@ -118,15 +118,13 @@ static int release_newest(pawl_semaphore *sem, uint32_t permits, uint32_t *given
 
     if (!hold) { /* another thread was faster */
         *given = permits;
-        return pawl_error_set(err, PAWL_ENOTHELD, "'%s': %s", sem->site->name,
-                              pawl_strerror(PAWL_ENOTHELD));
+        return pawl__error_about(err, PAWL_ENOTHELD, sem->site->name, NULL);
     }
     keep = hold->permits > permits ? hold->permits - permits : 0;
     *given = hold->permits - keep;
     if (hold->state == HOLD_LOST && keep) {
         hold->permits = keep;
-        return pawl_error_set(err, PAWL_ELOST, "'%s': %s", sem->site->name,
-                              pawl_strerror(PAWL_ELOST));
+        return pawl__error_about(err, PAWL_ELOST, sem->site->name, NULL);
     }
     pawl__call_begin(&call, err);
     code = pawl__hold_release(hold, keep, &asker, err);

@@ -116,9 +116,9 @@ static int check_rights(local *l, const pawl_url *url, bool by_default, pawl_err
                               l->path, (unsigned)st.st_uid);
     if ((st.st_mode & S_IWOTH) && !others)
         return pawl_error_set(err, PAWL_EAUTH,
-                              "local: everybody can write to %s: use chmod o-w, or add "
-                              "?others=allow if you trust all users of this machine",
-                              l->path);
+                              "local: everybody can write to %s: name a folder below it, as in "
+                              "local:%s/locks, or add ?others=allow if you trust all users",
+                              l->path, strcmp(l->path, "/") ? l->path : "");
     if (faccessat(l->dir, ".", W_OK | X_OK, AT_EACCESS))
         return refuse_path(l, errno, err);
     l->mode = (st.st_mode & 0666) | 0600;

@@ -214,3 +214,19 @@ CASE("threads behind a holder that is broken get the lock")
     waiter_leave(&b);
     CHECK_CODE(pawl_lock_release(lock, NULL), PAWL_ELOST);
 }
+
+CASE("closing a client cancels a thread that waits behind another one of it")
+{
+    pawl_client *client = client_open(NULL);
+    pawl_lock *lock = lock_new(client, check_name("c"), NULL);
+    waiter w;
+
+    warm_up(client, lock);
+    CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
+    waiter_start(&w, lock, PAWL_FOREVER);
+    await_waiting(client, 1);
+    client_close(client);
+    CHECK_CODE(waiter_code(&w), PAWL_ECANCELED);
+    waiter_join(&w);
+    CHECK_OK(try_as_stranger(check_name("c"), PAWL_MUTEX));
+}
