@@ -69,11 +69,13 @@ static void event_told(struct request *r, int code)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static char *copy_or_env(const char *given, const char *variable)
+/* False: out of memory; a wish for credentials must not be lost. */
+static bool copy_or_env(char **ret, const char *given, const char *variable)
 {
     const char *text = given ? given : secure_getenv(variable);
 
-    return text ? strdup(text) : NULL;
+    *ret = text ? strdup(text) : NULL;
+    return *ret || !text;
 }
 
 static int take_options(pawl_client *client, const pawl_client_options *o, const pawl_url *url,
@@ -82,9 +84,10 @@ static int take_options(pawl_client *client, const pawl_client_options *o, const
     int64_t watchdog = 30000, timeout = 2000, cohort = 32;
     int code;
 
-    if (o->watchdog_ms < 0 || o->timeout_ms < 0 || o->log_level > PAWL_LOG_DEBUG)
+    if (pawl__bad_ms(o->watchdog_ms) || pawl__bad_ms(o->timeout_ms) ||
+        o->log_level > PAWL_LOG_DEBUG)
         return pawl_error_set(err, PAWL_EINVAL,
-                              "pawl_client_options: watchdog_ms and timeout_ms can't be negative, "
+                              "pawl_client_options: watchdog_ms and timeout_ms are 0 to ten years, "
                               "log_level is at most PAWL_LOG_DEBUG");
     if ((code = pawl__url_ms(url, "watchdog", &watchdog, err)) ||
         (code = pawl__url_ms(url, "timeout", &timeout, err)) ||
@@ -106,12 +109,13 @@ static int take_options(pawl_client *client, const pawl_client_options *o, const
     client->cohort = (uint32_t)cohort;
     client->env.timeout_ms = timeout;
     client->label = strdup(o->label ? o->label : "");
-    client->user = copy_or_env(o->user, "PAWL_USER");
-    client->password = copy_or_env(o->password, "PAWL_PASSWORD");
+    if (!copy_or_env(&client->user, o->user, "PAWL_USER") ||
+        !copy_or_env(&client->password, o->password, "PAWL_PASSWORD") || !client->label)
+        return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
     client->env.label = client->label;
     client->env.user = client->user;
     client->env.password = client->password;
-    return client->label ? 0 : pawl_error_set(err, PAWL_ENOMEM, "out of memory");
+    return 0;
 }
 
 static pawl_client *client_new(const struct pawl_world *world)
@@ -125,6 +129,7 @@ static pawl_client *client_new(const struct pawl_world *world)
     client->generation = pawl__fork_generation();
     client->refs = 1;
     client->epoll_fd = client->timer_fd = client->kick_fd = -1;
+    client->tell_fd = client->user_fd = -1;
     pthread_mutex_init(&client->mu, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -295,6 +300,8 @@ static void closing_takes_too_long(pawl_timer *timer)
 
     client->close_unknown = true;
     cancel_requests(client, true);
+    /* What ends now may begin to give something back: that is cut short, too. */
+    pawl__timers_set(&client->timers, timer, pawl__now(client) + 10 * PAWL_NS_PER_MS);
 }
 
 /* Everything that is under way comes to its end, within the time-out. */
@@ -335,11 +342,12 @@ int pawl_close(pawl_client *client)
     pawl__client_unregister(client);
     pthread_mutex_lock(&client->mu);
     wind_up(client);
-    while (client->dispatching && client->fd_mode)
+    while (client->dispatching) /* by pawl_client_process, or by the keeper */
         pthread_cond_wait(&client->settled, &client->mu);
     pawl__keeper_thread_stop(client);
     while (!list_empty(&client->callbacks))
-        pawl__dispatch(client);
+        if (pawl__dispatch(client) < 0)
+            return PAWL_EFORK;
     code = client->close_unknown ? PAWL_EUNKNOWN : 0;
     take_down(client);
     pawl__unlock(client);
@@ -358,13 +366,13 @@ int pawl_client_fd(pawl_client *client)
     code = pawl__enter(client, false, NULL);
     if (code)
         return code;
-    code = client->epoll_fd;
-    if (!client->fd_mode && !pawl__keeper_thread_start(client)) {
+    code = pawl__user_fd(client);
+    if (code < 0 || pawl__keeper_thread_start(client)) {
+        code = PAWL_ENOMEM;
+    } else if (!client->fd_mode) {
         client->fd_mode = true;
         pthread_cond_signal(&client->keeper_wake);
-        pawl__kick(client);
-    } else if (!client->fd_mode) {
-        code = PAWL_ENOMEM;
+        pawl__tell(client); /* the keeper leaves its poll; what is queued already is the loop's */
     }
     pawl__leave(client);
     return code;
@@ -383,7 +391,8 @@ int pawl_client_process(pawl_client *client)
     pawl__turn(client);
     pawl__settle(client);
     code = pawl__dispatch(client);
-    pawl__leave(client);
+    if (code >= 0)
+        pawl__leave(client);
     return code;
 }
 
@@ -394,19 +403,26 @@ void pawl__client_thread_gone(struct pawl_client *client, uint64_t thread)
     if (client->generation != pawl__fork_generation())
         return;
     pthread_mutex_lock(&client->mu);
-    for (struct list *l = client->holds.next; l != &client->holds; l = l->next) {
+    for (struct list *l = client->holds.next, *next; l != &client->holds; l = next) {
         struct hold *hold = list_entry(l, struct hold, in_client);
 
-        if (hold->owner.holder != thread || hold->state != HOLD_HELD)
+        next = l->next;
+        if (hold->owner.holder != thread || hold->orphan)
             continue;
-        hold->orphan = true;
+        hold->orphan = true; /* also one that is still to be granted, to the callback alone */
+        if (hold->state == HOLD_LOST)
+            pawl__hold_drop(hold);
+        if (hold->state != HOLD_HELD)
+            continue;
         pawl__keeper_stop_renewing(hold);
         client->stats.orphaned++;
         pawl__log(client, PAWL_LOG_WARNING,
                   "a thread ended while it held '%s'; its lease is no longer renewed",
                   hold->site->name);
     }
-    pawl__unlock(client);
+    if (client->log_lines) /* the caller has a mutex: not for user code. The keeper logs them. */
+        pawl__tell(client);
+    pthread_mutex_unlock(&client->mu);
 }
 
 /* ---- one op, waited for ---------------------------------------------------------------------- */
@@ -449,14 +465,16 @@ int pawl__exchanges_cancel(pawl_client *client, const void *handle)
 {
     int n = 0;
 
+    client->in_engine++; /* nothing ends while we walk the list */
     for (struct list *l = client->requests.next, *next; l != &client->requests; l = next) {
         struct request *r = list_entry(l, struct request, all);
 
         next = l->next;
-        if (r->handle == handle && !r->giving_up) {
+        if (r->handle == handle && r->op.kind == PAWL_OP_ACQUIRE && !r->giving_up) {
             pawl__request_cancel(r, PAWL_ECANCELED);
             n++;
         }
     }
+    client->in_engine--;
     return n;
 }

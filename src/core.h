@@ -126,7 +126,12 @@ void pawl__turn(pawl_client *client);
 void pawl__signals_forget(pawl_client *client);
 /* Wake whoever sits in the outer epoll_wait. */
 void pawl__kick(pawl_client *client);
-int pawl__dispatch(pawl_client *client); /* run queued callbacks; returns how many */
+/* Tell who runs callbacks (a foreign loop, or the keeper in its poll); callers never read it. */
+void pawl__tell(pawl_client *client);
+int pawl__user_fd(pawl_client *client); /* the foreign loop's descriptor; -1: none to be had */
+/* Run queued callbacks; returns how many, or PAWL_EFORK: one forked and this is the child, which
+ * must touch nothing of the client any more. */
+int pawl__dispatch(pawl_client *client);
 
 /* ---- keeper.c ------------------------------------------------------------------------------- */
 
@@ -268,6 +273,7 @@ void pawl__histogram_add(uint64_t *buckets, int64_t ns);
 /* Copy a caller's option struct into ours (zeroed first); NULL is all defaults. */
 int pawl__options_copy(void *to, size_t size, const void *from, const char *what, pawl_error *err);
 int pawl__name_check(const char *name, pawl_error *err);
+bool pawl__bad_ms(int64_t ms); /* negative, or above ten years */
 /* "'name': words"; NULL words: the code's own. Returns the code. */
 int pawl__error_about(pawl_error *err, int code, const char *name, const char *words);
 
@@ -343,14 +349,17 @@ struct pawl_client {
 
     struct list todo;  /* requests to submit or cancel */
     int in_engine;
-    uint64_t answers;  /* ops completed so far */
+    struct request *submitting; /* the one inside the engine's submit, until it is answered */
     pawl_wake *wakes;
     atomic_bool woken;
 
     uv_loop_t loop;
     bool loop_open;
     int epoll_fd, timer_fd, kick_fd;
+    int tell_fd; /* only for who runs callbacks */
+    int user_fd; /* all of the above, for a foreign loop; -1 until it is asked for */
     int64_t armed;
+    int64_t backed_up; /* fd_mode: the keeper sleeps until (a little after) then */
     struct call *driver;
     struct list sleepers;
     uint64_t activity;
@@ -358,6 +367,7 @@ struct pawl_client {
     pthread_t keeper;
     pthread_cond_t keeper_wake;
     bool keeper_runs, keeper_stops, keeper_deep;
+    bool keeper_polls; /* it sits in poll(): a signal of the condition would be lost */
 
     struct list callbacks;
     bool dispatching, fd_mode;
@@ -404,6 +414,7 @@ struct pawl_lock {
 };
 
 void pawl__lock_unref(pawl_lock *lock); /* with the mutex */
+void pawl__lock_give_back(pawl_lock *lock, unsigned times); /* in the background, telling nobody */
 /* The hold that a query on the lock is about, or NULL. */
 struct hold *pawl__lock_hold(const pawl_lock *lock);
 

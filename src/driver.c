@@ -19,13 +19,17 @@
  *   - a foreign loop polls the same descriptor and calls pawl_client_process. The keeper then only
  *     steps in when a timer is overdue.
  *
- * Two threads in epoll_wait at once are harmless (both then find what there is under the mutex).
+ * Two threads in epoll_wait at once are harmless (both find what there is under the mutex), but
+ * an event that one takes off is not seen by the other. What is meant for one thread alone, the
+ * keeper or the foreign loop, has therefore a descriptor of its own (tell_fd) that callers neither
+ * wait for nor read. A foreign loop's descriptor is another epoll over the same four.
  *
  * User callbacks are queued and run in order, one at a time, with no mutex held: by the keeper
  * thread, or in pawl_client_process once pawl_client_fd was called. Never by a caller's thread: it
  * may hold locks of its own that the callback wants.
  */
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -53,49 +57,69 @@ bool pawl__in_callback(void)
 
 /* ---- setting up ------------------------------------------------------------------------------ */
 
-static int watch(pawl_client *client, int fd)
+static int watch(int epoll_fd, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
 
-    return epoll_ctl(client->epoll_fd, EPOLL_CTL_ADD, fd, &event);
+    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event);
+}
+
+static int watch_all(pawl_client *client, int epoll_fd)
+{
+    return watch(epoll_fd, uv_backend_fd(&client->loop)) || watch(epoll_fd, client->timer_fd) ||
+           watch(epoll_fd, client->kick_fd);
+}
+
+int pawl__user_fd(pawl_client *client)
+{
+    if (client->user_fd < 0 && client->epoll_fd >= 0) {
+        int fd = epoll_create1(EPOLL_CLOEXEC);
+
+        if (fd >= 0 && (watch_all(client, fd) || watch(fd, client->tell_fd))) {
+            close(fd);
+            fd = -1;
+        }
+        client->user_fd = fd;
+    }
+    return client->user_fd;
 }
 
 int pawl__driver_init(pawl_client *client, pawl_error *err)
 {
     list_init(&client->sleepers);
     list_init(&client->callbacks);
-    client->armed = PAWL_NEVER;
-    client->epoll_fd = client->timer_fd = client->kick_fd = -1;
+    client->armed = client->backed_up = PAWL_NEVER;
     if (client->world)
         return 0;
     client->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     client->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
     client->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    client->tell_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (client->epoll_fd < 0 || client->timer_fd < 0 || client->kick_fd < 0 ||
-        uv_loop_init(&client->loop))
+        client->tell_fd < 0 || uv_loop_init(&client->loop))
         return pawl_error_set(err, PAWL_ENOMEM, "can't make an event loop: %s", strerror(errno));
     client->loop_open = true;
     client->env.loop = &client->loop;
-    if (watch(client, uv_backend_fd(&client->loop)) || watch(client, client->timer_fd) ||
-        watch(client, client->kick_fd))
+    if (watch_all(client, client->epoll_fd))
         return pawl_error_set(err, PAWL_ENOMEM, "can't watch the loop: %s", strerror(errno));
     return 0;
 }
 
 void pawl__driver_end(pawl_client *client)
 {
+    int *fds[] = {&client->user_fd, &client->epoll_fd, &client->timer_fd, &client->kick_fd,
+                  &client->tell_fd};
+
     if (client->loop_open) {
         while (uv_loop_close(&client->loop) == UV_EBUSY)
             uv_run(&client->loop, UV_RUN_ONCE); /* what the engine closed */
         client->loop_open = false;
     }
-    if (client->epoll_fd >= 0)
-        close(client->epoll_fd);
-    if (client->timer_fd >= 0)
-        close(client->timer_fd);
-    if (client->kick_fd >= 0)
-        close(client->kick_fd);
-    client->epoll_fd = client->timer_fd = client->kick_fd = -1;
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
+        if (*fds[i] >= 0)
+            close(*fds[i]);
+        *fds[i] = -1;
+    }
 }
 
 /* ---- turning --------------------------------------------------------------------------------- */
@@ -108,12 +132,24 @@ void pawl__kick(pawl_client *client)
         (void)!write(client->kick_fd, &one, sizeof one);
 }
 
+void pawl__tell(pawl_client *client)
+{
+    uint64_t one = 1;
+
+    if (client->fd_mode || client->keeper_polls)
+        (void)!write(client->tell_fd, &one, sizeof one);
+    if (!client->fd_mode && !client->keeper_polls)
+        pthread_cond_signal(&client->keeper_wake);
+}
+
 /* Make the timer descriptor ring no later than the earliest timer. It may ring for nothing. */
 static void arm(pawl_client *client)
 {
     int64_t due = pawl__timers_next(&client->timers);
     struct itimerspec at = {0};
 
+    if (client->fd_mode && due < client->backed_up)
+        pthread_cond_signal(&client->keeper_wake);
     if (due >= client->armed || client->timer_fd < 0)
         return;
     client->armed = due;
@@ -122,8 +158,6 @@ static void arm(pawl_client *client)
     at.it_value.tv_sec = due / 1000000000;
     at.it_value.tv_nsec = due % 1000000000;
     timerfd_settime(client->timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
-    if (client->fd_mode)
-        pthread_cond_signal(&client->keeper_wake);
 }
 
 void pawl__turn(pawl_client *client)
@@ -149,6 +183,8 @@ void pawl__settle(pawl_client *client)
     if (client->dirty)
         pawl__turn(client);
     arm(client);
+    if (client->dirty)
+        pawl__kick(client); /* the turn submitted more: who waits next must turn again */
 }
 
 static void forget_signals(pawl_client *client, const struct epoll_event *events, int n)
@@ -172,7 +208,10 @@ static void forget_signals(pawl_client *client, const struct epoll_event *events
 void pawl__signals_forget(pawl_client *client)
 {
     struct epoll_event events[4];
+    uint64_t count;
 
+    if (client->fd_mode)
+        (void)!read(client->tell_fd, &count, sizeof count);
     if (client->epoll_fd >= 0)
         forget_signals(client, events, epoll_wait(client->epoll_fd, events, 4, 0));
 }
@@ -191,6 +230,28 @@ static void wait_for_events(pawl_client *client, struct call *me)
     if (client->driver == me)
         client->driver = NULL;
     forget_signals(client, events, n);
+    pawl__turn(client);
+    arm(client);
+}
+
+/* The keeper's wait: also for what is told to it alone. */
+static void keeper_wait_for_events(pawl_client *client)
+{
+    struct pollfd fds[2] = {{client->epoll_fd, POLLIN, 0}, {client->tell_fd, POLLIN, 0}};
+    struct epoll_event events[4];
+    uint64_t count;
+
+    client->driver = DRIVER_KEEPER;
+    client->keeper_polls = true;
+    pawl__unlock(client);
+    poll(fds, 2, -1);
+    pthread_mutex_lock(&client->mu);
+    client->keeper_polls = false;
+    if (client->driver == DRIVER_KEEPER)
+        client->driver = NULL;
+    if (!client->fd_mode) /* else it is the foreign loop's */
+        (void)!read(client->tell_fd, &count, sizeof count);
+    forget_signals(client, events, epoll_wait(client->epoll_fd, events, 4, 0));
     pawl__turn(client);
     arm(client);
 }
@@ -234,7 +295,7 @@ static void hand_on_driving(pawl_client *client)
     for (struct list *l = client->sleepers.next; l != &client->sleepers; l = l->next) {
         struct call *next = list_entry(l, struct call, sleeping);
 
-        if (!next->local) {
+        if (!next->local && !next->done) {
             pthread_cond_signal(&next->wake);
             return;
         }
@@ -259,7 +320,7 @@ static void drive_for(pawl_client *client, struct call *call)
         return;
     }
     if (client->driver == DRIVER_KEEPER)
-        pawl__kick(client); /* off the descriptor: this thread wants the answers itself */
+        pawl__tell(client); /* off the descriptor: this thread wants the answers itself */
     wait_for_events(client, call);
 }
 
@@ -277,21 +338,17 @@ static void sleep_for(pawl_client *client, struct call *call)
 
 int pawl__call_wait(pawl_client *client, struct call *call)
 {
-    bool drove = false;
-
     client->active++;
     while (!call->done) {
         bool others_drive = client->driver && client->driver != DRIVER_KEEPER;
 
-        if (others_drive || (call->local && client->keeper_runs && !client->fd_mode)) {
+        if (others_drive || (call->local && client->keeper_runs && !client->fd_mode))
             sleep_for(client, call);
-        } else {
+        else
             drive_for(client, call);
-            drove = true;
-        }
     }
-    if (drove || !list_empty(&client->sleepers))
-        hand_on_driving(client);
+    /* Also by who never drove: it may be the one that was woken to do so. */
+    hand_on_driving(client);
     client->active--;
     pawl__close_check(client);
     pawl__call_end(call);
@@ -310,14 +367,12 @@ void pawl__callback_queue(pawl_client *client, struct callback *callback, int co
     callback->pending = true;
     callback->code = code;
     list_append(&client->callbacks, &callback->queued);
-    if (client->fd_mode || client->driver == DRIVER_KEEPER)
-        pawl__kick(client);
-    else
-        pthread_cond_signal(&client->keeper_wake);
+    pawl__tell(client);
 }
 
-/* The callback may start the next operation of the same hold, and so be queued anew meanwhile. */
-static void run_callback(pawl_client *client, struct callback *callback)
+/* The callback may start the next operation of the same hold, and so be queued anew meanwhile.
+ * False: it forked, and this is the child, without the mutex. */
+static bool run_callback(pawl_client *client, struct callback *callback)
 {
     pawl_done_fn *fn = callback->fn;
     pawl_lock *lock = callback->lock;
@@ -334,15 +389,18 @@ static void run_callback(pawl_client *client, struct callback *callback)
         fn(arg, lock, code);
         acting = NULL;
         callback_depth--;
+        if (client->generation != pawl__fork_generation())
+            return false;
         pthread_mutex_lock(&client->mu);
         callback->running = false;
     }
     if (lock)
         pawl__lock_unref(lock);
     callback->gone(callback);
+    return true;
 }
 
-int pawl__dispatch(pawl_client *client)
+static int dispatch(pawl_client *client, bool by_keeper)
 {
     struct list *link;
     int n = 0;
@@ -350,15 +408,22 @@ int pawl__dispatch(pawl_client *client)
     if (client->dispatching)
         return 0;
     client->dispatching = true;
-    while (n < DISPATCH_MAX && (link = list_take(&client->callbacks))) {
-        run_callback(client, list_entry(link, struct callback, queued));
+    while (n < DISPATCH_MAX && !(by_keeper && client->fd_mode) &&
+           (link = list_take(&client->callbacks))) {
+        if (!run_callback(client, list_entry(link, struct callback, queued)))
+            return PAWL_EFORK;
         n++;
     }
     client->dispatching = false;
-    if (client->fd_mode && !list_empty(&client->callbacks))
-        pawl__kick(client); /* callbacks that start new work must not keep a foreign loop here */
+    if (!list_empty(&client->callbacks))
+        pawl__tell(client); /* callbacks that start new work must not keep a foreign loop here */
     pthread_cond_broadcast(&client->settled);
     return n;
+}
+
+int pawl__dispatch(pawl_client *client)
+{
+    return dispatch(client, false);
 }
 
 /* ---- the keeper thread ----------------------------------------------------------------------- */
@@ -392,11 +457,12 @@ static void keeper_back_up(pawl_client *client)
 {
     int64_t due = pawl__timers_next(&client->timers);
 
-    if (due != PAWL_NEVER && due + LATE <= pawl__now(client)) {
+    if (due <= pawl__now(client) - LATE) {
         pawl__turn(client);
         arm(client);
     } else {
-        keeper_sleep(client, due == PAWL_NEVER ? due : due + LATE);
+        client->backed_up = due;
+        keeper_sleep(client, due < PAWL_NEVER - LATE ? due + LATE : PAWL_NEVER);
     }
 }
 
@@ -415,7 +481,8 @@ static void *keeper_main(void *arg)
     pthread_mutex_lock(&client->mu);
     while (!client->keeper_stops) {
         if (!list_empty(&client->callbacks) && !client->fd_mode && !client->dispatching) {
-            pawl__dispatch(client);
+            if (dispatch(client, true) < 0)
+                return NULL; /* a child: this was its only thread */
         } else if (client->fd_mode) {
             keeper_back_up(client);
         } else if (client->driver) {
@@ -428,8 +495,8 @@ static void *keeper_main(void *arg)
             keeper_nap(client);
         } else {
             pawl__settle(client);
-            if (list_empty(&client->callbacks))
-                wait_for_events(client, DRIVER_KEEPER);
+            if (list_empty(&client->callbacks) || client->dispatching)
+                keeper_wait_for_events(client);
         }
     }
     pawl__unlock(client);
@@ -459,7 +526,7 @@ void pawl__keeper_thread_stop(pawl_client *client)
         return;
     client->keeper_stops = true;
     pthread_cond_signal(&client->keeper_wake);
-    pawl__kick(client);
+    pawl__tell(client);
     pthread_mutex_unlock(&client->mu);
     pthread_join(client->keeper, NULL);
     pthread_mutex_lock(&client->mu);

@@ -154,12 +154,14 @@ static void env_log(pawl_env *env, int level, const char *format, ...)
 void pawl__unlock(pawl_client *client)
 {
     struct log_line *line = client->log_lines, *next;
+    pawl_log_fn *log = client->log;
+    void *arg = client->log_arg;
 
     client->log_lines = NULL;
-    pthread_mutex_unlock(&client->mu);
+    pthread_mutex_unlock(&client->mu); /* another thread may free the client from here on */
     for (; line; line = next) {
         next = line->next;
-        client->log(client->log_arg, line->level, line->text);
+        log(arg, line->level, line->text);
         free(line);
     }
 }

@@ -22,6 +22,7 @@
 #include "core.h"
 
 static void acquire_finished(struct request *request, int code);
+static void let_go(const struct hold *hold, int64_t lease_ms);
 static void release_finished(struct request *request, int code);
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -155,7 +156,9 @@ static int check_own(struct hold *own, const struct terms *terms, struct hold **
 static int look_for_own(struct site *site, const struct terms *terms, uint64_t holder,
                         struct hold **again, uint64_t *with_seq, pawl_error *err)
 {
-    static const uint8_t modes[] = {PAWL_MODE_SHARED, PAWL_MODE_EXCLUSIVE};
+    /* The wanted mode first: a writer that also reads may enter either once more. */
+    const uint8_t other = terms->mode == PAWL_MODE_SHARED ? PAWL_MODE_EXCLUSIVE : PAWL_MODE_SHARED;
+    const uint8_t modes[] = {terms->mode, other};
 
     for (size_t i = 0; i < 2 && terms->mode != PAWL_MODE_PERMITS && !*again; i++) {
         struct hold *own = pawl__hold_find(site, holder, modes[i]);
@@ -272,6 +275,7 @@ void pawl__hold_granted(struct hold *hold)
     client->stats.held++;
     client->stats.acquired++;
     client->stats.waited += hold->waited;
+    client->stats.orphaned += hold->orphan;
     pawl__histogram_add(client->stats.wait_us, now - hold->asked);
     pawl__hold_finish(hold, 0);
 }
@@ -337,7 +341,9 @@ static void acquire_finished(struct request *r, int code)
         not_acquired(hold, code);
     } else if (pawl__valid_until(from, r->op.granted_ms ? r->op.granted_ms : r->op.lease_ms) <=
                now) {
-        /* The answer came when its lease was over. Ask anew, if there is time. */
+        /* The answer came when its lease was over. Ask anew, if there is time; what the service
+         * may still have of the old grant must not stand in the way. */
+        let_go(hold, r->op.lease_ms);
         hold->owner.seq = ++hold->client->last_seq;
         if (!hold->try_once && now < hold->wait_until)
             pawl__hold_start(hold);
@@ -400,8 +406,20 @@ static void linger_here(struct hold *hold, int64_t until)
     hold->lock = NULL;
     hold->sem = NULL;
     hold->lost_cb.fn = NULL;
+    pawl__timers_clear(&hold->client->timers, &hold->wait_timer); /* discarded while it lingers */
     hold->wait_timer = (pawl_timer){.fire = linger_over, .arg = hold};
     pawl__timers_set(&hold->client->timers, &hold->wait_timer, until);
+}
+
+/* The client closes and can't stay to let it linger: its lease ends by itself. */
+static void abandon(struct hold *hold)
+{
+    not_held_any_more(hold);
+    pawl__timers_clear(&hold->client->timers, &hold->wait_timer);
+    pawl__keeper_remove(hold);
+    pawl__hold_finish(hold, 0);
+    pawl__cohort_leave(hold);
+    pawl__hold_drop(hold);
 }
 
 static void send_release(struct hold *hold, uint32_t keep, int64_t linger)
@@ -427,7 +445,10 @@ static void release_whole(struct hold *hold)
     int64_t linger = hold->since + hold->terms.at_least_ms * PAWL_NS_PER_MS - now;
 
     if (hold->terms.at_least_ms && linger > 0 && !(client->caps & PAWL_CAP_LINGER)) {
-        linger_here(hold, now + linger);
+        if (client->state == CLIENT_OPEN)
+            linger_here(hold, now + linger);
+        else
+            abandon(hold);
         return;
     }
     not_held_any_more(hold);
@@ -446,7 +467,7 @@ int pawl__hold_release(struct hold *hold, uint32_t keep, const struct asker *ask
 {
     if (hold->state == HOLD_HELD && pawl__now(hold->client) >= hold->deadline)
         pawl__hold_lost(hold);
-    if (hold->state == HOLD_LOST)
+    if (hold->state == HOLD_LOST && !(asker && hold->done_cb.pending))
         return release_lost(hold, asker);
     if (hold->state != HOLD_HELD || hold->partial || (asker && hold->done_cb.pending))
         return pawl_error_set(err, PAWL_ESTATE, "'%s': this owner's last call is still under way",
@@ -469,6 +490,7 @@ int pawl__hold_release(struct hold *hold, uint32_t keep, const struct asker *ask
 static void partly_released(struct hold *hold, int code)
 {
     hold->partial = false;
+    pthread_cond_broadcast(&hold->client->settled);
     if (code == 0) {
         hold->permits = hold->keep;
         hold->client->stats.released++;
@@ -485,6 +507,10 @@ static void release_finished(struct request *r, int code)
 {
     struct hold *hold = list_entry(r, struct hold, request);
 
+    /* Given up: whether or not it was carried out, the service may have the lock until the lease
+     * ends. */
+    if (code == PAWL_ETIMEDOUT || code == PAWL_ECANCELED)
+        code = PAWL_EUNKNOWN;
     if (hold->partial) {
         partly_released(hold, code);
         return;
@@ -494,7 +520,7 @@ static void release_finished(struct request *r, int code)
         code = 0;
     if (code == PAWL_ENOTHELD) {
         code = PAWL_ELOST;
-        hold->client->stats.lost += hold->call || hold->done_cb.fn;
+        hold->client->stats.lost += hold->call || (hold->done_cb.fn && !hold->done_cb.pending);
     }
     if (code == PAWL_EUNKNOWN || code == PAWL_ECONN)
         hold->client->close_unknown = true;
@@ -504,8 +530,8 @@ static void release_finished(struct request *r, int code)
 
 /* ---- losing ---------------------------------------------------------------------------------- */
 
-/* Where the lease is the session's, a grant does not end by itself: end it, telling nobody. */
-static void let_go(const struct hold *hold)
+/* End what the service may still have of a grant that is of no use, telling nobody. */
+static void let_go(const struct hold *hold, int64_t lease_ms)
 {
     struct hold *ghost = hold_new(hold->client, hold->site);
 
@@ -519,7 +545,7 @@ static void let_go(const struct hold *hold)
     ghost->is_front = ghost->partial = false;
     ghost->renewing = NULL;
     ghost->deadline = 0;
-    ghost->request.op.lease_ms = hold->lease_len / PAWL_NS_PER_MS;
+    ghost->request.op.lease_ms = lease_ms;
     give_back(ghost);
 }
 
@@ -541,8 +567,8 @@ void pawl__hold_lost(struct hold *hold)
             hold->lost_cb.lock->refs++;
         pawl__callback_queue(client, &hold->lost_cb, PAWL_ELOST);
     }
-    if (client->caps & PAWL_CAP_SESSION_LEASE)
-        let_go(hold);
+    if (client->caps & PAWL_CAP_SESSION_LEASE) /* it does not end by itself */
+        let_go(hold, hold->lease_len / PAWL_NS_PER_MS);
     pawl__cohort_leave(hold);
     if (hold->orphan || (!hold->lock && !hold->sem))
         pawl__hold_drop(hold); /* nobody is left to release it */

@@ -50,8 +50,10 @@ static int collect(void *arg, const pawl_info *info)
     struct row *row;
     char *at;
 
-    if (c->attempt != c->request->attempts)
+    if (c->attempt != c->request->attempts) {
         forget(c);
+        c->no_memory = false;
+    }
     c->attempt = c->request->attempts;
     row = malloc(sizeof *row + length(info->name) + length(info->host) + length(info->program) +
                  length(info->label) + length(info->owner));
@@ -90,6 +92,8 @@ static int ask(pawl_client *client, int kind, const char *name, pawl_info_fn *fn
     r.op.row_arg = &c;
     code = pawl__exchange(&r, 0, err);
     pawl__leave(client);
+    if (c.attempt != r.attempts)
+        forget(&c); /* the attempt that counts had no rows */
     if (!code && c.no_memory)
         code = pawl_error_set(err, PAWL_ENOMEM, "out of memory");
     for (struct row *row = c.first; row && !code; row = row->next)

@@ -139,7 +139,7 @@ void pawl__keeper_move(struct hold *from, struct hold *to)
     if (item) { /* a renewal is under way: it renews the same grant */
         to->renewing = item;
         item->arg = to;
-    } else {
+    } else if (renewable(to, pawl__now(to->client))) {
         renew_at(to, due);
     }
 }
@@ -173,6 +173,12 @@ static void renewed(struct hold *hold, const pawl_renewal *item, int code,
     }
 }
 
+/* The engine reads the names until it answers; by then hold and handle may be gone. */
+static struct site *site_of(const pawl_renewal *item)
+{
+    return list_entry((uintptr_t)item->name, struct site, name);
+}
+
 static void batch_finished(struct request *request, int code)
 {
     struct batch *batch = (struct batch *)(void *)request;
@@ -180,9 +186,11 @@ static void batch_finished(struct request *request, int code)
     if (code)
         pawl__log(request->client, PAWL_LOG_WARNING, "%zu leases not renewed, will try again: %s",
                   batch->n, pawl_strerror(code));
-    for (size_t i = 0; i < batch->n; i++)
+    for (size_t i = 0; i < batch->n; i++) {
         if (batch->items[i].arg)
             renewed(batch->items[i].arg, &batch->items[i], code, request);
+        pawl__site_put(request->client, site_of(&batch->items[i]));
+    }
     free(batch);
 }
 
@@ -191,6 +199,9 @@ static void add_item(struct batch *batch, struct hold *hold, int64_t now)
     pawl_renewal *item = &batch->items[batch->n++];
     int64_t lease = pawl__lease_wanted(hold, now);
 
+    if (hold->renewing) /* renewed by hand meanwhile: the older batch has no say any more */
+        hold->renewing->arg = NULL;
+    hold->site->refs++;
     if (hold->terms.lease_ms) /* fixed: only to see whether it is still there */
         lease = (hold->lease_from + hold->lease_len - now) / PAWL_NS_PER_MS;
     *item = (pawl_renewal){.name = hold->site->name,
@@ -250,7 +261,7 @@ void pawl__keeper_verify_all(pawl_client *client)
     for (struct list *l = client->holds.next; l != &client->holds; l = l->next) {
         struct hold *hold = list_entry(l, struct hold, in_client);
 
-        if (hold->state == HOLD_HELD && !hold->renewing)
+        if (hold->state == HOLD_HELD && !hold->renewing && !hold->orphan)
             renew_at(hold, 0);
     }
 }

@@ -11,12 +11,6 @@
 #include "core.h"
 
 #define HANDLE_BIT (1ull << 63) /* tells handles' numbers from threads' */
-#define LEASE_MAX (1000LL * 3600 * 24 * 365 * 10)
-
-static bool bad_ms(int64_t ms)
-{
-    return ms < 0 || ms > LEASE_MAX;
-}
 
 static int check_options(const pawl_lock_options *o, uint32_t caps, pawl_error *err)
 {
@@ -27,7 +21,7 @@ static int check_options(const pawl_lock_options *o, uint32_t caps, pawl_error *
         return pawl_error_set(err, PAWL_EINVAL, "pawl_lock_options.owner is %llu; give "
                               "PAWL_OWNER_THREAD or PAWL_OWNER_HANDLE",
                               (unsigned long long)o->owner);
-    if (bad_ms(o->lease_ms) || bad_ms(o->max_hold_ms) || bad_ms(o->at_least_ms))
+    if (pawl__bad_ms(o->lease_ms) || pawl__bad_ms(o->max_hold_ms) || pawl__bad_ms(o->at_least_ms))
         return pawl_error_set(err, PAWL_EINVAL, "pawl_lock_options: lease_ms, max_hold_ms and "
                               "at_least_ms are milliseconds from 0 to ten years");
     if (o->kind == PAWL_READ && !(caps & PAWL_CAP_SHARED))
@@ -201,6 +195,17 @@ static bool releasable(const struct hold *hold)
     return hold && (hold->state == HOLD_HELD || hold->state == HOLD_LOST);
 }
 
+void pawl__lock_give_back(pawl_lock *lock, unsigned times)
+{
+    struct hold *hold;
+
+    if (pawl__enter(lock->client, false, NULL))
+        return;
+    while (times-- && releasable(hold = pawl__lock_hold(lock)))
+        pawl__hold_release(hold, 0, NULL, NULL);
+    pawl__leave(lock->client);
+}
+
 int pawl_lock_release(pawl_lock *lock, pawl_error *err)
 {
     struct call call;
@@ -345,7 +350,7 @@ static int break_one(pawl_lock *lock, int64_t unused, pawl_error *err)
 
 int pawl_lock_renew(pawl_lock *lock, int64_t lease_ms, pawl_error *err)
 {
-    if (!lock || bad_ms(lease_ms))
+    if (!lock || pawl__bad_ms(lease_ms))
         return pawl_error_set(err, PAWL_EINVAL, lock ? "lease_ms is negative or above ten years"
                                                      : "lock is NULL");
     if (lock->multi)

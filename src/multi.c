@@ -98,11 +98,13 @@ static void unref(struct multi *multi)
     free(multi);
 }
 
-static void ignore(void *arg, pawl_lock *member, int code)
+/* Release what was acquired and not released, as often as it was; by whoever takes the count. */
+static void give_back(struct multi *multi)
 {
-    (void)arg;
-    (void)member;
-    (void)code;
+    unsigned times = atomic_exchange(&multi->held, 0);
+
+    for (size_t i = multi->n; times && i-- > 0;)
+        pawl__lock_give_back(multi->members[i], times);
 }
 
 /* A chain that is under way ends by itself, gives back what it got, and tells. */
@@ -111,10 +113,10 @@ void pawl__multi_free(pawl_lock *lock)
     struct multi *multi = lock->multi;
 
     atomic_store(&multi->freed, true);
-    pawl__multi_cancel(lock);
-    if (!atomic_load(&multi->busy) && atomic_load(&multi->held))
-        for (size_t i = multi->n; i-- > 0;)
-            pawl_lock_release_start(multi->members[i], ignore, NULL);
+    if (atomic_load(&multi->busy))
+        pawl__multi_cancel(lock); /* else nothing waits, and the members' own waits are not ours */
+    else
+        give_back(multi);
     unref(multi);
 }
 
@@ -200,6 +202,9 @@ static void no_longer_held(struct multi *multi)
 
 int pawl__multi_release(pawl_lock *lock, pawl_error *err)
 {
+    if (pawl__in_callback()) /* before anything is counted */
+        return pawl_error_set(err, PAWL_EDEADLK,
+                              "a callback must not make a call that blocks; use the _start form");
     if (pawl__multi_hold_count(lock) == 0) { /* unless lost: then each member is told off below */
         bool any = false;
 
@@ -248,6 +253,8 @@ static void finish(struct multi *multi)
     int code = multi->code;
 
     atomic_store(&multi->busy, false);
+    if (atomic_load(&multi->freed)) /* in the moment of success: one of us two sees the other */
+        give_back(multi);
     done(arg, multi->self, code);
     unref(multi);
 }

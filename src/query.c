@@ -10,11 +10,12 @@ struct hold *pawl__lock_hold(const pawl_lock *lock)
     const struct hold *acting = pawl__acting();
     uint64_t holder = lock->handle;
 
-    if (acting && acting->lost_cb.lock == lock)
+    if (acting && acting->site == lock->site && acting->terms.mode == lock->terms.mode &&
+        (acting->owner.holder == lock->handle || (lock->by_thread && acting->terms.reentrant)))
         return (struct hold *)(uintptr_t)acting;
     if (lock->by_thread)
         holder = pawl__thread_id();
-    return pawl__hold_find(lock->site, holder, lock->terms.mode);
+    return holder ? pawl__hold_find(lock->site, holder, lock->terms.mode) : NULL;
 }
 
 /* How long a hold is surely good, in ns; 0: no longer, or it is not held. */

@@ -64,7 +64,6 @@ static void end(struct request *r, int code)
 static void submit(struct request *r)
 {
     pawl_client *client = r->client;
-    uint64_t answers;
 
     r->phase = REQUEST_OUT;
     r->sent = pawl__now(client);
@@ -78,12 +77,13 @@ static void submit(struct request *r)
     r->op.token = 0;
     r->op.lease_from = r->op.granted_ms = 0;
     r->op.waited = false;
-    answers = client->answers;
+    client->submitting = r;
     client->in_engine++;
     client->engine.engine->submit(client->engine.state, &r->op);
     client->in_engine--;
-    if (client->answers == answers) /* r may be gone otherwise */
+    if (client->submitting == r) /* it stayed out; else it may be gone */
         client->dirty = true;
+    client->submitting = NULL;
 }
 
 static void put_off(struct request *r)
@@ -114,6 +114,7 @@ void pawl__requests_flush(pawl_client *client)
             client->in_engine++;
             client->engine.engine->cancel(client->engine.state, &r->op);
             client->in_engine--;
+            client->dirty = true;
         }
     }
 }
@@ -165,7 +166,8 @@ static void answered(pawl_op *op)
     struct request *r = op->arg;
     int code = op->code;
 
-    r->client->answers++;
+    if (r->client->submitting == r)
+        r->client->submitting = NULL;
     r->phase = REQUEST_IDLE;
     r->cancel_todo = false;
     list_remove(&r->todo);
@@ -173,10 +175,12 @@ static void answered(pawl_op *op)
         r->client->stats.unknown++;
         r->unknown = true;
     }
-    if (code == PAWL_EBUSY)
-        r->first_sent = 0; /* no lease can have begun at this try */
+    if (code == PAWL_EBUSY) /* no lease began before this try; one that is on its way may yet */
+        r->first_sent = r->unknown ? r->sent : 0;
     if (worth_repeating(r, code))
         wait_and_repeat(r);
+    else if (r->giving_up && code == PAWL_ECANCELED && r->unknown && r->op.kind != PAWL_OP_ACQUIRE)
+        end(r, PAWL_EUNKNOWN); /* this try was not carried out, an earlier one may have been */
     else if (r->giving_up && (code == PAWL_ECANCELED || code == PAWL_EBUSY))
         end(r, r->giving_up);
     else

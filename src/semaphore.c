@@ -31,9 +31,9 @@ int pawl_semaphore_new(pawl_semaphore **ret, pawl_client *client, const char *na
         (code = pawl__enter(client, false, err)))
         return code;
     sem = calloc(1, sizeof *sem);
-    if (options.permits > INT32_MAX || options.lease_ms < 0)
+    if (options.permits > INT32_MAX || pawl__bad_ms(options.lease_ms))
         code = pawl_error_set(err, PAWL_EINVAL, "pawl_semaphore_options: permits is at most %d, "
-                              "lease_ms not negative", INT32_MAX);
+                              "lease_ms 0 to ten years", INT32_MAX);
     else if (!(client->caps & PAWL_CAP_PERMITS))
         code = pawl_error_set(err, PAWL_ENOTSUP, "this engine has no semaphores");
     else if (!sem || !(sem->site = pawl__site_get(client, name)))
@@ -84,7 +84,7 @@ int pawl_semaphore_acquire(pawl_semaphore *sem, uint32_t permits, int64_t wait_m
 
 static bool is_ours(const pawl_semaphore *sem, const struct hold *hold)
 {
-    return hold->owner.holder == sem->handle && !hold->partial &&
+    return hold->owner.holder == sem->handle &&
            (hold->state == HOLD_HELD || hold->state == HOLD_LOST);
 }
 
@@ -101,16 +101,35 @@ static uint64_t permits_held(const pawl_semaphore *sem)
 {
     uint64_t n = 0;
 
-    for (struct list *l = sem->site->holds.next; l != &sem->site->holds; l = l->next)
-        if (is_ours(sem, list_entry(l, struct hold, in_site)))
-            n += list_entry(l, struct hold, in_site)->permits;
+    for (struct list *l = sem->site->holds.next; l != &sem->site->holds; l = l->next) {
+        const struct hold *hold = list_entry(l, struct hold, in_site);
+
+        if (is_ours(sem, hold))
+            n += hold->partial ? hold->keep : hold->permits;
+    }
     return n;
+}
+
+/* The newest hold, when no other thread gives back a part of it. The mutex is let go meanwhile. */
+static struct hold *newest_free(pawl_semaphore *sem)
+{
+    pawl_client *client = sem->client;
+    struct hold *hold;
+
+    while ((hold = newest(sem)) && hold->partial) {
+        client->active++;
+        pawl__settle(client);
+        pthread_cond_wait(&client->settled, &client->mu);
+        client->active--;
+        pawl__close_check(client);
+    }
+    return hold;
 }
 
 /* Give back up to `permits` of the newest hold; how many in *given. */
 static int release_newest(pawl_semaphore *sem, uint32_t permits, uint32_t *given, pawl_error *err)
 {
-    struct hold *hold = newest(sem);
+    struct hold *hold = newest_free(sem);
     struct call call;
     struct asker asker = {.sem = sem, .call = &call};
     uint32_t keep;

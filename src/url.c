@@ -45,8 +45,8 @@ static int hex(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Decode %XX of text[0..length); NULL if malformed (or no memory). */
-static char *decoded(const char *text, size_t length)
+/* Decode %XX of text[0..length); NULL: no memory, or malformed (then *bad is set). */
+static char *decoded(const char *text, size_t length, bool *bad)
 {
     char *ret = malloc(length + 1), *out = ret;
 
@@ -59,13 +59,14 @@ static char *decoded(const char *text, size_t length)
         }
         if (i + 2 >= length || hex(text[i + 1]) < 0 || hex(text[i + 2]) < 0 ||
             !(hex(text[i + 1]) | hex(text[i + 2])))
-            goto bad; /* %00, too: it would cut the text short */
+            goto malformed; /* %00, too: it would cut the text short */
         *out++ = (char)(hex(text[i + 1]) * 16 + hex(text[i + 2]));
         i += 2;
     }
     *out = 0;
     return ret;
-bad:
+malformed:
+    *bad = true;
     free(ret);
     return NULL;
 }
@@ -74,6 +75,7 @@ static int add_param(pawl_url *url, const char *text, size_t length, pawl_error 
 {
     const char *equals = memchr(text, '=', length);
     pawl_param *params, *param;
+    bool bad = false;
 
     if (!equals || equals == text)
         return pawl_error_set(err, PAWL_EINVAL, "URL parameter '%.*s' is not of the form key=value",
@@ -84,9 +86,11 @@ static int add_param(pawl_url *url, const char *text, size_t length, pawl_error 
     url->params = params;
     param = &params[url->nparams++];
     *param = (pawl_param){0};
-    param->key = decoded(text, (size_t)(equals - text));
-    param->value = decoded(equals + 1, length - (size_t)(equals - text) - 1);
-    if (!param->key || !param->value)
+    param->key = decoded(text, (size_t)(equals - text), &bad);
+    param->value = decoded(equals + 1, length - (size_t)(equals - text) - 1, &bad);
+    if (!bad && (!param->key || !param->value))
+        return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
+    if (bad)
         return pawl_error_set(err, PAWL_EINVAL,
                               "URL parameter '%.*s' has a bad escape; write %%XX with hex digits",
                               (int)(equals - text < 60 ? equals - text : 60), text);
