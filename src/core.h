@@ -150,7 +150,7 @@ int64_t pawl__valid_until(int64_t from, int64_t lease_ms);
 /* The lease to ask for: the handle's, not past max_hold. */
 int64_t pawl__lease_wanted(const struct hold *hold, int64_t now);
 
-/* ---- hold.c --------------------------------------------------------------------------------- */
+/* ---- hold.c, hold_end.c ---------------------------------------------------------------------- */
 
 enum hold_state {
     HOLD_WAITING,   /* in its site's queue, not at the engine */
@@ -225,6 +225,13 @@ struct asker {
 int pawl__hold_acquire(pawl_client *client, struct site *site, const struct terms *terms,
                        const struct asker *asker, uint32_t permits, int64_t wait_ms,
                        pawl_error *err);
+struct hold *pawl__hold_new(pawl_client *client, struct site *site); /* NULL: no memory */
+/* Who is to be told of the next outcome. NULL: nobody; what an earlier asker is owed stays. */
+void pawl__hold_set_asker(struct hold *hold, const struct asker *asker);
+/* A grant may have been given to us, or was and is not wanted: release it, telling nobody. */
+void pawl__hold_give_back(struct hold *hold);
+/* End what the service may still have of a grant of this hold that is of no use. */
+void pawl__hold_let_go(const struct hold *hold, int64_t lease_ms);
 struct hold *pawl__hold_find(struct site *site, uint64_t holder, int mode);
 /* Give back one count, or for permits all but `keep`. Returns 0 if the asker will be told (or has
  * been). No asker: nobody is told. */

@@ -22,14 +22,12 @@
 #include "core.h"
 
 static void acquire_finished(struct request *request, int code);
-static void let_go(const struct hold *hold, int64_t lease_ms);
-static void release_finished(struct request *request, int code);
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
 static void callback_gone(struct callback *callback);
 
-static struct hold *hold_new(pawl_client *client, struct site *site)
+struct hold *pawl__hold_new(pawl_client *client, struct site *site)
 {
     struct list *link = list_take(&client->spare);
     struct hold *hold = link ? list_entry(link, struct hold, in_client) : calloc(1, sizeof *hold);
@@ -109,8 +107,7 @@ void pawl__hold_finish(struct hold *hold, int code)
     }
 }
 
-/* NULL: nobody wants to know; what an earlier asker is still to be told stays. */
-static void set_asker(struct hold *hold, const struct asker *asker)
+void pawl__hold_set_asker(struct hold *hold, const struct asker *asker)
 {
     hold->call = asker ? asker->call : NULL;
     if (!asker)
@@ -175,7 +172,7 @@ static int look_for_own(struct site *site, const struct terms *terms, uint64_t h
 static void enter_again(struct hold *hold, const struct asker *asker)
 {
     hold->count++;
-    set_asker(hold, asker);
+    pawl__hold_set_asker(hold, asker);
     pawl__hold_finish(hold, 0);
 }
 
@@ -204,7 +201,7 @@ static void fill_new(struct hold *hold, const struct terms *terms, const struct 
     hold->lost_cb.arg = terms->arg;
     hold->lost_cb.lock = asker->lock;
     hold->lost_cb.hold = hold;
-    set_asker(hold, asker);
+    pawl__hold_set_asker(hold, asker);
 }
 
 int pawl__hold_acquire(pawl_client *client, struct site *site, const struct terms *terms,
@@ -225,7 +222,7 @@ int pawl__hold_acquire(pawl_client *client, struct site *site, const struct term
         return pawl__error_about(err, PAWL_EBUSY, site->name, NULL);
     if (pawl__keeper_thread_start(client))
         return pawl_error_set(err, PAWL_ENOMEM, "can't start the keeper thread");
-    hold = hold_new(client, site);
+    hold = pawl__hold_new(client, site);
     if (!hold)
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
     fill_new(hold, terms, asker, permits, wait_ms);
@@ -289,40 +286,12 @@ static void not_acquired(struct hold *hold, int code)
     pawl__hold_drop(hold);
 }
 
-static void prepare_release(struct hold *hold)
-{
-    struct request *r = &hold->request;
-
-    pawl__request_init(r, hold->client, release_finished);
-    r->op.kind = PAWL_OP_RELEASE;
-    r->op.mode = hold->terms.mode;
-    r->op.lock_kind = hold->terms.kind;
-    r->op.name = hold->site->name;
-    r->op.owner = hold->owner;
-}
-
-/* A grant may have been given to us, or was and is not wanted: give it back, telling nobody. */
-static void give_back(struct hold *hold)
-{
-    struct request *r = &hold->request;
-    pawl_client *client = hold->client;
-    int64_t lease = r->op.lease_ms;
-
-    hold->state = HOLD_RELEASING;
-    hold->call = NULL;
-    prepare_release(hold);
-    hold->owner.holder = 0; /* its owner is through with it and may ask anew */
-    hold->lock = NULL;
-    hold->sem = NULL;
-    pawl__request_start(r, pawl__now(client) + lease * PAWL_NS_PER_MS);
-}
-
 static void unwanted(struct hold *hold, int code)
 {
     hold->client->stats.waiting--;
     pawl__hold_finish(hold, code);
     hold->client->in_engine++; /* the release goes out before the next acquire */
-    give_back(hold);
+    pawl__hold_give_back(hold);
     pawl__cohort_leave(hold);
     hold->client->in_engine--;
     pawl__requests_flush(hold->client);
@@ -343,7 +312,7 @@ static void acquire_finished(struct request *r, int code)
                now) {
         /* The answer came when its lease was over. Ask anew, if there is time; what the service
          * may still have of the old grant must not stand in the way. */
-        let_go(hold, r->op.lease_ms);
+        pawl__hold_let_go(hold, r->op.lease_ms);
         hold->owner.seq = ++hold->client->last_seq;
         if (!hold->try_once && now < hold->wait_until)
             pawl__hold_start(hold);
@@ -368,233 +337,5 @@ void pawl__hold_cancel(struct hold *hold, int why)
         not_acquired(hold, why);
     } else if (hold->state == HOLD_ACQUIRING) {
         pawl__request_cancel(&hold->request, why);
-    }
-}
-
-/* ---- releasing ------------------------------------------------------------------------------- */
-
-static void not_held_any_more(struct hold *hold)
-{
-    pawl_client *client = hold->client;
-
-    client->stats.held--;
-    pawl__histogram_add(client->stats.hold_us, pawl__now(client) - hold->since);
-}
-
-static int release_lost(struct hold *hold, const struct asker *asker)
-{
-    set_asker(hold, asker);
-    pawl__hold_finish(hold, PAWL_ELOST);
-    if (--hold->count <= 0)
-        pawl__hold_drop(hold);
-    return 0;
-}
-
-static void linger_over(pawl_timer *timer)
-{
-    struct hold *hold = timer->arg;
-
-    hold->terms.at_least_ms = 0;
-    pawl__hold_release(hold, 0, NULL, NULL);
-}
-
-/* The engine can't let a lock linger: the process keeps it a while longer, for nobody. */
-static void linger_here(struct hold *hold, int64_t until)
-{
-    pawl__hold_finish(hold, 0);
-    hold->owner.holder = 0;
-    hold->lock = NULL;
-    hold->sem = NULL;
-    hold->lost_cb.fn = NULL;
-    pawl__timers_clear(&hold->client->timers, &hold->wait_timer); /* discarded while it lingers */
-    hold->wait_timer = (pawl_timer){.fire = linger_over, .arg = hold};
-    pawl__timers_set(&hold->client->timers, &hold->wait_timer, until);
-}
-
-/* The client closes and can't stay to let it linger: its lease ends by itself. */
-static void abandon(struct hold *hold)
-{
-    not_held_any_more(hold);
-    pawl__timers_clear(&hold->client->timers, &hold->wait_timer);
-    pawl__keeper_remove(hold);
-    pawl__hold_finish(hold, 0);
-    pawl__cohort_leave(hold);
-    pawl__hold_drop(hold);
-}
-
-static void send_release(struct hold *hold, uint32_t keep, int64_t linger)
-{
-    struct request *r = &hold->request;
-    pawl_client *client = hold->client;
-
-    prepare_release(hold);
-    r->op.permits = keep;
-    r->op.linger_ms = linger > 0 ? (linger + PAWL_NS_PER_MS - 1) / PAWL_NS_PER_MS : 0;
-    client->in_engine++; /* the release goes out before the next acquire */
-    pawl__request_start(r, pawl__now(client) + client->env.timeout_ms * PAWL_NS_PER_MS);
-    if (!hold->partial)
-        pawl__cohort_leave(hold);
-    client->in_engine--;
-    pawl__requests_flush(client);
-}
-
-static void release_whole(struct hold *hold)
-{
-    pawl_client *client = hold->client;
-    int64_t now = pawl__now(client);
-    int64_t linger = hold->since + hold->terms.at_least_ms * PAWL_NS_PER_MS - now;
-
-    if (hold->terms.at_least_ms && linger > 0 && !(client->caps & PAWL_CAP_LINGER)) {
-        if (client->state == CLIENT_OPEN)
-            linger_here(hold, now + linger);
-        else
-            abandon(hold);
-        return;
-    }
-    not_held_any_more(hold);
-    client->stats.released++;
-    if (linger <= 0 && pawl__cohort_pass(hold)) {
-        pawl__hold_finish(hold, 0);
-        pawl__hold_drop(hold);
-        return;
-    }
-    pawl__keeper_remove(hold);
-    hold->state = HOLD_RELEASING;
-    send_release(hold, 0, hold->terms.at_least_ms ? linger : 0);
-}
-
-int pawl__hold_release(struct hold *hold, uint32_t keep, const struct asker *asker, pawl_error *err)
-{
-    if (hold->state == HOLD_HELD && pawl__now(hold->client) >= hold->deadline)
-        pawl__hold_lost(hold);
-    if (hold->state == HOLD_LOST && !(asker && hold->done_cb.pending))
-        return release_lost(hold, asker);
-    if (hold->state != HOLD_HELD || hold->partial || (asker && hold->done_cb.pending))
-        return pawl_error_set(err, PAWL_ESTATE, "'%s': this owner's last call is still under way",
-                              hold->site->name);
-    set_asker(hold, asker);
-    if (hold->count > 1) {
-        hold->count--;
-        pawl__hold_finish(hold, 0);
-    } else if (keep) {
-        hold->partial = true;
-        hold->keep = keep;
-        send_release(hold, keep, 0);
-    } else {
-        release_whole(hold);
-    }
-    return 0;
-}
-
-/* Part of the permits went back: the rest is still held, if the engine knows it. */
-static void partly_released(struct hold *hold, int code)
-{
-    hold->partial = false;
-    pthread_cond_broadcast(&hold->client->settled);
-    if (code == 0) {
-        hold->permits = hold->keep;
-        hold->client->stats.released++;
-    } else if (code == PAWL_ENOTHELD) {
-        pawl__hold_lost(hold);
-        code = PAWL_ELOST;
-    }
-    pawl__hold_finish(hold, code);
-    if (hold->give_back && hold->state == HOLD_HELD)
-        pawl__hold_release(hold, 0, NULL, NULL);
-}
-
-static void release_finished(struct request *r, int code)
-{
-    struct hold *hold = list_entry(r, struct hold, request);
-
-    /* Given up: whether or not it was carried out, the service may have the lock until the lease
-     * ends. */
-    if (code == PAWL_ETIMEDOUT || code == PAWL_ECANCELED)
-        code = PAWL_EUNKNOWN;
-    if (hold->partial) {
-        partly_released(hold, code);
-        return;
-    }
-    /* Gone at a repetition while the lease was good: it was the first try that did it. */
-    if (code == PAWL_ENOTHELD && r->unknown && pawl__now(hold->client) < hold->deadline)
-        code = 0;
-    if (code == PAWL_ENOTHELD) {
-        code = PAWL_ELOST;
-        hold->client->stats.lost += hold->call || (hold->done_cb.fn && !hold->done_cb.pending);
-    }
-    if (code == PAWL_EUNKNOWN || code == PAWL_ECONN)
-        hold->client->close_unknown = true;
-    pawl__hold_finish(hold, code);
-    pawl__hold_drop(hold);
-}
-
-/* ---- losing ---------------------------------------------------------------------------------- */
-
-/* End what the service may still have of a grant that is of no use, telling nobody. */
-static void let_go(const struct hold *hold, int64_t lease_ms)
-{
-    struct hold *ghost = hold_new(hold->client, hold->site);
-
-    if (!ghost)
-        return;
-    ghost->terms = hold->terms;
-    ghost->owner = hold->owner;
-    ghost->owner.holder = 0;
-    ghost->lock = NULL;
-    ghost->sem = NULL;
-    ghost->is_front = ghost->partial = false;
-    ghost->renewing = NULL;
-    ghost->deadline = 0;
-    ghost->request.op.lease_ms = lease_ms;
-    give_back(ghost);
-}
-
-void pawl__hold_lost(struct hold *hold)
-{
-    pawl_client *client = hold->client;
-
-    if (hold->state != HOLD_HELD)
-        return;
-    pawl__keeper_remove(hold);
-    pawl__timers_clear(&client->timers, &hold->wait_timer);
-    hold->state = HOLD_LOST;
-    not_held_any_more(hold);
-    client->stats.lost++;
-    pawl__log(client, PAWL_LOG_WARNING, "lost '%s' (token %llu)", hold->site->name,
-              (unsigned long long)hold->token);
-    if (hold->lost_cb.fn) {
-        if (hold->lost_cb.lock)
-            hold->lost_cb.lock->refs++;
-        pawl__callback_queue(client, &hold->lost_cb, PAWL_ELOST);
-    }
-    if (client->caps & PAWL_CAP_SESSION_LEASE) /* it does not end by itself */
-        let_go(hold, hold->lease_len / PAWL_NS_PER_MS);
-    pawl__cohort_leave(hold);
-    if (hold->orphan || (!hold->lock && !hold->sem))
-        pawl__hold_drop(hold); /* nobody is left to release it */
-}
-
-void pawl__hold_discard(struct hold *hold, bool forget)
-{
-    hold->lock = NULL;
-    hold->sem = NULL;
-    if (forget)
-        hold->lost_cb.fn = NULL;
-    hold->give_back = true;
-    switch (hold->state) {
-    case HOLD_WAITING:
-    case HOLD_ACQUIRING:
-        pawl__hold_cancel(hold, PAWL_ECANCELED);
-        break;
-    case HOLD_HELD:
-        hold->count = 1;
-        if (!hold->partial)
-            pawl__hold_release(hold, 0, NULL, NULL);
-        break;
-    case HOLD_LOST:
-        pawl__hold_drop(hold);
-        break;
-    default:
-        break; /* on its way out */
     }
 }

@@ -29,7 +29,7 @@ MUTANTS = [
     ('an unanswered acquire counts as acquired', 'src/hold.c',
      '    if ((code && r->unknown)',
      '    if (code == PAWL_EUNKNOWN)\n        code = 0;\n    if ((code && r->unknown)'),
-    ('a lost lock keeps the threads behind it waiting', 'src/hold.c',
+    ('a lost lock keeps the threads behind it waiting', 'src/hold_end.c',
      '    pawl__cohort_leave(hold);\n    if (hold->orphan', '    if (hold->orphan'),
     ('a hand-over inside the process keeps the token', 'src/cohort.c',
      'next->token = hold->token + 1;', 'next->token = hold->token;'),
