@@ -283,8 +283,8 @@ PAWL_API int pawl_stripe(char *ret, size_t size, const char *base, const void *k
 typedef void pawl_done_fn(void *arg, pawl_lock *lock, int code);
 
 /* Start to acquire; `done` (not NULL) tells the outcome. The owner is the calling thread, or the
- * handle: programs with an event loop want PAWL_OWNER_HANDLE. A multi-lock needs handle-owned members.
- * Returns 0 (done will be called) or what is wrong at once: PAWL_EINVAL, PAWL_ESTATE,
+ * handle: programs with an event loop want PAWL_OWNER_HANDLE. A multi-lock needs handle-owned
+ * members. Returns 0 (done will be called) or what is wrong at once: PAWL_EINVAL, PAWL_ESTATE,
  * PAWL_EDEADLK, PAWL_ENOMEM (done is not called).
  * Thread: any. Blocks: no. In callbacks: yes. */
 PAWL_API int pawl_lock_acquire_start(pawl_lock *lock, int64_t wait_ms, pawl_done_fn *done,

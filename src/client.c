@@ -78,44 +78,57 @@ static bool copy_or_env(char **ret, const char *given, const char *variable)
     return *ret || !text;
 }
 
-static int take_options(pawl_client *client, const pawl_client_options *o, const pawl_url *url,
-                        pawl_error *err)
+/* One number that may be in the options (they win), in the URL, or neither. */
+static int take_number(int64_t *ret, int64_t given, const pawl_url *url, const char *key,
+                       int64_t least, int64_t most, pawl_error *err)
 {
-    int64_t watchdog = 30000, timeout = 2000, cohort = 32;
+    int64_t value = *ret;
+    int code = pawl__url_ms(url, key, &value, err);
+
+    if (code)
+        return code;
+    if (given)
+        value = given;
+    if (value < least || value > most)
+        return pawl_error_set(err, PAWL_EINVAL, "%s is %lld; it must be from %lld to %lld", key,
+                              (long long)value, (long long)least, (long long)most);
+    *ret = value;
+    return 0;
+}
+
+int pawl__url_options(pawl_client *client, const pawl_url *url, pawl_error *err)
+{
+    const pawl_client_options *o = &client->options;
+    int64_t *watchdog = &client->watchdog_ms, *timeout = &client->env.timeout_ms;
+    int64_t cohort = o->cohort > 4096 ? 4097 : (int64_t)o->cohort;
     int code;
 
-    if (pawl__bad_ms(o->watchdog_ms) || pawl__bad_ms(o->timeout_ms) ||
-        o->log_level > PAWL_LOG_DEBUG)
-        return pawl_error_set(err, PAWL_EINVAL,
-                              "pawl_client_options: watchdog_ms and timeout_ms are 0 to ten years, "
-                              "log_level is at most PAWL_LOG_DEBUG");
-    if ((code = pawl__url_ms(url, "watchdog", &watchdog, err)) ||
-        (code = pawl__url_ms(url, "timeout", &timeout, err)) ||
-        (code = pawl__url_ms(url, "cohort", &cohort, err)))
+    if ((code = take_number(watchdog, o->watchdog_ms, url, "watchdog", 10, PAWL_MS_MAX, err)) ||
+        (code = take_number(timeout, o->timeout_ms, url, "timeout", 1, PAWL_MS_MAX, err)))
         return code;
-    if (o->watchdog_ms)
-        watchdog = o->watchdog_ms;
-    if (o->timeout_ms)
-        timeout = o->timeout_ms;
-    if (o->cohort)
-        cohort = o->cohort > 4096 ? 4097 : (int64_t)o->cohort;
-    if (cohort > 4096 || watchdog < 10)
-        return pawl_error_set(err, PAWL_EINVAL,
-                              "cohort is at most 4096 and watchdog at least 10 (milliseconds)");
+    return take_number(&client->cohort, cohort, url, "cohort", 1, 4096, err);
+}
+
+static int take_options(pawl_client *client, const pawl_url *url, pawl_error *err)
+{
+    const pawl_client_options *o = &client->options;
+
+    if (o->log_level > PAWL_LOG_DEBUG)
+        return pawl_error_set(err, PAWL_EINVAL, "log_level is at most PAWL_LOG_DEBUG");
+    client->watchdog_ms = 30000;
+    client->env.timeout_ms = 2000;
+    client->cohort = 32;
     client->log = o->log;
     client->log_arg = o->log_arg;
     client->log_level = o->log_level ? (int)o->log_level : PAWL_LOG_WARNING;
-    client->watchdog_ms = watchdog;
-    client->cohort = (uint32_t)cohort;
-    client->env.timeout_ms = timeout;
     client->label = strdup(o->label ? o->label : "");
     if (!copy_or_env(&client->user, o->user, "PAWL_USER") ||
         !copy_or_env(&client->password, o->password, "PAWL_PASSWORD") || !client->label)
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
-    client->env.label = client->label;
-    client->env.user = client->user;
-    client->env.password = client->password;
-    return 0;
+    client->options.label = client->env.label = client->label;
+    client->options.user = client->env.user = client->user;
+    client->options.password = client->env.password = client->password;
+    return pawl__url_options(client, url, err);
 }
 
 static pawl_client *client_new(const struct pawl_world *world)
@@ -196,8 +209,7 @@ static void take_down(pawl_client *client)
     client->state = CLIENT_CLOSED;
 }
 
-static int set_up(pawl_client *client, const char *text, const pawl_client_options *options,
-                  pawl_error *err)
+static int set_up(pawl_client *client, const char *text, pawl_error *err)
 {
     pawl_url url;
     int code = pawl__url_parse(&url, text, err);
@@ -208,7 +220,7 @@ static int set_up(pawl_client *client, const char *text, const pawl_client_optio
     if (pawl__env_init(client))
         code = pawl_error_set(err, PAWL_EBACKEND, "no random numbers: %s", strerror(errno));
     else
-        code = client->url ? take_options(client, options, &url, err)
+        code = client->url ? take_options(client, &url, err)
                        : pawl_error_set(err, PAWL_ENOMEM, "out of memory");
     if (!code)
         code = pawl__driver_init(client, err);
@@ -236,7 +248,8 @@ int pawl__open_in(pawl_client **ret, const char *url, const pawl_client_options 
     if (!client)
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
     pthread_mutex_lock(&client->mu);
-    code = set_up(client, url, &options, err);
+    client->options = options;
+    code = set_up(client, url, err);
     if (code) {
         take_down(client);
         pawl__unlock(client);

@@ -104,7 +104,7 @@ void pawl__sites_free(pawl_client *client)
 
 uint32_t pawl__cohort_tokens(const struct hold *hold)
 {
-    return hold->terms.cohort && hold->site->contended ? hold->client->cohort : 1;
+    return hold->terms.cohort && hold->site->contended ? (uint32_t)hold->client->cohort : 1;
 }
 
 static void waited_too_long(pawl_timer *timer)

@@ -280,6 +280,7 @@ void pawl__histogram_add(uint64_t *buckets, int64_t ns);
 /* Copy a caller's option struct into ours (zeroed first); NULL is all defaults. */
 int pawl__options_copy(void *to, size_t size, const void *from, const char *what, pawl_error *err);
 int pawl__name_check(const char *name, pawl_error *err);
+#define PAWL_MS_MAX (1000LL * 3600 * 24 * 365 * 10)
 bool pawl__bad_ms(int64_t ms); /* negative, or above ten years */
 /* "'name': words"; NULL words: the code's own. Returns the code. */
 int pawl__error_about(pawl_error *err, int code, const char *name, const char *words);
@@ -334,8 +335,9 @@ struct pawl_client {
     pawl_log_fn *log;
     void *log_arg;
     int log_level;
+    pawl_client_options options; /* as given */
     int64_t watchdog_ms;
-    uint32_t cohort;
+    int64_t cohort;
 
     uint64_t last_seq, last_handle;
     struct request event; /* the standing EVENT op */
@@ -392,6 +394,8 @@ static inline int64_t pawl__now(pawl_client *client)
  * call in a callback). pawl__leave does what was put off and unlocks. */
 int pawl__enter(pawl_client *client, bool blocking, pawl_error *err);
 void pawl__leave(pawl_client *client);
+/* What a URL, also one inside a wrapper's, says to the core; the program's options come first. */
+int pawl__url_options(pawl_client *client, const pawl_url *url, pawl_error *err);
 void pawl__client_unref(pawl_client *client); /* without the mutex */
 void pawl__log(pawl_client *client, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -222,7 +222,9 @@ static int env_instance_open(pawl_env *env, pawl_instance *ret, const char *text
     *ret = (pawl_instance){0};
     if (code)
         return code;
-    code = pawl__instance_open(env, ret, &url, err);
+    code = pawl__url_options(client_of(env), &url, err);
+    if (!code)
+        code = pawl__instance_open(env, ret, &url, err);
     pawl__url_free(&url);
     return code;
 }

@@ -30,11 +30,9 @@ int pawl__options_copy(void *to, size_t size, const void *from, const char *what
     return 0;
 }
 
-#define MS_MAX (1000LL * 3600 * 24 * 365 * 10)
-
 bool pawl__bad_ms(int64_t ms)
 {
-    return ms < 0 || ms > MS_MAX;
+    return ms < 0 || ms > PAWL_MS_MAX;
 }
 
 int pawl__name_check(const char *name, pawl_error *err)

@@ -16,6 +16,18 @@ static int break_name(pawl_client *client, const char *name, pawl_error *err)
     return code;
 }
 
+/* Nobody held it. A latch that is stuck is no lock, but whoever tries this wants it gone. */
+static void say_why(pawl_client *client, const char *name)
+{
+    look l = {0};
+
+    if (!look_at(client, name, &l, NULL) && l.used && l.type == PAWL_TYPE_LATCH)
+        say("'%s' is a latch, %lld to go: count it down with 'pawl latch down %s'", name,
+            (long long)l.count, name);
+    else
+        say("nobody holds '%s'", name);
+}
+
 static void print_json(const char *name, bool broken)
 {
     fputs("{\"name\":", stdout);
@@ -37,12 +49,13 @@ int cmd_break(tool *t, int argc, char **argv)
     if (status)
         return status;
     err.code = break_name(client, argv[optind], &err);
-    pawl_close(client);
+    status = status_of(err.code);
     if (err.code && err.code != PAWL_ENOTHELD)
-        return failed("can't break it", &err);
-    if (t->json)
+        failed(t, "can't break it", &err);
+    else if (t->json)
         print_json(argv[optind], !err.code);
     else if (err.code)
-        say("nobody holds '%s'", argv[optind]);
-    return status_of(err.code);
+        say_why(client, argv[optind]);
+    pawl_close(client);
+    return status;
 }

@@ -17,6 +17,7 @@ typedef struct latch_call {
     const char *name;
     int64_t wait_ms;
     int64_t count;
+    bool all; /* down: to 0 */
     pawl_error err;
 } latch_call;
 
@@ -27,6 +28,25 @@ static void print_json(const char *name, const char *key, const char *value)
     printf(",\"%s\":%s}\n", key, value);
 }
 
+/* A name that is in use as something else deserves better words than the code's. */
+static int latch_failed(latch_call *l, const char *what)
+{
+    if (l->err.code == PAWL_ESTATE && say_misfit(l->client, l->name, PAWL_TYPE_LATCH, 0))
+        return STATUS_USAGE;
+    return failed(l->tool, what, &l->err);
+}
+
+/* Set already: that is an answer, not a mistake. */
+static int latch_is_set(latch_call *l)
+{
+    look now = {0};
+
+    if (look_at(l->client, l->name, &now, NULL) || !now.used || now.type != PAWL_TYPE_LATCH)
+        return latch_failed(l, "can't set it");
+    say("'%s' is already set, %lld to go", l->name, (long long)now.count);
+    return STATUS_NO;
+}
+
 static int latch_set(latch_call *l)
 {
     char value[24];
@@ -35,10 +55,9 @@ static int latch_set(latch_call *l)
     snprintf(value, sizeof value, "%lld", (long long)l->count);
     if (!code && l->tool->json)
         print_json(l->name, "count", value);
-    if (code != PAWL_ESTATE)
-        return code ? failed("can't set it", &l->err) : STATUS_OK;
-    failed("can't set it", &l->err);
-    return STATUS_NO;
+    if (code)
+        return code == PAWL_ESTATE ? latch_is_set(l) : failed(l->tool, "can't set it", &l->err);
+    return STATUS_OK;
 }
 
 static int latch_get(latch_call *l)
@@ -47,7 +66,7 @@ static int latch_get(latch_call *l)
     int code = pawl_latch_count(l->latch, &l->count, &l->err);
 
     if (code)
-        return failed("can't read it", &l->err);
+        return latch_failed(l, "can't read it");
     snprintf(value, sizeof value, "%lld", (long long)l->count);
     if (l->tool->json)
         print_json(l->name, "count", value);
@@ -56,14 +75,26 @@ static int latch_get(latch_call *l)
     return STATUS_OK;
 }
 
+/* The count is read before each step: others may count down, too, and one that was set anew after
+ * it had reached 0 is not ours to end. */
+static int count_to_zero(latch_call *l)
+{
+    int code;
+
+    while (!(code = pawl_latch_count(l->latch, &l->count, &l->err)) && l->count > 0)
+        if ((code = pawl_latch_count_down(l->latch, &l->err)) || l->count == 1)
+            return code;
+    return code;
+}
+
 static int latch_down(latch_call *l)
 {
-    int code = pawl_latch_count_down(l->latch, &l->err);
+    int code = l->all ? count_to_zero(l) : pawl_latch_count_down(l->latch, &l->err);
 
     if (code)
-        return failed("can't count it down", &l->err);
+        return latch_failed(l, "can't count it down");
     if (l->tool->json)
-        print_json(l->name, "counted", "true");
+        print_json(l->name, l->all ? "count" : "counted", l->all ? "0" : "true");
     return STATUS_OK;
 }
 
@@ -82,6 +113,7 @@ static void wait_cancel(task *t)
 static int latch_wait(latch_call *l, const signals *s)
 {
     int error, code, signal;
+    char limit[32];
 
     l->call.fn = wait_call;
     l->call.task.cancel = wait_cancel;
@@ -95,9 +127,12 @@ static int latch_wait(latch_call *l, const signals *s)
     if (signal && code)
         return STATUS_SIGNAL + signal;
     if (code && status_of(code) != STATUS_NO)
-        return failed("can't wait for it", &l->err);
+        return latch_failed(l, "can't wait for it");
     if (l->tool->json)
         print_json(l->name, "reached", code ? "false" : "true");
+    else if (code == PAWL_ETIMEDOUT)
+        say("the latch '%s' did not open within %s", l->name,
+            duration_text(limit, sizeof limit, l->wait_ms));
     return status_of(code);
 }
 
@@ -116,7 +151,7 @@ static int perform(latch_call *l, enum latch_verb v, const signals *s)
         return status;
     l->err.code = pawl_latch_new(&l->latch, l->client, l->name, &l->err);
     if (l->err.code)
-        status = failed("can't use it", &l->err);
+        status = failed(l->tool, "can't use it", &l->err);
     else
         status = v == LATCH_SET    ? latch_set(l)
                  : v == LATCH_DOWN ? latch_down(l)
@@ -141,9 +176,13 @@ static int parse_options(tool *t, latch_call *l, int argc, char **argv, bool *wa
     static const struct option longs[] = {COMMON_LONG};
     int c;
 
-    while ((c = option_next(t, argc, argv, COMMON_SHORT "nw:", longs)) != OPT_DONE) {
+    while ((c = option_next(t, argc, argv, COMMON_SHORT "anw:", longs)) != OPT_DONE) {
         if (c == OPT_BAD || c == OPT_HELP)
             return c;
+        if (c == 'a') {
+            l->all = true;
+            continue;
+        }
         *waits = true;
         if (c == 'n')
             l->wait_ms = 0;
@@ -175,6 +214,8 @@ int cmd_latch(tool *t, int argc, char **argv)
         return usage_error(t, "%s takes NAME%s", argv[0], v == LATCH_SET ? " and N" : " alone");
     if (waits && v != LATCH_WAIT)
         return usage_error(t, "-n and -w are for 'wait'");
+    if (l.all && v != LATCH_DOWN)
+        return usage_error(t, "-a is for 'down'");
     l.name = argv[1];
     if (v == LATCH_SET && !parse_count(argv[2], &l.count))
         return usage_error(t, "'%s' is no count; N is 1 or more", argv[2]);

@@ -18,114 +18,6 @@
 #include "job.h"
 
 #define NS_PER_MS INT64_C(1000000)
-#define MIN_LEASE_MS 100
-
-/* ---- Options ------------------------------------------------------------------------------- */
-
-enum { OPT_AT_LEAST = OPT_OWN, OPT_KILL_AFTER };
-
-static bool parse_number(const char *text, long max, long *ret)
-{
-    char *end;
-
-    errno = 0;
-    *ret = strtol(text, &end, 10);
-    return *text >= '0' && *text <= '9' && !*end && !errno && *ret <= max;
-}
-
-/* Returns 0, or STATUS_USAGE after the message. */
-static int set_option(const tool *t, run_options *o, int c)
-{
-    long number;
-    int64_t *ms = c == 'w'             ? &o->wait_ms
-                  : c == 'l'           ? &o->lease_ms
-                  : c == OPT_AT_LEAST  ? &o->at_least_ms
-                  : c == OPT_KILL_AFTER ? &o->kill_after_ms
-                                        : NULL;
-
-    if (c == 's')
-        o->shared = true;
-    if ((c == 'n' || c == 'w') && o->wait_ms != PAWL_FOREVER)
-        return usage_error(t, "-n and -w exclude each other");
-    if (c == 'n')
-        o->wait_ms = 0;
-    if (ms && !duration_parse(optarg, ms))
-        return usage_error(t, "'%s' is no duration; write 5, 0.25, 250ms, 5s, 2m or 1h", optarg);
-    if (c == 'l' && o->lease_ms < MIN_LEASE_MS)
-        return usage_error(t, "a lease of less than %dms can't be kept", MIN_LEASE_MS);
-    if (c == 'p') {
-        if (!parse_number(optarg, INT32_MAX, &number) || !number)
-            return usage_error(t, "'%s' is no number of permits; 1 or more", optarg);
-        o->permits = (uint32_t)number;
-    }
-    if (c == 'E') {
-        if (!parse_number(optarg, 255, &number))
-            return usage_error(t, "'%s' is no exit status; 0 to 255", optarg);
-        o->not_acquired = (int)number;
-    }
-    return 0;
-}
-
-/* A `watchdog` in the URL sets the lease, and the library lets it win over -l. */
-static bool url_sets_lease(const tool *t)
-{
-    const char *url = t->url ? t->url : secure_getenv("PAWL_URL");
-
-    return url && strstr(url, "watchdog=");
-}
-
-/* The lease if it is known before the lock is acquired, else 0. */
-static int64_t known_lease(const tool *t, const run_options *o)
-{
-    return o->lease_ms ? o->lease_ms : url_sets_lease(t) ? 0 : DEFAULT_LEASE_MS;
-}
-
-static int check_kill_after(const tool *t, const run_options *o, int64_t lease_ms)
-{
-    if (!lease_ms || o->kill_after_ms <= lease_ms / 2)
-        return 0;
-    return usage_error(t,
-                       "--kill-after %lldms is more than half of the lease of %lldms: it would end "
-                       "the command before a late renewal; make one shorter or -l longer",
-                       (long long)o->kill_after_ms, (long long)lease_ms);
-}
-
-/* What is left after the options: NAME [--] CMD [ARG...]. */
-static int set_arguments(const tool *t, run_options *o, int argc, char **argv)
-{
-    if (!argc)
-        return usage_error(t, "NAME and the command are missing");
-    o->name = argv[0];
-    if (argc > 1 && argv[1][0] == '-' && strcmp(argv[1], "--"))
-        return usage_error(t, "'%s' after NAME: options come before it, the command after '--'",
-                           argv[1]);
-    argv += 1 + (argc > 1 && !strcmp(argv[1], "--"));
-    if (!*argv)
-        return usage_error(t, "the command is missing: pawl run %s -- CMD", o->name);
-    o->command = argv;
-    if (o->permits && (o->shared || o->at_least_ms))
-        return usage_error(t, "-p goes with neither -s nor --at-least");
-    return check_kill_after(t, o, known_lease(t, o));
-}
-
-/* Returns OPT_DONE, OPT_BAD or OPT_HELP. */
-static int parse(tool *t, run_options *o, int argc, char **argv)
-{
-    static const struct option longs[] = {
-        {"at-least", required_argument, NULL, OPT_AT_LEAST},
-        {"kill-after", required_argument, NULL, OPT_KILL_AFTER},
-        COMMON_LONG};
-    int c;
-
-    while ((c = option_next(t, argc, argv, "+" COMMON_SHORT "nw:l:sp:E:", longs)) != OPT_DONE)
-        if (c == OPT_BAD || c == OPT_HELP)
-            return c;
-        else if (set_option(t, o, c))
-            return OPT_BAD;
-    return set_arguments(t, o, argc - optind, argv + optind) ? OPT_BAD : OPT_DONE;
-}
-
-/* ---- Running ------------------------------------------------------------------------------- */
 
 typedef struct run {
     hold hold;
@@ -134,6 +26,7 @@ typedef struct run {
     signals signals;
     int64_t kill_after_ms;
     int tick_ms; /* how often the guardian hears of the lease */
+    bool stopped; /* this process was, for a while */
 } run;
 
 static void poll_events(run *r, int timeout_ms)
@@ -162,10 +55,15 @@ static int64_t settle(run *r)
     }
 }
 
+/* What the command may see. A pawl in it finds the same service, unless that took a password: the
+ * environment of a process is no place for it. */
 static int prepare_environment(const run *r)
 {
+    const char *url = r->hold.tool->url;
     char token[24];
 
+    if (url && !url_has_password(url) && setenv("PAWL_URL", url, 1))
+        return -1;
     snprintf(token, sizeof token, "%llu", (unsigned long long)hold_token(&r->hold));
     return setenv("PAWL_NAME", r->hold.options->name, 1) || setenv("PAWL_TOKEN", token, 1) ||
            unsetenv("PAWL_PASSWORD");
@@ -175,9 +73,11 @@ static void handle_signals(run *r)
 {
     int n;
 
-    while ((n = signals_next(&r->signals)))
+    while ((n = signals_next(&r->signals))) {
+        r->stopped |= n == SIGCONT;
         if (n != SIGCHLD)
             job_signal(&r->job, n);
+    }
 }
 
 /* Until the command has ended. */
@@ -206,9 +106,14 @@ static void watch(run *r)
         guardian_lost(&r->guardian);
 }
 
-static int lost_status(const run *r, const char *what)
+static int lost_status(run *r, const char *what)
 {
-    say("'%s' was lost%s: its lease ended or it was broken", r->hold.options->name, what);
+    int n;
+
+    while ((n = signals_next(&r->signals))) /* the command ended before we looked */
+        r->stopped |= n == SIGCONT;
+    say("'%s' was lost%s: its lease ended or it was broken%s", r->hold.options->name, what,
+        r->stopped || r->job.stopped ? "; pawl had been stopped and could not renew it" : "");
     return STATUS_LOST;
 }
 
@@ -297,7 +202,7 @@ int cmd_run(tool *t, int argc, char **argv)
 {
     run_options o = {.wait_ms = PAWL_FOREVER, .kill_after_ms = -1, .not_acquired = STATUS_NO};
     run r = {0};
-    int opt = parse(t, &o, argc, argv), status, error;
+    int opt = run_options_parse(t, &o, argc, argv), status, error;
 
     if (opt != OPT_DONE)
         return opt == OPT_HELP ? STATUS_OK : STATUS_USAGE;

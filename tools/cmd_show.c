@@ -13,7 +13,7 @@
 /* ---- show ---------------------------------------------------------------------------------- */
 
 typedef struct show {
-    bool json;
+    const tool *tool;
     bool held;
     uint64_t rows; /* of the role that is being printed */
     uint64_t role;
@@ -58,11 +58,16 @@ static void print_who(const pawl_info *info)
     }
 }
 
-static void print_person(const pawl_info *info, uint64_t number)
+static void print_person(const show *s, const pawl_info *info, uint64_t number)
 {
     bool holder = info->role == PAWL_ROLE_HOLDER;
     char age[32];
 
+    if (left_over(s->tool, info)) {
+        printf("  kept by --at-least for another %s (its command has ended)\n",
+               duration_text(age, sizeof age, info->lease_ms));
+        return;
+    }
     if (holder)
         fputs("  held by", stdout);
     else
@@ -105,17 +110,17 @@ static int show_row(void *arg, const pawl_info *info)
 
     if (info->role == PAWL_ROLE_SUMMARY) {
         s->held = info->holders || (info->type == PAWL_TYPE_LATCH && info->count > 0);
-        if (s->json) {
+        if (s->tool->json) {
             putchar('{');
             json_row(stdout, info);
         } else {
             print_state(info);
         }
-    } else if (s->json) {
+    } else if (s->tool->json) {
         json_person(s, info);
     } else {
         s->rows += info->role == PAWL_ROLE_WAITER;
-        print_person(info, s->rows);
+        print_person(s, info, s->rows);
     }
     return 0;
 }
@@ -124,7 +129,7 @@ int cmd_show(tool *t, int argc, char **argv)
 {
     pawl_error err = {0};
     pawl_client *client;
-    show s = {.role = PAWL_ROLE_SUMMARY};
+    show s = {.tool = t, .role = PAWL_ROLE_SUMMARY};
     int opt = options_common(t, argc, argv), status;
 
     if (opt != OPT_DONE)
@@ -134,12 +139,11 @@ int cmd_show(tool *t, int argc, char **argv)
     status = client_open(t, &client, NULL);
     if (status)
         return status;
-    s.json = t->json;
     err.code = pawl_inspect(client, argv[optind], show_row, &s, &err);
     pawl_close(client);
     if (err.code)
-        return failed("can't show it", &err);
-    if (s.json) {
+        return failed(t, "can't show it", &err);
+    if (t->json) {
         json_enter(&s, PAWL_ROLE_WAITER);
         puts("]}");
     }
@@ -150,7 +154,7 @@ int cmd_show(tool *t, int argc, char **argv)
 
 typedef struct entry {
     char *name; /* to sort by */
-    char *line; /* to print */
+    char *line; /* to print: JSON, or the columns after the name */
 } entry;
 
 typedef struct listing {
@@ -158,6 +162,27 @@ typedef struct listing {
     entry *entries;
     size_t n, room;
 } listing;
+
+#define LEAST_WIDTH 24
+
+/* How many columns it takes, near enough: characters, wide ones counted as one. */
+static size_t columns(const char *text)
+{
+    size_t n = 0;
+
+    for (; *text; text++)
+        n += ((unsigned char)*text & 0xc0) != 0x80;
+    return n;
+}
+
+static void print_padded(const char *text, size_t width)
+{
+    size_t n = columns(text);
+
+    fputs(text, stdout);
+    for (; n <= width; n++)
+        putchar(' ');
+}
 
 static void ls_state(char *buf, size_t size, const pawl_info *info)
 {
@@ -174,15 +199,14 @@ static void ls_state(char *buf, size_t size, const pawl_info *info)
 
 static void ls_line(FILE *out, const pawl_info *info)
 {
-    char name[1024], who[512], state[48], age[32] = "-";
+    char who[512], state[48], age[32] = "-";
     const char *label = info->label && *info->label ? info->label : info->program;
 
     ls_state(state, sizeof state, info);
     if (info->since_ms >= 0)
         duration_text(age, sizeof age, info->since_ms);
-    text_copy(name, sizeof name, info->name);
     text_copy(who, sizeof who, label ? label : "");
-    fprintf(out, "%-24s %-9s %-12s %7llu  %-12s ", name, type_text(info), state,
+    fprintf(out, "%-9s %-12s %7llu  %-12s ", type_text(info), state,
             (unsigned long long)info->waiters, age);
     if (info->pid)
         fprintf(out, "%lld %s", (long long)info->pid, who);
@@ -233,23 +257,44 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const entry *)a)->name, ((const entry *)b)->name);
 }
 
+static void print_json_list(const listing *l)
+{
+    putchar('[');
+    for (size_t i = 0; i < l->n; i++)
+        printf("%s{%s}", i ? "," : "", l->entries[i].line);
+    puts("]");
+}
+
+/* The first column is as wide as the longest name, escaped; the others are what fits nearly
+ * always. */
+static void print_table(const listing *l)
+{
+    char name[1100]; /* 255 bytes, each escaped at worst */
+    size_t width = LEAST_WIDTH;
+
+    for (size_t i = 0; i < l->n; i++) {
+        size_t n = columns(text_copy(name, sizeof name, l->entries[i].name));
+
+        width = n > width ? n : width;
+    }
+    if (l->n) {
+        print_padded("NAME", width);
+        printf("%-9s %-12s %7s  %-12s %s\n", "TYPE", "STATE", "WAITING", "SINCE", "HOLDER");
+    }
+    for (size_t i = 0; i < l->n; i++) {
+        print_padded(text_copy(name, sizeof name, l->entries[i].name), width);
+        puts(l->entries[i].line);
+    }
+}
+
 static void ls_print(listing *l)
 {
     if (l->n)
         qsort(l->entries, l->n, sizeof *l->entries, by_name);
     if (l->json)
-        putchar('[');
-    else if (l->n)
-        printf("%-24s %-9s %-12s %7s  %-12s %s\n", "NAME", "TYPE", "STATE", "WAITING", "SINCE",
-               "HOLDER");
-    for (size_t i = 0; i < l->n; i++) {
-        if (l->json)
-            printf("%s{%s}", i ? "," : "", l->entries[i].line);
-        else
-            puts(l->entries[i].line);
-    }
-    if (l->json)
-        puts("]");
+        print_json_list(l);
+    else
+        print_table(l);
 }
 
 int cmd_ls(tool *t, int argc, char **argv)
@@ -276,5 +321,5 @@ int cmd_ls(tool *t, int argc, char **argv)
         free(l.entries[i].line);
     }
     free(l.entries);
-    return err.code ? failed("can't list", &err) : STATUS_OK;
+    return err.code ? failed(t, "can't list", &err) : STATUS_OK;
 }

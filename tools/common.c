@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * common.c - what every verb does the same way: options, messages, opening the client.
+ * common.c - what every verb does the same way: options, messages, output.
  */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "tool.h"
+
+#define CLEAR_LINE "\r\033[K"
+
+static bool line_shown; /* under stderr's own lock: the library's threads say things, too */
 
 /* One line, assembled first and written at once, so that lines of several processes on one
  * terminal don't mix. */
@@ -18,7 +24,40 @@ static void say_line(const char *prefix, const char *format, va_list args, const
 
     vsnprintf(text, sizeof text, format, args);
     text_copy(line, sizeof line, text);
-    fprintf(stderr, "pawl: %s%s%s%s\n", prefix, *prefix ? ": " : "", line, suffix);
+    flockfile(stderr);
+    fprintf(stderr, "%spawl: %s%s%s%s\n", line_shown ? CLEAR_LINE : "", prefix,
+            *prefix ? ": " : "", line, suffix);
+    line_shown = false;
+    funlockfile(stderr);
+}
+
+static size_t terminal_width(void)
+{
+    struct winsize size;
+
+    return !ioctl(STDERR_FILENO, TIOCGWINSZ, &size) && size.ws_col > 1 ? size.ws_col : 80u;
+}
+
+void status_line(const char *text)
+{
+    char line[1024] = "";
+    size_t width = terminal_width() - 1; /* the last column would wrap */
+
+    if (text) {
+        memcpy(line, "pawl: ", 7);
+        text_copy(line + 6, sizeof line - 6, text);
+    }
+    if (strlen(line) > width) {
+        /* Not inside a character: continuation bytes go with what they continue. */
+        while (width && ((unsigned char)line[width] & 0xc0) == 0x80)
+            width--;
+        line[width] = '\0';
+    }
+    flockfile(stderr);
+    if (text || line_shown)
+        fprintf(stderr, CLEAR_LINE "%s", line);
+    line_shown = text != NULL;
+    funlockfile(stderr);
 }
 
 void say(const char *format, ...)
@@ -64,7 +103,7 @@ int option_next(tool *t, int argc, char **argv, const char *shorts, const struct
             t->json = true;
             break;
         case 'v':
-            t->verbose = true;
+            t->verbose++;
             break;
         case 'h':
             return print_help(t->verb);
@@ -117,42 +156,23 @@ int status_of(int code)
 }
 
 /* What to do, where the library's own words don't say it: they know the engine, we don't. */
-static const char *advice(const pawl_error *err)
+static const char *advice(const tool *t, const pawl_error *err)
 {
     if (err->code == PAWL_EAUTH)
         return err->text[0] ? "" : "; check PAWL_USER and PAWL_PASSWORD, and the rights there";
-    return status_of(err->code) == STATUS_SERVICE
+    return status_of(err->code) == STATUS_SERVICE && !service_is_local(t)
                ? "; check -u or PAWL_URL, and that the service is up"
                : "";
 }
 
-int failed(const char *what, const pawl_error *err)
+int failed(const tool *t, const char *what, const pawl_error *err)
 {
-    say("%s: %s%s", what, err->text[0] ? err->text : pawl_strerror(err->code), advice(err));
+    if (err->code == PAWL_EINVAL && err->text[0]) /* "the name is empty" needs no "can't" */
+        say("%s", err->text);
+    else
+        say("%s: %s%s", what, err->text[0] ? err->text : pawl_strerror(err->code),
+            advice(t, err));
     return status_of(err->code);
-}
-
-static void log_line(void *arg, int level, const char *text)
-{
-    (void)arg;
-    (void)level;
-    say("%s", text);
-}
-
-int client_open(const tool *t, pawl_client **ret, pawl_client_options *options)
-{
-    pawl_client_options none = {0};
-    pawl_error err = {0};
-    const char *url = t->url ? t->url : secure_getenv("PAWL_URL");
-
-    if (!t->url && !(url && *url))
-        url = "local:";
-    if (!options)
-        options = &none;
-    options->size = sizeof *options;
-    options->log = t->verbose ? log_line : NULL;
-    err.code = pawl_open(ret, url, options, &err);
-    return err.code ? failed("can't open", &err) : 0;
 }
 
 int output_end(int status)

@@ -59,6 +59,8 @@ const char *duration_text(char *buf, size_t size, int64_t ms)
 
     if (ms < 1000)
         snprintf(buf, size, "%lld ms", (long long)(ms < 0 ? 0 : ms));
+    else if (s < 10 && ms % 1000 >= 100)
+        snprintf(buf, size, "%lld.%lld s", s, (long long)(ms % 1000 / 100));
     else if (s < 60)
         snprintf(buf, size, "%lld s", s);
     else if (s < 3600)

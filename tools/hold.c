@@ -5,6 +5,7 @@
 #include "hold.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -59,7 +60,7 @@ int hold_open(hold *h, const tool *t, const run_options *o)
     if (status)
         return status;
     h->err.code = make_handle(h);
-    return h->err.code ? failed("can't use it", &h->err) : 0;
+    return h->err.code ? failed(t, "can't use it", &h->err) : 0;
 }
 
 /* ---- A lock: through the client's descriptor ----------------------------------------------- */
@@ -128,14 +129,52 @@ static int permit_acquire(hold *h, const signals *s, int *ended_by)
 
 /* ---- Either -------------------------------------------------------------------------------- */
 
+/* A command of `pawl run` that asks for what this very run holds would wait until the run ends,
+ * which waits for the command. Only a token of the same service means the same hold; a URL with a
+ * password was not handed on, so there the token alone decides. */
+static bool waits_for_itself(hold *h)
+{
+    const run_options *o = h->options;
+    const char *name = getenv("PAWL_NAME"), *token = getenv("PAWL_TOKEN"), *url = h->tool->url;
+    const tool outside = {0};
+    look l = {0};
+
+    if (o->wait_ms != PAWL_FOREVER || !name || strcmp(name, o->name) || !token)
+        return false;
+    if (url && strcmp(url, service_url(&outside)) && !url_has_password(url))
+        return false;
+    l.token = strtoull(token, NULL, 10);
+    if (look_at(h->client, o->name, &l, NULL) || !l.pid)
+        return false;
+    if (l.type == PAWL_TYPE_SEMAPHORE ? !o->permits || l.count > 1
+                                      : o->permits || (l.shared && o->shared))
+        return false;
+    say("'%s' is held by the pawl run that started this command (pid %lld): it would wait for "
+        "itself", o->name, (long long)l.pid);
+    return true;
+}
+
+static int acquire_failed(hold *h)
+{
+    const run_options *o = h->options;
+
+    if (h->err.code == PAWL_ESTATE &&
+        say_misfit(h->client, o->name, o->permits ? PAWL_TYPE_SEMAPHORE : PAWL_TYPE_LOCK,
+                   o->permits))
+        return STATUS_USAGE;
+    return failed(h->tool, "can't acquire it", &h->err);
+}
+
 int hold_acquire(hold *h, const signals *s)
 {
     int ended_by = 0, code;
 
+    if (waits_for_itself(h))
+        return STATUS_USAGE;
     h->waiting_since = boot_now();
-    h->call.task.second = waiting_line;
+    h->call.task.second = waiting_tick(h);
     code = h->sem ? permit_acquire(h, s, &ended_by) : lock_acquire(h, s, &ended_by);
-    waiting_clear(h);
+    status_line(NULL);
     if (ended_by) {
         if (!code)
             hold_release(h);
@@ -147,7 +186,7 @@ int hold_acquire(hold *h, const signals *s)
         return h->options->not_acquired;
     }
     h->err.code = code;
-    return code ? failed("can't acquire it", &h->err) : HELD;
+    return code ? acquire_failed(h) : HELD;
 }
 
 int hold_fd(const hold *h)

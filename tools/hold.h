@@ -24,6 +24,16 @@ typedef struct run_options {
     char **command;
 } run_options;
 
+/* run_options.c: fill them in. Returns OPT_DONE, OPT_BAD or OPT_HELP. */
+int run_options_parse(tool *, run_options *, int argc, char **argv);
+
+/* The lease if it is known before the lock is acquired, else 0. */
+int64_t known_lease(const tool *, const run_options *);
+
+/* Is --kill-after short enough for this lease (0: unknown)? Returns 0, or STATUS_USAGE after the
+ * message. */
+int check_kill_after(const tool *, const run_options *, int64_t lease_ms);
+
 typedef struct hold {
     call call; /* first: the task functions get it; of a lock only call.task is used */
     const tool *tool;
@@ -35,7 +45,7 @@ typedef struct hold {
     atomic_bool lost;
     bool done;           /* of a lock: the acquire has its answer, `code` */
     int code;
-    bool line_shown;     /* the waiting line is on the terminal */
+    bool silent;         /* the service did not tell who holds it when last asked */
     int64_t waiting_since;
     pawl_error err;
 } hold;
@@ -59,9 +69,9 @@ uint64_t hold_token(const hold *);
 int hold_release(hold *);
 void hold_close(hold *);
 
-/* waiting.c: the line that tells who holds it; once a second, and gone when the wait is over. */
-void waiting_line(task *);
-void waiting_clear(hold *);
+/* waiting.c: what to do once a second to tell who holds it, or NULL if nobody wants to know: who
+ * waits must not wake up for nothing. */
+void (*waiting_tick(const hold *))(task *);
 /* -v: the same, once, as an ordinary line. */
 void waiting_say(hold *, const char *prefix);
 

@@ -99,12 +99,16 @@ static bool was_continued(void)
  * it has no right to the terminal would only stop again. */
 static void stop_too(job *j, int signal)
 {
+    bool continued;
+
     if (j->tty < 0)
         return;
     take_terminal(j);
     was_continued();
     kill(0, SIGTSTP);
-    if (was_continued() || signal == SIGTSTP)
+    continued = was_continued();
+    j->stopped |= continued;
+    if (continued || signal == SIGTSTP)
         job_signal(j, SIGCONT);
 }
 

@@ -18,6 +18,7 @@ typedef struct job {
     pid_t pid;     /* also the number of its group */
     int tty;       /* the controlling terminal, or -1 */
     bool lent;     /* the terminal was given to the command */
+    bool stopped;  /* it stopped, and this process with it */
     bool interrupted; /* ended by SIGINT while it had the terminal */
 } job;
 

@@ -9,10 +9,11 @@
 #include "guardian.h"
 #include "tool.h"
 
-#define COMMON_HELP                                                                                \
+#define SERVICE_HELP                                                                               \
     "  -u URL              the service; default: $PAWL_URL, else local:\n"                         \
-    "  --json              print JSON\n"                                                           \
-    "  -v                  say more on stderr\n"
+    "  -v                  tell on stderr who holds it and what the library warns of;\n"           \
+    "                      -vv, or -v with a trace: URL: all that the library logs\n"
+#define COMMON_HELP SERVICE_HELP "  --json              print JSON\n"
 
 static const verb verbs[] = {
     {"run",
@@ -28,10 +29,10 @@ static const verb verbs[] = {
      "  -E CODE             exit status if not acquired; default 1\n"
      "  --at-least DUR      keep the lock at least so long, however short the command\n"
      "  --kill-after DUR    from SIGTERM to SIGKILL when the lock is lost; default 5s or LEASE/3\n"
-     "  -u URL              the service; default: $PAWL_URL, else local:\n"
-     "  -v                  say who holds it while waiting, and why it was not acquired\n"
+     SERVICE_HELP
      "\n"
-     "Durations: 5, 0.25, 250ms, 5s, 2m, 1h. The command sees PAWL_NAME and PAWL_TOKEN.\n"
+     "flock(1)'s long options work too: --nonblock, --wait, --shared, --conflict-exit-code.\n"
+     "Durations: 5, 0.25, 250ms, 5s, 2m, 1h. The command sees PAWL_NAME, PAWL_TOKEN, PAWL_URL.\n"
      "\n"
      "Status: the command's; 128+N if signal N ended it; CODE not acquired; 64 usage;\n"
      "69 service unavailable; 75 the lock was lost while the command ran; 126, 127 as in a shell.\n"
@@ -40,8 +41,12 @@ static const verb verbs[] = {
      "  skip if it runs         pawl run -n report -- ./report.sh\n"
      "  wait 10 s, then 99      pawl run -w 10 -E 99 deploy -- ./deploy production\n"
      "  at most 4 at a time     pawl run -p 4 convert -- ffmpeg -i in.mov out.mp4\n"
-     "  once per minute, whoever's crontab is first:\n"
-     "                          pawl run -n --at-least 50s -u local:/run/jobs tick -- ./tick\n",
+     "\n"
+     "Once a minute, though several users' crontabs have it: a folder that their group may write,\n"
+     "made once (not under /run or /var/lock: gone after a reboot), and the same URL for all:\n"
+     "\n"
+     "  install -d -m 2770 -g GROUP /var/lib/jobs\n"
+     "  pawl run -n --at-least 50s -u local:/var/lib/jobs tick -- ./tick\n",
      cmd_run},
     {"show", "show [--json] [-u URL] NAME", "Show who holds a lock and who waits for it.",
      "\n" COMMON_HELP "\n"
@@ -65,9 +70,10 @@ static const verb verbs[] = {
      "\n"
      "  pawl break backup\n",
      cmd_break},
-    {"latch", "latch set NAME N | down NAME | wait [-n | -w DUR] NAME | get NAME",
+    {"latch", "latch set NAME N | down [-a] NAME | wait [-n | -w DUR] NAME | get NAME",
      "Set, count down, wait for or read a count-down latch.",
      "\n"
+     "  -a                  down: to 0, whatever the count is\n"
      "  -n                  wait: don't, just tell by the status\n"
      "  -w DUR              wait: at most so long\n" COMMON_HELP "\n"
      "Status: 0; 1 if it did not reach 0 in time (wait) or is already set (set).\n"

@@ -44,7 +44,7 @@ struct tool {
     const verb *verb;
     const char *url; /* -u, else $PAWL_URL, else "local:" */
     bool json;
-    bool verbose;
+    int verbose; /* how many -v */
 };
 
 int cmd_run(tool *, int argc, char **argv);
@@ -69,7 +69,7 @@ int option_next(tool *, int argc, char **argv, const char *shorts, const struct 
 /* For verbs without options of their own. Returns OPT_DONE, OPT_BAD or OPT_HELP. */
 int options_common(tool *, int argc, char **argv);
 
-/* "pawl: ..." and a newline on stderr, control characters escaped. */
+/* "pawl: ..." and a newline on stderr, control characters escaped. From any thread. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The same with "pawl: VERB: " and where to read on. Returns STATUS_USAGE. */
@@ -80,22 +80,61 @@ int status_of(int code);
 
 /* Say that `what` failed because of `err` (its text, or the code's) and what to do. Returns
  * status_of(err->code). */
-int failed(const char *what, const pawl_error *err);
+int failed(const tool *, const char *what, const pawl_error *err);
 
-/* Open the client that -u, $PAWL_URL or the default names. `options` may be NULL. Returns 0, or the
- * exit status after the message. */
-int client_open(const tool *, pawl_client **ret, pawl_client_options *options);
+/* On a terminal: one line on stderr that the next call replaces, and that makes way for what say()
+ * says. Cut to the terminal's width; NULL clears it. */
+void status_line(const char *text);
 
 /* Flush stdout; a full disk or a closed pipe must not look like success. Returns `status`, or
  * STATUS_SYSTEM after a message. */
 int output_end(int status);
+
+/* ---- service.c: the client ----------------------------------------------------------------- */
+
+/* Open the client that -u, $PAWL_URL or the default names. `options` may be NULL. Its log goes to
+ * stderr as -v says. Returns 0, or the exit status after the message. */
+int client_open(const tool *, pawl_client **ret, pawl_client_options *options);
+
+/* What the library warned of last, or "". Returns buf. */
+const char *last_warning(char *buf, size_t size);
+
+/* The URL in force: -u, else $PAWL_URL, else "local:". */
+const char *service_url(const tool *);
+
+/* It is this machine's own folder: no server that might be down. */
+bool service_is_local(const tool *);
+
+/* The URL may have a password in it. In doubt: yes. */
+bool url_has_password(const char *url);
+
+/* ---- look.c: one pawl_inspect, boiled down ------------------------------------------------- */
+
+typedef struct look {
+    uint64_t token;     /* in: whose hold to look for; 0: nobody's */
+    bool used;          /* somebody holds it or waits for it, or it is a latch that is set */
+    uint64_t type;      /* enum pawl_type */
+    int64_t count;      /* semaphore's capacity, latch's count */
+    int64_t pid;        /* who holds it under `token`; 0: nobody does, or the process is unknown */
+    bool shared;        /* that hold is */
+} look;
+
+/* Returns a Pawl code. */
+int look_at(pawl_client *, const char *name, look *, pawl_error *);
+
+/* After PAWL_ESTATE: if `name` is not of this type, or a semaphore without this number of permits,
+ * say so. Returns whether it was that. */
+bool say_misfit(pawl_client *, const char *name, uint64_t type, uint64_t permits);
+
+/* A holder that is just the time that --at-least adds: its process has given the lock back. */
+bool left_over(const tool *, const pawl_info *);
 
 /* ---- duration.c ---------------------------------------------------------------------------- */
 
 /* "5", "0.25", "250ms", "5s", "2m", "1h" to milliseconds, rounded up. False if it is none. */
 bool duration_parse(const char *text, int64_t *ret_ms);
 
-/* "350 ms", "12 s", "3 min 5 s", "2 h 10 min", "3 d 4 h": for people. Returns buf. */
+/* "350 ms", "1.9 s", "12 s", "3 min 5 s", "2 h 10 min", "3 d 4 h": for people. Returns buf. */
 const char *duration_text(char *buf, size_t size, int64_t ms);
 
 /* ---- text.c: what others wrote, made harmless ---------------------------------------------- */

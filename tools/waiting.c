@@ -2,107 +2,110 @@
  *
  * waiting.c - who am I waiting for? One line on the terminal, refreshed every second.
  *
- * Only on a terminal: the output of a cron job stays empty. -v writes it once as a plain line.
+ * Only on a terminal: the output of a cron job stays empty. -v writes it once as a plain line. In
+ * all other cases nothing is asked and nothing wakes up.
  */
-#include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "group.h"
 #include "hold.h"
 
-#define CLEAR_LINE "\r\033[K"
-
 typedef struct holder {
+    const tool *tool;
     char text[400];
     uint64_t ahead;
     bool me_seen;
 } holder;
 
-/* "pid 4711 (make) on box for 12 s" from the first holder; the waiters before this process. */
+/* "held by pid 4711 (make) on box for 12 s" */
+static void first_holder(holder *h, const pawl_info *info)
+{
+    const char *label = info->label && *info->label ? info->label : info->program;
+    const char *host = info->host ? info->host : "";
+    char time[32] = "", pid[24] = "";
+
+    if (left_over(h->tool, info)) {
+        snprintf(h->text, sizeof h->text, "kept by --at-least for another %s",
+                 duration_text(time, sizeof time, info->lease_ms));
+        return;
+    }
+    if (info->since_ms >= 0)
+        duration_text(time, sizeof time, info->since_ms);
+    if (info->pid)
+        snprintf(pid, sizeof pid, " pid %lld", (long long)info->pid);
+    snprintf(h->text, sizeof h->text, "held by%s%s%.80s%s%s%.80s%s%s",
+             *pid ? pid : " an unknown process", label && *label ? " (" : "", label ? label : "",
+             label && *label ? ")" : "", *host ? " on " : "", host, *time ? " for " : "", time);
+}
+
+/* The first holder, and how many wait before this process. */
 static int row(void *arg, const pawl_info *info)
 {
     holder *h = arg;
-    char age[32] = "", pid[24] = "";
-    const char *label = info->label && *info->label ? info->label : info->program;
 
     if (info->role == PAWL_ROLE_WAITER) {
         h->me_seen |= info->pid == getpid();
         h->ahead += !h->me_seen;
-        return 0;
+    } else if (info->role == PAWL_ROLE_HOLDER && !h->text[0]) {
+        first_holder(h, info);
     }
-    if (info->role != PAWL_ROLE_HOLDER || h->text[0])
-        return 0;
-    if (info->since_ms >= 0)
-        duration_text(age, sizeof age, info->since_ms);
-    if (info->pid)
-        snprintf(pid, sizeof pid, " pid %lld", (long long)info->pid);
-    snprintf(h->text, sizeof h->text, "%s%s%.80s%s%s%.80s%s%s", pid, label && *label ? " (" : "",
-             label ? label : "", label && *label ? ")" : "", *info->host ? " on " : "", info->host,
-             *age ? " for " : "", age);
     return 0;
 }
 
-/* The words, escaped. An engine that can't say who holds it leaves just the name. */
+/* What is to be said of the wait. If the service can't tell who holds it, then why; if nobody does,
+ * the last trouble that the library knows of. */
 static void describe(hold *h, char *buf, size_t size, const char *prefix)
 {
-    char text[900], age[32], ahead[48] = "";
-    holder who = {0};
+    char age[32], ahead[48] = "";
+    holder who = {.tool = h->tool};
+    pawl_error err = {0};
 
-    pawl_inspect(h->client, h->options->name, row, &who, NULL);
+    err.code = pawl_inspect(h->client, h->options->name, row, &who, &err);
+    h->silent = err.code && err.code != PAWL_ENOTSUP;
+    if (h->silent)
+        snprintf(who.text, sizeof who.text, "%s", err.text[0] ? err.text : pawl_strerror(err.code));
+    else if (!who.text[0])
+        last_warning(who.text, sizeof who.text);
     if (who.ahead)
         snprintf(ahead, sizeof ahead, ", %llu ahead", (unsigned long long)who.ahead);
     duration_text(age, sizeof age, (boot_now() - h->waiting_since) / 1000000);
-    snprintf(text, sizeof text, "%s '%s' after %s%s%s%s", prefix, h->options->name, age,
-             who.text[0] ? ": held by" : "", who.text, ahead);
-    text_copy(buf, size, text);
+    snprintf(buf, size, "%s '%s' after %s%s%s%s", prefix, h->options->name, age,
+             who.text[0] ? ": " : "", who.text, ahead);
 }
 
-static size_t terminal_width(void)
+static void refresh(task *t)
 {
-    struct winsize size;
+    char line[900];
 
-    return !ioctl(STDERR_FILENO, TIOCGWINSZ, &size) && size.ws_col > 1 ? size.ws_col : 80u;
+    describe((hold *)t, line, sizeof line, "waiting for");
+    status_line(line);
 }
 
-void waiting_line(task *t)
+/* Again only if the service did not answer: what comes later, the library warns of. */
+static void say_once(task *t)
 {
     hold *h = (hold *)t;
-    char line[1024];
-    size_t width = terminal_width() - 1; /* the last column would wrap */
+    bool silent = h->silent;
+    char line[900];
 
-    if (!isatty(STDERR_FILENO)) {
-        if (h->tool->verbose && !h->line_shown)
-            waiting_say(h, "waiting for");
-        h->line_shown = true;
-        return;
-    }
-    memcpy(line, "pawl: ", 6);
-    describe(h, line + 6, sizeof line - 6, "waiting for");
-    if (strlen(line) > width) {
-        /* Not inside a character: continuation bytes go with what they continue. */
-        while (width && ((unsigned char)line[width] & 0xc0) == 0x80)
-            width--;
-        line[width] = '\0';
-    }
-    fprintf(stderr, CLEAR_LINE "%s", line);
-    fflush(stderr);
-    h->line_shown = true;
+    describe(h, line, sizeof line, "waiting for");
+    if (!silent || !h->silent)
+        say("%s", line);
+    if (!h->silent)
+        t->second = NULL;
 }
 
-void waiting_clear(hold *h)
+void (*waiting_tick(const hold *h))(task *)
 {
-    if (h->line_shown && isatty(STDERR_FILENO)) {
-        fputs(CLEAR_LINE, stderr);
-        fflush(stderr);
-    }
-    h->line_shown = false;
+    if (!h->options->wait_ms)
+        return NULL; /* one try is no wait */
+    return isatty(STDERR_FILENO) ? refresh : h->tool->verbose ? say_once : NULL;
 }
 
 void waiting_say(hold *h, const char *prefix)
 {
-    char line[1024];
+    char line[900];
 
     describe(h, line, sizeof line, prefix);
     say("%s", line);

@@ -69,6 +69,16 @@ def children(pid):
     return found
 
 
+def wake_ups(pid):
+    """How often the process, all its threads together, has gone to sleep and woken up."""
+    total = 0
+    for task in os.listdir(f'/proc/{pid}/task'):
+        with open(f'/proc/{pid}/task/{task}/status') as f:
+            total += next(int(line.split()[1]) for line in f
+                          if line.startswith('voluntary_ctxt_switches'))
+    return total
+
+
 def guardian_of(pid):
     """The guardian's process id, or None."""
     return next((child for child, name in children(pid) if name == 'lock-guardian'), None)

@@ -82,7 +82,7 @@ def stopped(box):
         holder.send_signal(signal.SIGCONT)
         code, _, err = box.end(holder)
         equal(code, 75)
-        assert err.startswith('pawl: ') and 'lost' in err, err
+        assert err.startswith('pawl: ') and 'lost' in err and 'had been stopped' in err, err
 
 
 @case('a stopped command is ended as well')

@@ -147,6 +147,33 @@ def waiting_line(box):
     assert term.text.rpartition('\r\x1b[K')[2].strip() == 'mine', repr(term.text)
 
 
+@case('waiting shows on a terminal why the service does not answer')
+def waiting_silent(box):
+    url = 'fault:drop=100;' + box.env['PAWL_URL']
+    term = Terminal(box, lambda: job_shell('run', '-u', url, 'x', '--', 'true'))
+    term.until_text("waiting for 'x'")
+    term.until_text('the request was lost')
+    term.type(b'\x03')
+    term.until_text('status 130')
+    equal(term.end(), 0)
+
+
+@case('^Z past the end of the lease: the loss is told with its reason')
+def stop_and_lose(box):
+    term = Terminal(box, lambda: job_shell('run', '-l', '1s', 'x', '--', 'sh', '-c',
+                                           'read line; echo got $line; exec sleep 1000'))
+    wait_for('the lock', lambda: box.show('x')['held'])
+    term.type(b'hello\n')
+    term.until_text('got hello')
+    term.type(b'\x1a')
+    term.until_text('job stopped')
+    wait_for('the loss', lambda: not box.show('x')['held'])
+    term.type(b'continue\n')
+    term.until_text('status 75')
+    assert 'pawl had been stopped and could not renew it' in term.text, term.text
+    equal(term.end(), 0)
+
+
 @case('^C while waiting on a terminal gives up the place')
 def interrupt_waiting(box):
     box.holder('x')

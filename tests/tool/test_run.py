@@ -4,8 +4,9 @@ import os
 import signal
 import stat
 import subprocess
+import time
 
-from harness import TOOL, case, equal, main
+from harness import TOOL, case, equal, main, wait_for, wake_ups
 
 
 @case('the status is the command\'s')
@@ -66,6 +67,50 @@ def verbose(box):
     assert f'pid {holder.pid}' in err and '(sh)' in err, err
 
 
+@case('flock\'s long options are taken')
+def flock_options(box):
+    box.holder('x')
+    for option in ('--nonblock', '--nb', '--wait=0.05', '--timeout=50ms'):
+        equal(box.status('run', option, '--conflict-exit-code', '9', 'x', '--', 'true'), 9, option)
+    box.holder('y', '--shared')
+    equal(box.status('run', '--shared', '--nb', 'y', '--', 'true'), 0)
+    equal(box.status('run', '--nb', 'y', '--', 'true'), 1)
+
+
+@case('-l wins over the URL\'s watchdog, for the lease and for --kill-after')
+def lease_and_watchdog(box):
+    url = box.env['PAWL_URL']
+    box.holder('x', '-l', '1h', '-u', url + '?watchdog=2000', '--kill-after', '20m')
+    assert box.show('x')['holders'][0]['lease_ms'] > 2000
+    box.holder('y', '-l', '2s', '-u', url + '?watchdog=3600000')
+    assert box.show('y')['holders'][0]['lease_ms'] <= 2000
+    code, _, err = box.pawl('run', '-l', '2s', '--kill-after', '5s', '-u',
+                            url + '?watchdog=3600000', 'z', '--', 'true')
+    equal(code, 64)
+    assert 'the lease of 2000ms' in err, err
+    code, _, err = box.pawl('run', '--kill-after', '5s', '-u', url + '?watchdog=2000', 'z', '--',
+                            'true')
+    equal(code, 64)
+    assert 'half of the lease' in err, err
+
+
+@case('who waits does not wake up to look')
+def no_polling(box):
+    box.holder('x', '-l', '1h')
+    waiter = box.start('run', 'x', '--', 'true')
+    box.wait_waiters('x', 1)
+    wait_for('it to sleep', lambda: settled(waiter.pid))
+    before = wake_ups(waiter.pid)
+    time.sleep(3)
+    equal(wake_ups(waiter.pid) - before, 0, 'wake-ups in three seconds')
+
+
+def settled(pid):
+    before = wake_ups(pid)
+    time.sleep(0.3)
+    return wake_ups(pid) == before
+
+
 @case('a waiter runs as soon as the holder\'s command has ended')
 def waits(box):
     holder, pid = box.holder('x')
@@ -88,6 +133,17 @@ def environment(box):
         assert int(env['PAWL_TOKEN']) > last, out
         assert 'PAWL_PASSWORD' not in env and 'secret' not in out
         last = int(env['PAWL_TOKEN'])
+
+
+@case('the command finds the same service by PAWL_URL, without a password')
+def url_for_command(box):
+    other = 'local:' + box.path('other')
+    equal(box.pawl('run', '-u', other, 'x', '--', 'printenv', 'PAWL_URL'), (0, other + '\n', ''))
+    equal(box.pawl('-u', other, 'run', 'x', '--', TOOL, 'run', '-n', 'x', '--', 'true')[0], 1)
+    os.mkdir(box.path('odd:'))
+    secret = 'local:' + box.path('odd:') + '//me:secret@host'  # a folder that looks like it
+    equal(box.pawl('run', '-u', secret, 'x', '--', 'printenv', 'PAWL_URL'),
+          (0, box.env['PAWL_URL'] + '\n', ''))
 
 
 @case('the command gets back the signal mask and dispositions that pawl run was given')

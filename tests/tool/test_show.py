@@ -65,6 +65,26 @@ def ls(box):
     assert all(row['held'] for row in rows)
 
 
+@case('ls makes room for long names')
+def ls_long(box):
+    for name in ('short', 'a-name-of-more-than-twenty-four-bytes', 'é' * 30):
+        box.holder(name)
+    lines = box.pawl('ls')[1].splitlines()
+    equal(len(lines), 4)
+    equal({line.find('lock ') for line in lines[1:]}, {lines[0].find('TYPE')}, 'the second column')
+
+
+@case('show tells what --at-least has left over from what somebody holds')
+def show_left_over(box):
+    equal(box.status('run', '--at-least', '1h', 'x', '--', 'true'), 0)
+    code, out, _ = box.pawl('show', 'x')
+    equal(code, 0)
+    assert '  kept by --at-least for another 59 min ' in out, out
+    assert out.endswith(' (its command has ended)\n') and 'held by' not in out, out
+    _, _, err = box.pawl('run', '-v', '-n', 'x', '--', 'true')
+    assert 'kept by --at-least for another 59 min' in err, err
+
+
 @case('break tells whether anybody held it')
 def break_(box):
     code, out, err = box.pawl('break', 'x')
@@ -116,6 +136,33 @@ def latch(box):
     equal(box.status('latch', 'down', 'l'), 0, 'at 0 already')
 
 
+@case('a latch that is stuck: break says what to do, down -a does it')
+def latch_stuck(box):
+    equal(box.status('latch', 'set', 'stuck', '2'), 0)
+    equal(box.pawl('break', 'stuck'),
+          (1, '', "pawl: 'stuck' is a latch, 2 to go: count it down with "
+                  "'pawl latch down stuck'\n"))
+    waiter = box.start('latch', 'wait', 'stuck')
+    wait_for('the waiter', lambda: box.show('stuck')['waiter_count'] == 1)
+    equal(box.pawl('latch', 'down', '-a', 'stuck'), (0, '', ''))
+    equal(box.end(waiter), (0, '', ''))
+    equal(box.pawl('latch', 'get', 'stuck'), (0, '0\n', ''))
+    equal(json.loads(box.pawl('latch', 'down', '-a', '--json', 'stuck')[1]),
+          {'name': 'stuck', 'count': 0})
+
+
+@case('a latch that does not open in time says so, one that is set already too')
+def latch_words(box):
+    equal(box.status('latch', 'set', 'l', '2'), 0)
+    equal(box.pawl('latch', 'wait', '-w', '50ms', 'l'),
+          (1, '', "pawl: the latch 'l' did not open within 50 ms\n"))
+    equal(box.pawl('latch', 'wait', '-n', 'l'), (1, '', ''))
+    equal(box.pawl('latch', 'set', 'l', '3'), (1, '', "pawl: 'l' is already set, 2 to go\n"))
+    box.holder('x')
+    for verb in (('set', 'x', '2'), ('down', 'x'), ('wait', 'x'), ('get', 'x')):
+        equal(box.pawl('latch', *verb), (64, '', "pawl: 'x' is a lock, not a latch\n"))
+
+
 @case('latch wait ends by a signal')
 def latch_signal(box):
     equal(box.status('latch', 'set', 'l', '1'), 0)
@@ -133,6 +180,7 @@ def bad_usage(box):
                  ('break', 'a', 'b'), ('latch',), ('latch', 'what', 'x'), ('latch', 'set', 'x'),
                  ('latch', 'set', 'x', '0'), ('latch', 'set', 'x', 'many'), ('latch', 'get'),
                  ('latch', 'get', 'x', 'y'), ('latch', 'get', '-w', '5', 'x'),
+                 ('latch', 'get', '-a', 'x'),
                  ('latch', 'wait', '-w', 'soon', 'x'), ('show', '--url'), ('--what',)):
         code, out, err = box.pawl(*args)
         equal((code, out), (64, ''), ' '.join(args))

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What pawl says when something can't be: the reason, in words that help, and only when asked."""
+import os
+
+from harness import TOOL, case, equal, main, wait_for
+
+
+def itself(box, name, outer, inner):
+    """`pawl run` inside `pawl run`: it must neither wait nor run."""
+    process = box.start('run', *outer, name, '--', TOOL, 'run', *inner, name, '--', 'echo', 'ran')
+    equal(box.end(process),
+          (64, '', f"pawl: '{name}' is held by the pawl run that started this command "
+                   f"(pid {process.pid}): it would wait for itself\n"))
+
+
+@case('a run inside the run that holds the lock is told that it would wait for itself')
+def waits_for_itself(box):
+    for outer, inner in (((), ()), ((), ('-s',)), (('-s',), ()), (('-p', '1'), ('-p', '1'))):
+        itself(box, 'x', outer, inner)
+    other = ('-u', 'local:' + box.path('other'))
+    itself(box, 'x', other, ())
+    itself(box, 'x', other, other)
+    os.mkdir(box.path('odd:'))
+    secret = ('-u', 'local:' + box.path('odd:') + '//me:secret@host')
+    itself(box, 'x', secret, secret)
+
+
+@case('what only looks like waiting for itself is let through')
+def not_itself(box):
+    def nested(outer, inner):
+        return box.pawl('run', *outer, '--', TOOL, 'run', *inner, '--', 'echo', 'ran')
+    equal(nested(('-s', 'x'), ('-s', 'x')), (0, 'ran\n', ''))
+    equal(nested(('-p', '2', 'x'), ('-p', '2', 'x')), (0, 'ran\n', ''))
+    equal(nested(('x',), ('y',)), (0, 'ran\n', ''))
+    equal(nested(('x',), ('-u', 'local:' + box.path('other'), 'x')), (0, 'ran\n', ''))
+    equal(nested(('x',), ('-n', '-E', '7', 'x')), (7, '', ''))
+    equal(nested(('x',), ('-w', '50ms', 'x')), (1, '', ''))
+    box.env.update(PAWL_NAME='x', PAWL_TOKEN='1')
+    holder, _ = box.holder('x')
+    waiter = box.start('run', 'x', '--', 'echo', 'ran')
+    box.wait_waiters('x', 1)
+    holder.terminate()
+    equal(box.end(waiter), (0, 'ran\n', ''))
+
+
+@case('a name that is something else is called by what it is')
+def misfit(box):
+    equal(box.status('latch', 'set', 'ready', '1'), 0)
+    box.holder('sem', '-p', '2')
+    box.holder('one', '-p', '1')
+    box.holder('lock')
+    for args, words in ((('ready',), "'ready' is a latch, not a lock"),
+                        (('-s', 'ready'), "'ready' is a latch, not a lock"),
+                        (('-p', '2', 'ready'), "'ready' is a latch, not a semaphore"),
+                        (('sem',), "'sem' is a semaphore of 2 permits, not a lock"),
+                        (('one',), "'one' is a semaphore of 1 permit, not a lock"),
+                        (('-p', '3', 'sem'), "'sem' has 2 permits, not 3"),
+                        (('-p', '3', 'lock'), "'lock' is a lock, not a semaphore")):
+        for wait in ((), ('-n',)):
+            equal(box.pawl('run', *wait, *args, '--', 'true'), (64, '', f'pawl: {words}\n'))
+
+
+@case('a bad name is said plainly, whichever the command')
+def names(box):
+    for args in (('run', '', '--', 'true'), ('run', '-p', '2', '', '--', 'true'), ('show', ''),
+                 ('break', ''), ('latch', 'get', '')):
+        code, _, err = box.pawl(*args)
+        equal(code, 64)
+        assert err.startswith('pawl: the name is empty'), err
+
+
+@case('a folder that fails is not taken for a service that is down')
+def folder_advice(box):
+    os.chmod(box.locks, 0o777)
+    for url in (box.env['PAWL_URL'], 'trace:' + box.env['PAWL_URL']):
+        code, _, err = box.pawl('show', '-u', url, 'x')
+        equal(code, 69)
+        assert 'local: ' in err and 'service is up' not in err, err
+
+
+@case('-v tells who holds it while it waits, once')
+def verbose_wait(box):
+    holder, _ = box.holder('x')
+    with open(box.path('err'), 'w') as err:
+        waiter = box.start('run', '-v', 'x', '--', 'true', stderr=err)
+    wait_for('the line', lambda: box.lines('err'))
+    holder.terminate()
+    equal(box.end(waiter)[0], 0)
+    lines = box.lines('err')
+    equal(len(lines), 1)
+    assert lines[0].startswith("pawl: waiting for 'x' after "), lines
+    assert f'held by pid {holder.pid} (sh)' in lines[0], lines
+
+
+@case('-v with a trace: URL, or twice, prints what the library logs; once alone does not')
+def verbosity(box):
+    trace = 'trace:' + box.env['PAWL_URL']
+    wrapped = 'fault:seed=1;' + trace
+    for args in (('-v', '-u', trace), ('-vv', '-u', trace), ('-v', '-v', '-u', wrapped)):
+        code, _, err = box.pawl('run', *args, 'x', '--', 'true')
+        equal(code, 0)
+        assert 'pawl: > acquire "x"' in err and 'pawl: < release "x"' in err, err
+    for args in (('-v',), ('-u', trace), ('-v', '-u', wrapped), ('-vv',)):
+        code, _, err = box.pawl('run', *args, 'x', '--', 'true')
+        equal(code, 0)
+        assert 'acquire' not in err, err
+
+
+@case('a wait that lasts because the service is silent says why')
+def silent(box):
+    url = 'fault:drop=100;' + box.env['PAWL_URL']
+    with open(box.path('err'), 'w') as err:
+        waiter = box.start('run', '-v', '-u', url, 'x', '--', 'true', stderr=err)
+    wait_for('the reason', lambda: 'the request was lost' in box.read('err'))
+    waiter.terminate()
+    equal(box.end(waiter)[0], 143)
+    line = next(line for line in box.lines('err') if 'the request was lost' in line)
+    assert line.startswith("pawl: waiting for 'x' after "), line
+
+
+main()

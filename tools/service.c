@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * service.c - which service, and what it has to say.
+ *
+ * The library's log is heard when somebody may want to read it: with -v, where it is printed, and
+ * on a terminal, where its last warning explains a wait that lasts. It comes from any thread of the
+ * library's; `warning` is changed and read under `mutex` alone.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tool.h"
+
+/* ---- The URL ------------------------------------------------------------------------------- */
+
+const char *service_url(const tool *t)
+{
+    const char *url = t->url ? t->url : secure_getenv("PAWL_URL");
+
+    return url && (t->url || *url) ? url : "local:";
+}
+
+/* Also inside trace: and fault:, the engines around an engine. */
+bool service_is_local(const tool *t)
+{
+    const char *url = service_url(t), *inner;
+
+    for (;;) {
+        if (!strncmp(url, "trace:", 6))
+            url += 6;
+        else if (!strncmp(url, "fault:", 6) && (inner = strchr(url, ';')))
+            url = inner + 1;
+        else
+            return !strncmp(url, "local:", 6);
+    }
+}
+
+/* "//USER:PASSWORD@" of any URL in there, or a parameter. A password with a '/' in it should have
+ * been written %2F; it is found all the same. */
+bool url_has_password(const char *url)
+{
+    for (const char *p = url; (p = strstr(p, "://")); p += 3) {
+        const char *end = p + 3 + strcspn(p + 3, "?");
+        const char *colon = memchr(p + 3, ':', (size_t)(end - p - 3));
+
+        if (colon && memchr(colon, '@', (size_t)(end - colon)))
+            return true;
+    }
+    return strstr(url, "password=") || strstr(url, "passwd=");
+}
+
+/* ---- The log ------------------------------------------------------------------------------- */
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static char warning[256];
+static bool loud; /* set before the first client is opened */
+
+static void log_line(void *arg, int level, const char *text)
+{
+    (void)arg;
+    if (level <= PAWL_LOG_WARNING) {
+        pthread_mutex_lock(&mutex);
+        snprintf(warning, sizeof warning, "%s", text);
+        pthread_mutex_unlock(&mutex);
+    }
+    if (loud)
+        say("%s", text);
+}
+
+const char *last_warning(char *buf, size_t size)
+{
+    pthread_mutex_lock(&mutex);
+    snprintf(buf, size, "%s", warning);
+    pthread_mutex_unlock(&mutex);
+    return buf;
+}
+
+/* ---- The client ---------------------------------------------------------------------------- */
+
+int client_open(const tool *t, pawl_client **ret, pawl_client_options *options)
+{
+    const char *url = service_url(t);
+    pawl_client_options none = {0};
+    pawl_error err = {0};
+
+    if (!options)
+        options = &none;
+    options->size = sizeof *options;
+    loud = t->verbose > 0;
+    if (loud || isatty(STDERR_FILENO))
+        options->log = log_line;
+    if (t->verbose > 1 || (loud && !strncmp(url, "trace:", 6)))
+        options->log_level = PAWL_LOG_DEBUG; /* who traces and says -v wants to read it */
+    err.code = pawl_open(ret, url, options, &err);
+    return err.code ? failed(t, "can't open the service", &err) : 0;
+}
