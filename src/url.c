@@ -67,8 +67,20 @@ static char *decoded(const char *text, size_t length, bool *bad)
     return ret;
 malformed:
     *bad = true;
+    explicit_bzero(ret, (size_t)(out - ret));
     free(ret);
     return NULL;
+}
+
+/* How much of a text that could not be understood may be quoted: a word at its beginning. What
+ * follows may be a password. */
+static int harmless(const char *text, size_t length)
+{
+    size_t word = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/.-_+");
+
+    if (word > length)
+        word = length;
+    return word < 40 ? (int)word : 40;
 }
 
 static int add_param(pawl_url *url, const char *text, size_t length, pawl_error *err)
@@ -78,8 +90,9 @@ static int add_param(pawl_url *url, const char *text, size_t length, pawl_error 
     bool bad = false;
 
     if (!equals || equals == text)
-        return pawl_error_set(err, PAWL_EINVAL, "URL parameter '%.*s' is not of the form key=value",
-                              (int)(length < 60 ? length : 60), text);
+        return pawl_error_set(err, PAWL_EINVAL,
+                              "URL parameter '%.*s...' is not of the form key=value",
+                              harmless(text, length), text);
     params = realloc(url->params, (url->nparams + 1) * sizeof *params);
     if (!params)
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
@@ -93,7 +106,7 @@ static int add_param(pawl_url *url, const char *text, size_t length, pawl_error 
     if (bad)
         return pawl_error_set(err, PAWL_EINVAL,
                               "URL parameter '%.*s' has a bad escape; write %%XX with hex digits",
-                              (int)(equals - text < 60 ? equals - text : 60), text);
+                              harmless(text, (size_t)(equals - text)), text);
     for (size_t i = 0; i + 1 < url->nparams; i++)
         if (!strcmp(url->params[i].key, param->key))
             return pawl_error_set(err, PAWL_EINVAL, "URL parameter '%.60s' is given twice",
@@ -122,8 +135,8 @@ static int parse(pawl_url *url, const char *text, pawl_error *err)
 
     if (scheme == 0 || text[scheme] != ':')
         return pawl_error_set(err, PAWL_EINVAL,
-                              "'%.80s' is not a URL; write for example local: or local:/a/folder",
-                              text);
+                              "'%.*s...' is not a URL; write for example local: or local:/a/folder",
+                              harmless(text, strlen(text)), text);
     url->scheme = strndup(text, scheme);
     if (!url->scheme)
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");

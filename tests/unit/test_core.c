@@ -112,6 +112,19 @@ CASE("what is wrong with a URL is said")
     CHECK_CODE(pawl__url_parse(NULL, NULL, NULL), PAWL_EINVAL);
 }
 
+CASE("a password in a URL that can't be understood is not repeated in the words about it")
+{
+    static const char *const urls[] = {"Redis://:hunter2@host", "redis//u:hunter2@h",
+                                       "redis://h?password:hunter2", "local:?x=1&pass hunter2"};
+    pawl_url url;
+    pawl_error err;
+
+    for (size_t i = 0; i < sizeof urls / sizeof urls[0]; i++) {
+        CHECK_CODE(pawl__url_parse(&url, urls[i], &err), PAWL_EINVAL);
+        CHECK(!strstr(err.text, "hunter2"));
+    }
+}
+
 CASE("a parameter that nobody reads is refused by name")
 {
     pawl_url url;
