@@ -76,11 +76,12 @@ malformed:
  * follows may be a password. */
 static int harmless(const char *text, size_t length)
 {
-    size_t word = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/.-_+");
+    int word = 0;
 
-    if (word > length)
-        word = length;
-    return word < 40 ? (int)word : 40;
+    while (word < 40 && (size_t)word < length &&
+           (isalnum((unsigned char)text[word]) || strchr("/.-_+", text[word])))
+        word++;
+    return word;
 }
 
 static int add_param(pawl_url *url, const char *text, size_t length, pawl_error *err)
