@@ -4,8 +4,10 @@
  *
  * Two process-wide mutexes, in this order: `clients_mutex` (taken before any client's own mutex),
  * a client's mutex, `guards_mutex` (taken last). Both are held around fork(), so that a child finds
- * the lists whole. A client's mutex may be held by a thread that does not exist in the child; that
- * is fine, because in the child no call gets past the generation check.
+ * the lists whole, and so are the mutexes of what all clients of a process share elsewhere
+ * (pawl__fork_mutex_add): whoever holds one of these takes no other. A client's mutex may be held
+ * by a thread that does not exist in the child; that is fine, because in the child no call gets
+ * past the generation check.
  */
 #include "fork.h"
 
@@ -27,6 +29,8 @@ static atomic_uint_fast64_t last_thread;
 static struct list clients = {&clients, &clients};
 static int *guarded;
 static size_t nguarded, room;
+static pthread_mutex_t *mutexes[4]; /* under guards_mutex */
+static size_t nmutexes;
 
 static _Thread_local uint64_t this_thread;
 
@@ -34,10 +38,14 @@ static void before_fork(void)
 {
     pthread_mutex_lock(&clients_mutex);
     pthread_mutex_lock(&guards_mutex);
+    for (size_t i = 0; i < nmutexes; i++)
+        pthread_mutex_lock(mutexes[i]);
 }
 
 static void in_parent(void)
 {
+    for (size_t i = nmutexes; i-- > 0;)
+        pthread_mutex_unlock(mutexes[i]);
     pthread_mutex_unlock(&guards_mutex);
     pthread_mutex_unlock(&clients_mutex);
 }
@@ -107,6 +115,19 @@ void pawl__client_unregister(struct pawl_client *client)
     pthread_mutex_lock(&clients_mutex);
     list_remove(&client->registered);
     pthread_mutex_unlock(&clients_mutex);
+}
+
+void pawl__fork_mutex_add(pthread_mutex_t *mutex)
+{
+    size_t i = 0;
+
+    pthread_once(&once, prepare);
+    pthread_mutex_lock(&guards_mutex);
+    while (i < nmutexes && mutexes[i] != mutex)
+        i++;
+    if (i == nmutexes && i < sizeof mutexes / sizeof mutexes[0])
+        mutexes[nmutexes++] = mutex;
+    pthread_mutex_unlock(&guards_mutex);
 }
 
 void pawl__fork_guard_add(int fd)

@@ -57,8 +57,8 @@ static char *default_path(void)
     return strdup(path);
 }
 
-/* %XX decoded; NULL: out of memory or malformed. */
-static char *decode(const char *text)
+/* %XX decoded; NULL: out of memory, or malformed (then *bad is set). */
+static char *decode(const char *text, bool *bad)
 {
     char *ret = malloc(strlen(text) + 1), *out = ret;
     unsigned byte;
@@ -71,6 +71,7 @@ static char *decode(const char *text)
             *out++ = (char)byte;
             text += 3;
         } else {
+            *bad = true;
             free(ret);
             return NULL;
         }
@@ -160,10 +161,12 @@ static int find_sockets(local *l, pawl_error *err)
 
 int local_folder_open(local *l, const pawl_url *url, pawl_error *err)
 {
-    bool by_default = !url->rest || !*url->rest;
+    bool by_default = !url->rest || !*url->rest, bad = false;
     int code;
 
-    l->path = by_default ? default_path() : decode(url->rest);
+    l->path = by_default ? default_path() : decode(url->rest, &bad);
+    if (!l->path && !bad)
+        return pawl_error_set(err, PAWL_ENOMEM, "local: out of memory");
     if (!l->path)
         return pawl_error_set(err, PAWL_EINVAL, "local: can't decode the folder's name");
     if (mkdir(l->path, 0700) && errno != EEXIST)

@@ -3,6 +3,7 @@
  * memory.c - the engine "memory:[SPACE]": locks inside one process.
  *
  * All clients of the process that open the same space share it; it vanishes with its last client.
+ * A forked child has its parent's spaces in memory, but opens new ones of its own.
  * It is the reference for tests and for the simulator: no loop, no clock but env's, nothing that
  * depends on where memory lies.
  *
@@ -21,6 +22,7 @@
 #include <unistd.h>
 
 #include "desk.h"
+#include "fork.h"
 
 #define BUCKETS 256
 
@@ -36,6 +38,7 @@ struct seat {
 typedef struct space {
     struct space *next;
     char *name;
+    uint64_t generation; /* of forks: one of the parent process is not ours */
     size_t clients;
     uint64_t fence;
     struct seat *seats;
@@ -193,9 +196,10 @@ static const desk_store memory_store = {
 /* The space of that name, made if there is none; the mutex is held. NULL: out of memory. */
 static space *find_space(const pawl_env *env, const char *name)
 {
+    uint64_t generation = pawl__fork_generation();
     space *s = spaces;
 
-    while (s && strcmp(s->name, name))
+    while (s && (s->generation != generation || strcmp(s->name, name)))
         s = s->next;
     if (s)
         return s;
@@ -204,6 +208,7 @@ static space *find_space(const pawl_env *env, const char *name)
         free(s);
         return NULL;
     }
+    s->generation = generation;
     s->fence = env->loop ? used_tokens + 1 : 1; /* each world of the simulator begins anew */
     s->next = spaces;
     spaces = s;
@@ -326,6 +331,7 @@ static int memory_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
         m->host[0] = 0;
     env->wake_begin(env, &m->wake);
     m->waking = true;
+    pawl__fork_mutex_add(&spaces_mutex);
     pthread_mutex_lock(&spaces_mutex);
     m->space = find_space(env, url->rest ? url->rest : "");
     if (m->space) {

@@ -95,6 +95,24 @@ pawl_client *client_open_with(const char *parameter)
     return open_url(url, NULL);
 }
 
+static void listen(void *arg, int level, const char *text)
+{
+    ear *e = arg;
+
+    (void)level;
+    if (!strncmp(text, e->line, strlen(e->line)))
+        event_raise(&e->heard);
+}
+
+pawl_client *client_open_heard(const char *faults, ear *e)
+{
+    char url[1024];
+
+    event_init(&e->heard);
+    snprintf(url, sizeof url, "trace:fault:%s;%s", faults, conf_url);
+    return open_url(url, CLIENT_OPTIONS(.log = listen, .log_arg = e, .log_level = PAWL_LOG_DEBUG));
+}
+
 pawl_lock *lock_new(pawl_client *client, const char *name, const pawl_lock_options *options)
 {
     pawl_lock *lock;
@@ -152,41 +170,6 @@ void latch_free(pawl_latch *latch)
 {
     forget(latch);
     pawl_latch_free(latch);
-}
-
-/* ---- Waiting for things to happen ------------------------------------------------------------ */
-
-static int note_waiters(void *arg, const pawl_info *info)
-{
-    if (info->role == PAWL_ROLE_SUMMARY)
-        *(uint64_t *)arg = info->waiters;
-    return 0;
-}
-
-void await_waiters(pawl_client *client, const char *name, uint64_t n)
-{
-    uint64_t have = UINT64_MAX;
-
-    for (;;) {
-        CHECK_OK(pawl_inspect(client, name, note_waiters, &have, NULL));
-        if (have == n)
-            return;
-        pause_ms(1);
-    }
-}
-
-pawl_stats stats_of(pawl_client *client)
-{
-    pawl_stats stats = {.size = sizeof stats};
-
-    CHECK_OK(pawl_client_stats(client, &stats));
-    return stats;
-}
-
-void await_waiting(pawl_client *client, uint64_t n)
-{
-    while (stats_of(client).waiting != n)
-        pause_ms(1);
 }
 
 /* ---- Threads --------------------------------------------------------------------------------- */

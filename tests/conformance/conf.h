@@ -41,6 +41,13 @@ void need_parameters(void);
 
 pawl_client *client_open(const pawl_client_options *options); /* NULL: the defaults */
 pawl_client *client_open_with(const char *parameter);         /* a "key=value" for the URL */
+/* Through trace: and fault: with these options. Each line of the log that begins with `line`, such
+ * as "> release", raises `heard`: the op is on its way. The ear must outlive the case. */
+typedef struct ear {
+    const char *line;
+    event heard;
+} ear;
+pawl_client *client_open_heard(const char *faults, ear *e);
 pawl_lock *lock_new(pawl_client *client, const char *name, const pawl_lock_options *options);
 pawl_lock *multi_new(pawl_lock *a, pawl_lock *b, pawl_lock *c); /* b, c may be NULL */
 pawl_semaphore *sem_new(pawl_client *client, const char *name,
@@ -59,6 +66,11 @@ void end_everything(void);
 
 /* Until n waiters of `name` are queued in the service. */
 void await_waiters(pawl_client *client, const char *name, uint64_t n);
+/* Until the lease of the only holder was renewed; the case fails if it ends instead. `client` is
+ * one that does not hold it: its calls must not drive the holder's. */
+void await_renewal(pawl_client *client, const char *name);
+/* Until nobody holds it. */
+void await_free(pawl_client *client, const char *name);
 /* Until n calls or operations of this client wait. */
 void await_waiting(pawl_client *client, uint64_t n);
 pawl_stats stats_of(pawl_client *client);

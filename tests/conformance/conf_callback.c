@@ -220,3 +220,74 @@ CASE("on_lost is not called for a handle that was freed")
     pause_ms(SHORT_LEASE + 200);
     CHECK_EQ(event_count(&lost.event), 0);
 }
+
+/* ---- Whose hold it is ------------------------------------------------------------------------ */
+
+CASE("inside the callback of a re-entry through a second handle the lock is held")
+{
+    static calls got = CALLS_INIT;
+    const char *name = check_name("x");
+    pawl_client *client = client_open(NULL);
+    pawl_lock *first = lock_new(client, name, NULL), *second = lock_new(client, name, NULL);
+
+    CHECK_OK(pawl_lock_acquire(first, 0, NULL));
+    CHECK_OK(pawl_lock_acquire_start(second, 0, count_call, &got));
+    event_await(&got.event, 1);
+    CHECK_OK(got.code);
+    CHECK_EQ(got.held, 1);
+    CHECK_EQ(got.token, pawl_lock_token(first));
+}
+
+CASE("a grant that was lost before its callback came is told once, and released after that")
+{
+    static calls got = CALLS_INIT;
+    const char *name = check_name("x");
+    pawl_client *client = client_open(NULL), *other = client_open(NULL);
+    pawl_lock *lock = lock_new(client, name, LOCK_OPTIONS(.lease_ms = 50));
+    pawl_lock *second = lock_new(client, name, LOCK_OPTIONS(.lease_ms = 50));
+    rows seen;
+
+    CHECK(pawl_client_fd(client) >= 0);
+    CHECK_OK(pawl_lock_acquire_start(lock, PAWL_FOREVER, count_call, &got));
+    while (stats_of(client).acquired < 1) /* a call that blocks drives, and runs no callbacks */
+        inspect_rows(client, name, &seen);
+    await_free(other, name);
+    CHECK_CODE(pawl_lock_release(second, NULL), PAWL_ESTATE);
+    CHECK_EQ(pawl_client_process(client), 1);
+    CHECK_EQ(event_count(&got.event), 1);
+    CHECK_OK(got.code);
+    CHECK_EQ(got.held, 0);
+    CHECK_CODE(pawl_lock_release(second, NULL), PAWL_ELOST);
+    CHECK_CODE(pawl_lock_release(lock, NULL), PAWL_ENOTHELD);
+}
+
+typedef struct starter {
+    pawl_lock *lock;
+    calls *got;
+} starter;
+
+static int start_and_end(void *arg)
+{
+    starter *s = arg;
+
+    return pawl_lock_acquire_start(s->lock, PAWL_FOREVER, count_call, s->got);
+}
+
+CASE("what is granted to a thread that has ended is not renewed")
+{
+    static calls got = CALLS_INIT;
+    const char *name = check_name("x");
+    pawl_client *mine = client_open(CLIENT_OPTIONS(.watchdog_ms = 200));
+    pawl_client *yours = client_open(NULL);
+    pawl_lock *taken = lock_new(yours, name, NULL);
+    starter s = {.lock = lock_new(mine, name, NULL), .got = &got};
+
+    CHECK_OK(pawl_lock_acquire(taken, 0, NULL));
+    CHECK_OK(in_thread(start_and_end, &s));
+    await_waiters(yours, name, 1);
+    CHECK_OK(pawl_lock_release(taken, NULL));
+    event_await(&got.event, 1);
+    CHECK_OK(got.code);
+    CHECK_OK(pawl_lock_acquire(taken, 20000, NULL));
+    CHECK_EQ(stats_of(mine).orphaned, 1);
+}

@@ -80,6 +80,21 @@ CASE("client options with a wrong size, unknown fields or negative times are ref
     CHECK_CODE(open_code(conf_url, &longer.known, NULL), PAWL_EINVAL);
 }
 
+CASE("times that no clock can reach are refused")
+{
+    pawl_client *client = client_open(NULL);
+    pawl_semaphore *sem;
+    pawl_lock *lock;
+
+    CHECK_CODE(open_code(conf_url, CLIENT_OPTIONS(.watchdog_ms = INT64_MAX), NULL), PAWL_EINVAL);
+    CHECK_CODE(open_code(conf_url, CLIENT_OPTIONS(.timeout_ms = INT64_MAX), NULL), PAWL_EINVAL);
+    CHECK_CODE(pawl_semaphore_new(&sem, client, check_name("s"),
+                                  SEM_OPTIONS(.permits = 1, .lease_ms = INT64_MAX), NULL),
+               PAWL_EINVAL);
+    CHECK_CODE(pawl_lock_new(&lock, client, check_name("k"), LOCK_OPTIONS(.lease_ms = INT64_MAX),
+                             NULL), PAWL_EINVAL);
+}
+
 CASE("the error is written only on failure")
 {
     pawl_client *client = client_open(NULL);

@@ -136,6 +136,25 @@ CASE("a wait for a latch is cancelled by its handle, and by closing its client")
     CHECK_EQ(count_of(a), 1);
 }
 
+static void count_down(void *arg)
+{
+    CHECK_OK(pawl_latch_count_down(((latch_waiter *)arg)->latch, NULL));
+}
+
+CASE("cancelling the waits of a latch does not cancel a count-down that is under way")
+{
+    static ear e = {.line = "> latch-down"};
+    latch_waiter w = {.latch = latch_new(client_open_heard("delay=150,only=latch-down", &e),
+                                         check_name("l"))};
+
+    CHECK_OK(pawl_latch_set(w.latch, 3, NULL));
+    actor_start(&w.actor, count_down, &w);
+    event_await(&e.heard, 1);
+    CHECK_EQ(pawl_latch_cancel(w.latch), 0);
+    actor_join(&w.actor);
+    CHECK_EQ(count_of(w.latch), 2);
+}
+
 CASE("a latch stays set when the client that set it is gone")
 {
     const char *name = check_name("c");

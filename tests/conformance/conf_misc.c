@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conf_misc.c - counters, stripes, texts, fork: what belongs to no primitive.
+ * conf_misc.c - counters, stripes, texts: what belongs to no primitive.
  */
 #include "conf.h"
 
@@ -159,98 +159,4 @@ CASE("the library's version is the header's")
     snprintf(version, sizeof version, "%d.%d.%d", PAWL_VERSION_MAJOR, PAWL_VERSION_MINOR,
              PAWL_VERSION_PATCH);
     CHECK_STR(pawl_version(), version);
-}
-
-/* ---- Fork ------------------------------------------------------------------------------------ */
-
-typedef struct family {
-    pawl_client *client;
-    pawl_lock *lock;
-    pawl_semaphore *sem;
-    pawl_latch *latch;
-    calls *done;
-} family;
-
-static int call_as_child(void *arg)
-{
-    family *f = arg;
-    pawl_lock *lock;
-    int64_t n;
-
-    CHECK_CODE(pawl_lock_release(f->lock, NULL), PAWL_EFORK);
-    CHECK_CODE(pawl_lock_acquire(f->lock, 0, NULL), PAWL_EFORK);
-    CHECK_CODE(pawl_lock_acquire(f->lock, PAWL_FOREVER, NULL), PAWL_EFORK);
-    CHECK_CODE(pawl_lock_renew(f->lock, 0, NULL), PAWL_EFORK);
-    CHECK_CODE(pawl_lock_break(f->lock, NULL), PAWL_EFORK);
-    CHECK_CODE(pawl_lock_acquire_start(f->lock, 0, count_call, f->done), PAWL_EFORK);
-    CHECK_CODE(pawl_lock_release_start(f->lock, count_call, f->done), PAWL_EFORK);
-    CHECK_CODE(pawl_lock_new(&lock, f->client, "x", NULL, NULL), PAWL_EFORK);
-    CHECK_CODE(pawl_semaphore_release(f->sem, 1, NULL), PAWL_EFORK);
-    CHECK_CODE(pawl_semaphore_acquire(f->sem, 1, 0, NULL), PAWL_EFORK);
-    CHECK_CODE(pawl_latch_count(f->latch, &n, NULL), PAWL_EFORK);
-    CHECK_CODE(pawl_latch_wait(f->latch, 0, NULL), PAWL_EFORK);
-    CHECK_CODE(pawl_list(f->client, NULL, collect_row, NULL, NULL), PAWL_EFORK);
-    CHECK_CODE(pawl_client_process(f->client), PAWL_EFORK);
-    CHECK_CODE(pawl_client_fd(f->client), PAWL_EFORK);
-    CHECK_EQ(pawl_lock_held(f->lock), 0);
-    CHECK_EQ(pawl_lock_valid_ms(f->lock), 0);
-    CHECK_CODE(pawl_close(f->client), PAWL_EFORK);
-    pawl_lock_free(f->lock);
-    pawl_semaphore_free(f->sem);
-    return 0;
-}
-
-CASE("a forked child's calls are refused, and the parent keeps its locks")
-{
-    static calls done = CALLS_INIT;
-    const char *name = check_name("f");
-    pawl_client *client = client_open(CLIENT_OPTIONS(.watchdog_ms = 1500));
-    family f = {.client = client, .lock = lock_new(client, name, NULL),
-                .sem = sem_new(client, check_name("s"), SEM_OPTIONS(.permits = 1)),
-                .latch = latch_new(client, check_name("l")), .done = &done};
-    uint64_t token;
-
-    CHECK_OK(pawl_lock_acquire(f.lock, 0, NULL));
-    CHECK_OK(pawl_semaphore_acquire(f.sem, 1, 0, NULL));
-    token = pawl_lock_token(f.lock);
-    CHECK_EQ(in_child(call_as_child, &f), 0);
-    CHECK_EQ(pawl_lock_held(f.lock), 1);
-    CHECK_EQ(pawl_lock_token(f.lock), token);
-    CHECK(pawl_semaphore_valid_ms(f.sem) > 0);
-    CHECK_CODE(try_as_stranger(name, PAWL_MUTEX), PAWL_EBUSY);
-    pause_ms(2000); /* the parent's renewals go on */
-    CHECK_EQ(pawl_lock_held(f.lock), 1);
-    CHECK_OK(pawl_semaphore_release(f.sem, 1, NULL));
-    CHECK_OK(pawl_lock_release(f.lock, NULL));
-    CHECK_EQ(event_count(&done.event), 0);
-}
-
-static int open_as_child(void *arg)
-{
-    const char *name = arg;
-    pawl_client *client;
-    pawl_lock *lock;
-
-    CHECK_OK(pawl_open(&client, conf_url, NULL, NULL));
-    CHECK_OK(pawl_lock_new(&lock, client, name, NULL, NULL));
-    CHECK_OK(pawl_lock_acquire(lock, 20000, NULL));
-    CHECK_OK(pawl_lock_release(lock, NULL));
-    pawl_lock_free(lock);
-    CHECK_OK(pawl_close(client));
-    return 0;
-}
-
-CASE("a forked child can open a client of its own")
-{
-    char name[64];
-    pawl_lock *lock;
-
-#ifdef __SANITIZE_THREAD__
-    check_skip("ThreadSanitizer allows no new threads after such a fork");
-#endif
-    lock = lock_new(client_open(NULL), check_name("f"), NULL);
-    CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
-    snprintf(name, sizeof name, "%s", check_name("g"));
-    CHECK_EQ(in_child(open_as_child, name), 0);
-    CHECK_EQ(pawl_lock_held(lock), 1);
 }

@@ -328,3 +328,36 @@ CASE("freeing a multi-lock that waits ends the wait, and done says so once")
     CHECK_OK(try_as_stranger(nb, PAWL_MUTEX));
     CHECK_EQ(event_count(&got.event), 1);
 }
+
+CASE("freeing an idle multi-lock leaves alone who waits for a member by itself")
+{
+    const char *name = check_name("a");
+    pawl_client *mine = client_open(NULL), *yours = client_open(NULL);
+    pawl_lock *a = lock_new(mine, name, NULL), *b = lock_new(mine, check_name("b"), NULL);
+    pawl_lock *multi = multi_new(a, b, NULL), *taken = lock_new(yours, name, NULL);
+    waiter w;
+
+    CHECK_OK(pawl_lock_acquire(taken, 0, NULL));
+    waiter_start(&w, a, PAWL_FOREVER);
+    await_waiters(yours, name, 1);
+    lock_free(multi);
+    CHECK_OK(pawl_lock_release(taken, NULL));
+    CHECK_OK(waiter_code(&w));
+    waiter_leave(&w);
+}
+
+CASE("freeing a multi-lock that was acquired twice releases all of it")
+{
+    const char *na = check_name("a"), *nb = check_name("b");
+    pawl_client *mine = client_open(NULL), *yours = client_open(NULL);
+    pawl_lock *a = lock_new(mine, na, NULL), *b = lock_new(mine, nb, NULL);
+    pawl_lock *multi = multi_new(a, b, NULL);
+
+    CHECK_OK(pawl_lock_acquire(multi, 0, NULL));
+    CHECK_OK(pawl_lock_acquire(multi, 0, NULL));
+    lock_free(multi);
+    CHECK_OK(pawl_lock_acquire(lock_new(yours, na, NULL), 20000, NULL));
+    CHECK_OK(pawl_lock_acquire(lock_new(yours, nb, NULL), 20000, NULL));
+    CHECK_EQ(pawl_lock_held(a) + pawl_lock_held(b), 0);
+    CHECK_CODE(pawl_lock_release(a, NULL), PAWL_ENOTHELD);
+}

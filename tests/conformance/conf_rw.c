@@ -176,6 +176,20 @@ CASE("a writer can read too, and goes on reading when it stops writing")
     CHECK_OK(try_as_stranger(name, PAWL_WRITE));
 }
 
+CASE("a writer that also reads enters either once more")
+{
+    const char *name = check_name("rw");
+    pawl_client *client = client_open(NULL);
+    pawl_lock *writes = writer(client, name), *reads = reader(client, name);
+
+    CHECK_OK(pawl_lock_acquire(writes, 0, NULL));
+    CHECK_OK(pawl_lock_acquire(reads, 0, NULL));
+    CHECK_OK(pawl_lock_acquire(writes, 0, NULL));
+    CHECK_OK(pawl_lock_acquire(reads, 0, NULL));
+    CHECK_EQ(pawl_lock_hold_count(writes), 2);
+    CHECK_EQ(pawl_lock_hold_count(reads), 2);
+}
+
 CASE("a writer becomes a reader at once even if a writer waits")
 {
     const char *name = check_name("rw");

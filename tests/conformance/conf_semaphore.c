@@ -87,6 +87,35 @@ CASE("a release of more permits than the handle holds is refused and changes not
     CHECK_OK(pawl_semaphore_release(a, 2, NULL));
 }
 
+typedef struct giver {
+    actor actor;
+    pawl_semaphore *sem;
+} giver;
+
+static void give_one(void *arg)
+{
+    CHECK_OK(pawl_semaphore_release(((giver *)arg)->sem, 1, NULL));
+}
+
+CASE("two threads give back parts of one acquire at the same time")
+{
+    static ear e = {.line = "> release"};
+    pawl_client *client = client_open_heard("delay=100,only=release", &e);
+    giver g = {.sem = sem_new(client, check_name("s"), SEM_OPTIONS(.permits = 4))};
+
+    CHECK_OK(pawl_semaphore_acquire(g.sem, 4, 0, NULL));
+    for (int i = 0; i < 2; i++) {
+        int before = event_count(&e.heard);
+
+        actor_start(&g.actor, give_one, &g);
+        event_await(&e.heard, before + 1);
+        CHECK_OK(pawl_semaphore_release(g.sem, 1, NULL));
+        actor_join(&g.actor);
+    }
+    CHECK_EQ(available(g.sem), 4);
+    CHECK_CODE(pawl_semaphore_release(g.sem, 1, NULL), PAWL_ENOTHELD);
+}
+
 CASE("who comes with another capacity while permits are held is refused")
 {
     const char *name = check_name("s");

@@ -4,6 +4,8 @@
  */
 #include "conf.h"
 
+#include <time.h>
+
 CASE("a wait of 0 on a free lock succeeds, a wait of PAWL_FOREVER too")
 {
     pawl_lock *lock = lock_new(client_open(NULL), check_name("w"), NULL);
@@ -295,4 +297,47 @@ CASE("cancelling at the moment of the release leaves the lock held by one or by 
         CHECK(w.code == 0 || w.code == PAWL_ECANCELED);
     }
     CHECK_OK(pawl_lock_acquire(holder, 20000, NULL));
+}
+
+/* ---- The longest waits ----------------------------------------------------------------------- */
+
+/* The longest wait whose end the system's clock can still name, and its neighbours. */
+static int64_t longest_wait(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_BOOTTIME, &t);
+    return (INT64_MAX - (int64_t)t.tv_sec * 1000000000 - t.tv_nsec) / 1000000;
+}
+
+CASE("a free lock is acquired whatever wait is allowed")
+{
+    pawl_lock *lock = lock_new(client_open(NULL), check_name("w"), NULL);
+    int64_t longest = longest_wait();
+    int64_t waits[] = {INT64_MAX / 1000000 - 1000, longest - 1, longest, longest + 1,
+                       INT64_MAX / 1000000, INT64_MAX / 1000000 + 1, INT64_MAX};
+
+    for (size_t i = 0; i < sizeof waits / sizeof waits[0]; i++) {
+        CHECK_OK(pawl_lock_acquire(lock, waits[i], NULL));
+        CHECK_OK(pawl_lock_release(lock, NULL));
+    }
+}
+
+CASE("a client sleeps through the longest waits")
+{
+    static calls got = CALLS_INIT;
+    const char *name = check_name("w");
+    pawl_client *mine = client_open(NULL), *yours = client_open(NULL);
+    pawl_lock *lock = lock_new(mine, name, LOCK_OPTIONS(.owner = PAWL_OWNER_HANDLE));
+    pawl_lock *taken = lock_new(yours, name, NULL);
+    clock_t used;
+
+    CHECK(pawl_client_fd(mine) >= 0);
+    CHECK_OK(pawl_lock_acquire(taken, 0, NULL));
+    CHECK_OK(pawl_lock_acquire_start(lock, longest_wait() - 1, count_call, &got));
+    await_waiters(yours, name, 1);
+    used = clock();
+    pause_ms(300);
+    used = clock() - used;
+    CHECK(used * 1000 / CLOCKS_PER_SEC < 60); /* of the processor: a busy machine uses less */
 }

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * conf_await.c - helpers of the conformance cases that wait until the service, or a client's own
+ * counters, show that something has happened.
+ */
+#include "conf.h"
+
+static int note_waiters(void *arg, const pawl_info *info)
+{
+    if (info->role == PAWL_ROLE_SUMMARY)
+        *(uint64_t *)arg = info->waiters;
+    return 0;
+}
+
+void await_waiters(pawl_client *client, const char *name, uint64_t n)
+{
+    uint64_t have = UINT64_MAX;
+
+    for (;;) {
+        CHECK_OK(pawl_inspect(client, name, note_waiters, &have, NULL));
+        if (have == n)
+            return;
+        pause_ms(1);
+    }
+}
+
+/* The summary row's number of holders, and the holder's lease. */
+static int note_lease(void *arg, const pawl_info *info)
+{
+    pawl_info *have = arg;
+
+    if (info->role == PAWL_ROLE_SUMMARY)
+        have->holders = info->holders;
+    else if (info->role == PAWL_ROLE_HOLDER)
+        have->lease_ms = info->lease_ms;
+    return 0;
+}
+
+void await_renewal(pawl_client *client, const char *name)
+{
+    pawl_info have = {.lease_ms = INT64_MAX};
+    int64_t before;
+
+    do {
+        before = have.lease_ms;
+        pause_ms(5);
+        CHECK_OK(pawl_inspect(client, name, note_lease, &have, NULL));
+        CHECK_EQ(have.holders, 1);
+    } while (have.lease_ms <= before);
+}
+
+void await_free(pawl_client *client, const char *name)
+{
+    pawl_info have = {.holders = 1};
+
+    for (;; pause_ms(1)) {
+        CHECK_OK(pawl_inspect(client, name, note_lease, &have, NULL));
+        if (have.holders == 0)
+            return;
+    }
+}
+
+pawl_stats stats_of(pawl_client *client)
+{
+    pawl_stats stats = {.size = sizeof stats};
+
+    CHECK_OK(pawl_client_stats(client, &stats));
+    return stats;
+}
+
+void await_waiting(pawl_client *client, uint64_t n)
+{
+    while (stats_of(client).waiting != n)
+        pause_ms(1);
+}

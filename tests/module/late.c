@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * late.c - an engine around another one that is late at chosen moments: "late:OPTIONS;INNER-URL".
+ *
+ *   renew=MS     a renewal stays here so long before it goes on; one at a time, others pass it
+ *   lose=list    the answer of the first listing is lost
+ *   lose=down    the answer of the first count-down of a latch is lost, later ones stay here
+ *   without=N    capabilities (enum pawl_caps) that the inner engine has and this one hides
+ *
+ * Options are joined by commas. Unlike "fault:" nothing is drawn by lot, and what happens is
+ * written to the log, so that a test can wait for it: "late: kept", "late: let go", "late: lost",
+ * and "late: changed" if the name in a renewal was not the same any more when it was let go.
+ */
+#include <stdlib.h>
+
+#include "engine.h"
+
+typedef struct late {
+    pawl_env *env;
+    pawl_instance inner;
+    int64_t renew_ms;
+    uint32_t without;
+    uint8_t lose;  /* the kind of op */
+    bool lost;
+    pawl_op *kept; /* a renewal or a count-down */
+    pawl_timer timer;
+    char name[PAWL_NAME_MAX + 1]; /* in the kept renewal */
+    pawl_op child; /* goes down instead of the op whose answer is lost */
+    pawl_op *outer;
+} late;
+
+/* ---- Renewals that stay a while -------------------------------------------------------------- */
+
+static void let_go(pawl_timer *timer)
+{
+    late *l = timer->arg;
+    pawl_op *op = l->kept;
+    bool same = !strcmp(op->batch[0].name, l->name);
+
+    l->kept = NULL;
+    l->inner.engine->submit(l->inner.state, op);
+    l->env->log(l->env, PAWL_LOG_WARNING, same ? "late: let go" : "late: changed");
+}
+
+static void keep(late *l, pawl_op *op)
+{
+    l->kept = op;
+    l->env->log(l->env, PAWL_LOG_WARNING, "late: kept");
+    if (op->kind != PAWL_OP_RENEW)
+        return;
+    snprintf(l->name, sizeof l->name, "%s", op->batch[0].name);
+    l->timer.fire = let_go;
+    l->timer.arg = l;
+    l->env->timer_set(l->env, &l->timer, l->env->now(l->env) + l->renew_ms * PAWL_NS_PER_MS);
+}
+
+/* ---- Answers that are lost ------------------------------------------------------------------- */
+
+static void lost(pawl_op *child)
+{
+    late *l = child->arg;
+
+    l->env->log(l->env, PAWL_LOG_WARNING, "late: lost");
+    pawl_op_finish(l->outer, PAWL_EUNKNOWN);
+}
+
+static void lose(late *l, pawl_op *op)
+{
+    l->lost = true;
+    l->outer = op;
+    l->child = *op;
+    l->child.done = lost;
+    l->child.arg = l;
+    l->inner.engine->submit(l->inner.state, &l->child);
+}
+
+/* ---- Slots ----------------------------------------------------------------------------------- */
+
+static int option(late *l, const char *text)
+{
+    if (!strncmp(text, "renew=", 6))
+        l->renew_ms = atoi(text + 6);
+    else if (!strncmp(text, "without=", 8))
+        l->without = (uint32_t)atoi(text + 8);
+    else if (!strncmp(text, "lose=list", 9))
+        l->lose = PAWL_OP_LIST;
+    else if (!strncmp(text, "lose=down", 9))
+        l->lose = PAWL_OP_LATCH_DOWN;
+    else
+        return PAWL_EINVAL;
+    return 0;
+}
+
+static int late_open(void *self, pawl_env *env, const pawl_url *url, pawl_error *err)
+{
+    late *l = self;
+    const char *text = url->rest;
+
+    l->env = env;
+    l->lose = PAWL_OP_EVENT; /* none */
+    while (*text != ';') {
+        if (option(l, text))
+            return pawl_error_set(err, PAWL_EINVAL, "late: bad options, or no ';' after them");
+        text += strcspn(text, ",;");
+        text += *text == ',';
+    }
+    return env->instance_open(env, &l->inner, text + 1, err);
+}
+
+static void late_close(void *self)
+{
+    late *l = self;
+
+    if (l->inner.engine)
+        l->env->instance_close(&l->inner);
+    l->inner = (pawl_instance){0};
+}
+
+static void late_submit(void *self, pawl_op *op)
+{
+    late *l = self;
+
+    if (op->kind == PAWL_OP_RENEW && l->renew_ms && !l->kept)
+        keep(l, op);
+    else if (op->kind != PAWL_OP_EVENT && op->kind == l->lose && !l->lost)
+        lose(l, op);
+    else if (op->kind == PAWL_OP_LATCH_DOWN && l->lose == PAWL_OP_LATCH_DOWN)
+        keep(l, op);
+    else
+        l->inner.engine->submit(l->inner.state, op);
+}
+
+static void late_cancel(void *self, pawl_op *op)
+{
+    late *l = self;
+
+    if (l->kept == op) {
+        l->kept = NULL;
+        l->env->timer_clear(l->env, &l->timer);
+        pawl_op_finish(op, PAWL_ECANCELED);
+    } else {
+        l->inner.engine->cancel(l->inner.state, op);
+    }
+}
+
+static uint32_t late_caps(void *self)
+{
+    late *l = self;
+
+    return l->inner.engine ? pawl_instance_caps(&l->inner) & ~l->without : 0;
+}
+
+static const pawl_engine late_engine = {
+    .abi = PAWL_ENGINE_ABI,
+    .scheme = "late",
+    .state_size = sizeof(late),
+    .open = late_open,
+    .close = late_close,
+    .submit = late_submit,
+    .cancel = late_cancel,
+    .caps_of = late_caps,
+};
+
+PAWL_API pawl_engine_module_fn pawl_engine_module;
+
+PAWL_API const pawl_engine *pawl_engine_module(void)
+{
+    return &late_engine;
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_late.c - answers that come late, or never: through the module "late:" (tests/module/late.c),
+ * which keeps and loses what a case wants, and through "fault:".
+ */
+#include "actors.h"
+#include "check.h"
+#include "engine.h"
+
+#define CLIENT_OPTIONS(...)                                                                        \
+    (&(pawl_client_options){.size = sizeof(pawl_client_options), __VA_ARGS__})
+#define LOCK_OPTIONS(...) (&(pawl_lock_options){.size = sizeof(pawl_lock_options), __VA_ARGS__})
+
+/* What the engine says in the log. */
+static event kept = EVENT_INIT, let_go = EVENT_INIT, changed = EVENT_INIT;
+
+static void listen(void *arg, int level, const char *text)
+{
+    (void)arg;
+    (void)level;
+    if (!strcmp(text, "late: kept"))
+        event_raise(&kept);
+    else if (!strcmp(text, "late: let go"))
+        event_raise(&let_go);
+    else if (!strcmp(text, "late: changed"))
+        event_raise(&changed);
+}
+
+static pawl_client *open_client(const char *url, const pawl_client_options *options)
+{
+    pawl_client *client;
+    pawl_error err;
+
+    if (pawl_open(&client, url, options, &err))
+        check_fail(__FILE__, __LINE__, "%s: %s", url, err.text);
+    return client;
+}
+
+/* ---- Renewals that are overtaken ------------------------------------------------------------- */
+
+static void count_lost(void *arg, pawl_lock *lock, int code)
+{
+    (void)lock;
+    (void)code;
+    event_raise(arg);
+}
+
+/* The renewal by hand plans the next one; that overtakes the one that is kept. */
+CASE("a renewal that was overtaken by another one has no say about what is held later")
+{
+    pawl_stats stats = {.size = sizeof stats};
+    event lost = EVENT_INIT;
+    pawl_client *client = open_client("late:renew=500;memory:",
+                                      CLIENT_OPTIONS(.watchdog_ms = 700, .log = listen));
+    pawl_lock *x, *y;
+
+    CHECK_OK(pawl_lock_new(&x, client, "x", NULL, NULL));
+    CHECK_OK(pawl_lock_new(&y, client, "y",
+                           LOCK_OPTIONS(.lease_ms = 60000, .on_lost = count_lost, .arg = &lost),
+                           NULL));
+    CHECK_OK(pawl_lock_acquire(x, 0, NULL));
+    event_await(&kept, 1);
+    CHECK_OK(pawl_lock_renew(x, 0, NULL));
+    for (; stats.renewed < 2; pause_ms(1))
+        CHECK_OK(pawl_client_stats(client, &stats));
+    CHECK_OK(pawl_lock_release(x, NULL));
+    CHECK_OK(pawl_lock_acquire(y, 0, NULL));
+    event_await(&let_go, 1);
+    CHECK_EQ(pawl_lock_held(y), 1);
+    CHECK(pawl_lock_valid_ms(y) > 30000);
+    CHECK_OK(pawl_lock_release(y, NULL));
+    CHECK_EQ(event_count(&lost), 0);
+    CHECK_OK(pawl_close(client));
+    pawl_lock_free(x);
+    pawl_lock_free(y);
+}
+
+/* Over the memory that this thread has freed. */
+static void scribble(void)
+{
+    void *blocks[64];
+
+    for (size_t i = 0; i < 64; i++) {
+        size_t size = 16 * (i + 1);
+
+        blocks[i] = malloc(size);
+        CHECK(blocks[i]);
+        memset(blocks[i], '#', size);
+    }
+    for (size_t i = 0; i < 64; i++)
+        free(blocks[i]);
+}
+
+CASE("the names in a renewal stay until it is answered, also if the handle is gone")
+{
+    pawl_client *client = open_client("late:renew=50;memory:",
+                                      CLIENT_OPTIONS(.watchdog_ms = 300, .log = listen));
+    pawl_lock *lock;
+
+    CHECK_OK(pawl_lock_new(&lock, client, "a name of some length", NULL, NULL));
+    CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
+    event_await(&kept, 1);
+    CHECK_OK(pawl_lock_release(lock, NULL));
+    pawl_lock_free(lock);
+    scribble();
+    while (event_count(&let_go) + event_count(&changed) < 1)
+        pause_ms(1);
+    CHECK_EQ(event_count(&changed), 0);
+    CHECK_OK(pawl_close(client));
+}
+
+/* ---- Closing --------------------------------------------------------------------------------- */
+
+CASE("closing does not wait for at_least_ms where the client itself would have to hold on")
+{
+    int64_t began = now_ms();
+    char url[64];
+    pawl_client *client;
+    pawl_lock *x, *y;
+
+    snprintf(url, sizeof url, "late:without=%d;memory:", PAWL_CAP_LINGER);
+    client = open_client(url, CLIENT_OPTIONS(.timeout_ms = 100));
+    CHECK_OK(pawl_lock_new(&x, client, "x", LOCK_OPTIONS(.at_least_ms = 600000), NULL));
+    CHECK_OK(pawl_lock_new(&y, client, "y", LOCK_OPTIONS(.at_least_ms = 500000), NULL));
+    CHECK_OK(pawl_lock_acquire(x, 0, NULL));
+    CHECK_OK(pawl_lock_acquire(y, 0, NULL));
+    CHECK_OK(pawl_lock_release(x, NULL));
+    CHECK_OK(pawl_close(client));
+    CHECK(now_ms() - began < 500000);
+    pawl_lock_free(x);
+    pawl_lock_free(y);
+}
+
+/* ---- No answer ------------------------------------------------------------------------------- */
+
+/* One lock is released by hand, the other by the close. */
+static void check_unknown_releases(const char *url)
+{
+    pawl_client *client = open_client(url, CLIENT_OPTIONS(.timeout_ms = 100));
+    pawl_lock *x, *y;
+
+    CHECK_OK(pawl_lock_new(&x, client, "x", NULL, NULL));
+    CHECK_OK(pawl_lock_new(&y, client, "y", NULL, NULL));
+    CHECK_OK(pawl_lock_acquire(x, 0, NULL));
+    CHECK_OK(pawl_lock_acquire(y, 0, NULL));
+    CHECK_CODE(pawl_lock_release(x, NULL), PAWL_EUNKNOWN);
+    CHECK_CODE(pawl_close(client), PAWL_EUNKNOWN);
+    pawl_lock_free(x);
+    pawl_lock_free(y);
+}
+
+CASE("a release without an answer is unknown, whether by hand or by closing")
+{
+    check_unknown_releases("fault:drop=100,only=release;memory:");
+}
+
+CASE("a release that was given up on its way is unknown, whether by hand or by closing")
+{
+    check_unknown_releases("fault:delay=3600000,seed=1,only=release;memory:");
+}
+
+CASE("a count-down whose first answer was lost is unknown when the second is given up")
+{
+    pawl_client *client = open_client("late:lose=down;memory:",
+                                      CLIENT_OPTIONS(.timeout_ms = 200, .log = listen));
+    pawl_latch *latch;
+    int64_t n;
+
+    CHECK_OK(pawl_latch_new(&latch, client, "l", NULL));
+    CHECK_OK(pawl_latch_set(latch, 5, NULL));
+    CHECK_CODE(pawl_latch_count_down(latch, NULL), PAWL_EUNKNOWN);
+    CHECK_EQ(event_count(&kept), 1);
+    CHECK_OK(pawl_latch_count(latch, &n, NULL));
+    CHECK_EQ(n, 4);
+    pawl_latch_free(latch);
+    CHECK_OK(pawl_close(client));
+}
+
+/* ---- Listings that are asked for again ------------------------------------------------------- */
+
+typedef struct remover {
+    actor actor;
+    pawl_lock *lock;
+    event lost, removed;
+} remover;
+
+static void remove_when_lost(void *arg)
+{
+    remover *r = arg;
+
+    event_await(&r->lost, 1);
+    CHECK_OK(pawl_lock_release(r->lock, NULL));
+    event_raise(&r->removed);
+}
+
+/* Runs in the thread that lists, with no mutex held: it goes on when the lock is gone. */
+static void wait_until_removed(void *arg, int level, const char *text)
+{
+    remover *r = arg;
+
+    (void)level;
+    if (strcmp(text, "late: lost"))
+        return;
+    event_raise(&r->lost);
+    event_await(&r->removed, 1);
+}
+
+static int count_row(void *arg, const pawl_info *info)
+{
+    (void)info;
+    ++*(int *)arg;
+    return 0;
+}
+
+CASE("rows of a listing whose answer was lost are forgotten, also if there are none the next time")
+{
+    remover r = {.lost = EVENT_INIT, .removed = EVENT_INIT};
+    pawl_client *yours = open_client("memory:", NULL);
+    pawl_client *mine = open_client("late:lose=list;memory:",
+                                    CLIENT_OPTIONS(.log = wait_until_removed, .log_arg = &r));
+    int n = 0;
+
+    CHECK_OK(pawl_lock_new(&r.lock, yours, "gone", LOCK_OPTIONS(.owner = PAWL_OWNER_HANDLE), NULL));
+    CHECK_OK(pawl_lock_acquire(r.lock, 0, NULL));
+    actor_start(&r.actor, remove_when_lost, &r);
+    CHECK_OK(pawl_list(mine, NULL, count_row, &n, NULL));
+    actor_join(&r.actor);
+    CHECK_EQ(n, 0);
+    pawl_lock_free(r.lock);
+    CHECK_OK(pawl_close(mine));
+    CHECK_OK(pawl_close(yours));
+}
+
+int main(int argc, char **argv)
+{
+    return check_main(argc, argv);
+}
