@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * resp_write.c - buffers, and commands into them.
+ *
+ * A command is taken back as a whole by cutting the buffer to the length it had before: the bytes
+ * before it never change while it is written, they only may move. Each add reserves room for all of
+ * its argument first, so that the buffer is cut at most once, in resp_end.
+ */
+#include <stdlib.h>
+
+#include "resp.h"
+
+/* ---- Buffers --------------------------------------------------------------------------------- */
+
+static void move_to(resp_buf *buf, char *data, size_t room)
+{
+    size_t length = resp_buf_length(buf);
+
+    if (length)
+        memcpy(data, buf->data + buf->begin, length);
+    resp_buf_free(buf);
+    *buf = (resp_buf){.data = data, .end = length, .room = room};
+}
+
+int resp_buf_reserve(resp_buf *buf, size_t n)
+{
+    size_t length = resp_buf_length(buf), room = buf->room ? buf->room * 2 : 512;
+    char *data;
+
+    if (n <= buf->room - buf->end)
+        return 0;
+    if (n > SIZE_MAX / 4 || length > SIZE_MAX / 4)
+        return PAWL_ENOMEM;
+    /* A quarter has passed through since the last move: then moving costs each byte little. */
+    if (n <= buf->room - length && buf->begin >= buf->room / 4) {
+        memmove(buf->data, buf->data + buf->begin, length);
+        buf->begin = 0;
+        buf->end = length;
+        return 0;
+    }
+    while (room < length + n)
+        room *= 2;
+    data = malloc(room); /* not realloc: it would leave an unwiped copy behind */
+    if (!data)
+        return PAWL_ENOMEM;
+    move_to(buf, data, room);
+    return 0;
+}
+
+void resp_buf_take(resp_buf *buf, size_t n)
+{
+    buf->begin += n;
+    if (buf->begin == buf->end)
+        buf->begin = buf->end = 0;
+}
+
+void resp_buf_wipe(resp_buf *buf)
+{
+    if (!buf->data)
+        return;
+    explicit_bzero(buf->data, buf->begin);
+    explicit_bzero(buf->data + buf->end, buf->room - buf->end);
+}
+
+void resp_buf_free(resp_buf *buf)
+{
+    if (buf->data)
+        explicit_bzero(buf->data, buf->room);
+    free(buf->data);
+    *buf = (resp_buf){0};
+}
+
+/* ---- Commands -------------------------------------------------------------------------------- */
+
+enum { DIGITS = 20 }; /* of a 64-bit number; with its sign, for int64_t */
+
+/* Writes the number so that it ends at `end`; returns where it begins. */
+static char *digits_before(char *end, uint64_t value)
+{
+    do
+        *--end = (char)('0' + value % 10);
+    while (value /= 10);
+    return end;
+}
+
+/* Type, number, CR LF; the room is there. */
+static void put_head(resp_buf *out, char type, uint64_t value)
+{
+    char text[DIGITS + 2], *first = digits_before(text + DIGITS, value);
+    size_t length = (size_t)(text + sizeof text - first);
+
+    text[DIGITS] = '\r';
+    text[DIGITS + 1] = '\n';
+    out->data[out->end++] = type;
+    memcpy(out->data + out->end, first, length);
+    out->end += length;
+}
+
+resp_command resp_begin(resp_buf *out, size_t argc)
+{
+    resp_command c = {.out = out, .before = resp_buf_length(out), .left = argc};
+
+    c.code = argc ? resp_buf_reserve(out, DIGITS + 3) : PAWL_EINVAL;
+    if (!c.code)
+        put_head(out, '*', argc);
+    return c;
+}
+
+void resp_add(resp_command *c, const void *bytes, size_t length)
+{
+    resp_buf *out = c->out;
+
+    if (c->code)
+        return;
+    if (!c->left) {
+        c->code = PAWL_EINVAL;
+        return;
+    }
+    c->code = length < SIZE_MAX / 4 ? resp_buf_reserve(out, length + DIGITS + 5) : PAWL_ENOMEM;
+    if (c->code)
+        return;
+    put_head(out, '$', length);
+    if (length)
+        memcpy(out->data + out->end, bytes, length);
+    out->end += length;
+    out->data[out->end++] = '\r';
+    out->data[out->end++] = '\n';
+    c->left--;
+}
+
+void resp_add_text(resp_command *c, const char *text)
+{
+    resp_add(c, text, strlen(text));
+}
+
+void resp_add_uint(resp_command *c, uint64_t value)
+{
+    char text[DIGITS], *first = digits_before(text + sizeof text, value);
+
+    resp_add(c, first, (size_t)(text + sizeof text - first));
+}
+
+void resp_add_int(resp_command *c, int64_t value)
+{
+    char text[DIGITS], *first;
+
+    first = digits_before(text + sizeof text, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
+    if (value < 0)
+        *--first = '-';
+    resp_add(c, first, (size_t)(text + sizeof text - first));
+}
+
+int resp_end(resp_command *c)
+{
+    if (!c->code && c->left)
+        c->code = PAWL_EINVAL;
+    if (c->code)
+        c->out->end = c->out->begin + c->before;
+    return c->code;
+}
+
+/* ---- Scripts --------------------------------------------------------------------------------- */
+
+static resp_command begin_script(resp_buf *out, const char *verb, const char *script, size_t length,
+                                 size_t nkeys, size_t nargs)
+{
+    resp_command c;
+
+    if (nkeys > SIZE_MAX / 4 || nargs > SIZE_MAX / 4)
+        return (resp_command){.out = out, .before = resp_buf_length(out), .code = PAWL_EINVAL};
+    c = resp_begin(out, 3 + nkeys + nargs);
+    resp_add_text(&c, verb);
+    resp_add(&c, script, length);
+    resp_add_uint(&c, nkeys);
+    return c;
+}
+
+resp_command resp_begin_evalsha(resp_buf *out, const char *sha, size_t nkeys, size_t nargs)
+{
+    return begin_script(out, "EVALSHA", sha, strlen(sha), nkeys, nargs);
+}
+
+resp_command resp_begin_eval(resp_buf *out, const char *script, size_t length, size_t nkeys,
+                             size_t nargs)
+{
+    return begin_script(out, "EVAL", script, length, nkeys, nargs);
+}

@@ -1,0 +1,189 @@
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- acquire: take K, or queue for it.
+--
+-- KEYS: as in rules.lua. ARGV: 1 owner "client:seq", 2 mode x|s|p|l, 3 lease ms, 4 how long the
+-- place in the queue is kept, ms (0: don't queue), 5 tokens, 6 channel, p or s before its name,
+-- 7 permits, 8 capacity (0: as set), 9 an owner of the same client whose exclusive grant allows
+-- this shared one, or "", 10 floor of the tokens (0: none), 11 latch: the round seen when queued,
+-- or "".
+--
+-- Replies: GRANTED owner token ntokens ms now | QUEUED owner position left foreign now [round] |
+-- BUSY owner left foreign now | STATE owner | INVAL owner.
+--#include base.lua
+
+local owner, mode, ntokens, chan = ARGV[1], ARGV[2], tonumber(ARGV[5]), ARGV[6]
+local lease, wait = math.min(tonumber(ARGV[3]), 1e14), math.min(tonumber(ARGV[4]), 1e14)
+local floor = tonumber(ARGV[10])
+
+if (mode ~= 'l' and lease <= 0) or ntokens < 1 or ntokens > 65536 then
+    return {'INVAL', owner}
+end
+
+-- The two usual cases, in as few calls as can be. TAKE: nobody has it, nobody waits.
+local text = redis.pcall('GET', K)
+if not text and mode == 'x' and floor == 0 and call('EXISTS', QUEUE) == 0 then
+    local token = reserve(ntokens)
+    call('SET', K, exclusive('x', owner, token, ntokens, now, chan), 'PXAT', now + lease)
+    return {'GRANTED', owner, token, ntokens, lease, now}
+end
+-- QUEUE behind an exclusive holder: nobody can be admitted, whoever waits.
+if wait > 0 and (mode == 'x' or mode == 's') and ARGV[9] == '' and type(text) == 'string' and
+   sub(text, 1, 7) == 'pawl x ' and sub(text, 8, 8 + #owner) ~= owner .. ' ' then
+    local last = call('ZREVRANGE', QUEUE, 0, 0, 'WITHSCORES')
+    if call('ZADD', QUEUE, 'NX', (last[2] or 0) + 1, owner) == 1 then
+        call('HSET', REC, owner, record_of(mode, 0, 0, ntokens, now, lease, now + wait, chan))
+        keep(QUEUE, now + wait)
+        keep(REC, now + wait)
+        return {'QUEUED', owner, last[1] and call('ZCARD', QUEUE) - 1 or 0, call('PTTL', K), 0, now}
+    end
+end
+--#include rules.lua
+
+local permits, capacity, with = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9]
+local before = front()
+
+local function raise()
+    if floor > 0 and (tonumber(call('GET', FENCE)) or 0) < floor then
+        call('SET', FENCE, format('%.0f', floor))
+    end
+end
+
+local function granted(token, n, ms)
+    return {'GRANTED', owner, token, n, ms, now}
+end
+
+-- QUEUE, or AGAIN: the place is kept up.
+local function queue(round)
+    local r = read(owner)
+    if not call('ZSCORE', QUEUE, owner) then
+        local last = call('ZREVRANGE', QUEUE, 0, 0, 'WITHSCORES')
+        call('ZADD', QUEUE, (last[2] or 0) + 1, owner)
+        r = nil
+    end
+    record(owner, {mode = mode, permits = permits, capacity = capacity, ntokens = ntokens,
+                   since = r and r.since or now, lease = lease, limit = now + wait, chan = chan})
+    keep(QUEUE, now + wait)
+    keep(REC, now + wait)
+    return {'QUEUED', owner, call('ZRANK', QUEUE, owner), left(mode), foreign(), now, round}
+end
+
+-- ---- latch --------------------------------------------------------------------------------------
+
+local function await_latch()
+    local round = kind == 'l' and match(value, '^pawl l %d+ (.*)$')
+    local seen = ARGV[11]
+    if kind == nil or (seen ~= '' and seen ~= round) then
+        drop_waiter(owner)
+        return granted(0, 0, 0)
+    elseif kind ~= 'l' then
+        return {'STATE', owner}
+    elseif wait > 0 or call('ZSCORE', QUEUE, owner) then
+        return queue(round)
+    end
+    return {'BUSY', owner, -1, 0, now}
+end
+
+-- ---- locks and semaphores -----------------------------------------------------------------------
+
+-- AGAIN: it holds already. Its lease starts anew, and never ends sooner for it.
+local function again(r)
+    local token, n
+    if r then
+        token, n = r.limit, r.ntokens
+        if tonumber(call('ZSCORE', HOLD, owner)) < now + lease then
+            call('ZADD', HOLD, now + lease, owner)
+            sync()
+        end
+    else
+        token, n = match(value, '^pawl x %S+ (%d+) (%d+) ')
+        token, n = tonumber(token), tonumber(n)
+        if call('PTTL', K) < lease then
+            call('PEXPIREAT', K, now + lease)
+        end
+    end
+    raise()
+    return granted(token, n, lease)
+end
+
+-- Its owner holds exclusively and wants it shared as well: both are in HOLD from now on.
+local function downgrades()
+    if with == '' or mode ~= 's' or match(with, '^[^:]*') ~= match(owner, '^[^:]*') then
+        return false
+    end
+    local mine, r = held(with)
+    if not mine or (r and r.mode ~= 'x') then
+        return false
+    end
+    if kind == 'x' then
+        local token, n, since, its_chan = match(value, '^pawl x %S+ (%d+) (%d+) (%d+) (.*)$')
+        local ends = now + call('PTTL', K)
+        clear_hold()
+        kind, value = 'm', 'pawl m'
+        call('SET', K, value, 'PXAT', ends)
+        call('ZADD', HOLD, ends, with)
+        record(with, {mode = 'x', permits = 0, capacity = 0, ntokens = n, since = since,
+                      lease = lease, limit = token, chan = its_chan})
+        call('HSET', REC, 'x', with)
+    end
+    return true
+end
+
+-- What the name is in use as: true if that is what is asked for. Sets the capacity in force.
+local function of_type()
+    local w = front()
+    local r = w and read(w)
+    local used_as = kind or (r and r.mode)
+    if kind == 'p' then
+        used_as, r = 'p', {capacity = tonumber(match(value, '^pawl p (%d+)'))}
+    end
+    if used_as == '?' or used_as == 'l' or (used_as and (used_as == 'p') ~= (mode == 'p')) then
+        return false
+    end
+    if mode == 'p' then
+        local in_force = used_as and r and r.capacity or capacity
+        if in_force <= 0 or (capacity > 0 and capacity ~= in_force) then
+            return false
+        end
+        capacity = in_force
+    end
+    return true
+end
+
+look()
+settle()
+if mode == 'l' then
+    conclude(before, owner)
+    return await_latch()
+end
+local mine, r = held(owner)
+if mine then
+    conclude(before)
+    return again(r)
+end
+local place = call('ZSCORE', QUEUE, owner) and read(owner)
+local token = before and conclude(before, owner)
+if token then
+    raise()
+    return granted(token, place.ntokens, place.lease)
+end
+if place then
+    permits, capacity, ntokens, lease, mode =
+        place.permits, place.capacity, place.ntokens, place.lease, place.mode
+    return queue()
+end
+if not of_type() then
+    return {'STATE', owner}
+end
+if mode == 'p' and (permits < 1 or permits > capacity) then
+    return {'INVAL', owner}
+end
+local want = {mode = mode, permits = permits, capacity = capacity, ntokens = ntokens, since = now,
+              lease = lease, limit = 0, chan = chan}
+if downgrades() or (not front() and fits(want)) then
+    raise()
+    return granted(enter(owner, want, lease), ntokens, lease)
+elseif wait > 0 then
+    return queue()
+end
+return {'BUSY', owner, left(mode), foreign(), now}

@@ -1,0 +1,51 @@
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- Tokens, records and times, needed by everything that grants or queues. KEYS as in rules.lua.
+--
+-- The counter is the last token given out. One that is missing, or was set by hand to something no
+-- clock could have given, starts at the server's time in microseconds: so tokens rise also across a
+-- FLUSHALL or a restart without persistence. All stay below 2^53, where Lua's numbers are exact.
+
+local call, format, sub, match = redis.call, string.format, string.sub, string.match
+local K, FENCE, QUEUE, REC, HOLD = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local CLAIM_MS = 2000
+local time = call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+-- The first of n new tokens.
+local function reserve(n)
+    local last = call('INCRBY', FENCE, n)
+    if last < 1e15 then
+        last = call('INCRBY', FENCE, format('%.0f', time[1] * 1e6 + time[2]))
+    end
+    if last >= 9007199254740992 then
+        error('the token counter is full')
+    end
+    return last - n + 1
+end
+
+-- What K says of an exclusive holder: `letter` x holds, z has released and lingers.
+local function exclusive(letter, owner, token, ntokens, since, chan)
+    return format('pawl %s %s %.0f %d %.0f %s', letter, owner, token, ntokens, since, chan)
+end
+
+-- A record: mode, permits, capacity, tokens, since, lease, limit, channel. `limit` is a waiter's
+-- deadline, a holder's first token.
+local function record_of(mode, permits, capacity, ntokens, since, lease, limit, chan)
+    return format('%s %d %.0f %d %.0f %.0f %.0f %s', mode, permits, capacity, ntokens, since,
+                  lease, limit, chan)
+end
+
+-- Helper keys outlive what is in them by some seconds, and are then gone without anybody's doing.
+local function keep(key, at)
+    local ttl = call('PTTL', key)
+    if ttl == -1 or (ttl >= 0 and now + ttl < at + 1000) then
+        call('PEXPIREAT', key, at + 10000)
+    end
+end
+
+-- Whether anybody heard it. The channel's first letter says how: p plain, s sharded.
+local function tell(chan, text)
+    local n = redis.pcall(sub(chan, 1, 1) == 's' and 'SPUBLISH' or 'PUBLISH', sub(chan, 2), text)
+    return type(n) == 'number' and n > 0
+end

@@ -1,0 +1,37 @@
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- break: end every grant of K, tell the holders, and pass it on as a release would.
+--
+-- KEYS: as in rules.lua. ARGV: none. Replies: OK now | NOTHELD now. A stranger's K is deleted too;
+-- a latch is not held by anybody. The holders' clients get "e owner now".
+--#include base.lua
+--#include rules.lua
+
+local function evict(owner, chan)
+    if chan and sub(owner, 1, 2) ~= 'z:' then
+        tell(chan, format('e %s %.0f', owner, now))
+    end
+end
+
+local before = front()
+look()
+settle()
+local had = kind ~= nil and kind ~= 'l' and kind ~= '?'
+if kind == 'x' then
+    evict(match(value, '^pawl x (%S+) %d+ %d+ %d+ (.*)$'))
+elseif kind == 'm' or kind == 'p' then
+    for _, member in ipairs(call('ZRANGE', HOLD, 0, -1)) do
+        local r = read(member)
+        evict(member, r and r.chan)
+        drop_holder(member)
+    end
+end
+if had then
+    call('DEL', K)
+    call('HDEL', REC, 'used', 'x')
+    kind = nil
+end
+if kind ~= 'l' and kind ~= '?' then
+    conclude(before)
+end
+return {had and 'OK' or 'NOTHELD', now}

@@ -1,0 +1,254 @@
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- The rules of locks: who gets it, and who is told. Included by the scripts that may pass it on.
+--
+-- KEYS: 1 K, 2 {K}:fence, 3 {K}:queue, 4 {K}:rec, 5 {K}:hold; docs/redis.md says what is in them.
+-- Capital words name the transitions of proof/models/handover.pml.
+--
+-- K decides: while it exists somebody holds, and once it is gone nobody does, whatever the other
+-- keys say. `kind` is what K says: nil free, x exclusive, z lingering, m holders are in HOLD,
+-- p likewise and a semaphore, l latch, f a stranger's, ? not a string.
+--
+-- A full server refuses the first write of a script if it could take memory, later ones no more.
+-- So whatever passes a lock on writes a ZREM, PEXPIREAT or DEL first.
+
+local kind, value, full
+
+local function look()
+    value = redis.pcall('GET', K)
+    if type(value) == 'table' then
+        kind = '?'
+    elseif not value then
+        kind = nil
+    else
+        kind = match(value, '^pawl ([xzmpl])') or 'f'
+    end
+end
+
+local function parse(text)
+    local mode, permits, capacity, ntokens, since, lease, limit, chan =
+        match(text or '', '^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
+    return mode and {mode = mode, permits = tonumber(permits), capacity = tonumber(capacity),
+                     ntokens = tonumber(ntokens), since = tonumber(since),
+                     lease = tonumber(lease), limit = tonumber(limit), chan = chan}
+end
+
+local function record(owner, r)
+    call('HSET', REC, owner, record_of(r.mode, r.permits, r.capacity, r.ntokens, r.since, r.lease,
+                                       r.limit, r.chan))
+end
+
+local function read(owner)
+    return parse(call('HGET', REC, owner))
+end
+
+-- ---- holders ------------------------------------------------------------------------------------
+
+-- K lasts as long as the longest of the leases in HOLD.
+local function sync()
+    local top = call('ZREVRANGE', HOLD, 0, 0, 'WITHSCORES')
+    if top[1] then
+        call('PEXPIREAT', K, top[2])
+        keep(HOLD, tonumber(top[2]))
+        keep(REC, tonumber(top[2]))
+    else
+        call('DEL', K)
+        call('HDEL', REC, 'used', 'x')
+        kind = nil
+    end
+end
+
+local function drop_holder(member)
+    local r = read(member)
+    call('ZREM', HOLD, member)
+    call('HDEL', REC, member)
+    if r and r.mode == 'p' then
+        call('HINCRBY', REC, 'used', -r.permits)
+    elseif r and r.mode == 'x' then
+        call('HDEL', REC, 'x')
+    end
+end
+
+-- EXPIRE, of one among several holders.
+local function settle()
+    if kind == 'm' or kind == 'p' then
+        local ended = call('ZRANGEBYSCORE', HOLD, '-inf', now)
+        for _, member in ipairs(ended) do
+            drop_holder(member)
+        end
+        if ended[1] or call('EXISTS', HOLD) == 0 then
+            sync()
+        end
+    end
+end
+
+-- What somebody left behind whose K was deleted.
+local function clear_hold()
+    for _, member in ipairs(call('ZRANGE', HOLD, 0, -1)) do
+        if not call('ZSCORE', QUEUE, member) then
+            call('HDEL', REC, member)
+        end
+    end
+    call('DEL', HOLD)
+    call('HDEL', REC, 'used', 'x')
+end
+
+local function fits(r)
+    if kind == nil then
+        return true
+    elseif r.mode == 's' then
+        return kind == 'm' and call('HEXISTS', REC, 'x') == 0
+    elseif r.mode == 'p' and kind == 'p' then
+        return (tonumber(call('HGET', REC, 'used')) or 0) + r.permits <=
+               tonumber(match(value, '^pawl p (%d+)'))
+    end
+    return false
+end
+
+-- Make `owner` a holder for ms; its first token.
+local function enter(owner, r, ms)
+    local token, ends = reserve(r.ntokens), now + ms
+    if r.mode == 'x' then
+        value = exclusive('x', owner, token, r.ntokens, now, r.chan)
+        call('SET', K, value, 'PXAT', ends)
+        kind = 'x'
+        return token
+    end
+    if kind == nil then
+        clear_hold()
+        kind = r.mode == 's' and 'm' or 'p'
+        value = kind == 'm' and 'pawl m' or format('pawl p %.0f', r.capacity)
+        call('SET', K, value, 'PXAT', ends)
+    end
+    call('ZADD', HOLD, ends, owner)
+    r.since, r.limit = now, token
+    record(owner, r)
+    if r.mode == 'p' then
+        call('HINCRBY', REC, 'used', r.permits)
+    end
+    sync()
+    return token
+end
+
+local function leave(owner, r)
+    if r.mode == 'x' and kind == 'x' then
+        call('DEL', K)
+        kind = nil
+    else
+        drop_holder(owner)
+        sync()
+    end
+end
+
+-- Whether `owner` holds; and its record, if that is in HOLD. After settle.
+local function held(owner)
+    if kind == 'x' then
+        local mine = 'pawl x ' .. owner .. ' '
+        return sub(value, 1, #mine) == mine
+    elseif kind == 'm' or kind == 'p' then
+        local r = call('ZSCORE', HOLD, owner) and read(owner)
+        return r and true or false, r
+    end
+    return false
+end
+
+-- When the front should look again: ms, -1 if that can't be told.
+local function left(mode)
+    if kind == nil then
+        return 0
+    end
+    if (kind == 'm' or kind == 'p') and mode ~= 'x' then
+        local first = call('ZRANGE', HOLD, 0, 0, 'WITHSCORES')
+        return first[2] and math.max(first[2] - now, 0) or 0
+    end
+    return math.max(call('PTTL', K), -1)
+end
+
+local function foreign()
+    return kind == 'f' and 1 or 0
+end
+
+-- ---- waiters ------------------------------------------------------------------------------------
+
+local function front()
+    return call('ZRANGE', QUEUE, 0, 0)[1]
+end
+
+local function drop_waiter(owner)
+    call('ZREM', QUEUE, owner)
+    call('HDEL', REC, owner)
+end
+
+-- PASS to the waiter at the front: a claim, and its tokens in the message. False: it is gone. A
+-- server so full that not even this can be written is left with the lock free; the waiter is told
+-- to look.
+local function grant(w, r)
+    local ms = math.min(r.lease, CLAIM_MS)
+    local was = kind
+    drop_waiter(w)
+    local ok, token = pcall(enter, w, r, ms)
+    if not ok then
+        if was == nil then
+            call('DEL', K, HOLD)
+            kind = nil
+        else
+            call('ZREM', HOLD, w)
+        end
+        full = true
+        tell(r.chan, format('f %s 0 0 %.0f', w, now))
+        return false
+    end
+    if tell(r.chan, format('g %s %.0f %d %d %.0f', w, token, r.ntokens, ms, now)) then
+        return true
+    end
+    leave(w, r)
+    return false
+end
+
+-- PASS while it fits. The asker, if its turn comes, is granted by the reply: its token is returned.
+local function admit(asker)
+    local mine
+    local w = not full and front()
+    while w do
+        local r = read(w)
+        if not r or (w ~= asker and r.limit <= now) then
+            drop_waiter(w)
+        elseif r.mode == 'l' then
+            if kind == 'l' then
+                return mine
+            end
+            drop_waiter(w)
+            tell(r.chan, format('o %s %.0f', w, now))
+        elseif not fits(r) then
+            return mine
+        elseif w == asker then
+            drop_waiter(w)
+            mine = enter(w, r, r.lease)
+        else
+            grant(w, r)
+        end
+        w = not full and front()
+    end
+    return mine
+end
+
+-- Pass on what can be, then FRONT: tell whoever leads the queue now, unless it did `before` and has
+-- nothing to expect sooner. The asker reads it in the reply.
+local function conclude(before, asker, sooner)
+    local mine = admit(asker)
+    local w = not full and front()
+    while w and w ~= asker and (w ~= before or sooner) do
+        local r = read(w)
+        if r and r.mode == 'l' then
+            break
+        end
+        if r and r.limit > now and
+           tell(r.chan, format('f %s %.0f %d %.0f', w, left(r.mode), foreign(), now)) then
+            break
+        end
+        drop_waiter(w)
+        mine = admit(asker) or mine
+        w = not full and front()
+    end
+    return mine
+end

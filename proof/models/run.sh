@@ -1,0 +1,69 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# run.sh - check the models with spin and say so in TAP.
+#
+# Each line below is a model, what must come out (holds: no error in the full state space; found:
+# spin shows an error, because a mistake was put in), whether it is about liveness, and defines.
+# Needs spin and a C compiler; without them everything is skipped. About a minute on two cores;
+# no run may take more than 4 GB. Compiling with more than -O0 takes longer than it saves.
+set -u
+
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT INT TERM
+number=0
+
+check() { # check WANTED safety|live MODEL "WORDS" DEFINE...
+    wanted=$1 kind=$2 model=$3 words=$4
+    shift 4
+    number=$((number + 1))
+    dir=$work/$number
+    mkdir "$dir" && cd "$dir" || exit 1
+    if [ "$kind" = live ]; then
+        set -- "$@" -DLIVE
+        compile=-DNFAIR=8 run='-a -f'
+    else
+        compile=-DSAFETY run=
+    fi
+    if ! spin "$@" -a "$here/$model" >spin.out 2>&1 ||
+        ! ${CC:-cc} -O0 -w -DCOLLAPSE -DMEMLIM=4000 -DVECTORSZ=2048 $compile -o pan pan.c ||
+        ! ./pan -n -m500000 $run >pan.out 2>&1; then
+        sed 's/^/# /' spin.out pan.out 2>/dev/null
+    fi
+    errors=$(sed -n 's/.*errors: \([0-9]*\).*/\1/p' pan.out 2>/dev/null)
+    states=$(sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1/p' pan.out 2>/dev/null)
+    result='not ok'
+    if ! grep -q 'out of memory\|MEMLIM bound\|max search depth too small' pan.out; then
+        [ "$wanted" = holds ] && [ "$errors" = 0 ] && result=ok
+        [ "$wanted" = found ] && [ "${errors:-0}" -gt 0 ] && result=ok
+    fi
+    echo "$result $number - $words ($*: $states states)"
+    [ "$result" = ok ] || sed 's/^/# /' pan.out
+    cd "$work" && rm -rf "$dir"
+}
+
+if ! command -v spin >/dev/null || ! command -v "${CC:-cc}" >/dev/null; then
+    echo '1..0 # SKIP spin or a C compiler is missing'
+    exit 0
+fi
+echo 1..12
+m=handover.pml
+check holds safety $m 'two owners never believe, tokens rise: three clients' -DN=3 -DFAULTS=2
+check holds safety $m 'two owners never believe, tokens rise: two rounds' -DN=2 -DR=2 -DFAULTS=3
+check holds live $m 'everybody gets it in the end: three clients' -DN=3 -DFAULTS=1
+check holds live $m 'everybody gets it in the end: two rounds' -DN=2 -DR=2 -DFAULTS=2
+check holds live $m 'a killed one does not stall the queue, even without the safety net' \
+    -DN=3 -DFAULTS=1 -DKINDS=4 -DNO_NET
+check holds live $m 'lost pushes and a killed client do not stall the queue' \
+    -DN=3 -DFAULTS=2 -DKINDS=6
+check found safety $m 'a push that is trusted however old gives two owners' \
+    -DN=3 -DFAULTS=1 -DLATE_PUSH
+check found safety $m 'a release that does not compare the owner gives two owners' \
+    -DN=3 -DFAULTS=1 -DBLIND_RELEASE
+check found safety $m 'a hand-over without a new token is noticed' -DN=2 -DFAULTS=0 -DSAME_TOKEN
+check found live $m 'a new front that is not told stalls the queue' \
+    -DN=3 -DFAULTS=1 -DKINDS=4 -DNO_NET -DMUTE_FRONT
+check found live $m 'without the safety net a lost push can stall the queue' \
+    -DN=3 -DFAULTS=2 -DKINDS=6 -DNO_NET
+check holds safety $m 'late requests of an old connection' -DN=3 -DFAULTS=3 -DKINDS=1

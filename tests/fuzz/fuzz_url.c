@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fuzz_url.c - any bytes as a URL.
+ *
+ * What must hold: a refused one leaves the result alone and says why; an accepted one has its parts
+ * as they were written, parameters decoded and each once; and written again from those parts, every
+ * byte escaped, it is the same URL.
+ */
+#include "core.h"
+#include "fuzz.h"
+
+static void write_escaped(FILE *out, const char *text)
+{
+    for (; *text; text++)
+        fprintf(out, "%%%02x", (unsigned char)*text);
+}
+
+static char *written(const pawl_url *url)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&text, &length);
+
+    DEMAND(out);
+    fprintf(out, "%s:%s", url->scheme, url->rest);
+    for (size_t i = 0; i < url->nparams; i++) {
+        fputc(i ? '&' : '?', out);
+        write_escaped(out, url->params[i].key);
+        fputc('=', out);
+        write_escaped(out, url->params[i].value);
+    }
+    DEMAND(!fclose(out));
+    return text;
+}
+
+static void same(const pawl_url *a, const pawl_url *b)
+{
+    DEMAND(!strcmp(a->scheme, b->scheme) && !strcmp(a->rest, b->rest));
+    DEMAND(a->nparams == b->nparams);
+    for (size_t i = 0; i < a->nparams; i++) {
+        DEMAND(!strcmp(a->params[i].key, b->params[i].key));
+        DEMAND(!strcmp(a->params[i].value, b->params[i].value));
+    }
+}
+
+static void accepted(const pawl_url *url, const char *text)
+{
+    size_t scheme = strlen(url->scheme);
+    char *again = written(url);
+    pawl_url second;
+
+    DEMAND(scheme && !strncmp(text, url->scheme, scheme) && text[scheme] == ':');
+    DEMAND(!strncmp(text + scheme + 1, url->rest, strlen(url->rest)));
+    for (size_t i = 0; i < url->nparams; i++)
+        for (size_t j = 0; j < i; j++)
+            DEMAND(strcmp(url->params[i].key, url->params[j].key));
+    DEMAND(pawl__url_parse(&second, again, NULL) == 0);
+    same(url, &second);
+    pawl__url_free(&second);
+    free(again);
+}
+
+static void use(const pawl_url *url)
+{
+    pawl_error err = {0};
+    int64_t ms = -1;
+
+    DEMAND((pawl__url_all_used(url, &err) == 0) == (url->nparams == 0));
+    for (size_t i = 0; i < url->nparams; i++) {
+        int code = pawl__url_ms(url, url->params[i].key, &ms, &err);
+
+        DEMAND(code == PAWL_EINVAL || (code == 0 && ms > 0));
+    }
+    DEMAND(pawl__url_all_used(url, &err) == 0);
+}
+
+static void refused(const pawl_url *url, int code, const pawl_error *err)
+{
+    static const pawl_url untouched;
+
+    DEMAND(code == PAWL_EINVAL && err->code == code);
+    DEMAND(err->text[0] && memchr(err->text, 0, sizeof err->text));
+    DEMAND(!memcmp(url, &untouched, sizeof *url));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char *text = malloc(size + 1); /* exactly so much: what reads behind it is seen */
+    pawl_error err = {0};
+    pawl_url url;
+    int code;
+
+    DEMAND(text);
+    memset(&url, 0, sizeof url);
+    if (size)
+        memcpy(text, data, size);
+    text[size] = 0;
+    code = pawl__url_parse(&url, text, &err);
+    if (code) {
+        refused(&url, code, &err);
+    } else {
+        accepted(&url, text);
+        use(&url);
+        pawl__url_free(&url);
+    }
+    free(text);
+    return 0;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * resp_reference.h - a second reader of RESP, to compare the first one with.
+ *
+ * Written the plain way: recursive, byte after byte, with no state between calls, and printing
+ * instead of building anything. What a reply prints as:
+ *
+ *     [1, "ab", {x: true}]  ->  *3(:[1]=1 $[ab] %2(+[x] #[t]=1 ) )
+ */
+#ifndef PAWL_TEST_RESP_REFERENCE_H
+#define PAWL_TEST_RESP_REFERENCE_H
+
+#include "redis/resp.h"
+
+struct text {
+    char *data;
+    size_t length, room;
+};
+
+void text_add(struct text *t, const void *bytes, size_t length);
+void text_format(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool text_same(const struct text *a, const struct text *b);
+void text_free(struct text *t);
+
+/* Read one reply and print it. limits: none of them 0. */
+enum resp_result reference_read(const char *data, size_t length, const resp_limits *limits,
+                                struct text *out, size_t *size);
+
+/* Print a reply as read by resp_next, which read it from data[0..reply->size). Ends the program if
+ * it is not well-formed: nodes outside, texts outside. */
+void reference_print(const resp_reply *reply, const char *data, struct text *out);
+
+#endif
