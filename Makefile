@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 MESON  ?= meson
 SETUP   = $(MESON) setup --prefix $(PREFIX)
 
-.PHONY: all deps demo test bench asan tsan check install clean
+.PHONY: all deps demo test bench fuzz asan tsan check install clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -29,6 +29,11 @@ bench:
 	@scripts/deps build bench
 	@$(MAKE) --no-print-directory -s all >/dev/null
 	@scripts/bench $(BUILD)
+
+# Each parser for five minutes under libFuzzer.
+fuzz:
+	@scripts/deps build fuzz
+	@scripts/fuzz
 
 # The whole suite again with the compilers' watchers.
 asan: deps
