@@ -313,6 +313,7 @@ struct pawl_world {
 
 enum client_state { CLIENT_OPEN, CLIENT_CLOSING, CLIENT_CLOSED };
 
+#define PAWL_HANDLE_BIT (1ull << 63) /* tells handles' numbers from threads' */
 #define DRIVER_KEEPER ((struct call *)-1)
 
 struct pawl_client {

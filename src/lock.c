@@ -10,8 +10,6 @@
 
 #include "core.h"
 
-#define HANDLE_BIT (1ull << 63) /* tells handles' numbers from threads' */
-
 static int check_options(const pawl_lock_options *o, uint32_t caps, pawl_error *err)
 {
     if (o->kind > PAWL_SPIN)
@@ -73,7 +71,7 @@ int pawl_lock_new(pawl_lock **ret, pawl_client *client, const char *name,
         client->refs++;
         lock->terms = terms_of(&options, client);
         lock->by_thread = options.owner == PAWL_OWNER_THREAD;
-        lock->handle = HANDLE_BIT | ++client->last_handle;
+        lock->handle = PAWL_HANDLE_BIT | ++client->last_handle;
         *ret = lock;
     } else if (!code) {
         code = pawl_error_set(err, PAWL_ENOMEM, "out of memory");

@@ -14,8 +14,6 @@ struct pawl_semaphore {
     uint64_t handle;
 };
 
-#define HANDLE_BIT (1ull << 63)
-
 int pawl_semaphore_new(pawl_semaphore **ret, pawl_client *client, const char *name,
                        const pawl_semaphore_options *given, pawl_error *err)
 {
@@ -49,7 +47,7 @@ int pawl_semaphore_new(pawl_semaphore **ret, pawl_client *client, const char *na
                                     .count = options.permits,
                                     .on_lost = options.on_lost,
                                     .arg = options.arg};
-        sem->handle = HANDLE_BIT | ++client->last_handle;
+        sem->handle = PAWL_HANDLE_BIT | ++client->last_handle;
         *ret = sem;
     }
     pawl__leave(client);

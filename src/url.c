@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "core.h"
+#include "url.h"
 
 static const char *const wrappers[] = {"trace", "fault", "quorum"};
 
@@ -45,8 +46,7 @@ static int hex(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Decode %XX of text[0..length); NULL: no memory, or malformed (then *bad is set). */
-static char *decoded(const char *text, size_t length, bool *bad)
+char *pawl__url_decode(const char *text, size_t length, bool *bad)
 {
     char *ret = malloc(length + 1), *out = ret;
 
@@ -59,7 +59,7 @@ static char *decoded(const char *text, size_t length, bool *bad)
         }
         if (i + 2 >= length || hex(text[i + 1]) < 0 || hex(text[i + 2]) < 0 ||
             !(hex(text[i + 1]) | hex(text[i + 2])))
-            goto malformed; /* %00, too: it would cut the text short */
+            goto malformed;
         *out++ = (char)(hex(text[i + 1]) * 16 + hex(text[i + 2]));
         i += 2;
     }
@@ -100,8 +100,8 @@ static int add_param(pawl_url *url, const char *text, size_t length, pawl_error 
     url->params = params;
     param = &params[url->nparams++];
     *param = (pawl_param){0};
-    param->key = decoded(text, (size_t)(equals - text), &bad);
-    param->value = decoded(equals + 1, length - (size_t)(equals - text) - 1, &bad);
+    param->key = pawl__url_decode(text, (size_t)(equals - text), &bad);
+    param->value = pawl__url_decode(equals + 1, length - (size_t)(equals - text) - 1, &bad);
     if (!bad && (!param->key || !param->value))
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
     if (bad)

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "local.h"
+#include "url.h"
 
 /* File systems on which other machines may write, or locks or mappings are not the kernel's own. */
 static const struct {
@@ -55,30 +56,6 @@ static char *default_path(void)
     else
         snprintf(path, sizeof path, "/dev/shm/pawl-%u", uid);
     return strdup(path);
-}
-
-/* %XX decoded; NULL: out of memory, or malformed (then *bad is set). */
-static char *decode(const char *text, bool *bad)
-{
-    char *ret = malloc(strlen(text) + 1), *out = ret;
-    unsigned byte;
-    int length;
-
-    while (ret && *text) {
-        if (*text != '%') {
-            *out++ = *text++;
-        } else if (sscanf(text, "%%%2x%n", &byte, &length) == 1 && length == 3 && byte) {
-            *out++ = (char)byte;
-            text += 3;
-        } else {
-            *bad = true;
-            free(ret);
-            return NULL;
-        }
-    }
-    if (ret)
-        *out = 0;
-    return ret;
 }
 
 static int refuse_path(local *l, int error, pawl_error *err)
@@ -164,11 +141,12 @@ int local_folder_open(local *l, const pawl_url *url, pawl_error *err)
     bool by_default = !url->rest || !*url->rest, bad = false;
     int code;
 
-    l->path = by_default ? default_path() : decode(url->rest, &bad);
+    l->path = by_default ? default_path() : pawl__url_decode(url->rest, strlen(url->rest), &bad);
     if (!l->path && !bad)
         return pawl_error_set(err, PAWL_ENOMEM, "local: out of memory");
     if (!l->path)
-        return pawl_error_set(err, PAWL_EINVAL, "local: can't decode the folder's name");
+        return pawl_error_set(err, PAWL_EINVAL, "local: a bad escape in the folder's name; write "
+                              "%%XX with hex digits");
     if (mkdir(l->path, 0700) && errno != EEXIST)
         return refuse_path(l, errno, err);
     l->dir = open(l->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (by_default ? O_NOFOLLOW : 0));
