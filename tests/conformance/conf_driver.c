@@ -155,35 +155,38 @@ static void process_on(void *arg)
 }
 
 typedef struct slow_calls {
-    event event;
+    event event; /* a callback has begun */
+    event ended;
     pawl_client *client;
-    bool closing;
 } slow_calls;
 
-/* Stay inside until the other grant is there as well (its callback is then queued behind). */
+/* Stay inside until the other grant is there as well, whose callback is then queued behind. */
 static void until_both_granted(void *arg, pawl_lock *lock, int code)
 {
     slow_calls *s = arg;
 
     (void)lock;
     CHECK_OK(code);
+    event_raise(&s->event);
     while (stats_of(s->client).acquired < 2)
         pause_ms(1);
-    event_raise(&s->event);
+    event_raise(&s->ended);
 }
 
 CASE("callbacks come one by one where one thread processes and another starts operations")
 {
     for (int round = 0; round < 20; round++) {
-        slow_calls s = {.event = EVENT_INIT, .client = client_open(NULL)};
+        slow_calls s = {.event = EVENT_INIT, .ended = EVENT_INIT,
+                        .client = client_open(NULL)};
         pawl_lock *a = lock_new(s.client, check_name("a"), &handle_owned);
         pawl_lock *b = lock_new(s.client, check_name("b"), &handle_owned);
         processor p = {.client = s.client};
 
         actor_start(&p.actor, process_on, &p);
         CHECK_OK(pawl_lock_acquire_start(a, PAWL_FOREVER, until_both_granted, &s));
+        event_await(&s.event, 1);
         CHECK_OK(pawl_lock_acquire_start(b, PAWL_FOREVER, until_both_granted, &s));
-        event_await(&s.event, 2);
+        event_await(&s.ended, 2);
         atomic_store(&p.stop, true);
         actor_join(&p.actor);
         client_close(s.client);
@@ -210,7 +213,8 @@ static void until_closed(void *arg, pawl_lock *lock, int code)
 CASE("a client is closed while another thread processes and is inside a callback")
 {
     for (int round = 0; round < 20; round++) {
-        slow_calls s = {.event = EVENT_INIT, .client = client_open(NULL)};
+        slow_calls s = {.event = EVENT_INIT, .ended = EVENT_INIT,
+                        .client = client_open(NULL)};
         pawl_lock *a = lock_new(s.client, check_name("a"), &handle_owned);
         pawl_lock *b = lock_new(s.client, check_name("b"), &handle_owned);
         processor p = {.client = s.client};

@@ -144,7 +144,7 @@ CASE("a child that was forked while other threads were inside calls can open a c
     snprintf(name, sizeof name, "%s", check_name("g"));
     for (int i = 0; i < 2; i++)
         actor_start(&all[i].actor, come_and_go, &all[i]);
-    for (int i = 0; i < 30; i++)
+    for (int i = 0; i < 100; i++)
         CHECK_EQ(in_child(open_as_child, name), 0);
     for (int i = 0; i < 2; i++) {
         atomic_store(&all[i].stop, true);
