@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """pawl run as a parent: signals, process group, terminal."""
+import fcntl
 import os
 import pty
 import select
 import signal
+import struct
 import sys
+import termios
 import time
 
 from harness import TOOL, alive, case, equal, guardian_of, main, wait_for
@@ -58,6 +61,8 @@ class Terminal:
         self.status = None
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            # wide enough for every line: what is cut off depends on how long things took
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack('HHHH', 50, 200, 0, 0))
             try:
                 os.chdir(box.dir)
                 os.environ.clear()
