@@ -342,7 +342,7 @@ struct pawl_client {
 
     uint64_t last_seq, last_handle;
     struct request event; /* the standing EVENT op */
-    bool dirty; /* an op stayed out: the loop has new things to watch */
+    bool dirty; /* an op stayed out, or loop_changed: the loop must be turned before a wait */
 
     struct site **sites;
     size_t nsites, site_room;
@@ -369,6 +369,7 @@ struct pawl_client {
     int tell_fd; /* only for who runs callbacks */
     int user_fd; /* all of the above, for a foreign loop; -1 until it is asked for */
     int64_t armed;
+    bool stepped_in;   /* fd_mode: the foreign loop was late, the keeper drives */
     int64_t backed_up; /* fd_mode: the keeper sleeps until (a little after) then */
     struct call *driver;
     struct list sleepers;

@@ -17,7 +17,7 @@
  *     keeper. The keeper takes it back only after a nap in which no caller drove, so that a
  *     program in a loop of calls does not fight with it for every answer.
  *   - a foreign loop polls the same descriptor and calls pawl_client_process. The keeper then only
- *     steps in when a timer is overdue.
+ *     steps in when a timer is overdue, until that loop comes round again.
  *
  * Two threads in epoll_wait at once are harmless (both find what there is under the mutex), but
  * an event that one takes off is not seen by the other. What is meant for one thread alone, the
@@ -41,6 +41,7 @@
 #define NAP (3 * PAWL_NS_PER_MS)
 #define LATE (20 * PAWL_NS_PER_MS)
 #define DISPATCH_MAX 1000
+#define TURNS_MAX 8
 
 static _Thread_local int callback_depth;
 static _Thread_local const struct hold *acting;
@@ -160,7 +161,7 @@ static void arm(pawl_client *client)
     timerfd_settime(client->timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
 }
 
-void pawl__turn(pawl_client *client)
+static void turn_once(pawl_client *client)
 {
     pawl_timer *timer;
     int64_t now;
@@ -177,6 +178,13 @@ void pawl__turn(pawl_client *client)
     pawl__requests_flush(client);
 }
 
+/* What a turn began (a watcher, bytes to write) reaches the system in the next one. */
+void pawl__turn(pawl_client *client)
+{
+    for (int i = 0; i < TURNS_MAX && (i == 0 || client->dirty); i++)
+        turn_once(client);
+}
+
 void pawl__settle(pawl_client *client)
 {
     pawl__requests_flush(client);
@@ -184,10 +192,10 @@ void pawl__settle(pawl_client *client)
         pawl__turn(client);
     arm(client);
     if (client->dirty)
-        pawl__kick(client); /* the turn submitted more: who waits next must turn again */
+        pawl__kick(client); /* it goes on and on: who waits next must turn again */
 }
 
-static void forget_signals(pawl_client *client, const struct epoll_event *events, int n)
+static void forget_these(pawl_client *client, const struct epoll_event *events, int n)
 {
     uint64_t count;
 
@@ -204,16 +212,23 @@ static void forget_signals(pawl_client *client, const struct epoll_event *events
     }
 }
 
+static void forget_signals(pawl_client *client)
+{
+    struct epoll_event events[4];
+
+    if (client->epoll_fd >= 0)
+        forget_these(client, events, epoll_wait(client->epoll_fd, events, 4, 0));
+}
+
 /* For a foreign loop: its descriptor is not to stay readable. */
 void pawl__signals_forget(pawl_client *client)
 {
-    struct epoll_event events[4];
     uint64_t count;
 
     if (client->fd_mode)
         (void)!read(client->tell_fd, &count, sizeof count);
-    if (client->epoll_fd >= 0)
-        forget_signals(client, events, epoll_wait(client->epoll_fd, events, 4, 0));
+    client->stepped_in = false;
+    forget_signals(client);
 }
 
 /* Wait, and do what there is: an event that was taken off the descriptor is this thread's to see
@@ -229,7 +244,7 @@ static void wait_for_events(pawl_client *client, struct call *me)
     pthread_mutex_lock(&client->mu);
     if (client->driver == me)
         client->driver = NULL;
-    forget_signals(client, events, n);
+    forget_these(client, events, n);
     pawl__turn(client);
     arm(client);
 }
@@ -238,7 +253,6 @@ static void wait_for_events(pawl_client *client, struct call *me)
 static void keeper_wait_for_events(pawl_client *client)
 {
     struct pollfd fds[2] = {{client->epoll_fd, POLLIN, 0}, {client->tell_fd, POLLIN, 0}};
-    struct epoll_event events[4];
     uint64_t count;
 
     client->driver = DRIVER_KEEPER;
@@ -251,7 +265,7 @@ static void keeper_wait_for_events(pawl_client *client)
         client->driver = NULL;
     if (!client->fd_mode) /* else it is the foreign loop's */
         (void)!read(client->tell_fd, &count, sizeof count);
-    forget_signals(client, events, epoll_wait(client->epoll_fd, events, 4, 0));
+    forget_signals(client);
     pawl__turn(client);
     arm(client);
 }
@@ -452,18 +466,29 @@ static void keeper_sleep(pawl_client *client, int64_t until)
     pthread_cond_timedwait(&client->keeper_wake, &client->mu, &at);
 }
 
-/* A foreign loop drives; step in only when it is late. */
+/* A foreign loop drives; step in only when it is late, and then until it comes round again or
+ * nothing is out: the answers, too, must be read. */
 static void keeper_back_up(pawl_client *client)
 {
+    struct pollfd fd = {client->epoll_fd, POLLIN, 0};
     int64_t due = pawl__timers_next(&client->timers);
 
-    if (due <= pawl__now(client) - LATE) {
-        pawl__turn(client);
-        arm(client);
-    } else {
+    if (!client->stepped_in && due > pawl__now(client) - LATE) {
         client->backed_up = due;
         keeper_sleep(client, due < PAWL_NEVER - LATE ? due + LATE : PAWL_NEVER);
+        return;
     }
+    client->stepped_in = true;
+    forget_signals(client);
+    pawl__turn(client);
+    arm(client);
+    if (list_empty(&client->requests)) {
+        client->stepped_in = false;
+        return;
+    }
+    pawl__unlock(client);
+    poll(&fd, 1, LATE / PAWL_NS_PER_MS);
+    pthread_mutex_lock(&client->mu);
 }
 
 static void keeper_nap(pawl_client *client)

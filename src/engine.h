@@ -265,6 +265,9 @@ struct pawl_env {
     void (*wake_begin)(pawl_env *, pawl_wake *);
     void (*wake_end)(pawl_env *, pawl_wake *);
     void (*wake_send)(pawl_wake *);   /* any thread */
+    /* A handle of the loop was started or changed, or there is something for a prepare handle to
+     * do: the loop is turned once more before anybody waits. Not needed inside open and submit. */
+    void (*loop_changed)(pawl_env *);
     void (*log)(pawl_env *, int level, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
     /* Open and close an inner engine by URL (trace, fault, quorum). It shares this env. Close it
@@ -315,7 +318,7 @@ static inline uint32_t pawl_instance_caps(const pawl_instance *i)
 typedef const pawl_engine *pawl_engine_module_fn(void);
 
 /* The engines inside libpawl. */
-extern const pawl_engine pawl_engine_memory, pawl_engine_local, pawl_engine_trace,
-    pawl_engine_fault;
+extern const pawl_engine pawl_engine_memory, pawl_engine_local, pawl_engine_redis,
+    pawl_engine_rediss, pawl_engine_redis_unix, pawl_engine_trace, pawl_engine_fault;
 
 #endif

@@ -235,6 +235,11 @@ static void env_instance_close(pawl_instance *instance)
         instance->engine->close(instance->state);
 }
 
+static void env_loop_changed(pawl_env *env)
+{
+    client_of(env)->dirty = true;
+}
+
 int pawl__env_init(pawl_client *client)
 {
     pawl_env *env = &client->env;
@@ -247,6 +252,7 @@ int pawl__env_init(pawl_client *client)
     env->wake_begin = env_wake_begin;
     env->wake_end = env_wake_end;
     env->wake_send = env_wake_send;
+    env->loop_changed = env_loop_changed;
     env->log = env_log;
     env->instance_open = env_instance_open;
     env->instance_close = env_instance_close;

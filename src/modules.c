@@ -18,8 +18,10 @@
 #define PAWL_MODULE_DIR "/usr/lib/pawl"
 #endif
 
-static const pawl_engine *const built_in[] = {&pawl_engine_local, &pawl_engine_memory,
-                                              &pawl_engine_trace, &pawl_engine_fault};
+static const pawl_engine *const built_in[] = {
+    &pawl_engine_local, &pawl_engine_memory,     &pawl_engine_redis, &pawl_engine_rediss,
+    &pawl_engine_redis_unix, &pawl_engine_trace, &pawl_engine_fault,
+};
 
 static int load(const pawl_engine **ret, const char *path, const char *scheme, pawl_error *err)
 {
@@ -84,7 +86,7 @@ int pawl__engine_find(const pawl_engine **ret, const char *scheme, pawl_error *e
         }
     if (strchr(scheme, '/') || !module_path(path, sizeof path, scheme))
         return pawl_error_set(err, PAWL_ENOTSUP,
-                              "no engine for '%s:' (built in: local, memory; others are modules in "
-                              "%s or $PAWL_ENGINE_DIR)", scheme, PAWL_MODULE_DIR);
+                              "no engine for '%s:' (built in: local, memory, redis; others are "
+                              "modules in %s or $PAWL_ENGINE_DIR)", scheme, PAWL_MODULE_DIR);
     return load(ret, path, scheme, err);
 }

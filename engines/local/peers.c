@@ -184,6 +184,7 @@ static struct local_peer *new_peer(local *l, uint32_t slot, uint32_t gen, int fd
     p->slot = slot;
     p->gen = gen;
     p->fd = fd;
+    l->env->loop_changed(l->env);
     if (uv_poll_start(&p->poll, UV_READABLE | UV_DISCONNECT, died)) {
         uv_close((uv_handle_t *)&p->poll, free_peer);
         return NULL;

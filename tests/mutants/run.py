@@ -52,11 +52,14 @@ def compile_object(cc, flags, source, target):
 def main():
     root = os.path.realpath(sys.argv[1])
     simulator = [os.path.realpath(source) for source in sys.argv[2:]]
+    headers = [source for source in simulator if source.endswith('.h')]  # made by the build
+    simulator = [source for source in simulator if source not in headers]
     cc = os.environ.get('CC', 'cc').split()
-    uv = subprocess.run(['pkg-config', '--cflags', '--libs', 'libuv'], check=True,
+    uv = subprocess.run(['pkg-config', '--cflags', '--libs', 'libuv', 'openssl'], check=True,
                         stdout=subprocess.PIPE, text=True).stdout.split()
     flags = ['-O1', '-std=gnu11', '-D_GNU_SOURCE', '-w', '-pthread']
     flags += ['-I' + os.path.join(root, folder) for folder in ('include', 'src', 'engines')]
+    flags += ['-I' + os.path.dirname(header) for header in headers]
     with tempfile.TemporaryDirectory() as work:
         objects = {}
         for source in simulator:

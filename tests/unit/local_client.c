@@ -68,6 +68,12 @@ static void env_clear(pawl_env *env, pawl_timer *timer)
     timer->armed = false;
 }
 
+/* The tests turn the loop themselves. */
+static void env_loop_changed(pawl_env *env)
+{
+    (void)env;
+}
+
 static void env_set(pawl_env *env, pawl_timer *timer, int64_t due)
 {
     struct client *c = (struct client *)(void *)env;
@@ -101,7 +107,8 @@ int client_open_url(struct client *c, const char *rest, pawl_param *params, size
                     .nparams = nparams};
 
     *c = (struct client){.env = {.now = env_now, .wall_ms = env_wall, .random = env_random,
-                                 .timer_set = env_set, .timer_clear = env_clear, .label = "test"}};
+                                 .timer_set = env_set, .timer_clear = env_clear,
+                                 .loop_changed = env_loop_changed, .label = "test"}};
     uv_loop_init(&c->loop);
     c->env.loop = &c->loop;
     c->env.client_id = random_number();

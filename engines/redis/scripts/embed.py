@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The scripts as they are sent: `--#include FILE` lines replaced by the file, comments and blank
-lines left out. As a command: embed.py SCRIPT.lua... writes C: for each script its text as a string
-literal, pawl__redis_NAME, and the digest EVALSHA wants, pawl__redis_NAME_sha.
+lines left out. As a command: embed.py SCRIPT.lua... writes a C header: for each script its text as a
+string literal, pawl__redis_NAME, and the digest EVALSHA wants, pawl__redis_NAME_sha.
 """
 import hashlib
 import os
@@ -31,6 +31,6 @@ if __name__ == '__main__':
     for path in sys.argv[1:]:
         name = os.path.splitext(os.path.basename(path))[0]
         script = text(path)
-        print(f'const char pawl__redis_{name}[] =\n{literal(script)};')
+        print(f'static const char pawl__redis_{name}[] =\n{literal(script)};')
         digest = hashlib.sha1(script.encode()).hexdigest()
-        print(f'const char pawl__redis_{name}_sha[41] = "{digest}";')
+        print(f'static const char pawl__redis_{name}_sha[41] = "{digest}";')

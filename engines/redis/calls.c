@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * calls.c - calls, the scripts they run, and what the server's errors mean.
+ */
+#include <stdlib.h>
+
+#include "redis.h"
+#include "redis_scripts.h"
+
+#define SPARE_MAX 1024
+
+#define SCRIPT(name)                                                                               \
+    const redis_script redis_script_##name = {pawl__redis_##name, sizeof pawl__redis_##name - 1,   \
+                                              pawl__redis_##name##_sha}
+SCRIPT(acquire);
+SCRIPT(release);
+SCRIPT(cancel);
+SCRIPT(renew);
+SCRIPT(break);
+SCRIPT(inspect);
+SCRIPT(latch);
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+redis_call *redis_call_new(redis_link *link, const redis_call_type *type, void *about, int64_t tag)
+{
+    struct list *spare = list_take(&link->redis->calls);
+    redis_call *call = spare ? list_entry(spare, redis_call, link) : malloc(sizeof *call);
+
+    if (!call)
+        return NULL;
+    link->redis->ncalls -= spare != NULL;
+    *call = (redis_call){.type = type, .on = link, .about = about, .tag = tag};
+    list_init(&call->link);
+    return call;
+}
+
+void redis_call_free(redis_call *call)
+{
+    redis *r = call->on->redis;
+
+    if (r->ncalls >= SPARE_MAX) {
+        free(call);
+        return;
+    }
+    list_append(&r->calls, &call->link);
+    r->ncalls++;
+}
+
+resp_command redis_begin(const redis_call *call, const redis_script *script, resp_buf *out,
+                         size_t nkeys, size_t nargs)
+{
+    if (call->whole_text)
+        return resp_begin_eval(out, script->text, script->length, nkeys, nargs);
+    return resp_begin_evalsha(out, script->sha, nkeys, nargs);
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+/* PAWL_ECONN: the server does not serve now, nothing was done, ask again. */
+static const struct {
+    const char *word;
+    int code;
+} meanings[] = {
+    {"NOAUTH", PAWL_EAUTH},      {"WRONGPASS", PAWL_EAUTH},  {"NOPERM", PAWL_EAUTH},
+    {"LOADING", PAWL_ECONN},     {"BUSY", PAWL_ECONN},       {"READONLY", PAWL_ECONN},
+    {"MASTERDOWN", PAWL_ECONN},  {"TRYAGAIN", PAWL_ECONN},   {"CLUSTERDOWN", PAWL_ECONN},
+    {"DENIED", PAWL_EAUTH},
+};
+
+int redis_error_code(const resp_node *reply, char words[REDIS_WORDS])
+{
+    int code = PAWL_EBACKEND;
+    int length = reply->length < 140 ? (int)reply->length : 140;
+
+    for (size_t i = 0; i < sizeof meanings / sizeof meanings[0]; i++)
+        if (resp_error_is(reply, meanings[i].word))
+            code = meanings[i].code;
+    if (reply->length > 7 && !memcmp(reply->text, "ERR max", 7)) /* number of clients reached */
+        code = PAWL_ECONN;
+    snprintf(words, REDIS_WORDS, "the server says: %.*s", length, reply->text);
+    for (char *c = words; *c; c++)
+        if ((unsigned char)*c < ' ')
+            *c = ' ';
+    return code;
+}
+
+/* ---- owners ---------------------------------------------------------------------------------- */
+
+static char *hex_before(char *end, uint64_t value, int digits)
+{
+    for (; digits > 0 || value; digits--, value >>= 4)
+        *--end = "0123456789abcdef"[value & 15];
+    return end;
+}
+
+size_t redis_owner(char text[REDIS_OWNER_MAX], uint64_t client, uint64_t seq)
+{
+    char buffer[REDIS_OWNER_MAX], *end = buffer + sizeof buffer;
+    char *first = hex_before(end, seq, 1);
+    size_t length;
+
+    *--first = ':';
+    first = hex_before(first, client, 16);
+    length = (size_t)(end - first);
+    memcpy(text, first, length);
+    text[length] = 0;
+    return length;
+}
+
+bool redis_is_owner(const resp_node *node, uint64_t client, uint64_t seq)
+{
+    char text[REDIS_OWNER_MAX];
+    size_t length = redis_owner(text, client, seq);
+
+    return node && resp_equal(node, text, length);
+}

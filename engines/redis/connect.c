@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * connect.c - from a URL's host to a connection on which the greeting is out: RESOLVING, then
+ * CONNECTING to one address after the other, then SECURING (TLS), then GREETING. The time of the
+ * whole attempt is limited by link->timer.
+ */
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "fork.h"
+#include "redis.h"
+
+static void connect_next(redis_link *link);
+
+static void greet(redis_link *link)
+{
+    link->state = LINK_GREETING;
+    if (redis_greet(link)) {
+        redis_link_drop(link, PAWL_ENOMEM, "out of memory");
+        return;
+    }
+    redis_link_flush(link);
+}
+
+/* A connection that failed, or one that was made: the next address, or the next state. */
+void redis_link_advance(redis_link *link)
+{
+    char words[REDIS_WORDS] = "closed by the server";
+    socklen_t length = sizeof (int);
+    int error = 0, result;
+
+    if (link->state == LINK_CONNECTING) {
+        if (getsockopt(link->fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0)
+            error = errno;
+        if (error) {
+            snprintf(link->words, sizeof link->words, "%s", strerror(error));
+            redis_link_close_socket(link);
+            connect_next(link);
+            return;
+        }
+        link->state = LINK_SECURING;
+        if (link->settings->tls &&
+            !(link->tls = redis_tls_new(link->redis->tls_context, link->settings, link->fd))) {
+            redis_link_drop(link, PAWL_ENOMEM, "can't set up TLS");
+            return;
+        }
+    }
+    result = link->tls ? redis_tls_handshake(link->tls, words) : 0;
+    if (result == REDIS_IO_AGAIN)
+        redis_link_watch(link);
+    else if (result)
+        redis_link_drop(link, result == REDIS_IO_FAILED ? PAWL_EAUTH : PAWL_ECONN, "%s", words);
+    else
+        greet(link);
+}
+
+static void set_options(int fd, int64_t timeout_ms)
+{
+    int on = 1, idle = 15, interval = 5, count = 3;
+    unsigned limit = (unsigned)(timeout_ms < 600000 ? 3 * timeout_ms : 1800000);
+
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, sizeof limit);
+}
+
+/* 0, or an errno. */
+static int connect_to(redis_link *link, int family, const struct sockaddr *to, socklen_t length)
+{
+    link->fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (link->fd < 0)
+        return errno;
+    pawl__fork_guard_add(link->fd);
+    if (family != AF_UNIX)
+        set_options(link->fd, link->env->timeout_ms);
+    if (connect(link->fd, to, length) && errno != EINPROGRESS)
+        return errno;
+    link->poll = malloc(sizeof *link->poll);
+    if (!link->poll)
+        return ENOMEM;
+    if (uv_poll_init(link->env->loop, link->poll, link->fd)) {
+        free(link->poll);
+        link->poll = NULL;
+        return ENOMEM;
+    }
+    link->poll->data = link;
+    link->state = LINK_CONNECTING;
+    redis_link_watch(link);
+    return 0;
+}
+
+static void connect_next(redis_link *link)
+{
+    while (link->next_address) {
+        struct addrinfo *a = link->next_address;
+        int error;
+
+        link->next_address = a->ai_next;
+        error = connect_to(link, a->ai_family, a->ai_addr, a->ai_addrlen);
+        if (!error)
+            return;
+        snprintf(link->words, sizeof link->words, "%s", strerror(error));
+        redis_link_close_socket(link);
+    }
+    redis_link_drop(link, PAWL_ECONN, "%.*s", REDIS_WORDS, link->words);
+}
+
+static void connect_unix(redis_link *link)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    int error;
+
+    snprintf(to.sun_path, sizeof to.sun_path, "%s", link->settings->path);
+    error = connect_to(link, AF_UNIX, (struct sockaddr *)&to, sizeof to);
+    if (error)
+        redis_link_drop(link, PAWL_ECONN, "%s", strerror(error));
+}
+
+static void resolved(void *arg, int error, struct addrinfo *addresses)
+{
+    redis_link *link = arg;
+
+    if (error) {
+        redis_link_drop(link, PAWL_ECONN, "the name can't be resolved: %s", gai_strerror(error));
+        return;
+    }
+    link->addresses = link->next_address = addresses;
+    connect_next(link);
+}
+
+void redis_link_attempt(redis_link *link)
+{
+    link->state = LINK_RESOLVING;
+    link->env->timer_set(link->env, &link->timer,
+                         link->env->now(link->env) + link->env->timeout_ms * PAWL_NS_PER_MS);
+    if (link->settings->path) {
+        connect_unix(link);
+        return;
+    }
+    link->resolve.done = resolved;
+    link->resolve.arg = link;
+    if (redis_resolve_start(&link->resolve, link->env, link->settings->host, link->settings->port))
+        redis_link_drop(link, PAWL_ECONN, "no thread to resolve the name with");
+}

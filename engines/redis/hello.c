@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hello.c - the first words on a connection, all sent at once:
+ *
+ *     HELLO 3 [AUTH user password]   RESP3, and who we are
+ *     SELECT db                      if it is not 0
+ *     CLIENT KILL ID old             what is still in the socket of the connection before this one
+ *                                    must not be carried out later; no right to do it: no matter
+ *     SUBSCRIBE channel              before anything is asked for: a grant reaches who listens
+ *     PING                           its answer is the last
+ *
+ * The confirmation of SUBSCRIBE is a push, its refusal an answer: one that comes where PONG should.
+ */
+#include "redis.h"
+
+static int add_hello(redis_link *link)
+{
+    const redis_settings *s = link->settings;
+    resp_command c = resp_begin(&link->out, s->password ? 5 : 2);
+
+    resp_add_text(&c, "HELLO");
+    resp_add_text(&c, "3");
+    if (s->password) {
+        resp_add_text(&c, "AUTH");
+        resp_add_text(&c, s->user ? s->user : "default");
+        resp_add_text(&c, s->password);
+    }
+    return resp_end(&c);
+}
+
+static int add_two(redis_link *link, const char *verb, const char *text, int64_t number)
+{
+    resp_command c = resp_begin(&link->out, 2);
+
+    resp_add_text(&c, verb);
+    if (text)
+        resp_add_text(&c, text);
+    else
+        resp_add_int(&c, number);
+    return resp_end(&c);
+}
+
+static int add_kill(redis_link *link)
+{
+    resp_command c = resp_begin(&link->out, 4);
+
+    resp_add_text(&c, "CLIENT");
+    resp_add_text(&c, "KILL");
+    resp_add_text(&c, "ID");
+    resp_add_uint(&c, link->old_id);
+    return resp_end(&c);
+}
+
+static int add_ping(redis_link *link)
+{
+    resp_command c = resp_begin(&link->out, 1);
+
+    resp_add_text(&c, "PING");
+    return resp_end(&c);
+}
+
+int redis_greet(redis_link *link)
+{
+    int code = add_hello(link);
+
+    link->ngreeting = link->greeted = 0;
+    link->greeting[link->ngreeting++] = GREET_HELLO;
+    if (!code && link->settings->db) {
+        code = add_two(link, "SELECT", NULL, link->settings->db);
+        link->greeting[link->ngreeting++] = GREET_SELECT;
+    }
+    if (!code && link->old_id) {
+        code = add_kill(link);
+        link->greeting[link->ngreeting++] = GREET_KILL;
+    }
+    if (!code)
+        code = add_two(link, "SUBSCRIBE", link->redis->channel + 1, 0);
+    if (!code)
+        code = add_ping(link);
+    link->greeting[link->ngreeting++] = GREET_PING;
+    return code;
+}
+
+static const resp_node *field(const resp_node *map, const char *name)
+{
+    for (uint32_t i = 0; i + 1 < map->count; i += 2)
+        if (resp_equal(resp_child(map, i), name, strlen(name)))
+            return resp_child(map, i + 1);
+    return NULL;
+}
+
+/* 6.2 or later: PXAT, GETEX and what else the scripts use. */
+static bool new_enough(const resp_node *version)
+{
+    int major = 0, minor = 0;
+    char text[16];
+
+    if (!version || !resp_is_text(version))
+        return false;
+    snprintf(text, sizeof text, "%.*s", (int)(version->length < 15 ? version->length : 15),
+             version->text);
+    return sscanf(text, "%d.%d", &major, &minor) == 2 && (major > 6 || (major == 6 && minor >= 2));
+}
+
+static int hello_answered(redis_link *link, const resp_node *reply, char words[REDIS_WORDS])
+{
+    const resp_node *version = reply->type == RESP_MAP ? field(reply, "version") : NULL;
+    const resp_node *id = reply->type == RESP_MAP ? field(reply, "id") : NULL;
+    int64_t number;
+
+    if (!version) {
+        snprintf(words, REDIS_WORDS, "the answer to HELLO makes no sense; is this a Redis server?");
+        return PAWL_EPROTO;
+    }
+    if (!new_enough(version)) {
+        snprintf(words, REDIS_WORDS, "the server is of version %.*s; Pawl needs 6.2 or later",
+                 (int)(version->length < 20 ? version->length : 20), version->text);
+        return PAWL_ENOTSUP;
+    }
+    if (id && resp_integer(id, &number))
+        link->server_id = (uint64_t)number;
+    return 0;
+}
+
+static int refused(int step, const resp_node *reply, char words[REDIS_WORDS])
+{
+    char said[REDIS_WORDS];
+    int code = redis_error_code(reply, said);
+
+    snprintf(words, REDIS_WORDS, "%.150s", said);
+    if (step == GREET_HELLO && resp_error_is(reply, "ERR") && code == PAWL_EBACKEND) {
+        snprintf(words, REDIS_WORDS, "HELLO 3 is refused; Pawl needs Redis 6.2 or later (%.90s)",
+                 said);
+        code = PAWL_ENOTSUP;
+    } else if (step == GREET_HELLO && resp_error_is(reply, "NOPROTO")) {
+        code = PAWL_ENOTSUP;
+    } else if (step == GREET_SELECT && code == PAWL_EBACKEND) {
+        code = PAWL_EINVAL;
+    }
+    return code;
+}
+
+int redis_greeted(redis_link *link, const resp_node *reply, char words[REDIS_WORDS])
+{
+    int step = link->greeting[link->greeted++];
+    int code = 0;
+
+    if (resp_is_error(reply))
+        return step == GREET_KILL ? 0 : refused(step, reply, words);
+    if (step == GREET_HELLO)
+        code = hello_answered(link, reply, words);
+    else if (step == GREET_PING)
+        return 1;
+    return code;
+}

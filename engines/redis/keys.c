@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * keys.c - names to keys. All keys of a name are in one slot of a cluster; docs/redis.md has the
+ * table. Different names have different keys, and K itself is prefix + name as written.
+ */
+#include "redis.h"
+
+/* The checksum that Redis Cluster divides keys by: CRC-16 with polynomial 0x1021, from 0. */
+static uint16_t crc16(const char *data, size_t length)
+{
+    uint16_t crc = 0;
+
+    for (size_t i = 0; i < length; i++) {
+        crc = (uint16_t)(crc ^ (uint16_t)((unsigned char)data[i] << 8));
+        for (int bit = 0; bit < 8; bit++)
+            crc = (uint16_t)(crc & 0x8000 ? crc << 1 ^ 0x1021 : crc << 1);
+    }
+    return crc;
+}
+
+/* The part of a key that decides its slot, if that is not all of it. */
+static const char *find_tag(const char *key, size_t length, size_t *ret)
+{
+    const char *open = memchr(key, '{', length), *close;
+
+    if (!open)
+        return NULL;
+    close = memchr(open, '}', length - (size_t)(open - key));
+    if (!close || close == open + 1)
+        return NULL;
+    *ret = (size_t)(close - open) - 1;
+    return open + 1;
+}
+
+uint16_t redis_slot(const char *key, size_t length)
+{
+    size_t tag_length = length;
+    const char *tag = find_tag(key, length, &tag_length);
+
+    return crc16(tag ? tag : key, tag_length) & 16383;
+}
+
+/* The smallest number whose digits fall into K's slot. */
+static size_t tag_by_number(char tag[12], const char *k, size_t length)
+{
+    uint16_t slot = redis_slot(k, length);
+
+    for (unsigned n = 0;; n++) {
+        int digits = snprintf(tag, 12, "%u", n);
+
+        if (digits > 0 && (crc16(tag, (size_t)digits) & 16383) == slot)
+            return (size_t)digits;
+    }
+}
+
+void redis_keys_of(redis_keys *keys, const char *k, size_t length)
+{
+    char number[12];
+    size_t tag_length = 0, n = 0;
+    const char *tag = find_tag(k, length, &tag_length);
+
+    keys->k_length = length;
+    memmove(keys->k, k, length);
+    keys->k[length] = 0;
+    if (!tag && memchr(k, '}', length)) {
+        tag = number;
+        tag_length = tag_by_number(number, k, length);
+    }
+    keys->base[n++] = '{';
+    memcpy(keys->base + n, tag ? tag : k, tag ? tag_length : length);
+    n += tag ? tag_length : length;
+    keys->base[n++] = '}';
+    if (tag) {
+        keys->base[n++] = ':';
+        memcpy(keys->base + n, k, length);
+        n += length;
+    }
+    keys->base_length = n;
+}
+
+void redis_keys_make(redis_keys *keys, const char *prefix, const char *name)
+{
+    char k[REDIS_K_MAX + 1];
+    int length = snprintf(k, sizeof k, "%s%s", prefix, name);
+
+    redis_keys_of(keys, k, length > 0 && (size_t)length < sizeof k ? (size_t)length : 0);
+}
+
+void redis_add_helper(resp_command *c, redis_keys *keys, const char *suffix)
+{
+    size_t length = strlen(suffix);
+
+    memcpy(keys->base + keys->base_length, suffix, length);
+    resp_add(c, keys->base, keys->base_length + length);
+}
+
+void redis_add_keys(resp_command *c, redis_keys *keys)
+{
+    resp_add(c, keys->k, keys->k_length);
+    redis_add_helper(c, keys, ":fence");
+    redis_add_helper(c, keys, ":queue");
+    redis_add_helper(c, keys, ":rec");
+    redis_add_helper(c, keys, ":hold");
+}

@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * link.c - one connection: its life, and the calls on it.
+ *
+ *     PAUSED --timer--> RESOLVING --> CONNECTING --> [SECURING] --> GREETING --> READY
+ *        ^                  |              |              |             |          |
+ *        +------------------+-- drop: anything unexpected, or too long nothing ----+
+ *
+ * An attempt as a whole has env->timeout_ms; so has each answer once the link is READY. Calls that
+ * were written and not answered when the link drops have failed as unknown; those in the backlog
+ * stay, unless trying again can't help. Pauses between attempts grow from 10 ms to 1 s, half of
+ * each by chance, until a call has been answered.
+ *
+ * Nothing is written before the loop is about to poll (redis.c, prepare), so that what many
+ * threads ask for meanwhile leaves in one piece.
+ */
+#include <errno.h>
+#include <netdb.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "fork.h"
+#include "redis.h"
+
+#define PAUSE_MIN_MS 10
+#define PAUSE_MAX_MS 1000
+#define READ_SIZE 16384
+#define READS_MAX 16 /* in a row; then others get their turn */
+
+static void set_timer(redis_link *link, int64_t ms)
+{
+    link->env->timer_set(link->env, &link->timer, link->env->now(link->env) + ms * PAWL_NS_PER_MS);
+}
+
+/* ---- the end of a connection ----------------------------------------------------------------- */
+
+static void poll_closed(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+void redis_link_close_socket(redis_link *link)
+{
+    if (link->poll)
+        uv_close((uv_handle_t *)link->poll, poll_closed);
+    link->poll = NULL;
+    link->events = 0;
+    redis_tls_free(link->tls);
+    link->tls = NULL;
+    if (link->fd >= 0) {
+        pawl__fork_guard_remove(link->fd);
+        close(link->fd);
+    }
+    link->fd = -1;
+}
+
+static void close_attempt(redis_link *link)
+{
+    redis_link_close_socket(link);
+    redis_resolve_cancel(&link->resolve);
+    if (link->addresses)
+        freeaddrinfo(link->addresses);
+    link->addresses = link->next_address = NULL;
+    resp_buf_free(&link->in);
+    resp_buf_free(&link->out);
+    resp_reader_reset(&link->reader);
+}
+
+static void fail_all(struct list *calls, int code, const char *words)
+{
+    struct list mine, *l;
+
+    list_init(&mine);
+    while ((l = list_take(calls))) /* failing one may bring new ones */
+        list_append(&mine, l);
+    while ((l = list_take(&mine))) {
+        redis_call *call = list_entry(l, redis_call, link);
+
+        if (call->about)
+            call->type->failed(call, code, words);
+        redis_call_free(call);
+    }
+}
+
+static void pause_link(redis_link *link)
+{
+    uint32_t doublings = link->failures < 8 ? link->failures : 8;
+    int64_t pause = (int64_t)PAUSE_MIN_MS << doublings;
+
+    if (pause > PAUSE_MAX_MS)
+        pause = PAUSE_MAX_MS;
+    pause = pause / 2 + (int64_t)(link->env->random(link->env) % (uint64_t)(pause / 2 + 1));
+    link->failures++;
+    link->state = LINK_PAUSED;
+    set_timer(link, pause);
+}
+
+void redis_link_drop(redis_link *link, int code, const char *format, ...)
+{
+    bool was_ready = link->state == LINK_READY;
+    char words[REDIS_WORDS];
+    va_list args;
+
+    if (link->state == LINK_CLOSED || link->state == LINK_PAUSED)
+        return;
+    va_start(args, format);
+    vsnprintf(words, sizeof words, format, args);
+    va_end(args);
+    link->last_code = code;
+    snprintf(link->words, sizeof link->words, "%.*s: %.*s", 70, link->settings->where, 80, words);
+    link->env->log(link->env, PAWL_LOG_WARNING, "%s %s",
+                   was_ready ? "connection lost:" : "can't connect:", link->words);
+    close_attempt(link);
+    if (link->server_id)
+        link->old_id = link->server_id;
+    link->server_id = 0;
+    pause_link(link);
+    fail_all(&link->calls, PAWL_EUNKNOWN, link->words);
+    if (!was_ready && code != PAWL_ECONN)
+        redis_refused(link->redis, code, link->words);
+}
+
+/* ---- reading and writing --------------------------------------------------------------------- */
+
+static void on_poll(uv_poll_t *poll, int status, int events);
+
+void redis_link_watch(redis_link *link)
+{
+    bool writes = link->state == LINK_CONNECTING || redis_tls_wants_write(link->tls) ||
+                  (link->state >= LINK_GREETING && resp_buf_length(&link->out) > 0);
+    int events = UV_READABLE | (writes ? UV_WRITABLE : 0);
+
+    if (!link->poll || events == link->events)
+        return;
+    link->events = events;
+    link->env->loop_changed(link->env);
+    if (uv_poll_start(link->poll, events, on_poll))
+        redis_link_drop(link, PAWL_ECONN, "the socket can't be watched");
+}
+
+static ptrdiff_t plain_result(ssize_t n, char words[REDIS_WORDS])
+{
+    if (n > 0)
+        return n;
+    if (n == 0)
+        return REDIS_IO_CLOSED;
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)
+        return REDIS_IO_AGAIN;
+    snprintf(words, REDIS_WORDS, "%s", strerror(errno));
+    return REDIS_IO_FAILED;
+}
+
+static ptrdiff_t write_some(redis_link *link, char words[REDIS_WORDS])
+{
+    const char *data = link->out.data + link->out.begin;
+    size_t length = resp_buf_length(&link->out);
+
+    return link->tls ? redis_tls_write(link->tls, data, length, words)
+                     : plain_result(send(link->fd, data, length, MSG_NOSIGNAL), words);
+}
+
+static ptrdiff_t read_some(redis_link *link, size_t room, char words[REDIS_WORDS])
+{
+    char *data = link->in.data + link->in.end;
+
+    return link->tls ? redis_tls_read(link->tls, data, room, words)
+                     : plain_result(recv(link->fd, data, room, 0), words);
+}
+
+void redis_link_flush(redis_link *link)
+{
+    char words[REDIS_WORDS] = "closed by the server";
+
+    while (link->state >= LINK_GREETING && resp_buf_length(&link->out) > 0) {
+        ptrdiff_t n = write_some(link, words);
+
+        if (n == REDIS_IO_AGAIN)
+            break;
+        if (n < 0) {
+            redis_link_drop(link, PAWL_ECONN, "%s", words);
+            return;
+        }
+        resp_buf_take(&link->out, (size_t)n);
+    }
+    redis_link_watch(link);
+}
+
+static void become_ready(redis_link *link)
+{
+    struct list waiting, *l;
+
+    link->state = LINK_READY;
+    link->old_id = 0;
+    link->last_code = 0;
+    link->epochs++;
+    resp_buf_wipe(&link->out); /* the password was in there */
+    link->env->timer_clear(link->env, &link->timer);
+    if (link->epochs > 1)
+        link->env->log(link->env, PAWL_LOG_WARNING, "connected again: %s", link->settings->where);
+    list_init(&waiting);
+    while ((l = list_take(&link->backlog)))
+        list_append(&waiting, l);
+    redis_ready(link->redis, link);
+    while ((l = list_take(&waiting)))
+        redis_link_send(link, list_entry(l, redis_call, link));
+}
+
+/* An answer to the oldest call. False: the link has dropped. */
+static bool take_answer(redis_link *link, const resp_node *reply)
+{
+    struct list *l = list_take(&link->calls);
+    redis_call *call = l ? list_entry(l, redis_call, link) : NULL;
+    uint64_t epochs = link->epochs;
+    char words[REDIS_WORDS];
+    int code;
+
+    if (!call) {
+        redis_link_drop(link, PAWL_EPROTO, "an answer came that nobody asked for");
+        return false;
+    }
+    if (resp_error_is(reply, "NOSCRIPT") && !call->whole_text) {
+        call->whole_text = true;
+        if (call->about)
+            redis_link_send(link, call);
+        else
+            redis_call_free(call);
+        return true;
+    }
+    code = resp_is_error(reply) ? redis_error_code(reply, words) : 0;
+    if (call->about && code)
+        call->type->failed(call, code, words);
+    else if (call->about && !call->type->answer(call, reply)) {
+        call->type->failed(call, PAWL_EUNKNOWN, "the answer makes no sense");
+        redis_link_drop(link, PAWL_EPROTO, "an answer makes no sense");
+    } else {
+        link->failures = 0;
+    }
+    redis_call_free(call);
+    if (code && resp_error_is(reply, "READONLY"))
+        redis_link_drop(link, PAWL_ECONN, "%s", words);
+    return link->state == LINK_READY && link->epochs == epochs;
+}
+
+static bool take_greeting(redis_link *link, const resp_node *reply)
+{
+    char words[REDIS_WORDS];
+    int code = redis_greeted(link, reply, words);
+
+    if (code < 0) {
+        redis_link_drop(link, code, "%s", words);
+        return false;
+    }
+    if (code == 1)
+        become_ready(link);
+    return true;
+}
+
+/* Use what has arrived. False: the link has dropped. */
+static bool take_replies(redis_link *link)
+{
+    resp_reply reply;
+
+    while (resp_buf_length(&link->in) > 0) {
+        enum resp_result result = resp_next(&link->reader, link->in.data + link->in.begin,
+                                            resp_buf_length(&link->in), &reply);
+        bool alive = true;
+
+        if (result == RESP_MORE)
+            break;
+        if (result == RESP_MALFORMED || result == RESP_NO_MEMORY) {
+            redis_link_drop(link, result == RESP_MALFORMED ? PAWL_EPROTO : PAWL_ENOMEM, "%s",
+                            result == RESP_MALFORMED ? link->reader.error : "out of memory");
+            return false;
+        }
+        if (result == RESP_GOT_PUSH)
+            redis_push(link->redis, link, reply.nodes);
+        else if (link->state == LINK_GREETING)
+            alive = take_greeting(link, reply.nodes);
+        else
+            alive = take_answer(link, reply.nodes);
+        if (!alive || link->fd < 0)
+            return false;
+        resp_buf_take(&link->in, reply.size);
+    }
+    return true;
+}
+
+static void receive(redis_link *link)
+{
+    char words[REDIS_WORDS] = "closed by the server";
+
+    for (int i = 0; i < READS_MAX; i++) {
+        size_t room;
+        ptrdiff_t n;
+
+        if (resp_buf_reserve(&link->in, READ_SIZE)) {
+            redis_link_drop(link, PAWL_ENOMEM, "out of memory");
+            return;
+        }
+        room = link->in.room - link->in.end;
+        n = read_some(link, room, words);
+        if (n == REDIS_IO_AGAIN)
+            break;
+        if (n < 0) {
+            redis_link_drop(link, PAWL_ECONN, "%s", words);
+            return;
+        }
+        link->in.end += (size_t)n;
+        if (!take_replies(link))
+            return;
+        if (!link->tls && (size_t)n < room)
+            break;
+    }
+    redis_link_watch(link);
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+    redis_link *link = poll->data;
+
+    if (link->poll != poll)
+        return;
+    if (link->state < LINK_GREETING) {
+        redis_link_advance(link);
+        return;
+    }
+    if (status < 0)
+        events = UV_READABLE; /* reading tells what is wrong */
+    if (events & UV_WRITABLE)
+        redis_link_flush(link);
+    if (link->poll == poll && (events & UV_READABLE))
+        receive(link);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static void timer_fired(pawl_timer *timer)
+{
+    redis_link *link = timer->arg;
+    int64_t limit, now = link->env->now(link->env);
+
+    if (link->state == LINK_PAUSED) {
+        redis_link_attempt(link);
+        return;
+    }
+    if (link->state == LINK_READY) {
+        if (list_empty(&link->calls))
+            return;
+        limit = list_entry(link->calls.next, redis_call, link)->sent +
+                link->env->timeout_ms * PAWL_NS_PER_MS;
+        if (now < limit) {
+            link->env->timer_set(link->env, timer, limit);
+            return;
+        }
+    }
+    redis_link_drop(link, PAWL_ECONN, "no answer within %lld ms", (long long)link->env->timeout_ms);
+}
+
+void redis_link_open(redis_link *link, redis *r)
+{
+    link->redis = r;
+    link->env = r->env;
+    link->settings = &r->settings;
+    link->fd = -1;
+    link->timer = (pawl_timer){.fire = timer_fired, .arg = link};
+    list_init(&link->calls);
+    list_init(&link->backlog);
+    resp_reader_init(&link->reader, NULL);
+    link->state = LINK_PAUSED;
+    set_timer(link, 0);
+}
+
+void redis_link_close(redis_link *link)
+{
+    if (!link->env)
+        return;
+    redis_link_flush(link);
+    link->state = LINK_CLOSED;
+    link->env->timer_clear(link->env, &link->timer);
+    close_attempt(link);
+    resp_reader_free(&link->reader);
+    fail_all(&link->calls, PAWL_ECANCELED, "closing");
+    fail_all(&link->backlog, PAWL_ECANCELED, "closing");
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+void redis_link_send(redis_link *link, redis_call *call)
+{
+    int code;
+
+    call->on = link;
+    if (link->state != LINK_READY) {
+        list_append(&link->backlog, &call->link);
+        return;
+    }
+    call->sent = link->env->now(link->env);
+    code = call->type->write(call, &link->out);
+    if (code) {
+        call->type->failed(call, code, "out of memory");
+        redis_call_free(call);
+        return;
+    }
+    list_append(&link->calls, &call->link);
+    link->env->loop_changed(link->env);
+    if (!link->timer.armed)
+        set_timer(link, link->env->timeout_ms);
+}
+
+bool redis_call_withdraw(redis_call *call)
+{
+    if (call->on->state == LINK_READY || call->on->state == LINK_CLOSED)
+        return false;
+    list_remove(&call->link);
+    redis_call_free(call);
+    return true;
+}
+
+/* ---- the server's clock ---------------------------------------------------------------------- */
+
+void redis_clock_set(redis_call *call, int64_t server_ms)
+{
+    call->on->clock_server = server_ms;
+    call->on->clock_local = call->sent;
+}
+
+/* The reply with clock_server was made after clock_local. What the server did some ms later (or
+ * before) was done so much later, give or take a thousandth for clocks that run differently and
+ * 1 ms for rounding. A server's clock that was set forward must not put it into the future. */
+int64_t redis_since(redis_link *link, int64_t server_ms)
+{
+    int64_t now = link->env->now(link->env), d = server_ms - link->clock_server, since;
+
+    if (d > INT64_C(1000) * 86400 * 365 || d < -INT64_C(1000) * 86400 * 365)
+        return now - INT64_C(1000) * 86400 * 365 * PAWL_NS_PER_MS;
+    d -= (d < 0 ? -d : d) / 1000 + 1;
+    since = link->clock_local + d * PAWL_NS_PER_MS;
+    return since < now ? since : now;
+}

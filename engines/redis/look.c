@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * look.c - inspect, count and list: ops that only look.
+ *
+ *     [SCAN: the names] --> for some names at a time: INSPECT each --> CLIENTS: the entries of who
+ *     holds and waits --> op->row for each name --> the next names, or the end
+ *
+ * The calls of a step go out together; the step is over when the last is answered. A look outlives
+ * its op if it was given up: its calls are still out. The last of them frees it.
+ */
+#include <stdlib.h>
+
+#include "look.h"
+
+#define NAMES_AT_ONCE 64
+#define ROWS_INSPECT 10000
+#define ROWS_LIST 64
+
+enum phase { PHASE_SCAN, PHASE_INSPECT, PHASE_CLIENTS };
+
+static void step_over(look *k);
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static void forget_names(look *k, size_t from, size_t to)
+{
+    for (size_t i = from; i < to; i++) {
+        free(k->names[i].name);
+        free(k->names[i].rows);
+        k->names[i].name = NULL;
+        k->names[i].rows = NULL;
+    }
+}
+
+static void free_if_over(look *k)
+{
+    if (k->op || k->out)
+        return;
+    forget_names(k, 0, k->nnames);
+    free(k->names);
+    free(k->clients);
+    free(k);
+}
+
+void look_end(look *k, int code, const char *words)
+{
+    pawl_op *op = k->op;
+
+    k->op = NULL;
+    if (!op)
+        return;
+    if (code && words)
+        pawl_error_set(op->err, code, "%s", words);
+    pawl_op_finish(op, code);
+}
+
+void look_answered(look *k)
+{
+    k->out--;
+    if (k->op && !k->out)
+        step_over(k);
+    else
+        free_if_over(k);
+}
+
+void look_failed(redis_call *call, int code, const char *words)
+{
+    look *k = call->about;
+
+    look_end(k, code, words);
+    look_answered(k);
+}
+
+void look_send(look *k, const redis_call_type *type, int64_t tag)
+{
+    redis_call *call = redis_call_new(&k->redis->link, type, k, tag);
+
+    if (!call) {
+        look_end(k, PAWL_ENOMEM, "out of memory");
+        return;
+    }
+    k->out++;
+    redis_link_send(&k->redis->link, call);
+}
+
+/* ---- inspect --------------------------------------------------------------------------------- */
+
+static int write_inspect(redis_call *call, resp_buf *out)
+{
+    look *k = call->about;
+    resp_command c = redis_begin(call, &redis_script_inspect, out, 5, 1);
+    redis_keys keys;
+
+    redis_keys_make(&keys, k->redis->settings.prefix, k->names[call->tag].name);
+    redis_add_keys(&c, &keys);
+    resp_add_int(&c, k->single ? ROWS_INSPECT : ROWS_LIST);
+    return resp_end(&c);
+}
+
+static bool answer_inspect(redis_call *call, const resp_node *reply)
+{
+    look *k = call->about;
+    look_name *n = &k->names[call->tag];
+    int code = 0;
+
+    if (k->op && !look_read(n, reply, &code))
+        return false;
+    if (code)
+        look_end(k, code, "out of memory");
+    look_answered(k);
+    return true;
+}
+
+static void inspect_some(look *k)
+{
+    static const redis_call_type type = {write_inspect, answer_inspect, look_failed};
+
+    k->phase = PHASE_INSPECT;
+    for (size_t i = k->from; k->op && i < k->to; i++)
+        look_send(k, &type, (int64_t)i);
+}
+
+/* ---- clients --------------------------------------------------------------------------------- */
+
+static int write_client(redis_call *call, resp_buf *out)
+{
+    look *k = call->about;
+    resp_command c = resp_begin(out, 6);
+    char key[REDIS_PREFIX_MAX + 40];
+    int n = snprintf(key, sizeof key, "{%s@%016llx}:client", k->redis->settings.prefix,
+                     (unsigned long long)k->clients[call->tag].id);
+
+    resp_add_text(&c, "HMGET");
+    resp_add(&c, key, (size_t)n);
+    resp_add_text(&c, "host");
+    resp_add_text(&c, "pid");
+    resp_add_text(&c, "program");
+    resp_add_text(&c, "label");
+    return resp_end(&c);
+}
+
+static void copy_text(char *to, size_t size, const resp_node *node)
+{
+    size_t length = node && resp_is_text(node) ? node->length : 0;
+
+    length = length < size ? length : size - 1;
+    if (length)
+        memcpy(to, node->text, length);
+    to[length] = 0;
+}
+
+static bool answer_client(redis_call *call, const resp_node *reply)
+{
+    look *k = call->about;
+    look_client *client = &k->clients[call->tag];
+    const resp_node *pid = resp_child(reply, 1);
+
+    if (reply->type != RESP_ARRAY || reply->count != 4)
+        return false;
+    copy_text(client->host, sizeof client->host, resp_child(reply, 0));
+    copy_text(client->program, sizeof client->program, resp_child(reply, 2));
+    copy_text(client->label, sizeof client->label, resp_child(reply, 3));
+    if (!pid || !resp_integer(pid, &client->pid))
+        client->pid = 0;
+    look_answered(k);
+    return true;
+}
+
+static int by_id(const void *a, const void *b)
+{
+    uint64_t x = ((const look_client *)a)->id, y = ((const look_client *)b)->id;
+
+    return x < y ? -1 : x > y;
+}
+
+/* Those of the names' rows, each once. */
+static bool collect_clients(look *k)
+{
+    size_t room = 1, n = 0;
+
+    for (size_t i = k->from; i < k->to; i++)
+        room += k->names[i].nrows;
+    free(k->clients);
+    k->nclients = 0;
+    k->clients = calloc(room, sizeof *k->clients);
+    if (!k->clients)
+        return false;
+    for (size_t i = k->from; i < k->to; i++)
+        for (size_t j = 0; j < k->names[i].nrows; j++)
+            if (!k->names[i].rows[j].stranger)
+                k->clients[n++].id = k->names[i].rows[j].client;
+    qsort(k->clients, n, sizeof *k->clients, by_id);
+    for (size_t i = 0; i < n; i++)
+        if (!i || k->clients[i].id != k->clients[i - 1].id)
+            k->clients[k->nclients++].id = k->clients[i].id;
+    return true;
+}
+
+static void ask_clients(look *k)
+{
+    static const redis_call_type type = {write_client, answer_client, look_failed};
+
+    k->phase = PHASE_CLIENTS;
+    if (!collect_clients(k))
+        look_end(k, PAWL_ENOMEM, "out of memory");
+    for (size_t i = 0; k->op && i < k->nclients; i++)
+        look_send(k, &type, (int64_t)i);
+}
+
+/* ---- the steps ------------------------------------------------------------------------------- */
+
+static int finish_count(look *k)
+{
+    pawl_op *op = k->op;
+    const look_name *n = &k->names[0];
+    int type = op->mode == PAWL_MODE_PERMITS ? PAWL_TYPE_SEMAPHORE : PAWL_TYPE_LATCH;
+
+    if (n->type != -1 && n->type != type)
+        return pawl_error_set(op->err, PAWL_ESTATE, "\"%s\" is in use as something else", op->name);
+    if (n->type == PAWL_TYPE_SEMAPHORE && n->count > 0) {
+        op->value = n->count > n->used ? n->count - n->used : 0;
+        return 0;
+    }
+    if (type == PAWL_TYPE_SEMAPHORE && op->count <= 0)
+        return pawl_error_set(op->err, PAWL_ESTATE, "\"%s\" is not in use, so it has no capacity",
+                              op->name);
+    op->value = type == PAWL_TYPE_LATCH ? n->count : op->count;
+    return 0;
+}
+
+/* With an empty prefix every string is a candidate: only Pawl's own are shown. */
+static bool to_be_listed(const look *k, const look_name *n)
+{
+    bool stranger = n->nrows && n->rows[0].stranger;
+
+    if (n->type < 0 || (!n->holders && !n->waiters && n->type != PAWL_TYPE_LATCH))
+        return false;
+    return !stranger || k->redis->settings.prefix[0];
+}
+
+static int show(look *k)
+{
+    int code = 0;
+
+    for (size_t i = k->from; i < k->to && !code; i++)
+        if (k->op->kind == PAWL_OP_INSPECT || to_be_listed(k, &k->names[i]))
+            code = look_show(k, &k->names[i], k->op->kind == PAWL_OP_INSPECT);
+    return code;
+}
+
+static void next_names(look *k)
+{
+    forget_names(k, k->from, k->to);
+    k->from = k->to;
+    k->to = k->nnames - k->from < NAMES_AT_ONCE ? k->nnames : k->from + NAMES_AT_ONCE;
+    if (k->from == k->nnames)
+        look_end(k, 0, NULL);
+    else
+        inspect_some(k);
+}
+
+static void next_step(look *k)
+{
+    int code;
+
+    if (k->phase == PHASE_SCAN) {
+        look_sort(k);
+        next_names(k);
+    } else if (k->phase == PHASE_INSPECT && k->op->kind != PAWL_OP_COUNT) {
+        ask_clients(k);
+    } else {
+        bool last = k->op->kind == PAWL_OP_COUNT;
+
+        code = last ? finish_count(k) : show(k);
+        if (code || last)
+            look_end(k, code, NULL);
+        else
+            next_names(k);
+    }
+}
+
+/* The step counts as one call itself, so that it is not over before all of its calls are sent. */
+static void step_over(look *k)
+{
+    k->out++;
+    next_step(k);
+    look_answered(k);
+}
+
+static bool begin(look *k)
+{
+    if (k->op->kind == PAWL_OP_LIST) {
+        k->phase = PHASE_SCAN;
+        look_scan(k, 0);
+        return true;
+    }
+    k->names = calloc(1, sizeof *k->names);
+    if (!k->names)
+        return false;
+    k->nnames = k->to = 1;
+    k->single = true;
+    k->names[0].name = strdup(k->op->name);
+    if (!k->names[0].name)
+        return false;
+    inspect_some(k);
+    return true;
+}
+
+void redis_look(redis *r, pawl_op *op)
+{
+    look *k = calloc(1, sizeof *k);
+
+    if (!k) {
+        pawl_op_finish(op, pawl_error_set(op->err, PAWL_ENOMEM, "out of memory"));
+        return;
+    }
+    k->redis = r;
+    k->op = op;
+    op->engine[0] = k;
+    k->out = 1;
+    if (!begin(k))
+        look_end(k, PAWL_ENOMEM, "out of memory");
+    look_answered(k);
+}
+
+void redis_look_cancel(redis *r, pawl_op *op)
+{
+    look *k = op->engine[0];
+    const redis_link *link = &r->link;
+
+    if (link->state != LINK_READY && link->last_code)
+        look_end(k, link->last_code, link->words);
+    else
+        look_end(k, PAWL_ECANCELED, NULL);
+    free_if_over(k);
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * look.h - a look at locks: inspect, count, list. See look.c.
+ */
+#ifndef PAWL_REDIS_LOOK_H
+#define PAWL_REDIS_LOOK_H
+
+#include "redis.h"
+
+/* A holder or waiter, as the script tells. */
+typedef struct look_row {
+    uint64_t client, seq;
+    bool holder, shared, stranger;
+    int64_t permits, token, since_ms, left_ms;
+} look_row;
+
+/* One name. */
+typedef struct look_name {
+    char *name;
+    int type;         /* enum pawl_type; -1: not in use; -2: not ours to show */
+    int64_t count, used, holders, waiters;
+    look_row *rows;
+    size_t nrows;
+} look_name;
+
+/* A client's entry. */
+typedef struct look_client {
+    uint64_t id;
+    int64_t pid;
+    char host[64], program[64], label[128];
+} look_client;
+
+typedef struct look {
+    redis *redis;
+    pawl_op *op;      /* NULL: over, or given up; the rest of the answers is dropped */
+    size_t out;       /* calls under way */
+    look_name *names;
+    size_t nnames, room;
+    size_t from, to;  /* the names being looked at */
+    look_client *clients; /* of their rows, by id */
+    size_t nclients;
+    int phase;
+    bool single;      /* not a list */
+    bool queues;      /* scan.c: the second round */
+} look;
+
+/* scan.c: ask for the names, from this cursor on; then sort them, each once. */
+void look_scan(look *k, uint64_t cursor);
+void look_sort(look *k);
+/* Send a call about the look. */
+void look_send(look *k, const redis_call_type *type, int64_t tag);
+/* The end of every answer: one less is out; the last one leads to the next step. The look may be
+ * gone afterwards. */
+void look_answered(look *k);
+void look_failed(redis_call *call, int code, const char *words);
+void look_end(look *k, int code, const char *words);
+
+/* rows.c: the script's answer into a look_name; false: it makes no sense. PAWL_ENOMEM in *code. */
+bool look_read(look_name *n, const resp_node *reply, int *code);
+/* Tell op->row of one name: the summary, and all rows if `all`. */
+int look_show(const look *k, const look_name *n, bool all);
+look_client *look_client_of(const look *k, uint64_t id);
+
+#endif

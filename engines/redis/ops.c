@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ops.c - the ops that are one script and one answer: release, break, latch; and renew, which is
+ * one or two for a whole batch.
+ *
+ * op->engine[0] is the op's call while it is out. An op that is given up leaves its call behind,
+ * without interest in the answer; what it asked for may happen, which is what PAWL_EUNKNOWN says.
+ *
+ * RENEW. The items of a batch whose grant is alone on its key (exclusive ones) need one key each,
+ * the others three; so there is one script for each sort. An item's code says where it stands: 0 or
+ * an error it has its answer; ASK_ONE, ASK_THREE it is still to be asked about; IN_CALL it is in
+ * the call that is out. The server answers "+" for an exclusive grant that shares its key with
+ * readers: it is asked again with three.
+ */
+#include "redis.h"
+
+#define REMEMBER_MS 60000 /* latch requests that may be repeated */
+
+enum renew_code { ASK_ONE = 1, ASK_THREE = 3, IN_CALL = 5 };
+
+static void done(pawl_op *op, int code, const char *words)
+{
+    if (code && words)
+        pawl_error_set(op->err, code, "%s", words);
+    pawl_op_finish(op, code);
+}
+
+static void op_failed(redis_call *call, int code, const char *words)
+{
+    done(call->about, code, words);
+}
+
+static void start(redis *r, pawl_op *op, const redis_call_type *type, int64_t tag)
+{
+    redis_link *link = redis_link_for(r, op->name);
+    redis_call *call = redis_call_new(link, type, op, tag);
+
+    op->engine[0] = call;
+    if (call)
+        redis_link_send(link, call);
+    else
+        done(op, PAWL_ENOMEM, "out of memory");
+}
+
+static bool has_owner(const resp_node *reply, const pawl_op *op)
+{
+    return redis_is_owner(resp_child(reply, 1), op->owner.client, op->owner.seq);
+}
+
+/* The server's time, as the reply's element i. */
+static bool take_time(redis_call *call, const resp_node *reply, uint32_t i)
+{
+    const resp_node *node = resp_child(reply, i);
+    int64_t now;
+
+    if (!node || !resp_integer(node, &now))
+        return false;
+    redis_clock_set(call, now);
+    return true;
+}
+
+static void add_owner(resp_command *c, const pawl_owner *owner)
+{
+    char text[REDIS_OWNER_MAX];
+    size_t length = redis_owner(text, owner->client, owner->seq);
+
+    resp_add(c, text, length);
+}
+
+/* ---- release --------------------------------------------------------------------------------- */
+
+static int write_release(redis_call *call, resp_buf *out)
+{
+    const pawl_op *op = call->about;
+    resp_command c = redis_begin(call, &redis_script_release, out, 5, 3);
+    redis_keys keys;
+
+    redis_keys_make(&keys, call->on->settings->prefix, op->name);
+    redis_add_keys(&c, &keys);
+    add_owner(&c, &op->owner);
+    resp_add_uint(&c, op->mode == PAWL_MODE_PERMITS ? op->permits : 0);
+    resp_add_int(&c, op->linger_ms);
+    return resp_end(&c);
+}
+
+static bool answer_release(redis_call *call, const resp_node *reply)
+{
+    const resp_node *word = resp_child(reply, 0);
+    bool ok = word && resp_equal(word, "OK", 2);
+
+    if (!word || (!ok && !resp_equal(word, "NOTHELD", 7)) || !has_owner(reply, call->about) ||
+        !take_time(call, reply, 2))
+        return false;
+    done(call->about, ok ? 0 : PAWL_ENOTHELD, NULL);
+    return true;
+}
+
+static const redis_call_type release_type = {write_release, answer_release, op_failed};
+
+/* ---- break ----------------------------------------------------------------------------------- */
+
+static int write_break(redis_call *call, resp_buf *out)
+{
+    const pawl_op *op = call->about;
+    resp_command c = redis_begin(call, &redis_script_break, out, 5, 0);
+    redis_keys keys;
+
+    redis_keys_make(&keys, call->on->settings->prefix, op->name);
+    redis_add_keys(&c, &keys);
+    return resp_end(&c);
+}
+
+static bool answer_break(redis_call *call, const resp_node *reply)
+{
+    const resp_node *word = resp_child(reply, 0);
+    bool ok = word && resp_equal(word, "OK", 2);
+
+    if (!word || (!ok && !resp_equal(word, "NOTHELD", 7)) || !take_time(call, reply, 1))
+        return false;
+    done(call->about, ok ? 0 : PAWL_ENOTHELD, NULL);
+    return true;
+}
+
+static const redis_call_type break_type = {write_break, answer_break, op_failed};
+
+/* ---- latch ----------------------------------------------------------------------------------- */
+
+static int write_latch(redis_call *call, resp_buf *out)
+{
+    const pawl_op *op = call->about;
+    resp_command c = redis_begin(call, &redis_script_latch, out, 4, 4);
+    redis_keys keys;
+
+    redis_keys_make(&keys, call->on->settings->prefix, op->name);
+    resp_add(&c, keys.k, keys.k_length);
+    redis_add_helper(&c, &keys, ":done");
+    redis_add_helper(&c, &keys, ":queue");
+    redis_add_helper(&c, &keys, ":rec");
+    resp_add_text(&c, op->kind == PAWL_OP_LATCH_SET ? "set" : "down");
+    add_owner(&c, &op->owner);
+    resp_add_int(&c, op->count);
+    resp_add_int(&c, REMEMBER_MS);
+    return resp_end(&c);
+}
+
+static bool answer_latch(redis_call *call, const resp_node *reply)
+{
+    const resp_node *word = resp_child(reply, 0);
+    pawl_op *op = call->about;
+
+    if (!word || !has_owner(reply, op))
+        return false;
+    if (resp_equal(word, "OK", 2))
+        done(op, 0, NULL);
+    else if (resp_equal(word, "STATE", 5))
+        done(op, PAWL_ESTATE, op->kind == PAWL_OP_LATCH_SET
+                                  ? "it is set already, or in use as something else"
+                                  : "the name is in use as something else");
+    else if (resp_equal(word, "INVAL", 5))
+        done(op, PAWL_EINVAL, "a latch is set to 1 or more, below 2^53");
+    else
+        return false;
+    return true;
+}
+
+static const redis_call_type latch_type = {write_latch, answer_latch, op_failed};
+
+/* ---- renew ----------------------------------------------------------------------------------- */
+
+static size_t count_items(const pawl_op *op, int code)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < op->batch_len; i++)
+        n += op->batch[i].code == code;
+    return n;
+}
+
+static void add_renew_keys(resp_command *c, const redis_call *call, const pawl_renewal *item)
+{
+    redis_keys keys;
+
+    redis_keys_make(&keys, call->on->settings->prefix, item->name);
+    resp_add(c, keys.k, keys.k_length);
+    if (call->tag == ASK_THREE) {
+        redis_add_helper(c, &keys, ":rec");
+        redis_add_helper(c, &keys, ":hold");
+    }
+}
+
+static int write_renew(redis_call *call, resp_buf *out)
+{
+    pawl_op *op = call->about;
+    size_t step = (size_t)call->tag, n = count_items(op, IN_CALL);
+    resp_command c = redis_begin(call, &redis_script_renew, out, n * step, 1 + 2 * n);
+
+    for (size_t i = 0; i < op->batch_len; i++)
+        if (op->batch[i].code == IN_CALL)
+            add_renew_keys(&c, call, &op->batch[i]);
+    resp_add_uint(&c, step);
+    for (size_t i = 0; i < op->batch_len; i++)
+        if (op->batch[i].code == IN_CALL) {
+            add_owner(&c, &op->batch[i].owner);
+            resp_add_int(&c, op->batch[i].lease_ms);
+        }
+    return resp_end(&c);
+}
+
+static void renew_next(redis *r, pawl_op *op);
+
+static bool item_answered(pawl_renewal *item, const resp_node *node)
+{
+    if (!node)
+        return false;
+    if (resp_equal(node, "", 0))
+        item->code = PAWL_ENOTHELD;
+    else if (resp_equal(node, "+", 1))
+        item->code = ASK_THREE;
+    else if (redis_is_owner(node, item->owner.client, item->owner.seq))
+        item->code = 0;
+    else
+        return false;
+    return true;
+}
+
+static bool answer_renew(redis_call *call, const resp_node *reply)
+{
+    pawl_op *op = call->about;
+    const resp_node *node = reply + 1; /* the time, then an answer for each */
+
+    if (reply->type != RESP_ARRAY || reply->count != 1 + count_items(op, IN_CALL) ||
+        !take_time(call, reply, 0))
+        return false;
+    for (size_t i = 0; i < op->batch_len; i++)
+        if (op->batch[i].code == IN_CALL) {
+            node += node->span;
+            if (!item_answered(&op->batch[i], node))
+                return false;
+        }
+    if (!op->lease_from)
+        op->lease_from = call->sent; /* the first call's: not after any of them */
+    renew_next(call->on->redis, op);
+    return true;
+}
+
+static const redis_call_type renew_type = {write_renew, answer_renew, op_failed};
+
+/* The items of one sort, or the end. */
+static void renew_next(redis *r, pawl_op *op)
+{
+    int sort = count_items(op, ASK_ONE) ? ASK_ONE : ASK_THREE;
+
+    if (!count_items(op, sort)) {
+        done(op, 0, NULL);
+        return;
+    }
+    for (size_t i = 0; i < op->batch_len; i++)
+        if (op->batch[i].code == sort)
+            op->batch[i].code = IN_CALL;
+    start(r, op, &renew_type, sort);
+}
+
+static void renew(redis *r, pawl_op *op)
+{
+    for (size_t i = 0; i < op->batch_len; i++)
+        op->batch[i].code = op->batch[i].mode == PAWL_MODE_EXCLUSIVE ? ASK_ONE : ASK_THREE;
+    renew_next(r, op);
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+void redis_simple(redis *r, pawl_op *op)
+{
+    switch (op->kind) {
+    case PAWL_OP_RELEASE:
+        start(r, op, &release_type, 0);
+        break;
+    case PAWL_OP_RENEW:
+        renew(r, op);
+        break;
+    case PAWL_OP_BREAK:
+        start(r, op, &break_type, 0);
+        break;
+    case PAWL_OP_LATCH_SET:
+    case PAWL_OP_LATCH_DOWN:
+        start(r, op, &latch_type, 0);
+        break;
+    default:
+        done(op, PAWL_ENOTSUP, "this engine has no such operation");
+    }
+}
+
+void redis_simple_cancel(redis *r, pawl_op *op)
+{
+    redis_call *call = op->engine[0];
+    const redis_link *link = call->on;
+
+    (void)r;
+    if (!redis_call_withdraw(call)) {
+        call->about = NULL;
+        done(op, PAWL_EUNKNOWN, "no answer in time");
+    } else if (link->last_code) {
+        done(op, link->last_code, link->words);
+    } else {
+        done(op, PAWL_ECANCELED, NULL);
+    }
+}

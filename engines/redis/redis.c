@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * redis.c - the engine's slots, and what belongs to no op: events, and the client's own entry.
+ *
+ * The entry is a hash that says who a client is (host, pid, program, label, since when), for
+ * whoever asks who holds a lock. It is kept for 90 s and written again every 30 s, which also
+ * shows whether an idle connection still works; it is taken away when the client closes.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "redis.h"
+
+#define ENTRY_KEPT_MS 90000
+#define ENTRY_WRITE_MS 30000
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+void redis_event(redis *r, int event)
+{
+    pawl_op *op = r->event;
+
+    if (!op) {
+        r->untold = event > r->untold ? event : r->untold;
+        return;
+    }
+    r->event = NULL;
+    op->event = event;
+    pawl_op_finish(op, 0);
+}
+
+static void submit_event(redis *r, pawl_op *op)
+{
+    int event = r->untold;
+
+    r->event = op;
+    r->untold = PAWL_EVENT_NONE;
+    if (event != PAWL_EVENT_NONE)
+        redis_event(r, event);
+}
+
+/* ---- the client's entry ---------------------------------------------------------------------- */
+
+static void entry_key(resp_command *c, redis *r)
+{
+    char key[REDIS_PREFIX_MAX + 40];
+    int n = snprintf(key, sizeof key, "{%s}:client", r->channel + 1);
+
+    resp_add(c, key, (size_t)n);
+}
+
+static int write_entry(redis_call *call, resp_buf *out)
+{
+    redis *r = call->about;
+    char host[256] = "";
+    resp_command c = resp_begin(out, 12);
+
+    if (gethostname(host, sizeof host - 1))
+        host[0] = 0;
+    resp_add_text(&c, "HSET");
+    entry_key(&c, r);
+    resp_add_text(&c, "host");
+    resp_add_text(&c, host);
+    resp_add_text(&c, "pid");
+    resp_add_int(&c, getpid());
+    resp_add_text(&c, "program");
+    resp_add_text(&c, program_invocation_short_name);
+    resp_add_text(&c, "started");
+    resp_add_int(&c, r->started);
+    resp_add_text(&c, "label");
+    resp_add_text(&c, r->env->label ? r->env->label : "");
+    return resp_end(&c);
+}
+
+static int write_entry_expiry(redis_call *call, resp_buf *out)
+{
+    resp_command c = resp_begin(out, 3);
+
+    resp_add_text(&c, "PEXPIRE");
+    entry_key(&c, call->about);
+    resp_add_int(&c, ENTRY_KEPT_MS);
+    return resp_end(&c);
+}
+
+static bool entry_written(redis_call *call, const resp_node *reply)
+{
+    (void)call;
+    (void)reply;
+    return true;
+}
+
+static void entry_failed(redis_call *call, int code, const char *words)
+{
+    redis *r = call->about;
+
+    if (code != PAWL_ECANCELED && code != PAWL_EUNKNOWN)
+        r->env->log(r->env, PAWL_LOG_INFO, "who this client is can't be shown to others: %s", words);
+}
+
+static void send_about_entry(redis *r, const redis_call_type *type)
+{
+    redis_call *call = r->link.state == LINK_READY ? redis_call_new(&r->link, type, r, 0) : NULL;
+
+    if (call)
+        redis_link_send(&r->link, call);
+}
+
+static void keep_entry(redis *r)
+{
+    static const redis_call_type entry = {write_entry, entry_written, entry_failed};
+    static const redis_call_type expiry = {write_entry_expiry, entry_written, entry_failed};
+    int64_t spread = (int64_t)(r->env->random(r->env) % (ENTRY_WRITE_MS / 4));
+
+    send_about_entry(r, &entry);
+    send_about_entry(r, &expiry);
+    r->env->timer_set(r->env, &r->entry_timer,
+                      r->env->now(r->env) + (ENTRY_WRITE_MS - spread) * PAWL_NS_PER_MS);
+}
+
+static void entry_due(pawl_timer *timer)
+{
+    keep_entry(timer->arg);
+}
+
+static void remove_entry(redis *r)
+{
+    resp_command c;
+
+    if (r->link.state != LINK_READY)
+        return;
+    c = resp_begin(&r->link.out, 2);
+    resp_add_text(&c, "UNLINK");
+    entry_key(&c, r);
+    resp_end(&c);
+}
+
+/* ---- what the link tells --------------------------------------------------------------------- */
+
+void redis_ready(redis *r, redis_link *link)
+{
+    if (link->epochs > 1)
+        redis_event(r, PAWL_EVENT_RECONNECT);
+    redis_waits_resend(r, link);
+    keep_entry(r);
+}
+
+void redis_refused(redis *r, int code, const char *words)
+{
+    struct list mine, *l;
+
+    list_init(&mine);
+    while ((l = list_take(&r->link.backlog)))
+        list_append(&mine, l);
+    while ((l = list_take(&mine))) {
+        redis_call *call = list_entry(l, redis_call, link);
+
+        if (call->about)
+            call->type->failed(call, code, words);
+        redis_call_free(call);
+    }
+    redis_waits_refuse(r, code, words);
+}
+
+/* A message on our channel; what else comes unasked (confirmations) means nothing to us. */
+void redis_push(redis *r, redis_link *link, const resp_node *push)
+{
+    const resp_node *channel = resp_child(push, 1), *text = resp_child(push, 2);
+
+    if (push->count == 3 && (resp_equal(push + 1, "message", 7) ||
+                             resp_equal(push + 1, "smessage", 8)) &&
+        resp_equal(channel, r->channel + 1, strlen(r->channel + 1)) && resp_is_text(text))
+        redis_message(r, link, text->text, text->length);
+}
+
+/* ---- the slots ------------------------------------------------------------------------------- */
+
+static void before_poll(uv_prepare_t *prepare)
+{
+    redis *r = prepare->data;
+
+    if (resp_buf_length(&r->link.out) > 0)
+        redis_link_flush(&r->link);
+}
+
+static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_error *err)
+{
+    redis *r = self;
+    int code;
+
+    r->env = env;
+    list_init(&r->calls);
+    list_init(&r->waits);
+    list_init(&r->spare_waits);
+    r->link.fd = -1;
+    if (!env->loop)
+        return pawl_error_set(err, PAWL_ENOTSUP, "Redis needs a real event loop");
+    code = redis_settings_read(&r->settings, env, url, err);
+    if (!code && r->settings.tls)
+        code = redis_tls_context(&r->tls_context, &r->settings, err);
+    if (code)
+        return code;
+    r->started = env->wall_ms(env);
+    snprintf(r->channel, sizeof r->channel, "p%s@%016llx", r->settings.prefix,
+             (unsigned long long)env->client_id);
+    uv_prepare_init(env->loop, &r->prepare);
+    r->prepare.data = r;
+    r->prepared = true;
+    uv_prepare_start(&r->prepare, before_poll);
+    r->entry_timer = (pawl_timer){.fire = entry_due, .arg = r};
+    redis_link_open(&r->link, r);
+    return 0;
+}
+
+static void engine_close(void *self)
+{
+    redis *r = self;
+    pawl_op *event = r->event;
+    struct list *l;
+
+    if (!r->env)
+        return;
+    r->event = NULL;
+    if (event)
+        pawl_op_finish(event, PAWL_ECANCELED);
+    if (r->entry_timer.fire)
+        r->env->timer_clear(r->env, &r->entry_timer);
+    remove_entry(r);
+    redis_link_close(&r->link);
+    redis_waits_end(r);
+    while ((l = list_take(&r->calls)))
+        free(list_entry(l, redis_call, link));
+    if (r->prepared)
+        uv_close((uv_handle_t *)&r->prepare, NULL);
+    r->prepared = false;
+    redis_tls_context_free(r->tls_context);
+    r->tls_context = NULL;
+    redis_settings_free(&r->settings);
+    r->env = NULL;
+}
+
+static void engine_submit(void *self, pawl_op *op)
+{
+    redis *r = self;
+
+    switch (op->kind) {
+    case PAWL_OP_ACQUIRE:
+        redis_acquire(r, op);
+        break;
+    case PAWL_OP_EVENT:
+        submit_event(r, op);
+        break;
+    case PAWL_OP_INSPECT:
+    case PAWL_OP_COUNT:
+    case PAWL_OP_LIST:
+        redis_look(r, op);
+        break;
+    default:
+        redis_simple(r, op);
+    }
+}
+
+static void engine_cancel(void *self, pawl_op *op)
+{
+    redis *r = self;
+
+    switch (op->kind) {
+    case PAWL_OP_ACQUIRE:
+        redis_acquire_cancel(r, op);
+        break;
+    case PAWL_OP_EVENT:
+        r->event = NULL;
+        pawl_op_finish(op, PAWL_ECANCELED);
+        break;
+    case PAWL_OP_INSPECT:
+    case PAWL_OP_COUNT:
+    case PAWL_OP_LIST:
+        redis_look_cancel(r, op);
+        break;
+    default:
+        redis_simple_cancel(r, op);
+    }
+}
+
+#define ENGINE(name, text)                                                                         \
+    const pawl_engine pawl_engine_##name = {                                                       \
+        .abi = PAWL_ENGINE_ABI,                                                                    \
+        .caps = PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_RANGE | PAWL_CAP_SHARED |               \
+                PAWL_CAP_PERMITS | PAWL_CAP_LATCH | PAWL_CAP_LINGER | PAWL_CAP_LIST |              \
+                PAWL_CAP_FLOOR,                                                                    \
+        .scheme = text,                                                                            \
+        .state_size = sizeof(redis),                                                               \
+        .open = engine_open,                                                                       \
+        .close = engine_close,                                                                     \
+        .submit = engine_submit,                                                                   \
+        .cancel = engine_cancel,                                                                   \
+    }
+ENGINE(redis, "redis");
+ENGINE(rediss, "rediss");
+ENGINE(redis_unix, "redis+unix");

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * redis.h - the Redis engine, inside.
+ *
+ *     redis.c     the engine's slots, and what belongs to no op (events, the client's own entry)
+ *     settings.c  what the URL says
+ *     link.c      one connection: its life, and the calls on it
+ *     connect.c   how it is made     hello.c  its first words     tls.c  TLS
+ *     resolve.c   names to addresses, in a thread of their own
+ *     calls.c     what a call and an error of the server's are
+ *     keys.c      names to keys
+ *     waits.c     acquire: the ops that may wait, and their messages
+ *     ops.c       release, renew, break, latch
+ *     look.c      inspect, count and list      scan.c  which names there are
+ *     rows.c      what the user is shown of them
+ *
+ * A *call* is one command on its way. The link has those that are out, in the order they were
+ * written (Redis answers in order), and those that wait until it is ready. Whoever made a call may
+ * lose interest (call->about = NULL); the answer is then read and dropped. A connection is never
+ * used again after anything unexpected was read from it, or too long nothing.
+ *
+ * Everything under the client's mutex. Nothing here blocks; the only other threads are those that
+ * resolve names, and they touch a box of their own.
+ */
+#ifndef PAWL_REDIS_H
+#define PAWL_REDIS_H
+
+#include <uv.h>
+
+#include "engine.h"
+#include "list.h"
+#include "resp.h"
+
+#define REDIS_PREFIX_MAX 255
+#define REDIS_WORDS 160
+
+typedef struct redis redis;
+typedef struct redis_link redis_link;
+typedef struct redis_call redis_call;
+typedef struct redis_tls redis_tls;
+
+/* ---- settings.c ------------------------------------------------------------------------------ */
+
+enum redis_verify { REDIS_VERIFY_FULL, REDIS_VERIFY_CHAIN, REDIS_VERIFY_NONE };
+
+typedef struct redis_settings {
+    char *host;       /* or path */
+    char *path;       /* of a unix socket, else NULL */
+    char *user;       /* NULL: none */
+    char *password;   /* NULL: none */
+    char *prefix;
+    char *cafile, *cert, *key; /* NULL: not given */
+    char where[280];  /* the server, for words: "localhost:6379" */
+    uint16_t port;
+    bool tls;
+    enum redis_verify verify;
+    int64_t db;
+} redis_settings;
+
+int redis_settings_read(redis_settings *s, const pawl_env *env, const pawl_url *url,
+                        pawl_error *err);
+/* Wipes what is secret. Accepts zeroes. */
+void redis_settings_free(redis_settings *s);
+
+/* ---- keys.c ---------------------------------------------------------------------------------- */
+
+#define REDIS_K_MAX (REDIS_PREFIX_MAX + PAWL_NAME_MAX)
+
+typedef struct redis_keys {
+    size_t k_length, base_length;
+    char k[REDIS_K_MAX + 1];
+    char base[2 * REDIS_K_MAX + 32]; /* what the helper keys begin with; room for their end */
+} redis_keys;
+
+void redis_keys_make(redis_keys *keys, const char *prefix, const char *name);
+void redis_keys_of(redis_keys *keys, const char *k, size_t length);
+/* Add {K}SUFFIX (":queue") to a command. */
+void redis_add_helper(resp_command *c, redis_keys *keys, const char *suffix);
+/* K, and all five that most scripts want. */
+void redis_add_keys(resp_command *c, redis_keys *keys);
+uint16_t redis_slot(const char *key, size_t length);
+
+/* ---- calls.c --------------------------------------------------------------------------------- */
+
+typedef struct redis_script {
+    const char *text;
+    size_t length;
+    const char *sha;
+} redis_script;
+
+extern const redis_script redis_script_acquire, redis_script_release, redis_script_cancel,
+    redis_script_renew, redis_script_break, redis_script_inspect, redis_script_latch;
+
+typedef struct redis_call_type {
+    /* Write the command. 0 or a code. */
+    int (*write)(redis_call *call, resp_buf *out);
+    /* It was answered, not with an error. Return false if the answer makes no sense. */
+    bool (*answer)(redis_call *call, const resp_node *reply);
+    /* It was not: PAWL_EUNKNOWN it was sent and nothing came; else it was not carried out. */
+    void (*failed)(redis_call *call, int code, const char *words);
+} redis_call_type;
+
+struct redis_call {
+    struct list link; /* in its link's calls or backlog */
+    const redis_call_type *type;
+    redis_link *on;
+    void *about;      /* the maker's; NULL: nobody wants the answer */
+    int64_t tag;      /* the maker's */
+    int64_t sent;     /* an instant before it was written */
+    bool whole_text;  /* the server does not know the script: send all of it */
+};
+
+/* A new call, to be sent by redis_link_send. NULL: no memory. */
+redis_call *redis_call_new(redis_link *link, const redis_call_type *type, void *about,
+                           int64_t tag);
+void redis_call_free(redis_call *call);
+/* EVALSHA or EVAL, for a type's `write`. */
+resp_command redis_begin(const redis_call *call, const redis_script *script, resp_buf *out,
+                         size_t nkeys, size_t nargs);
+/* What an error of the server's means; `words` get its text. */
+int redis_error_code(const resp_node *reply, char words[REDIS_WORDS]);
+
+#define REDIS_OWNER_MAX 40
+/* "CLIENT:SEQ" as the scripts know it; returns the length. */
+size_t redis_owner(char text[REDIS_OWNER_MAX], uint64_t client, uint64_t seq);
+/* Is this node that owner? */
+bool redis_is_owner(const resp_node *node, uint64_t client, uint64_t seq);
+
+/* ---- resolve.c ------------------------------------------------------------------------------- */
+
+struct addrinfo;
+
+typedef struct redis_resolve {
+    pawl_env *env;
+    pawl_wake wake;
+    struct resolve_box *box;
+    void (*done)(void *arg, int error, struct addrinfo *addresses); /* addresses: to be freed */
+    void *arg;
+} redis_resolve;
+
+/* 0: done() will be called, if it is not cancelled before. */
+int redis_resolve_start(redis_resolve *r, pawl_env *env, const char *host, uint16_t port);
+/* At any time, also when nothing is under way. */
+void redis_resolve_cancel(redis_resolve *r);
+
+/* ---- tls.c ----------------------------------------------------------------------------------- */
+
+enum redis_io { REDIS_IO_AGAIN = -1, REDIS_IO_CLOSED = -2, REDIS_IO_FAILED = -3 };
+
+/* 0 or a code with words. */
+int redis_tls_context(void **ret, const redis_settings *s, pawl_error *err);
+void redis_tls_context_free(void *context);
+redis_tls *redis_tls_new(void *context, const redis_settings *s, int fd);
+void redis_tls_free(redis_tls *tls);
+/* 0: done. REDIS_IO_AGAIN, or REDIS_IO_FAILED with words. */
+int redis_tls_handshake(redis_tls *tls, char words[REDIS_WORDS]);
+/* Bytes, or enum redis_io. */
+ptrdiff_t redis_tls_read(redis_tls *tls, char *data, size_t length, char words[REDIS_WORDS]);
+ptrdiff_t redis_tls_write(redis_tls *tls, const char *data, size_t length,
+                          char words[REDIS_WORDS]);
+/* Must the socket be writable before anything goes on? */
+bool redis_tls_wants_write(const redis_tls *tls);
+
+/* ---- link.c ---------------------------------------------------------------------------------- */
+
+enum redis_link_state {
+    LINK_CLOSED,     /* for good */
+    LINK_PAUSED,     /* will try again at link->timer */
+    LINK_RESOLVING,
+    LINK_CONNECTING,
+    LINK_SECURING,
+    LINK_GREETING,   /* the first words are out */
+    LINK_READY
+};
+
+enum redis_greeting { GREET_HELLO, GREET_SELECT, GREET_KILL, GREET_PING };
+
+struct redis_link {
+    redis *redis;
+    pawl_env *env;
+    const redis_settings *settings;
+    enum redis_link_state state;
+    int fd;
+    int events;            /* what poll waits for */
+    uv_poll_t *poll;
+    redis_tls *tls;
+    resp_buf in, out;
+    resp_reader reader;
+    struct list calls;     /* out, in order */
+    struct list backlog;   /* not written yet */
+    pawl_timer timer;      /* PAUSED: its end. READY: the oldest call's limit. Else: the attempt's */
+    redis_resolve resolve;
+    struct addrinfo *addresses, *next_address;
+    uint8_t greeting[4];   /* enum redis_greeting, the answers to come */
+    uint8_t ngreeting, greeted;
+    uint64_t server_id;    /* of this connection, in the server's terms; 0 unknown */
+    uint64_t old_id;       /* of the one before, to be killed */
+    uint32_t failures;     /* attempts since it was last ready */
+    uint64_t epochs;       /* how often it was ready */
+    int last_code;         /* why it is not ready */
+    char words[REDIS_WORDS];
+    /* server time `clock_server` (ms) was not before local `clock_local` (ns); see redis_since */
+    int64_t clock_server, clock_local;
+};
+
+/* Sets up; the link begins to connect. */
+void redis_link_open(redis_link *link, redis *r);
+/* Fails what is on it with PAWL_ECANCELED. Accepts zeroes. */
+void redis_link_close(redis_link *link);
+/* The call is the link's now. Whoever keeps a pointer to it does so before: it may fail at once. */
+void redis_link_send(redis_link *link, redis_call *call);
+/* Write what there is. */
+void redis_link_flush(redis_link *link);
+/* The connection is of no use: close it, and try again in a while. */
+__attribute__((format(printf, 3, 4)))
+void redis_link_drop(redis_link *link, int code, const char *format, ...);
+/* Take back a call that was not written yet. False: it was. */
+bool redis_call_withdraw(redis_call *call);
+/* A reply to `call` carried the server's time. */
+void redis_clock_set(redis_call *call, int64_t server_ms);
+/* An instant of the local clock that is not after the server's time `server_ms`. */
+int64_t redis_since(redis_link *link, int64_t server_ms);
+
+/* Between link.c and connect.c. */
+void redis_link_attempt(redis_link *link);
+void redis_link_advance(redis_link *link); /* the socket is ready for something */
+void redis_link_close_socket(redis_link *link);
+void redis_link_watch(redis_link *link);
+
+/* ---- hello.c --------------------------------------------------------------------------------- */
+
+int redis_greet(redis_link *link);
+/* An answer to the greeting. 0: go on; 1: that was the last; else a code, with words. */
+int redis_greeted(redis_link *link, const resp_node *reply, char words[REDIS_WORDS]);
+
+/* ---- redis.c --------------------------------------------------------------------------------- */
+
+typedef struct redis_wait redis_wait;
+
+struct redis {
+    pawl_env *env;
+    redis_settings settings;
+    void *tls_context;
+    redis_link link;
+    uv_prepare_t prepare;  /* before the loop polls: write */
+    bool prepared;
+    char channel[REDIS_PREFIX_MAX + 20]; /* 'p', then where this client's messages arrive */
+    struct list calls;     /* spare ones */
+    size_t ncalls;
+    pawl_op *event;
+    int untold;            /* an event that came while no EVENT op was out */
+    pawl_timer entry_timer;
+    int64_t started;       /* Unix time, ms */
+
+    struct list waits;     /* in order of arrival */
+    redis_wait **table;    /* by owner.seq */
+    size_t nwaits, table_room;
+    struct list spare_waits;
+    size_t nspare_waits;
+};
+
+/* Which connection serves this name. */
+static inline redis_link *redis_link_for(redis *r, const char *name)
+{
+    (void)name;
+    return &r->link;
+}
+
+/* The link is ready: what waits is asked again. */
+void redis_ready(redis *r, redis_link *link);
+/* The server can't be used, and trying again will not help: tell those who wait for a first word. */
+void redis_refused(redis *r, int code, const char *words);
+void redis_push(redis *r, redis_link *link, const resp_node *push);
+void redis_event(redis *r, int event);
+
+/* ---- waits.c, ops.c, look.c ------------------------------------------------------------------ */
+
+void redis_acquire(redis *r, pawl_op *op);
+void redis_acquire_cancel(redis *r, pawl_op *op);
+void redis_message(redis *r, redis_link *link, const char *text, size_t length);
+void redis_waits_resend(redis *r, redis_link *link);
+void redis_waits_refuse(redis *r, int code, const char *words);
+void redis_waits_end(redis *r);
+
+void redis_simple(redis *r, pawl_op *op); /* release, renew, break, latch */
+void redis_simple_cancel(redis *r, pawl_op *op);
+
+void redis_look(redis *r, pawl_op *op); /* inspect, count, list */
+void redis_look_cancel(redis *r, pawl_op *op);
+
+#endif

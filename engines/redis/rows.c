@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rows.c - what the inspect script answers, and what the user is shown of it.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "look.h"
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static bool integer_at(const resp_node *node, uint32_t i, int64_t *ret)
+{
+    const resp_node *child = resp_child(node, i);
+
+    return child && resp_integer(child, ret);
+}
+
+/* "CLIENT:SEQ", "z:CLIENT:SEQ" of one that lingers, or "" of a stranger. */
+static bool read_owner(look_row *row, const resp_node *node)
+{
+    char text[REDIS_OWNER_MAX + 2];
+    size_t skip;
+
+    row->stranger = node->length == 0;
+    if (row->stranger)
+        return true;
+    if (node->length >= sizeof text)
+        return false;
+    memcpy(text, node->text, node->length);
+    text[node->length] = 0;
+    skip = !strncmp(text, "z:", 2) ? 2 : 0;
+    return sscanf(text + skip, "%16" SCNx64 ":%" SCNx64, &row->client, &row->seq) == 2;
+}
+
+static bool read_row(look_row *row, const resp_node *node, int64_t now)
+{
+    const resp_node *role = resp_child(node, 0), *owner = resp_child(node, 1);
+    const resp_node *mode = resp_child(node, 2);
+    int64_t since;
+
+    if (!role || !owner || !mode || !resp_is_text(role) || !resp_is_text(owner) ||
+        !resp_is_text(mode) || !read_owner(row, owner) || !integer_at(node, 3, &row->permits) ||
+        !integer_at(node, 4, &row->token) || !integer_at(node, 6, &since) ||
+        !integer_at(node, 7, &row->left_ms))
+        return false;
+    row->holder = resp_equal(role, "h", 1);
+    row->shared = resp_equal(mode, "s", 1);
+    row->since_ms = since < 0 ? -1 : now > since ? now - since : 0;
+    return true;
+}
+
+static int type_of(const resp_node *word)
+{
+    static const struct {
+        const char *word;
+        int type;
+    } types[] = {{"lock", PAWL_TYPE_LOCK},   {"semaphore", PAWL_TYPE_SEMAPHORE},
+                 {"latch", PAWL_TYPE_LATCH}, {"foreign", PAWL_TYPE_LOCK}, {"free", -1}};
+
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (resp_equal(word, types[i].word, strlen(types[i].word)))
+            return types[i].type;
+    return -2;
+}
+
+bool look_read(look_name *n, const resp_node *reply, int *code)
+{
+    const resp_node *type = resp_child(reply, 1), *rows = resp_child(reply, 6);
+    int64_t now;
+
+    if (!type || !resp_is_text(type) || !rows || rows->type != RESP_ARRAY ||
+        !integer_at(reply, 0, &now) || !integer_at(reply, 2, &n->count) ||
+        !integer_at(reply, 3, &n->used) || !integer_at(reply, 4, &n->holders) ||
+        !integer_at(reply, 5, &n->waiters))
+        return false;
+    n->type = type_of(type);
+    n->rows = calloc(rows->count ? rows->count : 1, sizeof *n->rows);
+    if (!n->rows) {
+        *code = PAWL_ENOMEM;
+        return true;
+    }
+    n->nrows = rows->count;
+    rows++;
+    for (size_t i = 0; i < n->nrows; i++, rows += rows->span)
+        if (!read_row(&n->rows[i], rows, now))
+            return false;
+    return true;
+}
+
+/* ---- showing --------------------------------------------------------------------------------- */
+
+static int by_id(const void *a, const void *b)
+{
+    uint64_t x = ((const look_client *)a)->id, y = ((const look_client *)b)->id;
+
+    return x < y ? -1 : x > y;
+}
+
+look_client *look_client_of(const look *k, uint64_t id)
+{
+    look_client key = {.id = id};
+
+    return k->nclients ? bsearch(&key, k->clients, k->nclients, sizeof key, by_id) : NULL;
+}
+
+/* Tells owners apart without showing what a release would need. */
+static void describe(const look *k, pawl_info *info, const look_row *row, char id[16])
+{
+    uint64_t h = (row->client ^ row->seq * UINT64_C(0x9e3779b97f4a7c15)) *
+                 UINT64_C(0xd6e8feb86659fd93);
+    const look_client *client = row->stranger ? NULL : look_client_of(k, row->client);
+
+    snprintf(id, 16, "%08x", (unsigned)(h >> 32));
+    info->owner = row->stranger ? "stranger" : id;
+    info->host = client ? client->host : "";
+    info->program = client ? client->program : "";
+    info->label = client ? client->label : "";
+    info->pid = client ? client->pid : 0;
+}
+
+static int show_summary(const look *k, const look_name *n)
+{
+    pawl_op *op = k->op;
+    char id[16];
+    pawl_info info = {.size = sizeof info, .name = n->name, .role = PAWL_ROLE_SUMMARY,
+                      .type = (uint64_t)(n->type > 0 ? n->type : 0),
+                      .holders = (uint64_t)n->holders, .waiters = (uint64_t)n->waiters,
+                      .count = n->count, .shared = n->holders > 0, .since_ms = -1, .lease_ms = -1,
+                      .host = "", .program = "", .label = "", .owner = ""};
+
+    if (n->type == PAWL_TYPE_SEMAPHORE)
+        info.available = n->count > n->used ? n->count - n->used : 0;
+    for (size_t i = 0; i < n->nrows && n->rows[i].holder; i++) {
+        const look_row *row = &n->rows[i];
+
+        info.shared &= row->shared;
+        info.token = (uint64_t)row->token > info.token ? (uint64_t)row->token : info.token;
+        info.since_ms = row->since_ms > info.since_ms ? row->since_ms : info.since_ms;
+    }
+    if (n->nrows && n->rows[0].holder)
+        describe(k, &info, &n->rows[0], id);
+    return op->row(op->row_arg, &info);
+}
+
+static int show_row(const look *k, const look_name *n, const look_row *row)
+{
+    char id[16];
+    pawl_info info = {.size = sizeof info, .name = n->name, .type = (uint64_t)n->type,
+                      .role = row->holder ? PAWL_ROLE_HOLDER : PAWL_ROLE_WAITER,
+                      .shared = row->shared,
+                      .permits = n->type == PAWL_TYPE_SEMAPHORE ? (uint64_t)row->permits : 0,
+                      .token = row->holder ? (uint64_t)row->token : 0, .since_ms = row->since_ms,
+                      .lease_ms = row->holder ? row->left_ms : -1};
+
+    describe(k, &info, row, id);
+    return k->op->row(k->op->row_arg, &info);
+}
+
+int look_show(const look *k, const look_name *n, bool all)
+{
+    int code = show_summary(k, n);
+
+    for (size_t i = 0; all && !code && i < n->nrows; i++)
+        code = show_row(k, n, &n->rows[i]);
+    return code;
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * scan.c - which names there are. SCAN goes through the keys piece by piece (KEYS would stop the
+ * server for all of them), twice: the strings that begin with the prefix, and the queues of names
+ * whose holder is gone while others wait. A key may be seen twice; so the names are sorted.
+ */
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "look.h"
+
+#define SCAN_COUNT "1000"
+
+/* The prefix as a pattern that matches just itself. */
+static void escape(char *out, const char *prefix)
+{
+    for (; *prefix; prefix++) {
+        if (strchr("*?[]\\^", *prefix))
+            *out++ = '\\';
+        *out++ = *prefix;
+    }
+    *out = 0;
+}
+
+static int write_scan(redis_call *call, resp_buf *out)
+{
+    look *k = call->about;
+    char pattern[2 * REDIS_PREFIX_MAX + 8] = "{*:queue";
+    resp_command c = resp_begin(out, 8);
+
+    if (!k->queues) {
+        escape(pattern, k->redis->settings.prefix);
+        strcpy(pattern + strlen(pattern), "*");
+    }
+    resp_add_text(&c, "SCAN");
+    resp_add_uint(&c, (uint64_t)call->tag);
+    resp_add_text(&c, "MATCH");
+    resp_add_text(&c, pattern);
+    resp_add_text(&c, "COUNT");
+    resp_add_text(&c, SCAN_COUNT);
+    resp_add_text(&c, "TYPE");
+    resp_add_text(&c, k->queues ? "zset" : "string");
+    return resp_end(&c);
+}
+
+/* From a queue's key back to K; NULL: it is not one of ours. */
+static const char *k_of_queue(const char *key, size_t *length, redis_keys *keys)
+{
+    size_t n = *length - strlen(":queue");
+    const char *close = memchr(key, '}', n);
+    bool whole = close && close + 1 == key + n; /* {K}:queue, else {tag}:K:queue */
+    const char *k = whole ? key + 1 : close ? close + 2 : NULL;
+
+    if (!k || k > key + n)
+        return NULL;
+    *length = whole ? n - 2 : (size_t)(key + n - k);
+    if (*length > REDIS_K_MAX)
+        return NULL;
+    redis_keys_of(keys, k, *length);
+    return keys->base_length == n && !memcmp(keys->base, key, n) ? k : NULL;
+}
+
+static int add_name(look *k, const char *name, size_t length)
+{
+    look_name *n;
+    char *copy;
+
+    if (k->nnames == k->room) {
+        size_t room = k->room ? 2 * k->room : 64;
+        look_name *names = realloc(k->names, room * sizeof *names);
+
+        if (!names)
+            return PAWL_ENOMEM;
+        k->names = names;
+        k->room = room;
+    }
+    copy = strndup(name, length);
+    if (!copy)
+        return PAWL_ENOMEM;
+    n = &k->names[k->nnames];
+    *n = (look_name){.name = copy};
+    if (strlen(copy) != length || fnmatch(k->op->name, copy, 0))
+        free(copy);
+    else
+        k->nnames++;
+    return 0;
+}
+
+static int take_key(look *k, const resp_node *node)
+{
+    const char *prefix = k->redis->settings.prefix, *key = node->text;
+    size_t length = node->length, prefix_length = strlen(prefix);
+    redis_keys keys;
+
+    if (k->queues)
+        key = length > 8 ? k_of_queue(key, &length, &keys) : NULL;
+    if (!key || length <= prefix_length || length > prefix_length + PAWL_NAME_MAX ||
+        memcmp(key, prefix, prefix_length))
+        return 0;
+    return add_name(k, key + prefix_length, length - prefix_length);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const look_name *)a)->name, ((const look_name *)b)->name);
+}
+
+void look_sort(look *k)
+{
+    size_t n = 0;
+
+    if (k->nnames)
+        qsort(k->names, k->nnames, sizeof *k->names, by_name);
+    for (size_t i = 0; i < k->nnames; i++) {
+        if (n && !strcmp(k->names[i].name, k->names[n - 1].name))
+            free(k->names[i].name);
+        else
+            k->names[n++] = k->names[i];
+    }
+    k->nnames = n;
+}
+
+static bool answer_scan(redis_call *call, const resp_node *reply)
+{
+    look *k = call->about;
+    const resp_node *cursor = resp_child(reply, 0), *keys = resp_child(reply, 1);
+    int64_t next;
+    int code = 0;
+
+    if (!cursor || !keys || keys->type != RESP_ARRAY || !resp_integer(cursor, &next))
+        return false;
+    for (uint32_t i = 0; k->op && i < keys->count && !code; i++) {
+        const resp_node *key = resp_child(keys, i);
+
+        if (resp_is_text(key))
+            code = take_key(k, key);
+    }
+    if (code) {
+        look_end(k, code, "out of memory");
+    } else if (k->op && (next || !k->queues)) {
+        k->queues |= next == 0;
+        look_scan(k, (uint64_t)next);
+    }
+    look_answered(k);
+    return true;
+}
+
+void look_scan(look *k, uint64_t cursor)
+{
+    static const redis_call_type type = {write_scan, answer_scan, look_failed};
+
+    look_send(k, &type, (int64_t)cursor);
+}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tls.c - TLS over a socket that does not block.
+ *
+ * By default the server's chain is verified against cafile (or the system's authorities) and its
+ * name against the URL's host. OpenSSL reads and writes through a BIO of our own, because its own
+ * would raise SIGPIPE in the program when the server is gone.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "redis.h"
+
+struct redis_tls {
+    SSL *ssl;
+    int fd;
+    bool wants_write;
+};
+
+/* ---- the BIO --------------------------------------------------------------------------------- */
+
+static bool later(void)
+{
+    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+}
+
+static int bio_read(BIO *bio, char *data, int length)
+{
+    redis_tls *tls = BIO_get_data(bio);
+    ssize_t n = recv(tls->fd, data, (size_t)length, 0);
+
+    BIO_clear_retry_flags(bio);
+    if (n < 0 && later())
+        BIO_set_retry_read(bio);
+    return (int)n;
+}
+
+static int bio_write(BIO *bio, const char *data, int length)
+{
+    redis_tls *tls = BIO_get_data(bio);
+    ssize_t n = send(tls->fd, data, (size_t)length, MSG_NOSIGNAL);
+
+    BIO_clear_retry_flags(bio);
+    if (n < 0 && later())
+        BIO_set_retry_write(bio);
+    return (int)n;
+}
+
+static long bio_control(BIO *bio, int command, long number, void *data)
+{
+    (void)bio;
+    (void)number;
+    (void)data;
+    return command == BIO_CTRL_FLUSH ? 1 : 0;
+}
+
+static BIO_METHOD *bio_method(void)
+{
+    BIO_METHOD *method = BIO_meth_new(BIO_TYPE_SOURCE_SINK | BIO_get_new_index(), "pawl socket");
+
+    if (!method)
+        return NULL;
+    BIO_meth_set_read(method, bio_read);
+    BIO_meth_set_write(method, bio_write);
+    BIO_meth_set_ctrl(method, bio_control);
+    return method;
+}
+
+/* ---- one client's rules ---------------------------------------------------------------------- */
+
+struct context {
+    SSL_CTX *ssl;
+    BIO_METHOD *method;
+};
+
+static int failed(pawl_error *err, const char *what, const char *file)
+{
+    const char *reason = ERR_reason_error_string(ERR_peek_last_error());
+
+    return pawl_error_set(err, PAWL_EINVAL, "%s '%.100s': %.80s", what, file,
+                          reason ? reason : "can't be used");
+}
+
+static int load_files(SSL_CTX *ssl, const redis_settings *s, pawl_error *err)
+{
+    if (s->cafile && !SSL_CTX_load_verify_locations(ssl, s->cafile, NULL))
+        return failed(err, "the certificates of cafile", s->cafile);
+    if (!s->cafile && !SSL_CTX_set_default_verify_paths(ssl))
+        return failed(err, "the certificates of", "the system");
+    if (s->cert && SSL_CTX_use_certificate_chain_file(ssl, s->cert) != 1)
+        return failed(err, "the certificate cert", s->cert);
+    if (s->key && SSL_CTX_use_PrivateKey_file(ssl, s->key, SSL_FILETYPE_PEM) != 1)
+        return failed(err, "the private key", s->key);
+    if (s->key && SSL_CTX_check_private_key(ssl) != 1)
+        return failed(err, "the certificate and the private key don't belong together:", s->key);
+    return 0;
+}
+
+int redis_tls_context(void **ret, const redis_settings *s, pawl_error *err)
+{
+    struct context *context = calloc(1, sizeof *context);
+
+    *ret = context;
+    if (!context)
+        return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
+    ERR_clear_error();
+    context->ssl = SSL_CTX_new(TLS_client_method());
+    context->method = bio_method();
+    if (!context->ssl || !context->method)
+        return pawl_error_set(err, PAWL_ENOMEM, "can't set up TLS");
+    SSL_CTX_set_min_proto_version(context->ssl, TLS1_2_VERSION);
+    SSL_CTX_set_mode(context->ssl,
+                     SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    SSL_CTX_set_verify(context->ssl, s->verify == REDIS_VERIFY_NONE ? SSL_VERIFY_NONE
+                                                                    : SSL_VERIFY_PEER, NULL);
+    return load_files(context->ssl, s, err);
+}
+
+void redis_tls_context_free(void *arg)
+{
+    struct context *context = arg;
+
+    if (!context)
+        return;
+    SSL_CTX_free(context->ssl);
+    BIO_meth_free(context->method);
+    free(context);
+}
+
+/* ---- one connection -------------------------------------------------------------------------- */
+
+static bool set_name(SSL *ssl, const redis_settings *s)
+{
+    unsigned char address[16];
+    bool numeric = inet_pton(AF_INET, s->host, address) == 1 ||
+                   inet_pton(AF_INET6, s->host, address) == 1;
+
+    if (!numeric && !SSL_set_tlsext_host_name(ssl, s->host))
+        return false;
+    if (s->verify != REDIS_VERIFY_FULL)
+        return true;
+    if (numeric)
+        return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), s->host) == 1;
+    SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    return SSL_set1_host(ssl, s->host) == 1;
+}
+
+redis_tls *redis_tls_new(void *arg, const redis_settings *s, int fd)
+{
+    struct context *context = arg;
+    redis_tls *tls = calloc(1, sizeof *tls);
+    BIO *bio;
+
+    if (!tls)
+        return NULL;
+    tls->fd = fd;
+    tls->ssl = SSL_new(context->ssl);
+    bio = BIO_new(context->method);
+    if (!tls->ssl || !bio || !set_name(tls->ssl, s)) {
+        BIO_free(bio);
+        redis_tls_free(tls);
+        return NULL;
+    }
+    BIO_set_data(bio, tls);
+    BIO_set_init(bio, 1);
+    SSL_set_bio(tls->ssl, bio, bio);
+    SSL_set_connect_state(tls->ssl);
+    return tls;
+}
+
+void redis_tls_free(redis_tls *tls)
+{
+    if (!tls)
+        return;
+    SSL_free(tls->ssl);
+    free(tls);
+}
+
+static int why(redis_tls *tls, int result, const char *what, char words[REDIS_WORDS])
+{
+    int error = SSL_get_error(tls->ssl, result);
+    long verified = SSL_get_verify_result(tls->ssl);
+    const char *reason = ERR_reason_error_string(ERR_peek_error());
+
+    tls->wants_write = error == SSL_ERROR_WANT_WRITE;
+    if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE)
+        return REDIS_IO_AGAIN;
+    if (error == SSL_ERROR_ZERO_RETURN || (error == SSL_ERROR_SYSCALL && !reason))
+        return REDIS_IO_CLOSED;
+    if (verified != X509_V_OK && SSL_get_verify_mode(tls->ssl) != SSL_VERIFY_NONE)
+        snprintf(words, REDIS_WORDS, "TLS: the server's certificate is not accepted: %.90s",
+                 X509_verify_cert_error_string(verified));
+    else
+        snprintf(words, REDIS_WORDS, "TLS: %s failed: %.90s", what, reason ? reason : "no reason");
+    return REDIS_IO_FAILED;
+}
+
+int redis_tls_handshake(redis_tls *tls, char words[REDIS_WORDS])
+{
+    int result;
+
+    ERR_clear_error();
+    result = SSL_do_handshake(tls->ssl);
+    if (result == 1) {
+        tls->wants_write = false;
+        return 0;
+    }
+    return why(tls, result, "the handshake", words);
+}
+
+ptrdiff_t redis_tls_read(redis_tls *tls, char *data, size_t length, char words[REDIS_WORDS])
+{
+    size_t n = 0;
+    int result;
+
+    ERR_clear_error();
+    result = SSL_read_ex(tls->ssl, data, length, &n);
+    return result == 1 ? (ptrdiff_t)n : why(tls, result, "reading", words);
+}
+
+ptrdiff_t redis_tls_write(redis_tls *tls, const char *data, size_t length,
+                          char words[REDIS_WORDS])
+{
+    size_t n = 0;
+    int result;
+
+    ERR_clear_error();
+    result = SSL_write_ex(tls->ssl, data, length, &n);
+    if (result == 1)
+        tls->wants_write = false;
+    return result == 1 ? (ptrdiff_t)n : why(tls, result, "writing", words);
+}
+
+bool redis_tls_wants_write(const redis_tls *tls)
+{
+    return tls && tls->wants_write;
+}
