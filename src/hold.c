@@ -103,6 +103,9 @@ void pawl__hold_finish(struct hold *hold, int code)
             pawl__error_about(call->err, code, hold->site->name, NULL);
         pawl__call_done(hold->client, call, code);
     } else if (hold->done_cb.fn && !hold->done_cb.pending) {
+        if (code && hold->request.err.text[0] && hold->request.op.code == code)
+            pawl__log(hold->client, PAWL_LOG_WARNING, "'%s': %s", hold->site->name,
+                      hold->request.err.text); /* a callback gets the code alone */
         pawl__callback_queue(hold->client, &hold->done_cb, code);
     }
 }

@@ -106,8 +106,8 @@ void pawl__keeper_add(struct hold *hold)
     bool claim = r->op.granted_ms && r->op.granted_ms < r->op.lease_ms;
 
     pawl__keeper_confirm(hold, from, claim ? r->op.granted_ms : r->op.lease_ms);
-    if (claim)
-        renew_at(hold, 0); /* make it the full lease, at once */
+    if (claim) /* make it the full lease soon; what is held briefly needs none */
+        renew_at(hold, from + r->op.granted_ms * PAWL_NS_PER_MS / 10);
 }
 
 void pawl__keeper_stop_renewing(struct hold *hold)

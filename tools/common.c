@@ -156,22 +156,33 @@ int status_of(int code)
 }
 
 /* What to do, where the library's own words don't say it: they know the engine, we don't. */
-static const char *advice(const tool *t, const pawl_error *err)
+static const char *advice(const tool *t, const pawl_error *err, bool known)
 {
     if (err->code == PAWL_EAUTH)
-        return err->text[0] ? "" : "; check PAWL_USER and PAWL_PASSWORD, and the rights there";
+        return known ? "" : "; check PAWL_USER and PAWL_PASSWORD, and the rights there";
     return status_of(err->code) == STATUS_SERVICE && !service_is_local(t)
                ? "; check -u or PAWL_URL, and that the service is up"
                : "";
 }
 
+/* An asynchronous call fails with a code alone; what the service did is in the log then. */
+static const char *words(const pawl_error *err, char *buf, size_t size)
+{
+    if (err->text[0])
+        return err->text;
+    if (status_of(err->code) == STATUS_SERVICE && last_warning(buf, size)[0])
+        return buf;
+    return pawl_strerror(err->code);
+}
+
 int failed(const tool *t, const char *what, const pawl_error *err)
 {
+    char buf[256] = "";
+
     if (err->code == PAWL_EINVAL && err->text[0]) /* "the name is empty" needs no "can't" */
         say("%s", err->text);
     else
-        say("%s: %s%s", what, err->text[0] ? err->text : pawl_strerror(err->code),
-            advice(t, err));
+        say("%s: %s%s", what, words(err, buf, sizeof buf), advice(t, err, err->text[0] || buf[0]));
     return status_of(err->code);
 }
 

@@ -2,14 +2,13 @@
  *
  * service.c - which service, and what it has to say.
  *
- * The library's log is heard when somebody may want to read it: with -v, where it is printed, and
- * on a terminal, where its last warning explains a wait that lasts. It comes from any thread of the
- * library's; `warning` is changed and read under `mutex` alone.
+ * The library's log is printed with -v; its last warning explains a wait that lasts, or a failure of
+ * which only the code is known. It comes from any thread of the library's; `warning` is changed and
+ * read under `mutex` alone.
  */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "tool.h"
 
@@ -89,8 +88,7 @@ int client_open(const tool *t, pawl_client **ret, pawl_client_options *options)
         options = &none;
     options->size = sizeof *options;
     loud = t->verbose > 0;
-    if (loud || isatty(STDERR_FILENO))
-        options->log = log_line;
+    options->log = log_line;
     if (t->verbose > 1 || (loud && !strncmp(url, "trace:", 6)))
         options->log_level = PAWL_LOG_DEBUG; /* who traces and says -v wants to read it */
     err.code = pawl_open(ret, url, options, &err);

@@ -95,7 +95,7 @@ static void entry_failed(redis_call *call, int code, const char *words)
     redis *r = call->about;
 
     if (code != PAWL_ECANCELED && code != PAWL_EUNKNOWN)
-        r->env->log(r->env, PAWL_LOG_INFO, "who this client is can't be shown to others: %s", words);
+        r->env->log(r->env, PAWL_LOG_INFO, "others can't be shown who this client is: %s", words);
 }
 
 static void send_about_entry(redis *r, const redis_call_type *type)

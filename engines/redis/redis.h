@@ -188,7 +188,7 @@ struct redis_link {
     resp_reader reader;
     struct list calls;     /* out, in order */
     struct list backlog;   /* not written yet */
-    pawl_timer timer;      /* PAUSED: its end. READY: the oldest call's limit. Else: the attempt's */
+    pawl_timer timer;      /* PAUSED: its end. READY: the first call's limit. Else: the attempt's */
     redis_resolve resolve;
     struct addrinfo *addresses, *next_address;
     uint8_t greeting[4];   /* enum redis_greeting, the answers to come */
@@ -268,7 +268,7 @@ static inline redis_link *redis_link_for(redis *r, const char *name)
 
 /* The link is ready: what waits is asked again. */
 void redis_ready(redis *r, redis_link *link);
-/* The server can't be used, and trying again will not help: tell those who wait for a first word. */
+/* The server can't be used, and trying again will not help: tell those who were not heard yet. */
 void redis_refused(redis *r, int code, const char *words);
 void redis_push(redis *r, redis_link *link, const resp_node *push);
 void redis_event(redis *r, int event);

@@ -6,12 +6,15 @@
  * end nobody waits for: the two sides share a box with a mutex and two references. The thread puts
  * the result into the box and, if the other side is still there, wakes it; whoever leaves last
  * frees the box. (libuv's workers would keep the loop, and with it pawl_close, until the resolver
- * is done.) Numeric addresses need no thread.
+ * is done.) Numeric addresses need no thread, and neither does "localhost", which is loopback
+ * wherever one asks. So a forked child can use those at once, too; the resolver of the C library
+ * may have been locked at the fork by a thread that the child does not have.
  */
 #include <netdb.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <strings.h>
 
 #include "redis.h"
 
@@ -85,6 +88,20 @@ static void woken(pawl_wake *wake)
     r->done(r->arg, error, addresses);
 }
 
+/* Without asking anybody. NULL: it takes a resolver. */
+static struct addrinfo *known(const char *host, const char *port)
+{
+    struct addrinfo *first, *second;
+
+    if (!look_up(host, port, AI_NUMERICHOST, &first))
+        return first;
+    if (strcasecmp(host, "localhost") || look_up("127.0.0.1", port, AI_NUMERICHOST, &first))
+        return NULL;
+    if (!look_up("::1", port, AI_NUMERICHOST, &second))
+        first->ai_next = second;
+    return first;
+}
+
 /* The thread takes no signals: they are the program's. */
 static int start_thread(struct resolve_box *box)
 {
@@ -113,7 +130,8 @@ int redis_resolve_start(redis_resolve *r, pawl_env *env, const char *host, uint1
         return PAWL_ENOMEM;
     strcpy(box->host, host);
     snprintf(box->port, sizeof box->port, "%u", port);
-    if (!look_up(host, box->port, AI_NUMERICHOST, &addresses)) {
+    addresses = known(host, box->port);
+    if (addresses) {
         free(box);
         r->done(r->arg, 0, addresses);
         return 0;

@@ -5,16 +5,24 @@
  * By default the server's chain is verified against cafile (or the system's authorities) and its
  * name against the URL's host. OpenSSL reads and writes through a BIO of our own, because its own
  * would raise SIGPIPE in the program when the server is gone.
+ *
+ * OpenSSL has locks inside. A child that was forked while another thread held one would wait for it
+ * for ever when it opens a client of its own; so all clients of the process take one mutex around
+ * their calls, which is also held around fork().
  */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
+#include "fork.h"
 #include "redis.h"
+
+static pthread_mutex_t openssl = PTHREAD_MUTEX_INITIALIZER;
 
 struct redis_tls {
     SSL *ssl;
@@ -101,13 +109,8 @@ static int load_files(SSL_CTX *ssl, const redis_settings *s, pawl_error *err)
     return 0;
 }
 
-int redis_tls_context(void **ret, const redis_settings *s, pawl_error *err)
+static int make_context(struct context *context, const redis_settings *s, pawl_error *err)
 {
-    struct context *context = calloc(1, sizeof *context);
-
-    *ret = context;
-    if (!context)
-        return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
     ERR_clear_error();
     context->ssl = SSL_CTX_new(TLS_client_method());
     context->method = bio_method();
@@ -121,14 +124,31 @@ int redis_tls_context(void **ret, const redis_settings *s, pawl_error *err)
     return load_files(context->ssl, s, err);
 }
 
+int redis_tls_context(void **ret, const redis_settings *s, pawl_error *err)
+{
+    struct context *context = calloc(1, sizeof *context);
+    int code;
+
+    *ret = context;
+    if (!context)
+        return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
+    pawl__fork_mutex_add(&openssl);
+    pthread_mutex_lock(&openssl);
+    code = make_context(context, s, err);
+    pthread_mutex_unlock(&openssl);
+    return code;
+}
+
 void redis_tls_context_free(void *arg)
 {
     struct context *context = arg;
 
     if (!context)
         return;
+    pthread_mutex_lock(&openssl);
     SSL_CTX_free(context->ssl);
     BIO_meth_free(context->method);
+    pthread_mutex_unlock(&openssl);
     free(context);
 }
 
@@ -150,34 +170,45 @@ static bool set_name(SSL *ssl, const redis_settings *s)
     return SSL_set1_host(ssl, s->host) == 1;
 }
 
-redis_tls *redis_tls_new(void *arg, const redis_settings *s, int fd)
+static bool make_session(redis_tls *tls, const struct context *context, const redis_settings *s)
 {
-    struct context *context = arg;
-    redis_tls *tls = calloc(1, sizeof *tls);
     BIO *bio;
 
-    if (!tls)
-        return NULL;
-    tls->fd = fd;
     tls->ssl = SSL_new(context->ssl);
-    bio = BIO_new(context->method);
-    if (!tls->ssl || !bio || !set_name(tls->ssl, s)) {
-        BIO_free(bio);
-        redis_tls_free(tls);
-        return NULL;
-    }
+    bio = tls->ssl && set_name(tls->ssl, s) ? BIO_new(context->method) : NULL;
+    if (!bio)
+        return false;
     BIO_set_data(bio, tls);
     BIO_set_init(bio, 1);
     SSL_set_bio(tls->ssl, bio, bio);
     SSL_set_connect_state(tls->ssl);
-    return tls;
+    return true;
+}
+
+redis_tls *redis_tls_new(void *context, const redis_settings *s, int fd)
+{
+    redis_tls *tls = calloc(1, sizeof *tls);
+    bool made;
+
+    if (!tls)
+        return NULL;
+    tls->fd = fd;
+    pthread_mutex_lock(&openssl);
+    made = make_session(tls, context, s);
+    pthread_mutex_unlock(&openssl);
+    if (made)
+        return tls;
+    redis_tls_free(tls);
+    return NULL;
 }
 
 void redis_tls_free(redis_tls *tls)
 {
     if (!tls)
         return;
+    pthread_mutex_lock(&openssl);
     SSL_free(tls->ssl);
+    pthread_mutex_unlock(&openssl);
     free(tls);
 }
 
@@ -204,13 +235,13 @@ int redis_tls_handshake(redis_tls *tls, char words[REDIS_WORDS])
 {
     int result;
 
+    pthread_mutex_lock(&openssl);
     ERR_clear_error();
     result = SSL_do_handshake(tls->ssl);
-    if (result == 1) {
-        tls->wants_write = false;
-        return 0;
-    }
-    return why(tls, result, "the handshake", words);
+    result = result == 1 ? 0 : why(tls, result, "the handshake", words);
+    pthread_mutex_unlock(&openssl);
+    tls->wants_write &= result == REDIS_IO_AGAIN;
+    return result;
 }
 
 ptrdiff_t redis_tls_read(redis_tls *tls, char *data, size_t length, char words[REDIS_WORDS])
@@ -218,9 +249,12 @@ ptrdiff_t redis_tls_read(redis_tls *tls, char *data, size_t length, char words[R
     size_t n = 0;
     int result;
 
+    pthread_mutex_lock(&openssl);
     ERR_clear_error();
     result = SSL_read_ex(tls->ssl, data, length, &n);
-    return result == 1 ? (ptrdiff_t)n : why(tls, result, "reading", words);
+    result = result == 1 ? 0 : why(tls, result, "reading", words);
+    pthread_mutex_unlock(&openssl);
+    return result ? result : (ptrdiff_t)n;
 }
 
 ptrdiff_t redis_tls_write(redis_tls *tls, const char *data, size_t length,
@@ -229,11 +263,13 @@ ptrdiff_t redis_tls_write(redis_tls *tls, const char *data, size_t length,
     size_t n = 0;
     int result;
 
+    pthread_mutex_lock(&openssl);
     ERR_clear_error();
     result = SSL_write_ex(tls->ssl, data, length, &n);
-    if (result == 1)
-        tls->wants_write = false;
-    return result == 1 ? (ptrdiff_t)n : why(tls, result, "writing", words);
+    result = result == 1 ? 0 : why(tls, result, "writing", words);
+    pthread_mutex_unlock(&openssl);
+    tls->wants_write &= result == REDIS_IO_AGAIN;
+    return result ? result : (ptrdiff_t)n;
 }
 
 bool redis_tls_wants_write(const redis_tls *tls)
