@@ -2,9 +2,9 @@
  *
  * service.c - which service, and what it has to say.
  *
- * The library's log is printed with -v; its last warning explains a wait that lasts, or a failure of
- * which only the code is known. It comes from any thread of the library's; `warning` is changed and
- * read under `mutex` alone.
+ * The library's log is printed with -v; its last warning explains a wait that lasts, or a failure
+ * of which only the code is known. It comes from any thread of the library's; `warning` is changed
+ * and read under `mutex` alone.
  */
 #include <pthread.h>
 #include <stdlib.h>

@@ -103,7 +103,7 @@ static int read_db(redis_settings *s, const char *text, pawl_error *err)
         return 0;
     if (read_number(text, INT_MAX, &s->db))
         return pawl_error_set(err, PAWL_EINVAL,
-                              "the database in the URL must be a number such as 0 (redis://host/0)");
+                              "the URL's database must be a number such as 0 (redis://host/0)");
     return 0;
 }
 
@@ -183,8 +183,8 @@ static int add_environment(redis_settings *s, const pawl_env *env, pawl_error *e
     if (!code && !s->password && env->password && env->password[0])
         code = copy(&s->password, env->password, err);
     if (!code && s->user && !s->password)
-        return pawl_error_set(err, PAWL_EINVAL, "a user without a password; put it in PAWL_PASSWORD "
-                                                "(or in the URL: user:password@)");
+        return pawl_error_set(err, PAWL_EINVAL, "a user without a password; put that in "
+                                                "PAWL_PASSWORD or in the URL (user:password@)");
     return code;
 }
 
