@@ -198,8 +198,9 @@ struct hold {
     int64_t wait_until;
     pawl_timer wait_timer; /* HOLD_WAITING */
     uint64_t with_seq; /* the exclusive hold that this shared one goes with */
-    bool waited, try_once, partial;
-    uint32_t keep;     /* a partial release of permits keeps so many */
+    bool waited, try_once;
+    bool partial;      /* HELD, and its request is out: some permits or counts come or go */
+    uint32_t keep;     /* a partial release (permits, counts) keeps so many */
 
     /* the grant */
     uint64_t token, token_end; /* own token; end of the reserved range */

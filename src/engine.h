@@ -59,8 +59,8 @@ enum pawl_caps {
     PAWL_CAP_LINGER = 1 << 7,        /* op->linger_ms works: a released lock can stay taken a while,
                                         even if the process ends; else the core holds on itself */
     PAWL_CAP_LIST = 1 << 8,          /* LIST */
-    PAWL_CAP_COUNTS = 1 << 9,        /* the service counts re-entries itself (a foreign layout); the
-                                        core sends each re-entry down, with owner.holder the same */
+    PAWL_CAP_COUNTS = 1 << 9,        /* the service counts re-entries, too (a foreign layout): see
+                                        ACQUIRE and RELEASE */
     PAWL_CAP_FLOOR = 1 << 10         /* op->floor works */
 };
 
@@ -75,11 +75,15 @@ enum pawl_op_kind {
      * LATCH: granted when the latch's count is 0; nothing is held afterwards.
      * with_seq != 0: the same owner.client already holds `name` exclusively under that number and
      * now wants it shared too (downgrade): granted at once, past the queue.
+     * CAP_COUNTS: `count` says how often this owner holds it already; above 0 it enters once more,
+     * or PAWL_ENOTHELD if it does not hold it. A shared grant beside an exclusive one then has the
+     * same owner.seq.
      * PAWL_ESTATE: the name is in use as another type (lock, semaphore, latch).
      * Again with the same owner: if granted, the same grant; if queued, it stays in place. */
     PAWL_OP_ACQUIRE,
     /* End the grant of `owner`. PERMITS: keep `permits` of it (0: none), so that repetition does no
-     * harm. linger_ms > 0 (with CAP_LINGER): let the lease end in so many ms instead of now.
+     * harm. CAP_COUNTS: likewise of the counts, leased for lease_ms again. linger_ms > 0 (with
+     * CAP_LINGER): let the lease end in so many ms instead of now.
      * PAWL_ENOTHELD: this owner has no grant (or waits); nothing changed. */
     PAWL_OP_RELEASE,
     /* batch[0..batch_len): make each lease last its lease_ms from now, or longer if it does already

@@ -22,6 +22,8 @@
 #include "core.h"
 
 static void acquire_finished(struct request *request, int code);
+static void entered_again(struct request *request, int code);
+static void prepare_acquire(struct hold *hold, int64_t now);
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
@@ -136,7 +138,7 @@ static int check_own(struct hold *own, const struct terms *terms, struct hold **
     if (own->state == HOLD_LOST)
         return pawl_error_set(err, PAWL_ELOST,
                               "'%s' was lost while this owner held it; release it first", name);
-    if (own->state != HOLD_HELD || own->done_cb.pending)
+    if (own->state != HOLD_HELD || own->partial || own->done_cb.pending)
         return pawl_error_set(err, PAWL_ESTATE, "'%s': this owner's last call is still under way",
                               name);
     if (own->terms.mode == PAWL_MODE_SHARED && terms->mode == PAWL_MODE_EXCLUSIVE)
@@ -172,10 +174,49 @@ static int look_for_own(struct site *site, const struct terms *terms, uint64_t h
     return 0;
 }
 
+/* The service counts, too. Nothing waits here: the owner has it. */
+static void count_up(struct hold *hold)
+{
+    struct request *r = &hold->request;
+    int64_t now = pawl__now(hold->client);
+
+    hold->partial = true;
+    prepare_acquire(hold, now);
+    r->finish = entered_again;
+    r->op.count = hold->count;
+    pawl__request_start(r, now + hold->client->env.timeout_ms * PAWL_NS_PER_MS);
+}
+
+static void entered_again(struct request *r, int code)
+{
+    struct hold *hold = list_entry(r, struct hold, request);
+
+    hold->partial = false;
+    pthread_cond_broadcast(&hold->client->settled);
+    if (code == PAWL_ENOTHELD)
+        pawl__hold_lost(hold);
+    if (hold->state == HOLD_LOST) {
+        code = PAWL_ELOST;
+    } else if (code == 0) {
+        hold->count++;
+        hold->token = r->op.token ? r->op.token : hold->token;
+        hold->token_end = hold->token + 1;
+        pawl__keeper_confirm(hold, r->op.lease_from ? r->op.lease_from : r->first_sent,
+                             r->op.lease_ms);
+    }
+    pawl__hold_finish(hold, code);
+    if (hold->give_back && hold->state == HOLD_HELD)
+        pawl__hold_release(hold, 0, NULL, NULL);
+}
+
 static void enter_again(struct hold *hold, const struct asker *asker)
 {
-    hold->count++;
     pawl__hold_set_asker(hold, asker);
+    if (hold->client->caps & PAWL_CAP_COUNTS) {
+        count_up(hold);
+        return;
+    }
+    hold->count++;
     pawl__hold_finish(hold, 0);
 }
 
@@ -230,12 +271,30 @@ int pawl__hold_acquire(pawl_client *client, struct site *site, const struct term
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
     fill_new(hold, terms, asker, permits, wait_ms);
     hold->with_seq = with_seq;
+    if (with_seq && (client->caps & PAWL_CAP_COUNTS))
+        hold->owner.seq = with_seq; /* there both belong to one owner, told apart by the mode */
     if (hold->try_once && site->front)
         hold->terms.cohort = false; /* not queued: the engine says that it is busy */
     client->stats.waiting++;
     if (pawl__cohort_enter(hold))
         pawl__hold_start(hold);
     return 0;
+}
+
+static void prepare_acquire(struct hold *hold, int64_t now)
+{
+    struct request *r = &hold->request;
+
+    pawl__request_init(r, hold->client, acquire_finished);
+    r->op.kind = PAWL_OP_ACQUIRE;
+    r->op.mode = hold->terms.mode;
+    r->op.lock_kind = hold->terms.kind;
+    r->op.name = hold->site->name;
+    r->op.owner = hold->owner;
+    r->op.with_seq = hold->with_seq;
+    r->op.permits = hold->permits;
+    r->op.count = (int64_t)hold->terms.count;
+    r->op.lease_ms = pawl__lease_wanted(hold, now);
 }
 
 void pawl__hold_start(struct hold *hold)
@@ -246,17 +305,8 @@ void pawl__hold_start(struct hold *hold)
     int64_t now = pawl__now(client);
 
     hold->state = HOLD_ACQUIRING;
-    pawl__request_init(r, client, acquire_finished);
-    r->op.kind = PAWL_OP_ACQUIRE;
-    r->op.mode = hold->terms.mode;
-    r->op.lock_kind = hold->terms.kind;
+    prepare_acquire(hold, now);
     r->op.queue = queue;
-    r->op.name = hold->site->name;
-    r->op.owner = hold->owner;
-    r->op.with_seq = hold->with_seq;
-    r->op.permits = hold->permits;
-    r->op.count = (int64_t)hold->terms.count;
-    r->op.lease_ms = pawl__lease_wanted(hold, now);
     r->op.tokens = pawl__cohort_tokens(hold);
     r->poll = !queue && !hold->try_once;
     pawl__request_start(r, hold->try_once ? now + client->env.timeout_ms * PAWL_NS_PER_MS

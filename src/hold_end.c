@@ -19,6 +19,7 @@ static void prepare_release(struct hold *hold)
     r->op.lock_kind = hold->terms.kind;
     r->op.name = hold->site->name;
     r->op.owner = hold->owner;
+    r->op.lease_ms = pawl__lease_wanted(hold, pawl__now(hold->client));
 }
 
 /* A grant may have been given to us, or was and is not wanted: give it back, telling nobody. */
@@ -46,7 +47,6 @@ void pawl__hold_let_go(const struct hold *hold, int64_t lease_ms)
         return;
     ghost->terms = hold->terms;
     ghost->owner = hold->owner;
-    ghost->owner.holder = 0;
     ghost->lock = NULL;
     ghost->sem = NULL;
     ghost->is_front = ghost->partial = false;
@@ -158,7 +158,9 @@ int pawl__hold_release(struct hold *hold, uint32_t keep, const struct asker *ask
         return pawl_error_set(err, PAWL_ESTATE, "'%s': this owner's last call is still under way",
                               hold->site->name);
     pawl__hold_set_asker(hold, asker);
-    if (hold->count > 1) {
+    if (hold->count > 1 && (hold->client->caps & PAWL_CAP_COUNTS))
+        keep = (uint32_t)hold->count - 1;
+    if (hold->count > 1 && !keep) {
         hold->count--;
         pawl__hold_finish(hold, 0);
     } else if (keep) {
@@ -171,12 +173,15 @@ int pawl__hold_release(struct hold *hold, uint32_t keep, const struct asker *ask
     return 0;
 }
 
-/* Part of the permits went back: the rest is still held, if the engine knows it. */
+/* Part of the permits, or one of several counts, went back: the rest is still held, if the engine
+ * knows it. */
 static void partly_released(struct hold *hold, int code)
 {
     hold->partial = false;
     pthread_cond_broadcast(&hold->client->settled);
-    if (code == 0) {
+    if (code == 0 && hold->terms.mode != PAWL_MODE_PERMITS) {
+        hold->count = (int)hold->keep;
+    } else if (code == 0) {
         hold->permits = hold->keep;
         hold->client->stats.released++;
     } else if (code == PAWL_ENOTHELD) {

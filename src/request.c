@@ -181,7 +181,8 @@ static void answered(pawl_op *op)
         wait_and_repeat(r);
     else if (r->giving_up && code == PAWL_ECANCELED && r->unknown && r->op.kind != PAWL_OP_ACQUIRE)
         end(r, PAWL_EUNKNOWN); /* this try was not carried out, an earlier one may have been */
-    else if (r->giving_up && (code == PAWL_ECANCELED || code == PAWL_EBUSY))
+    else if (r->giving_up && (code == PAWL_ECANCELED || code == PAWL_EBUSY ||
+                              (code == PAWL_ECONN && r->giving_up == PAWL_ECANCELED)))
         end(r, r->giving_up);
     else
         end(r, code);

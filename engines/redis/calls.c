@@ -68,6 +68,13 @@ static const struct {
     {"DENIED", PAWL_EAUTH},
 };
 
+static bool begins(const resp_node *reply, const char *text)
+{
+    size_t length = strlen(text);
+
+    return reply->length >= length && !memcmp(reply->text, text, length);
+}
+
 int redis_error_code(const resp_node *reply, char words[REDIS_WORDS])
 {
     int code = PAWL_EBACKEND;
@@ -76,8 +83,10 @@ int redis_error_code(const resp_node *reply, char words[REDIS_WORDS])
     for (size_t i = 0; i < sizeof meanings / sizeof meanings[0]; i++)
         if (resp_error_is(reply, meanings[i].word))
             code = meanings[i].code;
-    if (reply->length > 7 && !memcmp(reply->text, "ERR max", 7)) /* number of clients reached */
+    if (begins(reply, "ERR max number of clients"))
         code = PAWL_ECONN;
+    if (begins(reply, "ERR The user executing the script can't")) /* NOPERM, inside a script */
+        code = PAWL_EAUTH;
     snprintf(words, REDIS_WORDS, "the server says: %.*s", length, reply->text);
     for (char *c = words; *c; c++)
         if ((unsigned char)*c < ' ')

@@ -4,13 +4,24 @@
  *
  *     HELLO 3 [AUTH user password]   RESP3, and who we are
  *     SELECT db                      if it is not 0
- *     CLIENT KILL ID old             what is still in the socket of the connection before this one
- *                                    must not be carried out later; no right to do it: no matter
  *     SUBSCRIBE channel              before anything is asked for: a grant reaches who listens
- *     PING                           its answer is the last
+ *     PING                           its answer comes where SUBSCRIBE's refusal would
+ *
+ * and when the first is answered
+ *
+ *     CLIENT KILL ID old ADDR ours   what is still in the socket of the connection before this one
+ *                                    must not be carried out later; no right to do it: no matter.
+ *                                    Ids count up from 1 when a server starts, so after a restart
+ *                                    the old one may be somebody else's: only one with our old
+ *                                    address is meant. A unix socket has none, but its server is
+ *                                    known by its process
  *
  * The confirmation of SUBSCRIBE is a push, its refusal an answer: one that comes where PONG should.
  */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include "redis.h"
 
 static int add_hello(redis_link *link)
@@ -42,13 +53,41 @@ static int add_two(redis_link *link, const char *verb, const char *text, int64_t
 
 static int add_kill(redis_link *link)
 {
-    resp_command c = resp_begin(&link->out, 4);
+    bool local = link->settings->path != NULL;
+    resp_command c = resp_begin(&link->out, local ? 4 : 6);
 
     resp_add_text(&c, "CLIENT");
     resp_add_text(&c, "KILL");
     resp_add_text(&c, "ID");
     resp_add_uint(&c, link->old_id);
+    if (!local) {
+        resp_add_text(&c, "ADDR");
+        resp_add_text(&c, link->old_address);
+    }
     return resp_end(&c);
+}
+
+/* What CLIENT LIST calls our end; of a unix socket, who the other end is. "": not known. */
+static void name_end(redis_link *link)
+{
+    struct sockaddr_storage at = {0};
+    struct ucred peer = {0};
+    socklen_t length = sizeof at, peer_length = sizeof peer;
+    char host[INET6_ADDRSTRLEN] = "";
+    const struct sockaddr_in *v4 = (struct sockaddr_in *)&at;
+    const struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&at;
+    size_t room = sizeof link->address;
+
+    link->address[0] = 0;
+    if (getsockname(link->fd, (struct sockaddr *)&at, &length))
+        return;
+    if (at.ss_family == AF_UNIX &&
+        !getsockopt(link->fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_length))
+        snprintf(link->address, room, "process %d", (int)peer.pid);
+    else if (at.ss_family == AF_INET && inet_ntop(AF_INET, &v4->sin_addr, host, sizeof host))
+        snprintf(link->address, room, "%s:%u", host, ntohs(v4->sin_port));
+    else if (at.ss_family == AF_INET6 && inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof host))
+        snprintf(link->address, room, "[%s]:%u", host, ntohs(v6->sin6_port));
 }
 
 static int add_ping(redis_link *link)
@@ -68,10 +107,6 @@ int redis_greet(redis_link *link)
     if (!code && link->settings->db) {
         code = add_two(link, "SELECT", NULL, link->settings->db);
         link->greeting[link->ngreeting++] = GREET_SELECT;
-    }
-    if (!code && link->old_id) {
-        code = add_kill(link);
-        link->greeting[link->ngreeting++] = GREET_KILL;
     }
     if (!code)
         code = add_two(link, "SUBSCRIBE", link->redis->channel + 1, 0);
@@ -119,7 +154,12 @@ static int hello_answered(redis_link *link, const resp_node *reply, char words[R
     }
     if (id && resp_integer(id, &number))
         link->server_id = (uint64_t)number;
-    return 0;
+    name_end(link);
+    if (!link->old_id || link->old_id >= link->server_id || !link->old_address[0] ||
+        (link->settings->path && strcmp(link->old_address, link->address)))
+        return 0;
+    link->greeting[link->ngreeting++] = GREET_KILL;
+    return add_kill(link);
 }
 
 static int refused(int step, const resp_node *reply, char words[REDIS_WORDS])
@@ -145,11 +185,9 @@ int redis_greeted(redis_link *link, const resp_node *reply, char words[REDIS_WOR
     int step = link->greeting[link->greeted++];
     int code = 0;
 
-    if (resp_is_error(reply))
-        return step == GREET_KILL ? 0 : refused(step, reply, words);
+    if (resp_is_error(reply) && step != GREET_KILL)
+        return refused(step, reply, words);
     if (step == GREET_HELLO)
         code = hello_answered(link, reply, words);
-    else if (step == GREET_PING)
-        return 1;
-    return code;
+    return code ? code : link->greeted == link->ngreeting;
 }

@@ -112,8 +112,10 @@ void redis_link_drop(redis_link *link, int code, const char *format, ...)
     link->env->log(link->env, PAWL_LOG_WARNING, "%s %s",
                    was_ready ? "connection lost:" : "can't connect:", link->words);
     close_attempt(link);
-    if (link->server_id)
+    if (link->server_id && (was_ready || !link->old_id)) { /* nothing was asked on the others */
         link->old_id = link->server_id;
+        memcpy(link->old_address, link->address, sizeof link->address);
+    }
     link->server_id = 0;
     pause_link(link);
     fail_all(&link->calls, PAWL_EUNKNOWN, link->words);
@@ -321,12 +323,14 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 
     if (link->poll != poll)
         return;
+    if (status < 0) { /* libuv watches no more; reading tells what is wrong */
+        link->events = 0;
+        events = UV_READABLE;
+    }
     if (link->state < LINK_GREETING) {
         redis_link_advance(link);
         return;
     }
-    if (status < 0)
-        events = UV_READABLE; /* reading tells what is wrong */
     if (events & UV_WRITABLE)
         redis_link_flush(link);
     if (link->poll == poll && (events & UV_READABLE))
@@ -421,6 +425,8 @@ bool redis_call_withdraw(redis_call *call)
 
 void redis_clock_set(redis_call *call, int64_t server_ms)
 {
+    if (server_ms < 0)
+        return;
     call->on->clock_server = server_ms;
     call->on->clock_local = call->sent;
 }
@@ -430,7 +436,8 @@ void redis_clock_set(redis_call *call, int64_t server_ms)
  * 1 ms for rounding. A server's clock that was set forward must not put it into the future. */
 int64_t redis_since(redis_link *link, int64_t server_ms)
 {
-    int64_t now = link->env->now(link->env), d = server_ms - link->clock_server, since;
+    int64_t now = link->env->now(link->env), since;
+    int64_t d = server_ms < 0 ? INT64_MIN : server_ms - link->clock_server;
 
     if (d > INT64_C(1000) * 86400 * 365 || d < -INT64_C(1000) * 86400 * 365)
         return now - INT64_C(1000) * 86400 * 365 * PAWL_NS_PER_MS;

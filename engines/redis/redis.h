@@ -195,6 +195,8 @@ struct redis_link {
     uint8_t ngreeting, greeted;
     uint64_t server_id;    /* of this connection, in the server's terms; 0 unknown */
     uint64_t old_id;       /* of the one before, to be killed */
+    char address[64];      /* our end of this connection, and of the one before */
+    char old_address[64];
     uint32_t failures;     /* attempts since it was last ready */
     uint64_t epochs;       /* how often it was ready */
     int last_code;         /* why it is not ready */

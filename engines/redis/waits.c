@@ -31,6 +31,7 @@
 #define CANCEL_MS 100       /* so long the answer to a cancel is waited for */
 #define STRANGER_MIN_MS 20  /* how often a stranger's lock is looked at, at first */
 #define STRANGER_MAX_MS 250
+#define CLAIM_MAX_MS 60000
 #define SPARE_MAX 256
 #define ROUND_MAX 64
 
@@ -225,8 +226,9 @@ static bool answer_granted(redis_call *call, redis_wait *w, const resp_node *rep
     int64_t token, ntokens, ms, now;
 
     if (!integer_at(reply, 2, &token) || !integer_at(reply, 3, &ntokens) ||
-        !integer_at(reply, 4, &ms) || !integer_at(reply, 5, &now) || token < 0 || ntokens < 0 ||
-        ntokens > UINT32_MAX)
+        !integer_at(reply, 4, &ms) || !integer_at(reply, 5, &now) || ntokens > UINT32_MAX)
+        return false;
+    if (w->op->mode != PAWL_MODE_LATCH && (token < 1 || ntokens < 1 || ms < 1))
         return false;
     redis_clock_set(call, now);
     granted(w, (uint64_t)token, ntokens, call->sent, ms);
@@ -522,20 +524,19 @@ void redis_waits_end(redis *r)
 /* The claim is ours if it still lasts; else the same acquire finds out what has become of it. */
 static void message_granted(redis_wait *w, redis_link *link, const char *text)
 {
-    unsigned long long token;
-    long long ntokens, ms, now;
+    long long token, ntokens, ms, now;
     int64_t from;
 
     if (w->op->mode == PAWL_MODE_LATCH ||
-        sscanf(text, "%llu %lld %lld %lld", &token, &ntokens, &ms, &now) != 4 || ntokens < 1 ||
-        ntokens > UINT32_MAX || ms < 1)
+        sscanf(text, "%lld %lld %lld %lld", &token, &ntokens, &ms, &now) != 4 || token < 1 ||
+        ntokens < 1 || ntokens > UINT32_MAX || ms < 1 || ms > CLAIM_MAX_MS)
         return;
     from = redis_since(link, now);
     w->state = WAIT_QUEUED;
     if (from + ms * PAWL_NS_PER_MS <= link->env->now(link->env))
         send_acquire(w);
     else
-        granted(w, token, ntokens, from, ms);
+        granted(w, (uint64_t)token, ntokens, from, ms);
 }
 
 static void message_front(redis_wait *w, const char *text)
