@@ -81,9 +81,9 @@ enum pawl_op_kind {
      * PAWL_ESTATE: the name is in use as another type (lock, semaphore, latch).
      * Again with the same owner: if granted, the same grant; if queued, it stays in place. */
     PAWL_OP_ACQUIRE,
-    /* End the grant of `owner`. PERMITS: keep `permits` of it (0: none), so that repetition does no
-     * harm. CAP_COUNTS: likewise of the counts, leased for lease_ms again. linger_ms > 0 (with
-     * CAP_LINGER): let the lease end in so many ms instead of now.
+    /* End the grant of `owner`. PERMITS: keep `permits` of its `count` (0: none), so that repeating
+     * it does no harm. CAP_COUNTS: likewise of the counts, leased for lease_ms again.
+     * linger_ms > 0 (with CAP_LINGER): let the lease end in so many ms instead of now.
      * PAWL_ENOTHELD: this owner has no grant (or waits); nothing changed. */
     PAWL_OP_RELEASE,
     /* batch[0..batch_len): make each lease last its lease_ms from now, or longer if it does already
@@ -130,6 +130,7 @@ typedef struct pawl_renewal {
     const char *name;
     pawl_owner owner;
     int64_t lease_ms;
+    uint32_t permits;
     uint8_t mode;
     uint8_t lock_kind;
     int32_t code; /* the answer */

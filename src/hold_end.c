@@ -19,6 +19,7 @@ static void prepare_release(struct hold *hold)
     r->op.lock_kind = hold->terms.kind;
     r->op.name = hold->site->name;
     r->op.owner = hold->owner;
+    r->op.count = hold->permits;
     r->op.lease_ms = pawl__lease_wanted(hold, pawl__now(hold->client));
 }
 

@@ -207,6 +207,7 @@ static void add_item(struct batch *batch, struct hold *hold, int64_t now)
     *item = (pawl_renewal){.name = hold->site->name,
                            .owner = hold->owner,
                            .lease_ms = lease < 1 ? 1 : lease,
+                           .permits = hold->permits,
                            .mode = hold->terms.mode,
                            .lock_kind = hold->terms.kind,
                            .arg = hold};

@@ -199,8 +199,13 @@ void pawl__lock_give_back(pawl_lock *lock, unsigned times)
 
     if (pawl__enter(lock->client, false, NULL))
         return;
-    while (times-- && releasable(hold = pawl__lock_hold(lock)))
+    hold = pawl__lock_hold(lock);
+    if (times && releasable(hold)) {
+        unsigned most = hold->count > 0 ? (unsigned)hold->count : 1;
+
+        hold->count -= (int)(times < most ? times : most) - 1; /* all but the last at once */
         pawl__hold_release(hold, 0, NULL, NULL);
+    }
     pawl__leave(lock->client);
 }
 

@@ -20,6 +20,17 @@ SCRIPT(break);
 SCRIPT(inspect);
 SCRIPT(latch);
 
+#define REDISSON(name)                                                                             \
+    const redis_script redisson_script_##name = {pawl__redis_redisson_##name,                      \
+                                                 sizeof pawl__redis_redisson_##name - 1,           \
+                                                 pawl__redis_redisson_##name##_sha}
+REDISSON(acquire);
+REDISSON(release);
+REDISSON(renew);
+REDISSON(break);
+REDISSON(inspect);
+REDISSON(latch);
+
 /* ---- calls ----------------------------------------------------------------------------------- */
 
 redis_call *redis_call_new(redis_link *link, const redis_call_type *type, void *about, int64_t tag)

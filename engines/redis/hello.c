@@ -108,7 +108,7 @@ int redis_greet(redis_link *link)
         code = add_two(link, "SELECT", NULL, link->settings->db);
         link->greeting[link->ngreeting++] = GREET_SELECT;
     }
-    if (!code)
+    if (!code && link->redis->layout->own_channel)
         code = add_two(link, "SUBSCRIBE", link->redis->channel + 1, 0);
     if (!code)
         code = add_ping(link);

@@ -244,6 +244,16 @@ static bool take_answer(redis_link *link, const resp_node *reply)
     return link->state == LINK_READY && link->epochs == epochs;
 }
 
+/* The confirmation of the oldest call, if that is a SUBSCRIBE: it stands in line like an answer. */
+static bool answers_call(const redis_link *link, const resp_node *push)
+{
+    const resp_node *word = push + 1;
+
+    return link->state == LINK_READY && !list_empty(&link->calls) &&
+           list_entry(link->calls.next, redis_call, link)->type->by_push &&
+           word->length >= 9 && !memcmp(word->text + word->length - 9, "subscribe", 9);
+}
+
 static bool take_greeting(redis_link *link, const resp_node *reply)
 {
     char words[REDIS_WORDS];
@@ -275,7 +285,9 @@ static bool take_replies(redis_link *link)
                             result == RESP_MALFORMED ? link->reader.error : "out of memory");
             return false;
         }
-        if (result == RESP_GOT_PUSH)
+        if (result == RESP_GOT_PUSH && answers_call(link, reply.nodes))
+            alive = take_answer(link, reply.nodes);
+        else if (result == RESP_GOT_PUSH)
             redis_push(link->redis, link, reply.nodes);
         else if (link->state == LINK_GREETING)
             alive = take_greeting(link, reply.nodes);
@@ -395,6 +407,11 @@ void redis_link_send(redis_link *link, redis_call *call)
     int code;
 
     call->on = link;
+    if (link->state == LINK_CLOSED) {
+        call->type->failed(call, PAWL_ECANCELED, "closing");
+        redis_call_free(call);
+        return;
+    }
     if (link->state != LINK_READY) {
         list_append(&link->backlog, &call->link);
         return;

@@ -88,13 +88,10 @@ void look_send(look *k, const redis_call_type *type, int64_t tag)
 static int write_inspect(redis_call *call, resp_buf *out)
 {
     look *k = call->about;
-    resp_command c = redis_begin(call, &redis_script_inspect, out, 5, 1);
-    redis_keys keys;
+    int mode = k->op ? k->op->mode : PAWL_MODE_EXCLUSIVE;
 
-    redis_keys_make(&keys, k->redis->settings.prefix, k->names[call->tag].name);
-    redis_add_keys(&c, &keys);
-    resp_add_int(&c, k->single ? ROWS_INSPECT : ROWS_LIST);
-    return resp_end(&c);
+    return k->redis->layout->write_inspect(call, k->names[call->tag].name, mode,
+                                           k->single ? ROWS_INSPECT : ROWS_LIST, out);
 }
 
 static bool answer_inspect(redis_call *call, const resp_node *reply)
@@ -103,7 +100,7 @@ static bool answer_inspect(redis_call *call, const resp_node *reply)
     look_name *n = &k->names[call->tag];
     int code = 0;
 
-    if (k->op && !look_read(n, reply, &code))
+    if (k->op && !look_read(k, n, reply, &code))
         return false;
     if (code)
         look_end(k, code, "out of memory");
@@ -113,7 +110,8 @@ static bool answer_inspect(redis_call *call, const resp_node *reply)
 
 static void inspect_some(look *k)
 {
-    static const redis_call_type type = {write_inspect, answer_inspect, look_failed};
+    static const redis_call_type type = {.write = write_inspect, .answer = answer_inspect,
+        .failed = look_failed};
 
     k->phase = PHASE_INSPECT;
     for (size_t i = k->from; k->op && i < k->to; i++)
@@ -126,12 +124,9 @@ static int write_client(redis_call *call, resp_buf *out)
 {
     look *k = call->about;
     resp_command c = resp_begin(out, 6);
-    char key[REDIS_PREFIX_MAX + 40];
-    int n = snprintf(key, sizeof key, "{%s@%016llx}:client", k->redis->settings.prefix,
-                     (unsigned long long)k->clients[call->tag].id);
 
     resp_add_text(&c, "HMGET");
-    resp_add(&c, key, (size_t)n);
+    redis_add_entry_key(&c, k->redis, k->clients[call->tag].id);
     resp_add_text(&c, "host");
     resp_add_text(&c, "pid");
     resp_add_text(&c, "program");
@@ -198,7 +193,8 @@ static bool collect_clients(look *k)
 
 static void ask_clients(look *k)
 {
-    static const redis_call_type type = {write_client, answer_client, look_failed};
+    static const redis_call_type type = {.write = write_client, .answer = answer_client,
+        .failed = look_failed};
 
     k->phase = PHASE_CLIENTS;
     if (!collect_clients(k))
@@ -217,7 +213,7 @@ static int finish_count(look *k)
 
     if (n->type != -1 && n->type != type)
         return pawl_error_set(op->err, PAWL_ESTATE, "\"%s\" is in use as something else", op->name);
-    if (n->type == PAWL_TYPE_SEMAPHORE && n->count > 0) {
+    if (n->type == PAWL_TYPE_SEMAPHORE && (n->count > 0 || k->redis->settings.redisson)) {
         op->value = n->count > n->used ? n->count - n->used : 0;
         return 0;
     }
@@ -235,7 +231,7 @@ static bool to_be_listed(const look *k, const look_name *n)
 
     if (n->type < 0 || (!n->holders && !n->waiters && n->type != PAWL_TYPE_LATCH))
         return false;
-    return !stranger || k->redis->settings.prefix[0];
+    return !stranger || k->redis->settings.prefix[0] || k->redis->settings.redisson;
 }
 
 static int show(look *k)

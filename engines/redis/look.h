@@ -12,6 +12,7 @@ typedef struct look_row {
     uint64_t client, seq;
     bool holder, shared, stranger;
     int64_t permits, token, since_ms, left_ms;
+    char who[64]; /* a stranger's own name, if it has one */
 } look_row;
 
 /* One name. */
@@ -56,7 +57,7 @@ void look_failed(redis_call *call, int code, const char *words);
 void look_end(look *k, int code, const char *words);
 
 /* rows.c: the script's answer into a look_name; false: it makes no sense. PAWL_ENOMEM in *code. */
-bool look_read(look_name *n, const resp_node *reply, int *code);
+bool look_read(const look *k, look_name *n, const resp_node *reply, int *code);
 /* Tell op->row of one name: the summary, and all rows if `all`. */
 int look_show(const look *k, const look_name *n, bool all);
 look_client *look_client_of(const look *k, uint64_t id);

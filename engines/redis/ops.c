@@ -8,15 +8,11 @@
  *
  * RENEW. The items of a batch whose grant is alone on its key (exclusive ones) need one key each,
  * the others three; so there is one script for each sort. An item's code says where it stands: 0 or
- * an error it has its answer; ASK_ONE, ASK_THREE it is still to be asked about; IN_CALL it is in
- * the call that is out. The server answers "+" for an exclusive grant that shares its key with
- * readers: it is asked again with three.
+ * an error it has its answer; REDIS_ASK_ONE, REDIS_ASK_THREE it is still to be asked about;
+ * REDIS_IN_CALL it is in the call that is out. The server answers "+" for an exclusive grant that
+ * shares its key with readers: it is asked again with three.
  */
 #include "redis.h"
-
-#define REMEMBER_MS 60000 /* latch requests that may be repeated */
-
-enum renew_code { ASK_ONE = 1, ASK_THREE = 3, IN_CALL = 5 };
 
 static void done(pawl_op *op, int code, const char *words)
 {
@@ -59,29 +55,7 @@ static bool take_time(redis_call *call, const resp_node *reply, uint32_t i)
     return true;
 }
 
-static void add_owner(resp_command *c, const pawl_owner *owner)
-{
-    char text[REDIS_OWNER_MAX];
-    size_t length = redis_owner(text, owner->client, owner->seq);
-
-    resp_add(c, text, length);
-}
-
 /* ---- release --------------------------------------------------------------------------------- */
-
-static int write_release(redis_call *call, resp_buf *out)
-{
-    const pawl_op *op = call->about;
-    resp_command c = redis_begin(call, &redis_script_release, out, 5, 3);
-    redis_keys keys;
-
-    redis_keys_make(&keys, call->on->settings->prefix, op->name);
-    redis_add_keys(&c, &keys);
-    add_owner(&c, &op->owner);
-    resp_add_uint(&c, op->mode == PAWL_MODE_PERMITS ? op->permits : 0);
-    resp_add_int(&c, op->linger_ms);
-    return resp_end(&c);
-}
 
 static bool answer_release(redis_call *call, const resp_node *reply)
 {
@@ -95,20 +69,15 @@ static bool answer_release(redis_call *call, const resp_node *reply)
     return true;
 }
 
-static const redis_call_type release_type = {write_release, answer_release, op_failed};
+static int write_release(redis_call *call, resp_buf *out)
+{
+    return call->on->redis->layout->write_release(call, out);
+}
+
+static const redis_call_type release_type = {.write = write_release, .answer = answer_release,
+        .failed = op_failed};
 
 /* ---- break ----------------------------------------------------------------------------------- */
-
-static int write_break(redis_call *call, resp_buf *out)
-{
-    const pawl_op *op = call->about;
-    resp_command c = redis_begin(call, &redis_script_break, out, 5, 0);
-    redis_keys keys;
-
-    redis_keys_make(&keys, call->on->settings->prefix, op->name);
-    redis_add_keys(&c, &keys);
-    return resp_end(&c);
-}
 
 static bool answer_break(redis_call *call, const resp_node *reply)
 {
@@ -121,27 +90,15 @@ static bool answer_break(redis_call *call, const resp_node *reply)
     return true;
 }
 
-static const redis_call_type break_type = {write_break, answer_break, op_failed};
+static int write_break(redis_call *call, resp_buf *out)
+{
+    return call->on->redis->layout->write_break(call, out);
+}
+
+static const redis_call_type break_type = {.write = write_break, .answer = answer_break,
+        .failed = op_failed};
 
 /* ---- latch ----------------------------------------------------------------------------------- */
-
-static int write_latch(redis_call *call, resp_buf *out)
-{
-    const pawl_op *op = call->about;
-    resp_command c = redis_begin(call, &redis_script_latch, out, 4, 4);
-    redis_keys keys;
-
-    redis_keys_make(&keys, call->on->settings->prefix, op->name);
-    resp_add(&c, keys.k, keys.k_length);
-    redis_add_helper(&c, &keys, ":done");
-    redis_add_helper(&c, &keys, ":queue");
-    redis_add_helper(&c, &keys, ":rec");
-    resp_add_text(&c, op->kind == PAWL_OP_LATCH_SET ? "set" : "down");
-    add_owner(&c, &op->owner);
-    resp_add_int(&c, op->count);
-    resp_add_int(&c, REMEMBER_MS);
-    return resp_end(&c);
-}
 
 static bool answer_latch(redis_call *call, const resp_node *reply)
 {
@@ -163,47 +120,23 @@ static bool answer_latch(redis_call *call, const resp_node *reply)
     return true;
 }
 
-static const redis_call_type latch_type = {write_latch, answer_latch, op_failed};
+static int write_latch(redis_call *call, resp_buf *out)
+{
+    return call->on->redis->layout->write_latch(call, out);
+}
+
+static const redis_call_type latch_type = {.write = write_latch, .answer = answer_latch,
+        .failed = op_failed};
 
 /* ---- renew ----------------------------------------------------------------------------------- */
 
-static size_t count_items(const pawl_op *op, int code)
+size_t redis_renew_count(const pawl_op *op, int code)
 {
     size_t n = 0;
 
     for (size_t i = 0; i < op->batch_len; i++)
         n += op->batch[i].code == code;
     return n;
-}
-
-static void add_renew_keys(resp_command *c, const redis_call *call, const pawl_renewal *item)
-{
-    redis_keys keys;
-
-    redis_keys_make(&keys, call->on->settings->prefix, item->name);
-    resp_add(c, keys.k, keys.k_length);
-    if (call->tag == ASK_THREE) {
-        redis_add_helper(c, &keys, ":rec");
-        redis_add_helper(c, &keys, ":hold");
-    }
-}
-
-static int write_renew(redis_call *call, resp_buf *out)
-{
-    pawl_op *op = call->about;
-    size_t step = (size_t)call->tag, n = count_items(op, IN_CALL);
-    resp_command c = redis_begin(call, &redis_script_renew, out, n * step, 1 + 2 * n);
-
-    for (size_t i = 0; i < op->batch_len; i++)
-        if (op->batch[i].code == IN_CALL)
-            add_renew_keys(&c, call, &op->batch[i]);
-    resp_add_uint(&c, step);
-    for (size_t i = 0; i < op->batch_len; i++)
-        if (op->batch[i].code == IN_CALL) {
-            add_owner(&c, &op->batch[i].owner);
-            resp_add_int(&c, op->batch[i].lease_ms);
-        }
-    return resp_end(&c);
 }
 
 static void renew_next(redis *r, pawl_op *op);
@@ -215,7 +148,7 @@ static bool item_answered(pawl_renewal *item, const resp_node *node)
     if (resp_equal(node, "", 0))
         item->code = PAWL_ENOTHELD;
     else if (resp_equal(node, "+", 1))
-        item->code = ASK_THREE;
+        item->code = REDIS_ASK_THREE;
     else if (redis_is_owner(node, item->owner.client, item->owner.seq))
         item->code = 0;
     else
@@ -228,11 +161,11 @@ static bool answer_renew(redis_call *call, const resp_node *reply)
     pawl_op *op = call->about;
     const resp_node *node = reply + 1; /* the time, then an answer for each */
 
-    if (reply->type != RESP_ARRAY || reply->count != 1 + count_items(op, IN_CALL) ||
+    if (reply->type != RESP_ARRAY || reply->count != 1 + redis_renew_count(op, REDIS_IN_CALL) ||
         !take_time(call, reply, 0))
         return false;
     for (size_t i = 0; i < op->batch_len; i++)
-        if (op->batch[i].code == IN_CALL) {
+        if (op->batch[i].code == REDIS_IN_CALL) {
             node += node->span;
             if (!item_answered(&op->batch[i], node))
                 return false;
@@ -243,27 +176,36 @@ static bool answer_renew(redis_call *call, const resp_node *reply)
     return true;
 }
 
-static const redis_call_type renew_type = {write_renew, answer_renew, op_failed};
+static int write_renew(redis_call *call, resp_buf *out)
+{
+    return call->on->redis->layout->write_renew(call, out);
+}
+
+static const redis_call_type renew_type = {.write = write_renew, .answer = answer_renew,
+        .failed = op_failed};
 
 /* The items of one sort, or the end. */
 static void renew_next(redis *r, pawl_op *op)
 {
-    int sort = count_items(op, ASK_ONE) ? ASK_ONE : ASK_THREE;
+    int sort = redis_renew_count(op, REDIS_ASK_ONE) ? REDIS_ASK_ONE : REDIS_ASK_THREE;
 
-    if (!count_items(op, sort)) {
+    if (!redis_renew_count(op, sort)) {
         done(op, 0, NULL);
         return;
     }
     for (size_t i = 0; i < op->batch_len; i++)
         if (op->batch[i].code == sort)
-            op->batch[i].code = IN_CALL;
+            op->batch[i].code = REDIS_IN_CALL;
     start(r, op, &renew_type, sort);
 }
 
 static void renew(redis *r, pawl_op *op)
 {
-    for (size_t i = 0; i < op->batch_len; i++)
-        op->batch[i].code = op->batch[i].mode == PAWL_MODE_EXCLUSIVE ? ASK_ONE : ASK_THREE;
+    for (size_t i = 0; i < op->batch_len; i++) {
+        bool alone = r->layout->exclusive_alone && op->batch[i].mode == PAWL_MODE_EXCLUSIVE;
+
+        op->batch[i].code = alone ? REDIS_ASK_ONE : REDIS_ASK_THREE;
+    }
     renew_next(r, op);
 }
 

@@ -42,11 +42,16 @@ static void submit_event(redis *r, pawl_op *op)
 
 /* ---- the client's entry ---------------------------------------------------------------------- */
 
-static void entry_key(resp_command *c, redis *r)
+void redis_add_entry_key(resp_command *c, const redis *r, uint64_t client)
 {
     char key[REDIS_PREFIX_MAX + 40];
-    int n = snprintf(key, sizeof key, "{%s}:client", r->channel + 1);
+    int n;
 
+    if (r->settings.redisson) /* of the id only so much is in an owner's name */
+        n = snprintf(key, sizeof key, "{pawl@%015llx}:client", (unsigned long long)client >> 4);
+    else
+        n = snprintf(key, sizeof key, "{%s@%016llx}:client", r->settings.prefix,
+                     (unsigned long long)client);
     resp_add(c, key, (size_t)n);
 }
 
@@ -59,7 +64,7 @@ static int write_entry(redis_call *call, resp_buf *out)
     if (gethostname(host, sizeof host - 1))
         host[0] = 0;
     resp_add_text(&c, "HSET");
-    entry_key(&c, r);
+    redis_add_entry_key(&c, r, r->env->client_id);
     resp_add_text(&c, "host");
     resp_add_text(&c, host);
     resp_add_text(&c, "pid");
@@ -78,7 +83,7 @@ static int write_entry_expiry(redis_call *call, resp_buf *out)
     resp_command c = resp_begin(out, 3);
 
     resp_add_text(&c, "PEXPIRE");
-    entry_key(&c, call->about);
+    redis_add_entry_key(&c, call->on->redis, call->on->env->client_id);
     resp_add_int(&c, ENTRY_KEPT_MS);
     return resp_end(&c);
 }
@@ -108,8 +113,10 @@ static void send_about_entry(redis *r, const redis_call_type *type)
 
 static void keep_entry(redis *r)
 {
-    static const redis_call_type entry = {write_entry, entry_written, entry_failed};
-    static const redis_call_type expiry = {write_entry_expiry, entry_written, entry_failed};
+    static const redis_call_type entry = {.write = write_entry, .answer = entry_written,
+        .failed = entry_failed};
+    static const redis_call_type expiry = {.write = write_entry_expiry, .answer = entry_written,
+        .failed = entry_failed};
     int64_t spread = (int64_t)(r->env->random(r->env) % (ENTRY_WRITE_MS / 4));
 
     send_about_entry(r, &entry);
@@ -131,7 +138,7 @@ static void remove_entry(redis *r)
         return;
     c = resp_begin(&r->link.out, 2);
     resp_add_text(&c, "UNLINK");
-    entry_key(&c, r);
+    redis_add_entry_key(&c, r, r->env->client_id);
     resp_end(&c);
 }
 
@@ -162,15 +169,14 @@ void redis_refused(redis *r, int code, const char *words)
     redis_waits_refuse(r, code, words);
 }
 
-/* A message on our channel; what else comes unasked (confirmations) means nothing to us. */
+/* A message; what else comes unasked (confirmations) means nothing to us. */
 void redis_push(redis *r, redis_link *link, const resp_node *push)
 {
     const resp_node *channel = resp_child(push, 1), *text = resp_child(push, 2);
 
-    if (push->count == 3 && (resp_equal(push + 1, "message", 7) ||
-                             resp_equal(push + 1, "smessage", 8)) &&
-        resp_equal(channel, r->channel + 1, strlen(r->channel + 1)) && resp_is_text(text))
-        redis_message(r, link, text->text, text->length);
+    if (push->count == 3 && resp_is_text(channel) && resp_is_text(text) &&
+        (resp_equal(push + 1, "message", 7) || resp_equal(push + 1, "smessage", 8)))
+        r->layout->message(r, link, channel, text);
 }
 
 /* ---- the slots ------------------------------------------------------------------------------- */
@@ -192,6 +198,8 @@ static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
     list_init(&r->calls);
     list_init(&r->waits);
     list_init(&r->spare_waits);
+    for (size_t i = 0; i < REDIS_CHANNEL_BUCKETS; i++)
+        list_init(&r->channels[i]);
     r->link.fd = -1;
     if (!env->loop)
         return pawl_error_set(err, PAWL_ENOTSUP, "Redis needs a real event loop");
@@ -201,8 +209,10 @@ static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
     if (code)
         return code;
     r->started = env->wall_ms(env);
-    snprintf(r->channel, sizeof r->channel, "p%s@%016llx", r->settings.prefix,
-             (unsigned long long)env->client_id);
+    r->layout = r->settings.redisson ? &redis_layout_redisson : &redis_layout_pawl;
+    if (r->layout->own_channel)
+        snprintf(r->channel, sizeof r->channel, "p%s@%016llx", r->settings.prefix,
+                 (unsigned long long)env->client_id);
     uv_prepare_init(env->loop, &r->prepare);
     r->prepare.data = r;
     r->prepared = true;
@@ -282,18 +292,23 @@ static void engine_cancel(void *self, pawl_op *op)
     }
 }
 
+static uint32_t engine_caps(void *self)
+{
+    const redis *r = self;
+
+    return r->layout->caps;
+}
+
 #define ENGINE(name, text)                                                                         \
     const pawl_engine pawl_engine_##name = {                                                       \
         .abi = PAWL_ENGINE_ABI,                                                                    \
-        .caps = PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_RANGE | PAWL_CAP_SHARED |               \
-                PAWL_CAP_PERMITS | PAWL_CAP_LATCH | PAWL_CAP_LINGER | PAWL_CAP_LIST |              \
-                PAWL_CAP_FLOOR,                                                                    \
         .scheme = text,                                                                            \
         .state_size = sizeof(redis),                                                               \
         .open = engine_open,                                                                       \
         .close = engine_close,                                                                     \
         .submit = engine_submit,                                                                   \
         .cancel = engine_cancel,                                                                   \
+        .caps_of = engine_caps,                                                                    \
     }
 ENGINE(redis, "redis");
 ENGINE(rediss, "rediss");

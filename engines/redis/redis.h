@@ -9,8 +9,10 @@
  *     resolve.c   names to addresses, in a thread of their own
  *     calls.c     what a call and an error of the server's are
  *     keys.c      names to keys
- *     waits.c     acquire: the ops that may wait, and their messages
+ *     waits.c     acquire: the ops that may wait
  *     ops.c       release, renew, break, latch
+ *     pawl.c, redisson.c   the layouts: what is sent, what messages say
+ *     channels.c  channels that waits listen on
  *     look.c      inspect, count and list      scan.c  which names there are
  *     rows.c      what the user is shown of them
  *
@@ -55,6 +57,8 @@ typedef struct redis_settings {
     bool tls;
     enum redis_verify verify;
     int64_t db;
+    bool redisson;        /* the layout */
+    bool plain_semaphore; /* of that layout: RSemaphore, without leases */
 } redis_settings;
 
 int redis_settings_read(redis_settings *s, const pawl_env *env, const pawl_url *url,
@@ -90,6 +94,8 @@ typedef struct redis_script {
 
 extern const redis_script redis_script_acquire, redis_script_release, redis_script_cancel,
     redis_script_renew, redis_script_break, redis_script_inspect, redis_script_latch;
+extern const redis_script redisson_script_acquire, redisson_script_release, redisson_script_renew,
+    redisson_script_break, redisson_script_inspect, redisson_script_latch;
 
 typedef struct redis_call_type {
     /* Write the command. 0 or a code. */
@@ -98,6 +104,7 @@ typedef struct redis_call_type {
     bool (*answer)(redis_call *call, const resp_node *reply);
     /* It was not: PAWL_EUNKNOWN it was sent and nothing came; else it was not carried out. */
     void (*failed)(redis_call *call, int code, const char *words);
+    bool by_push; /* it is answered by a push: SUBSCRIBE */
 } redis_call_type;
 
 struct redis_call {
@@ -239,8 +246,41 @@ int redis_greeted(redis_link *link, const resp_node *reply, char words[REDIS_WOR
 
 typedef struct redis_wait redis_wait;
 
+/* ---- layouts: pawl.c, redisson.c ------------------------------------------------------------- */
+
+/* What is written for a call about: */
+typedef struct redis_layout {
+    const char *name;
+    uint32_t caps;
+    bool own_channel;     /* this client has one on which its messages arrive */
+    bool exclusive_alone; /* an exclusive grant is alone on its key, mostly: renewed by one key */
+    int (*write_acquire)(redis_call *call, resp_buf *out); /* a wait */
+    int (*write_cancel)(redis_call *call, resp_buf *out);
+    int (*write_release)(redis_call *call, resp_buf *out); /* an op */
+    int (*write_renew)(redis_call *call, resp_buf *out);   /* its items that are REDIS_IN_CALL */
+    int (*write_break)(redis_call *call, resp_buf *out);
+    int (*write_latch)(redis_call *call, resp_buf *out);
+    int (*write_inspect)(const redis_call *call, const char *name, int mode, int64_t rows,
+                         resp_buf *out);
+    /* The wait was not granted. True: it listens from now on, and must ask again. May be NULL. */
+    bool (*listen)(redis_wait *w);
+    void (*message)(redis *r, redis_link *link, const resp_node *channel, const resp_node *text);
+} redis_layout;
+
+extern const redis_layout redis_layout_pawl, redis_layout_redisson;
+
+/* Where an item of a renewal stands: see ops.c. */
+enum redis_renew { REDIS_ASK_ONE = 1, REDIS_ASK_THREE = 3, REDIS_IN_CALL = 5 };
+size_t redis_renew_count(const pawl_op *op, int code);
+
+/* Is this owner ("UUID:NUMBER") a client of Pawl's? Then which, for its entry. */
+bool redisson_client_of(const char *owner, uint64_t *client);
+
+#define REDIS_CHANNEL_BUCKETS 64
+
 struct redis {
     pawl_env *env;
+    const redis_layout *layout;
     redis_settings settings;
     void *tls_context;
     redis_link link;
@@ -259,6 +299,7 @@ struct redis {
     size_t nwaits, table_room;
     struct list spare_waits;
     size_t nspare_waits;
+    struct list channels[REDIS_CHANNEL_BUCKETS]; /* that waits listen on */
 };
 
 /* Which connection serves this name. */
@@ -274,12 +315,13 @@ void redis_ready(redis *r, redis_link *link);
 void redis_refused(redis *r, int code, const char *words);
 void redis_push(redis *r, redis_link *link, const resp_node *push);
 void redis_event(redis *r, int event);
+/* The key of a client's entry. */
+void redis_add_entry_key(resp_command *c, const redis *r, uint64_t client);
 
 /* ---- waits.c, ops.c, look.c ------------------------------------------------------------------ */
 
 void redis_acquire(redis *r, pawl_op *op);
 void redis_acquire_cancel(redis *r, pawl_op *op);
-void redis_message(redis *r, redis_link *link, const char *text, size_t length);
 void redis_waits_resend(redis *r, redis_link *link);
 void redis_waits_refuse(redis *r, int code, const char *words);
 void redis_waits_end(redis *r);

@@ -16,10 +16,11 @@ static bool integer_at(const resp_node *node, uint32_t i, int64_t *ret)
     return child && resp_integer(child, ret);
 }
 
-/* "CLIENT:SEQ", "z:CLIENT:SEQ" of one that lingers, or "" of a stranger. */
-static bool read_owner(look_row *row, const resp_node *node)
+/* "CLIENT:SEQ", "z:CLIENT:SEQ" of one that lingers, or "" of a stranger; in Redisson's layout
+ * "UUID:NUMBER", which may be one of ours. */
+static bool read_owner(const look *k, look_row *row, const resp_node *node)
 {
-    char text[REDIS_OWNER_MAX + 2];
+    char text[sizeof row->who];
     size_t skip;
 
     row->stranger = node->length == 0;
@@ -29,18 +30,23 @@ static bool read_owner(look_row *row, const resp_node *node)
         return false;
     memcpy(text, node->text, node->length);
     text[node->length] = 0;
+    if (k->redis->settings.redisson) {
+        row->stranger = !redisson_client_of(text, &row->client);
+        strcpy(row->who, text);
+        return true;
+    }
     skip = !strncmp(text, "z:", 2) ? 2 : 0;
     return sscanf(text + skip, "%16" SCNx64 ":%" SCNx64, &row->client, &row->seq) == 2;
 }
 
-static bool read_row(look_row *row, const resp_node *node, int64_t now)
+static bool read_row(const look *k, look_row *row, const resp_node *node, int64_t now)
 {
     const resp_node *role = resp_child(node, 0), *owner = resp_child(node, 1);
     const resp_node *mode = resp_child(node, 2);
     int64_t since;
 
     if (!role || !owner || !mode || !resp_is_text(role) || !resp_is_text(owner) ||
-        !resp_is_text(mode) || !read_owner(row, owner) || !integer_at(node, 3, &row->permits) ||
+        !resp_is_text(mode) || !read_owner(k, row, owner) || !integer_at(node, 3, &row->permits) ||
         !integer_at(node, 4, &row->token) || !integer_at(node, 6, &since) ||
         !integer_at(node, 7, &row->left_ms))
         return false;
@@ -64,7 +70,7 @@ static int type_of(const resp_node *word)
     return -2;
 }
 
-bool look_read(look_name *n, const resp_node *reply, int *code)
+bool look_read(const look *k, look_name *n, const resp_node *reply, int *code)
 {
     const resp_node *type = resp_child(reply, 1), *rows = resp_child(reply, 6);
     int64_t now;
@@ -83,7 +89,7 @@ bool look_read(look_name *n, const resp_node *reply, int *code)
     n->nrows = rows->count;
     rows++;
     for (size_t i = 0; i < n->nrows; i++, rows += rows->span)
-        if (!read_row(&n->rows[i], rows, now))
+        if (!read_row(k, &n->rows[i], rows, now))
             return false;
     return true;
 }
@@ -112,7 +118,7 @@ static void describe(const look *k, pawl_info *info, const look_row *row, char i
     const look_client *client = row->stranger ? NULL : look_client_of(k, row->client);
 
     snprintf(id, 16, "%08x", (unsigned)(h >> 32));
-    info->owner = row->stranger ? "stranger" : id;
+    info->owner = row->who[0] ? row->who : row->stranger ? "stranger" : id;
     info->host = client ? client->host : "";
     info->program = client ? client->program : "";
     info->label = client ? client->label : "";

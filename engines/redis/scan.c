@@ -26,11 +26,13 @@ static void escape(char *out, const char *prefix)
 static int write_scan(redis_call *call, resp_buf *out)
 {
     look *k = call->about;
-    char pattern[2 * REDIS_PREFIX_MAX + 8] = "{*:queue";
+    const redis_settings *settings = &k->redis->settings;
+    char pattern[2 * REDIS_PREFIX_MAX + 8];
     resp_command c = resp_begin(out, 8);
 
+    strcpy(pattern, settings->redisson ? "*timeout*" : "{*:queue");
     if (!k->queues) {
-        escape(pattern, k->redis->settings.prefix);
+        escape(pattern, settings->prefix);
         strcpy(pattern + strlen(pattern), "*");
     }
     resp_add_text(&c, "SCAN");
@@ -40,7 +42,7 @@ static int write_scan(redis_call *call, resp_buf *out)
     resp_add_text(&c, "COUNT");
     resp_add_text(&c, SCAN_COUNT);
     resp_add_text(&c, "TYPE");
-    resp_add_text(&c, k->queues ? "zset" : "string");
+    resp_add_text(&c, k->queues ? "zset" : settings->redisson ? "hash" : "string");
     return resp_end(&c);
 }
 
@@ -59,6 +61,29 @@ static const char *k_of_queue(const char *key, size_t *length, redis_keys *keys)
         return NULL;
     redis_keys_of(keys, k, *length);
     return keys->base_length == n && !memcmp(keys->base, key, n) ? k : NULL;
+}
+
+/* In Redisson's layout: of permits ("{N}:timeout", or "N:timeout" if there is a '{' in N), and of a
+ * fair lock's waiters ("redisson_lock_timeout:" and {N}, or N likewise). */
+static const char *n_of_timeout(const char *key, size_t *length)
+{
+    static const char fair[] = "redisson_lock_timeout:", permits[] = ":timeout";
+    size_t head = sizeof fair - 1, tail = sizeof permits - 1, n = *length;
+
+    if (n > head && !memcmp(key, fair, head)) {
+        key += head;
+        n -= head;
+    } else if (n > tail && !memcmp(key + n - tail, permits, tail)) {
+        n -= tail;
+    } else {
+        return NULL;
+    }
+    if (n > 2 && key[0] == '{' && key[n - 1] == '}' && !memchr(key + 1, '{', n - 1)) {
+        key++;
+        n -= 2;
+    }
+    *length = n;
+    return key;
 }
 
 static int add_name(look *k, const char *name, size_t length)
@@ -93,7 +118,9 @@ static int take_key(look *k, const resp_node *node)
     size_t length = node->length, prefix_length = strlen(prefix);
     redis_keys keys;
 
-    if (k->queues)
+    if (k->queues && k->redis->settings.redisson)
+        key = n_of_timeout(key, &length);
+    else if (k->queues)
         key = length > 8 ? k_of_queue(key, &length, &keys) : NULL;
     if (!key || length <= prefix_length || length > prefix_length + PAWL_NAME_MAX ||
         memcmp(key, prefix, prefix_length))
@@ -148,7 +175,8 @@ static bool answer_scan(redis_call *call, const resp_node *reply)
 
 void look_scan(look *k, uint64_t cursor)
 {
-    static const redis_call_type type = {write_scan, answer_scan, look_failed};
+    static const redis_call_type type = {.write = write_scan, .answer = answer_scan,
+        .failed = look_failed};
 
     look_send(k, &type, (int64_t)cursor);
 }

@@ -5,9 +5,9 @@
  *     redis://[[user]:password@]host[:port][/db]     rediss:// the same over TLS
  *     redis+unix://[[user]:password@]/path/of/socket
  *
- * Parameters: prefix, db, and for TLS cafile, cert, key, verify. User and password may also come
- * from the program's options or the environment (env->user, env->password); the URL's come first.
- * No error repeats a part of the URL that may be a password.
+ * Parameters: prefix, db, layout, semaphore, and for TLS cafile, cert, key, verify. User and
+ * password may also come from the program's options or the environment (env->user, env->password);
+ * the URL's come first. No error repeats a part of the URL that may be a password.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -159,11 +159,30 @@ static int read_tls(redis_settings *s, const pawl_url *url, pawl_error *err)
     return code;
 }
 
+static int read_layout(redis_settings *s, const pawl_url *url, pawl_error *err)
+{
+    const char *layout = pawl_url_param(url, "layout");
+    const char *semaphore;
+
+    s->redisson = layout && !strcmp(layout, "redisson");
+    if (layout && !s->redisson && strcmp(layout, "pawl"))
+        return pawl_error_set(err, PAWL_EINVAL, "layout=%.20s: give pawl (the default) or redisson",
+                              layout);
+    semaphore = s->redisson ? pawl_url_param(url, "semaphore") : NULL;
+    s->plain_semaphore = semaphore && !strcmp(semaphore, "plain");
+    if (semaphore && !s->plain_semaphore && strcmp(semaphore, "leased"))
+        return pawl_error_set(err, PAWL_EINVAL, "semaphore=%.20s: give leased (the default: "
+                              "RPermitExpirableSemaphore) or plain (RSemaphore)", semaphore);
+    return 0;
+}
+
 static int read_params(redis_settings *s, const pawl_url *url, pawl_error *err)
 {
     const char *prefix = pawl_url_param(url, "prefix"), *db = pawl_url_param(url, "db");
-    int code = copy(&s->prefix, prefix ? prefix : "pawl:", err);
+    int code = read_layout(s, url, err);
 
+    if (!code)
+        code = copy(&s->prefix, prefix ? prefix : s->redisson ? "" : "pawl:", err);
     if (!code && strlen(s->prefix) > REDIS_PREFIX_MAX)
         return pawl_error_set(err, PAWL_EINVAL, "the prefix is longer than %d bytes",
                               REDIS_PREFIX_MAX);

@@ -1,57 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * waits.c - acquire: the ops that may wait, and the messages for them.
+ * waits.c - acquire: the ops that may wait. How it is asked, and what messages say, is the
+ * layout's.
  *
  *     ASKING --GRANTED, BUSY ...--> op done
  *       | QUEUED
  *       v
- *     QUEUED --g (granted), o (the latch opened)--> op done
- *       |    --timer, f (now the front)--> the same acquire again; its answer as above
+ *     QUEUED --a message that grants--> op done
+ *       |    --timer, or a message to look--> the same acquire again; its answer as above
  *       |
  *     cancel: LEAVING (the cancel script is out) --answer--> op done, or was done CANCEL_MS ago
  *
- * The server keeps a place for PLACE_MS; it is asked again long before. The front asks again when
- * what is in its way should be over; behind a stranger, who sends no messages, also in between.
+ * The server keeps a place for REDIS_PLACE_MS; it is asked again long before. The front asks again
+ * when what is in its way should be over; behind a stranger, who sends no messages, also before.
  *
  * A wait outlives its connection: whatever has no call out is sent again on the next one, which is
  * harmless because the same owner gets the same answer. So an acquire whose answer was lost is
  * never "unknown" to the core: it is resolved here. A wait that was given up stays (without its op)
  * until the server has confirmed that it is gone, so that no grant is left behind for nobody; at
  * the latest until place and lease must be over.
- *
- * A grant by message counts from the server's time in it (redis_since), not from its arrival: it
- * may be old. One that is over by now is asked for again.
  */
 #include <stdlib.h>
 
-#include "redis.h"
+#include "waits.h"
 
-#define PLACE_MS 60000
 #define REFRESH_MS 20000
 #define CANCEL_MS 100       /* so long the answer to a cancel is waited for */
 #define STRANGER_MIN_MS 20  /* how often a stranger's lock is looked at, at first */
 #define STRANGER_MAX_MS 250
-#define CLAIM_MAX_MS 60000
 #define SPARE_MAX 256
-#define ROUND_MAX 64
-
-enum wait_state { WAIT_ASKING, WAIT_QUEUED, WAIT_LEAVING };
-
-struct redis_wait {
-    struct list link;
-    redis_wait *next; /* in its bucket of the table */
-    redis *redis;
-    pawl_op *op;      /* NULL: given up */
-    redis_call *call; /* the acquire or cancel that is out, or NULL */
-    pawl_timer timer;
-    uint64_t seq;
-    int64_t gone_by;  /* LEAVING: by then nothing can be left of it */
-    uint32_t looks;   /* in a row at a lock that should be free, or is a stranger's */
-    int trouble;      /* what the server said last instead of an answer; op->err has the words */
-    uint8_t state;    /* enum wait_state */
-    char round[ROUND_MAX]; /* of the latch */
-    char name[PAWL_NAME_MAX + 1];
-};
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
@@ -82,7 +59,7 @@ static bool grow(redis *r)
     return true;
 }
 
-static redis_wait *find(redis *r, uint64_t seq)
+redis_wait *redis_wait_find(redis *r, uint64_t seq)
 {
     redis_wait *w = r->table ? *bucket_of(r, seq) : NULL;
 
@@ -113,6 +90,15 @@ static redis_wait *wait_new(redis *r, pawl_op *op)
     w->looks = 0;
     w->trouble = 0;
     w->state = WAIT_ASKING;
+    w->asked = r->env->now(r->env);
+    w->mode = op->mode;
+    w->lock_kind = op->lock_kind;
+    w->permits = op->permits;
+    w->held = op->mode == PAWL_MODE_PERMITS ? 0 : op->count;
+    w->lease_ms = op->lease_ms;
+    w->channel = NULL;
+    list_init(&w->in_channel);
+    w->fair_wait = 0;
     w->round[0] = 0;
     strcpy(w->name, op->name);
     w->next = *bucket_of(r, w->seq);
@@ -135,6 +121,7 @@ static void wait_free(redis_wait *w)
     r->env->timer_clear(r->env, &w->timer);
     if (w->call)
         w->call->about = NULL;
+    redis_unlisten(w);
     if (r->nspare_waits >= SPARE_MAX) {
         free(w);
         return;
@@ -144,7 +131,7 @@ static void wait_free(redis_wait *w)
 }
 
 /* The op is done; the wait, too. */
-static void finish(redis_wait *w, int code)
+void redis_wait_finish(redis_wait *w, int code)
 {
     pawl_op *op = w->op;
 
@@ -173,35 +160,6 @@ static void send_call(redis_wait *w, const redis_call_type *type)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-static int write_acquire(redis_call *call, resp_buf *out)
-{
-    static const char *const modes[] = {"x", "s", "p", "l"};
-    redis_wait *w = call->about;
-    redis *r = w->redis;
-    const pawl_op *op = w->op;
-    resp_command c = redis_begin(call, &redis_script_acquire, out, 5, 11);
-    char owner[REDIS_OWNER_MAX], with[REDIS_OWNER_MAX] = "";
-    redis_keys keys;
-
-    redis_keys_make(&keys, r->settings.prefix, w->name);
-    redis_owner(owner, op->owner.client, op->owner.seq);
-    if (op->with_seq)
-        redis_owner(with, op->owner.client, op->with_seq);
-    redis_add_keys(&c, &keys);
-    resp_add_text(&c, owner);
-    resp_add_text(&c, modes[op->mode]);
-    resp_add_int(&c, op->lease_ms);
-    resp_add_int(&c, op->queue ? PLACE_MS : 0);
-    resp_add_uint(&c, op->tokens);
-    resp_add_text(&c, r->channel);
-    resp_add_uint(&c, op->permits);
-    resp_add_int(&c, op->count);
-    resp_add_text(&c, with);
-    resp_add_uint(&c, op->floor);
-    resp_add_text(&c, w->round);
-    return resp_end(&c);
-}
-
 static bool integer_at(const resp_node *reply, uint32_t i, int64_t *ret)
 {
     const resp_node *node = resp_child(reply, i);
@@ -209,7 +167,7 @@ static bool integer_at(const resp_node *reply, uint32_t i, int64_t *ret)
     return node && resp_integer(node, ret);
 }
 
-static void granted(redis_wait *w, uint64_t token, int64_t ntokens, int64_t from, int64_t ms)
+void redis_wait_granted(redis_wait *w, uint64_t token, int64_t ntokens, int64_t from, int64_t ms)
 {
     pawl_op *op = w->op;
 
@@ -218,7 +176,7 @@ static void granted(redis_wait *w, uint64_t token, int64_t ntokens, int64_t from
     op->lease_from = from;
     op->granted_ms = ms < op->lease_ms ? ms : 0;
     op->waited = w->state == WAIT_QUEUED;
-    finish(w, 0);
+    redis_wait_finish(w, 0);
 }
 
 static bool answer_granted(redis_call *call, redis_wait *w, const resp_node *reply)
@@ -231,7 +189,7 @@ static bool answer_granted(redis_call *call, redis_wait *w, const resp_node *rep
     if (w->op->mode != PAWL_MODE_LATCH && (token < 1 || ntokens < 1 || ms < 1))
         return false;
     redis_clock_set(call, now);
-    granted(w, (uint64_t)token, ntokens, call->sent, ms);
+    redis_wait_granted(w, (uint64_t)token, ntokens, call->sent, ms);
     return true;
 }
 
@@ -246,8 +204,7 @@ static int64_t pause_ms(redis_wait *w)
     return ms / 2 + (int64_t)(env->random(env) % (uint64_t)(ms / 2 + 1));
 }
 
-/* When to ask again. left: ms until what is in the way should be over, -1 unknown. */
-static void plan(redis_wait *w, bool front, int64_t left, bool stranger)
+void redis_wait_plan(redis_wait *w, bool front, int64_t left, bool stranger)
 {
     pawl_env *env = w->redis->env;
     int64_t ms = REFRESH_MS - (int64_t)(env->random(env) % (REFRESH_MS / 8));
@@ -268,6 +225,7 @@ static bool answer_queued(redis_call *call, redis_wait *w, const resp_node *repl
 {
     const resp_node *round = resp_child(reply, 6);
     int64_t position, left, stranger, now;
+    bool listens, front;
 
     if (!integer_at(reply, 2, &position) || !integer_at(reply, 3, &left) ||
         !integer_at(reply, 4, &stranger) || !integer_at(reply, 5, &now) || !w->op->queue)
@@ -275,11 +233,16 @@ static bool answer_queued(redis_call *call, redis_wait *w, const resp_node *repl
     redis_clock_set(call, now);
     w->state = WAIT_QUEUED;
     w->trouble = 0;
-    if (round && resp_is_text(round) && round->length < ROUND_MAX && !w->round[0]) {
+    if (round && resp_is_text(round) && round->length < REDIS_ROUND_MAX && !w->round[0]) {
         memcpy(w->round, round->text, round->length);
         w->round[round->length] = 0;
     }
-    plan(w, position == 0 && w->op->mode != PAWL_MODE_LATCH, left, stranger != 0);
+    listens = w->redis->layout->listen && w->redis->layout->listen(w);
+    front = position == 0 && w->op->mode != PAWL_MODE_LATCH &&
+            (!w->channel || redis_listens_first(w));
+    redis_wait_plan(w, front, left, stranger != 0);
+    if (listens)
+        redis_wait_ask(w);
     return true;
 }
 
@@ -294,7 +257,7 @@ static void refuse(redis_wait *w, int code)
         pawl_error_set(op->err, code, "\"%s\" is in use as something else", w->name);
     else if (code == PAWL_EINVAL)
         pawl_error_set(op->err, code, "\"%s\": more permits than its capacity", w->name);
-    finish(w, code);
+    redis_wait_finish(w, code);
 }
 
 static bool answer_acquire(redis_call *call, const resp_node *reply)
@@ -313,11 +276,13 @@ static bool answer_acquire(redis_call *call, const resp_node *reply)
     if (resp_equal(word, "QUEUED", 6))
         return answer_queued(call, w, reply);
     if (resp_equal(word, "BUSY", 4))
-        finish(w, PAWL_EBUSY);
+        redis_wait_finish(w, PAWL_EBUSY);
     else if (resp_equal(word, "STATE", 5))
         refuse(w, PAWL_ESTATE);
     else if (resp_equal(word, "INVAL", 5))
         refuse(w, PAWL_EINVAL);
+    else if (resp_equal(word, "GONE", 4))
+        redis_wait_finish(w, PAWL_ENOTHELD);
     else
         return false;
     return true;
@@ -340,12 +305,18 @@ static void acquire_failed(redis_call *call, int code, const char *words)
         return;
     }
     pawl_error_set(w->op->err, code, "%s", words);
-    finish(w, code);
+    redis_wait_finish(w, code);
 }
 
-static void send_acquire(redis_wait *w)
+static int write_acquire(redis_call *call, resp_buf *out)
 {
-    static const redis_call_type type = {write_acquire, answer_acquire, acquire_failed};
+    return call->on->redis->layout->write_acquire(call, out);
+}
+
+void redis_wait_ask(redis_wait *w)
+{
+    static const redis_call_type type = {.write = write_acquire, .answer = answer_acquire,
+        .failed = acquire_failed};
 
     if (w->call)
         return;
@@ -366,24 +337,10 @@ void redis_acquire(redis *r, pawl_op *op)
         return;
     }
     op->engine[0] = w;
-    send_acquire(w);
+    redis_wait_ask(w);
 }
 
 /* ---- leaving --------------------------------------------------------------------------------- */
-
-static int write_cancel(redis_call *call, resp_buf *out)
-{
-    redis_wait *w = call->about;
-    resp_command c = redis_begin(call, &redis_script_cancel, out, 5, 1);
-    char owner[REDIS_OWNER_MAX];
-    redis_keys keys;
-
-    redis_keys_make(&keys, w->redis->settings.prefix, w->name);
-    redis_owner(owner, w->redis->env->client_id, w->seq);
-    redis_add_keys(&c, &keys);
-    resp_add_text(&c, owner);
-    return resp_end(&c);
-}
 
 static bool answer_cancel(redis_call *call, const resp_node *reply)
 {
@@ -394,7 +351,7 @@ static bool answer_cancel(redis_call *call, const resp_node *reply)
         !integer_at(reply, 2, &now))
         return false;
     redis_clock_set(call, now);
-    finish(w, w->trouble ? w->trouble : PAWL_ECANCELED);
+    redis_wait_finish(w, w->trouble ? w->trouble : PAWL_ECANCELED);
     return true;
 }
 
@@ -408,9 +365,15 @@ static void cancel_failed(redis_call *call, int code, const char *words)
         set_timer(w, STRANGER_MAX_MS);
 }
 
+static int write_cancel(redis_call *call, resp_buf *out)
+{
+    return call->on->redis->layout->write_cancel(call, out);
+}
+
 static void send_cancel(redis_wait *w)
 {
-    static const redis_call_type type = {write_cancel, answer_cancel, cancel_failed};
+    static const redis_call_type type = {.write = write_cancel, .answer = answer_cancel,
+        .failed = cancel_failed};
 
     if (w->call)
         w->call->about = NULL; /* its acquire, in front of this */
@@ -443,8 +406,9 @@ void redis_acquire_cancel(redis *r, pawl_op *op)
         wait_free(w);
         return;
     }
-    w->gone_by = r->env->now(r->env) + (PLACE_MS + op->lease_ms) * PAWL_NS_PER_MS;
+    w->gone_by = r->env->now(r->env) + (REDIS_PLACE_MS + op->lease_ms) * PAWL_NS_PER_MS;
     w->state = WAIT_LEAVING;
+    redis_unlisten(w);
     set_timer(w, CANCEL_MS);
     if (link->state == LINK_READY) {
         send_cancel(w);
@@ -456,7 +420,7 @@ void redis_acquire_cancel(redis *r, pawl_op *op)
     }
 }
 
-/* ---- time and messages ----------------------------------------------------------------------- */
+/* ---- time, and what the link tells ----------------------------------------------------------- */
 
 static void timer_fired(pawl_timer *timer)
 {
@@ -465,7 +429,7 @@ static void timer_fired(pawl_timer *timer)
 
     if (w->state != WAIT_LEAVING) {
         if (link->state == LINK_READY)
-            send_acquire(w); /* else it is sent when the link is ready */
+            redis_wait_ask(w); /* else it is sent when the link is ready */
         return;
     }
     if (w->op)
@@ -482,6 +446,7 @@ static void timer_fired(pawl_timer *timer)
 void redis_waits_resend(redis *r, redis_link *link)
 {
     (void)link;
+    redis_channels_ready(r);
     for (struct list *l = r->waits.next, *next; l != &r->waits; l = next) {
         redis_wait *w = list_entry(l, redis_wait, link);
 
@@ -491,7 +456,7 @@ void redis_waits_resend(redis *r, redis_link *link)
         if (w->state == WAIT_LEAVING)
             send_cancel(w);
         else
-            send_acquire(w);
+            redis_wait_ask(w);
     }
 }
 
@@ -504,7 +469,7 @@ void redis_waits_refuse(redis *r, int code, const char *words)
         if (w->state != WAIT_ASKING || w->call)
             continue;
         pawl_error_set(w->op->err, code, "%s", words);
-        finish(w, code);
+        redis_wait_finish(w, code);
     }
 }
 
@@ -513,65 +478,10 @@ void redis_waits_end(redis *r)
     struct list *l;
 
     while ((l = list_take(&r->waits)))
-        finish(list_entry(l, redis_wait, link), PAWL_ECANCELED);
+        redis_wait_finish(list_entry(l, redis_wait, link), PAWL_ECANCELED);
     while ((l = list_take(&r->spare_waits)))
         free(list_entry(l, redis_wait, link));
     free(r->table);
     r->table = NULL;
     r->table_room = 0;
-}
-
-/* The claim is ours if it still lasts; else the same acquire finds out what has become of it. */
-static void message_granted(redis_wait *w, redis_link *link, const char *text)
-{
-    long long token, ntokens, ms, now;
-    int64_t from;
-
-    if (w->op->mode == PAWL_MODE_LATCH ||
-        sscanf(text, "%lld %lld %lld %lld", &token, &ntokens, &ms, &now) != 4 || token < 1 ||
-        ntokens < 1 || ntokens > UINT32_MAX || ms < 1 || ms > CLAIM_MAX_MS)
-        return;
-    from = redis_since(link, now);
-    w->state = WAIT_QUEUED;
-    if (from + ms * PAWL_NS_PER_MS <= link->env->now(link->env))
-        send_acquire(w);
-    else
-        granted(w, (uint64_t)token, ntokens, from, ms);
-}
-
-static void message_front(redis_wait *w, const char *text)
-{
-    long long left, stranger;
-
-    if (w->state == WAIT_QUEUED && sscanf(text, "%lld %lld", &left, &stranger) == 2)
-        plan(w, true, left, stranger != 0);
-}
-
-void redis_message(redis *r, redis_link *link, const char *text, size_t length)
-{
-    char copy[160];
-    unsigned long long client, seq;
-    redis_wait *w;
-    int used = 0;
-
-    if (length >= sizeof copy)
-        return;
-    memcpy(copy, text, length);
-    copy[length] = 0;
-    if (length < 2 || sscanf(copy + 1, " %16llx:%llx%n", &client, &seq, &used) != 2 ||
-        client != r->env->client_id)
-        return;
-    if (copy[0] == 'e') {
-        redis_event(r, PAWL_EVENT_VERIFY);
-        return;
-    }
-    w = find(r, seq);
-    if (!w || !w->op || w->state == WAIT_LEAVING)
-        return;
-    if (copy[0] == 'g')
-        message_granted(w, link, copy + 1 + used);
-    else if (copy[0] == 'f')
-        message_front(w, copy + 1 + used);
-    else if (copy[0] == 'o' && w->op->mode == PAWL_MODE_LATCH)
-        finish(w, 0);
 }

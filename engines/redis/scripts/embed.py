@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scripts as they are sent: `--#include FILE` lines replaced by the file, comments and blank
 lines left out. As a command: embed.py SCRIPT.lua... writes a C header: for each script its text as a
-string literal, pawl__redis_NAME, and the digest EVALSHA wants, pawl__redis_NAME_sha.
+string literal, pawl__redis_NAME (redisson/NAME.lua: pawl__redis_redisson_NAME), and the digest
+EVALSHA wants, pawl__redis_NAME_sha.
 """
 import hashlib
 import os
@@ -29,7 +30,10 @@ def literal(script):
 if __name__ == '__main__':
     print('/* Made from engines/redis/scripts by embed.py. */')
     for path in sys.argv[1:]:
-        name = os.path.splitext(os.path.basename(path))[0]
+        folder, file = os.path.split(os.path.abspath(path))
+        name = os.path.splitext(file)[0]
+        if os.path.basename(folder) != 'scripts':
+            name = os.path.basename(folder) + '_' + name
         script = text(path)
         print(f'static const char pawl__redis_{name}[] =\n{literal(script)};')
         digest = hashlib.sha1(script.encode()).hexdigest()

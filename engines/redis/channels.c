@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * channels.c - channels that waits listen on, in layouts where a message is not for one client alone.
+ *
+ * A channel exists while a wait listens on it, and is subscribed to as long; after a reconnect it is
+ * again, before anything else is asked for. SUBSCRIBE goes out before the question that follows it,
+ * on the same connection, so no message is missed in between. A message wakes the first so many of
+ * the waits, in order of arrival: each asks again.
+ *
+ * Only the first of the waits looks at the holder's lease. When it leaves, granted or not, the next
+ * one asks: perhaps it was told of a release that is now the other's, and it must know the lease.
+ */
+#include <stdlib.h>
+
+#include "waits.h"
+
+struct redis_channel {
+    struct list link;  /* in its bucket */
+    struct list waits; /* by their in_channel */
+    redis *redis;
+    size_t length;
+    char name[];
+};
+
+static struct list *bucket_of(redis *r, const char *name, size_t length)
+{
+    uint32_t hash = 2166136261u; /* FNV-1a */
+
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ (unsigned char)name[i]) * 16777619u;
+    return &r->channels[hash % REDIS_CHANNEL_BUCKETS];
+}
+
+static redis_channel *find(redis *r, const char *name, size_t length)
+{
+    struct list *bucket = bucket_of(r, name, length);
+
+    for (struct list *l = bucket->next; l != bucket; l = l->next) {
+        redis_channel *channel = list_entry(l, redis_channel, link);
+
+        if (channel->length == length && !memcmp(channel->name, name, length))
+            return channel;
+    }
+    return NULL;
+}
+
+/* ---- subscribing ----------------------------------------------------------------------------- */
+
+/* A call of its own memory: the channel may be gone when it is answered. */
+struct subscription {
+    redis *redis;
+    bool leave;
+    size_t length;
+    char name[];
+};
+
+static int write_subscription(redis_call *call, resp_buf *out)
+{
+    const struct subscription *s = call->about;
+    resp_command c = resp_begin(out, 2);
+
+    resp_add_text(&c, s->leave ? "UNSUBSCRIBE" : "SUBSCRIBE");
+    resp_add(&c, s->name, s->length);
+    return resp_end(&c);
+}
+
+static bool subscription_confirmed(redis_call *call, const resp_node *reply)
+{
+    (void)reply;
+    free(call->about);
+    call->about = NULL;
+    return true;
+}
+
+static void subscription_failed(redis_call *call, int code, const char *words)
+{
+    struct subscription *s = call->about;
+
+    if (code != PAWL_EUNKNOWN && code != PAWL_ECANCELED)
+        s->redis->env->log(s->redis->env, PAWL_LOG_WARNING,
+                           "no messages from '%s', so waits take longer: %s", s->name, words);
+    free(s);
+    call->about = NULL;
+}
+
+static void subscribe(redis_channel *channel, bool leave)
+{
+    static const redis_call_type type = {.write = write_subscription, .answer = subscription_confirmed,
+        .failed = subscription_failed, .by_push = true};
+    redis_link *link = &channel->redis->link;
+    struct subscription *s;
+    redis_call *call;
+
+    if (link->state != LINK_READY)
+        return; /* redis_channels_ready does it */
+    s = malloc(sizeof *s + channel->length + 1);
+    call = s ? redis_call_new(link, &type, s, 0) : NULL;
+    if (!call) {
+        free(s);
+        return; /* the waits have timers, too */
+    }
+    *s = (struct subscription){.redis = channel->redis, .leave = leave, .length = channel->length};
+    memcpy(s->name, channel->name, channel->length + 1);
+    redis_link_send(link, call);
+}
+
+bool redis_listen(redis_wait *w, const char *name)
+{
+    redis *r = w->redis;
+    size_t length = strlen(name);
+    redis_channel *channel = find(r, name, length);
+    bool is_new = !channel;
+
+    if (w->channel)
+        return false;
+    if (is_new) {
+        channel = calloc(1, sizeof *channel + length + 1);
+        if (!channel)
+            return false;
+        channel->redis = r;
+        channel->length = length;
+        memcpy(channel->name, name, length);
+        list_init(&channel->waits);
+        list_append(bucket_of(r, name, length), &channel->link);
+    }
+    w->channel = channel;
+    list_append(&channel->waits, &w->in_channel);
+    if (is_new)
+        subscribe(channel, false);
+    return true;
+}
+
+bool redis_listens_first(const redis_wait *w)
+{
+    return w->channel && w->channel->waits.next == &w->in_channel;
+}
+
+static void wake_first(redis_channel *channel, int64_t n)
+{
+    for (struct list *l = channel->waits.next, *next; l != &channel->waits && n > 0; l = next) {
+        redis_wait *w = list_entry(l, redis_wait, in_channel);
+
+        next = l->next;
+        n--;
+        redis_wait_ask(w);
+    }
+}
+
+void redis_unlisten(redis_wait *w)
+{
+    redis_channel *channel = w->channel;
+    bool first = redis_listens_first(w);
+
+    if (!channel)
+        return;
+    w->channel = NULL;
+    list_remove(&w->in_channel);
+    if (list_empty(&channel->waits)) {
+        subscribe(channel, true);
+        list_remove(&channel->link);
+        free(channel);
+    } else if (first) {
+        wake_first(channel, 1);
+    }
+}
+
+void redis_channels_ready(redis *r)
+{
+    for (size_t i = 0; i < REDIS_CHANNEL_BUCKETS; i++)
+        for (struct list *l = r->channels[i].next; l != &r->channels[i]; l = l->next)
+            subscribe(list_entry(l, redis_channel, link), false);
+}
+
+void redis_channel_wake(redis *r, const char *name, size_t length, int64_t wake)
+{
+    redis_channel *channel = find(r, name, length);
+
+    if (channel)
+        wake_first(channel, wake);
+}

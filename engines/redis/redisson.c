@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * redisson.c - the layout of Redisson 3.x and 4.x: names, owners, and what is sent.
+ *
+ * The scripts are our own (scripts/redisson), the keys, values and messages are Redisson's. An owner
+ * is "UUID:NUMBER", there a client and a thread; here the number is that of the acquire, so that a
+ * late request of an earlier acquire can't touch a later one, and the UUID is made from the client's
+ * id in a way that tells Pawl's from others (redisson_client_of).
+ *
+ * Who must wait listens on the channel on which Redisson tells of releases, and asks again when told,
+ * or when the holder's lease should be over.
+ */
+#include <inttypes.h>
+
+#include "waits.h"
+
+#define NAME_MAX_BYTES (REDIS_K_MAX + 128)
+#define FAIR_WAIT_MS 300000 /* how long a waiter without a limit counts as alive */
+
+enum { COMMON_KEYS = 5, COMMON_ARGS = 7 };
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+struct names {
+    char n[REDIS_K_MAX + 1];
+    bool braces; /* Redisson only asks whether there is a '{' */
+};
+
+static void names_of(struct names *names, const redis *r, const char *name)
+{
+    snprintf(names->n, sizeof names->n, "%s%s", r->settings.prefix, name);
+    names->braces = strchr(names->n, '{') != NULL;
+}
+
+static void prefixed(char out[NAME_MAX_BYTES], const char *prefix, const struct names *names)
+{
+    snprintf(out, NAME_MAX_BYTES, names->braces ? "%s:%s" : "%s:{%s}", prefix, names->n);
+}
+
+static void base_of(char out[NAME_MAX_BYTES], const struct names *names)
+{
+    snprintf(out, NAME_MAX_BYTES, names->braces ? "%s" : "{%s}", names->n);
+}
+
+static void channel_of(char out[NAME_MAX_BYTES], const struct names *names, char mode)
+{
+    switch (mode) {
+    case 'r':
+    case 'w':
+        prefixed(out, "redisson_rwlock", names);
+        break;
+    case 'p':
+    case 'c':
+        prefixed(out, "redisson_sc", names);
+        break;
+    case 'l':
+        snprintf(out, NAME_MAX_BYTES, "redisson_countdownlatch__channel__{%s}", names->n);
+        break;
+    default:
+        prefixed(out, "redisson_lock__channel", names);
+    }
+}
+
+/* ---- owners ---------------------------------------------------------------------------------- */
+
+static uint64_t mix(uint64_t x)
+{
+    x ^= x >> 31;
+    x *= UINT64_C(0x7fb5d329728ea185);
+    x ^= x >> 27;
+    x *= UINT64_C(0x81dadef4bc2dd44d);
+    return x ^ x >> 33;
+}
+
+/* A UUID of version 4: 60 bits of the client's id, the rest follows from it. */
+static void uuid_of(char out[40], uint64_t client)
+{
+    uint64_t check = mix(client | 15);
+
+    snprintf(out, 40, "%08x-%04x-4%03x-8%03x-%012" PRIx64, (unsigned)(client >> 32),
+             (unsigned)(client >> 16 & 0xffff), (unsigned)(client >> 4 & 0xfff),
+             (unsigned)(check >> 48 & 0xfff), check & UINT64_C(0xffffffffffff));
+}
+
+bool redisson_client_of(const char *owner, uint64_t *client)
+{
+    unsigned a, b, c;
+    char uuid[40];
+
+    if (sscanf(owner, "%8x-%4x-4%3x-", &a, &b, &c) != 3)
+        return false;
+    *client = (uint64_t)a << 32 | (uint64_t)b << 16 | (uint64_t)c << 4;
+    uuid_of(uuid, *client);
+    return !strncmp(owner, uuid, strlen(uuid));
+}
+
+static void owner_text(char out[64], uint64_t client, uint64_t seq)
+{
+    char uuid[40];
+
+    uuid_of(uuid, client);
+    snprintf(out, 64, "%s:%" PRIu64, uuid, seq);
+}
+
+/* Permit ids are 16 bytes: client, number of the acquire, index. */
+static void add_permit(resp_command *c, const pawl_owner *owner, uint32_t index)
+{
+    unsigned char id[16];
+
+    for (int i = 0; i < 8; i++)
+        id[i] = (unsigned char)(owner->client >> (56 - 8 * i));
+    for (int i = 0; i < 6; i++)
+        id[8 + i] = (unsigned char)(owner->seq >> (40 - 8 * i));
+    id[14] = (unsigned char)(index >> 8);
+    id[15] = (unsigned char)index;
+    resp_add(c, id, sizeof id);
+}
+
+static char mode_of(const redis *r, int mode, int lock_kind)
+{
+    switch (mode) {
+    case PAWL_MODE_SHARED:
+        return 'r';
+    case PAWL_MODE_PERMITS:
+        return r->settings.plain_semaphore ? 'c' : 'p';
+    case PAWL_MODE_LATCH:
+        return 'l';
+    default:
+        return lock_kind == PAWL_WRITE ? 'w' : lock_kind == PAWL_FAIR ? 'f' : 'x';
+    }
+}
+
+/* ---- what every script gets ------------------------------------------------------------------ */
+
+struct request {
+    const redis_call *call;
+    const redis *redis;
+    const char *name;
+    char mode;
+    bool silent;         /* spin: nobody listens */
+    pawl_owner owner;
+    const char *receipt; /* what of this owner's it is about */
+};
+
+static resp_command begin(const struct request *q, const redis_script *script, resp_buf *out,
+                          size_t nargs)
+{
+    resp_command c = redis_begin(q->call, script, out, COMMON_KEYS, COMMON_ARGS + nargs);
+    char text[NAME_MAX_BYTES + 64], tag[REDIS_OWNER_MAX], owner[64];
+    struct names names;
+
+    names_of(&names, q->redis, q->name);
+    redis_owner(tag, q->owner.client, q->owner.seq);
+    owner_text(owner, q->owner.client, q->owner.seq);
+    resp_add_text(&c, names.n);
+    prefixed(text, "redisson_lock_token", &names);
+    resp_add_text(&c, text);
+    prefixed(text, "redisson_lock_queue", &names);
+    resp_add_text(&c, text);
+    prefixed(text, "redisson_lock_timeout", &names);
+    resp_add_text(&c, text);
+    base_of(text, &names);
+    snprintf(text + strlen(text), 16, ":timeout");
+    resp_add_text(&c, text);
+    resp_add_text(&c, tag);
+    resp_add(&c, &q->mode, 1);
+    resp_add_text(&c, owner);
+    resp_add_text(&c, "PUBLISH");
+    channel_of(text, &names, q->mode);
+    resp_add_text(&c, q->silent ? "" : text);
+    base_of(text, &names);
+    resp_add_text(&c, text);
+    prefixed(text, "redisson_unlock_latch", &names);
+    snprintf(text + strlen(text), 64, ":%s%s", tag, q->receipt);
+    resp_add_text(&c, text);
+    return c;
+}
+
+static struct request about_op(const redis_call *call, const pawl_op *op)
+{
+    const redis *r = call->on->redis;
+
+    return (struct request){.call = call, .redis = r, .name = op->name, .owner = op->owner,
+                            .mode = mode_of(r, op->mode, op->lock_kind),
+                            .silent = op->mode == PAWL_MODE_EXCLUSIVE &&
+                                      op->lock_kind == PAWL_SPIN,
+                            .receipt = ""};
+}
+
+static struct request about_wait(const redis_call *call, const redis_wait *w)
+{
+    const redis *r = w->redis;
+
+    return (struct request){.call = call, .redis = r, .name = w->name,
+                            .owner = {.client = r->env->client_id, .seq = w->seq},
+                            .mode = mode_of(r, w->mode, w->lock_kind),
+                            .silent = w->mode == PAWL_MODE_EXCLUSIVE &&
+                                      w->lock_kind == PAWL_SPIN,
+                            .receipt = ":a"};
+}
+
+/* ---- the scripts ----------------------------------------------------------------------------- */
+
+/* The waiter's own limit, as Java's tryLock would give it. */
+static int64_t fair_wait(const redis_wait *w)
+{
+    const pawl_op *op = w->op;
+    int64_t left;
+
+    if (!op || !op->queue)
+        return 0;
+    if (op->deadline == PAWL_NEVER)
+        return FAIR_WAIT_MS;
+    left = (op->deadline - w->asked) / PAWL_NS_PER_MS;
+    return left > 1 ? left : 1;
+}
+
+static int write_acquire(redis_call *call, resp_buf *out)
+{
+    redis_wait *w = call->about;
+    const pawl_op *op = w->op;
+    struct request q = about_wait(call, w);
+    uint32_t ids = q.mode == 'p' ? op->permits : 0;
+    resp_command c = begin(&q, &redisson_script_acquire, out, 5 + ids);
+    bool permits = op->mode == PAWL_MODE_PERMITS;
+
+    w->fair_wait = fair_wait(w);
+    resp_add_int(&c, op->lease_ms);
+    resp_add_int(&c, w->fair_wait);
+    resp_add_int(&c, permits ? 0 : op->count);
+    resp_add_uint(&c, op->permits);
+    resp_add_int(&c, permits ? op->count : 0);
+    for (uint32_t i = 0; i < ids; i++)
+        add_permit(&c, &q.owner, i);
+    return resp_end(&c);
+}
+
+static int write_cancel(redis_call *call, resp_buf *out)
+{
+    redis_wait *w = call->about;
+    struct request q = about_wait(call, w);
+    uint32_t ids = q.mode == 'p' ? w->permits : 0;
+    resp_command c = begin(&q, &redisson_script_release, out, 5 + ids);
+
+    resp_add_text(&c, "leave");
+    resp_add_int(&c, w->held);
+    resp_add_int(&c, w->lease_ms);
+    resp_add_uint(&c, w->permits);
+    resp_add_int(&c, w->fair_wait);
+    for (uint32_t i = 0; i < ids; i++)
+        add_permit(&c, &q.owner, i);
+    return resp_end(&c);
+}
+
+static int write_release(redis_call *call, resp_buf *out)
+{
+    const pawl_op *op = call->about;
+    struct request q = about_op(call, op);
+    uint32_t held = q.mode == 'p' || q.mode == 'c' ? (uint32_t)op->count : 0;
+    uint32_t ids = q.mode == 'p' && held > op->permits ? held - op->permits : 0;
+    char receipt[16];
+    resp_command c;
+
+    snprintf(receipt, sizeof receipt, ":r%u", op->permits);
+    q.receipt = receipt;
+    c = begin(&q, &redisson_script_release, out, 5 + ids);
+    resp_add_text(&c, "");
+    resp_add_uint(&c, op->permits);
+    resp_add_int(&c, op->lease_ms);
+    resp_add_uint(&c, held);
+    resp_add_int(&c, 0);
+    for (uint32_t i = 0; i < ids; i++)
+        add_permit(&c, &op->owner, op->permits + i);
+    return resp_end(&c);
+}
+
+static int write_break(redis_call *call, resp_buf *out)
+{
+    struct request q = about_op(call, call->about);
+    char text[NAME_MAX_BYTES];
+    struct names names;
+    resp_command c;
+
+    q.mode = 'x';
+    q.silent = false;
+    c = begin(&q, &redisson_script_break, out, 2);
+    names_of(&names, q.redis, q.name);
+    channel_of(text, &names, 'w');
+    resp_add_text(&c, text);
+    channel_of(text, &names, 'p');
+    resp_add_text(&c, text);
+    return resp_end(&c);
+}
+
+static int write_latch(redis_call *call, resp_buf *out)
+{
+    const pawl_op *op = call->about;
+    struct request q = about_op(call, op);
+    resp_command c;
+
+    q.mode = 'l';
+    q.receipt = ":l";
+    c = begin(&q, &redisson_script_latch, out, 2);
+    resp_add_text(&c, op->kind == PAWL_OP_LATCH_SET ? "set" : "down");
+    resp_add_int(&c, op->count);
+    return resp_end(&c);
+}
+
+static int write_inspect(const redis_call *call, const char *name, int mode, int64_t rows,
+                         resp_buf *out)
+{
+    const redis *r = call->on->redis;
+    struct request q = {.call = call, .redis = r, .name = name, .receipt = "",
+                        .mode = mode_of(r, mode, PAWL_MUTEX)};
+    resp_command c = begin(&q, &redisson_script_inspect, out, 1);
+
+    resp_add_int(&c, rows);
+    return resp_end(&c);
+}
+
+static void add_renewal(resp_command *c, const redis *r, const pawl_renewal *item)
+{
+    char mode = mode_of(r, item->mode, item->lock_kind), text[NAME_MAX_BYTES], owner[80];
+    uint32_t ids = mode == 'p' ? item->permits : 0;
+    struct names names;
+
+    names_of(&names, r, item->name);
+    resp_add(c, &mode, 1);
+    redis_owner(text, item->owner.client, item->owner.seq);
+    resp_add_text(c, text);
+    owner_text(text, item->owner.client, item->owner.seq);
+    snprintf(owner, sizeof owner, "%.70s%s", text, mode == 'w' ? ":write" : "");
+    resp_add_text(c, owner);
+    base_of(text, &names);
+    resp_add_text(c, text);
+    resp_add_int(c, item->lease_ms);
+    resp_add_uint(c, ids);
+    for (uint32_t i = 0; i < ids; i++)
+        add_permit(c, &item->owner, i);
+}
+
+static int write_renew(redis_call *call, resp_buf *out)
+{
+    const redis *r = call->on->redis;
+    const pawl_op *op = call->about;
+    size_t n = redis_renew_count(op, REDIS_IN_CALL), nargs = 1 + 6 * n;
+    char text[NAME_MAX_BYTES + 16];
+    struct names names;
+    resp_command c;
+
+    for (size_t i = 0; i < op->batch_len; i++)
+        if (op->batch[i].code == REDIS_IN_CALL && mode_of(r, op->batch[i].mode, 0) == 'p')
+            nargs += op->batch[i].permits;
+    c = redis_begin(call, &redisson_script_renew, out, 2 * n, nargs);
+    for (size_t i = 0; i < op->batch_len; i++) {
+        if (op->batch[i].code != REDIS_IN_CALL)
+            continue;
+        names_of(&names, r, op->batch[i].name);
+        resp_add_text(&c, names.n);
+        base_of(text, &names);
+        snprintf(text + strlen(text), 16, ":timeout");
+        resp_add_text(&c, text);
+    }
+    resp_add_text(&c, "");
+    for (size_t i = 0; i < op->batch_len; i++)
+        if (op->batch[i].code == REDIS_IN_CALL)
+            add_renewal(&c, r, &op->batch[i]);
+    return resp_end(&c);
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+static bool listen_for(redis_wait *w)
+{
+    char channel[NAME_MAX_BYTES + 64], mode = mode_of(w->redis, w->mode, w->lock_kind);
+    struct names names;
+
+    names_of(&names, w->redis, w->name);
+    channel_of(channel, &names, mode);
+    if (mode == 'f') { /* each waiter has its own */
+        size_t length = strlen(channel);
+
+        channel[length] = ':';
+        owner_text(channel + length + 1, w->redis->env->client_id, w->seq);
+    }
+    return redis_listen(w, channel);
+}
+
+static bool begins(const resp_node *node, const char *text)
+{
+    size_t length = strlen(text);
+
+    return node->length >= length && !memcmp(node->text, text, length);
+}
+
+/* A lock's message is 0, wake one, or 1, wake all; a semaphore's is how many permits there are; a
+ * latch's is 0 when it opens. Of a read-write lock whoever waits may have the luck. */
+static void message(redis *r, redis_link *link, const resp_node *channel, const resp_node *text)
+{
+    int64_t number, wake;
+
+    (void)link;
+    if (!resp_integer(text, &number))
+        return;
+    if (begins(channel, "redisson_sc"))
+        wake = number;
+    else if (begins(channel, "redisson_countdownlatch"))
+        wake = number == 0 ? INT64_MAX : 0;
+    else
+        wake = number || begins(channel, "redisson_rwlock") ? INT64_MAX : 1;
+    redis_channel_wake(r, channel->text, channel->length, wake);
+}
+
+const redis_layout redis_layout_redisson = {
+    .name = "redisson",
+    .caps = PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_SHARED | PAWL_CAP_PERMITS | PAWL_CAP_LATCH |
+            PAWL_CAP_LIST | PAWL_CAP_COUNTS,
+    .write_acquire = write_acquire,
+    .write_cancel = write_cancel,
+    .write_release = write_release,
+    .write_renew = write_renew,
+    .write_break = write_break,
+    .write_latch = write_latch,
+    .write_inspect = write_inspect,
+    .listen = listen_for,
+    .message = message,
+};

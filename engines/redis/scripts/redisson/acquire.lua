@@ -1,0 +1,181 @@
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- acquire, in the layout `redisson`.
+--
+-- KEYS, ARGV 1-7: as in common.lua. ARGV 8 lease ms, 9 how long it waits at most, ms (0: not
+-- at all), 10 how often the owner holds it already, 11 permits, 12 capacity (0: as set), 13... ids of
+-- permits.
+-- Replies, as in the layout `pawl`: GRANTED tag token 1 ms now | QUEUED tag 0 left 0 now (it is to
+-- listen on its channel and ask again) | BUSY tag left 0 now | STATE tag | INVAL tag | GONE tag: the hold that was to be
+-- entered again is gone.
+--#include common.lua
+
+local lease, wait, count = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
+local permits, capacity = tonumber(ARGV[11]), tonumber(ARGV[12])
+
+local function granted()
+    local token = mode == 'l' and 0 or call('INCR', TOKEN)
+    return {'GRANTED', tag, token, 1, lease, now}
+end
+
+local function busy(left)
+    if wait == 0 then
+        return {'BUSY', tag, left, 0, now}
+    end
+    return {'QUEUED', tag, 0, left, 0, now}
+end
+
+if not of_type() then
+    return {'STATE', tag}
+end
+
+-- ---- locks --------------------------------------------------------------------------------------
+
+local function enter_plain()
+    call('HSET', N, field, count + 1)
+    call('PEXPIRE', N, lease)
+    return granted()
+end
+
+local function plain()
+    if call('HEXISTS', N, owner) == 1 then
+        return enter_plain()
+    elseif count > 0 then
+        return {'GONE', tag}
+    elseif kind == 'none' then
+        return enter_plain()
+    end
+    return busy(call('PTTL', N))
+end
+
+local function fair()
+    local head = clean()
+    if call('HEXISTS', N, owner) == 1 then
+        return enter_plain()
+    elseif count > 0 then
+        return {'GONE', tag}
+    end
+    if kind == 'none' and (not head or head == owner) then
+        if head then
+            call('LPOP', QUEUE)
+            call('ZREM', DEADLINES, owner)
+        end
+        for _, who in ipairs(call('ZRANGE', DEADLINES, 0, -1)) do
+            call('ZINCRBY', DEADLINES, -wait, who)
+        end
+        return enter_plain()
+    end
+    if wait == 0 then
+        return busy(call('PTTL', N))
+    end
+    local mine = call('ZSCORE', DEADLINES, owner)
+    if mine then
+        if tonumber(mine) < now + 60000 then
+            call('ZADD', DEADLINES, now + wait, owner) -- it lives; others would drop it
+        end
+        return busy(math.max(0, call('PTTL', N)))
+    end
+    local last = call('LINDEX', QUEUE, -1)
+    local deadline = last and last ~= owner and call('ZSCORE', DEADLINES, last)
+    local left = deadline and deadline - now or math.max(0, call('PTTL', N))
+    if call('ZADD', DEADLINES, left + wait + now, owner) == 1 then
+        call('RPUSH', QUEUE, owner)
+    end
+    return busy(math.max(0, call('PTTL', N)))
+end
+
+local function read()
+    local how = call('HGET', N, 'mode')
+    local mine = call('HEXISTS', N, owner) == 1
+    if count > 0 and not mine then
+        return {'GONE', tag}
+    end
+    if kind == 'none' then
+        call('HSET', N, 'mode', 'read')
+    elseif how ~= 'read' and (how ~= 'write' or call('HEXISTS', N, owner .. ':write') == 0) then
+        return busy(call('PTTL', N))
+    end
+    call('HSET', N, owner, count + 1)
+    call('SET', hold_key(owner, count + 1), 1, 'PX', lease)
+    call('PEXPIRE', N, math.max(call('PTTL', N), lease))
+    return granted()
+end
+
+local function write()
+    if call('HGET', N, 'mode') == 'write' and call('HEXISTS', N, field) == 1 then
+        if tonumber(call('HGET', N, field)) <= count then
+            call('PEXPIRE', N, call('PTTL', N) + lease) -- Redisson adds them up
+        end
+        call('HSET', N, field, count + 1)
+        return granted()
+    elseif count > 0 then
+        return {'GONE', tag}
+    elseif kind ~= 'none' then
+        return busy(call('PTTL', N))
+    end
+    call('HSET', N, 'mode', 'write')
+    call('HSET', N, field, 1)
+    call('PEXPIRE', N, lease)
+    return granted()
+end
+
+-- ---- semaphores and latches ---------------------------------------------------------------------
+
+-- A semaphore that nobody has set yet is set by the first who says a capacity.
+local function free_permits()
+    local free = call('GET', N)
+    if not free and capacity > 0 then
+        call('SET', N, capacity)
+        tell(capacity)
+        free = capacity
+    end
+    return free and tonumber(free)
+end
+
+local function leased_permits()
+    if call('ZSCORE', PERMITS, ARGV[13]) then -- asked before, and granted
+        return granted()
+    end
+    give_back(permits)
+    local free = free_permits()
+    if not free then
+        return {'STATE', tag}
+    elseif permits > free + call('ZCARD', PERMITS) then
+        return {'INVAL', tag}
+    elseif free >= permits then
+        call('DECRBY', N, permits)
+        for i = 13, 12 + permits do
+            call('ZADD', PERMITS, now + lease, ARGV[i])
+        end
+        local ttl = call('PTTL', N)
+        if ttl > 0 then
+            call('PEXPIRE', PERMITS, ttl)
+        end
+        return granted()
+    end
+    local first = call('ZRANGE', PERMITS, 0, 0, 'WITHSCORES')
+    return busy(first[2] and first[2] ~= NEVER and math.max(0, first[2] - now) or -1)
+end
+
+local function plain_permits()
+    if call('GET', RECEIPT) then
+        return granted()
+    end
+    local free = free_permits()
+    if not free then
+        return {'STATE', tag}
+    elseif free < permits then
+        return busy(-1)
+    end
+    call('DECRBY', N, permits)
+    call('SET', RECEIPT, 1, 'PX', 60000)
+    return granted()
+end
+
+local function await_latch()
+    return kind == 'none' and granted() or busy(-1)
+end
+
+local how = {x = plain, f = fair, r = read, w = write, p = leased_permits, c = plain_permits,
+             l = await_latch}
+return how[mode]()

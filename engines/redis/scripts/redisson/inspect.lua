@@ -1,0 +1,58 @@
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- inspect, in the layout `redisson`: who holds N and who waits. Changes nothing.
+--
+-- KEYS, ARGV 1-7: as in common.lua. ARGV 8 how many rows at most. The reply is as in the layout
+-- `pawl`; an owner is Redisson's "UUID:THREAD". Only fair locks know who waits. Nobody knows since
+-- when. `permits` of a lock's holder is its hold count.
+--#include common.lua
+
+local most, rows, holders, waiters, used, count = tonumber(ARGV[8]), {}, 0, 0, 0, 0
+local what = 'free'
+local token = tonumber(call('GET', TOKEN) or 0) or 0
+
+local function add(...)
+    if #rows < most then
+        rows[#rows + 1] = {...}
+    end
+end
+
+local function lock_rows()
+    local all = call('HGETALL', N)
+    local ours = 0
+    for i = 1, #all, 2 do
+        local who, n = all[i], tonumber(all[i + 1])
+        if who ~= 'mode' and n and match(who, '^%x+%-%x+%-%x+%-%x+%-%x+:%-?%d+') then
+            local reads = call('HEXISTS', N, 'mode') == 1 and not match(who, ':write$')
+            ours = ours + 1
+            holders = holders + 1
+            add('h', who, reads and 's' or 'x', n, reads and 0 or token, 1, -1,
+                call('PTTL', reads and hold_key(who, n) or N))
+        end
+    end
+    for _, who in ipairs(call('LRANGE', QUEUE, 0, -1)) do
+        waiters = waiters + 1
+        add('w', who, 'x', 0, 0, 0, -1, -1)
+    end
+    what = ours > 0 and 'lock' or 'other'
+end
+
+if kind == 'hash' then
+    lock_rows()
+elseif kind == 'string' and call('EXISTS', PERMITS) == 1 then
+    local all = call('ZRANGEBYSCORE', PERMITS, '(' .. now, '+inf', 'WITHSCORES')
+    what, used = 'semaphore', #all / 2
+    count = (tonumber(call('GET', N)) or 0) + call('ZCARD', PERMITS)
+    for i = 1, #all, 2 do
+        holders = holders + 1
+        add('h', '', 'p', 1, 0, 0, -1, all[i + 1] == NEVER and -1 or all[i + 1] - now)
+    end
+elseif kind == 'string' then
+    count = tonumber(call('GET', N))
+    what = count and (mode == 'l' and 'latch' or (mode == 'p' or mode == 'c') and 'semaphore') or
+           'other'
+    count = count or 0
+elseif kind ~= 'none' then
+    what = 'other'
+end
+return {now, what, count, used, holders, waiters, rows}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * waits.h - a wait, for waits.c, the layouts and channels.c. The states are drawn in waits.c.
+ */
+#ifndef PAWL_REDIS_WAITS_H
+#define PAWL_REDIS_WAITS_H
+
+#include "redis.h"
+
+#define REDIS_PLACE_MS 60000
+#define REDIS_ROUND_MAX 64
+
+enum wait_state { WAIT_ASKING, WAIT_QUEUED, WAIT_LEAVING };
+
+typedef struct redis_channel redis_channel;
+
+struct redis_wait {
+    struct list link;
+    redis_wait *next; /* in its bucket of the table */
+    redis *redis;
+    pawl_op *op;      /* NULL: given up */
+    redis_call *call; /* the acquire or cancel that is out, or NULL */
+    pawl_timer timer;
+    uint64_t seq;
+    int64_t asked;    /* when the op was submitted */
+    int64_t gone_by;  /* LEAVING: by then nothing can be left of it */
+    uint32_t looks;   /* in a row at a lock that should be free, or is a stranger's */
+    int trouble;      /* what the server said last instead of an answer; op->err has the words */
+    uint8_t state;    /* enum wait_state */
+
+    /* Of the op, which may be gone before the wait is: */
+    uint8_t mode, lock_kind;
+    uint32_t permits;
+    int64_t held;     /* how often its owner holds it already */
+    int64_t lease_ms;
+
+    /* Some layouts': */
+    redis_channel *channel; /* that it listens on */
+    struct list in_channel;
+    int64_t fair_wait;
+    char round[REDIS_ROUND_MAX]; /* of the latch */
+    char name[PAWL_NAME_MAX + 1];
+};
+
+/* Ask (again). */
+void redis_wait_ask(redis_wait *w);
+void redis_wait_finish(redis_wait *w, int code);
+/* It was granted by a message: since when, and for how long. */
+void redis_wait_granted(redis_wait *w, uint64_t token, int64_t ntokens, int64_t from, int64_t ms);
+/* When to ask again. left: ms until what is in the way should be over, -1 unknown. */
+void redis_wait_plan(redis_wait *w, bool front, int64_t left, bool stranger);
+redis_wait *redis_wait_find(redis *r, uint64_t seq);
+
+/* ---- channels.c ------------------------------------------------------------------------------ */
+
+/* Listen on a channel. True: it did not before, so it must ask once more. */
+bool redis_listen(redis_wait *w, const char *channel);
+void redis_unlisten(redis_wait *w);
+/* Is it the first of those who listen there? */
+bool redis_listens_first(const redis_wait *w);
+void redis_channels_ready(redis *r);
+/* Wake so many of those who listen on the channel. */
+void redis_channel_wake(redis *r, const char *channel, size_t length, int64_t wake);
+
+#endif
