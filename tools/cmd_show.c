@@ -41,8 +41,12 @@ static void print_state(const pawl_info *info)
 /* "pid 4711 pawl (make) on box": what is known of it. */
 static void print_who(const pawl_info *info)
 {
-    if (info->pid)
+    if (info->pid) {
         printf(" pid %lld", (long long)info->pid);
+    } else if (info->owner && *info->owner) { /* not a client of Pawl's, or gone */
+        putchar(' ');
+        text_put(stdout, info->owner);
+    }
     if (info->program && *info->program) {
         putchar(' ');
         text_put(stdout, info->program);

@@ -102,6 +102,9 @@ int option_next(tool *t, int argc, char **argv, const char *shorts, const struct
         case OPT_JSON:
             t->json = true;
             break;
+        case OPT_LAYOUT:
+            t->layout = optarg;
+            break;
         case 'v':
             t->verbose++;
             break;

@@ -14,11 +14,19 @@
 
 /* ---- The URL ------------------------------------------------------------------------------- */
 
+/* Good until the next call. */
 const char *service_url(const tool *t)
 {
+    static char whole[4096];
     const char *url = t->url ? t->url : secure_getenv("PAWL_URL");
 
-    return url && (t->url || *url) ? url : "local:";
+    if (!url || (!t->url && !*url))
+        url = "local:";
+    if (!t->layout)
+        return url;
+    snprintf(whole, sizeof whole, "%.4000s%clayout=%.60s", url, strchr(url, '?') ? '&' : '?',
+             t->layout);
+    return whole;
 }
 
 /* Also inside trace: and fault:, the engines around an engine. */

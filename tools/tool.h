@@ -43,6 +43,7 @@ typedef struct verb {
 struct tool {
     const verb *verb;
     const char *url; /* -u, else $PAWL_URL, else "local:" */
+    const char *layout; /* a parameter of it */
     bool json;
     int verbose; /* how many -v */
 };
@@ -56,10 +57,11 @@ int cmd_latch(tool *, int argc, char **argv);
 /* ---- common.c: options, messages, the client ----------------------------------------------- */
 
 /* Options that every verb takes: COMMON_LONG ends its table, COMMON_SHORT begins its string. */
-enum { OPT_DONE = -1, OPT_BAD = 1000, OPT_HELP, OPT_JSON, OPT_OWN };
+enum { OPT_DONE = -1, OPT_BAD = 1000, OPT_HELP, OPT_JSON, OPT_LAYOUT, OPT_OWN };
 #define COMMON_SHORT ":u:vh"
 #define COMMON_LONG                                                                                \
     {"url", required_argument, NULL, 'u'}, {"json", no_argument, NULL, OPT_JSON},                  \
+        {"layout", required_argument, NULL, OPT_LAYOUT},                                           \
         {"verbose", no_argument, NULL, 'v'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}
 
 /* getopt_long that deals with the common options itself. Returns the verb's own option, OPT_DONE,

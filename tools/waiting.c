@@ -23,7 +23,7 @@ static void first_holder(holder *h, const pawl_info *info)
 {
     const char *label = info->label && *info->label ? info->label : info->program;
     const char *host = info->host ? info->host : "";
-    char time[32] = "", pid[24] = "";
+    char time[32] = "", pid[80] = "";
 
     if (left_over(h->tool, info)) {
         snprintf(h->text, sizeof h->text, "kept by --at-least for another %s",
@@ -34,6 +34,8 @@ static void first_holder(holder *h, const pawl_info *info)
         duration_text(time, sizeof time, info->since_ms);
     if (info->pid)
         snprintf(pid, sizeof pid, " pid %lld", (long long)info->pid);
+    else if (info->owner && *info->owner)
+        snprintf(pid, sizeof pid, " %.70s", info->owner);
     snprintf(h->text, sizeof h->text, "held by%s%s%.80s%s%s%.80s%s%s",
              *pid ? pid : " an unknown process", label && *label ? " (" : "", label ? label : "",
              label && *label ? ")" : "", *host ? " on " : "", host, *time ? " for " : "", time);
