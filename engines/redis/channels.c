@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * channels.c - channels that waits listen on, in layouts where a message is not for one client alone.
+ * channels.c - channels that waits listen on, in layouts where a message is not for one client.
  *
- * A channel exists while a wait listens on it, and is subscribed to as long; after a reconnect it is
- * again, before anything else is asked for. SUBSCRIBE goes out before the question that follows it,
- * on the same connection, so no message is missed in between. A message wakes the first so many of
- * the waits, in order of arrival: each asks again.
+ * A channel exists while a wait listens on it, and is subscribed to as long; after a reconnect it
+ * is again, before anything else is asked for. SUBSCRIBE goes out before the question that follows
+ * it, on the same connection, so no message is missed in between. A message wakes the first so many
+ * of the waits, in order of arrival: each asks again.
  *
  * Only the first of the waits looks at the holder's lease. When it leaves, granted or not, the next
- * one asks: perhaps it was told of a release that is now the other's, and it must know the lease.
+ * one asks: a release that the first was told of may now be its own, and it must know the lease.
  */
 #include <stdlib.h>
 
@@ -85,8 +85,10 @@ static void subscription_failed(redis_call *call, int code, const char *words)
 
 static void subscribe(redis_channel *channel, bool leave)
 {
-    static const redis_call_type type = {.write = write_subscription, .answer = subscription_confirmed,
-        .failed = subscription_failed, .by_push = true};
+    static const redis_call_type type = {.write = write_subscription,
+                                         .answer = subscription_confirmed,
+                                         .failed = subscription_failed,
+                                         .by_push = true};
     redis_link *link = &channel->redis->link;
     struct subscription *s;
     redis_call *call;

@@ -2,13 +2,13 @@
  *
  * redisson.c - the layout of Redisson 3.x and 4.x: names, owners, and what is sent.
  *
- * The scripts are our own (scripts/redisson), the keys, values and messages are Redisson's. An owner
- * is "UUID:NUMBER", there a client and a thread; here the number is that of the acquire, so that a
- * late request of an earlier acquire can't touch a later one, and the UUID is made from the client's
- * id in a way that tells Pawl's from others (redisson_client_of).
+ * The scripts are our own (scripts/redisson); keys, values and messages are Redisson's. An owner is
+ * "UUID:NUMBER", there a client and a thread; here the number is the acquire's, so that a late
+ * request of an earlier acquire can't touch a later one, and the UUID is made from the client's id
+ * in a way that tells Pawl's from others (redisson_client_of).
  *
- * Who must wait listens on the channel on which Redisson tells of releases, and asks again when told,
- * or when the holder's lease should be over.
+ * Who must wait listens on the channel on which Redisson tells of releases, and asks again when
+ * told, or when the holder's lease should be over.
  */
 #include <inttypes.h>
 
