@@ -138,8 +138,8 @@ typedef struct pawl_client_options {
     int64_t watchdog_ms; /* lease of locks with lease_ms 0; default: URL `watchdog`, else 30000 */
     int64_t timeout_ms;  /* limit of one exchange; default: URL `timeout`, else 2000 */
     uint64_t cohort;     /* grants inside the process in a row; default: URL `cohort`, else 32 */
-    const char *user;     /* default: the URL's, else $PAWL_USER */
-    const char *password; /* default: the URL's, else $PAWL_PASSWORD */
+    const char *user;     /* where the URL has none; default: $PAWL_USER */
+    const char *password; /* where the URL has none; default: $PAWL_PASSWORD */
 } pawl_client_options;
 
 /* Open the service that `url` names: "local:", "local:/var/lock/shop", "memory:", ... (pawl(7)).

@@ -173,7 +173,7 @@ static const char *words(const pawl_error *err, char *buf, size_t size)
 {
     if (err->text[0])
         return err->text;
-    if (status_of(err->code) == STATUS_SERVICE && last_warning(buf, size)[0])
+    if (status_of(err->code) != STATUS_NO && last_warning(buf, size)[0])
         return buf;
     return pawl_strerror(err->code);
 }
@@ -181,11 +181,12 @@ static const char *words(const pawl_error *err, char *buf, size_t size)
 int failed(const tool *t, const char *what, const pawl_error *err)
 {
     char buf[256] = "";
+    const char *why = words(err, buf, sizeof buf);
 
     if (err->code == PAWL_EINVAL && err->text[0]) /* "the name is empty" needs no "can't" */
         say("%s", err->text);
     else
-        say("%s: %s%s", what, words(err, buf, sizeof buf), advice(t, err, err->text[0] || buf[0]));
+        say("%s: %s%s", what, why, advice(t, err, err->text[0] || buf[0]));
     return status_of(err->code);
 }
 

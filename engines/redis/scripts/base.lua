@@ -2,9 +2,9 @@
 --
 -- Tokens, records and times, needed by everything that grants or queues. KEYS as in rules.lua.
 --
--- The counter is the last token given out. One that is missing, or was set by hand to something no
--- clock could have given, starts at the server's time in microseconds: so tokens rise also across a
--- FLUSHALL or a restart without persistence. All stay below 2^53, where Lua's numbers are exact.
+-- The counter is the last token given out. It never stays behind the server's time in microseconds:
+-- so tokens rise also across a FLUSHALL, a restart from an old snapshot and a fail-over to a replica
+-- that lags. All stay below 2^53, where Lua's numbers are exact.
 
 local call, format, sub, match = redis.call, string.format, string.sub, string.match
 local K, FENCE, QUEUE, REC, HOLD = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -15,8 +15,10 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 -- The first of n new tokens.
 local function reserve(n)
     local last = call('INCRBY', FENCE, n)
-    if last < 1e15 then
-        last = call('INCRBY', FENCE, format('%.0f', time[1] * 1e6 + time[2]))
+    local clock = time[1] * 1e6 + time[2]
+    if last < clock then
+        last = clock
+        call('SET', FENCE, format('%.0f', clock))
     end
     if last >= 9007199254740992 then
         error('the token counter is full')
