@@ -207,6 +207,7 @@ struct hold {
     int64_t since;
     int64_t deadline; /* surely good until then */
     int64_t lease_from, lease_len; /* the last confirmed lease, ns */
+    bool claim;                    /* it is shorter than asked for, and to be renewed soon */
     pawl_timer lost_timer;
     pawl_timer renew_timer; /* in client->renewals */
     pawl_renewal *renewing; /* its item in a batch that is out */

@@ -9,6 +9,10 @@
  * in client->renewals at a third of the lease; when the first is due, all that are due within the
  * next tenth of the lease go into one RENEW op.
  *
+ * A grant may begin as a claim that is shorter than the lease asked for (op->granted_ms). It is
+ * renewed to the whole soon, fixed leases too: these still end when they should, counted from the
+ * grant.
+ *
  * A renewal belongs to its hold: a hold that is released or lost takes its item out of the batch
  * (item.arg = NULL), so that a late answer changes nothing. A batch that gets no answer is not
  * repeated as it is; its holds are soon put into another, as long as their deadlines last.
@@ -87,6 +91,7 @@ void pawl__keeper_confirm(struct hold *hold, int64_t from, int64_t lease_ms)
     pawl_client *client = hold->client;
     int64_t now = pawl__now(client);
 
+    hold->claim = false;
     hold->lease_from = from;
     hold->lease_len = PAWL_NEVER;
     if (lease_ms < PAWL_NEVER / PAWL_NS_PER_MS)
@@ -106,6 +111,7 @@ void pawl__keeper_add(struct hold *hold)
     bool claim = r->op.granted_ms && r->op.granted_ms < r->op.lease_ms;
 
     pawl__keeper_confirm(hold, from, claim ? r->op.granted_ms : r->op.lease_ms);
+    hold->claim = claim;
     if (claim) /* make it the full lease soon; what is held briefly needs none */
         renew_at(hold, from + r->op.granted_ms * PAWL_NS_PER_MS / 10);
 }
@@ -133,6 +139,7 @@ void pawl__keeper_move(struct hold *from, struct hold *to)
     to->lease_from = from->lease_from;
     to->lease_len = from->lease_len;
     to->deadline = from->deadline;
+    to->claim = from->claim;
     to->lost_timer.fire = deadline_reached;
     to->lost_timer.arg = to;
     pawl__timers_set(&to->client->timers, &to->lost_timer, to->deadline);
@@ -163,7 +170,7 @@ static void renewed(struct hold *hold, const pawl_renewal *item, int code,
     if (r->op.granted_ms && r->op.granted_ms < lease)
         lease = r->op.granted_ms;
     hold->renewing = NULL;
-    if (code == 0 && item->code == 0 && hold->terms.lease_ms == 0) {
+    if (code == 0 && item->code == 0 && (hold->terms.lease_ms == 0 || hold->claim)) {
         hold->client->stats.renewed++;
         pawl__keeper_confirm(hold, r->op.lease_from ? r->op.lease_from : r->first_sent, lease);
     } else if (code == 0 && item->code == PAWL_ENOTHELD) {
@@ -194,6 +201,16 @@ static void batch_finished(struct request *request, int code)
     free(batch);
 }
 
+/* What is left of a fixed lease, ms; of a claim: of the lease that it stands for. */
+static int64_t left_of_fixed(const struct hold *hold, int64_t now)
+{
+    int64_t lease = hold->lease_len / PAWL_NS_PER_MS;
+
+    if (hold->claim)
+        lease = pawl__lease_wanted(hold, hold->since);
+    return lease - (now - hold->lease_from) / PAWL_NS_PER_MS;
+}
+
 static void add_item(struct batch *batch, struct hold *hold, int64_t now)
 {
     pawl_renewal *item = &batch->items[batch->n++];
@@ -202,8 +219,8 @@ static void add_item(struct batch *batch, struct hold *hold, int64_t now)
     if (hold->renewing) /* renewed by hand meanwhile: the older batch has no say any more */
         hold->renewing->arg = NULL;
     hold->site->refs++;
-    if (hold->terms.lease_ms) /* fixed: only to see whether it is still there */
-        lease = (hold->lease_from + hold->lease_len - now) / PAWL_NS_PER_MS;
+    if (hold->terms.lease_ms) /* no longer than it was to be, only to see whether it is there */
+        lease = left_of_fixed(hold, now);
     *item = (pawl_renewal){.name = hold->site->name,
                            .owner = hold->owner,
                            .lease_ms = lease < 1 ? 1 : lease,

@@ -19,6 +19,7 @@ SCRIPT(renew);
 SCRIPT(break);
 SCRIPT(inspect);
 SCRIPT(latch);
+SCRIPT(entry);
 
 #define REDISSON(name)                                                                             \
     const redis_script redisson_script_##name = {pawl__redis_redisson_##name,                      \

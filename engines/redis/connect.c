@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * connect.c - from a URL's host to a connection on which the greeting is out: RESOLVING, then
- * CONNECTING to one address after the other, then SECURING (TLS), then GREETING. The time of the
- * whole attempt is limited by link->timer.
+ * CONNECTING to one address after the other, then SECURING (TLS), then GREETING.
+ *
+ * The attempt as a whole has env->timeout_ms (link->timer stands at link->attempt_ends), and each
+ * address its share of what is left of it: one that does not answer must not keep us from the next.
+ * While nobody makes a call nobody may turn the loop; the time of an attempt that was left alone
+ * begins anew.
  */
 #include <errno.h>
 #include <netdb.h>
@@ -15,7 +19,20 @@
 #include "fork.h"
 #include "redis.h"
 
+#define LEFT_ALONE_MS 50 /* a timer that fires so late: nobody turned the loop */
+
 static void connect_next(redis_link *link);
+
+static void set_timer(redis_link *link, int64_t due)
+{
+    link->env->timer_set(link->env, &link->timer, due);
+}
+
+static void limit_attempt(redis_link *link)
+{
+    link->attempt_ends = link->env->now(link->env) + link->env->timeout_ms * PAWL_NS_PER_MS;
+    set_timer(link, link->attempt_ends);
+}
 
 static void greet(redis_link *link)
 {
@@ -44,6 +61,7 @@ void redis_link_advance(redis_link *link)
             return;
         }
         link->state = LINK_SECURING;
+        set_timer(link, link->attempt_ends);
         if (link->settings->tls &&
             !(link->tls = redis_tls_new(link->redis->tls_context, link->settings, link->fd))) {
             redis_link_drop(link, PAWL_ENOMEM, "can't set up TLS");
@@ -97,12 +115,23 @@ static int connect_to(redis_link *link, int family, const struct sockaddr *to, s
     return 0;
 }
 
+/* An equal part of the time for each address that is left. */
+static void limit_address(redis_link *link)
+{
+    int64_t now = link->env->now(link->env), n = 0;
+
+    for (const struct addrinfo *a = link->next_address; a; a = a->ai_next)
+        n++;
+    set_timer(link, now + (link->attempt_ends - now) / n);
+}
+
 static void connect_next(redis_link *link)
 {
     while (link->next_address) {
         struct addrinfo *a = link->next_address;
         int error;
 
+        limit_address(link);
         link->next_address = a->ai_next;
         error = connect_to(link, a->ai_family, a->ai_addr, a->ai_addrlen);
         if (!error)
@@ -139,8 +168,7 @@ static void resolved(void *arg, int error, struct addrinfo *addresses)
 void redis_link_attempt(redis_link *link)
 {
     link->state = LINK_RESOLVING;
-    link->env->timer_set(link->env, &link->timer,
-                         link->env->now(link->env) + link->env->timeout_ms * PAWL_NS_PER_MS);
+    limit_attempt(link);
     if (link->settings->path) {
         connect_unix(link);
         return;
@@ -149,4 +177,19 @@ void redis_link_attempt(redis_link *link)
     link->resolve.arg = link;
     if (redis_resolve_start(&link->resolve, link->env, link->settings->host, link->settings->port))
         redis_link_drop(link, PAWL_ECONN, "no thread to resolve the name with");
+}
+
+bool redis_link_goes_on(redis_link *link)
+{
+    int64_t late = link->env->now(link->env) - link->timer.due;
+
+    if (late > LEFT_ALONE_MS * PAWL_NS_PER_MS) {
+        limit_attempt(link);
+        return true;
+    }
+    if (link->state != LINK_CONNECTING || !link->next_address)
+        return false;
+    redis_link_close_socket(link);
+    connect_next(link);
+    return true;
 }

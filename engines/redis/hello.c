@@ -118,9 +118,15 @@ int redis_greet(redis_link *link)
 
 static const resp_node *field(const resp_node *map, const char *name)
 {
-    for (uint32_t i = 0; i + 1 < map->count; i += 2)
-        if (resp_equal(resp_child(map, i), name, strlen(name)))
-            return resp_child(map, i + 1);
+    const resp_node *key = map + 1;
+
+    for (uint32_t i = 0; i + 1 < map->count; i += 2) {
+        const resp_node *value = key + key->span;
+
+        if (resp_equal(key, name, strlen(name)))
+            return value;
+        key = value + value->span;
+    }
     return NULL;
 }
 

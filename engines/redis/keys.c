@@ -3,7 +3,11 @@
  * keys.c - names to keys. All keys of a name are in one slot of a cluster; docs/redis.md has the
  * table. Different names have different keys, and K itself is prefix + name as written.
  */
+#include <pthread.h>
+
 #include "redis.h"
+
+#define SLOTS 16384
 
 /* The checksum that Redis Cluster divides keys by: CRC-16 with polynomial 0x1021, from 0. */
 static uint16_t crc16(const char *data, size_t length)
@@ -37,20 +41,33 @@ uint16_t redis_slot(const char *key, size_t length)
     size_t tag_length = length;
     const char *tag = find_tag(key, length, &tag_length);
 
-    return crc16(tag ? tag : key, tag_length) & 16383;
+    return crc16(tag ? tag : key, tag_length) % SLOTS;
 }
 
-/* The smallest number whose digits fall into K's slot. */
+/* For each slot the smallest number whose digits fall into it, plus 1. Finding them all takes some
+ * ten milliseconds, and few programs need any. */
+static uint32_t numbers[SLOTS];
+static pthread_once_t numbered = PTHREAD_ONCE_INIT;
+
+static void number_slots(void)
+{
+    char digits[12];
+    size_t left = SLOTS;
+
+    for (uint32_t n = 0; left; n++) {
+        uint16_t slot = redis_slot(digits, (size_t)snprintf(digits, sizeof digits, "%u", n));
+
+        if (!numbers[slot]) {
+            numbers[slot] = n + 1;
+            left--;
+        }
+    }
+}
+
 static size_t tag_by_number(char tag[12], const char *k, size_t length)
 {
-    uint16_t slot = redis_slot(k, length);
-
-    for (unsigned n = 0;; n++) {
-        int digits = snprintf(tag, 12, "%u", n);
-
-        if (digits > 0 && (crc16(tag, (size_t)digits) & 16383) == slot)
-            return (size_t)digits;
-    }
+    pthread_once(&numbered, number_slots);
+    return (size_t)snprintf(tag, 12, "%u", numbers[redis_slot(k, length)] - 1);
 }
 
 void redis_keys_of(redis_keys *keys, const char *k, size_t length)

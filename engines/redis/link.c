@@ -6,7 +6,7 @@
  *        ^                  |              |              |             |          |
  *        +------------------+-- drop: anything unexpected, or too long nothing ----+
  *
- * An attempt as a whole has env->timeout_ms; so has each answer once the link is READY. Calls that
+ * An attempt has env->timeout_ms (connect.c); so has each answer once the link is READY. Calls that
  * were written and not answered when the link drops have failed as unknown; those in the backlog
  * stay, unless trying again can't help. Pauses between attempts grow from 10 ms to 1 s, half of
  * each by chance, until a call has been answered.
@@ -65,6 +65,7 @@ static void close_attempt(redis_link *link)
     resp_buf_free(&link->in);
     resp_buf_free(&link->out);
     resp_reader_reset(&link->reader);
+    link->clock_local = 0; /* the next one may be to another server */
 }
 
 static void fail_all(struct list *calls, int code, const char *words)
@@ -193,6 +194,7 @@ static void become_ready(redis_link *link)
     struct list waiting, *l;
 
     link->state = LINK_READY;
+    link->read_only = false;
     link->old_id = 0;
     link->last_code = 0;
     link->epochs++;
@@ -240,7 +242,9 @@ static bool take_answer(redis_link *link, const resp_node *reply)
     }
     redis_call_free(call);
     if (code && resp_error_is(reply, "READONLY"))
-        redis_link_drop(link, PAWL_ECONN, "%s", words);
+        link->read_only = true; /* a new connection may lead to a master */
+    if (link->read_only && link->state == LINK_READY && list_empty(&link->calls))
+        redis_link_drop(link, PAWL_ECONN, "the server is a read only replica (READONLY)");
     return link->state == LINK_READY && link->epochs == epochs;
 }
 
@@ -317,7 +321,10 @@ static void receive(redis_link *link)
         if (n == REDIS_IO_AGAIN)
             break;
         if (n < 0) {
-            redis_link_drop(link, PAWL_ECONN, "%s", words);
+            /* TLS 1.3: a server refuses our certificate after the handshake, with an alert */
+            bool refused = link->tls && link->state == LINK_GREETING && n == REDIS_IO_FAILED;
+
+            redis_link_drop(link, refused ? PAWL_EAUTH : PAWL_ECONN, "%s", words);
             return;
         }
         link->in.end += (size_t)n;
@@ -345,7 +352,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     }
     if (events & UV_WRITABLE)
         redis_link_flush(link);
-    if (link->poll == poll && (events & UV_READABLE))
+    if (link->poll == poll && ((events & UV_READABLE) || redis_tls_wants_write(link->tls)))
         receive(link);
 }
 
@@ -369,6 +376,8 @@ static void timer_fired(pawl_timer *timer)
             link->env->timer_set(link->env, timer, limit);
             return;
         }
+    } else if (redis_link_goes_on(link)) {
+        return;
     }
     redis_link_drop(link, PAWL_ECONN, "no answer within %lld ms", (long long)link->env->timeout_ms);
 }
@@ -412,7 +421,11 @@ void redis_link_send(redis_link *link, redis_call *call)
         redis_call_free(call);
         return;
     }
-    if (link->state != LINK_READY) {
+    if (!call->about) { /* given up meanwhile */
+        redis_call_free(call);
+        return;
+    }
+    if (link->state != LINK_READY || link->read_only) {
         list_append(&link->backlog, &call->link);
         return;
     }
@@ -431,11 +444,24 @@ void redis_link_send(redis_link *link, redis_call *call)
 
 bool redis_call_withdraw(redis_call *call)
 {
-    if (call->on->state == LINK_READY || call->on->state == LINK_CLOSED)
+    if (call->sent || call->on->state == LINK_CLOSED)
         return false;
     list_remove(&call->link);
     redis_call_free(call);
     return true;
+}
+
+size_t redis_link_withdraw(redis_link *link, const void *about)
+{
+    size_t n = 0;
+
+    for (struct list *l = link->backlog.next, *next; l != &link->backlog; l = next) {
+        redis_call *call = list_entry(l, redis_call, link);
+
+        next = l->next;
+        n += call->about == about && redis_call_withdraw(call);
+    }
+    return n;
 }
 
 /* ---- the server's clock ---------------------------------------------------------------------- */
@@ -454,7 +480,7 @@ void redis_clock_set(redis_call *call, int64_t server_ms)
 int64_t redis_since(redis_link *link, int64_t server_ms)
 {
     int64_t now = link->env->now(link->env), since;
-    int64_t d = server_ms < 0 ? INT64_MIN : server_ms - link->clock_server;
+    int64_t d = server_ms < 0 || !link->clock_local ? INT64_MIN : server_ms - link->clock_server;
 
     if (d > INT64_C(1000) * 86400 * 365 || d < -INT64_C(1000) * 86400 * 365)
         return now - INT64_C(1000) * 86400 * 365 * PAWL_NS_PER_MS;

@@ -67,6 +67,8 @@ void look_failed(redis_call *call, int code, const char *words)
 {
     look *k = call->about;
 
+    if (code == PAWL_EUNKNOWN) /* looking changes nothing, so there is nothing to be unsure of */
+        code = PAWL_ECONN;
     look_end(k, code, words);
     look_answered(k);
 }
@@ -322,8 +324,9 @@ void redis_look(redis *r, pawl_op *op)
 void redis_look_cancel(redis *r, pawl_op *op)
 {
     look *k = op->engine[0];
-    const redis_link *link = &r->link;
+    redis_link *link = &r->link;
 
+    k->out -= redis_link_withdraw(link, k);
     if (link->state != LINK_READY && link->last_code)
         look_end(k, link->last_code, link->words);
     else

@@ -4,7 +4,8 @@
  *
  * The entry is a hash that says who a client is (host, pid, program, label, since when), for
  * whoever asks who holds a lock. It is kept for 90 s and written again every 30 s, which also
- * shows whether an idle connection still works; it is taken away when the client closes.
+ * shows whether an idle connection still works; it is taken away when the client closes. It is
+ * written by a script, so that none is ever left without an end.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -59,12 +60,12 @@ static int write_entry(redis_call *call, resp_buf *out)
 {
     redis *r = call->about;
     char host[256] = "";
-    resp_command c = resp_begin(out, 12);
+    resp_command c = redis_begin(call, &redis_script_entry, out, 1, 11);
 
     if (gethostname(host, sizeof host - 1))
         host[0] = 0;
-    resp_add_text(&c, "HSET");
     redis_add_entry_key(&c, r, r->env->client_id);
+    resp_add_int(&c, ENTRY_KEPT_MS);
     resp_add_text(&c, "host");
     resp_add_text(&c, host);
     resp_add_text(&c, "pid");
@@ -75,16 +76,6 @@ static int write_entry(redis_call *call, resp_buf *out)
     resp_add_int(&c, r->started);
     resp_add_text(&c, "label");
     resp_add_text(&c, r->env->label ? r->env->label : "");
-    return resp_end(&c);
-}
-
-static int write_entry_expiry(redis_call *call, resp_buf *out)
-{
-    resp_command c = resp_begin(out, 3);
-
-    resp_add_text(&c, "PEXPIRE");
-    redis_add_entry_key(&c, call->on->redis, call->on->env->client_id);
-    resp_add_int(&c, ENTRY_KEPT_MS);
     return resp_end(&c);
 }
 
@@ -103,24 +94,15 @@ static void entry_failed(redis_call *call, int code, const char *words)
         r->env->log(r->env, PAWL_LOG_INFO, "others can't be shown who this client is: %s", words);
 }
 
-static void send_about_entry(redis *r, const redis_call_type *type)
+static void keep_entry(redis *r)
 {
-    redis_call *call = r->link.state == LINK_READY ? redis_call_new(&r->link, type, r, 0) : NULL;
+    static const redis_call_type type = {.write = write_entry, .answer = entry_written,
+        .failed = entry_failed};
+    int64_t spread = (int64_t)(r->env->random(r->env) % (ENTRY_WRITE_MS / 4));
+    redis_call *call = r->link.state == LINK_READY ? redis_call_new(&r->link, &type, r, 0) : NULL;
 
     if (call)
         redis_link_send(&r->link, call);
-}
-
-static void keep_entry(redis *r)
-{
-    static const redis_call_type entry = {.write = write_entry, .answer = entry_written,
-        .failed = entry_failed};
-    static const redis_call_type expiry = {.write = write_entry_expiry, .answer = entry_written,
-        .failed = entry_failed};
-    int64_t spread = (int64_t)(r->env->random(r->env) % (ENTRY_WRITE_MS / 4));
-
-    send_about_entry(r, &entry);
-    send_about_entry(r, &expiry);
     r->env->timer_set(r->env, &r->entry_timer,
                       r->env->now(r->env) + (ENTRY_WRITE_MS - spread) * PAWL_NS_PER_MS);
 }

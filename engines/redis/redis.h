@@ -93,7 +93,8 @@ typedef struct redis_script {
 } redis_script;
 
 extern const redis_script redis_script_acquire, redis_script_release, redis_script_cancel,
-    redis_script_renew, redis_script_break, redis_script_inspect, redis_script_latch;
+    redis_script_renew, redis_script_break, redis_script_inspect, redis_script_latch,
+    redis_script_entry;
 extern const redis_script redisson_script_acquire, redisson_script_release, redisson_script_renew,
     redisson_script_break, redisson_script_inspect, redisson_script_latch;
 
@@ -198,6 +199,7 @@ struct redis_link {
     pawl_timer timer;      /* PAUSED: its end. READY: the first call's limit. Else: the attempt's */
     redis_resolve resolve;
     struct addrinfo *addresses, *next_address;
+    int64_t attempt_ends;
     uint8_t greeting[4];   /* enum redis_greeting, the answers to come */
     uint8_t ngreeting, greeted;
     uint64_t server_id;    /* of this connection, in the server's terms; 0 unknown */
@@ -206,9 +208,11 @@ struct redis_link {
     char old_address[64];
     uint32_t failures;     /* attempts since it was last ready */
     uint64_t epochs;       /* how often it was ready */
+    bool read_only;        /* the server said so: nothing more is sent here */
     int last_code;         /* why it is not ready */
     char words[REDIS_WORDS];
-    /* server time `clock_server` (ms) was not before local `clock_local` (ns); see redis_since */
+    /* server time `clock_server` (ms) was not before local `clock_local` (ns; 0: nothing known);
+     * see redis_since */
     int64_t clock_server, clock_local;
 };
 
@@ -225,6 +229,8 @@ __attribute__((format(printf, 3, 4)))
 void redis_link_drop(redis_link *link, int code, const char *format, ...);
 /* Take back a call that was not written yet. False: it was. */
 bool redis_call_withdraw(redis_call *call);
+/* Take back all of them about this; how many. */
+size_t redis_link_withdraw(redis_link *link, const void *about);
 /* A reply to `call` carried the server's time. */
 void redis_clock_set(redis_call *call, int64_t server_ms);
 /* An instant of the local clock that is not after the server's time `server_ms`. */
@@ -233,6 +239,7 @@ int64_t redis_since(redis_link *link, int64_t server_ms);
 /* Between link.c and connect.c. */
 void redis_link_attempt(redis_link *link);
 void redis_link_advance(redis_link *link); /* the socket is ready for something */
+bool redis_link_goes_on(redis_link *link); /* time is up: is there something left to try? */
 void redis_link_close_socket(redis_link *link);
 void redis_link_watch(redis_link *link);
 

@@ -16,27 +16,22 @@ static bool integer_at(const resp_node *node, uint32_t i, int64_t *ret)
     return child && resp_integer(child, ret);
 }
 
-/* "CLIENT:SEQ", "z:CLIENT:SEQ" of one that lingers, or "" of a stranger; in Redisson's layout
- * "UUID:NUMBER", which may be one of ours. */
-static bool read_owner(const look *k, look_row *row, const resp_node *node)
+/* "CLIENT:SEQ", or "z:CLIENT:SEQ" of one that lingers; in Redisson's layout "UUID:NUMBER", which
+ * may be one of ours. Anything else is a stranger's. */
+static void read_owner(const look *k, look_row *row, const resp_node *node)
 {
     char text[sizeof row->who];
-    size_t skip;
+    size_t skip, length = node->length < sizeof text ? node->length : 0;
 
-    row->stranger = node->length == 0;
-    if (row->stranger)
-        return true;
-    if (node->length >= sizeof text)
-        return false;
-    memcpy(text, node->text, node->length);
-    text[node->length] = 0;
+    memcpy(text, node->text, length);
+    text[length] = 0;
     if (k->redis->settings.redisson) {
         row->stranger = !redisson_client_of(text, &row->client);
         strcpy(row->who, text);
-        return true;
+        return;
     }
     skip = !strncmp(text, "z:", 2) ? 2 : 0;
-    return sscanf(text + skip, "%16" SCNx64 ":%" SCNx64, &row->client, &row->seq) == 2;
+    row->stranger = sscanf(text + skip, "%16" SCNx64 ":%" SCNx64, &row->client, &row->seq) != 2;
 }
 
 static bool read_row(const look *k, look_row *row, const resp_node *node, int64_t now)
@@ -46,10 +41,11 @@ static bool read_row(const look *k, look_row *row, const resp_node *node, int64_
     int64_t since;
 
     if (!role || !owner || !mode || !resp_is_text(role) || !resp_is_text(owner) ||
-        !resp_is_text(mode) || !read_owner(k, row, owner) || !integer_at(node, 3, &row->permits) ||
+        !resp_is_text(mode) || !integer_at(node, 3, &row->permits) ||
         !integer_at(node, 4, &row->token) || !integer_at(node, 6, &since) ||
         !integer_at(node, 7, &row->left_ms))
         return false;
+    read_owner(k, row, owner);
     row->holder = resp_equal(role, "h", 1);
     row->shared = resp_equal(mode, "s", 1);
     row->since_ms = since < 0 ? -1 : now > since ? now - since : 0;

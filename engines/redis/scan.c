@@ -86,6 +86,15 @@ static const char *n_of_timeout(const char *key, size_t *length)
     return key;
 }
 
+/* Could it be a lock's? Others can't be asked for by name, and would spoil a list. */
+static bool is_name(const char *name, size_t length)
+{
+    for (size_t i = 0; i < length; i++)
+        if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f)
+            return false;
+    return length > 0 && length <= PAWL_NAME_MAX;
+}
+
 static int add_name(look *k, const char *name, size_t length)
 {
     look_name *n;
@@ -105,7 +114,7 @@ static int add_name(look *k, const char *name, size_t length)
         return PAWL_ENOMEM;
     n = &k->names[k->nnames];
     *n = (look_name){.name = copy};
-    if (strlen(copy) != length || fnmatch(k->op->name, copy, 0))
+    if (fnmatch(k->op->name, copy, 0))
         free(copy);
     else
         k->nnames++;
@@ -122,8 +131,8 @@ static int take_key(look *k, const resp_node *node)
         key = n_of_timeout(key, &length);
     else if (k->queues)
         key = length > 8 ? k_of_queue(key, &length, &keys) : NULL;
-    if (!key || length <= prefix_length || length > prefix_length + PAWL_NAME_MAX ||
-        memcmp(key, prefix, prefix_length))
+    if (!key || length < prefix_length || memcmp(key, prefix, prefix_length) ||
+        !is_name(key + prefix_length, length - prefix_length))
         return 0;
     return add_name(k, key + prefix_length, length - prefix_length);
 }
@@ -151,18 +160,16 @@ void look_sort(look *k)
 static bool answer_scan(redis_call *call, const resp_node *reply)
 {
     look *k = call->about;
-    const resp_node *cursor = resp_child(reply, 0), *keys = resp_child(reply, 1);
+    const resp_node *cursor = resp_child(reply, 0), *keys = resp_child(reply, 1), *key;
     int64_t next;
     int code = 0;
 
     if (!cursor || !keys || keys->type != RESP_ARRAY || !resp_integer(cursor, &next))
         return false;
-    for (uint32_t i = 0; k->op && i < keys->count && !code; i++) {
-        const resp_node *key = resp_child(keys, i);
-
+    key = keys + 1;
+    for (uint32_t i = 0; k->op && i < keys->count && !code; i++, key += key->span)
         if (resp_is_text(key))
             code = take_key(k, key);
-    }
     if (code) {
         look_end(k, code, "out of memory");
     } else if (k->op && (next || !k->queues)) {

@@ -117,6 +117,7 @@ static int make_context(struct context *context, const redis_settings *s, pawl_e
     if (!context->ssl || !context->method)
         return pawl_error_set(err, PAWL_ENOMEM, "can't set up TLS");
     SSL_CTX_set_min_proto_version(context->ssl, TLS1_2_VERSION);
+    SSL_CTX_set_options(context->ssl, SSL_OP_NO_RENEGOTIATION); /* so writing never has to read */
     SSL_CTX_set_mode(context->ssl,
                      SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_CTX_set_verify(context->ssl, s->verify == REDIS_VERIFY_NONE ? SSL_VERIFY_NONE
@@ -254,6 +255,7 @@ ptrdiff_t redis_tls_read(redis_tls *tls, char *data, size_t length, char words[R
     result = SSL_read_ex(tls->ssl, data, length, &n);
     result = result == 1 ? 0 : why(tls, result, "reading", words);
     pthread_mutex_unlock(&openssl);
+    tls->wants_write &= result == REDIS_IO_AGAIN;
     return result ? result : (ptrdiff_t)n;
 }
 

@@ -11,14 +11,19 @@
  *       |
  *     cancel: LEAVING (the cancel script is out) --answer--> op done, or was done CANCEL_MS ago
  *
+ * QUEUED means that the server has or may have something of it: a place, or by now the lock. So it
+ * is also what becomes of an acquire whose answer was lost; ASKING is one that was not carried out,
+ * or is out for the first time.
+ *
  * The server keeps a place for REDIS_PLACE_MS; it is asked again long before. The front asks again
  * when what is in its way should be over; behind a stranger, who sends no messages, also before.
  *
  * A wait outlives its connection: whatever has no call out is sent again on the next one, which is
  * harmless because the same owner gets the same answer. So an acquire whose answer was lost is
- * never "unknown" to the core: it is resolved here. A wait that was given up stays (without its op)
- * until the server has confirmed that it is gone, so that no grant is left behind for nobody; at
- * the latest until place and lease must be over.
+ * resolved here, as long as the core waits for it; only one that is given up before that is
+ * "unknown". A wait that was given up stays (without its op) until the server has confirmed that it
+ * is gone, so that no grant is left behind for nobody; at the latest until place and lease must be
+ * over.
  */
 #include <stdlib.h>
 
@@ -84,11 +89,12 @@ static redis_wait *wait_new(redis *r, pawl_op *op)
     }
     w->redis = r;
     w->op = op;
-    w->call = NULL;
+    w->call = w->overtaken = NULL;
     w->timer = (pawl_timer){.fire = timer_fired, .arg = w};
     w->seq = op->owner.seq;
     w->looks = 0;
     w->trouble = 0;
+    w->unsure = w->nothing = false;
     w->state = WAIT_ASKING;
     w->asked = r->env->now(r->env);
     w->mode = op->mode;
@@ -119,8 +125,10 @@ static void wait_free(redis_wait *w)
     r->nwaits--;
     list_remove(&w->link);
     r->env->timer_clear(r->env, &w->timer);
-    if (w->call)
+    if (w->call && !redis_call_withdraw(w->call))
         w->call->about = NULL;
+    if (w->overtaken)
+        w->overtaken->about = NULL;
     redis_unlisten(w);
     if (r->nspare_waits >= SPARE_MAX) {
         free(w);
@@ -232,6 +240,7 @@ static bool answer_queued(redis_call *call, redis_wait *w, const resp_node *repl
         return false;
     redis_clock_set(call, now);
     w->state = WAIT_QUEUED;
+    w->unsure = false;
     w->trouble = 0;
     if (round && resp_is_text(round) && round->length < REDIS_ROUND_MAX && !w->round[0]) {
         memcpy(w->round, round->text, round->length);
@@ -269,8 +278,10 @@ static bool answer_acquire(redis_call *call, const resp_node *reply)
         return false;
     if (w->call == call)
         w->call = NULL;
-    if (w->state == WAIT_LEAVING)
+    if (w->state == WAIT_LEAVING) {
+        w->overtaken = NULL;
         return true; /* its cancel is behind it */
+    }
     if (resp_equal(word, "GRANTED", 7))
         return answer_granted(call, w, reply);
     if (resp_equal(word, "QUEUED", 6))
@@ -296,8 +307,16 @@ static void acquire_failed(redis_call *call, int code, const char *words)
 
     if (w->call == call)
         w->call = NULL;
-    if (code == PAWL_EUNKNOWN || w->state == WAIT_LEAVING)
+    if (w->state == WAIT_LEAVING) {
+        w->overtaken = NULL;
+        w->nothing |= code != PAWL_EUNKNOWN && !w->unsure;
         return;
+    }
+    if (code == PAWL_EUNKNOWN) {
+        w->state = WAIT_QUEUED;
+        w->unsure = true;
+        return;
+    }
     if (code != PAWL_ECANCELED && (w->state == WAIT_QUEUED || code == PAWL_ECONN)) {
         pawl_error_set(w->op->err, code, "%s", words);
         w->trouble = code;
@@ -310,6 +329,10 @@ static void acquire_failed(redis_call *call, int code, const char *words)
 
 static int write_acquire(redis_call *call, resp_buf *out)
 {
+    const redis_wait *w = call->about;
+
+    if (w->state == WAIT_LEAVING) /* the script was not known, and must not run after the cancel */
+        return PAWL_ECANCELED;
     return call->on->redis->layout->write_acquire(call, out);
 }
 
@@ -375,8 +398,7 @@ static void send_cancel(redis_wait *w)
     static const redis_call_type type = {.write = write_cancel, .answer = answer_cancel,
         .failed = cancel_failed};
 
-    if (w->call)
-        w->call->about = NULL; /* its acquire, in front of this */
+    w->overtaken = w->call ? w->call : w->overtaken; /* its acquire, in front of this */
     send_call(w, &type);
 }
 
@@ -390,6 +412,8 @@ static void give_up(redis_wait *w)
     w->op = NULL;
     if (link->state != LINK_READY && link->last_code)
         code = pawl_error_set(op->err, link->last_code, "%s", link->words);
+    if (w->state == WAIT_LEAVING && !w->nothing && (w->unsure || link->state != LINK_READY))
+        code = PAWL_EUNKNOWN;
     pawl_op_finish(op, code);
 }
 
@@ -397,11 +421,9 @@ void redis_acquire_cancel(redis *r, pawl_op *op)
 {
     redis_wait *w = op->engine[0];
     redis_link *link = redis_link_for(r, op->name);
-    bool asked = w->state == WAIT_QUEUED || !w->call || link->state == LINK_READY;
+    bool ready = link->state == LINK_READY;
 
-    if (!asked) { /* never written */
-        redis_call_withdraw(w->call);
-        w->call = NULL;
+    if (w->state == WAIT_ASKING && !(w->call && ready)) { /* the server has nothing of it */
         give_up(w);
         wait_free(w);
         return;
@@ -410,14 +432,14 @@ void redis_acquire_cancel(redis *r, pawl_op *op)
     w->state = WAIT_LEAVING;
     redis_unlisten(w);
     set_timer(w, CANCEL_MS);
-    if (link->state == LINK_READY) {
+    if (ready) {
         send_cancel(w);
-    } else {
-        if (w->call)
-            redis_call_withdraw(w->call);
-        w->call = NULL;
-        give_up(w);
+        return;
     }
+    if (w->call)
+        redis_call_withdraw(w->call);
+    w->call = NULL;
+    give_up(w);
 }
 
 /* ---- time, and what the link tells ----------------------------------------------------------- */
@@ -438,9 +460,9 @@ static void timer_fired(pawl_timer *timer)
         wait_free(w);
         return;
     }
-    if (!w->call && link->state == LINK_READY)
-        send_cancel(w);
     w->redis->env->timer_set(w->redis->env, &w->timer, w->gone_by);
+    if (!w->call && link->state == LINK_READY)
+        send_cancel(w); /* it may set the timer sooner */
 }
 
 void redis_waits_resend(redis *r, redis_link *link)

@@ -20,6 +20,8 @@ struct redis_wait {
     redis *redis;
     pawl_op *op;      /* NULL: given up */
     redis_call *call; /* the acquire or cancel that is out, or NULL */
+    redis_call *overtaken; /* LEAVING: the acquire that is out before the cancel, or NULL */
+    bool nothing;     /* LEAVING: it was refused, the server has nothing of it */
     pawl_timer timer;
     uint64_t seq;
     int64_t asked;    /* when the op was submitted */
@@ -27,6 +29,7 @@ struct redis_wait {
     uint32_t looks;   /* in a row at a lock that should be free, or is a stranger's */
     int trouble;      /* what the server said last instead of an answer; op->err has the words */
     uint8_t state;    /* enum wait_state */
+    bool unsure;      /* the answer to an acquire was lost, and none came since */
 
     /* Of the op, which may be gone before the wait is: */
     uint8_t mode, lock_kind;

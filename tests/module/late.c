@@ -5,6 +5,7 @@
  *   renew=MS     a renewal stays here so long before it goes on; one at a time, others pass it
  *   lose=list    the answer of the first listing is lost
  *   lose=down    the answer of the first count-down of a latch is lost, later ones stay here
+ *   claim=MS     the first grant is given as a claim of so long, to be renewed to the whole lease
  *   without=N    capabilities (enum pawl_caps) that the inner engine has and this one hides
  *
  * Options are joined by commas. Unlike "fault:" nothing is drawn by lot, and what happens is
@@ -22,10 +23,11 @@ typedef struct late {
     uint32_t without;
     uint8_t lose;  /* the kind of op */
     bool lost;
+    int64_t claim_ms;
     pawl_op *kept; /* a renewal or a count-down */
     pawl_timer timer;
     char name[PAWL_NAME_MAX + 1]; /* in the kept renewal */
-    pawl_op child; /* goes down instead of the op whose answer is lost */
+    pawl_op child; /* goes down instead of the op whose answer is lost or changed */
     pawl_op *outer;
 } late;
 
@@ -60,18 +62,33 @@ static void lost(pawl_op *child)
 {
     late *l = child->arg;
 
+    l->lost = true;
     l->env->log(l->env, PAWL_LOG_WARNING, "late: lost");
     pawl_op_finish(l->outer, PAWL_EUNKNOWN);
 }
 
-static void lose(late *l, pawl_op *op)
+static void send_child(late *l, pawl_op *op, void (*done)(pawl_op *))
 {
-    l->lost = true;
     l->outer = op;
     l->child = *op;
-    l->child.done = lost;
+    l->child.done = done;
     l->child.arg = l;
     l->inner.engine->submit(l->inner.state, &l->child);
+}
+
+/* ---- Grants that are claims ------------------------------------------------------------------ */
+
+static void claimed(pawl_op *child)
+{
+    late *l = child->arg;
+    pawl_op *op = l->outer;
+
+    op->token = child->token;
+    op->ntokens = child->ntokens;
+    op->lease_from = child->lease_from;
+    op->granted_ms = l->claim_ms;
+    l->claim_ms = 0;
+    pawl_op_finish(op, child->code);
 }
 
 /* ---- Slots ----------------------------------------------------------------------------------- */
@@ -86,6 +103,8 @@ static int option(late *l, const char *text)
         l->lose = PAWL_OP_LIST;
     else if (!strncmp(text, "lose=down", 9))
         l->lose = PAWL_OP_LATCH_DOWN;
+    else if (!strncmp(text, "claim=", 6))
+        l->claim_ms = atoi(text + 6);
     else
         return PAWL_EINVAL;
     return 0;
@@ -122,8 +141,10 @@ static void late_submit(void *self, pawl_op *op)
 
     if (op->kind == PAWL_OP_RENEW && l->renew_ms && !l->kept)
         keep(l, op);
+    else if (op->kind == PAWL_OP_ACQUIRE && l->claim_ms)
+        send_child(l, op, claimed);
     else if (op->kind != PAWL_OP_EVENT && op->kind == l->lose && !l->lost)
-        lose(l, op);
+        send_child(l, op, lost);
     else if (op->kind == PAWL_OP_LATCH_DOWN && l->lose == PAWL_OP_LATCH_DOWN)
         keep(l, op);
     else

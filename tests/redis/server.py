@@ -21,7 +21,7 @@ _spec = importlib.util.spec_from_file_location('embed', os.path.join(SCRIPTS, 'e
 _embed = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_embed)
 TEXTS = {n: _embed.text(os.path.join(SCRIPTS, n + '.lua')) for n in
-         ('acquire', 'release', 'cancel', 'renew', 'break', 'inspect', 'latch')}
+         ('acquire', 'release', 'cancel', 'renew', 'entry', 'break', 'inspect', 'latch')}
 
 
 class Error(Exception):
@@ -29,10 +29,12 @@ class Error(Exception):
 
 
 class Connection:
-    def __init__(self, path):
-        self.socket = socket.socket(socket.AF_UNIX)
+    def __init__(self, address):
+        """A path, or a host and a port."""
+        family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+        self.socket = socket.socket(family)
         self.socket.settimeout(60)
-        self.socket.connect(path)
+        self.socket.connect(address)
         self.file = self.socket.makefile('rb')
         self.pushes = []
         self.call('HELLO', 3)
@@ -66,7 +68,8 @@ class Connection:
         kind, rest = self._line()
         if kind in b'$=':
             n = int(rest)
-            return None if n < 0 else self.file.read(n + 2)[:-2].decode()
+            text = None if n < 0 else self.file.read(n + 2)[:-2].decode()
+            return text[4:] if kind == b'=' else text
         if kind in b'*~>':
             values = [self._value() for _ in range(int(rest))]
             if kind == b'>':
@@ -212,16 +215,19 @@ class Server:
         self.texts = {n: t.replace('CLAIM_MS = 2000', 'CLAIM_MS = %d' % claim_ms)
                       for n, t in TEXTS.items()}
         self.shas = {n: hashlib.sha1(t.encode()).hexdigest() for n, t in self.texts.items()}
-        self.process = subprocess.Popen(
-            ['redis-server', '--port', '0', '--unixsocket', self.path, '--save', '',
-             '--appendonly', 'no', '--dir', self.folder, *options],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.command = ['redis-server', '--port', '0', '--unixsocket', self.path, '--save', '',
+                        '--appendonly', 'no', '--dir', self.folder, *map(str, options)]
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.DEVNULL)
         end = time.monotonic() + 60
         while True:
             try:
                 self.admin = Connection(self.path)
                 break
-            except (FileNotFoundError, ConnectionRefusedError, Error):
+            except (FileNotFoundError, ConnectionError, Error):
                 if time.monotonic() > end or self.process.poll() is not None:
                     self.stop()
                     raise

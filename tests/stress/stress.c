@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stress.c - stress URL [SECONDS] [PROCESSES] [THREADS]: a counter in a file, guarded by one lock,
- * while processes are killed at random moments, stopped for a while, and replaced.
+ * stress.c - stress [OPTIONS] URL [SECONDS] [PROCESSES] [THREADS]: a counter in a file, guarded by
+ * one lock, while processes are killed at random moments, stopped for a while, and replaced.
+ *
+ *     --lease=MS    of the lock; where no kernel tells of a death, it is what a killed holder costs
+ *     --pause=MS    at most, between two kills
+ *     --cut=PORT    a Redis server here, whose connections are cut at random all the while
  *
  * The file holds {value, token, intent}. Inside the lock a thread reads it, demands that its own
  * token is larger than the last one, writes its token as the intent, and then value + 1 with its
@@ -14,6 +18,9 @@
  * one increment in doubt, or none. At the end
  *
  *     done <= value <= done + in doubt
+ *
+ * A lease that the machine let run out is not a mistake of the lock's as long as its holder knows:
+ * who has less than an eighth of it left does not write.
  *
  * Processes 0 and 1 are never killed: each of their threads must have had the lock repeatedly.
  * Afterwards nobody is left, and the lock must be free with nobody in its queue.
@@ -32,9 +39,10 @@
 #include <unistd.h>
 
 #include "actors.h"
+#include "cutter.h"
 #include "pawl.h"
 
-enum { MAX_PROCESSES = 64, MAX_THREADS = 16, SPARED = 2, LEASE_MS = 10000, PATIENCE_MS = 60000 };
+enum { MAX_PROCESSES = 64, MAX_THREADS = 16, SPARED = 2, PATIENCE_MS = 60000, CUT_MS = 20 };
 
 static const char lock_name[] = "stress";
 
@@ -52,6 +60,7 @@ struct slot {
 struct board {
     atomic_int stop;
     atomic_ullong violations, unfinished;
+    atomic_ullong cuts, lost, unknown; /* with --cut: leases that ended, releases not confirmed */
     struct slot slots[MAX_PROCESSES][MAX_THREADS];
 };
 
@@ -63,6 +72,8 @@ struct child {
 static struct board *board;
 static const char *url;
 static int processes = 16, threads = 4, file;
+static int64_t lease_ms = 10000, max_pause_ms = 10, cut_port;
+static pid_t cutter;
 static struct child children[MAX_PROCESSES];
 static uint64_t in_doubt;
 
@@ -82,6 +93,15 @@ static void violation(const char *what, uint64_t a, uint64_t b)
                 (unsigned long long)a, (unsigned long long)b);
 }
 
+/* What may happen to a lease or an answer while connections are cut, and only then. */
+static void excuse(atomic_ullong *counter, const char *what, int code)
+{
+    if (cut_port)
+        atomic_fetch_add(counter, 1);
+    else
+        violation(what, (uint64_t)-code, 0);
+}
+
 static void add_one(struct worker *w, pawl_lock *lock)
 {
     uint64_t token = pawl_lock_token(lock);
@@ -95,8 +115,10 @@ static void add_one(struct worker *w, pawl_lock *lock)
         atomic_fetch_add(&board->unfinished, 1);
     if (pwrite(file, &token, sizeof token, offsetof(struct record, intent)) != sizeof token)
         violation("the file can't be written", (uint64_t)errno, 0);
-    if (!pawl_lock_held(lock))
-        violation("the lock is not held any more", token, 0);
+    if (pawl_lock_valid_ms(lock) < lease_ms / 8) {
+        excuse(&board->lost, "the lock is not held any more", PAWL_ELOST);
+        return;
+    }
     r.value++;
     r.token = token;
     atomic_store(&w->slot->writing, 1);
@@ -117,7 +139,8 @@ static void one_round(struct worker *w)
     pawl_error err = {0};
     int code = pawl_lock_acquire(lock, hasty ? dice : PATIENCE_MS, &err);
 
-    if (code && hasty && (code == PAWL_EBUSY || code == PAWL_ETIMEDOUT)) {
+    if (code && hasty && (code == PAWL_EBUSY || code == PAWL_ETIMEDOUT ||
+                          (cut_port && (code == PAWL_ECONN || code == PAWL_EUNKNOWN)))) {
         atomic_fetch_add(&w->slot->gave_up, 1);
         return;
     }
@@ -131,7 +154,11 @@ static void one_round(struct worker *w)
         atomic_store(&w->slot->longest_ms, waited);
     add_one(w, lock);
     code = pawl_lock_release(lock, &err);
-    if (code)
+    if (code == PAWL_ELOST)
+        excuse(&board->lost, "release failed", code);
+    else if (code == PAWL_EUNKNOWN || code == PAWL_ECONN)
+        excuse(&board->unknown, "release failed", code);
+    else if (code)
         violation("release failed", (uint64_t)-code, 0);
 }
 
@@ -143,7 +170,7 @@ static void work(void *arg)
 
 static _Noreturn void run_child(int number)
 {
-    pawl_client_options options = {.size = sizeof options, .watchdog_ms = LEASE_MS,
+    pawl_client_options options = {.size = sizeof options, .watchdog_ms = lease_ms,
                                    .label = number < SPARED ? "spared" : "mortal"};
     pawl_lock_options fair = {.size = sizeof fair, .kind = PAWL_FAIR};
     struct worker workers[MAX_THREADS];
@@ -167,7 +194,7 @@ static _Noreturn void run_child(int number)
         actor_join(&workers[i].actor);
     pawl_lock_free(m);
     pawl_lock_free(f);
-    exit(pawl_close(client) ? 1 : 0);
+    exit(pawl_close(client) && !cut_port ? 1 : 0);
 }
 
 /* ---- The parent, which opens no client while it forks ---------------------------------------- */
@@ -209,6 +236,24 @@ static void resume_all(void)
         }
 }
 
+static void start_cutter(void)
+{
+    fflush(NULL);
+    cutter = fork();
+    if (cutter == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        _exit(cut_connections((int)cut_port, CUT_MS, &board->stop, &board->cuts));
+    }
+}
+
+static void end_cutter(void)
+{
+    int status = 1;
+
+    if (waitpid(cutter, &status, 0) != cutter || status || !atomic_load(&board->cuts))
+        violation("connections could not be cut", (uint64_t)status, 0);
+}
+
 /* Kills and stops until the time is over; returns the number of kills. */
 static uint64_t torment(int64_t ms, uint64_t *stops)
 {
@@ -233,7 +278,7 @@ static uint64_t torment(int64_t ms, uint64_t *stops)
             start_child(victim);
             kills++;
         }
-        pause_ms(rand_r(&seed) % 10);
+        pause_ms(rand_r(&seed) % max_pause_ms);
     }
     resume_all();
     return kills;
@@ -257,7 +302,8 @@ static void check_nothing_left(void)
 
     if (pawl_open(&client, url, NULL, &err) ||
         pawl_lock_new(&lock, client, lock_name, NULL, &err) ||
-        pawl_lock_acquire(lock, LEASE_MS * 2, &err) || pawl_lock_release(lock, &err) ||
+        pawl_lock_acquire(lock, lease_ms * 2 + PATIENCE_MS, &err) ||
+        pawl_lock_release(lock, &err) ||
         pawl_inspect(client, lock_name, count_row, &left, &err)) {
         fprintf(stderr, "stress: %s\n", err.text);
         violation("the lock can't be had afterwards", 0, 0);
@@ -288,9 +334,11 @@ static int verdict(int64_t seconds, uint64_t kills, uint64_t stops)
         }
     if (pread(file, &r, sizeof r, 0) != sizeof r || r.value < done || r.value > done + in_doubt)
         violation("increments were lost or made up", r.value, done);
-    if (atomic_load(&board->unfinished) > kills)
+    if (atomic_load(&board->unfinished) > kills + atomic_load(&board->lost))
         violation("more sections were cut short than processes killed",
                   atomic_load(&board->unfinished), kills);
+    if (atomic_load(&board->lost) > stops + done / 100 + 1)
+        violation("leases are lost too often", atomic_load(&board->lost), done);
     if (fewest < 2)
         violation("a thread was starved", fewest, 0);
     printf("stress %s: %lld s, %d x %d threads, %llu kills, %llu stops, %llu acquisitions "
@@ -301,6 +349,11 @@ static int verdict(int64_t seconds, uint64_t kills, uint64_t stops)
            (unsigned long long)atomic_load(&board->unfinished), (unsigned long long)gave_up,
            (unsigned long long)r.value, (long long)longest, (unsigned long long)fewest,
            (unsigned long long)atomic_load(&board->violations));
+    if (cut_port)
+        printf("stress: %llu connections cut, %llu leases lost, %llu releases unconfirmed\n",
+               (unsigned long long)atomic_load(&board->cuts),
+               (unsigned long long)atomic_load(&board->lost),
+               (unsigned long long)atomic_load(&board->unknown));
     return atomic_load(&board->violations) ? 1 : 0;
 }
 
@@ -319,27 +372,52 @@ static int run(int64_t seconds, const char *dir)
     }
     for (int i = 0; i < processes; i++)
         start_child(i);
+    if (cut_port)
+        start_cutter();
     kills = torment(seconds * 1000, &stops);
     atomic_store(&board->stop, 1);
     for (int i = 0; i < processes; i++)
         reap(i, false);
+    if (cut_port)
+        end_cutter();
     check_nothing_left();
     return verdict(seconds, kills, stops);
+}
+
+/* Options go before the URL; returns how many there are. */
+static int take_options(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        int64_t *value;
+    } known[] = {{"--lease=", &lease_ms}, {"--pause=", &max_pause_ms}, {"--cut=", &cut_port}};
+    int n = 0;
+
+    for (; n + 1 < argc && argv[n + 1][0] == '-'; n++)
+        for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+            if (!strncmp(argv[n + 1], known[i].name, strlen(known[i].name)))
+                *known[i].value = atoll(argv[n + 1] + strlen(known[i].name));
+    return n;
 }
 
 int main(int argc, char **argv)
 {
     char full[4200];
     char *dir = temp_dir();
-    int64_t seconds = argc > 2 ? atoll(argv[2]) : 10;
+    int options = take_options(argc, argv);
+    int64_t seconds;
     const char *mark;
     int status;
 
+    argc -= options;
+    argv += options;
+    seconds = argc > 2 ? atoll(argv[2]) : 10;
     processes = argc > 3 ? atoi(argv[3]) : processes;
     threads = argc > 4 ? atoi(argv[4]) : threads;
     if (argc < 2 || !dir || processes <= SPARED || processes > MAX_PROCESSES || threads < 1 ||
-        threads > MAX_THREADS) {
-        fprintf(stderr, "usage: stress URL [SECONDS] [PROCESSES 3..64] [THREADS 1..16]\n"
+        threads > MAX_THREADS || lease_ms < 100 || max_pause_ms < 1) {
+        fprintf(stderr, "usage: stress [--lease=MS] [--pause=MS] [--cut=PORT] URL [SECONDS] "
+                        "[PROCESSES 3..64] [THREADS 1..16]\n"
                         "       @TMP@ in the URL stands for a new folder\n");
         return 64;
     }

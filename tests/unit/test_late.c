@@ -109,6 +109,33 @@ CASE("the names in a renewal stay until it is answered, also if the handle is go
     CHECK_OK(pawl_close(client));
 }
 
+/* ---- Claims ---------------------------------------------------------------------------------- */
+
+static void check_claim(int64_t lease_ms, int64_t max_hold_ms)
+{
+    pawl_client *client = open_client("late:claim=2000;memory:", NULL);
+    pawl_lock *lock;
+
+    CHECK_OK(pawl_lock_new(&lock, client, "x",
+                           LOCK_OPTIONS(.lease_ms = lease_ms, .max_hold_ms = max_hold_ms), NULL));
+    CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
+    CHECK(pawl_lock_valid_ms(lock) <= 2000);
+    for (; pawl_lock_valid_ms(lock) <= 2000; pause_ms(1))
+        CHECK(pawl_lock_held(lock));
+    CHECK(pawl_lock_valid_ms(lock) <= (lease_ms ? lease_ms : 30000));
+    CHECK_OK(pawl_lock_release(lock, NULL));
+    CHECK_OK(pawl_close(client));
+    pawl_lock_free(lock);
+}
+
+CASE("a claim is made the whole lease, be it renewed by itself or fixed")
+{
+    check_claim(0, 0);
+    check_claim(60000, 0);
+    check_claim(60000, 20000);
+    check_claim(0, 20000);
+}
+
 /* ---- Closing --------------------------------------------------------------------------------- */
 
 CASE("closing does not wait for at_least_ms where the client itself would have to hold on")

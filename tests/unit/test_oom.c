@@ -2,93 +2,19 @@
  *
  * test_oom.c - out of memory, at every place where Pawl asks for some.
  *
- * The program is linked so that the calls of malloc and its kin in Pawl's own code (and in this
- * file) come here first; other libraries are not touched, since libuv aborts without memory. A case
- * plays one play again and again: in round n the n-th request for memory fails, only that one or
- * all from there on. Whatever happens then, a call says PAWL_ENOMEM or does its work, callbacks
- * that were promised come, nothing hangs or crashes, and at the end no block is left.
+ * A case plays one play again and again: in round n the n-th request for memory fails, only that
+ * one or all from there on (failing_memory.h). Whatever happens then, a call says PAWL_ENOMEM or
+ * does its work, callbacks that were promised come, nothing hangs or crashes, and at the end no
+ * block is left.
  */
-#include <errno.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "actors.h"
 #include "check.h"
+#include "failing_memory.h"
 #include "pawl.h"
-
-/* ---- Memory that fails ----------------------------------------------------------------------- */
-
-static atomic_bool counting, sticky;
-static atomic_long asked, fail_at, blocks;
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *old, size_t size);
-char *__real_strdup(const char *text);
-char *__real_strndup(const char *text, size_t size);
-void __real_free(void *block);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *old, size_t size);
-char *__wrap_strdup(const char *text);
-char *__wrap_strndup(const char *text, size_t size);
-void __wrap_free(void *block);
-
-static bool fails(void)
-{
-    long n, at = atomic_load(&fail_at);
-
-    if (!atomic_load(&counting))
-        return false;
-    n = atomic_fetch_add(&asked, 1) + 1;
-    if (at == 0 || n < at || (n > at && !atomic_load(&sticky)))
-        return false;
-    errno = ENOMEM;
-    return true;
-}
-
-static void *given(void *block)
-{
-    if (block && atomic_load(&counting))
-        atomic_fetch_add(&blocks, 1);
-    return block;
-}
-
-void *__wrap_malloc(size_t size)
-{
-    return fails() ? NULL : given(__real_malloc(size));
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return fails() ? NULL : given(__real_calloc(n, size));
-}
-
-void *__wrap_realloc(void *old, size_t size)
-{
-    void *block = fails() ? NULL : __real_realloc(old, size);
-
-    return old ? block : given(block);
-}
-
-char *__wrap_strdup(const char *text)
-{
-    return fails() ? NULL : given(__real_strdup(text));
-}
-
-char *__wrap_strndup(const char *text, size_t size)
-{
-    return fails() ? NULL : given(__real_strndup(text, size));
-}
-
-void __wrap_free(void *block)
-{
-    if (block && atomic_load(&counting))
-        atomic_fetch_sub(&blocks, 1);
-    __real_free(block);
-}
 
 /* ---- Parts of the play ----------------------------------------------------------------------- */
 
@@ -113,8 +39,7 @@ static int fine(const char *what, int code, int also)
               ((also & MAY_BE_LOST) && code == PAWL_ELOST);
 
     if (!ok)
-        check_fail(__FILE__, __LINE__, "request %ld fails%s: %s is %s", atomic_load(&fail_at),
-                   atomic_load(&sticky) ? " and all after it" : "", what, pawl_errname(code));
+        check_fail(__FILE__, __LINE__, "%s: %s is %s", memory_words(), what, pawl_errname(code));
     return code;
 }
 
@@ -267,28 +192,20 @@ static void play(const char *url)
 /* ---- Cases ----------------------------------------------------------------------------------- */
 
 /* How many times memory was asked for. */
-static long round_of(const char *url, long n)
+static long round_of(const char *url, long n, bool all_after)
 {
-    atomic_store(&fail_at, n);
-    atomic_store(&asked, 0);
-    atomic_store(&blocks, 0);
-    atomic_store(&counting, true);
+    memory_fails(n, all_after);
     play(url);
-    atomic_store(&counting, false);
-    if (atomic_load(&blocks) != 0)
-        check_fail(__FILE__, __LINE__, "request %ld fails: %ld blocks are left", n,
-                   atomic_load(&blocks));
-    return atomic_load(&asked);
+    return memory_is_back();
 }
 
 static void rounds(const char *url, bool all_after)
 {
     long n = 1;
 
-    atomic_store(&sticky, all_after);
     play(url); /* what is kept for the life of the process */
-    CHECK(round_of(url, 0) > 20);
-    while (round_of(url, n) >= n)
+    CHECK(round_of(url, 0, all_after) > 20);
+    while (round_of(url, n, all_after) >= n)
         n++;
     check_note("%ld requests", n - 1);
 }

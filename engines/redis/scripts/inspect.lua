@@ -30,7 +30,8 @@ end
 if type(value) == 'table' then
     kind = 'other'
 elseif value then
-    kind = match(value, '^pawl ([xzmpl])') or 'foreign'
+    kind = match(value, '^pawl ([xz]) %S+ %d+ %d+ %d+ .') or match(value, '^pawl (m)$') or
+           match(value, '^pawl ([pl]) %d+') or 'foreign'
 end
 if kind == 'x' or kind == 'z' then
     local owner, token, n, since = match(value, '^pawl . (%S+) (%d+) (%d+) (%d+) ')

@@ -21,7 +21,8 @@ local function look()
     elseif not value then
         kind = nil
     else
-        kind = match(value, '^pawl ([xzmpl])') or 'f'
+        kind = match(value, '^pawl ([xz]) %S+ %d+ %d+ %d+ .') or match(value, '^pawl (m)$') or
+               match(value, '^pawl ([pl]) %d+') or 'f'
     end
 end
 

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A private server as a program finds it: on a port of the loopback, beside the unix socket of
+server.py; nothing is loaded into it. It can be stopped, restarted, and listened to.
+"""
+import hashlib
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+import time
+import urllib.parse
+
+from server import Connection, Error, Server
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor, boot_ns  # noqa: E402,F401
+
+PATIENCE = 60
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        return s.getsockname()[1]
+
+
+def query(params):
+    return '?' + urllib.parse.urlencode(params) if params else ''
+
+
+class Live(Server):
+    def __init__(self, *options, **kind):
+        """Options of redis-server; @PORT@ in them is a free port, as is its usual one."""
+        for attempt in range(5):
+            self.port = free_port()
+            self.extra_port = free_port()
+            given = [str(o).replace('@PORT@', str(self.extra_port)) for o in options]
+            try:
+                super().__init__('--bind', '127.0.0.1', '--port', self.port, *given, **kind)
+                return
+            except Exception:
+                if attempt == 4:  # somebody else took the port each time?
+                    raise
+
+    def load(self):
+        pass  # NOSCRIPT is a part of what is tested
+
+    def url(self, **params):
+        return f'redis://127.0.0.1:{self.port}/{query(params)}'
+
+    def unix_url(self, **params):
+        return f'redis+unix://{self.path}{query(params)}'
+
+    def actor(self, label='', **params):
+        return Actor(self.url(**params), label)
+
+    def call(self, *words):
+        return self.admin.call(*words)
+
+    def connect(self):
+        return Connection(self.path)
+
+    def is_busy(self):
+        """Whether a script runs for so long that others are refused."""
+        try:
+            self.call('PING')
+            return False
+        except Error as e:
+            return str(e).startswith('BUSY')
+
+    # ---- its life ----
+
+    def pause(self):
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
+
+    def resume(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def restart(self):
+        self.kill()
+        self.start()
+
+    # ---- looking ----
+
+    def monitor(self):
+        return Monitor(self)
+
+    def connections(self):
+        """CLIENT LIST as dictionaries, of all but this one."""
+        mine = str(self.call('CLIENT', 'ID'))
+        rows = [dict(w.split('=', 1) for w in line.split(' '))
+                for line in self.call('CLIENT', 'LIST').splitlines()]
+        return [r for r in rows if r['id'] != mine and r['flags'] != 'O']
+
+    def subscribers(self):
+        return [r for r in self.connections() if int(r['sub'])]
+
+    def stat(self, *commands):
+        """How often these commands were called, by INFO commandstats."""
+        info = self.call('INFO', 'commandstats')
+        found = re.findall(r'^cmdstat_([^:]+):calls=(\d+)', info, re.M)
+        return sum(int(n) for name, n in found if name in commands)
+
+    def queue(self, name, prefix='pawl:'):
+        """Owners in order."""
+        return self.call('ZRANGE', '{%s%s}:queue' % (prefix, name), 0, -1)
+
+    def value(self, name, prefix='pawl:'):
+        return self.call('GET', prefix + name)
+
+    def holder(self, name):
+        """Owner of an exclusive grant, or None."""
+        words = (self.value(name) or '').split(' ')
+        return words[2] if words[:2] == ['pawl', 'x'] else None
+
+
+def until(predicate, what='', patience=PATIENCE):
+    """Until the predicate says something true, which is returned."""
+    end = time.monotonic() + patience
+    while True:
+        value = predicate()
+        if value:
+            return value
+        assert time.monotonic() < end, f'waited in vain {what}'
+        time.sleep(0.002)
+
+
+# ---- what the server does, by its own clock ------------------------------------------------------
+
+class Event:
+    """A line of MONITOR: time (s), where it came from ('lua' inside a script), command, arguments.
+
+    Of a script: its name, its keys, its arguments."""
+
+    ESCAPES = {'n': '\n', 'r': '\r', 't': '\t', 'a': '\a', 'b': '\b'}
+    LINE = re.compile(r'^(\d+)\.(\d+) \[\d+ (.*?)\] (.*)$', re.S)
+    WORD = re.compile(r'"((?:[^"\\]|\\.)*)"', re.S)
+
+    def __init__(self, line, names):
+        m = self.LINE.match(line)
+        self.line = line
+        self.us = int(m[1]) * 1000000 + int(m[2])
+        self.source = m[3]
+        self.words = [re.sub(r'\\(x..|.)', self._unescape, w) if '\\' in w else w
+                      for w in self.WORD.findall(m[4])]
+        self.command = self.words[0].lower()
+        self.script, self.keys, self.args = None, [], []
+        if self.command in ('evalsha', 'eval'):
+            n = int(self.words[2])
+            sha = self.words[1]
+            if self.command == 'eval':
+                sha = hashlib.sha1(sha.encode('latin-1')).hexdigest()
+            self.script = names.get(sha, 'other')
+            self.keys, self.args = self.words[3:3 + n], self.words[3 + n:]
+
+    @classmethod
+    def _unescape(cls, match):
+        text = match[1]
+        return chr(int(text[1:], 16)) if len(text) > 1 else cls.ESCAPES.get(text, text)
+
+    @property
+    def owner(self):
+        """Who asks, of acquire, release and cancel."""
+        return self.args[0] if self.args else None
+
+    @property
+    def ms(self):
+        return self.us / 1000
+
+    def granted(self):
+        """To whom an exclusive grant is written here, or None."""
+        if self.command == 'set' and self.words[2].startswith('pawl x '):
+            return self.words[2].split(' ')[2]
+        return None
+
+    def __repr__(self):
+        return self.line[:200]
+
+
+class Monitor:
+    def __init__(self, server):
+        self.names = {sha: name for name, sha in server.shas.items()}
+        self.events = []
+        self.changed = threading.Condition()
+        self.connection = Connection(server.path)
+        self.connection.call('MONITOR')
+        self.thread = threading.Thread(target=self._read, daemon=True)
+        self.thread.start()
+
+    def _read(self):
+        try:
+            while True:
+                line = self.connection.reply()
+                with self.changed:
+                    self.events.append(Event(line, self.names))
+                    self.changed.notify_all()
+        except (OSError, ValueError):
+            pass
+
+    def wait(self, predicate, after=0, what=''):
+        """The first event at or behind this index for which it is true; (index, event)."""
+        end = time.monotonic() + PATIENCE
+        with self.changed:
+            at = after
+            while True:
+                while at < len(self.events):
+                    if predicate(self.events[at]):
+                        return at, self.events[at]
+                    at += 1
+                left = end - time.monotonic()
+                assert left > 0, f'the server has not seen {what}'
+                self.changed.wait(left)
+
+    def script(self, name, after=0, owner=None):
+        return self.wait(lambda e: e.script == name and (owner is None or e.owner == owner), after,
+                         f'script {name}')
+
+    def grant(self, after=0, owner=None):
+        """When an exclusive grant is written."""
+        return self.wait(lambda e: e.granted() and owner in (None, e.granted()), after,
+                         f'a grant to {owner}')
+
+    def now(self):
+        with self.changed:
+            return len(self.events)
+
+    def all(self):
+        with self.changed:
+            return list(self.events)
+
+    def close(self):
+        self.connection.socket.shutdown(socket.SHUT_RDWR)
+        self.thread.join()
+        self.connection.close()

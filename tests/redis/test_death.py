@@ -1,0 +1,327 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Holders and waiters that die, stop, or leave: what that costs the others, by the server's clock.
+
+Times are those that the server writes in MONITOR, compared with the ends of leases that it was
+told.
+Beside the processes under test runs a control, which only wakes up every 5 ms and notes how late it
+was: where something must happen within 100 ms, a machine that keeps the control waiting is given
+that much more.
+"""
+import os
+import signal
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cases import equal  # noqa: E402
+from forked import case, run  # noqa: E402
+from live import until  # noqa: E402
+from scenes import Control, queue_up, warm_up  # noqa: E402
+
+CLAIM_MS = 2000
+
+
+def lease_end(events, key='pawl:n'):
+    """When the key ends, as the server was told before the script that the events end in."""
+    last = max(i for i, e in enumerate(events) if e.source != 'lua')
+    for e in reversed(events[:last]):
+        if e.command == 'pexpireat' and e.words[1] == key:
+            return int(e.words[2])
+        if e.command == 'set' and e.words[1] == key and e.words[3].upper() == 'PXAT':
+            return int(e.words[4])
+    raise AssertionError('the key has no lease')
+
+
+def same_script(events, start, end):
+    """Is everything behind start up to end inside the script that begins at start?"""
+    return all(e.source == 'lua' for e in events[start + 1:end + 1])
+
+
+# ---- a holder that dies --------------------------------------------------------------------------
+
+def killed_holder(s, make, name, take):
+    """What a killed -9 holder costs the front: from the end of its lease to the acquire."""
+    control = Control()
+    warm_up(s)
+    for _ in range(2):
+        m = s.monitor()
+        a, b, c = (s.actor(watchdog=1500) for _ in range(3))
+        make(a)
+        a.ask('take', 'l', *take).ok()
+        for n, w in enumerate((b, c), 1):
+            w.lock('l', 'n')
+            w.send('acquire', 'l', -1)
+            until(lambda: len(s.queue(name)) == n)
+        front = s.queue(name)[0]
+        at = m.now()
+        for _ in range(4):  # longer than the lease: what the front was told at first is not true
+            at = m.script('renew', at)[0] + 1
+        a.kill()
+        at, grant = m.grant(owner=front)
+        end = lease_end(m.all()[:at])
+        asked = [e for e in m.all()[:at] if e.script == 'acquire' and e.owner == front]
+        assert grant.ms >= end, 'the lease was not over'
+        equal(b.answer('acquire', 'l').code, 'PAWL_OK')
+        control.prompt(grant.ms - end, 0, 'from the end of the lease to the next grant')
+        assert len(asked) <= 6, f'it asked {len(asked)} times'
+        b.kill()
+        c.kill()
+        m.close()
+        s.call('FLUSHALL')
+
+
+@case('a holder is killed: the front has the lock within 100 ms of the end of its lease')
+def _(s):
+    killed_holder(s, lambda a: a.lock('l', 'n'), 'n', (0,))
+
+
+@case('a reader is killed: the writer at the front has the lock within 100 ms of the end')
+def _(s):
+    killed_holder(s, lambda a: a.lock('l', 'n', kind='read'), 'n', (0,))
+
+
+@case('a fixed lease ends: the front has the lock within 100 ms')
+def _(s):
+    control = Control()
+    m = s.monitor()
+    a, b = s.actor(), s.actor()
+    a.lock('l', 'n', lease=1200)
+    a.ask('take', 'l', 0).ok()
+    queue_up(s, 'n', [b])
+    at, grant = m.grant(owner=s.queue('n')[0])
+    lost, got = a.lost('l'), b.answer('acquire', 'l').ok()
+    control.before(lost.ns, got.ns, 'told, and the next one has it')
+    control.prompt(grant.ms - lease_end(m.all()[:at]), 0, 'from the end of the lease to the grant')
+
+
+@case('a holder of permits is killed: they come back when its lease ends')
+def _(s):
+    control = Control()
+    m = s.monitor()
+    a, b = s.actor(watchdog=1500), s.actor(watchdog=1500)
+    for x in (a, b):
+        x.sem('s', 's', permits=3)
+    a.ask('take', 's', 0, 3).ok()
+    b.send('take', 's', -1, 2)
+    until(lambda: s.queue('s'))
+    owner = s.queue('s')[0]
+    m.script('renew')
+    a.kill()
+    b.answer('take', 's').ok()
+    hold = '{pawl:s}:hold'
+    at, grant = m.wait(lambda e: e.command == 'zadd' and e.words[1] == hold and owner in e.words)
+    end = max(int(float(w)) for e in m.all()[:at] if e.command == 'zadd' and e.words[1] == hold
+              for w in e.words[2:] if w.isdigit())
+    assert grant.ms >= end
+    control.prompt(grant.ms - end, 0, 'from the end of the lease to the next permits')
+
+
+# ---- waiters that die, stop, leave ---------------------------------------------------------------
+
+@case('a killed waiter at the front costs the next one nothing: the same script skips it')
+def _(s):
+    warm_up(s)
+    h, w1, w2 = s.actor(), s.actor(), s.actor()
+    h.lock('l', 'n')
+    h.ask('take', 'l', 0).ok()
+    queue_up(s, 'n', [w1, w2])
+    owner = s.queue('n')[1]
+    w1.kill()
+    until(lambda: len(s.subscribers()) == 2, 'for the server to notice')
+    m = s.monitor()
+    h.ask('drop', 'l').ok()
+    w2.answer('acquire', 'l').ok()
+    start, _ = m.script('release')
+    end, _ = m.grant(start, owner)
+    assert same_script(m.all(), start, end), m.all()[start:end + 1]
+
+
+@case('a waiter killed in the very moment of the release costs no more than the claim')
+def _(s):
+    control = Control()
+    warm_up(s)
+    for _ in range(5):
+        h, w1, w2 = s.actor(), s.actor(), s.actor()
+        h.lock('l', 'n')
+        h.ask('take', 'l', 0).ok()
+        queue_up(s, 'n', [w1, w2])
+        owner = s.queue('n')[1]
+        m = s.monitor()
+        s.pause()
+        w1.kill()
+        h.send('release', 'l')
+        s.resume()
+        h.answer('release', 'l').ok()
+        w2.answer('acquire', 'l').ok()
+        start, release = m.script('release')
+        grant = m.grant(start, owner)[1]
+        control.prompt(grant.ms - release.ms, CLAIM_MS, 'from the release to the next grant')
+        for a in (h, w2):
+            a.kill()
+        m.close()
+        s.call('FLUSHALL')
+
+
+@case('a stopped waiter at the front costs the next one the claim, and no more')
+def _(s):
+    control = Control()
+    warm_up(s)
+    h, w1, w2 = s.actor(), s.actor(), s.actor()
+    h.lock('l', 'n')
+    h.ask('take', 'l', 0).ok()
+    queue_up(s, 'n', [w1, w2])
+    first, second = s.queue('n')
+    m = s.monitor()
+    w1.stop()
+    h.ask('drop', 'l').ok()
+    token = w2.answer('acquire', 'l').ok().token
+    start, claim = m.grant(owner=first)
+    grant = m.grant(start, second)[1]
+    assert grant.ms - claim.ms >= CLAIM_MS - 1
+    control.prompt(grant.ms - claim.ms, CLAIM_MS, 'from the claim to the next grant')
+    at = m.now()
+    w1.resume()  # finds an old grant, and must not believe it
+    m.script('acquire', at, first)
+    until(lambda: s.queue('n') == [first], 'for its place')
+    w1.ask('sync')
+    equal(w1.have('acquire', 'l'), None)
+    equal(w1.ask('held', 'l').held, 0)
+    equal(s.holder('n'), second)
+    w2.ask('drop', 'l').ok()
+    assert w1.answer('acquire', 'l').ok().token > token
+
+
+@case('a waiter that closes costs the next one nothing, and gets nothing')
+def _(s):
+    warm_up(s)
+    h, w1, w2 = s.actor(), s.actor(), s.actor()
+    h.lock('l', 'n')
+    h.ask('take', 'l', 0).ok()
+    queue_up(s, 'n', [w1, w2])
+    first, second = s.queue('n')
+    m = s.monitor()
+    w1.close().ok()
+    equal(s.queue('n'), [second])
+    h.ask('drop', 'l').ok()
+    w2.answer('acquire', 'l').ok()
+    start, _ = m.script('release')
+    end, grant = m.grant(start)
+    equal(grant.granted(), second)
+    assert same_script(m.all(), start, end)
+
+
+@case('a waiter that gives up costs the next one nothing, and gets nothing')
+def _(s):
+    warm_up(s)
+    h, w1, w2 = s.actor(), s.actor(), s.actor()
+    h.lock('l', 'n')
+    h.ask('take', 'l', 0).ok()
+    w1.lock('l', 'n')
+    w1.send('acquire', 'l', 600)
+    until(lambda: s.queue('n'))
+    w2.lock('l', 'n')
+    w2.send('acquire', 'l', -1)
+    w1.answer('acquire', 'l').be('PAWL_ETIMEDOUT')
+    until(lambda: len(s.queue('n')) == 1)
+    second = s.queue('n')[0]
+    m = s.monitor()
+    h.ask('drop', 'l').ok()
+    w2.answer('acquire', 'l').ok()
+    start, _ = m.script('release')
+    equal(m.grant(start)[1].granted(), second)
+
+
+@case('a holder and the front die together: the next waiter settles it', limit=120)
+def _(s):
+    m = s.monitor()
+    h, w1, w2 = s.actor(watchdog=1500), s.actor(), s.actor()
+    h.lock('l', 'n')
+    h.ask('take', 'l', 0).ok()
+    queue_up(s, 'n', [w1, w2])
+    second = s.queue('n')[1]
+    h.kill()
+    w1.kill()
+    w2.answer('acquire', 'l').ok()
+    at, grant = m.grant(owner=second)
+    end = lease_end(m.all()[:at])
+    assert 0 <= grant.ms - end <= 30000, grant.ms - end
+
+
+@case('a whole queue that is killed: the last one standing gets the lock in one script')
+def _(s):
+    warm_up(s)
+    h, *waiters = [s.actor() for _ in range(7)]
+    h.lock('l', 'n')
+    h.ask('take', 'l', 0).ok()
+    queue_up(s, 'n', waiters)
+    last = s.queue('n')[-1]
+    for w in waiters[:-1]:
+        w.kill()
+    until(lambda: len(s.subscribers()) == 2)
+    m = s.monitor()
+    h.ask('drop', 'l').ok()
+    waiters[-1].answer('acquire', 'l').ok()
+    start, _ = m.script('release')
+    end, _ = m.grant(start, last)
+    assert same_script(m.all(), start, end)
+
+
+# ---- a holder that is stopped --------------------------------------------------------------------
+
+@case('a holder stopped past its lease knows on resume, before any answer, and harms nobody')
+def _(s):
+    a, b = s.actor(watchdog=1500, timeout=30000), s.actor()
+    a.lock('l', 'n')
+    token = a.ask('take', 'l', 0).ok().token
+    queue_up(s, 'n', [b])
+    a.send('stopself', 'l')
+    os.waitid(os.P_PID, a.pid, os.WSTOPPED | os.WNOWAIT)
+    assert b.answer('acquire', 'l').ok().token > token
+    value = s.value('n')
+    s.pause()  # from here on nobody can ask the server
+    a.resume()
+    woke = a.answer('stopself', 'l')
+    equal([woke.valid, woke.held], [0, 0])
+    lost = a.answer('lost', 'l', patience=15).be('PAWL_ELOST')
+    assert lost.ns >= woke.ns
+    equal(a.ask('valid', 'l').valid, 0)
+    a.ask('drop', 'l', patience=15).be('PAWL_ELOST')
+    s.resume()
+    equal(s.value('n'), value)
+    equal(b.ask('held', 'l').held, 1)
+    b.ask('drop', 'l').ok()
+    a.ask('take', 'l', 20000).ok()
+
+
+@case('a holder stopped past its lease with nobody else there: told all the same')
+def _(s):
+    a = s.actor(watchdog=1200)
+    a.lock('l', 'n')
+    a.ask('take', 'l', 0).ok()
+    a.send('stopself', 'l')
+    os.waitid(os.P_PID, a.pid, os.WSTOPPED | os.WNOWAIT)
+    until(lambda: s.value('n') is None, 'for the end of the lease')
+    a.signal(signal.SIGCONT)
+    woke = a.answer('stopself', 'l')
+    equal([woke.valid, woke.held], [0, 0])
+    a.lost('l')
+    a.ask('drop', 'l').be('PAWL_ELOST')
+    equal(s.value('n'), None)
+
+
+@case('a holder stopped for less than its lease goes on as if nothing had been')
+def _(s):
+    a = s.actor(watchdog=60000)
+    a.lock('l', 'n')
+    token = a.ask('take', 'l', 0).ok().token
+    a.send('stopself', 'l')
+    os.waitid(os.P_PID, a.pid, os.WSTOPPED | os.WNOWAIT)
+    a.resume()
+    woke = a.answer('stopself', 'l')
+    equal([woke.held, woke.token], [1, token])
+    a.ask('drop', 'l').ok()
+    equal(a.have('lost', 'l'), None)
+
+
+if __name__ == '__main__':
+    sys.exit(run())

@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What a hand-over costs the server, however many wait: counted by INFO commandstats.
+
+An acquire and a release are one script each, with 2 waiting processes or with 256; renewals come on
+top and are told apart by MONITOR, which also shows the order. Only a machine so slow that a claim
+ends meanwhile makes the front ask again; such questions are seen by their distance in time.
+"""
+import os
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cases import equal  # noqa: E402
+from forked import case, run  # noqa: E402
+from live import until  # noqa: E402
+from scenes import seen_until_now, warm_up  # noqa: E402
+
+PAIRS = os.environ.get('PAWL_PAIRS', 'pairs')
+SLOW_US = 1500000
+
+
+def measure(s, processes, rounds):
+    """Let them go through it; the events between start and end, and the counts by INFO."""
+    warm_up(s)
+    pairs = subprocess.Popen([PAIRS, s.url(), 'n', str(processes), str(rounds)],
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    equal(pairs.stdout.readline(), 'ready\n')
+    m = s.monitor()
+    before = [s.stat('evalsha', 'eval'), s.stat('publish')]
+    pairs.stdin.write('go\n')
+    pairs.stdin.flush()
+    equal(pairs.stdout.readline(), 'done failures=0\n')
+    scripts, messages = s.stat('evalsha', 'eval') - before[0], s.stat('publish') - before[1]
+    events = seen_until_now(s, m)
+    pairs.stdin.close()
+    equal(pairs.wait(), 0)
+    return events, scripts, messages
+
+
+def repeats(events):
+    """Acquires asked again: because of the time that passed, and others."""
+    last, late, early = {}, 0, 0
+    for e in events:
+        if e.script == 'acquire':
+            if e.owner in last:
+                if e.us - last[e.owner] >= SLOW_US:
+                    late += 1
+                else:
+                    early += 1
+            last[e.owner] = e.us
+    return late, early
+
+
+def in_order(events):
+    """Arrivals, and grants in the order in which they were made."""
+    arrived, granted = [], []
+    seen = set()
+    for e in events:
+        if e.script == 'acquire' and e.owner not in seen:
+            seen.add(e.owner)
+            arrived.append(e.owner)
+        elif e.granted() and e.words[1] == 'pawl:n':
+            granted.append(e.granted())
+    return arrived, granted
+
+
+def cost(s, processes, rounds):
+    events, scripts, messages = measure(s, processes, rounds)
+    pairs = processes * rounds
+    count = {name: sum(e.script == name for e in events)
+             for name in ('acquire', 'release', 'renew')}
+    late, early = repeats(events)
+    equal(sum(e.script is not None for e in events), scripts, 'MONITOR and INFO differ:')
+    equal(count['release'], pairs)
+    equal(early, 0, 'asked again without need:')
+    assert scripts - count['renew'] - late <= 2 * pairs, (
+        f'{scripts} scripts, of them {count["renew"]} renewals, for {pairs} pairs: {count}')
+    assert messages <= 2 * pairs + 2 * late, f'{messages} messages for {pairs} pairs'
+    arrived, granted = in_order(events)
+    equal(len(arrived), pairs)
+    equal(granted, arrived, 'not first come, first served:')
+    polls = sum(e.source != 'lua' and e.script is None and e.command not in ('info', 'echo')
+                for e in events)
+    assert polls <= processes, f'{polls} other commands'
+    print(f'# {processes} processes, {pairs} pairs: {(scripts - count["renew"]) / pairs:.3f} '
+          f'scripts and {count["renew"] / pairs:.3f} renewals for each, '
+          f'{messages / pairs:.2f} messages, '
+          f'{late} asked again after a claim had ended')
+
+
+for n, each in ((2, 200), (16, 40), (64, 12), (256, 4)):
+    @case(f'{n} waiting processes: two scripts for an acquire and release, in order of arrival',
+          limit=120)
+    def _(s, processes=n + 1, rounds=each):
+        cost(s, processes, rounds)
+
+
+@case('who waits behind others sends nothing for as long as it waits')
+def _(s):
+    warm_up(s)
+    m = s.monitor()
+    h, *waiters = [s.actor() for _ in range(6)]
+    h.lock('l', 'n')
+    h.ask('take', 'l', 0).ok()
+    for n, w in enumerate(waiters, 1):
+        w.lock('l', 'n')
+        w.send('acquire', 'l', -1)
+        until(lambda: len(s.queue('n')) == n)
+    time.sleep(3)
+    events = seen_until_now(s, m)
+    equal(sum(e.script == 'acquire' for e in events), 6)
+    equal(sum(e.script not in (None, 'acquire', 'renew', 'entry') for e in events), 0)
+
+
+@case('a chain of hand-overs is one script each')
+def _(s):
+    warm_up(s)
+    h, *waiters = [s.actor() for _ in range(9)]
+    h.lock('l', 'n')
+    h.ask('take', 'l', 0).ok()
+    for n, w in enumerate(waiters, 1):
+        w.lock('l', 'n')
+        w.send('acquire', 'l', -1)
+        until(lambda: len(s.queue('n')) == n)
+    m = s.monitor()
+    h.ask('drop', 'l').ok()
+    for w in waiters:
+        w.answer('acquire', 'l').ok()
+        w.ask('drop', 'l').ok()
+    events = seen_until_now(s, m)
+    late, early = repeats(events)
+    equal(early, 0)
+    equal(sum(e.script not in (None, 'renew') for e in events) - late, 9, 'scripts:')
+
+
+if __name__ == '__main__':
+    sys.exit(run())

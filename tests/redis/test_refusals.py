@@ -1,0 +1,283 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Servers that answer with an error: every failure ends in the documented code, in the caller's
+time, with words that say why and hold no password; and where it passes, so does the failure.
+"""
+import os
+import re
+import socket
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cases import equal  # noqa: E402
+from forked import case, run  # noqa: E402
+from live import Actor, until  # noqa: E402
+from scenes import Control, fails, free_again, queue_up  # noqa: E402
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+# ---- rights --------------------------------------------------------------------------------------
+
+@case('a wrong password: PAWL_EAUTH, and the password is not in the words')
+def _(s):
+    s.call('CONFIG', 'SET', 'requirepass', 'open-sesame')
+    at = f'127.0.0.1:{s.port}'
+    for url, env in ((f'redis://:hunter2@{at}/', {}), (f'redis://{at}/', {}),
+                     (f'redis://bob:hunter2@{at}/', {}),
+                     (f'redis://{at}/', {'PAWL_PASSWORD': 'hunter2'})):
+        a, failure = fails(url, ('PAWL_EAUTH',), 'WRONGPASS|NOAUTH', 3000, env)
+        assert 'hunter2' not in failure.words
+    for url, env in ((f'redis://:open-sesame@{at}/', {}),
+                     (f'redis://default:open-sesame@{at}/', {}),
+                     (f'redis://{at}/', {'PAWL_PASSWORD': 'open-sesame'}),
+                     (f'redis+unix://:open-sesame@{s.path}', {})):
+        a = Actor(url, environ=env)
+        a.lock('l', 'n')
+        a.ask('take', 'l', 20000).ok()
+        a.close().ok()
+
+
+@case('a password that is changed: who is connected goes on, who comes later is refused')
+def _(s):
+    s.call('CONFIG', 'SET', 'requirepass', 'one')
+    a = Actor(f'redis://:one@127.0.0.1:{s.port}/')
+    a.lock('l', 'n')
+    a.ask('take', 'l', 0).ok()
+    s.call('CONFIG', 'SET', 'requirepass', 'two')
+    a.ask('renew', 'l', 0).ok()
+    for r in s.subscribers():
+        s.call('CLIENT', 'KILL', 'ID', r['id'])
+    a.lock('k', 'k')
+    a.ask('take', 'k', 3000).be('PAWL_EAUTH')
+    s.call('CONFIG', 'SET', 'requirepass', 'one')
+    until(lambda: a.ask('take', 'k', 5000).be('PAWL_OK', 'PAWL_EAUTH').code == 'PAWL_OK')
+    a.ask('drop', 'l').ok()
+
+
+def with_user(s, *rules):
+    s.call('ACL', 'SETUSER', 'shop', 'reset', 'on', '>pw', *rules)
+    return f'redis://shop:pw@127.0.0.1:{s.port}/'
+
+
+@case('rights that are missing: PAWL_EAUTH, and which one')
+def _(s):
+    everything = ('~*', '&*', '+@all')
+    for rules, what in ((everything + ('-evalsha', '-eval'), 'NOPERM.*eval'),
+                        (everything + ('-subscribe',), 'NOPERM.*subscribe'),
+                        (('~*', 'resetchannels', '+@all'), 'NOPERM.*chan'),
+                        (('~other:*', '&*', '+@all'), 'NOPERM|key'),
+                        (everything + ('-set', '-incrby'), 'user executing|NOPERM|permission')):
+        fails(with_user(s, *rules), ('PAWL_EAUTH',), what, 3000)
+    s.call('ACL', 'SETUSER', 'shop', 'off')
+    fails(f'redis://shop:pw@127.0.0.1:{s.port}/', ('PAWL_EAUTH',), 'WRONGPASS|disabled', 3000)
+
+
+@case('a user who is deleted while it holds is told before the lease ends, and why')
+def _(s):
+    control = Control()
+    url = with_user(s, '~*', '&*', '+@all')
+    a, b = Actor(url + '?watchdog=1500'), s.actor()
+    a.lock('l', 'n')
+    token = a.ask('take', 'l', 0).ok().token
+    queue_up(s, 'n', [b])
+    s.call('ACL', 'DELUSER', 'shop')
+    lost, got = a.lost('l'), b.answer('acquire', 'l').ok()
+    control.before(lost.ns, got.ns, 'told, and the next one has it')
+    assert got.token > token
+    a.ask('drop', 'l').be('PAWL_ELOST')
+    assert 'WRONGPASS' in a.ask('take', 'l', 3000).be('PAWL_EAUTH').words
+
+
+def documented_user(s):
+    """The user that docs/redis.md makes, word for word; its URL."""
+    with open(os.path.join(HERE, '..', '..', 'docs', 'redis.md'), encoding='utf-8') as f:
+        words = re.search(r'^ACL SETUSER shop (.*)$', f.read(), re.M)[1].split(' ')
+    s.call('ACL', 'SETUSER', 'shop', 'reset', *[w.replace('PASSWORD', 'pw') for w in words])
+    return f'redis://shop:pw@127.0.0.1:{s.port}/'
+
+
+@case('the rights that docs/redis.md names are enough for everything')
+def _(s):
+    url = documented_user(s)
+    a, b = Actor(url), Actor(url)
+    a.lock('l', 'n')
+    a.ask('take', 'l', 0).ok()
+    queue_up(s, 'n', [b])
+    a.ask('renew', 'l', 5000).ok()
+    equal([r.role for r in a.rows('show', 'n')], ['summary', 'holder', 'waiter'])
+    equal([r.id for r in a.rows('ls')], ['n'])
+    a.ask('drop', 'l').ok()
+    b.answer('acquire', 'l').ok()
+    a.send('acquire', 'l', -1)
+    until(lambda: s.queue('n'))
+    a.ask('cancel', 'l')
+    a.answer('acquire', 'l').be('PAWL_ECANCELED')
+    a.ask('break', 'l').ok()
+    b.lost('l')
+    for kind in ('read', 'write', 'fair', 'spin'):
+        a.lock(kind, 'k' + kind, kind=kind, at_least=1)
+        a.ask('take', kind, 1000).ok()
+        a.ask('drop', kind).ok()
+    a.sem('s', 's', permits=2)
+    a.ask('take', 's', 0, 2).ok()
+    equal(a.ask('available', 's').ok().n, 0)
+    a.ask('drop', 's', 1).ok()
+    a.ask('drop', 's', 1).ok()
+    a.latch('d', 'd')
+    a.ask('set', 'd', 1).ok()
+    b.latch('d', 'd')
+    b.send('take', 'd', -1)
+    until(lambda: s.queue('d'))
+    a.ask('count', 'd').ok()
+    a.ask('down', 'd').ok()
+    b.answer('take', 'd').ok()
+    for r in s.subscribers():
+        s.call('CLIENT', 'KILL', 'ID', r['id'])
+    a.ask('take', 'read', 20000).ok()
+    a.close().ok()
+    b.close().ok()
+    equal(s.call('ACL', 'LOG'), [])
+
+
+# ---- servers that can't, for now -----------------------------------------------------------------
+
+@case('a full server: acquire says so, release and renewal work and hand over')
+def _(s):
+    a, b, c = s.actor(watchdog=1500), s.actor(watchdog=1500), s.actor()
+    a.lock('l', 'n')
+    first = a.ask('take', 'l', 0).ok().token
+    queue_up(s, 'n', [b])
+    c.lock('k', 'k')
+    s.call('CONFIG', 'SET', 'maxmemory', 1)
+    failure = c.ask('take', 'k', 2000).be('PAWL_EBACKEND')
+    assert 'OOM' in failure.words, failure.words
+    c.ask('try', 'k').be('PAWL_EBACKEND')
+    before = a.ask('stats').renewed
+    until(lambda: a.ask('stats').renewed >= before + 3, 'for renewals')
+    equal(a.have('lost', 'l'), None)
+    a.ask('drop', 'l').ok()
+    assert b.answer('acquire', 'l').ok().token > first
+    before = b.ask('stats').renewed
+    until(lambda: b.ask('stats').renewed >= before + 2, 'for renewals')
+    b.ask('drop', 'l').ok()
+    equal(s.value('n'), None)
+    s.call('CONFIG', 'SET', 'maxmemory', 0)
+    c.ask('take', 'k', 2000).ok()
+
+
+@case('a replica: the wait goes on until it is a master, or ends with words')
+def _(s):
+    a = s.actor()
+    a.lock('l', 'n')
+    token = a.ask('take', 'l', 0).ok().token
+    with socket.socket() as nobody:
+        nobody.bind(('127.0.0.1', 0))
+        s.call('REPLICAOF', '127.0.0.1', nobody.getsockname()[1])
+        b = s.actor()
+        b.lock('k', 'k')
+        failure = b.ask('take', 'k', 700).be('PAWL_ECONN')
+        assert re.search('READONLY|read only', failure.words), failure.words
+        b.send('acquire', 'k', -1)
+        a.ask('drop', 'l').be('PAWL_ECONN', 'PAWL_EUNKNOWN')
+        s.call('REPLICAOF', 'NO', 'ONE')
+        b.answer('acquire', 'k').ok()
+        equal(a.ask('stats').lost, 0)
+    assert token
+
+
+@case('a script that runs away: the wait goes on until it ends, or ends with words',
+      '--lua-time-limit', '20')
+def _(s):
+    a = s.actor()
+    a.lock('l', 'n')
+    a.ask('take', 'l', 0).ok()
+    a.lock('k', 'k')
+    busy = s.connect()
+    busy.send('EVAL', 'while true do end', 0)
+    until(lambda: s.is_busy(), 'for the script to be slow')
+    failure = a.ask('take', 'k', 700).be('PAWL_ECONN')
+    assert 'BUSY' in failure.words, failure.words
+    a.send('acquire', 'k', -1)
+    a.ask('sync')
+    s.call('SCRIPT', 'KILL')
+    a.answer('acquire', 'k').ok()
+    a.ask('drop', 'l').ok()
+    a.ask('drop', 'k').ok()
+
+
+@case('a server that can\'t save its data and refuses to write says so',
+      '--enable-protected-configs', 'yes')
+def _(s):
+    folder = os.path.join(s.folder, 'data')
+    os.mkdir(folder)
+    s.call('CONFIG', 'SET', 'dir', folder)
+    s.call('CONFIG', 'SET', 'save', '3600 1')
+    os.rmdir(folder)
+    a = s.actor()
+    a.lock('l', 'n')
+    a.ask('take', 'l', 0).ok()
+    s.call('BGSAVE')
+    until(lambda: 'rdb_last_bgsave_status:err' in s.call('INFO', 'persistence'), 'for an error')
+    a.lock('k', 'k')
+    failure = a.ask('take', 'k', 2000).be('PAWL_EBACKEND')
+    assert 'MISCONF' in failure.words, failure.words
+    failure = a.ask('drop', 'l').be('PAWL_EBACKEND')
+    assert 'MISCONF' in failure.words, failure.words
+    s.call('CONFIG', 'SET', 'stop-writes-on-bgsave-error', 'no')
+    a.ask('take', 'k', 20000).ok()
+    a.ask('drop', 'k').ok()
+
+
+@case('a server that has no room for more clients says so, and takes us when it has')
+def _(s):
+    s.call('CONFIG', 'SET', 'maxclients', 1)
+    a, failure = fails(s.url(), ('PAWL_ECONN',), 'max number of clients')
+    s.call('CONFIG', 'SET', 'maxclients', 100)
+    a.ask('take', 'l', 20000).ok()
+
+
+@case('a server that loads its data is waited for, or it says so',
+      '--save', '3600 1000000', '--key-load-delay', '0',
+      '--loading-process-events-interval-bytes', '1024')
+def _(s):
+    a = s.actor()
+    a.lock('l', 'n')
+    a.ask('take', 'l', 0).ok()
+    s.call('EVAL', "for i = 1, 2000 do redis.call('SET', 'filler' .. i, string.rep('x', 100)) end",
+           0)
+    s.call('SAVE')
+    s.command += ['--key-load-delay', '2000']
+    s.restart()
+    assert 'loading:1' in s.call('INFO', 'persistence'), 'it was too fast for this case'
+    a.lock('k', 'k')
+    failure = a.ask('take', 'k', 800).be('PAWL_ECONN')
+    assert 'loading:1' in s.call('INFO', 'persistence'), 'it was too fast for this case'
+    assert 'LOADING' in failure.words, failure.words
+    a.ask('take', 'k', 60000).ok()
+    equal(a.ask('held', 'l').held, 1)
+    a.ask('drop', 'l').ok()
+
+
+@case('what somebody else wrote under a lock\'s name is left alone')
+def _(s):
+    a = s.actor()
+    a.lock('l', 'n')
+    for words in (('HSET', 'pawl:n', 'a', 1), ('LPUSH', 'pawl:n', 'x'), ('SADD', 'pawl:n', 'm')):
+        s.call(*words)
+        before = s.call('TYPE', 'pawl:n')
+        a.ask('take', 'l', 300).be('PAWL_ESTATE')
+        a.ask('try', 'l').be('PAWL_ESTATE')
+        equal(s.call('TYPE', 'pawl:n'), before)
+        s.call('DEL', 'pawl:n')
+    s.call('SET', '{pawl:n}:fence', 'not a number')
+    failure = a.ask('take', 'l', 300).be('PAWL_EBACKEND')
+    assert failure.words
+    s.call('DEL', '{pawl:n}:fence')
+    a.ask('take', 'l', 300).ok()
+    a.ask('drop', 'l').ok()
+    free_again(s, 'n')
+
+
+if __name__ == '__main__':
+    sys.exit(run())

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Servers that are not there, don't answer, or are something else: every call ends in the caller's
+time, with the documented code and words that say why.
+"""
+import os
+import socket
+import sys
+import threading
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from forked import case, run  # noqa: E402
+from live import Actor  # noqa: E402
+from scenes import fails  # noqa: E402
+
+PATIENT = 'timeout=40000'  # so that it is the caller's wait that ends a call, not this
+
+
+def bounded(url, codes, pattern):
+    """Every kind of call ends in its time, not in that of an exchange."""
+    a, failure = fails(url + ('&' if '?' in url else '?') + PATIENT, codes, pattern, 300)
+    if a.opened.code == 'PAWL_OK':
+        a.ask('take', 'l', 300, patience=20).be(*codes)
+        a.sem('s', 's', permits=1)
+        a.ask('take', 's', 300, patience=20).be(*codes)
+        a.latch('d', 'd')
+        a.ask('take', 'd', 300, patience=20).be(*codes)
+        a.send('acquire', 'l', 300)
+        a.answer('acquire', 'l', patience=20).be(*codes)
+        a.send('acquire', 'l', -1)
+        a.ask('cancel', 'l')
+        a.answer('acquire', 'l', patience=20).be('PAWL_ECANCELED')
+
+
+# ---- nobody there --------------------------------------------------------------------------------
+
+NOT_THERE = ('PAWL_ECONN',)
+
+
+@case('a port where nobody listens: PAWL_ECONN in the caller\'s time', server=False)
+def _():
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        bounded(f'redis://127.0.0.1:{s.getsockname()[1]}', NOT_THERE, 'refused')
+
+
+@case('a socket file that is not there: PAWL_ECONN in the caller\'s time', server=False)
+def _():
+    bounded('redis+unix:///nowhere/at/all.sock', NOT_THERE, 'no such file')
+
+
+@case('a name that nobody knows: PAWL_ECONN in the caller\'s time', server=False)
+def _():
+    bounded('redis://no-such-host.invalid', NOT_THERE, 'no-such-host.invalid.*resol')
+
+
+if 'PAWL_SLOW_NAMES' in os.environ:  # a library, which a sanitizer does not want before its own
+    @case('a name that takes very long to resolve: bounded by the caller\'s time', server=False)
+    def _():
+        a = Actor(f'redis://a.slow.test/?{PATIENT}',
+                  environ={'LD_PRELOAD': os.environ['PAWL_SLOW_NAMES']})
+        a.lock('l', 'n')
+        a.ask('take', 'l', 300, patience=20).be('PAWL_ECONN', 'PAWL_ETIMEDOUT')
+        a.send('acquire', 'l', 200)
+        a.answer('acquire', 'l', patience=20).be('PAWL_ECONN', 'PAWL_ETIMEDOUT')
+        a.ask('close', patience=20)
+
+
+def backlogged():
+    """A port whose queue is full: connecting to it hangs."""
+    listener = socket.socket()
+    listener.bind(('127.0.0.1', 0))
+    listener.listen(0)
+    crowd = []
+    for _ in range(4):
+        s = socket.socket()
+        s.setblocking(False)
+        s.connect_ex(listener.getsockname())
+        crowd.append(s)
+    return listener, crowd
+
+
+@case('a connection that is never made: bounded by the caller\'s time', server=False)
+def _():
+    listener, crowd = backlogged()
+    bounded(f'redis://127.0.0.1:{listener.getsockname()[1]}', ('PAWL_ECONN', 'PAWL_ETIMEDOUT'), '')
+
+
+@case('a server that accepts and says nothing: bounded by the caller\'s time', server=False)
+def _():
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        s.listen(16)
+        bounded(f'redis://127.0.0.1:{s.getsockname()[1]}', ('PAWL_ECONN', 'PAWL_ETIMEDOUT'), '')
+
+
+def talker(text, closes=True):
+    """A server of something else, that greets everybody with this; its port."""
+    listener = socket.socket()
+    listener.bind(('127.0.0.1', 0))
+    listener.listen(16)
+
+    def serve():
+        while True:
+            s, _ = listener.accept()
+            s.recv(4096)
+            s.sendall(text)
+            if closes:
+                s.close()
+    threading.Thread(target=serve, daemon=True).start()
+    return listener.getsockname()[1]
+
+
+@case('a server that is not Redis: PAWL_EPROTO, and it says so', server=False)
+def _():
+    for text in (b'HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n',
+                 b'SSH-2.0-OpenSSH_9.2\r\n', b'\x15\x03\x01\x00\x02\x02\x46',
+                 b'\x4a\x00\x00\x00\x0a8.0.36\x00'):
+        for closes in (True, False):
+            port = talker(text, closes)
+            a, _ = fails(f'redis://127.0.0.1:{port}/?timeout=1000',
+                         ('PAWL_EPROTO',), '.')
+            a.kill()
+
+
+@case('a server that is too old: PAWL_ENOTSUP, and which version is needed', server=False)
+def _():
+    unknown = b"-ERR unknown command `HELLO`, with args beginning with: `3`, \r\n"
+    old = (b'%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n6.0.9\r\n'
+           b'$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:4\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n'
+           b'$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n')
+    for text in (unknown, old, b'-NOPROTO unsupported protocol version\r\n'):
+        fails(f'redis://127.0.0.1:{talker(text, False)}/', ('PAWL_ENOTSUP',), r'6\.2|NOPROTO')
+
+
+if __name__ == '__main__':
+    sys.exit(run())
