@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 MESON  ?= meson
 SETUP   = $(MESON) setup --prefix $(PREFIX)
 
-.PHONY: all deps demo test bench fuzz asan tsan check install clean
+.PHONY: all deps demo test interop bench bench-long fuzz asan tsan check install clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -24,6 +24,13 @@ demo:
 
 test: deps all
 	$(MESON) test -C $(BUILD) --print-errorlogs --num-processes 2
+
+# Share locks with the real Redisson, redsync, redlock, redis-py ...; fetches them the first time.
+interop:
+	@scripts/deps build interop
+	@$(MAKE) --no-print-directory -s all >/dev/null
+	@interop/setup $(BUILD)
+	@interop/run --table docs/interop.md
 
 bench:
 	@scripts/deps build bench

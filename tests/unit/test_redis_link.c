@@ -133,7 +133,7 @@ static bool loses_then_refuses(fake *f, const fake_request *q)
     return true;
 }
 
-CASE("an acquire whose answer was lost is asked for until the server tells, whatever it says before")
+CASE("an acquire whose answer was lost is asked for until the server tells, come what may")
 {
     fake f;
     pawl_client *client;

@@ -70,8 +70,9 @@ local function fair()
     end
     local mine = call('ZSCORE', DEADLINES, owner)
     if mine then
-        if tonumber(mine) < now + 60000 then
-            call('ZADD', DEADLINES, now + wait, owner) -- it lives; others would drop it
+        local alive = now + math.min(wait, 60000)
+        if tonumber(mine) < alive then
+            call('ZADD', DEADLINES, alive, owner) -- it lives; others would drop it
         end
         return busy(math.max(0, call('PTTL', N)))
     end

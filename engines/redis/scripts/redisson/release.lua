@@ -121,8 +121,9 @@ local function leased_permits()
             n, live = n + 1, live or tonumber(score) > now
         end
     end
-    if n > 0 then
-        tell(call('INCRBY', N, n))
+    if n > 0 then -- one: how many are free; several: how many came back
+        local free = call('INCRBY', N, n)
+        tell(#ARGV > 13 and n or free)
     end
     return ended(live)
 end
