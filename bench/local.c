@@ -22,8 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench.h"
-#include "pawl.h"
+#include "common.h"
 
 #define PAIRS 300000
 #define ROUNDS 3000
@@ -31,53 +30,13 @@
 
 static char url[600], flock_path[600];
 
-static void must(int code, const char *what, const pawl_error *err)
-{
-    if (code) {
-        fprintf(stderr, "%s: %s: %s\n", what, pawl_errname(code), err->text);
-        exit(1);
-    }
-}
-
-static pawl_lock *open_lock(pawl_client **client, const char *name, uint64_t kind)
-{
-    pawl_lock_options options = {.size = sizeof options, .kind = kind};
-    pawl_error err;
-    pawl_lock *lock;
-
-    must(pawl_open(client, url, NULL, &err), "pawl_open", &err);
-    must(pawl_lock_new(&lock, *client, name, &options, &err), "pawl_lock_new", &err);
-    return lock;
-}
-
-/* ---- a lock as the measurements see it ------------------------------------------------------- */
-
-struct subject {
-    const char *name;
-    void *(*open)(void);
-    void (*acquire)(void *);
-    void (*release)(void *);
-};
+/* ---- the two sides --------------------------------------------------------------------------- */
 
 static void *local_open(void)
 {
     pawl_client *client;
 
-    return open_lock(&client, "bench", PAWL_FAIR);
-}
-
-static void local_acquire(void *lock)
-{
-    pawl_error err;
-
-    must(pawl_lock_acquire(lock, PAWL_FOREVER, &err), "acquire", &err);
-}
-
-static void local_release(void *lock)
-{
-    pawl_error err;
-
-    must(pawl_lock_release(lock, &err), "release", &err);
+    return bench_lock(&client, url, "bench", PAWL_FAIR);
 }
 
 static void *flock_open(void)
@@ -107,7 +66,8 @@ static void flock_release(void *fd)
     flock(*(int *)fd, LOCK_UN);
 }
 
-static const struct subject local = {"local:", local_open, local_acquire, local_release};
+static const struct subject local = {"local:", local_open, bench_pawl_acquire,
+                                     bench_pawl_release};
 static const struct subject flocked = {"flock(2)+counter", flock_open, flock_acquire,
                                        flock_release};
 
@@ -149,53 +109,29 @@ static double ping_ns(const char *path)
 
 /* ---- hand-over between processes ------------------------------------------------------------- */
 
-struct shared {
-    volatile int64_t released, waits;
-    int64_t gaps[2 * ROUNDS];
-    volatile size_t n;
-};
-
-static struct shared *share(void)
+static struct bench_gaps *new_gaps(void)
 {
-    struct shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-                            0);
+    struct bench_gaps *gaps = bench_share(sizeof *gaps);
 
-    if (s == MAP_FAILED)
-        bench_die("mmap");
-    return s;
+    gaps->rounds = ROUNDS;
+    gaps->hold_ns = 200000; /* by then the other is asleep in acquire */
+    gaps->pause_ns = 100000;
+    return gaps;
 }
 
-/* Both sides do the same. Who holds gives the other 100 us to be asleep in acquire. */
-static void alternate(const struct subject *s, struct shared *shared)
+static void quantiles(struct bench_gaps *gaps, double *p50, double *p99)
 {
-    struct timespec nap = {0, 100000};
-    void *lock = s->open();
-
-    for (int i = 0; i < ROUNDS; i++) {
-        s->acquire(lock);
-        if (shared->released && shared->n < 2 * ROUNDS)
-            shared->gaps[shared->n++] = bench_ns() - shared->released;
-        nanosleep(&nap, NULL);
-        shared->released = bench_ns();
-        s->release(lock);
-        nanosleep(&nap, NULL); /* the other one's turn */
-    }
+    *p99 = (double)bench_quantile(gaps->gaps, gaps->n, 0.99) / 1e3;
+    *p50 = (double)bench_quantile(gaps->gaps, gaps->n, 0.5) / 1e3;
+    munmap(gaps, sizeof *gaps);
 }
 
 static void handover(const struct subject *s, double *p50, double *p99)
 {
-    struct shared *shared = share();
-    pid_t other = fork();
+    struct bench_gaps *gaps = new_gaps();
 
-    if (other == 0) {
-        alternate(s, shared);
-        _exit(0);
-    }
-    alternate(s, shared);
-    waitpid(other, NULL, 0);
-    *p99 = (double)bench_quantile(shared->gaps, shared->n, 0.99) / 1e3;
-    *p50 = (double)bench_quantile(shared->gaps, shared->n, 0.5) / 1e3;
-    munmap(shared, sizeof *shared);
+    bench_handover(s, gaps);
+    quantiles(gaps, p50, p99);
 }
 
 /* ---- hand-over between threads --------------------------------------------------------------- */
@@ -244,33 +180,32 @@ static void *thread_lock_open(void)
 }
 
 static const struct subject ringed = {"mutex+condition", ring_open, ring_acquire, ring_release};
-static const struct subject cohort = {"local:", thread_lock_open, local_acquire, local_release};
+static const struct subject cohort = {"local:", thread_lock_open, bench_pawl_acquire,
+                                      bench_pawl_release};
 
 struct side {
     const struct subject *subject;
-    struct shared *shared;
+    struct bench_gaps *gaps;
 };
 
 static void *alternate_in_thread(void *arg)
 {
     struct side *side = arg;
 
-    alternate(side->subject, side->shared);
+    bench_alternate(side->subject, side->gaps);
     return NULL;
 }
 
 static void thread_handover(const struct subject *s, double *p50, double *p99)
 {
-    struct side side = {s, share()};
+    struct side side = {s, new_gaps()};
     pthread_t a, b;
 
     pthread_create(&a, NULL, alternate_in_thread, &side);
     pthread_create(&b, NULL, alternate_in_thread, &side);
     pthread_join(a, NULL);
     pthread_join(b, NULL);
-    *p99 = (double)bench_quantile(side.shared->gaps, side.shared->n, 0.99) / 1e3;
-    *p50 = (double)bench_quantile(side.shared->gaps, side.shared->n, 0.5) / 1e3;
-    munmap(side.shared, sizeof *side.shared);
+    quantiles(side.gaps, p50, p99);
 }
 
 static uint64_t handed_over(void)
@@ -288,9 +223,8 @@ static void kill_holder(int64_t *gap)
     int held[2], queued[2];
     char byte;
     pid_t holder;
-    pawl_client *client;
     pawl_lock *lock;
-    struct shared *shared = share();
+    int64_t *taken = bench_share(sizeof *taken);
     pid_t waiter;
 
     if (pipe(held) || pipe(queued))
@@ -298,7 +232,7 @@ static void kill_holder(int64_t *gap)
     holder = fork();
     if (holder == 0) {
         lock = local_open();
-        local_acquire(lock);
+        bench_pawl_acquire(lock);
         if (write(held[1], "", 1) != 1)
             _exit(1);
         pause();
@@ -307,12 +241,12 @@ static void kill_holder(int64_t *gap)
         bench_die("read");
     waiter = fork();
     if (waiter == 0) {
-        lock = open_lock(&client, "bench", PAWL_FAIR);
+        lock = local_open();
         if (write(queued[1], "", 1) != 1)
             _exit(1);
-        local_acquire(lock);
-        shared->gaps[0] = bench_ns();
-        local_release(lock);
+        bench_pawl_acquire(lock);
+        *taken = bench_ns();
+        bench_pawl_release(lock);
         _exit(0);
     }
     if (read(queued[0], &byte, 1) != 1)
@@ -322,8 +256,8 @@ static void kill_holder(int64_t *gap)
     kill(holder, SIGKILL);
     waitpid(waiter, NULL, 0);
     waitpid(holder, NULL, 0);
-    *gap = shared->gaps[0] - *gap;
-    munmap(shared, sizeof *shared);
+    *gap = *taken - *gap;
+    munmap(taken, sizeof *taken);
     for (int i = 0; i < 2; i++) {
         close(held[i]);
         close(queued[i]);
@@ -358,7 +292,7 @@ int main(int argc, char **argv)
     }
     printf("process    local: p50 %5.1f p99 %6.1f us   flock(2)+counter p50 %5.1f p99 %6.1f us   "
            "ratio of p50 %5.2f\n", p50, p99, flock50, flock99, p50 / flock50);
-    thread_lock = open_lock(&thread_client, "threads", PAWL_MUTEX);
+    thread_lock = bench_lock(&thread_client, url, "threads", PAWL_MUTEX);
     thread_handover(&ringed, &flock50, &flock99);
     thread_handover(&cohort, &p50, &p99);
     printf("thread     local: p50 %5.1f p99 %6.1f us   mutex+condition  p50 %5.1f p99 %6.1f us   "

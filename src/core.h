@@ -344,7 +344,9 @@ struct pawl_client {
 
     uint64_t last_seq, last_handle;
     struct request event; /* the standing EVENT op */
-    bool dirty; /* an op stayed out, or loop_changed: the loop must be turned before a wait */
+    bool in_submit; /* or in cancel: the engine may leave things to be flushed */
+    bool unflushed; /* an op stayed out, or was cancelled */
+    bool dirty;     /* the loop must be turned before a wait */
 
     struct site **sites;
     size_t nsites, site_room;

@@ -14,8 +14,9 @@
  *     when its own is done it wakes one of them to drive on; those that wait for another thread of
  *     the process only (the cohort) never drive;
  *   - the keeper thread drives when no caller does. A caller that needs the role takes it from the
- *     keeper. The keeper takes it back only after a nap in which no caller drove, so that a
- *     program in a loop of calls does not fight with it for every answer.
+ *     keeper. The keeper takes it back only after a nap in which no caller drove (a longer one if
+ *     nothing is out), so that a program in a loop of calls does not fight with it for every
+ *     answer.
  *   - a foreign loop polls the same descriptor and calls pawl_client_process. The keeper then only
  *     steps in when a timer is overdue, until that loop comes round again.
  *
@@ -39,6 +40,7 @@
 #include "core.h"
 
 #define NAP (3 * PAWL_NS_PER_MS)
+#define LONG_NAP (20 * PAWL_NS_PER_MS)
 #define LATE (20 * PAWL_NS_PER_MS)
 #define DISPATCH_MAX 1000
 #define TURNS_MAX 8
@@ -161,6 +163,22 @@ static void arm(pawl_client *client)
     timerfd_settime(client->timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
 }
 
+static void flush_engine(pawl_client *client)
+{
+    const pawl_engine *engine = client->engine.engine;
+
+    if (!client->unflushed)
+        return;
+    client->unflushed = false;
+    if (!engine || !engine->flush) {
+        client->dirty = true;
+        return;
+    }
+    client->in_engine++;
+    engine->flush(client->engine.state);
+    client->in_engine--;
+}
+
 static void turn_once(pawl_client *client)
 {
     pawl_timer *timer;
@@ -176,6 +194,7 @@ static void turn_once(pawl_client *client)
         timer->fire(timer);
     client->in_engine--;
     pawl__requests_flush(client);
+    flush_engine(client);
 }
 
 /* What a turn began (a watcher, bytes to write) reaches the system in the next one. */
@@ -188,6 +207,7 @@ void pawl__turn(pawl_client *client)
 void pawl__settle(pawl_client *client)
 {
     pawl__requests_flush(client);
+    flush_engine(client);
     if (client->dirty)
         pawl__turn(client);
     arm(client);
@@ -493,7 +513,8 @@ static void keeper_back_up(pawl_client *client)
 
 static void keeper_nap(pawl_client *client)
 {
-    int64_t due = pawl__timers_next(&client->timers), until = pawl__now(client) + NAP;
+    int64_t due = pawl__timers_next(&client->timers);
+    int64_t until = pawl__now(client) + (list_empty(&client->requests) ? LONG_NAP : NAP);
 
     keeper_sleep(client, due < until ? due : until);
 }

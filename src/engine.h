@@ -311,6 +311,10 @@ struct pawl_engine {
 
     /* What this instance can do, where it depends on the inner engine; NULL: `caps`. */
     uint32_t (*caps_of)(void *self);
+
+    /* Write what submit and cancel have left in buffers; called before anybody waits. NULL: the
+     * loop is turned instead, if an op stayed out. */
+    void (*flush)(void *self);
 };
 
 static inline uint32_t pawl_instance_caps(const pawl_instance *i)

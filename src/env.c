@@ -237,7 +237,10 @@ static void env_instance_close(pawl_instance *instance)
 
 static void env_loop_changed(pawl_env *env)
 {
-    client_of(env)->dirty = true;
+    pawl_client *client = client_of(env);
+
+    if (!client->in_submit) /* that is followed by a flush */
+        client->dirty = true;
 }
 
 int pawl__env_init(pawl_client *client)

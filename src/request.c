@@ -79,10 +79,12 @@ static void submit(struct request *r)
     r->op.waited = false;
     client->submitting = r;
     client->in_engine++;
+    client->in_submit = true;
     client->engine.engine->submit(client->engine.state, &r->op);
+    client->in_submit = false;
     client->in_engine--;
     if (client->submitting == r) /* it stayed out; else it may be gone */
-        client->dirty = true;
+        client->unflushed = true;
     client->submitting = NULL;
 }
 
@@ -112,9 +114,11 @@ void pawl__requests_flush(pawl_client *client)
         } else if (r->phase == REQUEST_OUT && r->cancel_todo) {
             r->cancel_todo = false;
             client->in_engine++;
+            client->in_submit = true;
             client->engine.engine->cancel(client->engine.state, &r->op);
+            client->in_submit = false;
             client->in_engine--;
-            client->dirty = true;
+            client->unflushed = true;
         }
     }
 }

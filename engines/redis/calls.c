@@ -87,13 +87,24 @@ static bool begins(const resp_node *reply, const char *text)
     return reply->length >= length && !memcmp(reply->text, text, length);
 }
 
+bool redis_error_is(const resp_node *reply, const char *word)
+{
+    char inside[32];
+    int length = snprintf(inside, sizeof inside, ": -%s ", word);
+
+    if (resp_error_is(reply, word))
+        return true;
+    return begins(reply, "ERR Error running script") &&
+           memmem(reply->text, reply->length, inside, (size_t)length);
+}
+
 int redis_error_code(const resp_node *reply, char words[REDIS_WORDS])
 {
     int code = PAWL_EBACKEND;
     int length = reply->length < 140 ? (int)reply->length : 140;
 
     for (size_t i = 0; i < sizeof meanings / sizeof meanings[0]; i++)
-        if (resp_error_is(reply, meanings[i].word))
+        if (redis_error_is(reply, meanings[i].word))
             code = meanings[i].code;
     if (begins(reply, "ERR max number of clients"))
         code = PAWL_ECONN;

@@ -210,28 +210,17 @@ static void become_ready(redis_link *link)
         redis_link_send(link, list_entry(l, redis_call, link));
 }
 
-/* An answer to the oldest call. False: the link has dropped. */
-static bool take_answer(redis_link *link, const resp_node *reply)
+/* The call is over, or begins anew with the whole script. */
+static void answer(redis_link *link, redis_call *call, const resp_node *reply)
 {
-    struct list *l = list_take(&link->calls);
-    redis_call *call = l ? list_entry(l, redis_call, link) : NULL;
-    uint64_t epochs = link->epochs;
     char words[REDIS_WORDS];
-    int code;
+    int code = resp_is_error(reply) ? redis_error_code(reply, words) : 0;
 
-    if (!call) {
-        redis_link_drop(link, PAWL_EPROTO, "an answer came that nobody asked for");
-        return false;
-    }
     if (resp_error_is(reply, "NOSCRIPT") && !call->whole_text) {
         call->whole_text = true;
-        if (call->about)
-            redis_link_send(link, call);
-        else
-            redis_call_free(call);
-        return true;
+        redis_link_send(link, call);
+        return;
     }
-    code = resp_is_error(reply) ? redis_error_code(reply, words) : 0;
     if (call->about && code)
         call->type->failed(call, code, words);
     else if (call->about && !call->type->answer(call, reply)) {
@@ -241,8 +230,21 @@ static bool take_answer(redis_link *link, const resp_node *reply)
         link->failures = 0;
     }
     redis_call_free(call);
-    if (code && resp_error_is(reply, "READONLY"))
+    if (code && redis_error_is(reply, "READONLY"))
         link->read_only = true; /* a new connection may lead to a master */
+}
+
+/* An answer to the oldest call. False: the link has dropped. */
+static bool take_answer(redis_link *link, const resp_node *reply)
+{
+    struct list *l = list_take(&link->calls);
+    uint64_t epochs = link->epochs;
+
+    if (!l) {
+        redis_link_drop(link, PAWL_EPROTO, "an answer came that nobody asked for");
+        return false;
+    }
+    answer(link, list_entry(l, redis_call, link), reply);
     if (link->read_only && link->state == LINK_READY && list_empty(&link->calls))
         redis_link_drop(link, PAWL_ECONN, "the server is a read only replica (READONLY)");
     return link->state == LINK_READY && link->epochs == epochs;

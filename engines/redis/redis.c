@@ -163,12 +163,17 @@ void redis_push(redis *r, redis_link *link, const resp_node *push)
 
 /* ---- the slots ------------------------------------------------------------------------------- */
 
-static void before_poll(uv_prepare_t *prepare)
+static void engine_flush(void *self)
 {
-    redis *r = prepare->data;
+    redis *r = self;
 
     if (resp_buf_length(&r->link.out) > 0)
         redis_link_flush(&r->link);
+}
+
+static void before_poll(uv_prepare_t *prepare)
+{
+    engine_flush(prepare->data);
 }
 
 static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_error *err)
@@ -291,6 +296,7 @@ static uint32_t engine_caps(void *self)
         .submit = engine_submit,                                                                   \
         .cancel = engine_cancel,                                                                   \
         .caps_of = engine_caps,                                                                    \
+        .flush = engine_flush,                                                                     \
     }
 ENGINE(redis, "redis");
 ENGINE(rediss, "rediss");

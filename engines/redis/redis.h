@@ -125,6 +125,8 @@ void redis_call_free(redis_call *call);
 /* EVALSHA or EVAL, for a type's `write`. */
 resp_command redis_begin(const redis_call *call, const redis_script *script, resp_buf *out,
                          size_t nkeys, size_t nargs);
+/* Is it this error? Servers before 7.0 wrap what a command inside a script said. */
+bool redis_error_is(const resp_node *reply, const char *word);
 /* What an error of the server's means; `words` get its text. */
 int redis_error_code(const resp_node *reply, char words[REDIS_WORDS]);
 

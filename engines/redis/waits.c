@@ -34,6 +34,7 @@
 #define STRANGER_MIN_MS 20  /* how often a stranger's lock is looked at, at first */
 #define STRANGER_MAX_MS 250
 #define SPARE_MAX 256
+#define PERMITS_MAX 10000   /* each has an id of its own there */
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
@@ -310,6 +311,7 @@ static void acquire_failed(redis_call *call, int code, const char *words)
     if (w->state == WAIT_LEAVING) {
         w->overtaken = NULL;
         w->nothing |= code != PAWL_EUNKNOWN && !w->unsure;
+        w->unsure |= code == PAWL_EUNKNOWN;
         return;
     }
     if (code == PAWL_EUNKNOWN) {
@@ -354,6 +356,12 @@ void redis_acquire(redis *r, pawl_op *op)
         pawl_op_finish(op, pawl_error_set(op->err, PAWL_EINVAL, "a lease must last longer than 0"));
         return;
     }
+    if (r->settings.redisson && op->mode == PAWL_MODE_PERMITS && op->permits > PERMITS_MAX) {
+        pawl_op_finish(op, pawl_error_set(op->err, PAWL_EINVAL,
+                                          "at most %d permits at once in the layout redisson",
+                                          PERMITS_MAX));
+        return;
+    }
     w = wait_new(r, op);
     if (!w) {
         pawl_op_finish(op, pawl_error_set(op->err, PAWL_ENOMEM, "out of memory"));
@@ -384,7 +392,9 @@ static void cancel_failed(redis_call *call, int code, const char *words)
 
     (void)words;
     w->call = NULL;
-    if (code != PAWL_EUNKNOWN)
+    if (code == PAWL_EUNKNOWN)
+        w->unsure = true;
+    else
         set_timer(w, STRANGER_MAX_MS);
 }
 
@@ -436,8 +446,8 @@ void redis_acquire_cancel(redis *r, pawl_op *op)
         send_cancel(w);
         return;
     }
-    if (w->call)
-        redis_call_withdraw(w->call);
+    if (w->call && !redis_call_withdraw(w->call))
+        w->call->about = NULL;
     w->call = NULL;
     give_up(w);
 }

@@ -29,7 +29,7 @@ struct redis_wait {
     uint32_t looks;   /* in a row at a lock that should be free, or is a stranger's */
     int trouble;      /* what the server said last instead of an answer; op->err has the words */
     uint8_t state;    /* enum wait_state */
-    bool unsure;      /* the answer to an acquire was lost, and none came since */
+    bool unsure;      /* an answer was lost, and none came since */
 
     /* Of the op, which may be gone before the wait is: */
     uint8_t mode, lock_kind;

@@ -90,6 +90,7 @@ CASE("an acquire that was sent and never answered is unknown, and so is the clos
     lock = new_lock(client);
     CHECK_CODE(pawl_lock_acquire(lock, 0, NULL), PAWL_EUNKNOWN);
     CHECK_EQ(pawl_lock_held(lock), 0);
+    event_await(&f.cancels, 1); /* it is taken back */
     pawl_lock_free(lock);
     CHECK_CODE(pawl_close(client), PAWL_EUNKNOWN);
     fake_stop(&f);
@@ -144,6 +145,36 @@ CASE("an acquire whose answer was lost is asked for until the server tells, come
     lock = new_lock(client);
     CHECK_OK(pawl_lock_acquire(lock, 20000, NULL));
     CHECK_EQ(event_count(&f.acquires), 3);
+    CHECK_OK(pawl_lock_release(lock, NULL));
+    pawl_lock_free(lock);
+    CHECK_OK(pawl_close(client));
+    fake_stop(&f);
+}
+
+/* A replica at first, which also has forgotten the script. */
+static bool refuses_then_forgets(fake *f, const fake_request *q)
+{
+    if (fake_greets(f, q))
+        return true;
+    if (q->connection > 1)
+        fake_serve(f, q);
+    else if (fake_is(q, "acquire"))
+        fake_send(f, "-NOSCRIPT what?\r\n");
+    else
+        fake_send(f, "-READONLY a replica\r\n");
+    return true;
+}
+
+CASE("a replica is left, also if its last word is that it does not know a script")
+{
+    fake f;
+    pawl_client *client;
+    pawl_lock *lock;
+
+    fake_start(&f, refuses_then_forgets, -1);
+    client = open_client(f.url, "timeout=20000");
+    lock = new_lock(client);
+    CHECK_OK(pawl_lock_acquire(lock, 20000, NULL));
     CHECK_OK(pawl_lock_release(lock, NULL));
     pawl_lock_free(lock);
     CHECK_OK(pawl_close(client));

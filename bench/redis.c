@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * redis.c - what `redis://` costs, beside a plain blocking client that sends the same scripts, and
+ * beside subscribe-and-retry, which is how most libraries wait.
+ *
+ *     bench_redis [-u URL] SOCKET PORT [PART...]
+ *
+ *   pair      acquire + release, nobody else there
+ *   threads   the same by 64 threads at once, each with a lock of its own, all with one client
+ *   async     the same for 1000 locks at once through the asynchronous calls
+ *   crowd     hand-overs of one lock among 2 to 256 processes
+ *   latency   from the release in one process to the return of acquire in another that waits
+ *   held      100,000 locks held for a minute: what keeping them costs          (only if named)
+ *   waiters   10,000 waiters of one lock, served in order                       (only if named)
+ *
+ * URL is what Pawl opens instead of the server (any engine will do for a first look). The server
+ * must be private: its keys are flushed.
+ */
+#include "redis.h"
+
+#include <string.h>
+#include <unistd.h>
+
+struct bench_setup setup;
+
+static const struct part {
+    const char *name;
+    void (*run)(void);
+    int usual;
+} parts[] = {
+    {"pair", bench_pair, 1},       {"threads", bench_threads, 1}, {"async", bench_async, 1},
+    {"crowd", bench_crowd, 1},     {"latency", bench_latency, 1}, {"held", bench_held, 0},
+    {"waiters", bench_waiters, 0},
+};
+
+static void flush(void)
+{
+    struct plain *c = plain_open(&setup.by_socket);
+    const char *const command[] = {"FLUSHALL"};
+    size_t len;
+
+    plain_do(c, 1, command, &len);
+    plain_locks_load(c);
+    plain_close(c);
+}
+
+static void run(const struct part *part)
+{
+    pid_t child;
+
+    flush();
+    child = bench_fork();
+    if (child == 0) {
+        part->run();
+        fflush(stdout);
+        _exit(0);
+    }
+    bench_wait(child);
+}
+
+static int wanted(const struct part *part, char **names)
+{
+    if (!*names)
+        return part->usual;
+    for (; *names; names++)
+        if (!strcmp(part->name, *names))
+            return 1;
+    return 0;
+}
+
+static void check_names(char **names)
+{
+    for (; *names; names++) {
+        size_t i = 0, n = sizeof parts / sizeof parts[0];
+
+        while (i < n && strcmp(parts[i].name, *names))
+            i++;
+        if (i == n) {
+            fprintf(stderr, "bench_redis: there is no part '%s'\n", *names);
+            exit(64);
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const char *url = NULL;
+
+    if (argc > 2 && !strcmp(argv[1], "-u")) {
+        url = argv[2];
+        argv += 2;
+        argc -= 2;
+    }
+    if (argc < 3) {
+        fprintf(stderr, "usage: bench_redis [-u URL] SOCKET PORT [PART...]\n");
+        return 64;
+    }
+    check_names(argv + 3);
+    setup.by_socket.path = argv[1];
+    setup.by_tcp.port = atoi(argv[2]);
+    snprintf(setup.tcp, sizeof setup.tcp, "redis://127.0.0.1:%d", setup.by_tcp.port);
+    snprintf(setup.socket, sizeof setup.socket, "redis+unix://%s", argv[1]);
+    if (url) {
+        snprintf(setup.tcp, sizeof setup.tcp, "%s", url);
+        snprintf(setup.socket, sizeof setup.socket, "%s", url);
+    }
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (wanted(&parts[i], argv + 3))
+            run(&parts[i]);
+    return 0;
+}

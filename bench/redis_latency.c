@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * redis_latency.c - how long after one process begins to release the acquire of another returns
+ * that waits for it, beside one PING round trip of a plain client. The least it can take is the
+ * release's way to the server and the message's way to the waiter, which is one round trip in
+ * length, and the script.
+ *
+ * A process that naps wakes up slower than a busy one. So the PINGs have naps between them as long
+ * as the lock is held, and subscribe-and-retry is measured the same way.
+ */
+#include <string.h>
+#include <sys/mman.h>
+
+#include "redis.h"
+
+#define TURNS 5
+#define ROUNDS 400 /* for each side and turn */
+#define HOLD_NS 500000
+#define PAUSE_NS 100000
+
+static void *pawl_begin(void)
+{
+    pawl_client *client;
+
+    return bench_lock(&client, setup.tcp, "latency", PAWL_MUTEX);
+}
+
+static const struct subject pawl = {"pawl", pawl_begin, bench_pawl_acquire, bench_pawl_release};
+
+static void pings(struct plain *c, struct bench_gaps *gaps)
+{
+    size_t len;
+
+    for (int i = 0; i < ROUNDS; i++) {
+        int64_t from;
+
+        bench_nap(HOLD_NS);
+        from = bench_ns();
+        plain_send(c, "PING\r\n", 6);
+        plain_reply(c, &len);
+        gaps->gaps[gaps->n++] = bench_ns() - from;
+    }
+}
+
+static struct bench_gaps *gaps_new(void)
+{
+    struct bench_gaps *gaps = bench_share(sizeof *gaps);
+
+    gaps->rounds = ROUNDS;
+    gaps->hold_ns = HOLD_NS;
+    gaps->pause_ns = PAUSE_NS;
+    return gaps;
+}
+
+static double us(struct bench_gaps *gaps, double share)
+{
+    return (double)bench_quantile(gaps->gaps, gaps->n, share) / 1e3;
+}
+
+void bench_latency(void)
+{
+    struct bench_gaps *mine = gaps_new(), *theirs = gaps_new(), *ping = gaps_new();
+    struct plain *c = plain_open(&setup.by_tcp);
+    double round_trip;
+
+    for (int i = 0; i < TURNS; i++) {
+        pings(c, ping);
+        bench_handover(&pawl, mine);
+        bench_handover(&bench_retry, theirs);
+    }
+    round_trip = us(ping, 0.5);
+    printf("latency    pawl p50 %6.1f p99 %7.1f us (%zu hand-overs)   one PING p50 %6.1f p99 %7.1f "
+           "us   ratio to p50 of PING: p50 %5.2f p99 %5.2f\n", us(mine, 0.5), us(mine, 0.99),
+           mine->n, round_trip, us(ping, 0.99), us(mine, 0.5) / round_trip,
+           us(mine, 0.99) / round_trip);
+    printf("latency    subscribe-and-retry p50 %6.1f p99 %7.1f us (%zu hand-overs)   "
+           "pawl / it: p50 %5.2f p99 %5.2f\n", us(theirs, 0.5), us(theirs, 0.99), theirs->n,
+           us(mine, 0.5) / us(theirs, 0.5), us(mine, 0.99) / us(theirs, 0.99));
+    plain_close(c);
+    munmap(mine, sizeof *mine);
+    munmap(theirs, sizeof *theirs);
+    munmap(ping, sizeof *ping);
+}
