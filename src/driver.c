@@ -14,9 +14,8 @@
  *     when its own is done it wakes one of them to drive on; those that wait for another thread of
  *     the process only (the cohort) never drive;
  *   - the keeper thread drives when no caller does. A caller that needs the role takes it from the
- *     keeper. The keeper takes it back only after a nap in which no caller drove (a longer one if
- *     nothing is out), so that a program in a loop of calls does not fight with it for every
- *     answer.
+ *     keeper. The keeper takes it back only after a nap in which no caller drove, so that a
+ *     program in a loop of calls does not fight with it for every answer.
  *   - a foreign loop polls the same descriptor and calls pawl_client_process. The keeper then only
  *     steps in when a timer is overdue, until that loop comes round again.
  *
@@ -40,7 +39,6 @@
 #include "core.h"
 
 #define NAP (3 * PAWL_NS_PER_MS)
-#define LONG_NAP (20 * PAWL_NS_PER_MS)
 #define LATE (20 * PAWL_NS_PER_MS)
 #define DISPATCH_MAX 1000
 #define TURNS_MAX 8
@@ -513,8 +511,7 @@ static void keeper_back_up(pawl_client *client)
 
 static void keeper_nap(pawl_client *client)
 {
-    int64_t due = pawl__timers_next(&client->timers);
-    int64_t until = pawl__now(client) + (list_empty(&client->requests) ? LONG_NAP : NAP);
+    int64_t due = pawl__timers_next(&client->timers), until = pawl__now(client) + NAP;
 
     keeper_sleep(client, due < until ? due : until);
 }

@@ -188,6 +188,8 @@ static void answered(pawl_op *op)
     else if (r->giving_up && (code == PAWL_ECANCELED || code == PAWL_EBUSY ||
                               (code == PAWL_ECONN && r->giving_up == PAWL_ECANCELED)))
         end(r, r->giving_up);
+    else if (code == PAWL_EBUSY && r->poll && pawl__now(r->client) >= r->op.deadline)
+        end(r, PAWL_ETIMEDOUT); /* the answer was faster than the timer */
     else
         end(r, code);
 }
