@@ -451,6 +451,8 @@ typedef struct pawl_stats {
     uint64_t waiting;     /* waiting at this moment */
     uint64_t wait_us[PAWL_BUCKETS]; /* from the call to the grant */
     uint64_t hold_us[PAWL_BUCKETS]; /* from the grant to the release or loss */
+    uint64_t failovers;   /* another server took over: what is still held afterwards was there, too;
+                             what else was granted there meanwhile, the tokens tell */
 } pawl_stats;
 
 /* The client's counters since it was opened; set ret->size first. Returns 0, PAWL_EINVAL.

@@ -63,7 +63,9 @@ static void event_told(struct request *r, int code)
         session_lost(client);
     else if (r->op.event != PAWL_EVENT_NONE)
         pawl__keeper_verify_all(client);
-    client->stats.reconnects += r->op.event == PAWL_EVENT_RECONNECT;
+    client->stats.reconnects +=
+        r->op.event == PAWL_EVENT_RECONNECT || r->op.event == PAWL_EVENT_FAILOVER;
+    client->stats.failovers += r->op.event == PAWL_EVENT_FAILOVER;
     listen_for_events(client);
 }
 

@@ -114,7 +114,8 @@ enum pawl_mode { PAWL_MODE_EXCLUSIVE, PAWL_MODE_SHARED, PAWL_MODE_PERMITS, PAWL_
 enum pawl_event {
     PAWL_EVENT_NONE,
     PAWL_EVENT_VERIFY,    /* something happened to grants of this client: confirm all of them now */
-    PAWL_EVENT_RECONNECT, /* a new connection (or master): the same, and count it */
+    PAWL_EVENT_RECONNECT, /* a new connection: the same, and count it */
+    PAWL_EVENT_FAILOVER,  /* another server serves them now: the same, and count that */
     PAWL_EVENT_LOST       /* the session is gone with every grant of this client */
 };
 
@@ -328,6 +329,7 @@ typedef const pawl_engine *pawl_engine_module_fn(void);
 
 /* The engines inside libpawl. */
 extern const pawl_engine pawl_engine_memory, pawl_engine_local, pawl_engine_redis,
-    pawl_engine_rediss, pawl_engine_redis_unix, pawl_engine_trace, pawl_engine_fault;
+    pawl_engine_rediss, pawl_engine_redis_unix, pawl_engine_redis_sentinel, pawl_engine_trace,
+    pawl_engine_fault;
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * connect.c - from a URL's host to a connection on which the greeting is out: RESOLVING, then
- * CONNECTING to one address after the other, then SECURING (TLS), then GREETING.
+ * connect.c - from a host to a connection on which the greeting is out: LOCATING (which host? that
+ * is the role's to say), then RESOLVING, then CONNECTING to one address after the other, then SECURING (TLS), then GREETING.
  *
  * The attempt as a whole has env->timeout_ms (link->timer stands at link->attempt_ends), and each
  * address its share of what is left of it: one that does not answer must not keep us from the next.
@@ -63,7 +63,8 @@ void redis_link_advance(redis_link *link)
         link->state = LINK_SECURING;
         set_timer(link, link->attempt_ends);
         if (link->settings->tls &&
-            !(link->tls = redis_tls_new(link->redis->tls_context, link->settings, link->fd))) {
+            !(link->tls = redis_tls_new(link->redis->tls_context, link->settings, link->host,
+                                        link->fd))) {
             redis_link_drop(link, PAWL_ENOMEM, "can't set up TLS");
             return;
         }
@@ -167,15 +168,24 @@ static void resolved(void *arg, int error, struct addrinfo *addresses)
 
 void redis_link_attempt(redis_link *link)
 {
-    link->state = LINK_RESOLVING;
+    link->state = LINK_LOCATING;
     limit_attempt(link);
+    if (!link->role->locate || link->role->locate(link))
+        redis_link_located(link);
+}
+
+void redis_link_located(redis_link *link)
+{
+    if (link->state != LINK_LOCATING)
+        return;
+    link->state = LINK_RESOLVING;
     if (link->settings->path) {
         connect_unix(link);
         return;
     }
     link->resolve.done = resolved;
     link->resolve.arg = link;
-    if (redis_resolve_start(&link->resolve, link->env, link->settings->host, link->settings->port))
+    if (redis_resolve_start(&link->resolve, link->env, link->host, link->port))
         redis_link_drop(link, PAWL_ECONN, "no thread to resolve the name with");
 }
 

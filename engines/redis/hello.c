@@ -16,6 +16,8 @@
  *                                    address is meant. A unix socket has none, but its server is
  *                                    known by its process
  *
+ * HELLO's answer has the server's role: one that sentinels call the master must say so itself.
+ *
  * The confirmation of SUBSCRIBE is a push, its refusal an answer: one that comes where PONG should.
  */
 #include <arpa/inet.h>
@@ -26,15 +28,14 @@
 
 static int add_hello(redis_link *link)
 {
-    const redis_settings *s = link->settings;
-    resp_command c = resp_begin(&link->out, s->password ? 5 : 2);
+    resp_command c = resp_begin(&link->out, link->password ? 5 : 2);
 
     resp_add_text(&c, "HELLO");
     resp_add_text(&c, "3");
-    if (s->password) {
+    if (link->password) {
         resp_add_text(&c, "AUTH");
-        resp_add_text(&c, s->user ? s->user : "default");
-        resp_add_text(&c, s->password);
+        resp_add_text(&c, link->user ? link->user : "default");
+        resp_add_text(&c, link->password);
     }
     return resp_end(&c);
 }
@@ -104,12 +105,12 @@ int redis_greet(redis_link *link)
 
     link->ngreeting = link->greeted = 0;
     link->greeting[link->ngreeting++] = GREET_HELLO;
-    if (!code && link->settings->db) {
-        code = add_two(link, "SELECT", NULL, link->settings->db);
+    if (!code && link->db) {
+        code = add_two(link, "SELECT", NULL, link->db);
         link->greeting[link->ngreeting++] = GREET_SELECT;
     }
-    if (!code && link->redis->layout->own_channel)
-        code = add_two(link, "SUBSCRIBE", link->redis->channel + 1, 0);
+    if (!code && link->channel)
+        code = add_two(link, "SUBSCRIBE", link->channel, 0);
     if (!code)
         code = add_ping(link);
     link->greeting[link->ngreeting++] = GREET_PING;
@@ -147,6 +148,7 @@ static int hello_answered(redis_link *link, const resp_node *reply, char words[R
 {
     const resp_node *version = reply->type == RESP_MAP ? field(reply, "version") : NULL;
     const resp_node *id = reply->type == RESP_MAP ? field(reply, "id") : NULL;
+    const resp_node *role = reply->type == RESP_MAP ? field(reply, "role") : NULL;
     int64_t number;
 
     if (!version) {
@@ -157,6 +159,10 @@ static int hello_answered(redis_link *link, const resp_node *reply, char words[R
         snprintf(words, REDIS_WORDS, "the server is of version %.*s; Pawl needs 6.2 or later",
                  (int)(version->length < 20 ? version->length : 20), version->text);
         return PAWL_ENOTSUP;
+    }
+    if (link->must_be_master && !(role && resp_equal(role, "master", 6))) {
+        snprintf(words, REDIS_WORDS, "it is to be the master, but says that it is not");
+        return PAWL_ECONN;
     }
     if (id && resp_integer(id, &number))
         link->server_id = (uint64_t)number;

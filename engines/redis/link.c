@@ -2,9 +2,9 @@
  *
  * link.c - one connection: its life, and the calls on it.
  *
- *     PAUSED --timer--> RESOLVING --> CONNECTING --> [SECURING] --> GREETING --> READY
- *        ^                  |              |              |             |          |
- *        +------------------+-- drop: anything unexpected, or too long nothing ----+
+ *     PAUSED --timer--> [LOCATING] --> RESOLVING --> CONNECTING --> [SECURING] --> GREETING
+ *        ^                  |              |              |             |            |   |
+ *        +------------------+-- drop: anything unexpected, or too long nothing ------+ READY
  *
  * An attempt has env->timeout_ms (connect.c); so has each answer once the link is READY. Calls that
  * were written and not answered when the link drops have failed as unknown; those in the backlog
@@ -109,7 +109,7 @@ void redis_link_drop(redis_link *link, int code, const char *format, ...)
     vsnprintf(words, sizeof words, format, args);
     va_end(args);
     link->last_code = code;
-    snprintf(link->words, sizeof link->words, "%.*s: %.*s", 70, link->settings->where, 80, words);
+    snprintf(link->words, sizeof link->words, "%.*s: %.*s", 70, link->where, 80, words);
     link->env->log(link->env, PAWL_LOG_WARNING, "%s %s",
                    was_ready ? "connection lost:" : "can't connect:", link->words);
     close_attempt(link);
@@ -118,10 +118,12 @@ void redis_link_drop(redis_link *link, int code, const char *format, ...)
         memcpy(link->old_address, link->address, sizeof link->address);
     }
     link->server_id = 0;
+    if (link->role->dropped)
+        link->role->dropped(link);
     pause_link(link);
     fail_all(&link->calls, PAWL_EUNKNOWN, link->words);
     if (!was_ready && code != PAWL_ECONN)
-        redis_refused(link->redis, code, link->words);
+        link->role->refused(link, code, link->words);
 }
 
 /* ---- reading and writing --------------------------------------------------------------------- */
@@ -201,11 +203,11 @@ static void become_ready(redis_link *link)
     resp_buf_wipe(&link->out); /* the password was in there */
     link->env->timer_clear(link->env, &link->timer);
     if (link->epochs > 1)
-        link->env->log(link->env, PAWL_LOG_WARNING, "connected again: %s", link->settings->where);
+        link->env->log(link->env, PAWL_LOG_WARNING, "connected again: %s", link->where);
     list_init(&waiting);
     while ((l = list_take(&link->backlog)))
         list_append(&waiting, l);
-    redis_ready(link->redis, link);
+    link->role->ready(link);
     while ((l = list_take(&waiting)))
         redis_link_send(link, list_entry(l, redis_call, link));
 }
@@ -294,7 +296,7 @@ static bool take_replies(redis_link *link)
         if (result == RESP_GOT_PUSH && answers_call(link, reply.nodes))
             alive = take_answer(link, reply.nodes);
         else if (result == RESP_GOT_PUSH)
-            redis_push(link->redis, link, reply.nodes);
+            link->role->push(link, reply.nodes);
         else if (link->state == LINK_GREETING)
             alive = take_greeting(link, reply.nodes);
         else
@@ -381,12 +383,35 @@ static void timer_fired(pawl_timer *timer)
     } else if (redis_link_goes_on(link)) {
         return;
     }
-    redis_link_drop(link, PAWL_ECONN, "no answer within %lld ms", (long long)link->env->timeout_ms);
+    if (link->state == LINK_LOCATING)
+        redis_link_drop(link, PAWL_ECONN, "no sentinel says where it is; the last one tried: %s",
+                        link->redis->sentinel.link.words);
+    else
+        redis_link_drop(link, PAWL_ECONN, "no answer within %lld ms",
+                        (long long)link->env->timeout_ms);
 }
 
-void redis_link_open(redis_link *link, redis *r)
+void redis_link_address(redis_link *link, const char *host, uint16_t port)
+{
+    if (!strcmp(link->host, host) && link->port == port)
+        return;
+    link->old_id = 0; /* that was another server's */
+    link->port = port;
+    snprintf(link->host, sizeof link->host, "%s", host);
+    snprintf(link->where, sizeof link->where, strchr(host, ':') ? "[%s]:%u" : "%s:%u", link->host,
+             port);
+}
+
+void redis_link_hurry(redis_link *link)
+{
+    if (link->state == LINK_PAUSED)
+        set_timer(link, 0);
+}
+
+void redis_link_open(redis_link *link, redis *r, const redis_role *role)
 {
     link->redis = r;
+    link->role = role;
     link->env = r->env;
     link->settings = &r->settings;
     link->fd = -1;

@@ -109,7 +109,11 @@ static void keep_entry(redis *r)
 
 static void entry_due(pawl_timer *timer)
 {
-    keep_entry(timer->arg);
+    redis *r = timer->arg;
+
+    keep_entry(r);
+    if (r->settings.service == REDIS_SENTINEL)
+        redis_sentinel_ask(r); /* is it still there? */
 }
 
 static void remove_entry(redis *r)
@@ -126,20 +130,24 @@ static void remove_entry(redis *r)
 
 /* ---- what the link tells --------------------------------------------------------------------- */
 
-void redis_ready(redis *r, redis_link *link)
+static void server_ready(redis_link *link)
 {
+    redis *r = link->redis;
+
     if (link->epochs > 1)
-        redis_event(r, PAWL_EVENT_RECONNECT);
+        redis_event(r, r->moved ? PAWL_EVENT_FAILOVER : PAWL_EVENT_RECONNECT);
+    r->moved = false;
     redis_waits_resend(r, link);
     keep_entry(r);
 }
 
-void redis_refused(redis *r, int code, const char *words)
+void redis_refused(redis_link *link, int code, const char *words)
 {
+    redis *r = link->redis;
     struct list mine, *l;
 
     list_init(&mine);
-    while ((l = list_take(&r->link.backlog)))
+    while ((l = list_take(&link->backlog)))
         list_append(&mine, l);
     while ((l = list_take(&mine))) {
         redis_call *call = list_entry(l, redis_call, link);
@@ -152,13 +160,62 @@ void redis_refused(redis *r, int code, const char *words)
 }
 
 /* A message; what else comes unasked (confirmations) means nothing to us. */
-void redis_push(redis *r, redis_link *link, const resp_node *push)
+static void server_push(redis_link *link, const resp_node *push)
 {
+    redis *r = link->redis;
     const resp_node *channel = resp_child(push, 1), *text = resp_child(push, 2);
 
     if (push->count == 3 && resp_is_text(channel) && resp_is_text(text) &&
         (resp_equal(push + 1, "message", 7) || resp_equal(push + 1, "smessage", 8)))
         r->layout->message(r, link, channel, text);
+}
+
+/* Which server it is must be asked each time: there may be another master. */
+static bool locate_master(redis_link *link)
+{
+    redis_sentinel_ask(link->redis);
+    return false;
+}
+
+static const redis_role role_server = {.ready = server_ready, .refused = redis_refused,
+    .push = server_push};
+static const redis_role role_master = {.locate = locate_master, .ready = server_ready,
+    .refused = redis_refused, .push = server_push};
+
+void redis_master_found(redis *r, const char *host, uint16_t port)
+{
+    redis_link *link = &r->link;
+    bool same = !strcmp(link->host, host) && link->port == port;
+
+    if (!same && link->state > LINK_LOCATING)
+        redis_link_drop(link, PAWL_ECONN, "the master is %.100s:%u now", host, port);
+    if (!same)
+        r->moved = link->epochs > 0;
+    redis_link_address(link, host, port);
+    if (!same)
+        redis_link_hurry(link);
+    redis_link_located(link);
+}
+
+static void open_link(redis *r)
+{
+    const redis_settings *s = &r->settings;
+    redis_link *link = &r->link;
+
+    link->user = s->user;
+    link->password = s->password;
+    link->db = s->db;
+    link->channel = r->layout->own_channel ? r->channel + 1 : NULL;
+    if (s->path)
+        snprintf(link->where, sizeof link->where, "%.107s", s->path);
+    else if (s->service == REDIS_ONE)
+        redis_link_address(link, s->addresses[0].host, s->addresses[0].port);
+    else
+        snprintf(link->where, sizeof link->where, "master '%.200s'", s->master);
+    link->must_be_master = s->service == REDIS_SENTINEL;
+    redis_link_open(link, r, s->service == REDIS_SENTINEL ? &role_master : &role_server);
+    if (s->service == REDIS_SENTINEL)
+        redis_sentinel_open(r);
 }
 
 /* ---- the slots ------------------------------------------------------------------------------- */
@@ -169,6 +226,8 @@ static void engine_flush(void *self)
 
     if (resp_buf_length(&r->link.out) > 0)
         redis_link_flush(&r->link);
+    if (resp_buf_length(&r->sentinel.link.out) > 0)
+        redis_link_flush(&r->sentinel.link);
 }
 
 static void before_poll(uv_prepare_t *prepare)
@@ -187,7 +246,7 @@ static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
     list_init(&r->spare_waits);
     for (size_t i = 0; i < REDIS_CHANNEL_BUCKETS; i++)
         list_init(&r->channels[i]);
-    r->link.fd = -1;
+    r->link.fd = r->sentinel.link.fd = -1;
     if (!env->loop)
         return pawl_error_set(err, PAWL_ENOTSUP, "Redis needs a real event loop");
     code = redis_settings_read(&r->settings, env, url, err);
@@ -205,7 +264,7 @@ static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
     r->prepared = true;
     uv_prepare_start(&r->prepare, before_poll);
     r->entry_timer = (pawl_timer){.fire = entry_due, .arg = r};
-    redis_link_open(&r->link, r);
+    open_link(r);
     return 0;
 }
 
@@ -223,6 +282,7 @@ static void engine_close(void *self)
     if (r->entry_timer.fire)
         r->env->timer_clear(r->env, &r->entry_timer);
     remove_entry(r);
+    redis_sentinel_close(r);
     redis_link_close(&r->link);
     redis_waits_end(r);
     while ((l = list_take(&r->calls)))
@@ -301,3 +361,4 @@ static uint32_t engine_caps(void *self)
 ENGINE(redis, "redis");
 ENGINE(rediss, "rediss");
 ENGINE(redis_unix, "redis+unix");
+ENGINE(redis_sentinel, "redis+sentinel");

@@ -7,6 +7,7 @@
  *     link.c      one connection: its life, and the calls on it
  *     connect.c   how it is made     hello.c  its first words     tls.c  TLS
  *     resolve.c   names to addresses, in a thread of their own
+ *     sentinel.c  where the master is, by asking sentinels
  *     calls.c     what a call and an error of the server's are
  *     keys.c      names to keys
  *     waits.c     acquire: the ops that may wait
@@ -45,18 +46,31 @@ typedef struct redis_tls redis_tls;
 
 enum redis_verify { REDIS_VERIFY_FULL, REDIS_VERIFY_CHAIN, REDIS_VERIFY_NONE };
 
+#define REDIS_HOST_MAX 254
+#define REDIS_MASTER_MAX 255
+
+enum redis_service { REDIS_ONE, REDIS_SENTINEL, REDIS_CLUSTER };
+
+typedef struct redis_address {
+    char *host;
+    uint16_t port;
+} redis_address;
+
 typedef struct redis_settings {
-    char *host;       /* or path */
-    char *path;       /* of a unix socket, else NULL */
+    enum redis_service service;
+    redis_address *addresses; /* of the server, the sentinels, or some nodes of the cluster */
+    size_t naddresses;
+    char *path;       /* of a unix socket, instead; else NULL */
+    char *master;     /* what the sentinels call it */
     char *user;       /* NULL: none */
     char *password;   /* NULL: none */
+    char *sentinel_user, *sentinel_password; /* likewise */
     char *prefix;
     char *cafile, *cert, *key; /* NULL: not given */
-    char where[280];  /* the server, for words: "localhost:6379" */
-    uint16_t port;
     bool tls;
     enum redis_verify verify;
     int64_t db;
+    int64_t replicas;     /* that must have a grant */
     bool redisson;        /* the layout */
     bool plain_semaphore; /* of that layout: RSemaphore, without leases */
 } redis_settings;
@@ -160,7 +174,7 @@ enum redis_io { REDIS_IO_AGAIN = -1, REDIS_IO_CLOSED = -2, REDIS_IO_FAILED = -3 
 /* 0 or a code with words. */
 int redis_tls_context(void **ret, const redis_settings *s, pawl_error *err);
 void redis_tls_context_free(void *context);
-redis_tls *redis_tls_new(void *context, const redis_settings *s, int fd);
+redis_tls *redis_tls_new(void *context, const redis_settings *s, const char *host, int fd);
 void redis_tls_free(redis_tls *tls);
 /* 0: done. REDIS_IO_AGAIN, or REDIS_IO_FAILED with words. */
 int redis_tls_handshake(redis_tls *tls, char words[REDIS_WORDS]);
@@ -176,6 +190,7 @@ bool redis_tls_wants_write(const redis_tls *tls);
 enum redis_link_state {
     LINK_CLOSED,     /* for good */
     LINK_PAUSED,     /* will try again at link->timer */
+    LINK_LOCATING,   /* its address is being asked for */
     LINK_RESOLVING,
     LINK_CONNECTING,
     LINK_SECURING,
@@ -185,11 +200,29 @@ enum redis_link_state {
 
 enum redis_greeting { GREET_HELLO, GREET_SELECT, GREET_KILL, GREET_PING };
 
+/* What a connection is for. */
+typedef struct redis_role {
+    /* An attempt begins. Is link->host known? Else redis_link_located when it is. NULL: always. */
+    bool (*locate)(redis_link *link);
+    void (*ready)(redis_link *link);
+    /* The server can't be used, and trying again will not help. */
+    void (*refused)(redis_link *link, int code, const char *words);
+    void (*push)(redis_link *link, const resp_node *push);
+    void (*dropped)(redis_link *link); /* before the pause that follows; may be NULL */
+} redis_role;
+
 struct redis_link {
     redis *redis;
+    const redis_role *role;
     pawl_env *env;
     const redis_settings *settings;
     enum redis_link_state state;
+    char host[REDIS_HOST_MAX]; /* "": a unix socket, or not known yet */
+    uint16_t port;
+    char where[REDIS_HOST_MAX + 16]; /* the server, for words: "localhost:6379" */
+    const char *user, *password, *channel; /* for the greeting; NULL: none */
+    int64_t db;
+    bool must_be_master;
     int fd;
     int events;            /* what poll waits for */
     uv_poll_t *poll;
@@ -218,8 +251,14 @@ struct redis_link {
     int64_t clock_server, clock_local;
 };
 
-/* Sets up; the link begins to connect. */
-void redis_link_open(redis_link *link, redis *r);
+/* Sets up; the link begins to connect. Address and greeting are set before or by role->locate. */
+void redis_link_open(redis_link *link, redis *r, const redis_role *role);
+/* Whose connection it is to be from now on. */
+void redis_link_address(redis_link *link, const char *host, uint16_t port);
+/* The address is known now: go on with the attempt that waits for it. */
+void redis_link_located(redis_link *link);
+/* The next attempt shall not wait. */
+void redis_link_hurry(redis_link *link);
 /* Fails what is on it with PAWL_ECANCELED. Accepts zeroes. */
 void redis_link_close(redis_link *link);
 /* The call is the link's now. Whoever keeps a pointer to it does so before: it may fail at once. */
@@ -250,6 +289,21 @@ void redis_link_watch(redis_link *link);
 int redis_greet(redis_link *link);
 /* An answer to the greeting. 0: go on; 1: that was the last; else a code, with words. */
 int redis_greeted(redis_link *link, const resp_node *reply, char words[REDIS_WORDS]);
+
+/* ---- sentinel.c ------------------------------------------------------------------------------ */
+
+typedef struct redis_sentinel {
+    redis_link link;     /* to one of them at a time */
+    size_t next;         /* which comes next */
+    size_t strangers;    /* in a row that don't know the master */
+    bool asked;          /* the question is out */
+    bool known;          /* they have told where the master is */
+} redis_sentinel;
+
+void redis_sentinel_open(redis *r);
+void redis_sentinel_close(redis *r);
+/* Ask (again) where the master is; redis_master_found is told. */
+void redis_sentinel_ask(redis *r);
 
 /* ---- redis.c --------------------------------------------------------------------------------- */
 
@@ -293,6 +347,7 @@ struct redis {
     redis_settings settings;
     void *tls_context;
     redis_link link;
+    redis_sentinel sentinel;
     uv_prepare_t prepare;  /* before the loop polls: write */
     bool prepared;
     char channel[REDIS_PREFIX_MAX + 20]; /* 'p', then where this client's messages arrive */
@@ -300,6 +355,7 @@ struct redis {
     size_t ncalls;
     pawl_op *event;
     int untold;            /* an event that came while no EVENT op was out */
+    bool moved;            /* the next connection is to another server than the last */
     pawl_timer entry_timer;
     int64_t started;       /* Unix time, ms */
 
@@ -318,11 +374,10 @@ static inline redis_link *redis_link_for(redis *r, const char *name)
     return &r->link;
 }
 
-/* The link is ready: what waits is asked again. */
-void redis_ready(redis *r, redis_link *link);
-/* The server can't be used, and trying again will not help: tell those who were not heard yet. */
-void redis_refused(redis *r, int code, const char *words);
-void redis_push(redis *r, redis_link *link, const resp_node *push);
+/* The sentinels say so. */
+void redis_master_found(redis *r, const char *host, uint16_t port);
+/* Trying again will not help: tell those who were not heard yet. */
+void redis_refused(redis_link *link, int code, const char *words);
 void redis_event(redis *r, int event);
 /* The key of a client's entry. */
 void redis_add_entry_key(resp_command *c, const redis *r, uint64_t client);

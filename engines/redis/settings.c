@@ -4,8 +4,11 @@
  *
  *     redis://[[user]:password@]host[:port][/db]     rediss:// the same over TLS
  *     redis+unix://[[user]:password@]/path/of/socket
+ *     redis+sentinel://[[user]:password@]host[:port],host[:port]/MASTER[/db]
+ *     redis+cluster://[[user]:password@]host[:port],host[:port]
  *
- * Parameters: prefix, db, layout, semaphore, and for TLS cafile, cert, key, verify. User and
+ * Parameters: prefix, db, layout, semaphore, replicas; tls=1 for those that have no scheme of their
+ * own with TLS, and for TLS cafile, cert, key, verify; sentinel_user and sentinel_password. User and
  * password may also come from the program's options or the environment (env->user, env->password);
  * the URL's come first. No error repeats a part of the URL that may be a password.
  */
@@ -66,7 +69,8 @@ static int read_number(const char *text, int64_t high, int64_t *ret)
 }
 
 /* host, host:port, [v6], [v6]:port; nothing: localhost. */
-static int read_address(redis_settings *s, const char *text, size_t length, pawl_error *err)
+static int read_address(redis_address *ret, const char *text, size_t length, int64_t usual_port,
+                        pawl_error *err)
 {
     const char *close = length && text[0] == '[' ? memchr(text, ']', length) : NULL;
     const char *host = close ? text + 1 : text;
@@ -75,7 +79,7 @@ static int read_address(redis_settings *s, const char *text, size_t length, pawl
                                : rest ? (size_t)(rest - host) : length;
     size_t left = rest ? length - (size_t)(rest - text) : 0;
     char port[8];
-    int64_t number = 6379;
+    int64_t number = usual_port;
     int code;
 
     if (length && text[0] == '[' && !close)
@@ -89,11 +93,37 @@ static int read_address(redis_settings *s, const char *text, size_t length, pawl
         if (read_number(port, 65535, &number) || number < 1)
             return pawl_error_set(err, PAWL_EINVAL, "the URL's port must be 1 to 65535");
     }
-    code = host_length ? decode(&s->host, host, host_length, "host", err)
-                       : copy(&s->host, "localhost", err);
-    if (!code && strlen(s->host) > 253)
-        return pawl_error_set(err, PAWL_EINVAL, "the URL's host name is longer than 253 bytes");
-    s->port = (uint16_t)number;
+    code = host_length ? decode(&ret->host, host, host_length, "host", err)
+                       : copy(&ret->host, "localhost", err);
+    if (!code && strlen(ret->host) >= REDIS_HOST_MAX)
+        return pawl_error_set(err, PAWL_EINVAL, "the URL's host name is longer than %d bytes",
+                              REDIS_HOST_MAX - 1);
+    ret->port = (uint16_t)number;
+    return code;
+}
+
+/* One address, or several with commas between them. */
+static int read_addresses(redis_settings *s, const char *text, size_t length, pawl_error *err)
+{
+    bool several = s->service != REDIS_ONE;
+    size_t n = 1, part;
+    int code = 0;
+
+    for (size_t i = 0; several && i < length; i++)
+        n += text[i] == ',';
+    s->addresses = calloc(n, sizeof *s->addresses);
+    if (!s->addresses)
+        return no_memory(err);
+    for (; s->naddresses < n && !code; text += part + 1, length -= part < length ? part + 1 : 0) {
+        const char *comma = several ? memchr(text, ',', length) : NULL;
+
+        part = comma ? (size_t)(comma - text) : length;
+        if (several && !part)
+            return pawl_error_set(err, PAWL_EINVAL, "the URL's list of hosts has an empty one; "
+                                                    "write host:port,host:port");
+        code = read_address(&s->addresses[s->naddresses++], text, part,
+                            s->service == REDIS_SENTINEL ? 26379 : 6379, err);
+    }
     return code;
 }
 
@@ -110,9 +140,38 @@ static int read_db(redis_settings *s, const char *text, pawl_error *err)
 static int read_tcp(redis_settings *s, const char *text, pawl_error *err)
 {
     size_t length = strcspn(text, "/");
-    int code = read_address(s, text, length, err);
+    int code = read_addresses(s, text, length, err);
 
     return code || !text[length] ? code : read_db(s, text + length + 1, err);
+}
+
+static int read_sentinel(redis_settings *s, const char *text, pawl_error *err)
+{
+    size_t length = strcspn(text, "/"), name;
+    int code = read_addresses(s, text, length, err);
+
+    text += length + (text[length] == '/');
+    name = strcspn(text, "/");
+    if (!code && !name)
+        return pawl_error_set(err, PAWL_EINVAL, "the name of the master is missing: write "
+                                                "redis+sentinel://host:26379,host:26379/mymaster");
+    if (!code)
+        code = decode(&s->master, text, name, "name of the master", err);
+    if (!code && strlen(s->master) > REDIS_MASTER_MAX)
+        return pawl_error_set(err, PAWL_EINVAL, "the name of the master is longer than %d bytes",
+                              REDIS_MASTER_MAX);
+    return code || !text[name] ? code : read_db(s, text + name + 1, err);
+}
+
+static int read_cluster(redis_settings *s, const char *text, pawl_error *err)
+{
+    size_t length = strcspn(text, "/");
+    int code = read_addresses(s, text, length, err);
+
+    if (!code && text[length] && text[length + 1])
+        return pawl_error_set(err, PAWL_EINVAL, "a cluster has no databases and nothing else after "
+                                                "its hosts: redis+cluster://host:6379,host:6379");
+    return code;
 }
 
 static int read_unix(redis_settings *s, const char *text, pawl_error *err)
@@ -176,10 +235,52 @@ static int read_layout(redis_settings *s, const pawl_url *url, pawl_error *err)
     return 0;
 }
 
+/* Of those services that have no scheme of their own with TLS. */
+static int read_tls_wanted(redis_settings *s, const pawl_url *url, pawl_error *err)
+{
+    const char *tls = pawl_url_param(url, "tls");
+
+    if (tls && strcmp(tls, "1") && strcmp(tls, "0"))
+        return pawl_error_set(err, PAWL_EINVAL, "tls=%.20s: give 1 or 0", tls);
+    s->tls = tls && tls[0] == '1';
+    return 0;
+}
+
+static int read_sentinel_params(redis_settings *s, const pawl_url *url, pawl_error *err)
+{
+    const char *user = pawl_url_param(url, "sentinel_user");
+    const char *password = pawl_url_param(url, "sentinel_password");
+    int code = user ? copy(&s->sentinel_user, user, err) : 0;
+
+    if (!code && password)
+        code = copy(&s->sentinel_password, password, err);
+    if (!code && user && !password)
+        return pawl_error_set(err, PAWL_EINVAL, "sentinel_user without sentinel_password");
+    return code;
+}
+
+static int read_replicas(redis_settings *s, const pawl_url *url, pawl_error *err)
+{
+    const char *replicas = pawl_url_param(url, "replicas");
+
+    if (replicas && read_number(replicas, 100, &s->replicas))
+        return pawl_error_set(err, PAWL_EINVAL, "replicas=%.20s: give how many replicas must have "
+                              "a grant before it counts, 0 (the default) to 100", replicas);
+    return 0;
+}
+
 static int read_params(redis_settings *s, const pawl_url *url, pawl_error *err)
 {
-    const char *prefix = pawl_url_param(url, "prefix"), *db = pawl_url_param(url, "db");
+    const char *prefix = pawl_url_param(url, "prefix");
+    const char *db = s->service == REDIS_CLUSTER ? NULL : pawl_url_param(url, "db");
     int code = read_layout(s, url, err);
+
+    if (!code && s->service != REDIS_ONE)
+        code = read_tls_wanted(s, url, err);
+    if (!code && s->service == REDIS_SENTINEL)
+        code = read_sentinel_params(s, url, err);
+    if (!code)
+        code = read_replicas(s, url, err);
 
     if (!code)
         code = copy(&s->prefix, prefix ? prefix : s->redisson ? "" : "pawl:", err);
@@ -207,6 +308,15 @@ static int add_environment(redis_settings *s, const pawl_env *env, pawl_error *e
     return code;
 }
 
+static int read_rest(redis_settings *s, const pawl_url *url, const char *text, pawl_error *err)
+{
+    if (!strcmp(url->scheme, "redis+unix"))
+        return read_unix(s, text, err);
+    if (s->service == REDIS_SENTINEL)
+        return read_sentinel(s, text, err);
+    return s->service == REDIS_CLUSTER ? read_cluster(s, text, err) : read_tcp(s, text, err);
+}
+
 int redis_settings_read(redis_settings *s, const pawl_env *env, const pawl_url *url,
                         pawl_error *err)
 {
@@ -215,9 +325,15 @@ int redis_settings_read(redis_settings *s, const pawl_env *env, const pawl_url *
     int code = 0;
 
     s->tls = !strcmp(url->scheme, "rediss");
+    if (!strcmp(url->scheme, "redis+sentinel"))
+        s->service = REDIS_SENTINEL;
+    else if (!strcmp(url->scheme, "redis+cluster"))
+        s->service = REDIS_CLUSTER;
     if (strncmp(text, "//", 2))
         return pawl_error_set(err, PAWL_EINVAL, "write %s://%s", url->scheme,
-                              is_unix ? "/path/of/socket" : "host:6379");
+                              is_unix ? "/path/of/socket" :
+                              s->service == REDIS_SENTINEL ? "host:26379,host:26379/mymaster"
+                                                           : "host:6379");
     text += 2;
     at = strrchr(text, '@'); /* a path may hold one, too; a password should have it as %40 */
     if (at && is_unix && text[0] == '/')
@@ -227,26 +343,32 @@ int redis_settings_read(redis_settings *s, const pawl_env *env, const pawl_url *
         text = at + 1;
     }
     if (!code)
-        code = is_unix ? read_unix(s, text, err) : read_tcp(s, text, err);
+        code = read_rest(s, url, text, err);
     if (!code)
         code = read_params(s, url, err);
     if (!code)
         code = add_environment(s, env, err);
-    if (is_unix)
-        snprintf(s->where, sizeof s->where, "%.107s", s->path ? s->path : "");
-    else
-        snprintf(s->where, sizeof s->where, "%.253s:%u", s->host ? s->host : "", s->port);
     return code;
+}
+
+static void free_secret(char *secret)
+{
+    if (secret)
+        explicit_bzero(secret, strlen(secret));
+    free(secret);
 }
 
 void redis_settings_free(redis_settings *s)
 {
-    if (s->password)
-        explicit_bzero(s->password, strlen(s->password));
-    free(s->host);
+    for (size_t i = 0; i < s->naddresses; i++)
+        free(s->addresses[i].host);
+    free(s->addresses);
     free(s->path);
+    free(s->master);
     free(s->user);
-    free(s->password);
+    free_secret(s->password);
+    free(s->sentinel_user);
+    free_secret(s->sentinel_password);
     free(s->prefix);
     free(s->cafile);
     free(s->cert);

@@ -155,28 +155,29 @@ void redis_tls_context_free(void *arg)
 
 /* ---- one connection -------------------------------------------------------------------------- */
 
-static bool set_name(SSL *ssl, const redis_settings *s)
+static bool set_name(SSL *ssl, const redis_settings *s, const char *host)
 {
     unsigned char address[16];
-    bool numeric = inet_pton(AF_INET, s->host, address) == 1 ||
-                   inet_pton(AF_INET6, s->host, address) == 1;
+    bool numeric = inet_pton(AF_INET, host, address) == 1 ||
+                   inet_pton(AF_INET6, host, address) == 1;
 
-    if (!numeric && !SSL_set_tlsext_host_name(ssl, s->host))
+    if (!numeric && !SSL_set_tlsext_host_name(ssl, host))
         return false;
     if (s->verify != REDIS_VERIFY_FULL)
         return true;
     if (numeric)
-        return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), s->host) == 1;
+        return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host) == 1;
     SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-    return SSL_set1_host(ssl, s->host) == 1;
+    return SSL_set1_host(ssl, host) == 1;
 }
 
-static bool make_session(redis_tls *tls, const struct context *context, const redis_settings *s)
+static bool make_session(redis_tls *tls, const struct context *context, const redis_settings *s,
+                         const char *host)
 {
     BIO *bio;
 
     tls->ssl = SSL_new(context->ssl);
-    bio = tls->ssl && set_name(tls->ssl, s) ? BIO_new(context->method) : NULL;
+    bio = tls->ssl && set_name(tls->ssl, s, host) ? BIO_new(context->method) : NULL;
     if (!bio)
         return false;
     BIO_set_data(bio, tls);
@@ -186,7 +187,7 @@ static bool make_session(redis_tls *tls, const struct context *context, const re
     return true;
 }
 
-redis_tls *redis_tls_new(void *context, const redis_settings *s, int fd)
+redis_tls *redis_tls_new(void *context, const redis_settings *s, const char *host, int fd)
 {
     redis_tls *tls = calloc(1, sizeof *tls);
     bool made;
@@ -195,7 +196,7 @@ redis_tls *redis_tls_new(void *context, const redis_settings *s, int fd)
         return NULL;
     tls->fd = fd;
     pthread_mutex_lock(&openssl);
-    made = make_session(tls, context, s);
+    made = make_session(tls, context, s, host);
     pthread_mutex_unlock(&openssl);
     if (made)
         return tls;

@@ -50,6 +50,7 @@ static const char *event_name(int event)
     switch (event) {
     case PAWL_EVENT_VERIFY: return "verify";
     case PAWL_EVENT_RECONNECT: return "reconnect";
+    case PAWL_EVENT_FAILOVER: return "failover";
     case PAWL_EVENT_LOST: return "lost";
     default: return "none";
     }
