@@ -329,7 +329,7 @@ typedef const pawl_engine *pawl_engine_module_fn(void);
 
 /* The engines inside libpawl. */
 extern const pawl_engine pawl_engine_memory, pawl_engine_local, pawl_engine_redis,
-    pawl_engine_rediss, pawl_engine_redis_unix, pawl_engine_redis_sentinel, pawl_engine_trace,
-    pawl_engine_fault;
+    pawl_engine_rediss, pawl_engine_redis_unix, pawl_engine_redis_sentinel,
+    pawl_engine_redis_cluster, pawl_engine_trace, pawl_engine_fault;
 
 #endif

@@ -47,6 +47,23 @@ redis_call *redis_call_new(redis_link *link, const redis_call_type *type, void *
     return call;
 }
 
+redis_call *redis_call_about(redis *r, uint16_t slot, const redis_call_type *type, void *about,
+                             int64_t tag)
+{
+    redis_call *call = redis_call_new(redis_link_at(r, slot), type, about, tag);
+
+    if (call) {
+        call->slot = slot;
+        call->routed = true;
+    }
+    return call;
+}
+
+void redis_call_send(redis_call *call)
+{
+    redis_link_send(redis_link_at(call->on->redis, call->slot), call);
+}
+
 void redis_call_free(redis_call *call)
 {
     redis *r = call->on->redis;

@@ -18,6 +18,7 @@ struct redis_channel {
     struct list link;  /* in its bucket */
     struct list waits; /* by their in_channel */
     redis *redis;
+    redis_link *on;    /* where it was subscribed to last, or NULL */
     size_t length;
     char name[];
 };
@@ -59,7 +60,8 @@ static int write_subscription(redis_call *call, resp_buf *out)
     const struct subscription *s = call->about;
     resp_command c = resp_begin(out, 2);
 
-    resp_add_text(&c, s->leave ? "UNSUBSCRIBE" : "SUBSCRIBE");
+    resp_add_text(&c, call->on->sharded ? s->leave ? "SUNSUBSCRIBE" : "SSUBSCRIBE"
+                                       : s->leave ? "UNSUBSCRIBE" : "SUBSCRIBE");
     resp_add(&c, s->name, s->length);
     return resp_end(&c);
 }
@@ -83,16 +85,24 @@ static void subscription_failed(redis_call *call, int code, const char *words)
     call->about = NULL;
 }
 
+static redis_link *link_of(const redis_channel *channel)
+{
+    bool slots = channel->redis->settings.service == REDIS_CLUSTER;
+
+    return redis_link_at(channel->redis, slots ? redis_slot(channel->name, channel->length) : 0);
+}
+
 static void subscribe(redis_channel *channel, bool leave)
 {
     static const redis_call_type type = {.write = write_subscription,
                                          .answer = subscription_confirmed,
                                          .failed = subscription_failed,
                                          .by_push = true};
-    redis_link *link = &channel->redis->link;
+    redis_link *link = link_of(channel);
     struct subscription *s;
     redis_call *call;
 
+    channel->on = link;
     if (link->state != LINK_READY)
         return; /* redis_channels_ready does it */
     s = malloc(sizeof *s + channel->length + 1);
@@ -166,11 +176,23 @@ void redis_unlisten(redis_wait *w)
     }
 }
 
-void redis_channels_ready(redis *r)
+void redis_channels_ready(redis *r, redis_link *link)
 {
     for (size_t i = 0; i < REDIS_CHANNEL_BUCKETS; i++)
         for (struct list *l = r->channels[i].next; l != &r->channels[i]; l = l->next)
-            subscribe(list_entry(l, redis_channel, link), false);
+            if (link_of(list_entry(l, redis_channel, link)) == link)
+                subscribe(list_entry(l, redis_channel, link), false);
+}
+
+void redis_channels_move(redis *r)
+{
+    for (size_t i = 0; i < REDIS_CHANNEL_BUCKETS; i++)
+        for (struct list *l = r->channels[i].next; l != &r->channels[i]; l = l->next) {
+            redis_channel *channel = list_entry(l, redis_channel, link);
+
+            if (link_of(channel) != channel->on)
+                subscribe(channel, false);
+        }
 }
 
 void redis_channel_wake(redis *r, const char *name, size_t length, int64_t wake)

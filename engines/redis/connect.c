@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * connect.c - from a host to a connection on which the greeting is out: LOCATING (which host? that
- * is the role's to say), then RESOLVING, then CONNECTING to one address after the other, then SECURING (TLS), then GREETING.
+ * is the role's to say), then RESOLVING, then CONNECTING to one address after the other, then
+ * SECURING (TLS), then GREETING.
  *
  * The attempt as a whole has env->timeout_ms (link->timer stands at link->attempt_ends), and each
  * address its share of what is left of it: one that does not answer must not keep us from the next.

@@ -111,6 +111,8 @@ int redis_greet(redis_link *link)
     }
     if (!code && link->channel)
         code = add_two(link, "SUBSCRIBE", link->channel, 0);
+    if (!code && link->channel2)
+        code = add_two(link, "SUBSCRIBE", link->channel2, 0);
     if (!code)
         code = add_ping(link);
     link->greeting[link->ngreeting++] = GREET_PING;
@@ -131,17 +133,17 @@ static const resp_node *field(const resp_node *map, const char *name)
     return NULL;
 }
 
-/* 6.2 or later: PXAT, GETEX and what else the scripts use. */
-static bool new_enough(const resp_node *version)
+/* Hundreds and units: 6.2 is 602. 0: it makes no sense. */
+static int number_of(const resp_node *version)
 {
     int major = 0, minor = 0;
     char text[16];
 
     if (!version || !resp_is_text(version))
-        return false;
+        return 0;
     snprintf(text, sizeof text, "%.*s", (int)(version->length < 15 ? version->length : 15),
              version->text);
-    return sscanf(text, "%d.%d", &major, &minor) == 2 && (major > 6 || (major == 6 && minor >= 2));
+    return sscanf(text, "%3d.%2d", &major, &minor) == 2 ? 100 * major + minor : 0;
 }
 
 static int hello_answered(redis_link *link, const resp_node *reply, char words[REDIS_WORDS])
@@ -155,7 +157,7 @@ static int hello_answered(redis_link *link, const resp_node *reply, char words[R
         snprintf(words, REDIS_WORDS, "the answer to HELLO makes no sense; is this a Redis server?");
         return PAWL_EPROTO;
     }
-    if (!new_enough(version)) {
+    if (number_of(version) < 602) { /* PXAT, GETEX and what else the scripts use */
         snprintf(words, REDIS_WORDS, "the server is of version %.*s; Pawl needs 6.2 or later",
                  (int)(version->length < 20 ? version->length : 20), version->text);
         return PAWL_ENOTSUP;
@@ -164,6 +166,7 @@ static int hello_answered(redis_link *link, const resp_node *reply, char words[R
         snprintf(words, REDIS_WORDS, "it is to be the master, but says that it is not");
         return PAWL_ECONN;
     }
+    link->sharded = link->settings->service == REDIS_CLUSTER && number_of(version) >= 700;
     if (id && resp_integer(id, &number))
         link->server_id = (uint64_t)number;
     name_end(link);

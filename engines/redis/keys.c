@@ -7,8 +7,6 @@
 
 #include "redis.h"
 
-#define SLOTS 16384
-
 /* The checksum that Redis Cluster divides keys by: CRC-16 with polynomial 0x1021, from 0. */
 static uint16_t crc16(const char *data, size_t length)
 {
@@ -41,19 +39,20 @@ uint16_t redis_slot(const char *key, size_t length)
     size_t tag_length = length;
     const char *tag = find_tag(key, length, &tag_length);
 
-    return crc16(tag ? tag : key, tag_length) % SLOTS;
+    return crc16(tag ? tag : key, tag_length) % REDIS_SLOTS;
 }
 
 /* For each slot the smallest number whose digits fall into it, plus 1. Finding them all takes some
  * ten milliseconds, and few programs need any. */
-static uint32_t numbers[SLOTS];
+static uint32_t numbers[REDIS_SLOTS];
 static pthread_once_t numbered = PTHREAD_ONCE_INIT;
 
 static void number_slots(void)
 {
     char digits[12];
-    size_t left = SLOTS;
+    size_t left = REDIS_SLOTS;
 
+    memset(numbers, 0, sizeof numbers); /* a child forked meanwhile begins again */
     for (uint32_t n = 0; left; n++) {
         uint16_t slot = redis_slot(digits, (size_t)snprintf(digits, sizeof digits, "%u", n));
 
@@ -64,10 +63,10 @@ static void number_slots(void)
     }
 }
 
-static size_t tag_by_number(char tag[12], const char *k, size_t length)
+size_t redis_slot_tag(char tag[12], uint16_t slot)
 {
     pthread_once(&numbered, number_slots);
-    return (size_t)snprintf(tag, 12, "%u", numbers[redis_slot(k, length)] - 1);
+    return (size_t)snprintf(tag, 12, "%u", numbers[slot] - 1);
 }
 
 void redis_keys_of(redis_keys *keys, const char *k, size_t length)
@@ -81,7 +80,7 @@ void redis_keys_of(redis_keys *keys, const char *k, size_t length)
     keys->k[length] = 0;
     if (!tag && memchr(k, '}', length)) {
         tag = number;
-        tag_length = tag_by_number(number, k, length);
+        tag_length = redis_slot_tag(number, redis_slot(k, length));
     }
     keys->base[n++] = '{';
     memcpy(keys->base + n, tag ? tag : k, tag ? tag_length : length);

@@ -65,6 +65,8 @@ static void close_attempt(redis_link *link)
     resp_buf_free(&link->in);
     resp_buf_free(&link->out);
     resp_reader_reset(&link->reader);
+    free(link->listens);
+    link->listens = NULL;
     link->clock_local = 0; /* the next one may be to another server */
 }
 
@@ -109,7 +111,7 @@ void redis_link_drop(redis_link *link, int code, const char *format, ...)
     vsnprintf(words, sizeof words, format, args);
     va_end(args);
     link->last_code = code;
-    snprintf(link->words, sizeof link->words, "%.*s: %.*s", 70, link->where, 80, words);
+    snprintf(link->words, sizeof link->words, "%.70s: %.140s", link->where, words);
     link->env->log(link->env, PAWL_LOG_WARNING, "%s %s",
                    was_ready ? "connection lost:" : "can't connect:", link->words);
     close_attempt(link);
@@ -121,6 +123,7 @@ void redis_link_drop(redis_link *link, int code, const char *format, ...)
     if (link->role->dropped)
         link->role->dropped(link);
     pause_link(link);
+    redis_proofs_fail(link);
     fail_all(&link->calls, PAWL_EUNKNOWN, link->words);
     if (!was_ready && code != PAWL_ECONN)
         link->role->refused(link, code, link->words);
@@ -223,6 +226,8 @@ static void answer(redis_link *link, redis_call *call, const resp_node *reply)
         redis_link_send(link, call);
         return;
     }
+    if (code && redis_cluster_redirect(link, call, reply))
+        return;
     if (call->about && code)
         call->type->failed(call, code, words);
     else if (call->about && !call->type->answer(call, reply)) {
@@ -383,12 +388,7 @@ static void timer_fired(pawl_timer *timer)
     } else if (redis_link_goes_on(link)) {
         return;
     }
-    if (link->state == LINK_LOCATING)
-        redis_link_drop(link, PAWL_ECONN, "no sentinel says where it is; the last one tried: %s",
-                        link->redis->sentinel.link.words);
-    else
-        redis_link_drop(link, PAWL_ECONN, "no answer within %lld ms",
-                        (long long)link->env->timeout_ms);
+    redis_link_drop(link, PAWL_ECONN, "no answer within %lld ms", (long long)link->env->timeout_ms);
 }
 
 void redis_link_address(redis_link *link, const char *host, uint16_t port)
@@ -418,6 +418,7 @@ void redis_link_open(redis_link *link, redis *r, const redis_role *role)
     link->timer = (pawl_timer){.fire = timer_fired, .arg = link};
     list_init(&link->calls);
     list_init(&link->backlog);
+    list_init(&link->proving);
     resp_reader_init(&link->reader, NULL);
     link->state = LINK_PAUSED;
     set_timer(link, 0);
@@ -425,18 +426,53 @@ void redis_link_open(redis_link *link, redis *r, const redis_role *role)
 
 void redis_link_close(redis_link *link)
 {
-    if (!link->env)
+    if (!link->env || link->state == LINK_CLOSED)
         return;
     redis_link_flush(link);
     link->state = LINK_CLOSED;
     link->env->timer_clear(link->env, &link->timer);
     close_attempt(link);
     resp_reader_free(&link->reader);
+    redis_proofs_fail(link);
     fail_all(&link->calls, PAWL_ECANCELED, "closing");
     fail_all(&link->backlog, PAWL_ECANCELED, "closing");
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
+
+static int write_asking(redis_call *call, resp_buf *out)
+{
+    resp_command c = resp_begin(out, 1);
+
+    (void)call;
+    resp_add_text(&c, "ASKING");
+    return resp_end(&c);
+}
+
+static bool asking_answered(redis_call *call, const resp_node *reply)
+{
+    (void)call;
+    (void)reply;
+    return true;
+}
+
+static void asking_failed(redis_call *call, int code, const char *words)
+{
+    (void)call;
+    (void)code;
+    (void)words; /* the call behind it tells */
+}
+
+/* For the one call behind it. */
+static void send_asking(redis_link *link)
+{
+    static const redis_call_type type = {.write = write_asking, .answer = asking_answered,
+        .failed = asking_failed};
+    redis_call *call = redis_call_new(link, &type, link, 0);
+
+    if (call)
+        redis_link_send(link, call);
+}
 
 void redis_link_send(redis_link *link, redis_call *call)
 {
@@ -452,16 +488,25 @@ void redis_link_send(redis_link *link, redis_call *call)
         redis_call_free(call);
         return;
     }
-    if (link->state != LINK_READY || link->read_only) {
+    if (link->state != LINK_READY || link->read_only ||
+        (call->routed && link == &link->redis->link && redis_cluster_unknown(link->redis))) {
         list_append(&link->backlog, &call->link);
         return;
     }
+    if (call->type->before)
+        call->type->before(call);
+    if (call->asking)
+        send_asking(link);
     call->sent = link->env->now(link->env);
     code = call->type->write(call, &link->out);
     if (code) {
         call->type->failed(call, code, "out of memory");
         redis_call_free(call);
         return;
+    }
+    if (call->type->proven && link->settings->replicas) {
+        call->proof = link->proof_next;
+        link->proof_wanted = true;
     }
     list_append(&link->calls, &call->link);
     link->env->loop_changed(link->env);

@@ -73,16 +73,16 @@ void look_failed(redis_call *call, int code, const char *words)
     look_answered(k);
 }
 
-void look_send(look *k, const redis_call_type *type, int64_t tag)
+void look_send(look *k, const redis_call_type *type, uint16_t slot, int64_t tag)
 {
-    redis_call *call = redis_call_new(&k->redis->link, type, k, tag);
+    redis_call *call = redis_call_about(k->redis, slot, type, k, tag);
 
     if (!call) {
         look_end(k, PAWL_ENOMEM, "out of memory");
         return;
     }
     k->out++;
-    redis_link_send(&k->redis->link, call);
+    redis_call_send(call);
 }
 
 /* ---- inspect --------------------------------------------------------------------------------- */
@@ -117,7 +117,7 @@ static void inspect_some(look *k)
 
     k->phase = PHASE_INSPECT;
     for (size_t i = k->from; k->op && i < k->to; i++)
-        look_send(k, &type, (int64_t)i);
+        look_send(k, &type, redis_slot_of(k->redis, k->names[i].name), (int64_t)i);
 }
 
 /* ---- clients --------------------------------------------------------------------------------- */
@@ -202,7 +202,7 @@ static void ask_clients(look *k)
     if (!collect_clients(k))
         look_end(k, PAWL_ENOMEM, "out of memory");
     for (size_t i = 0; k->op && i < k->nclients; i++)
-        look_send(k, &type, (int64_t)i);
+        look_send(k, &type, redis_entry_slot(k->redis, k->clients[i].id), (int64_t)i);
 }
 
 /* ---- the steps ------------------------------------------------------------------------------- */
@@ -289,7 +289,7 @@ static bool begin(look *k)
 {
     if (k->op->kind == PAWL_OP_LIST) {
         k->phase = PHASE_SCAN;
-        look_scan(k, 0);
+        look_scan_begin(k);
         return true;
     }
     k->names = calloc(1, sizeof *k->names);
@@ -321,14 +321,24 @@ void redis_look(redis *r, pawl_op *op)
     look_answered(k);
 }
 
+/* The link, if it is not there and a call waited for it. */
+static const redis_link *withdraw_from(look *k, redis_link *link, const redis_link *down)
+{
+    size_t n = link->state == LINK_CLOSED ? 0 : redis_link_withdraw(link, k);
+
+    k->out -= n;
+    return n && link->state != LINK_READY && link->last_code ? link : down;
+}
+
 void redis_look_cancel(redis *r, pawl_op *op)
 {
     look *k = op->engine[0];
-    redis_link *link = &r->link;
+    const redis_link *down = withdraw_from(k, &r->link, NULL);
 
-    k->out -= redis_link_withdraw(link, k);
-    if (link->state != LINK_READY && link->last_code)
-        look_end(k, link->last_code, link->words);
+    for (size_t i = 0; i < r->cluster.nnodes; i++)
+        down = withdraw_from(k, r->cluster.nodes[i], down);
+    if (down)
+        look_end(k, down->last_code, down->words);
     else
         look_end(k, PAWL_ECANCELED, NULL);
     free_if_over(k);

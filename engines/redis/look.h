@@ -43,13 +43,16 @@ typedef struct look {
     int phase;
     bool single;      /* not a list */
     bool queues;      /* scan.c: the second round */
+    size_t node;      /* scan.c: the next one, of a cluster; and a slot of the one before it */
+    uint16_t slot;
 } look;
 
 /* scan.c: ask for the names, from this cursor on; then sort them, each once. */
+void look_scan_begin(look *k);
 void look_scan(look *k, uint64_t cursor);
 void look_sort(look *k);
-/* Send a call about the look. */
-void look_send(look *k, const redis_call_type *type, int64_t tag);
+/* Send a call about the look, to whom serves this slot. */
+void look_send(look *k, const redis_call_type *type, uint16_t slot, int64_t tag);
 /* The end of every answer: one less is out; the last one leads to the next step. The look may be
  * gone afterwards. */
 void look_answered(look *k);

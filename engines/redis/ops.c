@@ -1,16 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ops.c - the ops that are one script and one answer: release, break, latch; and renew, which is
- * one or two for a whole batch.
+ * ops.c - the ops that are one script and one answer: release, break, latch.
  *
  * op->engine[0] is the op's call while it is out. An op that is given up leaves its call behind,
  * without interest in the answer; what it asked for may happen, which is what PAWL_EUNKNOWN says.
- *
- * RENEW. The items of a batch whose grant is alone on its key (exclusive ones) need one key each,
- * the others three; so there is one script for each sort. An item's code says where it stands: 0 or
- * an error it has its answer; REDIS_ASK_ONE, REDIS_ASK_THREE it is still to be asked about;
- * REDIS_IN_CALL it is in the call that is out. The server answers "+" for an exclusive grant that
- * shares its key with readers: it is asked again with three.
  */
 #include "redis.h"
 
@@ -26,14 +19,13 @@ static void op_failed(redis_call *call, int code, const char *words)
     done(call->about, code, words);
 }
 
-static void start(redis *r, pawl_op *op, const redis_call_type *type, int64_t tag)
+static void start(redis *r, pawl_op *op, const redis_call_type *type)
 {
-    redis_link *link = redis_link_for(r, op->name);
-    redis_call *call = redis_call_new(link, type, op, tag);
+    redis_call *call = redis_call_about(r, redis_slot_of(r, op->name), type, op, 0);
 
     op->engine[0] = call;
     if (call)
-        redis_link_send(link, call);
+        redis_call_send(call);
     else
         done(op, PAWL_ENOMEM, "out of memory");
 }
@@ -128,104 +120,20 @@ static int write_latch(redis_call *call, resp_buf *out)
 static const redis_call_type latch_type = {.write = write_latch, .answer = answer_latch,
         .failed = op_failed};
 
-/* ---- renew ----------------------------------------------------------------------------------- */
-
-size_t redis_renew_count(const pawl_op *op, int code)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < op->batch_len; i++)
-        n += op->batch[i].code == code;
-    return n;
-}
-
-static void renew_next(redis *r, pawl_op *op);
-
-static bool item_answered(pawl_renewal *item, const resp_node *node)
-{
-    if (!node)
-        return false;
-    if (resp_equal(node, "", 0))
-        item->code = PAWL_ENOTHELD;
-    else if (resp_equal(node, "+", 1))
-        item->code = REDIS_ASK_THREE;
-    else if (redis_is_owner(node, item->owner.client, item->owner.seq))
-        item->code = 0;
-    else
-        return false;
-    return true;
-}
-
-static bool answer_renew(redis_call *call, const resp_node *reply)
-{
-    pawl_op *op = call->about;
-    const resp_node *node = reply + 1; /* the time, then an answer for each */
-
-    if (reply->type != RESP_ARRAY || reply->count != 1 + redis_renew_count(op, REDIS_IN_CALL) ||
-        !take_time(call, reply, 0))
-        return false;
-    for (size_t i = 0; i < op->batch_len; i++)
-        if (op->batch[i].code == REDIS_IN_CALL) {
-            node += node->span;
-            if (!item_answered(&op->batch[i], node))
-                return false;
-        }
-    if (!op->lease_from)
-        op->lease_from = call->sent; /* the first call's: not after any of them */
-    renew_next(call->on->redis, op);
-    return true;
-}
-
-static int write_renew(redis_call *call, resp_buf *out)
-{
-    return call->on->redis->layout->write_renew(call, out);
-}
-
-static const redis_call_type renew_type = {.write = write_renew, .answer = answer_renew,
-        .failed = op_failed};
-
-/* The items of one sort, or the end. */
-static void renew_next(redis *r, pawl_op *op)
-{
-    int sort = redis_renew_count(op, REDIS_ASK_ONE) ? REDIS_ASK_ONE : REDIS_ASK_THREE;
-
-    if (!redis_renew_count(op, sort)) {
-        done(op, 0, NULL);
-        return;
-    }
-    for (size_t i = 0; i < op->batch_len; i++)
-        if (op->batch[i].code == sort)
-            op->batch[i].code = REDIS_IN_CALL;
-    start(r, op, &renew_type, sort);
-}
-
-static void renew(redis *r, pawl_op *op)
-{
-    for (size_t i = 0; i < op->batch_len; i++) {
-        bool alone = r->layout->exclusive_alone && op->batch[i].mode == PAWL_MODE_EXCLUSIVE;
-
-        op->batch[i].code = alone ? REDIS_ASK_ONE : REDIS_ASK_THREE;
-    }
-    renew_next(r, op);
-}
-
 /* ---- all of them ----------------------------------------------------------------------------- */
 
 void redis_simple(redis *r, pawl_op *op)
 {
     switch (op->kind) {
     case PAWL_OP_RELEASE:
-        start(r, op, &release_type, 0);
-        break;
-    case PAWL_OP_RENEW:
-        renew(r, op);
+        start(r, op, &release_type);
         break;
     case PAWL_OP_BREAK:
-        start(r, op, &break_type, 0);
+        start(r, op, &break_type);
         break;
     case PAWL_OP_LATCH_SET:
     case PAWL_OP_LATCH_DOWN:
-        start(r, op, &latch_type, 0);
+        start(r, op, &latch_type);
         break;
     default:
         done(op, PAWL_ENOTSUP, "this engine has no such operation");

@@ -28,7 +28,7 @@ static int write_acquire(redis_call *call, resp_buf *out)
     redis *r = w->redis;
     const pawl_op *op = w->op;
     resp_command c = redis_begin(call, &redis_script_acquire, out, 5, 11);
-    char owner[REDIS_OWNER_MAX], with[REDIS_OWNER_MAX] = "";
+    char owner[REDIS_OWNER_MAX], with[REDIS_OWNER_MAX] = "", channel[REDIS_CHANNEL_MAX];
     redis_keys keys;
 
     redis_keys_make(&keys, r->settings.prefix, w->name);
@@ -41,7 +41,8 @@ static int write_acquire(redis_call *call, resp_buf *out)
     resp_add_int(&c, op->lease_ms);
     resp_add_int(&c, op->queue ? REDIS_PLACE_MS : 0);
     resp_add_uint(&c, op->tokens);
-    resp_add_text(&c, r->channel);
+    redis_shard_channel(channel, call);
+    resp_add_text(&c, channel);
     resp_add_uint(&c, op->permits);
     resp_add_int(&c, op->count);
     resp_add_text(&c, with);
@@ -92,19 +93,17 @@ static void add_renew_keys(resp_command *c, const redis_call *call, const pawl_r
 
 static int write_renew(redis_call *call, resp_buf *out)
 {
-    pawl_op *op = call->about;
-    size_t step = (size_t)call->tag, n = redis_renew_count(op, REDIS_IN_CALL);
-    resp_command c = redis_begin(call, &redis_script_renew, out, n * step, 1 + 2 * n);
+    const redis_part *part = call->about;
+    size_t step = (size_t)call->tag;
+    resp_command c = redis_begin(call, &redis_script_renew, out, part->n * step, 1 + 2 * part->n);
 
-    for (size_t i = 0; i < op->batch_len; i++)
-        if (op->batch[i].code == REDIS_IN_CALL)
-            add_renew_keys(&c, call, &op->batch[i]);
+    for (size_t i = 0; i < part->n; i++)
+        add_renew_keys(&c, call, part->items[i]);
     resp_add_uint(&c, step);
-    for (size_t i = 0; i < op->batch_len; i++)
-        if (op->batch[i].code == REDIS_IN_CALL) {
-            add_owner(&c, &op->batch[i].owner);
-            resp_add_int(&c, op->batch[i].lease_ms);
-        }
+    for (size_t i = 0; i < part->n; i++) {
+        add_owner(&c, &part->items[i]->owner);
+        resp_add_int(&c, part->items[i]->lease_ms);
+    }
     return resp_end(&c);
 }
 
@@ -167,7 +166,7 @@ static void message_granted(redis_wait *w, redis_link *link, const char *text)
     if (from + ms * PAWL_NS_PER_MS <= link->env->now(link->env))
         redis_wait_ask(w);
     else
-        redis_wait_granted(w, (uint64_t)token, ntokens, from, ms);
+        redis_wait_granted(w, NULL, (uint64_t)token, ntokens, from, ms);
 }
 
 static void message_front(redis_wait *w, const char *text)
@@ -201,6 +200,8 @@ static void message(redis *r, redis_link *link, const resp_node *channel, const 
     w = redis_wait_find(r, seq);
     if (!w || !w->op || w->state == WAIT_LEAVING)
         return;
+    if (link != redis_link_for(r, w->name))
+        return; /* a cluster passes plain messages round; times are those of another clock */
     if (copy[0] == 'g')
         message_granted(w, link, copy + 1 + used);
     else if (copy[0] == 'f')

@@ -5,7 +5,9 @@
  * The entry is a hash that says who a client is (host, pid, program, label, since when), for
  * whoever asks who holds a lock. It is kept for 90 s and written again every 30 s, which also
  * shows whether an idle connection still works; it is taken away when the client closes. It is
- * written by a script, so that none is ever left without an end.
+ * written by a script, so that none is ever left without an end. Whoever looks at a lock shall find
+ * its holder's: on one server it is written before anything else; in a cluster, where another node
+ * may have it, the first acquires wait until it is.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -43,17 +45,34 @@ static void submit_event(redis *r, pawl_op *op)
 
 /* ---- the client's entry ---------------------------------------------------------------------- */
 
+#define ENTRY_KEY_MAX (REDIS_PREFIX_MAX + 40)
+
+static size_t entry_key(char key[ENTRY_KEY_MAX], const redis *r, uint64_t client)
+{
+    if (r->settings.redisson) /* of the id only so much is in an owner's name */
+        return (size_t)snprintf(key, ENTRY_KEY_MAX, "{pawl@%015llx}:client",
+                                (unsigned long long)client >> 4);
+    return (size_t)snprintf(key, ENTRY_KEY_MAX, "{%s@%016llx}:client", r->settings.prefix,
+                            (unsigned long long)client);
+}
+
 void redis_add_entry_key(resp_command *c, const redis *r, uint64_t client)
 {
-    char key[REDIS_PREFIX_MAX + 40];
-    int n;
+    char key[ENTRY_KEY_MAX];
+    size_t length = entry_key(key, r, client);
 
-    if (r->settings.redisson) /* of the id only so much is in an owner's name */
-        n = snprintf(key, sizeof key, "{pawl@%015llx}:client", (unsigned long long)client >> 4);
-    else
-        n = snprintf(key, sizeof key, "{%s@%016llx}:client", r->settings.prefix,
-                     (unsigned long long)client);
-    resp_add(c, key, (size_t)n);
+    resp_add(c, key, length);
+}
+
+uint16_t redis_entry_slot(const redis *r, uint64_t client)
+{
+    char key[ENTRY_KEY_MAX];
+    size_t length;
+
+    if (r->settings.service != REDIS_CLUSTER)
+        return 0;
+    length = entry_key(key, r, client);
+    return redis_slot(key, length);
 }
 
 static int write_entry(redis_call *call, resp_buf *out)
@@ -79,10 +98,18 @@ static int write_entry(redis_call *call, resp_buf *out)
     return resp_end(&c);
 }
 
+void redis_entry_over(redis *r)
+{
+    if (r->entered)
+        return;
+    r->entered = true;
+    redis_waits_resend(r, NULL);
+}
+
 static bool entry_written(redis_call *call, const resp_node *reply)
 {
-    (void)call;
     (void)reply;
+    redis_entry_over(call->about);
     return true;
 }
 
@@ -90,19 +117,21 @@ static void entry_failed(redis_call *call, int code, const char *words)
 {
     redis *r = call->about;
 
+    redis_entry_over(r);
     if (code != PAWL_ECANCELED && code != PAWL_EUNKNOWN)
         r->env->log(r->env, PAWL_LOG_INFO, "others can't be shown who this client is: %s", words);
 }
 
-static void keep_entry(redis *r)
+void redis_entry_keep(redis *r)
 {
     static const redis_call_type type = {.write = write_entry, .answer = entry_written,
         .failed = entry_failed};
     int64_t spread = (int64_t)(r->env->random(r->env) % (ENTRY_WRITE_MS / 4));
-    redis_call *call = r->link.state == LINK_READY ? redis_call_new(&r->link, &type, r, 0) : NULL;
+    bool ready = redis_link_at(r, r->entry_slot)->state == LINK_READY;
+    redis_call *call = ready ? redis_call_about(r, r->entry_slot, &type, r, 0) : NULL;
 
     if (call)
-        redis_link_send(&r->link, call);
+        redis_call_send(call);
     r->env->timer_set(r->env, &r->entry_timer,
                       r->env->now(r->env) + (ENTRY_WRITE_MS - spread) * PAWL_NS_PER_MS);
 }
@@ -111,18 +140,19 @@ static void entry_due(pawl_timer *timer)
 {
     redis *r = timer->arg;
 
-    keep_entry(r);
+    redis_entry_keep(r);
     if (r->settings.service == REDIS_SENTINEL)
         redis_sentinel_ask(r); /* is it still there? */
 }
 
 static void remove_entry(redis *r)
 {
+    redis_link *link = redis_link_at(r, r->entry_slot);
     resp_command c;
 
-    if (r->link.state != LINK_READY)
+    if (link->state != LINK_READY)
         return;
-    c = resp_begin(&r->link.out, 2);
+    c = resp_begin(&link->out, 2);
     resp_add_text(&c, "UNLINK");
     redis_add_entry_key(&c, r, r->env->client_id);
     resp_end(&c);
@@ -138,7 +168,7 @@ static void server_ready(redis_link *link)
         redis_event(r, r->moved ? PAWL_EVENT_FAILOVER : PAWL_EVENT_RECONNECT);
     r->moved = false;
     redis_waits_resend(r, link);
-    keep_entry(r);
+    redis_entry_keep(r);
 }
 
 void redis_refused(redis_link *link, int code, const char *words)
@@ -156,16 +186,19 @@ void redis_refused(redis_link *link, int code, const char *words)
             call->type->failed(call, code, words);
         redis_call_free(call);
     }
-    redis_waits_refuse(r, code, words);
+    redis_waits_refuse(r, link, code, words);
 }
 
-/* A message; what else comes unasked (confirmations) means nothing to us. */
-static void server_push(redis_link *link, const resp_node *push)
+/* A message; what else comes unasked (confirmations) means nothing to us, but for the end of a
+ * sharded channel. */
+void redis_server_push(redis_link *link, const resp_node *push)
 {
     redis *r = link->redis;
     const resp_node *channel = resp_child(push, 1), *text = resp_child(push, 2);
 
-    if (push->count == 3 && resp_is_text(channel) && resp_is_text(text) &&
+    if (push->count == 3 && resp_is_text(channel) && resp_equal(push + 1, "sunsubscribe", 12))
+        redis_shard_ended(link, channel);
+    else if (push->count == 3 && resp_is_text(channel) && resp_is_text(text) &&
         (resp_equal(push + 1, "message", 7) || resp_equal(push + 1, "smessage", 8)))
         r->layout->message(r, link, channel, text);
 }
@@ -178,9 +211,9 @@ static bool locate_master(redis_link *link)
 }
 
 static const redis_role role_server = {.ready = server_ready, .refused = redis_refused,
-    .push = server_push};
+    .push = redis_server_push};
 static const redis_role role_master = {.locate = locate_master, .ready = server_ready,
-    .refused = redis_refused, .push = server_push};
+    .refused = redis_refused, .push = redis_server_push};
 
 void redis_master_found(redis *r, const char *host, uint16_t port)
 {
@@ -197,15 +230,22 @@ void redis_master_found(redis *r, const char *host, uint16_t port)
     redis_link_located(link);
 }
 
-static void open_link(redis *r)
+void redis_link_for_locks(redis_link *link, redis *r)
+{
+    link->user = r->settings.user;
+    link->password = r->settings.password;
+    link->db = r->settings.db;
+    link->channel = r->layout->own_channel ? r->channel + 1 : NULL;
+}
+
+static int open_link(redis *r, pawl_error *err)
 {
     const redis_settings *s = &r->settings;
     redis_link *link = &r->link;
 
-    link->user = s->user;
-    link->password = s->password;
-    link->db = s->db;
-    link->channel = r->layout->own_channel ? r->channel + 1 : NULL;
+    redis_link_for_locks(link, r);
+    if (s->service == REDIS_CLUSTER)
+        return redis_cluster_open(r, err);
     if (s->path)
         snprintf(link->where, sizeof link->where, "%.107s", s->path);
     else if (s->service == REDIS_ONE)
@@ -216,18 +256,27 @@ static void open_link(redis *r)
     redis_link_open(link, r, s->service == REDIS_SENTINEL ? &role_master : &role_server);
     if (s->service == REDIS_SENTINEL)
         redis_sentinel_open(r);
+    return 0;
 }
 
 /* ---- the slots ------------------------------------------------------------------------------- */
+
+static void flush_link(redis_link *link)
+{
+    redis_proof_ask(link);
+    if (resp_buf_length(&link->out) > 0)
+        redis_link_flush(link);
+}
 
 static void engine_flush(void *self)
 {
     redis *r = self;
 
-    if (resp_buf_length(&r->link.out) > 0)
-        redis_link_flush(&r->link);
-    if (resp_buf_length(&r->sentinel.link.out) > 0)
-        redis_link_flush(&r->sentinel.link);
+    flush_link(&r->link);
+    if (r->settings.service == REDIS_SENTINEL)
+        flush_link(&r->sentinel.link);
+    for (size_t i = 0; i < r->cluster.nnodes; i++)
+        flush_link(r->cluster.nodes[i]);
 }
 
 static void before_poll(uv_prepare_t *prepare)
@@ -264,8 +313,9 @@ static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
     r->prepared = true;
     uv_prepare_start(&r->prepare, before_poll);
     r->entry_timer = (pawl_timer){.fire = entry_due, .arg = r};
-    open_link(r);
-    return 0;
+    r->entry_slot = redis_entry_slot(r, env->client_id);
+    r->entered = r->settings.service != REDIS_CLUSTER;
+    return open_link(r, err);
 }
 
 static void engine_close(void *self)
@@ -281,10 +331,13 @@ static void engine_close(void *self)
         pawl_op_finish(event, PAWL_ECANCELED);
     if (r->entry_timer.fire)
         r->env->timer_clear(r->env, &r->entry_timer);
-    remove_entry(r);
+    if (r->settings.service != REDIS_CLUSTER || r->cluster.slots)
+        remove_entry(r);
     redis_sentinel_close(r);
     redis_link_close(&r->link);
+    redis_cluster_close(r);
     redis_waits_end(r);
+    redis_cluster_free(r);
     while ((l = list_take(&r->calls)))
         free(list_entry(l, redis_call, link));
     if (r->prepared)
@@ -307,6 +360,9 @@ static void engine_submit(void *self, pawl_op *op)
     case PAWL_OP_EVENT:
         submit_event(r, op);
         break;
+    case PAWL_OP_RENEW:
+        redis_renew(r, op);
+        break;
     case PAWL_OP_INSPECT:
     case PAWL_OP_COUNT:
     case PAWL_OP_LIST:
@@ -328,6 +384,9 @@ static void engine_cancel(void *self, pawl_op *op)
     case PAWL_OP_EVENT:
         r->event = NULL;
         pawl_op_finish(op, PAWL_ECANCELED);
+        break;
+    case PAWL_OP_RENEW:
+        redis_renew_cancel(r, op);
         break;
     case PAWL_OP_INSPECT:
     case PAWL_OP_COUNT:
@@ -362,3 +421,4 @@ ENGINE(redis, "redis");
 ENGINE(rediss, "rediss");
 ENGINE(redis_unix, "redis+unix");
 ENGINE(redis_sentinel, "redis+sentinel");
+ENGINE(redis_cluster, "redis+cluster");

@@ -8,10 +8,13 @@
  *     connect.c   how it is made     hello.c  its first words     tls.c  TLS
  *     resolve.c   names to addresses, in a thread of their own
  *     sentinel.c  where the master is, by asking sentinels
+ *     cluster.c   which node serves a slot      slots.c  what the cluster says of them
+ *     shards.c    the client's channels in a cluster
  *     calls.c     what a call and an error of the server's are
  *     keys.c      names to keys
- *     waits.c     acquire: the ops that may wait
- *     ops.c       release, renew, break, latch
+ *     waits.c     acquire: the ops that may wait        waits_table.c  those there are
+ *     ops.c       release, break, latch         renew.c  renew
+ *     replicas.c  proof that replicas have it
  *     pawl.c, redisson.c   the layouts: what is sent, what messages say
  *     channels.c  channels that waits listen on
  *     look.c      inspect, count and list      scan.c  which names there are
@@ -35,7 +38,7 @@
 #include "resp.h"
 
 #define REDIS_PREFIX_MAX 255
-#define REDIS_WORDS 160
+#define REDIS_WORDS 224
 
 typedef struct redis redis;
 typedef struct redis_link redis_link;
@@ -97,6 +100,8 @@ void redis_add_helper(resp_command *c, redis_keys *keys, const char *suffix);
 /* K, and all five that most scripts want. */
 void redis_add_keys(resp_command *c, redis_keys *keys);
 uint16_t redis_slot(const char *key, size_t length);
+/* Digits that fall into this slot. */
+size_t redis_slot_tag(char tag[12], uint16_t slot);
 
 /* ---- calls.c --------------------------------------------------------------------------------- */
 
@@ -120,6 +125,8 @@ typedef struct redis_call_type {
     /* It was not: PAWL_EUNKNOWN it was sent and nothing came; else it was not carried out. */
     void (*failed)(redis_call *call, int code, const char *words);
     bool by_push; /* it is answered by a push: SUBSCRIBE */
+    bool proven;  /* with replicas=, a WAIT must follow it */
+    void (*before)(redis_call *call); /* what must be sent before it on call->on; may be NULL */
 } redis_call_type;
 
 struct redis_call {
@@ -129,12 +136,21 @@ struct redis_call {
     void *about;      /* the maker's; NULL: nobody wants the answer */
     int64_t tag;      /* the maker's */
     int64_t sent;     /* an instant before it was written */
+    uint64_t proof;   /* the number of the WAIT that follows it */
+    uint16_t slot;
+    uint8_t hops;     /* how often it was sent on to another node */
+    bool routed;      /* its slot says which link it goes to */
+    bool asking;      /* that node has the slot only in part yet: ASKING goes before */
     bool whole_text;  /* the server does not know the script: send all of it */
 };
 
-/* A new call, to be sent by redis_link_send. NULL: no memory. */
+/* A new call, to be sent by redis_link_send on just this link. NULL: no memory. */
 redis_call *redis_call_new(redis_link *link, const redis_call_type *type, void *about,
                            int64_t tag);
+/* One about a slot, to be sent by redis_call_send: to the link that serves it, now or later. */
+redis_call *redis_call_about(redis *r, uint16_t slot, const redis_call_type *type, void *about,
+                             int64_t tag);
+void redis_call_send(redis_call *call);
 void redis_call_free(redis_call *call);
 /* EVALSHA or EVAL, for a type's `write`. */
 resp_command redis_begin(const redis_call *call, const redis_script *script, resp_buf *out,
@@ -220,7 +236,7 @@ struct redis_link {
     char host[REDIS_HOST_MAX]; /* "": a unix socket, or not known yet */
     uint16_t port;
     char where[REDIS_HOST_MAX + 16]; /* the server, for words: "localhost:6379" */
-    const char *user, *password, *channel; /* for the greeting; NULL: none */
+    const char *user, *password, *channel, *channel2; /* for the greeting; NULL: none */
     int64_t db;
     bool must_be_master;
     int fd;
@@ -229,6 +245,13 @@ struct redis_link {
     redis_tls *tls;
     resp_buf in, out;
     resp_reader reader;
+    bool sharded;          /* a node of a cluster that has sharded channels */
+    bool moved;            /* slots came here from a node that was not there any more */
+    size_t nslots, had;    /* how many it serves, and did before the map was read */
+    uint8_t *listens;      /* shards.c: to which slots' channels, a bit each; NULL: to none */
+    struct list proving;   /* answered, but WAIT is not: by redis_proof.link */
+    uint64_t proof_next;   /* the number of the next WAIT */
+    bool proof_wanted;
     struct list calls;     /* out, in order */
     struct list backlog;   /* not written yet */
     pawl_timer timer;      /* PAUSED: its end. READY: the first call's limit. Else: the attempt's */
@@ -290,11 +313,30 @@ int redis_greet(redis_link *link);
 /* An answer to the greeting. 0: go on; 1: that was the last; else a code, with words. */
 int redis_greeted(redis_link *link, const resp_node *reply, char words[REDIS_WORDS]);
 
+/* ---- replicas.c ------------------------------------------------------------------------------ */
+
+typedef struct redis_proof redis_proof;
+
+struct redis_proof {
+    struct list link;
+    uint64_t number;
+    void (*proven)(redis_proof *proof, int64_t replicas); /* how many have it; -1: unknown */
+};
+
+/* The call was answered; tell `proof` when the replicas have it. */
+void redis_prove(redis_call *call, redis_proof *proof);
+/* Send the WAIT that is wanted. */
+void redis_proof_ask(redis_link *link);
+/* The connection is lost. */
+void redis_proofs_fail(redis_link *link);
+void redis_proof_words(char words[REDIS_WORDS], const redis *r, int64_t replicas);
+
 /* ---- sentinel.c ------------------------------------------------------------------------------ */
 
 typedef struct redis_sentinel {
     redis_link link;     /* to one of them at a time */
     size_t next;         /* which comes next */
+    uint32_t rounds;     /* through all of them in vain */
     size_t strangers;    /* in a row that don't know the master */
     bool asked;          /* the question is out */
     bool known;          /* they have told where the master is */
@@ -332,12 +374,62 @@ typedef struct redis_layout {
 
 extern const redis_layout redis_layout_pawl, redis_layout_redisson;
 
-/* Where an item of a renewal stands: see ops.c. */
+/* Where an item of a renewal stands: see renew.c. */
 enum redis_renew { REDIS_ASK_ONE = 1, REDIS_ASK_THREE = 3, REDIS_IN_CALL = 5 };
-size_t redis_renew_count(const pawl_op *op, int code);
+
+/* Items of a renewal that are in one call, which is about it. */
+typedef struct redis_part {
+    struct list link;
+    struct renewal *whole;
+    redis_call *call; /* NULL: answered */
+    redis_proof proof;
+    size_t n;
+    pawl_renewal *items[];
+} redis_part;
 
 /* Is this owner ("UUID:NUMBER") a client of Pawl's? Then which, for its entry. */
 bool redisson_client_of(const char *owner, uint64_t *client);
+
+/* ---- cluster.c, slots.c ---------------------------------------------------------------------- */
+
+#define REDIS_SLOTS 16384
+
+typedef struct redis_cluster {
+    redis_link **nodes; /* masters, now or once; those that serve nothing are closed */
+    size_t nnodes, room;
+    uint16_t *slots;    /* the index of the node that serves it, plus 1; 0: not known */
+    size_t next;        /* which address the scout (redis.link) tries next */
+    uint32_t rounds;    /* through all of them in vain */
+    bool asked;         /* the question is out */
+    bool wanted;        /* and must be asked again */
+    bool known;         /* it was answered once */
+    pawl_timer timer;
+} redis_cluster;
+
+int redis_cluster_open(redis *r, pawl_error *err);
+void redis_cluster_close(redis *r);
+void redis_cluster_free(redis *r);
+uint16_t redis_cluster_slot(const redis *r, const char *name);
+redis_link *redis_cluster_link(redis *r, uint16_t slot);
+/* The map may be out of date: ask for it soon. */
+void redis_cluster_refresh(redis *r);
+/* MOVED, ASK: send the call where it belongs. False: the reply is nothing of that sort. */
+bool redis_cluster_redirect(redis_link *link, redis_call *call, const resp_node *reply);
+/* The node at this address; a new one begins to connect. NULL: no memory. */
+redis_link *redis_cluster_node(redis *r, const char *host, uint16_t port);
+/* slots.c: CLUSTER SLOTS' answer into the map. False: it makes no sense. */
+bool redis_slots_read(redis *r, const redis_link *from, const resp_node *reply);
+
+/* ---- shards.c -------------------------------------------------------------------------------- */
+
+#define REDIS_CHANNEL_MAX (REDIS_PREFIX_MAX + 40)
+
+/* Where messages about names of the call's slot are to be sent: a letter, then the channel. */
+void redis_shard_channel(char text[REDIS_CHANNEL_MAX], const redis_call *call);
+/* Listen there, before the call is sent. */
+void redis_shard_listen(redis_call *call);
+/* A confirmation came unasked: the server listens no more on our behalf. */
+void redis_shard_ended(redis_link *link, const resp_node *channel);
 
 #define REDIS_CHANNEL_BUCKETS 64
 
@@ -346,8 +438,9 @@ struct redis {
     const redis_layout *layout;
     redis_settings settings;
     void *tls_context;
-    redis_link link;
+    redis_link link;       /* to the server; of a cluster, the scout */
     redis_sentinel sentinel;
+    redis_cluster cluster;
     uv_prepare_t prepare;  /* before the loop polls: write */
     bool prepared;
     char channel[REDIS_PREFIX_MAX + 20]; /* 'p', then where this client's messages arrive */
@@ -357,6 +450,8 @@ struct redis {
     int untold;            /* an event that came while no EVENT op was out */
     bool moved;            /* the next connection is to another server than the last */
     pawl_timer entry_timer;
+    uint16_t entry_slot;
+    bool entered;          /* it was written, or can't be now */
     int64_t started;       /* Unix time, ms */
 
     struct list waits;     /* in order of arrival */
@@ -367,31 +462,62 @@ struct redis {
     struct list channels[REDIS_CHANNEL_BUCKETS]; /* that waits listen on */
 };
 
-/* Which connection serves this name. */
+/* The slot of a name's keys; 0 where there are no slots. */
+static inline uint16_t redis_slot_of(const redis *r, const char *name)
+{
+    return r->settings.service == REDIS_CLUSTER ? redis_cluster_slot(r, name) : 0;
+}
+
+/* Which connection serves a slot, and a name. */
+static inline redis_link *redis_link_at(redis *r, uint16_t slot)
+{
+    return r->settings.service == REDIS_CLUSTER ? redis_cluster_link(r, slot) : &r->link;
+}
+
+/* Is there no map of the slots yet? */
+static inline bool redis_cluster_unknown(const redis *r)
+{
+    return r->settings.service == REDIS_CLUSTER && !r->cluster.known;
+}
+
 static inline redis_link *redis_link_for(redis *r, const char *name)
 {
-    (void)name;
-    return &r->link;
+    return redis_link_at(r, redis_slot_of(r, name));
 }
 
 /* The sentinels say so. */
 void redis_master_found(redis *r, const char *host, uint16_t port);
+/* The link is for locks: how it greets, and what its messages are. */
+void redis_link_for_locks(redis_link *link, redis *r);
+void redis_server_push(redis_link *link, const resp_node *push);
+/* Write the client's entry, now and again. */
+void redis_entry_keep(redis *r);
+/* It was, or can't be: acquires may go out. */
+void redis_entry_over(redis *r);
 /* Trying again will not help: tell those who were not heard yet. */
 void redis_refused(redis_link *link, int code, const char *words);
 void redis_event(redis *r, int event);
-/* The key of a client's entry. */
+/* The key of a client's entry, and its slot. */
 void redis_add_entry_key(resp_command *c, const redis *r, uint64_t client);
+uint16_t redis_entry_slot(const redis *r, uint64_t client);
 
 /* ---- waits.c, ops.c, look.c ------------------------------------------------------------------ */
 
 void redis_acquire(redis *r, pawl_op *op);
 void redis_acquire_cancel(redis *r, pawl_op *op);
-void redis_waits_resend(redis *r, redis_link *link);
-void redis_waits_refuse(redis *r, int code, const char *words);
+void redis_waits_resend(redis *r, redis_link *link); /* NULL: all */
+/* Slots have moved: waits that were with another node ask the one that has them now. */
+void redis_waits_move(redis *r);
+/* Those of a slot ask again. */
+void redis_waits_ask(redis *r, uint16_t slot);
+void redis_waits_refuse(redis *r, redis_link *link, int code, const char *words);
 void redis_waits_end(redis *r);
 
-void redis_simple(redis *r, pawl_op *op); /* release, renew, break, latch */
+void redis_simple(redis *r, pawl_op *op); /* release, break, latch */
 void redis_simple_cancel(redis *r, pawl_op *op);
+
+void redis_renew(redis *r, pawl_op *op);
+void redis_renew_cancel(redis *r, pawl_op *op);
 
 void redis_look(redis *r, pawl_op *op); /* inspect, count, list */
 void redis_look_cancel(redis *r, pawl_op *op);

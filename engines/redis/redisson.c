@@ -165,7 +165,7 @@ static resp_command begin(const struct request *q, const redis_script *script, r
     resp_add_text(&c, tag);
     resp_add(&c, &q->mode, 1);
     resp_add_text(&c, owner);
-    resp_add_text(&c, "PUBLISH");
+    resp_add_text(&c, q->call->on->sharded ? "SPUBLISH" : "PUBLISH");
     channel_of(text, &names, q->mode);
     resp_add_text(&c, q->silent ? "" : text);
     base_of(text, &names);
@@ -342,29 +342,26 @@ static void add_renewal(resp_command *c, const redis *r, const pawl_renewal *ite
 static int write_renew(redis_call *call, resp_buf *out)
 {
     const redis *r = call->on->redis;
-    const pawl_op *op = call->about;
-    size_t n = redis_renew_count(op, REDIS_IN_CALL), nargs = 1 + 6 * n;
+    const redis_part *part = call->about;
+    size_t nargs = 1 + 6 * part->n;
     char text[NAME_MAX_BYTES + 16];
     struct names names;
     resp_command c;
 
-    for (size_t i = 0; i < op->batch_len; i++)
-        if (op->batch[i].code == REDIS_IN_CALL && mode_of(r, op->batch[i].mode, 0) == 'p')
-            nargs += op->batch[i].permits;
-    c = redis_begin(call, &redisson_script_renew, out, 2 * n, nargs);
-    for (size_t i = 0; i < op->batch_len; i++) {
-        if (op->batch[i].code != REDIS_IN_CALL)
-            continue;
-        names_of(&names, r, op->batch[i].name);
+    for (size_t i = 0; i < part->n; i++)
+        if (mode_of(r, part->items[i]->mode, 0) == 'p')
+            nargs += part->items[i]->permits;
+    c = redis_begin(call, &redisson_script_renew, out, 2 * part->n, nargs);
+    for (size_t i = 0; i < part->n; i++) {
+        names_of(&names, r, part->items[i]->name);
         resp_add_text(&c, names.n);
         base_of(text, &names);
         snprintf(text + strlen(text), 16, ":timeout");
         resp_add_text(&c, text);
     }
     resp_add_text(&c, "");
-    for (size_t i = 0; i < op->batch_len; i++)
-        if (op->batch[i].code == REDIS_IN_CALL)
-            add_renewal(&c, r, &op->batch[i]);
+    for (size_t i = 0; i < part->n; i++)
+        add_renewal(&c, r, part->items[i]);
     return resp_end(&c);
 }
 

@@ -2,7 +2,8 @@
  *
  * scan.c - which names there are. SCAN goes through the keys piece by piece (KEYS would stop the
  * server for all of them), twice: the strings that begin with the prefix, and the queues of names
- * whose holder is gone while others wait. A key may be seen twice; so the names are sorted.
+ * whose holder is gone while others wait. Of a cluster, one node after the other. A key may be seen
+ * twice; so the names are sorted.
  */
 #include <fnmatch.h>
 #include <inttypes.h>
@@ -157,6 +158,21 @@ void look_sort(look *k)
     k->nnames = n;
 }
 
+/* The first slot of the next node, if there is one. */
+static bool next_node(look *k)
+{
+    const redis_cluster *c = &k->redis->cluster;
+
+    for (; k->node < c->nnodes; k->node++)
+        for (uint16_t slot = 0; slot < REDIS_SLOTS; slot++)
+            if (c->slots[slot] == k->node + 1) {
+                k->slot = slot;
+                k->node++;
+                return true;
+            }
+    return false;
+}
+
 static bool answer_scan(redis_call *call, const resp_node *reply)
 {
     look *k = call->about;
@@ -175,9 +191,55 @@ static bool answer_scan(redis_call *call, const resp_node *reply)
     } else if (k->op && (next || !k->queues)) {
         k->queues |= next == 0;
         look_scan(k, (uint64_t)next);
+    } else if (k->op && next_node(k)) {
+        k->queues = false;
+        look_scan(k, 0);
     }
     look_answered(k);
     return true;
+}
+
+/* ---- of a cluster, first of all its nodes ---------------------------------------------------- */
+
+static int write_ping(redis_call *call, resp_buf *out)
+{
+    resp_command c = resp_begin(out, 1);
+
+    (void)call;
+    resp_add_text(&c, "PING");
+    return resp_end(&c);
+}
+
+/* The scout asks for the map before anything else: it is known now. */
+static bool pinged(redis_call *call, const resp_node *reply)
+{
+    look *k = call->about;
+
+    (void)reply;
+    if (k->op && next_node(k))
+        look_scan(k, 0);
+    look_answered(k);
+    return true;
+}
+
+void look_scan_begin(look *k)
+{
+    static const redis_call_type type = {.write = write_ping, .answer = pinged,
+        .failed = look_failed};
+    redis *r = k->redis;
+    redis_call *call;
+
+    if (r->settings.service != REDIS_CLUSTER) {
+        look_scan(k, 0);
+        return;
+    }
+    call = redis_call_new(&r->link, &type, k, 0);
+    if (!call) {
+        look_end(k, PAWL_ENOMEM, "out of memory");
+        return;
+    }
+    k->out++;
+    redis_link_send(&r->link, call);
 }
 
 void look_scan(look *k, uint64_t cursor)
@@ -185,5 +247,5 @@ void look_scan(look *k, uint64_t cursor)
     static const redis_call_type type = {.write = write_scan, .answer = answer_scan,
         .failed = look_failed};
 
-    look_send(k, &type, (int64_t)cursor);
+    look_send(k, &type, k->slot, (int64_t)cursor);
 }

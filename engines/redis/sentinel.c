@@ -5,9 +5,10 @@
  * There is one connection to one sentinel at a time. On it the master's address is asked for
  * whenever the master's link makes an attempt, and when the connection is new (something may have
  * happened meanwhile); and +switch-master is listened for, so that a fail-over is followed at once,
- * also while the old master still seems to be there. A sentinel that can't be reached or does not
- * answer is left for the next one of the URL; there is a pause only after all of them. Whoever is
- * called the master must say so itself (hello.c).
+ * also while the old master still seems to be there. The sentinel that leads a fail-over says so
+ * only when all replicas follow; but it says +promoted-slave before, and is asked then. A sentinel
+ * that can't be reached or does not answer is left for the next one of the URL; there is a pause
+ * only after all of them, which grows. Whoever is called the master must say so itself (hello.c).
  *
  * One that does not know the master's name is left, too. If none knows it, waiting does not help:
  * the master's link is told.
@@ -46,6 +47,7 @@ static bool found(redis *r, const char *host, size_t length, const char *port, s
         return false;
     r->sentinel.known = true;
     r->sentinel.strangers = 0;
+    r->sentinel.rounds = 0;
     redis_master_found(r, name, (uint16_t)value);
     return true;
 }
@@ -94,11 +96,9 @@ void redis_sentinel_ask(redis *r)
     redis_link *link = &r->sentinel.link;
     redis_call *call;
 
-    if (link->state != LINK_READY) {
-        redis_link_hurry(link); /* it is asked when it is ready */
-        return;
-    }
-    call = r->sentinel.asked ? NULL : redis_call_new(link, &type, r, 0);
+    if (link->state != LINK_READY || r->sentinel.asked)
+        return; /* it is asked when it is ready */
+    call = redis_call_new(link, &type, r, 0);
     if (!call)
         return;
     r->sentinel.asked = true;
@@ -121,13 +121,20 @@ static void sentinel_ready(redis_link *link)
     redis_sentinel_ask(link->redis);
 }
 
+/* After a whole round the master's link need not wait for more. */
 static void sentinel_dropped(redis_link *link)
 {
-    redis_sentinel *s = &link->redis->sentinel;
+    redis *r = link->redis;
+    redis_sentinel *s = &r->sentinel;
 
     s->next++;
-    if (s->next % link->settings->naddresses)
-        link->failures = 0;
+    link->failures = 0;
+    if (s->next % r->settings.naddresses)
+        return;
+    link->failures = s->rounds++;
+    if (r->link.state == LINK_LOCATING)
+        redis_link_drop(&r->link, PAWL_ECONN, "no sentinel says where it is; the last: %s",
+                        link->words);
 }
 
 /* It may refuse us (a password) where another one does not. */
@@ -152,16 +159,21 @@ static void switched(redis *r, const char *text, size_t length)
         lengths[i] = (size_t)((space ? space : end) - text);
         text = space ? space + 1 : end;
     }
-    if (lengths[0] == strlen(r->settings.master) && !memcmp(word[0], r->settings.master, lengths[0]))
+    if (lengths[0] == strlen(r->settings.master) &&
+        !memcmp(word[0], r->settings.master, lengths[0]))
         found(r, word[3], lengths[3], word[4], lengths[4]);
 }
 
 static void sentinel_push(redis_link *link, const resp_node *push)
 {
-    const resp_node *text = resp_child(push, 2);
+    const resp_node *channel = resp_child(push, 1), *text = resp_child(push, 2);
 
-    if (push->count == 3 && resp_equal(push + 1, "message", 7) && resp_is_text(text))
+    if (push->count != 3 || !resp_equal(push + 1, "message", 7) || !resp_is_text(text))
+        return;
+    if (resp_equal(channel, "+switch-master", 14))
         switched(link->redis, text->text, text->length);
+    else
+        redis_sentinel_ask(link->redis);
 }
 
 static const redis_role role_sentinel = {.locate = next_sentinel, .ready = sentinel_ready,
@@ -174,6 +186,7 @@ void redis_sentinel_open(redis *r)
     link->user = r->settings.sentinel_user;
     link->password = r->settings.sentinel_password;
     link->channel = "+switch-master";
+    link->channel2 = "+promoted-slave";
     redis_link_open(link, r, &role_sentinel);
 }
 

@@ -8,9 +8,9 @@
  *     redis+cluster://[[user]:password@]host[:port],host[:port]
  *
  * Parameters: prefix, db, layout, semaphore, replicas; tls=1 for those that have no scheme of their
- * own with TLS, and for TLS cafile, cert, key, verify; sentinel_user and sentinel_password. User and
- * password may also come from the program's options or the environment (env->user, env->password);
- * the URL's come first. No error repeats a part of the URL that may be a password.
+ * own with TLS, and for TLS cafile, cert, key, verify; sentinel_user and sentinel_password. User
+ * and password may also come from the program's options or the environment (env->user,
+ * env->password); the URL's come first. No error repeats a part of the URL that may be a password.
  */
 #include <limits.h>
 #include <stdlib.h>

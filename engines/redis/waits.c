@@ -33,118 +33,16 @@
 #define CANCEL_MS 100       /* so long the answer to a cancel is waited for */
 #define STRANGER_MIN_MS 20  /* how often a stranger's lock is looked at, at first */
 #define STRANGER_MAX_MS 250
-#define SPARE_MAX 256
 #define PERMITS_MAX 10000   /* each has an id of its own there */
 
-/* ---- the table ------------------------------------------------------------------------------- */
-
-static redis_wait **bucket_of(redis *r, uint64_t seq)
-{
-    return &r->table[seq & (r->table_room - 1)]; /* seq counts up: no hash does better */
-}
-
-static bool grow(redis *r)
-{
-    size_t room = r->table_room ? r->table_room * 2 : 64;
-    redis_wait **old = r->table, **table = calloc(room, sizeof *table);
-    size_t old_room = r->table_room;
-
-    if (!table)
-        return old != NULL; /* longer chains, no harm */
-    r->table = table;
-    r->table_room = room;
-    for (size_t i = 0; i < old_room; i++)
-        while (old[i]) {
-            redis_wait *w = old[i];
-
-            old[i] = w->next;
-            w->next = *bucket_of(r, w->seq);
-            *bucket_of(r, w->seq) = w;
-        }
-    free(old);
-    return true;
-}
-
-redis_wait *redis_wait_find(redis *r, uint64_t seq)
-{
-    redis_wait *w = r->table ? *bucket_of(r, seq) : NULL;
-
-    while (w && w->seq != seq)
-        w = w->next;
-    return w;
-}
-
 static void timer_fired(pawl_timer *timer);
-
-static redis_wait *wait_new(redis *r, pawl_op *op)
-{
-    struct list *spare = list_take(&r->spare_waits);
-    redis_wait *w = spare ? list_entry(spare, redis_wait, link) : malloc(sizeof *w);
-
-    r->nspare_waits -= spare != NULL;
-    if (!w)
-        return NULL;
-    if (r->nwaits >= r->table_room && !grow(r)) {
-        free(w);
-        return NULL;
-    }
-    w->redis = r;
-    w->op = op;
-    w->call = w->overtaken = NULL;
-    w->timer = (pawl_timer){.fire = timer_fired, .arg = w};
-    w->seq = op->owner.seq;
-    w->looks = 0;
-    w->trouble = 0;
-    w->unsure = w->nothing = false;
-    w->state = WAIT_ASKING;
-    w->asked = r->env->now(r->env);
-    w->mode = op->mode;
-    w->lock_kind = op->lock_kind;
-    w->permits = op->permits;
-    w->held = op->mode == PAWL_MODE_PERMITS ? 0 : op->count;
-    w->lease_ms = op->lease_ms;
-    w->channel = NULL;
-    list_init(&w->in_channel);
-    w->fair_wait = 0;
-    w->round[0] = 0;
-    strcpy(w->name, op->name);
-    w->next = *bucket_of(r, w->seq);
-    *bucket_of(r, w->seq) = w;
-    list_append(&r->waits, &w->link);
-    r->nwaits++;
-    return w;
-}
-
-static void wait_free(redis_wait *w)
-{
-    redis *r = w->redis;
-    redis_wait **at = bucket_of(r, w->seq);
-
-    while (*at != w)
-        at = &(*at)->next;
-    *at = w->next;
-    r->nwaits--;
-    list_remove(&w->link);
-    r->env->timer_clear(r->env, &w->timer);
-    if (w->call && !redis_call_withdraw(w->call))
-        w->call->about = NULL;
-    if (w->overtaken)
-        w->overtaken->about = NULL;
-    redis_unlisten(w);
-    if (r->nspare_waits >= SPARE_MAX) {
-        free(w);
-        return;
-    }
-    list_append(&r->spare_waits, &w->link);
-    r->nspare_waits++;
-}
 
 /* The op is done; the wait, too. */
 void redis_wait_finish(redis_wait *w, int code)
 {
     pawl_op *op = w->op;
 
-    wait_free(w);
+    redis_wait_free(w);
     if (op)
         pawl_op_finish(op, code);
 }
@@ -158,13 +56,13 @@ static void set_timer(redis_wait *w, int64_t ms)
 
 static void send_call(redis_wait *w, const redis_call_type *type)
 {
-    redis_link *link = redis_link_for(w->redis, w->name);
-
-    w->call = redis_call_new(link, type, w, 0);
-    if (w->call)
-        redis_link_send(link, w->call);
-    else
+    w->call = redis_call_about(w->redis, redis_slot_of(w->redis, w->name), type, w, 0);
+    if (w->call) {
+        w->on = w->call->on;
+        redis_call_send(w->call);
+    } else {
         set_timer(w, STRANGER_MAX_MS); /* no memory now */
+    }
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */
@@ -176,16 +74,63 @@ static bool integer_at(const resp_node *reply, uint32_t i, int64_t *ret)
     return node && resp_integer(node, ret);
 }
 
-void redis_wait_granted(redis_wait *w, uint64_t token, int64_t ntokens, int64_t from, int64_t ms)
+static void hand_over(redis_wait *w)
 {
     pawl_op *op = w->op;
 
-    op->token = token;
-    op->ntokens = (uint32_t)ntokens;
-    op->lease_from = from;
-    op->granted_ms = ms < op->lease_ms ? ms : 0;
-    op->waited = w->state == WAIT_QUEUED;
+    op->token = w->token;
+    op->ntokens = (uint32_t)w->ntokens;
+    op->lease_from = w->from;
+    op->granted_ms = w->granted_ms < op->lease_ms ? w->granted_ms : 0;
+    op->waited = w->waited;
     redis_wait_finish(w, 0);
+}
+
+void redis_wait_granted(redis_wait *w, redis_call *call, uint64_t token, int64_t ntokens,
+                        int64_t from, int64_t ms)
+{
+    w->token = token;
+    w->ntokens = ntokens;
+    w->from = from;
+    w->granted_ms = ms;
+    w->waited = w->state == WAIT_QUEUED;
+    if (!w->redis->settings.replicas || w->mode == PAWL_MODE_LATCH) {
+        hand_over(w);
+        return;
+    }
+    w->state = WAIT_QUEUED; /* the server has something of it */
+    if (!call) { /* by a message: of that no WAIT on this connection tells */
+        redis_wait_ask(w);
+        return;
+    }
+    w->redis->env->timer_clear(w->redis->env, &w->timer);
+    redis_prove(call, &w->proof);
+}
+
+static bool proving(const redis_wait *w)
+{
+    return !list_empty(&w->proof.link);
+}
+
+static void leave(redis_wait *w);
+
+/* Too few replicas have it: it is given back. */
+static void wait_proven(redis_proof *proof, int64_t replicas)
+{
+    redis_wait *w = list_entry(proof, redis_wait, proof);
+    char words[REDIS_WORDS];
+
+    if (replicas >= w->redis->settings.replicas) {
+        hand_over(w);
+        return;
+    }
+    w->unsure = replicas < 0;
+    if (replicas < 0)
+        return; /* asked again with the next connection */
+    redis_proof_words(words, w->redis, replicas);
+    pawl_error_set(w->op->err, PAWL_EBACKEND, "%s; the grant was given back", words);
+    w->trouble = PAWL_EBACKEND;
+    leave(w);
 }
 
 static bool answer_granted(redis_call *call, redis_wait *w, const resp_node *reply)
@@ -198,7 +143,7 @@ static bool answer_granted(redis_call *call, redis_wait *w, const resp_node *rep
     if (w->op->mode != PAWL_MODE_LATCH && (token < 1 || ntokens < 1 || ms < 1))
         return false;
     redis_clock_set(call, now);
-    redis_wait_granted(w, (uint64_t)token, ntokens, call->sent, ms);
+    redis_wait_granted(w, call, (uint64_t)token, ntokens, call->sent, ms);
     return true;
 }
 
@@ -277,6 +222,7 @@ static bool answer_acquire(redis_call *call, const resp_node *reply)
 
     if (!word || !redis_is_owner(resp_child(reply, 1), w->redis->env->client_id, w->seq))
         return false;
+    w->on = call->on;
     if (w->call == call)
         w->call = NULL;
     if (w->state == WAIT_LEAVING) {
@@ -300,6 +246,14 @@ static bool answer_acquire(redis_call *call, const resp_node *reply)
     return true;
 }
 
+/* The link is lost, but another has its slot by now. */
+static bool served_elsewhere(const redis_wait *w, const redis_link *lost)
+{
+    const redis_link *link = redis_link_for(w->redis, w->name);
+
+    return link != lost && link->state == LINK_READY;
+}
+
 /* PAWL_EUNKNOWN: sent again with the next connection. A server that does not serve now is asked
  * again in a while; one that can't, ends the wait, unless it has a place there. */
 static void acquire_failed(redis_call *call, int code, const char *words)
@@ -317,6 +271,8 @@ static void acquire_failed(redis_call *call, int code, const char *words)
     if (code == PAWL_EUNKNOWN) {
         w->state = WAIT_QUEUED;
         w->unsure = true;
+        if (served_elsewhere(w, call->on))
+            redis_wait_ask(w);
         return;
     }
     if (code != PAWL_ECANCELED && (w->state == WAIT_QUEUED || code == PAWL_ECONN)) {
@@ -341,9 +297,9 @@ static int write_acquire(redis_call *call, resp_buf *out)
 void redis_wait_ask(redis_wait *w)
 {
     static const redis_call_type type = {.write = write_acquire, .answer = answer_acquire,
-        .failed = acquire_failed};
+        .failed = acquire_failed, .proven = true, .before = redis_shard_listen};
 
-    if (w->call)
+    if (w->call || proving(w) || !w->redis->entered)
         return;
     send_call(w, &type);
 }
@@ -362,16 +318,20 @@ void redis_acquire(redis *r, pawl_op *op)
                                           PERMITS_MAX));
         return;
     }
-    w = wait_new(r, op);
+    w = redis_wait_new(r, op);
     if (!w) {
         pawl_op_finish(op, pawl_error_set(op->err, PAWL_ENOMEM, "out of memory"));
         return;
     }
+    w->timer = (pawl_timer){.fire = timer_fired, .arg = w};
+    w->proof.proven = wait_proven;
     op->engine[0] = w;
     redis_wait_ask(w);
 }
 
 /* ---- leaving --------------------------------------------------------------------------------- */
+
+static void send_cancel(redis_wait *w);
 
 static bool answer_cancel(redis_call *call, const resp_node *reply)
 {
@@ -392,10 +352,13 @@ static void cancel_failed(redis_call *call, int code, const char *words)
 
     (void)words;
     w->call = NULL;
-    if (code == PAWL_EUNKNOWN)
-        w->unsure = true;
-    else
+    if (code != PAWL_EUNKNOWN) {
         set_timer(w, STRANGER_MAX_MS);
+        return;
+    }
+    w->unsure = true;
+    if (served_elsewhere(w, call->on))
+        send_cancel(w);
 }
 
 static int write_cancel(redis_call *call, resp_buf *out)
@@ -427,6 +390,25 @@ static void give_up(redis_wait *w)
     pawl_op_finish(op, code);
 }
 
+static void leave(redis_wait *w)
+{
+    pawl_env *env = w->redis->env;
+
+    w->gone_by = env->now(env) + (REDIS_PLACE_MS + w->lease_ms) * PAWL_NS_PER_MS;
+    w->state = WAIT_LEAVING;
+    list_remove(&w->proof.link);
+    redis_unlisten(w);
+    set_timer(w, CANCEL_MS);
+    if (redis_link_for(w->redis, w->name)->state == LINK_READY) {
+        send_cancel(w);
+        return;
+    }
+    if (w->call && !redis_call_withdraw(w->call))
+        w->call->about = NULL;
+    w->call = NULL;
+    give_up(w);
+}
+
 void redis_acquire_cancel(redis *r, pawl_op *op)
 {
     redis_wait *w = op->engine[0];
@@ -435,21 +417,10 @@ void redis_acquire_cancel(redis *r, pawl_op *op)
 
     if (w->state == WAIT_ASKING && !(w->call && ready)) { /* the server has nothing of it */
         give_up(w);
-        wait_free(w);
+        redis_wait_free(w);
         return;
     }
-    w->gone_by = r->env->now(r->env) + (REDIS_PLACE_MS + op->lease_ms) * PAWL_NS_PER_MS;
-    w->state = WAIT_LEAVING;
-    redis_unlisten(w);
-    set_timer(w, CANCEL_MS);
-    if (ready) {
-        send_cancel(w);
-        return;
-    }
-    if (w->call && !redis_call_withdraw(w->call))
-        w->call->about = NULL;
-    w->call = NULL;
-    give_up(w);
+    leave(w);
 }
 
 /* ---- time, and what the link tells ----------------------------------------------------------- */
@@ -467,7 +438,7 @@ static void timer_fired(pawl_timer *timer)
     if (w->op)
         give_up(w);
     if (w->redis->env->now(w->redis->env) >= w->gone_by) {
-        wait_free(w);
+        redis_wait_free(w);
         return;
     }
     w->redis->env->timer_set(w->redis->env, &w->timer, w->gone_by);
@@ -475,30 +446,75 @@ static void timer_fired(pawl_timer *timer)
         send_cancel(w); /* it may set the timer sooner */
 }
 
+static void ask_or_leave(redis_wait *w)
+{
+    if (w->call || proving(w))
+        return;
+    if (w->state == WAIT_LEAVING)
+        send_cancel(w);
+    else
+        redis_wait_ask(w);
+}
+
 void redis_waits_resend(redis *r, redis_link *link)
 {
-    (void)link;
-    redis_channels_ready(r);
+    if (link)
+        redis_channels_ready(r, link);
     for (struct list *l = r->waits.next, *next; l != &r->waits; l = next) {
         redis_wait *w = list_entry(l, redis_wait, link);
 
         next = l->next;
-        if (w->call)
-            continue;
-        if (w->state == WAIT_LEAVING)
-            send_cancel(w);
-        else
-            redis_wait_ask(w);
+        if (!link || redis_link_for(r, w->name) == link)
+            ask_or_leave(w);
     }
 }
 
-void redis_waits_refuse(redis *r, int code, const char *words)
+/* An answer from where it asked before tells nothing any more. */
+static void turn_away(redis_wait *w)
+{
+    if (!redis_call_withdraw(w->call)) {
+        w->call->about = NULL;
+        w->unsure = true;
+        if (w->state == WAIT_ASKING)
+            w->state = WAIT_QUEUED;
+    }
+    w->call = NULL;
+}
+
+void redis_waits_move(redis *r)
+{
+    redis_channels_move(r);
+    for (struct list *l = r->waits.next, *next; l != &r->waits; l = next) {
+        redis_wait *w = list_entry(l, redis_wait, link);
+        const redis_link *on = w->call ? w->call->on : w->on;
+
+        next = l->next;
+        if (on == redis_link_for(r, w->name) || (w->call && on->state == LINK_READY))
+            continue; /* if it is asked in the wrong place, it is sent on */
+        if (w->call)
+            turn_away(w);
+        ask_or_leave(w);
+    }
+}
+
+void redis_waits_ask(redis *r, uint16_t slot)
 {
     for (struct list *l = r->waits.next, *next; l != &r->waits; l = next) {
         redis_wait *w = list_entry(l, redis_wait, link);
 
         next = l->next;
-        if (w->state != WAIT_ASKING || w->call)
+        if (redis_slot_of(r, w->name) == slot)
+            ask_or_leave(w);
+    }
+}
+
+void redis_waits_refuse(redis *r, redis_link *link, int code, const char *words)
+{
+    for (struct list *l = r->waits.next, *next; l != &r->waits; l = next) {
+        redis_wait *w = list_entry(l, redis_wait, link);
+
+        next = l->next;
+        if (w->state != WAIT_ASKING || w->call || redis_link_for(r, w->name) != link)
             continue;
         pawl_error_set(w->op->err, code, "%s", words);
         redis_wait_finish(w, code);

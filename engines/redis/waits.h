@@ -20,6 +20,7 @@ struct redis_wait {
     redis *redis;
     pawl_op *op;      /* NULL: given up */
     redis_call *call; /* the acquire or cancel that is out, or NULL */
+    redis_link *on;   /* where it asked last, or NULL */
     redis_call *overtaken; /* LEAVING: the acquire that is out before the cancel, or NULL */
     bool nothing;     /* LEAVING: it was refused, the server has nothing of it */
     pawl_timer timer;
@@ -30,6 +31,12 @@ struct redis_wait {
     int trouble;      /* what the server said last instead of an answer; op->err has the words */
     uint8_t state;    /* enum wait_state */
     bool unsure;      /* an answer was lost, and none came since */
+
+    /* replicas=: granted, but not proven yet, while it is in a link's list. */
+    redis_proof proof;
+    uint64_t token;
+    int64_t ntokens, from, granted_ms;
+    bool waited;
 
     /* Of the op, which may be gone before the wait is: */
     uint8_t mode, lock_kind;
@@ -45,11 +52,17 @@ struct redis_wait {
     char name[PAWL_NAME_MAX + 1];
 };
 
+/* waits_table.c. A new one for this op, in the table; NULL: no memory. */
+redis_wait *redis_wait_new(redis *r, pawl_op *op);
+/* Out of it, with its calls and its timer; its op is not touched. */
+void redis_wait_free(redis_wait *w);
+
 /* Ask (again). */
 void redis_wait_ask(redis_wait *w);
 void redis_wait_finish(redis_wait *w, int code);
-/* It was granted by a message: since when, and for how long. */
-void redis_wait_granted(redis_wait *w, uint64_t token, int64_t ntokens, int64_t from, int64_t ms);
+/* It was granted: since when, and for how long. */
+void redis_wait_granted(redis_wait *w, redis_call *call, uint64_t token, int64_t ntokens,
+                        int64_t from, int64_t ms); /* call: NULL if by a message */
 /* When to ask again. left: ms until what is in the way should be over, -1 unknown. */
 void redis_wait_plan(redis_wait *w, bool front, int64_t left, bool stranger);
 redis_wait *redis_wait_find(redis *r, uint64_t seq);
@@ -61,7 +74,9 @@ bool redis_listen(redis_wait *w, const char *channel);
 void redis_unlisten(redis_wait *w);
 /* Is it the first of those who listen there? */
 bool redis_listens_first(const redis_wait *w);
-void redis_channels_ready(redis *r);
+void redis_channels_ready(redis *r, redis_link *link);
+/* Slots have moved: listen where they are now. */
+void redis_channels_move(redis *r);
 /* Wake so many of those who listen on the channel. */
 void redis_channel_wake(redis *r, const char *channel, size_t length, int64_t wake);
 

@@ -86,9 +86,11 @@ end
 
 -- ---- locks and semaphores -----------------------------------------------------------------------
 
--- AGAIN: it holds already. Its lease starts anew, and never ends sooner for it.
+-- AGAIN: it holds already. Its lease starts anew, and never ends sooner for it. K is always
+-- written: a grant by message is asked for again, and WAIT must speak of it.
 local function again(r)
     local token, n
+    call('PEXPIREAT', K, now + math.max(call('PTTL', K), lease))
     if r then
         token, n = r.limit, r.ntokens
         if tonumber(call('ZSCORE', HOLD, owner)) < now + lease then
@@ -98,9 +100,6 @@ local function again(r)
     else
         token, n = match(value, '^pawl x %S+ (%d+) (%d+) ')
         token, n = tonumber(token), tonumber(n)
-        if call('PTTL', K) < lease then
-            call('PEXPIREAT', K, now + lease)
-        end
     end
     raise()
     return granted(token, n, lease)

@@ -46,8 +46,13 @@ local function keep(key, at)
     end
 end
 
--- Whether anybody heard it. The channel's first letter says how: p plain, s sharded.
+-- Whether anybody heard it. The channel's first letter says how: p plain, s sharded ({N}CHANNEL);
+-- in a slot that has moved here a moment ago, the client may listen on its plain one only.
 local function tell(chan, text)
-    local n = redis.pcall(sub(chan, 1, 1) == 's' and 'SPUBLISH' or 'PUBLISH', sub(chan, 2), text)
+    local sharded = sub(chan, 1, 1) == 's'
+    local n = redis.pcall(sharded and 'SPUBLISH' or 'PUBLISH', sub(chan, 2), text)
+    if sharded and n == 0 then
+        n = redis.pcall('PUBLISH', match(chan, '^s{%d+}(.*)$') or '', text)
+    end
     return type(n) == 'number' and n > 0
 end

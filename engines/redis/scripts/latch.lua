@@ -27,8 +27,12 @@ local function open()
     for _, w in ipairs(call('ZRANGE', QUEUE, 0, -1)) do
         local chan = match(call('HGET', REC, w) or '', '^l %d+ %d+ %d+ %d+ %d+ %d+ (.*)$')
         if chan then
-            redis.pcall(sub(chan, 1, 1) == 's' and 'SPUBLISH' or 'PUBLISH', sub(chan, 2),
-                        format('o %s %.0f', w, now))
+            local text = format('o %s %.0f', w, now)
+            local sharded = sub(chan, 1, 1) == 's'
+            local n = redis.pcall(sharded and 'SPUBLISH' or 'PUBLISH', sub(chan, 2), text)
+            if sharded and n == 0 then
+                redis.pcall('PUBLISH', match(chan, '^s{%d+}(.*)$') or '', text)
+            end
         end
         call('HDEL', REC, w)
     end

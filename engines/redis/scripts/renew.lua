@@ -5,8 +5,9 @@
 -- ARGV: 1 keys for each item (1 or 3), then for each item: owner, lease ms. KEYS: for each item K,
 -- or K, {K}:rec, {K}:hold.
 -- Reply: now, then for each item its owner (renewed), "" (it holds nothing) or "+" (its grant is
--- among others in HOLD: ask with 3 keys). A lease is never shortened, and never made anew. Works on
--- a full server: the first write is a PEXPIREAT.
+-- among others in HOLD: ask with 3 keys). A lease is never shortened, and never made anew. K is
+-- always written, so that a WAIT behind this tells whether replicas have its lease, too. Works on a
+-- full server: the first write is a PEXPIREAT.
 local call, sub = redis.call, string.sub
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -31,15 +32,15 @@ for i = 2, #ARGV, 2 do
     if type(value) ~= 'string' or not (lease > 0) then
         answer = ''
     elseif sub(value, 1, #mine) == mine then
-        keep(K, now + lease)
+        call('PEXPIREAT', K, now + math.max(call('PTTL', K), lease))
         answer = owner
     elseif sub(value, 1, 6) == 'pawl m' or sub(value, 1, 6) == 'pawl p' then
         local ends = step == 3 and tonumber(call('ZSCORE', HOLD, owner) or 0)
         if not ends then
             answer = '+'
         elseif ends > now then
+            call('PEXPIREAT', K, now + math.max(call('PTTL', K), lease))
             if ends < now + lease then
-                call('PEXPIREAT', K, now + math.max(call('PTTL', K), lease))
                 keep(HOLD, now + lease + 1000)
                 keep(REC, now + lease + 1000)
                 call('ZADD', HOLD, 'XX', now + lease, owner)

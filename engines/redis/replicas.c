@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * replicas.c - replicas=N: a grant or a renewal counts only when N replicas have it.
+ *
+ * A WAIT follows, on the same connection, whatever was written that needs proof (call types that
+ * are `proven`), one for all that leave in one piece: WAIT speaks of everything this connection
+ * did before. WAITs are numbered; a call has the number of the one behind it. Who has its answer
+ * then stands in link->proving until that WAIT is answered, in order.
+ *
+ * A WAIT holds up what is behind it, at most half the time-out of an exchange.
+ */
+#include "redis.h"
+
+void redis_proof_words(char words[REDIS_WORDS], const redis *r, int64_t replicas)
+{
+    if (replicas < 0)
+        snprintf(words, REDIS_WORDS, "connection lost before replicas had it");
+    else
+        snprintf(words, REDIS_WORDS, "only %lld of %lld replicas have it",
+                 (long long)replicas, (long long)r->settings.replicas);
+}
+
+void redis_prove(redis_call *call, redis_proof *proof)
+{
+    proof->number = call->proof;
+    list_append(&call->on->proving, &proof->link);
+}
+
+/* All up to this number. */
+static void proven(redis_link *link, uint64_t number, int64_t replicas)
+{
+    while (!list_empty(&link->proving)) {
+        redis_proof *proof = list_entry(link->proving.next, redis_proof, link);
+
+        if (proof->number > number)
+            return;
+        list_remove(&proof->link);
+        proof->proven(proof, replicas);
+    }
+}
+
+void redis_proofs_fail(redis_link *link)
+{
+    link->proof_wanted = false;
+    proven(link, UINT64_MAX, -1);
+}
+
+static int write_wait(redis_call *call, resp_buf *out)
+{
+    const redis_link *link = call->on;
+    resp_command c = resp_begin(out, 3);
+
+    resp_add_text(&c, "WAIT");
+    resp_add_int(&c, link->settings->replicas);
+    resp_add_int(&c, link->env->timeout_ms / 2 + 1);
+    return resp_end(&c);
+}
+
+static bool wait_answered(redis_call *call, const resp_node *reply)
+{
+    int64_t n;
+
+    if (!resp_integer(reply, &n) || n < 0)
+        return false;
+    proven(call->on, (uint64_t)call->tag, n);
+    return true;
+}
+
+/* WAIT itself is refused: then nothing is proven. */
+static void wait_failed(redis_call *call, int code, const char *words)
+{
+    if (code == PAWL_EUNKNOWN || code == PAWL_ECANCELED)
+        return; /* the link drops: redis_proofs_fail */
+    call->on->env->log(call->on->env, PAWL_LOG_WARNING, "replicas= can't be had: %s", words);
+    proven(call->on, (uint64_t)call->tag, 0);
+}
+
+void redis_proof_ask(redis_link *link)
+{
+    static const redis_call_type type = {.write = write_wait, .answer = wait_answered,
+        .failed = wait_failed};
+    redis_call *call;
+
+    if (!link->proof_wanted || link->state != LINK_READY)
+        return;
+    call = redis_call_new(link, &type, link, (int64_t)link->proof_next);
+    if (!call)
+        return; /* tried again with the next */
+    link->proof_wanted = false;
+    link->proof_next++;
+    redis_link_send(link, call);
+}
