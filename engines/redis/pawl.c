@@ -4,7 +4,8 @@
  * and the scripts are described in docs/redis.md.
  *
  * A grant by message counts from the server's time in it (redis_since), not from its arrival: it
- * may be old. One that is over by now is asked for again.
+ * may be old. One that is over by now is asked for again. So is one that came over another node of
+ * a cluster than the one that sent it: that one may not know that anybody heard.
  */
 #include "waits.h"
 
@@ -151,6 +152,15 @@ static int write_inspect(const redis_call *call, const char *name, int mode, int
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
+/* Does it come from the server that sent it? In a cluster its last word says which that is. */
+static bool first_hand(const redis_link *link, const char *text)
+{
+    const char *last = strrchr(text, ' ');
+
+    return link->settings->service != REDIS_CLUSTER ||
+           (link->id[0] && last && !strcmp(last + 1, link->id));
+}
+
 /* The claim is ours if it still lasts; else the same acquire finds out what has become of it. */
 static void message_granted(redis_wait *w, redis_link *link, const char *text)
 {
@@ -163,7 +173,7 @@ static void message_granted(redis_wait *w, redis_link *link, const char *text)
         return;
     from = redis_since(link, now);
     w->state = WAIT_QUEUED;
-    if (from + ms * PAWL_NS_PER_MS <= link->env->now(link->env))
+    if (!first_hand(link, text) || from + ms * PAWL_NS_PER_MS <= link->env->now(link->env))
         redis_wait_ask(w);
     else
         redis_wait_granted(w, NULL, (uint64_t)token, ntokens, from, ms);
@@ -200,8 +210,6 @@ static void message(redis *r, redis_link *link, const resp_node *channel, const 
     w = redis_wait_find(r, seq);
     if (!w || !w->op || w->state == WAIT_LEAVING)
         return;
-    if (link != redis_link_for(r, w->name))
-        return; /* a cluster passes plain messages round; times are those of another clock */
     if (copy[0] == 'g')
         message_granted(w, link, copy + 1 + used);
     else if (copy[0] == 'f')

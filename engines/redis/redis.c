@@ -306,7 +306,8 @@ static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
     r->started = env->wall_ms(env);
     r->layout = r->settings.redisson ? &redis_layout_redisson : &redis_layout_pawl;
     if (r->layout->own_channel)
-        snprintf(r->channel, sizeof r->channel, "p%s@%016llx", r->settings.prefix,
+        snprintf(r->channel, sizeof r->channel, "%c%s@%016llx",
+                 r->settings.service == REDIS_CLUSTER ? 'c' : 'p', r->settings.prefix,
                  (unsigned long long)env->client_id);
     uv_prepare_init(env->loop, &r->prepare);
     r->prepare.data = r;

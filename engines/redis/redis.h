@@ -246,6 +246,7 @@ struct redis_link {
     resp_buf in, out;
     resp_reader reader;
     bool sharded;          /* a node of a cluster that has sharded channels */
+    char id[17];           /* what such a node calls itself, the beginning of it; "": not known */
     bool moved;            /* slots came here from a node that was not there any more */
     size_t nslots, had;    /* how many it serves, and did before the map was read */
     uint8_t *listens;      /* shards.c: to which slots' channels, a bit each; NULL: to none */
@@ -443,7 +444,7 @@ struct redis {
     redis_cluster cluster;
     uv_prepare_t prepare;  /* before the loop polls: write */
     bool prepared;
-    char channel[REDIS_PREFIX_MAX + 20]; /* 'p', then where this client's messages arrive */
+    char channel[REDIS_PREFIX_MAX + 20]; /* 'p' (cluster: 'c'), then where this client's messages arrive */
     struct list calls;     /* spare ones */
     size_t ncalls;
     pawl_op *event;

@@ -8,7 +8,9 @@
  * moves away; the waits then ask, and are sent on to the new node.
  *
  * Every link listens to the plain channel P@C as well (hello.c). There the scripts turn if nobody
- * heard the sharded one: so a waiter keeps its turn whose slot has moved a moment ago.
+ * heard the sharded one: so a waiter keeps its turn whose slot has moved a moment ago. But messages
+ * are passed on by other nodes, a sharded one by the replicas of a master, a former master among
+ * them; so each says which node sent it (base.lua, pawl.c).
  */
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * slots.c - the answer to CLUSTER SLOTS: an array with for each range of slots its first, its last,
- * and its nodes, each an array that begins with host and port; the first of them is the master.
+ * and its nodes, each an array that begins with host, port and id; the first is the master.
  *
  * A host that is empty, unknown or null means the one that was asked. An answer that makes no sense
  * anywhere changes nothing.
@@ -31,6 +31,7 @@ static bool read_range(redis *r, const redis_link *from, const resp_node *range,
     const resp_node *master = resp_child(range, 2);
     const resp_node *host = master ? resp_child(master, 0) : NULL;
     const resp_node *port = master ? resp_child(master, 1) : NULL;
+    const resp_node *id = master ? resp_child(master, 2) : NULL;
     char name[REDIS_HOST_MAX];
     int64_t a, b, number;
     redis_link *node;
@@ -40,6 +41,8 @@ static bool read_range(redis *r, const redis_link *from, const resp_node *range,
         number > 65535 || !read_host(name, host, from))
         return false;
     node = redis_cluster_node(r, name, (uint16_t)number);
+    if (node && id && resp_is_text(id) && id->length >= sizeof node->id - 1)
+        snprintf(node->id, sizeof node->id, "%.*s", (int)sizeof node->id - 1, id->text);
     for (; node && a <= b; a++)
         map[a] = node;
     return true; /* without memory: not known */
