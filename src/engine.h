@@ -26,6 +26,7 @@
 #ifndef PAWL_ENGINE_H
 #define PAWL_ENGINE_H
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -280,6 +281,12 @@ struct pawl_env {
      * also after a failed open; its state is freed with the client. */
     int (*instance_open)(pawl_env *, pawl_instance *ret, const char *url, pawl_error *);
     void (*instance_close)(pawl_instance *);
+
+    /* Forks, as in src/fork.h, which a module can't see: a descriptor that a forked child must not
+     * keep open, and a mutex of something that all clients of the process share. */
+    void (*fork_guard_add)(int fd);
+    void (*fork_guard_remove)(int fd);
+    void (*fork_mutex_add)(pthread_mutex_t *mutex);
 };
 
 /* ---- The engine ------------------------------------------------------------------------------ */

@@ -259,6 +259,9 @@ int pawl__env_init(pawl_client *client)
     env->log = env_log;
     env->instance_open = env_instance_open;
     env->instance_close = env_instance_close;
+    env->fork_guard_add = pawl__fork_guard_add;
+    env->fork_guard_remove = pawl__fork_guard_remove;
+    env->fork_mutex_add = pawl__fork_mutex_add;
     if (client->world) {
         env->client_id = env_random(env);
         return 0;

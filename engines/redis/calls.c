@@ -94,7 +94,7 @@ static const struct {
     {"NOAUTH", PAWL_EAUTH},      {"WRONGPASS", PAWL_EAUTH},  {"NOPERM", PAWL_EAUTH},
     {"LOADING", PAWL_ECONN},     {"BUSY", PAWL_ECONN},       {"READONLY", PAWL_ECONN},
     {"MASTERDOWN", PAWL_ECONN},  {"TRYAGAIN", PAWL_ECONN},   {"CLUSTERDOWN", PAWL_ECONN},
-    {"DENIED", PAWL_EAUTH},
+    {"DENIED", PAWL_EAUTH},      {"MOVED", PAWL_ECONN},      {"ASK", PAWL_ECONN},
 };
 
 static bool begins(const resp_node *reply, const char *text)

@@ -9,8 +9,9 @@
  * anyway, since a stopped master does not hang up. Calls about slots that nobody is known to serve
  * go to the scout, too; the node it talks to says where they belong.
  *
- * MOVED and ASK prove that nothing was done: the call is sent on, at most HOPS times. TRYAGAIN and
- * CLUSTERDOWN are errors of "not now" like others.
+ * MOVED and ASK prove that nothing was done: the call is sent on, at most HOPS times; then they are
+ * errors of "not now", as TRYAGAIN and CLUSTERDOWN are. After a MOVED it is the node it names that
+ * is asked for the map: others may not have heard yet.
  *
  * When a slot has a new node: calls that were not sent are sent there, and waits ask there
  * (redis_waits_move). If the old node is gone, that is a fail-over, and every lease is verified as
@@ -47,9 +48,14 @@ redis_link *redis_cluster_link(redis *r, uint16_t slot)
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
+static void ask(redis *r, redis_link *link);
+
 static void node_ready(redis_link *link)
 {
     redis *r = link->redis;
+
+    if (link->knows_better)
+        ask(r, link);
 
     if (link->moved || link->epochs > 1)
         redis_event(r, link->moved ? PAWL_EVENT_FAILOVER : PAWL_EVENT_RECONNECT);
@@ -185,8 +191,6 @@ static int write_question(redis_call *call, resp_buf *out)
     return resp_end(&c);
 }
 
-static void ask(redis *r);
-
 static bool answer_question(redis_call *call, const resp_node *reply)
 {
     redis *r = call->about;
@@ -200,7 +204,7 @@ static bool answer_question(redis_call *call, const resp_node *reply)
     map_changed(r);
     plan(r);
     if (c->wanted)
-        ask(r);
+        ask(r, &r->link);
     return true;
 }
 
@@ -211,31 +215,34 @@ static void question_failed(redis_call *call, int code, const char *words)
     r->cluster.asked = false;
     if (code == PAWL_EUNKNOWN || code == PAWL_ECANCELED)
         return; /* asked again with the next connection */
+    if (call->on != &r->link)
+        return;
     if (!r->cluster.known && code != PAWL_ECONN)
         redis_refused(&r->link, code, words);
     redis_link_drop(&r->link, PAWL_ECONN, "%s", words); /* another node may know better */
 }
 
-static void ask(redis *r)
+static void ask(redis *r, redis_link *link)
 {
     static const redis_call_type type = {.write = write_question, .answer = answer_question,
         .failed = question_failed};
     redis_cluster *c = &r->cluster;
     redis_call *call;
 
-    c->wanted = c->asked || r->link.state != LINK_READY;
+    c->wanted = c->asked || link->state != LINK_READY;
     if (c->wanted)
         return;
-    call = redis_call_new(&r->link, &type, r, 0);
+    call = redis_call_new(link, &type, r, 0);
     if (!call)
         return; /* the timer comes back */
     c->asked = true;
-    redis_link_send(&r->link, call);
+    link->knows_better = false;
+    redis_link_send(link, call);
 }
 
 void redis_cluster_refresh(redis *r)
 {
-    ask(r);
+    ask(r, &r->link);
     plan(r);
 }
 
@@ -262,7 +269,7 @@ static bool scout_locate(redis_link *link)
 
 static void scout_ready(redis_link *link)
 {
-    ask(link->redis);
+    ask(link->redis, link);
 }
 
 static void scout_dropped(redis_link *link)
@@ -339,6 +346,8 @@ static redis_link *node_named(redis_link *link, const resp_node *reply, uint16_t
         return NULL;
     *slot = (uint16_t)number;
     snprintf(host, sizeof host, "%s", text[used] && text[used] != '?' ? text + used : link->host);
+    if (!redis_is_host(host))
+        return NULL;
     return redis_cluster_node(link->redis, host, (uint16_t)port);
 }
 
@@ -355,7 +364,9 @@ static void slot_moved(redis *r, uint16_t slot, redis_link *to)
         if (r->cluster.nodes[i] == to)
             r->cluster.slots[slot] = (uint16_t)(i + 1);
     redis_channels_move(r);
-    redis_cluster_refresh(r);
+    to->knows_better = true;
+    if (to->state == LINK_READY)
+        ask(r, to);
 }
 
 bool redis_cluster_redirect(redis_link *link, redis_call *call, const resp_node *reply)

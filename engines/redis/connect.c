@@ -61,20 +61,21 @@ void redis_link_advance(redis_link *link)
             connect_next(link);
             return;
         }
+        net_tls_settings tls = redis_tls_settings(link->settings, link->host);
+
         link->state = LINK_SECURING;
         set_timer(link, link->attempt_ends);
         if (link->settings->tls &&
-            !(link->tls = redis_tls_new(link->redis->tls_context, link->settings, link->host,
-                                        link->fd))) {
+            !(link->tls = net_tls_new(link->redis->tls_context, &tls, link->fd))) {
             redis_link_drop(link, PAWL_ENOMEM, "can't set up TLS");
             return;
         }
     }
-    result = link->tls ? redis_tls_handshake(link->tls, words) : 0;
-    if (result == REDIS_IO_AGAIN)
+    result = link->tls ? net_tls_handshake(link->tls, words) : 0;
+    if (result == NET_IO_AGAIN)
         redis_link_watch(link);
     else if (result)
-        redis_link_drop(link, result == REDIS_IO_FAILED ? PAWL_EAUTH : PAWL_ECONN, "%s", words);
+        redis_link_drop(link, result == NET_IO_FAILED ? PAWL_EAUTH : PAWL_ECONN, "%s", words);
     else
         greet(link);
 }
@@ -186,7 +187,7 @@ void redis_link_located(redis_link *link)
     }
     link->resolve.done = resolved;
     link->resolve.arg = link;
-    if (redis_resolve_start(&link->resolve, link->env, link->host, link->port))
+    if (net_resolve_start(&link->resolve, link->env, link->host, link->port))
         redis_link_drop(link, PAWL_ECONN, "no thread to resolve the name with");
 }
 

@@ -46,7 +46,7 @@ void redis_link_close_socket(redis_link *link)
         uv_close((uv_handle_t *)link->poll, poll_closed);
     link->poll = NULL;
     link->events = 0;
-    redis_tls_free(link->tls);
+    net_tls_free(link->tls);
     link->tls = NULL;
     if (link->fd >= 0) {
         pawl__fork_guard_remove(link->fd);
@@ -58,7 +58,7 @@ void redis_link_close_socket(redis_link *link)
 static void close_attempt(redis_link *link)
 {
     redis_link_close_socket(link);
-    redis_resolve_cancel(&link->resolve);
+    net_resolve_cancel(&link->resolve);
     if (link->addresses)
         freeaddrinfo(link->addresses);
     link->addresses = link->next_address = NULL;
@@ -135,7 +135,7 @@ static void on_poll(uv_poll_t *poll, int status, int events);
 
 void redis_link_watch(redis_link *link)
 {
-    bool writes = link->state == LINK_CONNECTING || redis_tls_wants_write(link->tls) ||
+    bool writes = link->state == LINK_CONNECTING || net_tls_wants_write(link->tls) ||
                   (link->state >= LINK_GREETING && resp_buf_length(&link->out) > 0);
     int events = UV_READABLE | (writes ? UV_WRITABLE : 0);
 
@@ -152,11 +152,11 @@ static ptrdiff_t plain_result(ssize_t n, char words[REDIS_WORDS])
     if (n > 0)
         return n;
     if (n == 0)
-        return REDIS_IO_CLOSED;
+        return NET_IO_CLOSED;
     if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)
-        return REDIS_IO_AGAIN;
+        return NET_IO_AGAIN;
     snprintf(words, REDIS_WORDS, "%s", strerror(errno));
-    return REDIS_IO_FAILED;
+    return NET_IO_FAILED;
 }
 
 static ptrdiff_t write_some(redis_link *link, char words[REDIS_WORDS])
@@ -164,7 +164,7 @@ static ptrdiff_t write_some(redis_link *link, char words[REDIS_WORDS])
     const char *data = link->out.data + link->out.begin;
     size_t length = resp_buf_length(&link->out);
 
-    return link->tls ? redis_tls_write(link->tls, data, length, words)
+    return link->tls ? net_tls_write(link->tls, data, length, words)
                      : plain_result(send(link->fd, data, length, MSG_NOSIGNAL), words);
 }
 
@@ -172,7 +172,7 @@ static ptrdiff_t read_some(redis_link *link, size_t room, char words[REDIS_WORDS
 {
     char *data = link->in.data + link->in.end;
 
-    return link->tls ? redis_tls_read(link->tls, data, room, words)
+    return link->tls ? net_tls_read(link->tls, data, room, words)
                      : plain_result(recv(link->fd, data, room, 0), words);
 }
 
@@ -183,7 +183,7 @@ void redis_link_flush(redis_link *link)
     while (link->state >= LINK_GREETING && resp_buf_length(&link->out) > 0) {
         ptrdiff_t n = write_some(link, words);
 
-        if (n == REDIS_IO_AGAIN)
+        if (n == NET_IO_AGAIN)
             break;
         if (n < 0) {
             redis_link_drop(link, PAWL_ECONN, "%s", words);
@@ -327,11 +327,11 @@ static void receive(redis_link *link)
         }
         room = link->in.room - link->in.end;
         n = read_some(link, room, words);
-        if (n == REDIS_IO_AGAIN)
+        if (n == NET_IO_AGAIN)
             break;
         if (n < 0) {
             /* TLS 1.3: a server refuses our certificate after the handshake, with an alert */
-            bool refused = link->tls && link->state == LINK_GREETING && n == REDIS_IO_FAILED;
+            bool refused = link->tls && link->state == LINK_GREETING && n == NET_IO_FAILED;
 
             redis_link_drop(link, refused ? PAWL_EAUTH : PAWL_ECONN, "%s", words);
             return;
@@ -361,7 +361,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     }
     if (events & UV_WRITABLE)
         redis_link_flush(link);
-    if (link->poll == poll && ((events & UV_READABLE) || redis_tls_wants_write(link->tls)))
+    if (link->poll == poll && ((events & UV_READABLE) || net_tls_wants_write(link->tls)))
         receive(link);
 }
 

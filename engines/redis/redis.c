@@ -299,8 +299,11 @@ static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
     if (!env->loop)
         return pawl_error_set(err, PAWL_ENOTSUP, "Redis needs a real event loop");
     code = redis_settings_read(&r->settings, env, url, err);
-    if (!code && r->settings.tls)
-        code = redis_tls_context(&r->tls_context, &r->settings, err);
+    if (!code && r->settings.tls) {
+        net_tls_settings tls = redis_tls_settings(&r->settings, NULL);
+
+        code = net_tls_context(&r->tls_context, env, &tls, err);
+    }
     if (code)
         return code;
     r->started = env->wall_ms(env);
@@ -344,7 +347,7 @@ static void engine_close(void *self)
     if (r->prepared)
         uv_close((uv_handle_t *)&r->prepare, NULL);
     r->prepared = false;
-    redis_tls_context_free(r->tls_context);
+    net_tls_context_free(r->tls_context);
     r->tls_context = NULL;
     redis_settings_free(&r->settings);
     r->env = NULL;

@@ -5,8 +5,7 @@
  *     redis.c     the engine's slots, and what belongs to no op (events, the client's own entry)
  *     settings.c  what the URL says
  *     link.c      one connection: its life, and the calls on it
- *     connect.c   how it is made     hello.c  its first words     tls.c  TLS
- *     resolve.c   names to addresses, in a thread of their own
+ *     connect.c   how it is made     hello.c  its first words     ../net/  names, TLS
  *     sentinel.c  where the master is, by asking sentinels
  *     cluster.c   which node serves a slot      slots.c  what the cluster says of them
  *     shards.c    the client's channels in a cluster
@@ -35,19 +34,17 @@
 
 #include "engine.h"
 #include "list.h"
+#include "net/net.h"
 #include "resp.h"
 
 #define REDIS_PREFIX_MAX 255
-#define REDIS_WORDS 224
+#define REDIS_WORDS NET_WORDS
 
 typedef struct redis redis;
 typedef struct redis_link redis_link;
 typedef struct redis_call redis_call;
-typedef struct redis_tls redis_tls;
 
 /* ---- settings.c ------------------------------------------------------------------------------ */
-
-enum redis_verify { REDIS_VERIFY_FULL, REDIS_VERIFY_CHAIN, REDIS_VERIFY_NONE };
 
 #define REDIS_HOST_MAX 254
 #define REDIS_MASTER_MAX 255
@@ -71,7 +68,7 @@ typedef struct redis_settings {
     char *prefix;
     char *cafile, *cert, *key; /* NULL: not given */
     bool tls;
-    enum redis_verify verify;
+    enum net_verify verify;
     int64_t db;
     int64_t replicas;     /* that must have a grant */
     bool redisson;        /* the layout */
@@ -80,8 +77,11 @@ typedef struct redis_settings {
 
 int redis_settings_read(redis_settings *s, const pawl_env *env, const pawl_url *url,
                         pawl_error *err);
+/* Can it be a host's name or address? For what a server says. */
+bool redis_is_host(const char *text);
 /* Wipes what is secret. Accepts zeroes. */
 void redis_settings_free(redis_settings *s);
+net_tls_settings redis_tls_settings(const redis_settings *s, const char *host);
 
 /* ---- keys.c ---------------------------------------------------------------------------------- */
 
@@ -166,41 +166,6 @@ size_t redis_owner(char text[REDIS_OWNER_MAX], uint64_t client, uint64_t seq);
 /* Is this node that owner? */
 bool redis_is_owner(const resp_node *node, uint64_t client, uint64_t seq);
 
-/* ---- resolve.c ------------------------------------------------------------------------------- */
-
-struct addrinfo;
-
-typedef struct redis_resolve {
-    pawl_env *env;
-    pawl_wake wake;
-    struct resolve_box *box;
-    void (*done)(void *arg, int error, struct addrinfo *addresses); /* addresses: to be freed */
-    void *arg;
-} redis_resolve;
-
-/* 0: done() will be called, if it is not cancelled before. */
-int redis_resolve_start(redis_resolve *r, pawl_env *env, const char *host, uint16_t port);
-/* At any time, also when nothing is under way. */
-void redis_resolve_cancel(redis_resolve *r);
-
-/* ---- tls.c ----------------------------------------------------------------------------------- */
-
-enum redis_io { REDIS_IO_AGAIN = -1, REDIS_IO_CLOSED = -2, REDIS_IO_FAILED = -3 };
-
-/* 0 or a code with words. */
-int redis_tls_context(void **ret, const redis_settings *s, pawl_error *err);
-void redis_tls_context_free(void *context);
-redis_tls *redis_tls_new(void *context, const redis_settings *s, const char *host, int fd);
-void redis_tls_free(redis_tls *tls);
-/* 0: done. REDIS_IO_AGAIN, or REDIS_IO_FAILED with words. */
-int redis_tls_handshake(redis_tls *tls, char words[REDIS_WORDS]);
-/* Bytes, or enum redis_io. */
-ptrdiff_t redis_tls_read(redis_tls *tls, char *data, size_t length, char words[REDIS_WORDS]);
-ptrdiff_t redis_tls_write(redis_tls *tls, const char *data, size_t length,
-                          char words[REDIS_WORDS]);
-/* Must the socket be writable before anything goes on? */
-bool redis_tls_wants_write(const redis_tls *tls);
-
 /* ---- link.c ---------------------------------------------------------------------------------- */
 
 enum redis_link_state {
@@ -242,12 +207,13 @@ struct redis_link {
     int fd;
     int events;            /* what poll waits for */
     uv_poll_t *poll;
-    redis_tls *tls;
+    net_tls *tls;
     resp_buf in, out;
     resp_reader reader;
     bool sharded;          /* a node of a cluster that has sharded channels */
     char id[17];           /* what such a node calls itself, the beginning of it; "": not known */
     bool moved;            /* slots came here from a node that was not there any more */
+    bool knows_better;     /* MOVED has named it: ask it for the map */
     size_t nslots, had;    /* how many it serves, and did before the map was read */
     uint8_t *listens;      /* shards.c: to which slots' channels, a bit each; NULL: to none */
     struct list proving;   /* answered, but WAIT is not: by redis_proof.link */
@@ -256,7 +222,7 @@ struct redis_link {
     struct list calls;     /* out, in order */
     struct list backlog;   /* not written yet */
     pawl_timer timer;      /* PAUSED: its end. READY: the first call's limit. Else: the attempt's */
-    redis_resolve resolve;
+    net_resolve resolve;
     struct addrinfo *addresses, *next_address;
     int64_t attempt_ends;
     uint8_t greeting[4];   /* enum redis_greeting, the answers to come */
@@ -444,7 +410,7 @@ struct redis {
     redis_cluster cluster;
     uv_prepare_t prepare;  /* before the loop polls: write */
     bool prepared;
-    char channel[REDIS_PREFIX_MAX + 20]; /* 'p' (cluster: 'c'), then where this client's messages arrive */
+    char channel[REDIS_PREFIX_MAX + 20]; /* 'p' (cluster: 'c'), then where our messages arrive */
     struct list calls;     /* spare ones */
     size_t ncalls;
     pawl_op *event;

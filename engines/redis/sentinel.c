@@ -43,7 +43,7 @@ static bool found(redis *r, const char *host, size_t length, const char *port, s
     memcpy(number, port, port_length);
     number[port_length] = 0;
     value = strtol(number, NULL, 10);
-    if (strlen(name) != length || value < 1 || value > 65535)
+    if (strlen(name) != length || !redis_is_host(name) || value < 1 || value > 65535)
         return false;
     r->sentinel.known = true;
     r->sentinel.strangers = 0;

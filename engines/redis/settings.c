@@ -194,7 +194,7 @@ static int read_verify(redis_settings *s, const char *text, pawl_error *err)
 
     for (int i = 0; text && i < 3; i++)
         if (!strcmp(text, words[i])) {
-            s->verify = (enum redis_verify)i;
+            s->verify = (enum net_verify)i;
             return 0;
         }
     return !text ? 0 : pawl_error_set(err, PAWL_EINVAL, "verify=%.20s: give full (the default: "
@@ -351,6 +351,14 @@ int redis_settings_read(redis_settings *s, const pawl_env *env, const pawl_url *
     return code;
 }
 
+bool redis_is_host(const char *text)
+{
+    for (const char *c = text; *c; c++)
+        if ((unsigned char)*c <= ' ' || *c == 0x7f)
+            return false;
+    return text[0] != 0;
+}
+
 static void free_secret(char *secret)
 {
     if (secret)
@@ -374,4 +382,10 @@ void redis_settings_free(redis_settings *s)
     free(s->cert);
     free(s->key);
     *s = (redis_settings){0};
+}
+
+net_tls_settings redis_tls_settings(const redis_settings *s, const char *host)
+{
+    return (net_tls_settings){.host = host, .cafile = s->cafile, .cert = s->cert,
+                              .key = s->key, .verify = s->verify};
 }

@@ -21,7 +21,7 @@ static bool read_host(char host[REDIS_HOST_MAX], const resp_node *node, const re
         return false;
     memcpy(host, node->text, node->length);
     host[node->length] = 0;
-    return strlen(host) == node->length;
+    return strlen(host) == node->length && redis_is_host(host);
 }
 
 /* One range. */

@@ -19,12 +19,11 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-#include "fork.h"
-#include "redis.h"
+#include "net.h"
 
 static pthread_mutex_t openssl = PTHREAD_MUTEX_INITIALIZER;
 
-struct redis_tls {
+struct net_tls {
     SSL *ssl;
     int fd;
     bool wants_write;
@@ -39,7 +38,7 @@ static bool later(void)
 
 static int bio_read(BIO *bio, char *data, int length)
 {
-    redis_tls *tls = BIO_get_data(bio);
+    net_tls *tls = BIO_get_data(bio);
     ssize_t n = recv(tls->fd, data, (size_t)length, 0);
 
     BIO_clear_retry_flags(bio);
@@ -50,7 +49,7 @@ static int bio_read(BIO *bio, char *data, int length)
 
 static int bio_write(BIO *bio, const char *data, int length)
 {
-    redis_tls *tls = BIO_get_data(bio);
+    net_tls *tls = BIO_get_data(bio);
     ssize_t n = send(tls->fd, data, (size_t)length, MSG_NOSIGNAL);
 
     BIO_clear_retry_flags(bio);
@@ -94,7 +93,7 @@ static int failed(pawl_error *err, const char *what, const char *file)
                           reason ? reason : "can't be used");
 }
 
-static int load_files(SSL_CTX *ssl, const redis_settings *s, pawl_error *err)
+static int load_files(SSL_CTX *ssl, const net_tls_settings *s, pawl_error *err)
 {
     if (s->cafile && !SSL_CTX_load_verify_locations(ssl, s->cafile, NULL))
         return failed(err, "the certificates of cafile", s->cafile);
@@ -109,7 +108,20 @@ static int load_files(SSL_CTX *ssl, const redis_settings *s, pawl_error *err)
     return 0;
 }
 
-static int make_context(struct context *context, const redis_settings *s, pawl_error *err)
+/* The list on the wire: each name behind its length. */
+static bool offer(SSL_CTX *ssl, const char *protocol)
+{
+    unsigned char list[32];
+    size_t length = strlen(protocol);
+
+    if (length + 1 > sizeof list)
+        return false;
+    list[0] = (unsigned char)length;
+    memcpy(list + 1, protocol, length);
+    return SSL_CTX_set_alpn_protos(ssl, list, (unsigned)length + 1) == 0;
+}
+
+static int make_context(struct context *context, const net_tls_settings *s, pawl_error *err)
 {
     ERR_clear_error();
     context->ssl = SSL_CTX_new(TLS_client_method());
@@ -120,12 +132,14 @@ static int make_context(struct context *context, const redis_settings *s, pawl_e
     SSL_CTX_set_options(context->ssl, SSL_OP_NO_RENEGOTIATION); /* so writing never has to read */
     SSL_CTX_set_mode(context->ssl,
                      SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-    SSL_CTX_set_verify(context->ssl, s->verify == REDIS_VERIFY_NONE ? SSL_VERIFY_NONE
-                                                                    : SSL_VERIFY_PEER, NULL);
+    SSL_CTX_set_verify(context->ssl, s->verify == NET_VERIFY_NONE ? SSL_VERIFY_NONE
+                                                                  : SSL_VERIFY_PEER, NULL);
+    if (s->alpn && !offer(context->ssl, s->alpn))
+        return pawl_error_set(err, PAWL_ENOMEM, "can't set up TLS");
     return load_files(context->ssl, s, err);
 }
 
-int redis_tls_context(void **ret, const redis_settings *s, pawl_error *err)
+int net_tls_context(void **ret, pawl_env *env, const net_tls_settings *s, pawl_error *err)
 {
     struct context *context = calloc(1, sizeof *context);
     int code;
@@ -133,14 +147,14 @@ int redis_tls_context(void **ret, const redis_settings *s, pawl_error *err)
     *ret = context;
     if (!context)
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
-    pawl__fork_mutex_add(&openssl);
+    env->fork_mutex_add(&openssl);
     pthread_mutex_lock(&openssl);
     code = make_context(context, s, err);
     pthread_mutex_unlock(&openssl);
     return code;
 }
 
-void redis_tls_context_free(void *arg)
+void net_tls_context_free(void *arg)
 {
     struct context *context = arg;
 
@@ -155,29 +169,28 @@ void redis_tls_context_free(void *arg)
 
 /* ---- one connection -------------------------------------------------------------------------- */
 
-static bool set_name(SSL *ssl, const redis_settings *s, const char *host)
+static bool set_name(SSL *ssl, const net_tls_settings *s)
 {
     unsigned char address[16];
-    bool numeric = inet_pton(AF_INET, host, address) == 1 ||
-                   inet_pton(AF_INET6, host, address) == 1;
+    bool numeric = inet_pton(AF_INET, s->host, address) == 1 ||
+                   inet_pton(AF_INET6, s->host, address) == 1;
 
-    if (!numeric && !SSL_set_tlsext_host_name(ssl, host))
+    if (!numeric && !SSL_set_tlsext_host_name(ssl, s->host))
         return false;
-    if (s->verify != REDIS_VERIFY_FULL)
+    if (s->verify != NET_VERIFY_FULL)
         return true;
     if (numeric)
-        return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host) == 1;
+        return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), s->host) == 1;
     SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-    return SSL_set1_host(ssl, host) == 1;
+    return SSL_set1_host(ssl, s->host) == 1;
 }
 
-static bool make_session(redis_tls *tls, const struct context *context, const redis_settings *s,
-                         const char *host)
+static bool make_session(net_tls *tls, const struct context *context, const net_tls_settings *s)
 {
     BIO *bio;
 
     tls->ssl = SSL_new(context->ssl);
-    bio = tls->ssl && set_name(tls->ssl, s, host) ? BIO_new(context->method) : NULL;
+    bio = tls->ssl && set_name(tls->ssl, s) ? BIO_new(context->method) : NULL;
     if (!bio)
         return false;
     BIO_set_data(bio, tls);
@@ -187,24 +200,24 @@ static bool make_session(redis_tls *tls, const struct context *context, const re
     return true;
 }
 
-redis_tls *redis_tls_new(void *context, const redis_settings *s, const char *host, int fd)
+net_tls *net_tls_new(void *context, const net_tls_settings *s, int fd)
 {
-    redis_tls *tls = calloc(1, sizeof *tls);
+    net_tls *tls = calloc(1, sizeof *tls);
     bool made;
 
     if (!tls)
         return NULL;
     tls->fd = fd;
     pthread_mutex_lock(&openssl);
-    made = make_session(tls, context, s, host);
+    made = make_session(tls, context, s);
     pthread_mutex_unlock(&openssl);
     if (made)
         return tls;
-    redis_tls_free(tls);
+    net_tls_free(tls);
     return NULL;
 }
 
-void redis_tls_free(redis_tls *tls)
+void net_tls_free(net_tls *tls)
 {
     if (!tls)
         return;
@@ -214,7 +227,7 @@ void redis_tls_free(redis_tls *tls)
     free(tls);
 }
 
-static int why(redis_tls *tls, int result, const char *what, char words[REDIS_WORDS])
+static int why(net_tls *tls, int result, const char *what, char words[NET_WORDS])
 {
     int error = SSL_get_error(tls->ssl, result);
     long verified = SSL_get_verify_result(tls->ssl);
@@ -222,18 +235,18 @@ static int why(redis_tls *tls, int result, const char *what, char words[REDIS_WO
 
     tls->wants_write = error == SSL_ERROR_WANT_WRITE;
     if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE)
-        return REDIS_IO_AGAIN;
+        return NET_IO_AGAIN;
     if (error == SSL_ERROR_ZERO_RETURN || (error == SSL_ERROR_SYSCALL && !reason))
-        return REDIS_IO_CLOSED;
+        return NET_IO_CLOSED;
     if (verified != X509_V_OK && SSL_get_verify_mode(tls->ssl) != SSL_VERIFY_NONE)
-        snprintf(words, REDIS_WORDS, "TLS: the server's certificate is not accepted: %.90s",
+        snprintf(words, NET_WORDS, "TLS: the server's certificate is not accepted: %.90s",
                  X509_verify_cert_error_string(verified));
     else
-        snprintf(words, REDIS_WORDS, "TLS: %s failed: %.90s", what, reason ? reason : "no reason");
-    return REDIS_IO_FAILED;
+        snprintf(words, NET_WORDS, "TLS: %s failed: %.90s", what, reason ? reason : "no reason");
+    return NET_IO_FAILED;
 }
 
-int redis_tls_handshake(redis_tls *tls, char words[REDIS_WORDS])
+int net_tls_handshake(net_tls *tls, char words[NET_WORDS])
 {
     int result;
 
@@ -242,11 +255,11 @@ int redis_tls_handshake(redis_tls *tls, char words[REDIS_WORDS])
     result = SSL_do_handshake(tls->ssl);
     result = result == 1 ? 0 : why(tls, result, "the handshake", words);
     pthread_mutex_unlock(&openssl);
-    tls->wants_write &= result == REDIS_IO_AGAIN;
+    tls->wants_write &= result == NET_IO_AGAIN;
     return result;
 }
 
-ptrdiff_t redis_tls_read(redis_tls *tls, char *data, size_t length, char words[REDIS_WORDS])
+ptrdiff_t net_tls_read(net_tls *tls, char *data, size_t length, char words[NET_WORDS])
 {
     size_t n = 0;
     int result;
@@ -256,12 +269,11 @@ ptrdiff_t redis_tls_read(redis_tls *tls, char *data, size_t length, char words[R
     result = SSL_read_ex(tls->ssl, data, length, &n);
     result = result == 1 ? 0 : why(tls, result, "reading", words);
     pthread_mutex_unlock(&openssl);
-    tls->wants_write &= result == REDIS_IO_AGAIN;
+    tls->wants_write &= result == NET_IO_AGAIN;
     return result ? result : (ptrdiff_t)n;
 }
 
-ptrdiff_t redis_tls_write(redis_tls *tls, const char *data, size_t length,
-                          char words[REDIS_WORDS])
+ptrdiff_t net_tls_write(net_tls *tls, const char *data, size_t length, char words[NET_WORDS])
 {
     size_t n = 0;
     int result;
@@ -271,11 +283,11 @@ ptrdiff_t redis_tls_write(redis_tls *tls, const char *data, size_t length,
     result = SSL_write_ex(tls->ssl, data, length, &n);
     result = result == 1 ? 0 : why(tls, result, "writing", words);
     pthread_mutex_unlock(&openssl);
-    tls->wants_write &= result == REDIS_IO_AGAIN;
+    tls->wants_write &= result == NET_IO_AGAIN;
     return result ? result : (ptrdiff_t)n;
 }
 
-bool redis_tls_wants_write(const redis_tls *tls)
+bool net_tls_wants_write(const net_tls *tls)
 {
     return tls && tls->wants_write;
 }

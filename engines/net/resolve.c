@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <strings.h>
 
-#include "redis.h"
+#include "net.h"
 
 struct resolve_box {
     pthread_mutex_t mutex;
@@ -71,7 +71,7 @@ static void *resolver(void *arg)
 
 static void woken(pawl_wake *wake)
 {
-    redis_resolve *r = wake->arg;
+    net_resolve *r = wake->arg;
     struct addrinfo *addresses;
     int error;
 
@@ -84,7 +84,7 @@ static void woken(pawl_wake *wake)
     addresses = r->box->addresses;
     r->box->addresses = NULL;
     pthread_mutex_unlock(&r->box->mutex);
-    redis_resolve_cancel(r);
+    net_resolve_cancel(r);
     r->done(r->arg, error, addresses);
 }
 
@@ -121,7 +121,7 @@ static int start_thread(struct resolve_box *box)
     return error ? -1 : 0;
 }
 
-int redis_resolve_start(redis_resolve *r, pawl_env *env, const char *host, uint16_t port)
+int net_resolve_start(net_resolve *r, pawl_env *env, const char *host, uint16_t port)
 {
     struct resolve_box *box = calloc(1, sizeof *box + strlen(host) + 1);
     struct addrinfo *addresses;
@@ -147,11 +147,11 @@ int redis_resolve_start(redis_resolve *r, pawl_env *env, const char *host, uint1
     if (!start_thread(box))
         return 0;
     box->refs = 1;
-    redis_resolve_cancel(r);
+    net_resolve_cancel(r);
     return PAWL_ENOMEM;
 }
 
-void redis_resolve_cancel(redis_resolve *r)
+void net_resolve_cancel(net_resolve *r)
 {
     if (!r->box)
         return;
