@@ -14,8 +14,9 @@
  * is asked for the map: others may not have heard yet.
  *
  * When a slot has a new node: calls that were not sent are sent there, and waits ask there
- * (redis_waits_move). If the old node is gone, that is a fail-over, and every lease is verified as
- * soon as the new one is connected.
+ * (redis_waits_move). If the old node is gone, or the new one had no slots before, it has taken
+ * over, and every lease is verified as soon as it is connected. That counts as a fail-over unless
+ * it had slots a moment ago: for some seconds one node's map says this, another's that.
  */
 #include <stdlib.h>
 
@@ -24,6 +25,7 @@
 #define HOPS 5
 #define ASK_ANYWAY_MS 5000
 #define ASK_TROUBLED_MS 300
+#define STALE_MS INT64_C(10000) /* so long some node may still have an old map */
 
 /* ---- the map --------------------------------------------------------------------------------- */
 
@@ -50,6 +52,22 @@ redis_link *redis_cluster_link(redis *r, uint16_t slot)
 
 static void ask(redis *r, redis_link *link);
 
+void redis_cluster_taken(redis_link *node)
+{
+    int64_t now = node->env->now(node->env);
+
+    node->moved = true;
+    node->counts |= !node->served || now - node->served > STALE_MS * PAWL_NS_PER_MS;
+}
+
+static void tell_taken(redis_link *node)
+{
+    bool counts = node->counts;
+
+    node->moved = node->counts = false;
+    redis_event(node->redis, counts ? PAWL_EVENT_FAILOVER : PAWL_EVENT_VERIFY);
+}
+
 static void node_ready(redis_link *link)
 {
     redis *r = link->redis;
@@ -57,9 +75,10 @@ static void node_ready(redis_link *link)
     if (link->knows_better)
         ask(r, link);
 
-    if (link->moved || link->epochs > 1)
-        redis_event(r, link->moved ? PAWL_EVENT_FAILOVER : PAWL_EVENT_RECONNECT);
-    link->moved = false;
+    if (link->moved)
+        tell_taken(link);
+    else if (link->epochs > 1)
+        redis_event(r, PAWL_EVENT_RECONNECT);
     redis_waits_resend(r, link);
     if (link == redis_link_at(r, r->entry_slot))
         redis_entry_keep(r);
@@ -166,10 +185,8 @@ static void map_changed(redis *r)
         if (link->state == LINK_CLOSED)
             continue;
         reroute(link);
-        if (link->moved && link->state == LINK_READY) {
-            link->moved = false;
-            redis_event(r, PAWL_EVENT_FAILOVER);
-        }
+        if (link->moved && link->state == LINK_READY)
+            tell_taken(link);
     }
     reroute(&r->link);
     redis_waits_move(r);
@@ -358,15 +375,21 @@ static void slot_moved(redis *r, uint16_t slot, redis_link *to)
 
     if (from == to)
         return;
+    if (!to->nslots && from != &r->link)
+        redis_cluster_taken(to);
     from->nslots -= from->nslots > 0;
     to->nslots++;
+    to->served = r->env->now(r->env);
     for (size_t i = 0; i < r->cluster.nnodes; i++)
         if (r->cluster.nodes[i] == to)
             r->cluster.slots[slot] = (uint16_t)(i + 1);
     redis_channels_move(r);
     to->knows_better = true;
-    if (to->state == LINK_READY)
-        ask(r, to);
+    if (to->state != LINK_READY)
+        return;
+    if (to->moved)
+        tell_taken(to);
+    ask(r, to);
 }
 
 bool redis_cluster_redirect(redis_link *link, redis_call *call, const resp_node *reply)

@@ -212,7 +212,9 @@ struct redis_link {
     resp_reader reader;
     bool sharded;          /* a node of a cluster that has sharded channels */
     char id[17];           /* what such a node calls itself, the beginning of it; "": not known */
-    bool moved;            /* slots came here from a node that was not there any more */
+    bool moved;            /* it took slots over: leases must be verified */
+    bool counts;           /* and that was a fail-over, not a map that was out of date */
+    int64_t served;        /* when it was last seen to serve slots; 0: never */
     bool knows_better;     /* MOVED has named it: ask it for the map */
     size_t nslots, had;    /* how many it serves, and did before the map was read */
     uint8_t *listens;      /* shards.c: to which slots' channels, a bit each; NULL: to none */
@@ -384,6 +386,8 @@ void redis_cluster_refresh(redis *r);
 bool redis_cluster_redirect(redis_link *link, redis_call *call, const resp_node *reply);
 /* The node at this address; a new one begins to connect. NULL: no memory. */
 redis_link *redis_cluster_node(redis *r, const char *host, uint16_t port);
+/* This node serves slots that another one did. */
+void redis_cluster_taken(redis_link *node);
 /* slots.c: CLUSTER SLOTS' answer into the map. False: it makes no sense. */
 bool redis_slots_read(redis *r, const redis_link *from, const resp_node *reply);
 

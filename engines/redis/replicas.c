@@ -7,7 +7,8 @@
  * did before. WAITs are numbered; a call has the number of the one behind it. Who has its answer
  * then stands in link->proving until that WAIT is answered, in order.
  *
- * A WAIT holds up what is behind it, at most half the time-out of an exchange.
+ * A WAIT holds up what is behind it, at most a quarter of the time-out of an exchange: a script
+ * that the server did not know is sent a second time, with a second WAIT, in that time.
  */
 #include "redis.h"
 
@@ -52,7 +53,7 @@ static int write_wait(redis_call *call, resp_buf *out)
 
     resp_add_text(&c, "WAIT");
     resp_add_int(&c, link->settings->replicas);
-    resp_add_int(&c, link->env->timeout_ms / 2 + 1);
+    resp_add_int(&c, link->env->timeout_ms / 4 + 1);
     return resp_end(&c);
 }
 

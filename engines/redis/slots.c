@@ -56,17 +56,17 @@ static uint16_t index_of(const redis_cluster *c, const redis_link *node)
     return 0;
 }
 
-/* Whose slots a node that is gone has left, or who took all of another's: a fail-over. */
+/* Slots that a node which is gone has left, or that are with one that had none before. */
 static void note_moves(redis *r, redis_link *const *map)
 {
     redis_cluster *c = &r->cluster;
 
     for (size_t slot = 0; slot < REDIS_SLOTS; slot++) {
-        redis_link *old = c->slots[slot] ? c->nodes[c->slots[slot] - 1] : NULL, *now = map[slot];
+        const redis_link *old = c->slots[slot] ? c->nodes[c->slots[slot] - 1] : NULL;
 
-        if (old && now && old != now &&
-            (old->state != LINK_READY || (!now->had && !old->nslots)))
-            now->moved = true;
+        if (old && map[slot] && old != map[slot] && !map[slot]->moved &&
+            (old->state != LINK_READY || !map[slot]->had))
+            redis_cluster_taken(map[slot]);
     }
 }
 
@@ -90,6 +90,9 @@ static void use(redis *r, redis_link *const *map)
         last = map[slot];
         c->slots[slot] = last ? index : 0;
     }
+    for (size_t i = 0; i < c->nnodes; i++)
+        if (c->nodes[i]->nslots)
+            c->nodes[i]->served = r->env->now(r->env);
 }
 
 bool redis_slots_read(redis *r, const redis_link *from, const resp_node *reply)

@@ -92,7 +92,7 @@ class Side:
 
 class Pair:
     def __init__(self, one, two):
-        self.server = Server()
+        self.server = Server(cluster=one.cluster or two.cluster)
         self.spawned = []
         self.names = ('n%d' % i for i in itertools.count(1))
         self.marks = itertools.count(1)

@@ -34,6 +34,7 @@ class Peer:
     signal = False     # a waiter is told of a release by this peer's own kind
     polls = None       # how often a waiter looks otherwise
     lease_unit = 1     # ms
+    cluster = False    # it talks to a cluster
 
     def command(self, other):
         raise NotImplementedError
@@ -58,7 +59,7 @@ class Pawl(Peer):
         query = 'prefix=' + (other.prefix if other else '')
         if other and other.layout != 'plain':
             query += '&layout=' + other.layout
-        return [built('pawl'), query]
+        return [built('pawl'), query, 'redis+cluster' if other and other.cluster else 'redis']
 
     def version(self):
         header = manifest('..', 'include', 'pawl.h')
@@ -148,14 +149,15 @@ class Redisson(Peer):
     signal = True
     polls = "the holder's lease"
 
-    def __init__(self, name):
+    def __init__(self, name, cluster=False):
         self.name = name
-        self.title = 'Redisson ' + name[-1]
+        self.cluster = cluster
+        self.title = 'Redisson ' + name[-1] + (', cluster' if cluster else '')
 
     def command(self, other):
         classes = built(self.name, 'classes') + ':' + built(self.name, 'lib', '*')
         return ['java', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-Xshare:auto', '-Xmx256m',
-                '-cp', classes, 'Driver']
+                '-cp', classes, 'Driver'] + ['cluster'] * self.cluster
 
     def version(self):
         jar, = glob.glob(built(self.name, 'lib', 'redisson-[0-9]*.jar'))
@@ -172,5 +174,6 @@ PEERS = {
     'redis-semaphore': RedisSemaphore(),
     'redisson3': Redisson('redisson3'),
     'redisson4': Redisson('redisson4'),
+    'redisson4-cluster': Redisson('redisson4', True),
 }
 EVERYBODY = dict(PEERS, pawl=PAWL)

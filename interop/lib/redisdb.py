@@ -141,11 +141,17 @@ def parse_monitor(line):
 
 
 class Server:
-    def __init__(self, *options):
+    """One server; with `cluster` it is a cluster of one node, which has all slots."""
+
+    def __init__(self, *options, cluster=False):
+        if cluster:
+            options += ('--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1')
         self.folder = tempfile.mkdtemp(prefix='pawl-interop-')
         self.process = None
         for _ in range(20):
             if self._start(options):
+                if cluster:
+                    self._take_slots()
                 return
         self.stop()
         raise RuntimeError('redis-server does not start')
@@ -173,6 +179,14 @@ class Server:
             break
         self._end()
         return False
+
+    def _take_slots(self):
+        self.call('CLUSTER', 'ADDSLOTSRANGE', 0, 16383)
+        end = time.monotonic() + 30
+        while b'cluster_state:ok' not in self.call('CLUSTER', 'INFO'):
+            if time.monotonic() > end:
+                raise RuntimeError('the cluster does not come up')
+            time.sleep(0.02)
 
     def call(self, *args):
         return self.admin.call(*args)

@@ -28,8 +28,9 @@ the peers of the layout `redisson` are told, and so is Pawl by them.
 
 
 def share(peer):
-    words = '`redis://...?prefix=%s`' % peer.prefix
-    return words if peer.layout == 'plain' else '`redis://...?layout=redisson`'
+    if peer.layout == 'plain':
+        return '`redis://...?prefix=%s`' % peer.prefix
+    return '`redis%s://...?layout=redisson`' % ('+cluster' if peer.cluster else '')
 
 
 def cell(results, peer, row, both):

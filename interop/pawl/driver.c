@@ -157,7 +157,7 @@ int main(int argc, char **argv)
         if (c->words[0] && !strcmp(c->words[0], "die"))
             raise(SIGKILL);
         if (c->words[0] && c->words[1] && !strcmp(c->words[0], "open"))
-            do_open(c, argc > 1 ? argv[1] : "prefix=");
+            do_open(c, argc > 1 ? argv[1] : "prefix=", argc > 2 ? argv[2] : "redis");
         else if (c->words[0] && c->words[1] && !strcmp(c->words[0], "close"))
             do_close(c);
         else if (c->words[0] && c->words[1]) {

@@ -24,7 +24,7 @@ void say(const char *id, const char *status, const char *format, ...)
 void say_code(const char *id, int code, const pawl_error *err, const char *words);
 
 /* open CLIENT PORT [WATCHDOG_MS] [PARAMETER=VALUE]; `query` is what else the URL says. */
-void do_open(const struct command *c, const char *query);
+void do_open(const struct command *c, const char *query, const char *scheme);
 void do_close(const struct command *c);
 
 /* Carry out any other command, in the thread that is its owner. */

@@ -61,7 +61,7 @@ static struct handle *find_handle(const char *id)
     return h;
 }
 
-void do_open(const struct command *c, const char *query)
+void do_open(const struct command *c, const char *query, const char *scheme)
 {
     struct client *made = calloc(1, sizeof *made);
     pawl_error err = {0};
@@ -71,7 +71,8 @@ void do_open(const struct command *c, const char *query)
     if (!made)
         exit(1);
     snprintf(made->name, sizeof made->name, "%s", c->words[1]);
-    n = snprintf(url, sizeof url, "redis://127.0.0.1:%s?%s", c->words[2] ? c->words[2] : "", query);
+    n = snprintf(url, sizeof url, "%s://127.0.0.1:%s?%s", scheme, c->words[2] ? c->words[2] : "",
+                 query);
     for (int i = 3; i < MAX_WORDS && c->words[i]; i++)
         n += snprintf(url + n, sizeof url - (size_t)n, "&%s%s",
                       strchr(c->words[i], '=') ? "" : "watchdog=", c->words[i]);

@@ -29,7 +29,10 @@ public final class Driver {
     private static final Map<String, Worker> workers = new ConcurrentHashMap<>();
     private static final Map<String, Handle> handles = new ConcurrentHashMap<>();
 
+    private static boolean cluster;
+
     public static void main(String[] args) throws Exception {
+        cluster = args.length > 0 && args[0].equals("cluster");
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             String[] word = line.trim().split(" +");
@@ -81,9 +84,14 @@ public final class Driver {
         config.setThreads(4).setNettyThreads(4);
         if (word.length > 3)
             config.setLockWatchdogTimeout(Long.parseLong(word[3]));
-        config.useSingleServer().setAddress("redis://127.0.0.1:" + word[2])
-              .setConnectionMinimumIdleSize(1).setConnectionPoolSize(8)
-              .setSubscriptionConnectionMinimumIdleSize(1);
+        if (cluster)
+            config.useClusterServers().addNodeAddress("redis://127.0.0.1:" + word[2])
+                  .setMasterConnectionMinimumIdleSize(1).setMasterConnectionPoolSize(8)
+                  .setSubscriptionConnectionMinimumIdleSize(1);
+        else
+            config.useSingleServer().setAddress("redis://127.0.0.1:" + word[2])
+                  .setConnectionMinimumIdleSize(1).setConnectionPoolSize(8)
+                  .setSubscriptionConnectionMinimumIdleSize(1);
         RedissonClient client = Redisson.create(config);
         clients.put(word[1], client);
         return client.getId();
