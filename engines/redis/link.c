@@ -220,6 +220,7 @@ static void answer(redis_link *link, redis_call *call, const resp_node *reply)
 {
     char words[REDIS_WORDS];
     int code = resp_is_error(reply) ? redis_error_code(reply, words) : 0;
+    bool read_only = code && redis_error_is(reply, "READONLY");
 
     if (resp_error_is(reply, "NOSCRIPT") && !call->whole_text) {
         call->whole_text = true;
@@ -237,7 +238,7 @@ static void answer(redis_link *link, redis_call *call, const resp_node *reply)
         link->failures = 0;
     }
     redis_call_free(call);
-    if (code && redis_error_is(reply, "READONLY"))
+    if (read_only) /* the reply may be gone with the link */
         link->read_only = true; /* a new connection may lead to a master */
 }
 
