@@ -389,7 +389,12 @@ static void timer_fired(pawl_timer *timer)
     } else if (redis_link_goes_on(link)) {
         return;
     }
-    redis_link_drop(link, PAWL_ECONN, "no answer within %lld ms", (long long)link->env->timeout_ms);
+    if (link->state == LINK_LOCATING && link->redis->sentinel.link.words[0])
+        redis_link_drop(link, PAWL_ECONN, "no sentinel says where it is; the last: %s",
+                        link->redis->sentinel.link.words);
+    else
+        redis_link_drop(link, PAWL_ECONN, "no answer within %lld ms",
+                        (long long)link->env->timeout_ms);
 }
 
 void redis_link_address(redis_link *link, const char *host, uint16_t port)
