@@ -38,6 +38,8 @@ typedef struct desk_store {
     /* A copy of the bucket's shelf to look at and change, good until the next call. NULL: none. */
     lockstate_shelf *(*read)(void *store, uint32_t bucket);
     uint64_t (*fence)(void *store, uint32_t n);
+    /* No token from here on is as small as `floor`. Optional: PAWL_CAP_FLOOR. */
+    void (*raise)(void *store, uint64_t floor);
     /* thorough: ask the system; else only what is known without. Never asked about the client. */
     bool (*dead)(void *store, uint16_t peer, uint32_t gen, bool thorough);
     /* Make the other client look at what waits in this bucket, or tell it of an eviction. */

@@ -140,6 +140,8 @@ void desk_perform(desk_job *job, const char *name)
     job->edit.dead = is_dead;
     job->edit.tell = note;
     job->edit.arg = job;
+    if (job->op->floor && d->store->raise)
+        d->store->raise(d->arg, job->op->floor);
     code = d->store->edit(d->arg, bucket, run, job, job->op->err);
     if (code)
         job->code = code;

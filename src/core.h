@@ -211,6 +211,7 @@ struct hold {
     pawl_timer lost_timer;
     pawl_timer renew_timer; /* in client->renewals */
     pawl_renewal *renewing; /* its item in a batch that is out */
+    bool verify;            /* something happened meanwhile: ask again after that */
 };
 
 /* Who asks: exactly one of call (blocking) and done (asynchronous) is set. */

@@ -148,7 +148,8 @@ struct pawl_op {
     uint32_t permits;
     uint32_t tokens; /* ACQUIRE: how many tokens to reserve, at least 1 */
     uint64_t floor;  /* ACQUIRE with CAP_FLOOR: raise the name's counter to this at least, also when
-                        the grant is a repetition (a quorum writes its token back) */
+                        the grant is a repetition (a quorum writes its token back). Not 0 also
+                        means: the store's age is wanted, see `value` */
     const char *name;
     pawl_owner owner;
     uint64_t with_seq;
@@ -337,6 +338,7 @@ typedef const pawl_engine *pawl_engine_module_fn(void);
 /* The engines inside libpawl. */
 extern const pawl_engine pawl_engine_memory, pawl_engine_local, pawl_engine_redis,
     pawl_engine_rediss, pawl_engine_redis_unix, pawl_engine_redis_sentinel,
-    pawl_engine_redis_cluster, pawl_engine_trace, pawl_engine_fault;
+    pawl_engine_redis_cluster, pawl_engine_trace, pawl_engine_fault,
+    pawl_engine_quorum;
 
 #endif

@@ -236,6 +236,7 @@ static void fill_new(struct hold *hold, const struct terms *terms, const struct 
     hold->token = hold->token_end = 0;
     hold->with_seq = 0;
     hold->renewing = NULL;
+    hold->verify = false;
     hold->request.err.text[0] = 0;
     hold->asked = pawl__now(client);
     hold->wait_until = wait_ms < 0 || wait_ms > (PAWL_NEVER - hold->asked) / PAWL_NS_PER_MS

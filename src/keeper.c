@@ -122,6 +122,7 @@ void pawl__keeper_stop_renewing(struct hold *hold)
     if (hold->renewing)
         hold->renewing->arg = NULL;
     hold->renewing = NULL;
+    hold->verify = false;
 }
 
 void pawl__keeper_remove(struct hold *hold)
@@ -134,6 +135,7 @@ void pawl__keeper_move(struct hold *from, struct hold *to)
 {
     int64_t due = from->renew_timer.armed ? from->renew_timer.due : from->lease_from;
     pawl_renewal *item = from->renewing;
+    bool verify = from->verify;
 
     pawl__keeper_remove(from);
     to->lease_from = from->lease_from;
@@ -145,6 +147,7 @@ void pawl__keeper_move(struct hold *from, struct hold *to)
     pawl__timers_set(&to->client->timers, &to->lost_timer, to->deadline);
     if (item) { /* a renewal is under way: it renews the same grant */
         to->renewing = item;
+        to->verify = verify;
         item->arg = to;
     } else if (renewable(to, pawl__now(to->client))) {
         renew_at(to, due);
@@ -166,18 +169,23 @@ static void renewed(struct hold *hold, const pawl_renewal *item, int code,
                     const struct request *r)
 {
     int64_t lease = item->lease_ms;
+    bool again = hold->verify;
 
     if (r->op.granted_ms && r->op.granted_ms < lease)
         lease = r->op.granted_ms;
     hold->renewing = NULL;
+    hold->verify = false;
     if (code == 0 && item->code == 0 && (hold->terms.lease_ms == 0 || hold->claim)) {
         hold->client->stats.renewed++;
         pawl__keeper_confirm(hold, r->op.lease_from ? r->op.lease_from : r->first_sent, lease);
     } else if (code == 0 && item->code == PAWL_ENOTHELD) {
         pawl__hold_lost(hold);
+        return;
     } else if (code != 0 || item->code != 0) {
         renew_soon(hold);
     }
+    if (again)
+        renew_at(hold, 0);
 }
 
 /* The engine reads the names until it answers; by then hold and handle may be gone. */
@@ -273,13 +281,18 @@ void pawl__keeper_init(pawl_client *client)
     client->renew_timer = (pawl_timer){.fire = renewal_due, .arg = client};
 }
 
-/* Something happened to the service: ask for every lease now, fixed ones included. */
+/* Something happened to the service: ask for every lease now, fixed ones included. A renewal that
+ * is under way may have passed before it happened, and is followed by another one. */
 void pawl__keeper_verify_all(pawl_client *client)
 {
     for (struct list *l = client->holds.next; l != &client->holds; l = l->next) {
         struct hold *hold = list_entry(l, struct hold, in_client);
 
-        if (hold->state == HOLD_HELD && !hold->renewing && !hold->orphan)
+        if (hold->state != HOLD_HELD || hold->orphan)
+            continue;
+        if (hold->renewing)
+            hold->verify = true;
+        else
             renew_at(hold, 0);
     }
 }

@@ -22,6 +22,7 @@ static const pawl_engine *const built_in[] = {
     &pawl_engine_local, &pawl_engine_memory,     &pawl_engine_redis, &pawl_engine_rediss,
     &pawl_engine_redis_unix, &pawl_engine_redis_sentinel, &pawl_engine_redis_cluster,
     &pawl_engine_trace, &pawl_engine_fault,
+    &pawl_engine_quorum,
 };
 
 static int load(const pawl_engine **ret, const char *path, const char *scheme, pawl_error *err)

@@ -128,6 +128,16 @@ static uint64_t store_fence(void *store, uint32_t n)
     return first;
 }
 
+static void store_raise(void *store, uint64_t floor)
+{
+    memory *m = store;
+
+    pthread_mutex_lock(&spaces_mutex);
+    if (m->space->fence <= floor)
+        m->space->fence = floor + 1;
+    pthread_mutex_unlock(&spaces_mutex);
+}
+
 static bool gone(const space *s, uint16_t peer, uint32_t gen)
 {
     return peer >= s->nseats || !s->seats[peer].client || s->seats[peer].gen != gen;
@@ -186,6 +196,7 @@ static const desk_store memory_store = {
     .edit = store_edit,
     .read = store_read,
     .fence = store_fence,
+    .raise = store_raise,
     .dead = store_dead,
     .tell = store_tell,
     .describe = store_describe,
@@ -386,7 +397,7 @@ static void memory_cancel(void *self, pawl_op *op)
 const pawl_engine pawl_engine_memory = {
     .abi = PAWL_ENGINE_ABI,
     .caps = PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_RANGE | PAWL_CAP_SHARED | PAWL_CAP_PERMITS |
-            PAWL_CAP_LATCH | PAWL_CAP_LINGER | PAWL_CAP_LIST,
+            PAWL_CAP_LATCH | PAWL_CAP_LINGER | PAWL_CAP_LIST | PAWL_CAP_FLOOR,
     .scheme = "memory",
     .state_size = sizeof(memory),
     .open = memory_open,

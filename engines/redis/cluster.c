@@ -79,6 +79,7 @@ static void node_ready(redis_link *link)
         tell_taken(link);
     else if (link->epochs > 1)
         redis_event(r, PAWL_EVENT_RECONNECT);
+    redis_age_ready(r, link);
     redis_waits_resend(r, link);
     if (link == redis_link_at(r, r->entry_slot))
         redis_entry_keep(r);

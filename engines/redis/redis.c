@@ -167,6 +167,7 @@ static void server_ready(redis_link *link)
     if (link->epochs > 1)
         redis_event(r, r->moved ? PAWL_EVENT_FAILOVER : PAWL_EVENT_RECONNECT);
     r->moved = false;
+    redis_age_ready(r, link);
     redis_waits_resend(r, link);
     redis_entry_keep(r);
 }
@@ -284,6 +285,18 @@ static void before_poll(uv_prepare_t *prepare)
     engine_flush(prepare->data);
 }
 
+/* Channels are not in a database; two members of a quorum may be, in different ones. */
+static void name_channel(redis *r)
+{
+    char db[24] = "";
+
+    if (r->settings.db)
+        snprintf(db, sizeof db, "/%lld", (long long)r->settings.db);
+    snprintf(r->channel, sizeof r->channel, "%c%s@%016llx%s",
+             r->settings.service == REDIS_CLUSTER ? 'c' : 'p', r->settings.prefix,
+             (unsigned long long)r->env->client_id, db);
+}
+
 static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_error *err)
 {
     redis *r = self;
@@ -309,9 +322,7 @@ static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
     r->started = env->wall_ms(env);
     r->layout = r->settings.redisson ? &redis_layout_redisson : &redis_layout_pawl;
     if (r->layout->own_channel)
-        snprintf(r->channel, sizeof r->channel, "%c%s@%016llx",
-                 r->settings.service == REDIS_CLUSTER ? 'c' : 'p', r->settings.prefix,
-                 (unsigned long long)env->client_id);
+        name_channel(r);
     uv_prepare_init(env->loop, &r->prepare);
     r->prepare.data = r;
     r->prepared = true;

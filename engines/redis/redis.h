@@ -9,6 +9,7 @@
  *     sentinel.c  where the master is, by asking sentinels
  *     cluster.c   which node serves a slot      slots.c  what the cluster says of them
  *     shards.c    the client's channels in a cluster
+ *     age.c       for how long the server has run
  *     calls.c     what a call and an error of the server's are
  *     keys.c      names to keys
  *     waits.c     acquire: the ops that may wait        waits_table.c  those there are
@@ -241,6 +242,7 @@ struct redis_link {
     /* server time `clock_server` (ms) was not before local `clock_local` (ns; 0: nothing known);
      * see redis_since */
     int64_t clock_server, clock_local;
+    int64_t born;          /* an instant not before the server began; see age.c */
 };
 
 /* Sets up; the link begins to connect. Address and greeting are set before or by role->locate. */
@@ -315,6 +317,14 @@ void redis_sentinel_open(redis *r);
 void redis_sentinel_close(redis *r);
 /* Ask (again) where the master is; redis_master_found is told. */
 void redis_sentinel_ask(redis *r);
+
+/* ---- age.c ----------------------------------------------------------------------------------- */
+
+/* Somebody wants to know it, from now on. */
+void redis_age_want(redis *r, redis_link *link);
+/* There is a new connection. */
+void redis_age_ready(redis *r, redis_link *link);
+int64_t redis_age_ms(const redis_link *link);
 
 /* ---- redis.c --------------------------------------------------------------------------------- */
 
@@ -414,7 +424,8 @@ struct redis {
     redis_cluster cluster;
     uv_prepare_t prepare;  /* before the loop polls: write */
     bool prepared;
-    char channel[REDIS_PREFIX_MAX + 20]; /* 'p' (cluster: 'c'), then where our messages arrive */
+    bool wants_age;
+    char channel[REDIS_PREFIX_MAX + 40]; /* 'p' (cluster: 'c'), then where our messages arrive */
     struct list calls;     /* spare ones */
     size_t ncalls;
     pawl_op *event;

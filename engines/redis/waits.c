@@ -77,12 +77,14 @@ static bool integer_at(const resp_node *reply, uint32_t i, int64_t *ret)
 static void hand_over(redis_wait *w)
 {
     pawl_op *op = w->op;
+    redis *r = w->redis;
 
     op->token = w->token;
     op->ntokens = (uint32_t)w->ntokens;
     op->lease_from = w->from;
     op->granted_ms = w->granted_ms < op->lease_ms ? w->granted_ms : 0;
     op->waited = w->waited;
+    op->value = r->wants_age ? redis_age_ms(redis_link_for(r, w->name)) : 0;
     redis_wait_finish(w, 0);
 }
 
@@ -326,6 +328,8 @@ void redis_acquire(redis *r, pawl_op *op)
     w->timer = (pawl_timer){.fire = timer_fired, .arg = w};
     w->proof.proven = wait_proven;
     op->engine[0] = w;
+    if (op->floor)
+        redis_age_want(r, redis_link_for(r, op->name));
     redis_wait_ask(w);
 }
 

@@ -153,6 +153,10 @@ func open(word []string) {
 }
 
 func main() {
+	if len(os.Args) > 3 && os.Args[1] == "bench" {
+		bench(os.Args[2:])
+		return
+	}
 	workers := map[string]chan []string{}
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {

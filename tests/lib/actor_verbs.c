@@ -308,13 +308,15 @@ static void verb_stats(const char *verb)
 
     answer(verb, "-", code, NULL,
            " acquired=%llu waited=%llu handed_over=%llu released=%llu renewed=%llu lost=%llu"
-           " unknown=%llu repeated=%llu reconnects=%llu orphaned=%llu held=%llu waiting=%llu",
+           " unknown=%llu repeated=%llu reconnects=%llu failovers=%llu orphaned=%llu held=%llu"
+           " waiting=%llu",
            (unsigned long long)s.acquired, (unsigned long long)s.waited,
            (unsigned long long)s.handed_over, (unsigned long long)s.released,
            (unsigned long long)s.renewed, (unsigned long long)s.lost,
            (unsigned long long)s.unknown, (unsigned long long)s.repeated,
-           (unsigned long long)s.reconnects, (unsigned long long)s.orphaned,
-           (unsigned long long)s.held, (unsigned long long)s.waiting);
+           (unsigned long long)s.reconnects, (unsigned long long)s.failovers,
+           (unsigned long long)s.orphaned, (unsigned long long)s.held,
+           (unsigned long long)s.waiting);
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */

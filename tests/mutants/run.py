@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Would the simulator notice? Each mutant is the library with one mistake put in; the simulator must
-fail on every one of them, and pass on the library as it is.
+fail on every one of them, and pass on the library as it is. Mistakes in the quorum are for the world
+of its own (tests/unit/test_quorum_random.c).
 
-    run.py SOURCE-FOLDER SIMULATOR-SOURCES...
+    run.py SOURCE-FOLDER LIBRARY-SOURCES... -- SIMULATOR-SOURCES... -- QUORUM-SOURCES...
 
 A mistake is (name, file, the text that is there, the text that replaces it). If the text is no longer
 there, the mutant is out of date, and that is a failure, too.
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-SEEDS = '4000'
+SEEDS = {'simulator': '4000', 'quorum': '400'}
 
 MUTANTS = [
     ('a lease counts from the answer, not from before the request', 'src/keeper.c',
@@ -42,6 +43,16 @@ MUTANTS = [
      '        return lock && linger_ms',
      'lockstate_entry *e = lock && lock->holders ? lockstate_entries(lock) : NULL;\n'
      '    lockstate_front before;\n\n    if (!e)\n        return lock && linger_ms'),
+    ('half of the nodes are enough', 'engines/quorum/quorum.c',
+     'q->majority = n / 2 + 1;', 'q->majority = n / 2;'),
+    ('a node that has forgotten everything votes', 'engines/quorum/ballot.c',
+     'return s->ours && s->end > now && !quorum_node_young', 'return s->ours && s->end > now; (void)'),
+    ('the largest token is not written back', 'engines/quorum/token.c',
+     's->token > token || s->mark < token)', 's->token > token)'),
+    ('the lease is as long as the longest of the nodes', 'engines/quorum/token.c',
+     'end = best[b->quorum->majority - 1]->end;', 'end = best[0]->end;'),
+    ('a renewal by a minority is one', 'engines/quorum/renew.c',
+     'if (yes >= q->majority)', 'if (yes)'),
 ]
 
 
@@ -49,44 +60,61 @@ def compile_object(cc, flags, source, target):
     return subprocess.run(cc + flags + ['-c', source, '-o', target], stderr=subprocess.PIPE)
 
 
+def groups(words):
+    """The library's sources, made by the build or not, and those of each program."""
+    found = [[]]
+    for word in words:
+        if word == '--':
+            found.append([])
+        else:
+            found[-1].append(os.path.realpath(word))
+    return found
+
+
 def main():
     root = os.path.realpath(sys.argv[1])
-    simulator = [os.path.realpath(source) for source in sys.argv[2:]]
-    headers = [source for source in simulator if source.endswith('.h')]  # made by the build
-    simulator = [source for source in simulator if source not in headers]
+    library, simulator, quorum = groups(sys.argv[2:])
+    headers = [source for source in library if source.endswith('.h')]
+    library = [source for source in library if source not in headers]
+    programs = {'simulator': library + simulator, 'quorum': library + quorum}
     cc = os.environ.get('CC', 'cc').split()
     uv = subprocess.run(['pkg-config', '--cflags', '--libs', 'libuv', 'openssl'], check=True,
                         stdout=subprocess.PIPE, text=True).stdout.split()
     flags = ['-O1', '-std=gnu11', '-D_GNU_SOURCE', '-w', '-pthread']
-    flags += ['-I' + os.path.join(root, folder) for folder in ('include', 'src', 'engines')]
+    flags += ['-I' + os.path.join(root, folder) for folder in ('include', 'src', 'engines', 'tests/lib')]
     flags += ['-I' + os.path.dirname(header) for header in headers]
     with tempfile.TemporaryDirectory() as work:
         objects = {}
-        for source in simulator:
+        for source in library + simulator + quorum:
             objects[source] = os.path.join(work, '%d.o' % len(objects))
             built = compile_object(cc, flags, source, objects[source])
             if built.returncode:
                 print('Bail out! %s: %s' % (source, built.stderr.decode()))
                 return 1
 
-        def simulate(replaced, by):
-            program = os.path.join(work, 'sim')
-            parts = [by if source == replaced else o for source, o in objects.items()]
+        def simulate(name, replaced, by):
+            program = os.path.join(work, name)
+            parts = [by if source == replaced else objects[source] for source in programs[name]]
             subprocess.run(cc + parts + ['-pthread', '-ldl', '-o', program] + uv, check=True)
             try:
-                run = subprocess.run([program, '1', SEEDS], timeout=60, stdout=subprocess.PIPE)
+                run = subprocess.run([program, '1', SEEDS[name]], timeout=60, stdout=subprocess.PIPE)
             except subprocess.TimeoutExpired:
                 return 'hangs'
             if run.returncode == 0:
                 return None
-            words = [line for line in run.stdout.decode().splitlines() if 'not ok' in line]
+            words = [line for line in run.stdout.decode().splitlines()
+                     if 'not ok' in line or 'failed' in line]
             return words[0] if words else 'dies with %d' % run.returncode
 
-        print('1..%d' % (len(MUTANTS) + 1))
-        failed = simulate(None, None)
-        print('%s 1 - the library as it is passes' % ('not ok' if failed else 'ok'))
-        status = 1 if failed else 0
-        for number, (name, path, old, new) in enumerate(MUTANTS, 2):
+        print('1..%d' % (len(MUTANTS) + len(programs)))
+        status = 0
+        for number, program in enumerate(programs, 1):
+            failed = simulate(program, None, None)
+            print('%s %d - %s: the library as it is passes' % ('not ok' if failed else 'ok', number,
+                                                             program))
+            status |= bool(failed)
+        for number, (name, path, old, new) in enumerate(MUTANTS, len(programs) + 1):
+            program = 'quorum' if 'quorum' in path else 'simulator'
             source = os.path.join(root, path)
             text = open(source).read()
             found = None
@@ -96,7 +124,8 @@ def main():
                     out.write(text.replace(old, new, 1))
                 built = compile_object(cc, flags + ['-I' + os.path.dirname(source)], mutant,
                                        os.path.join(work, 'mutant.o'))
-                found = None if built.returncode else simulate(source, os.path.join(work, 'mutant.o'))
+                if not built.returncode:
+                    found = simulate(program, source, os.path.join(work, 'mutant.o'))
             print('%s %d - noticed: %s' % ('ok' if found else 'not ok', number, name))
             print('# %s' % (found or ('is not noticed' if old in text else 'the text is gone')))
             status |= not found

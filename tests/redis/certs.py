@@ -58,5 +58,13 @@ class Certs:
 
     def options(self, name='server', clients='no'):
         """What redis-server needs to serve TLS on a free port (Live.extra_port)."""
-        return ['--tls-port', '@PORT@', '--tls-cert-file', self.pem(name), '--tls-key-file',
-                self.key(name), '--tls-ca-cert-file', self.pem('ca'), '--tls-auth-clients', clients]
+        return ['--tls-port', '@PORT@', *self._files(name), '--tls-auth-clients', clients]
+
+    def only(self):
+        """What it needs to serve nothing else, and to speak to its like so."""
+        return ['--port', '0', '--tls-port', '@SELF@', *self._files('server'), '--tls-auth-clients',
+                'no', '--tls-replication', 'yes']
+
+    def _files(self, name):
+        return ['--tls-cert-file', self.pem(name), '--tls-key-file',
+                self.key(name), '--tls-ca-cert-file', self.pem('ca')]

@@ -165,7 +165,10 @@ class Fake:
         while True:
             client, _ = self.listener.accept()
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.sides.append(_Side(self, client))
+            try:
+                self.sides.append(_Side(self, client))
+            except OSError:  # the real one is gone
+                client.close()
 
     def url(self, **params):
         from live import query

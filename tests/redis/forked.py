@@ -22,8 +22,8 @@ TIMES = '-t' in sys.argv
 _cases = []
 
 
-def case(sentence, *options, server=True, limit=LIMIT):
-    """The options are the server's; server=False: the function gets none."""
+def case(sentence, *options, server=Live, limit=LIMIT):
+    """The function gets such a server with these options; server=False: it gets none."""
     def add(function):
         _cases.append((sentence, options, server, limit, function))
         return function
@@ -35,7 +35,7 @@ def _inside(server, options, function):
     made = None
     try:
         if server:
-            made = Live(*options)
+            made = server(*options)
             function(made)
         else:
             function()

@@ -32,11 +32,12 @@ def query(params):
 
 class Live(Server):
     def __init__(self, *options, **kind):
-        """Options of redis-server; @PORT@ in them is a free port, as is its usual one."""
+        """Options of redis-server; @PORT@ in them is a free port, @SELF@ its usual one."""
         for attempt in range(5):
             self.port = free_port()
             self.extra_port = free_port()
-            given = [str(o).replace('@PORT@', str(self.extra_port)) for o in options]
+            given = [str(o).replace('@PORT@', str(self.extra_port))
+                     .replace('@SELF@', str(self.port)) for o in options]
             try:
                 super().__init__('--bind', '127.0.0.1', '--port', self.port, *given, **kind)
                 return
@@ -86,6 +87,13 @@ class Live(Server):
     def restart(self):
         self.kill()
         self.start()
+
+    def runs(self):
+        """Neither dead nor stopped."""
+        if self.process.poll() is not None:
+            return False
+        with open(f'/proc/{self.process.pid}/stat', encoding='utf-8') as f:
+            return f.read().rsplit(')', 1)[1].split()[0] not in 'TtZ'
 
     # ---- looking ----
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""on_server.py tcp|unix|tls PROGRAM [ARGUMENT ...]: run a program on a private redis-server.
+"""on_server.py KIND PROGRAM [ARGUMENT ...]: run a program on a private server, or servers.
 
-@URL@ in an argument is the server's URL, with the certificate of its authority for TLS; @PORT@ its
-plain port. The status is the program's. The server and the program end with this process.
+KIND is tcp, unix, tls, sentinel, cluster or quorum (of five). @URL@ in an argument is the URL, with
+the certificate of its authority for TLS; @PORT@ the plain port of a single server, or of the first.
+The status is the program's. The servers and the program end with this process.
 """
 import os
 import shutil
@@ -14,20 +15,26 @@ import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from certs import Certs  # noqa: E402
+from cluster import Cluster  # noqa: E402
 from live import Live  # noqa: E402
+from sentinel import Watched  # noqa: E402
+
+KINDS = ('tcp', 'unix', 'tls', 'sentinel', 'cluster', 'quorum')
 
 
-def start(kind, folder):
-    """The server and its URL."""
-    if kind == 'tcp':
-        server = Live()
-        return server, server.url()
-    if kind == 'unix':
-        server = Live()
-        return server, server.unix_url()
-    certs = Certs(folder)
-    server = Live(*certs.options())
-    return server, f'rediss://localhost:{server.extra_port}/?cafile={certs.pem("ca")}'
+def start(kind, folder, servers):
+    """Adds to the servers; their URL."""
+    if kind in ('sentinel', 'cluster'):
+        servers.append(Watched() if kind == 'sentinel' else Cluster())
+        return servers[0].url()
+    certs = Certs(folder) if kind == 'tls' else None
+    for _ in range(5 if kind == 'quorum' else 1):
+        servers.append(Live(*certs.options()) if certs else Live())
+    if kind == 'quorum':  # nobody relies on what they knew before they were started
+        return '|'.join(['quorum:settle=1', *(s.url() for s in servers)])
+    if kind == 'tls':
+        return f'rediss://localhost:{servers[0].extra_port}/?cafile={certs.pem("ca")}'
+    return servers[0].url() if kind == 'tcp' else servers[0].unix_url()
 
 
 def ended(number, frame):
@@ -35,17 +42,17 @@ def ended(number, frame):
 
 
 def main():
-    if len(sys.argv) < 3 or sys.argv[1] not in ('tcp', 'unix', 'tls'):
+    if len(sys.argv) < 3 or sys.argv[1] not in KINDS:
         print(__doc__.strip(), file=sys.stderr)
         return 64
     signal.signal(signal.SIGTERM, ended)
     signal.signal(signal.SIGINT, ended)
     folder = tempfile.mkdtemp(prefix='pawl-tls-')
-    server = program = None
+    servers, program = [], None
     try:
-        server, url = start(sys.argv[1], folder)
-        words = [w.replace('@URL@', url).replace('@PORT@', str(server.port))
-                 for w in sys.argv[2:]]
+        url = start(sys.argv[1], folder, servers)
+        port = str(getattr(servers[0], 'port', 0))
+        words = [w.replace('@URL@', url).replace('@PORT@', port) for w in sys.argv[2:]]
         program = subprocess.Popen(words)
         status = program.wait()
         return status if status >= 0 else 128 - status
@@ -53,7 +60,7 @@ def main():
         if program and program.poll() is None:
             program.kill()
             program.wait()
-        if server:
+        for server in servers:
             server.stop()
         shutil.rmtree(folder, ignore_errors=True)
 

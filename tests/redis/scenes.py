@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What several of the tests with actors do."""
 import re
+import socket
+import threading
 
 from live import Actor, until
 
 PROMPT_MS = 100
+LONG = 600000  # a lease whose renewal no test sees: who is told, is told by other means
 
 
 class Control:
@@ -102,3 +105,58 @@ def fails(url, codes, pattern, wait=500, environ=None):
     failure.be(*codes)
     assert re.search(pattern, failure.words, re.I), f'no /{pattern}/ in "{failure.words}"'
     return a, failure
+
+
+def talker(text, closes=True):
+    """A server of something else, that greets everybody with this; its port."""
+    listener = socket.socket()
+    listener.bind(('127.0.0.1', 0))
+    listener.listen(16)
+
+    def serve():
+        while True:
+            s, _ = listener.accept()
+            s.recv(4096)
+            s.sendall(text)
+            if closes:
+                s.close()
+    threading.Thread(target=serve, daemon=True).start()
+    return listener.getsockname()[1]
+
+
+# ---- more than one server: sentinel.Watched, cluster.Cluster -------------------------------------
+
+def holder(servers, name='n', **params):
+    """An actor that holds this lock as 'l', and its token."""
+    a = servers.actor(**params)
+    a.lock('l', name)
+    return a, a.ask('take', 'l', 30000).ok().token
+
+
+def waiters(servers, name, n, **params):
+    """So many actors in the queue, one behind the other."""
+    actors = []
+    for i in range(n):
+        a = servers.actor(**params)
+        a.lock('l', name)
+        a.send('acquire', 'l', -1)
+        until(lambda: len(servers.queue(name)) == i + 1, 'for a place in the queue')
+        actors.append(a)
+    return actors
+
+
+def moved(actors, n=1):
+    """Until each has counted so many fail-overs."""
+    for a in actors:
+        until(lambda: a.ask('stats').failovers >= n, 'for a client to follow')
+
+
+def turns(a, token, others):
+    """The holder's release hands it to each of the others in this order; the last token."""
+    a.ask('drop', 'l').ok()
+    for b in others:
+        got = b.answer('acquire', 'l').ok().token
+        assert got > token, f'token {got} after {token}'
+        token = got
+        b.ask('drop', 'l').ok()
+    return token

@@ -18,6 +18,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cases import equal  # noqa: E402
+from claims import Claim, check_exclusion, check_tokens  # noqa: E402
 from forked import case, run  # noqa: E402
 from live import Actor, boot_ns  # noqa: E402
 from proxy import Proxy  # noqa: E402
@@ -27,12 +28,6 @@ ACTORS = 6
 CAPACITY = 3
 LATE_NS = 200000000  # a message of loss may be so late on a busy machine
 SEED = int(os.environ.get('CHAOS_SEED', random.randrange(10 ** 6)))
-
-
-class Claim:
-    def __init__(self, name, share, asked, grant, token):
-        self.name, self.share, self.asked, self.start = name, share, asked, grant
-        self.token, self.end = token, None
 
 
 class Worker(threading.Thread):
@@ -139,30 +134,6 @@ class Chaos(threading.Thread):
         for p in self.proxies:
             p.delay = 0
             p.flow()
-
-
-def check_exclusion(claims, name, capacity):
-    """A sweep over beginnings and ends: never more than the capacity."""
-    edges = []
-    for c in claims:
-        share = capacity if c.share == 9 else c.share
-        edges += [(c.start, 1, share, c), (c.end, 0, -share, c)]
-    inside = 0
-    for at, _, share, c in sorted(edges, key=lambda e: e[:2]):
-        inside += share
-        assert inside <= capacity, f'{name}: too many hold it at {at}, token {c.token}'
-
-
-def check_tokens(claims, name):
-    """Who asked after a token had been given out has a larger one; none is given twice."""
-    equal(len({c.token for c in claims}), len(claims), f'{name}: tokens twice:')
-    granted = sorted(claims, key=lambda c: c.start)
-    largest, i = 0, 0
-    for c in sorted(claims, key=lambda c: c.asked):
-        while i < len(granted) and granted[i].start < c.asked:
-            largest = max(largest, granted[i].token)
-            i += 1
-        assert c.token > largest, f'{name}: token {c.token} after {largest}'
 
 
 @case('claims exclude each other and tokens rise, whatever happens to the connections', limit=180)

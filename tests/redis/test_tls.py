@@ -10,10 +10,12 @@ from urllib.parse import quote
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cases import equal  # noqa: E402
 from certs import Certs  # noqa: E402
+from cluster import Cluster  # noqa: E402
 from forked import case, run  # noqa: E402
 from live import Actor, Live, until  # noqa: E402
 from proxy import Proxy  # noqa: E402
 from scenes import warm_up  # noqa: E402
+from sentinel import Watched  # noqa: E402
 
 REFUSED = ('PAWL_EAUTH',)
 
@@ -163,6 +165,44 @@ def _():
     w.server.call('ACL', 'SETUSER', 'shop', 'on', '>pa ss/wo@rd', '~*', '&*', '+@all')
     url = w.trusted().replace('rediss://', 'rediss://shop:pa%20ss%2Fwo%40rd@')
     w.works(url)
+
+
+# ---- more than one server ------------------------------------------------------------------------
+
+def many(servers, certs, kill):
+    """They are found by TLS alone, also after a master was killed; and only with the authority."""
+    try:
+        trust = {'tls': 1, 'cafile': certs.pem('ca')}
+        a, b = servers.actor(**trust), servers.actor(**trust)
+        for i in range(3):
+            a.lock(i, f'n{i}')
+            b.lock(i, f'n{i}')
+            a.ask('take', i, 30000).ok()
+            b.send('acquire', i, -1)
+        servers.synced()
+        kill()
+        for i in range(3):
+            until(lambda: a.ask('drop', i).code in ('PAWL_OK', 'PAWL_ENOTHELD', 'PAWL_ELOST'))
+            b.answer('acquire', i).ok()
+        stranger = Actor(servers.url(tls=1, cafile=certs.pem('other')))
+        stranger.lock('l', 'n')
+        stranger.ask('take', 'l', 3000).be('PAWL_EAUTH')
+    finally:
+        servers.stop()
+
+
+@case('Sentinel over TLS', server=False)
+def _():
+    certs = Certs(tempfile.mkdtemp())
+    w = Watched(*certs.only())
+    many(w, certs, w.kill_master)
+
+
+@case('Cluster over TLS', server=False)
+def _():
+    certs = Certs(tempfile.mkdtemp())
+    c = Cluster(*certs.only(), '--tls-cluster', 'yes')
+    many(c, certs, lambda: c.kill(c.masters()[0]))
 
 
 if __name__ == '__main__':

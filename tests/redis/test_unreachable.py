@@ -6,12 +6,11 @@ time, with the documented code and words that say why.
 import os
 import socket
 import sys
-import threading
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from forked import case, run  # noqa: E402
 from live import Actor  # noqa: E402
-from scenes import fails  # noqa: E402
+from scenes import fails, talker  # noqa: E402
 
 PATIENT = 'timeout=40000'  # so that it is the caller's wait that ends a call, not this
 
@@ -92,23 +91,6 @@ def _():
         s.bind(('127.0.0.1', 0))
         s.listen(16)
         bounded(f'redis://127.0.0.1:{s.getsockname()[1]}', ('PAWL_ECONN', 'PAWL_ETIMEDOUT'), '')
-
-
-def talker(text, closes=True):
-    """A server of something else, that greets everybody with this; its port."""
-    listener = socket.socket()
-    listener.bind(('127.0.0.1', 0))
-    listener.listen(16)
-
-    def serve():
-        while True:
-            s, _ = listener.accept()
-            s.recv(4096)
-            s.sendall(text)
-            if closes:
-                s.close()
-    threading.Thread(target=serve, daemon=True).start()
-    return listener.getsockname()[1]
 
 
 @case('a server that is not Redis: PAWL_EPROTO, and it says so', server=False)

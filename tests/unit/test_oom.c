@@ -30,10 +30,14 @@ typedef struct stage {
     event done;
 } stage;
 
+static bool of_many; /* a quorum: some of its members may have memory, or not */
+
 /* A code that is fine in such times; others end the case with what failed. */
 static int fine(const char *what, int code, int also)
 {
-    bool ok = code == 0 || code == PAWL_ENOMEM ||
+    bool ok = (of_many && (code == PAWL_EQUORUM || code == PAWL_EUNKNOWN ||
+                           code == PAWL_ENOTSUP)) ||
+              code == 0 || code == PAWL_ENOMEM ||
               ((also & MAY_WAIT) && (code == PAWL_EBUSY || code == PAWL_ETIMEDOUT)) ||
               ((also & MAY_BE_BUSY) && code == PAWL_ESTATE) ||
               ((also & MAY_BE_LOST) && code == PAWL_ELOST);
@@ -254,6 +258,18 @@ CASE("fault: survives that all requests for memory fail from any one on")
 CASE("trace: survives that any one request for memory fails")
 {
     rounds("trace:memory:", false);
+}
+
+CASE("quorum: survives that any one request for memory fails")
+{
+    of_many = true;
+    rounds("quorum:memory:a|memory:b|memory:c?cohort=4", false);
+}
+
+CASE("quorum: survives that all requests for memory fail from any one on")
+{
+    of_many = true;
+    rounds("quorum:memory:a|memory:b|memory:c?cohort=4", true);
 }
 
 int main(int argc, char **argv)

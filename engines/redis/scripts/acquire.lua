@@ -22,8 +22,8 @@ end
 
 -- The two usual cases, in as few calls as can be. TAKE: nobody has it, nobody waits.
 local text = redis.pcall('GET', K)
-if not text and mode == 'x' and floor == 0 and call('EXISTS', QUEUE) == 0 then
-    local token = reserve(ntokens)
+if not text and mode == 'x' and call('EXISTS', QUEUE) == 0 then
+    local token = reserve(ntokens, floor)
     call('SET', K, exclusive('x', owner, token, ntokens, now, chan), 'PXAT', now + lease)
     return {'GRANTED', owner, token, ntokens, lease, now}
 end

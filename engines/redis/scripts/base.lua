@@ -12,13 +12,13 @@ local CLAIM_MS = 2000
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- The first of n new tokens.
-local function reserve(n)
+-- The first of n new tokens, all of them above `floor`.
+local function reserve(n, floor)
     local last = call('INCRBY', FENCE, n)
-    local clock = time[1] * 1e6 + time[2]
-    if last < clock then
-        last = clock
-        call('SET', FENCE, format('%.0f', clock))
+    local least = math.max(time[1] * 1e6 + time[2], (floor or 0) + n)
+    if last < least then
+        last = least
+        call('SET', FENCE, format('%.0f', least))
     end
     if last >= 9007199254740992 then
         error('the token counter is full')

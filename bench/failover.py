@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""failover.py ACTOR [ROUNDS]: how long a fail-over takes for Pawl's clients, beside the time that
+Sentinel and Redis Cluster take themselves.
+
+In each round HOLDERS processes hold a lock each that does not survive the fail-over, and one more
+waits for the first of them. Times are from the cause to: the first and the last sentinel (node)
+that names the new master; the grant by that to the one that waits; the last holder that was told
+(on_lost). The private servers decide faster than usual ones: their time-outs are printed first.
+"""
+import itertools
+import os
+import statistics
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+os.environ['PAWL_ACTOR'] = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else 'actor'
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(HERE, '..', 'tests', 'redis'))
+from cluster import NODE_TIMEOUT_MS, Cluster, forget_all, lock_slot  # noqa: E402
+from live import boot_ns, until  # noqa: E402
+from sentinel import (DOWN_AFTER_MS, Announcements, Watched, forget, order_failover,  # noqa: E402
+                      role)
+from server import keys  # noqa: E402
+
+HOLDERS = 8
+LEASE_MS = 600000  # nobody is told by a renewal
+ROUND = itertools.count()  # in the names, so that nothing of an earlier one is in the way
+ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 5
+
+
+class Clients:
+    """The holders, and the one that waits for the first of them."""
+
+    def __init__(self, servers, names):
+        self.holders = [servers.actor(watchdog=LEASE_MS) for _ in names]
+        for a, name in zip(self.holders, names):
+            a.lock('l', name)
+            a.ask('take', 'l', 30000).ok()
+        self.waiter = servers.actor()
+        self.waiter.lock('l', names[0])
+        self.waiter.send('acquire', 'l', -1)
+        until(lambda: self.waiter.ask('stats').waiting)
+        servers.synced()
+
+    def measure(self, began):
+        """(grant, last on_lost), ns."""
+        grant = self.waiter.answer('acquire', 'l').ok().ns - began
+        lost = max(a.lost('l').ns for a in self.holders) - began
+        for a in self.holders + [self.waiter]:
+            a.close()
+        return grant, lost
+
+
+def sentinel_round(w, by_command):
+    master = w.synced()
+    turn = next(ROUND)
+    names = [f'{turn}:{i}' for i in range(HOLDERS)]
+    clients = Clients(w, names)
+    for replica in w.replicas():
+        forget(replica, *(k for name in names for k in keys(name)))
+    heard = [Announcements(s) for s in w.sentinels]
+    began = boot_ns()
+    if by_command:
+        order_failover(w.sentinels[0])
+    else:
+        master.kill()
+    grant, lost = clients.measure(began)
+    until(lambda: all(h.heard for h in heard))
+    told = [h.heard[0][0] - began for h in heard]
+    if not master.runs():
+        master.start()
+    return min(told), max(told), grant, lost
+
+
+def cluster_round(c, by_command):
+    c.synced()
+    master = c.masters()[0]
+    turn = next(ROUND)
+    names = [name for name in (f'{turn}:{i}' for i in range(1000))
+             if c.master_of(lock_slot(name)) is master][:HOLDERS]
+    clients = Clients(c, names)
+    c.note(master)
+    replica, = c.replicas_of(master)
+    forget_all(replica)
+    began = boot_ns()
+    if by_command:
+        replica.call('CLUSTER', 'FAILOVER', 'FORCE')
+    else:
+        master.kill()
+    until(lambda: role(replica) == ('master', None))
+    first = boot_ns() - began
+    c.promoted(master)
+    last = boot_ns() - began
+    grant, lost = clients.measure(began)
+    if not master.runs():
+        master.start()
+    return first, last, grant, lost
+
+
+def table(what, servers, one_round):
+    for cause, by_command in (('killed', False), ('by command', True)):
+        rows = [one_round(servers, by_command) for _ in range(ROUNDS)]
+        columns = [[ns / 1e6 for ns in column] for column in zip(*rows)]
+        words = ('named first', 'last', 'grant', 'last on_lost')
+        print(f'failover   {what} {cause:10}' + ''.join(
+            f'   {word} {statistics.median(ms):6.0f} ({max(ms):.0f}) ms'
+            for word, ms in zip(words, columns)), flush=True)
+
+
+def main():
+    print(f'# median (largest) of {ROUNDS}; sentinels: down-after {DOWN_AFTER_MS} ms, '
+          f'cluster-node-timeout {NODE_TIMEOUT_MS} ms; {HOLDERS} holders are told')
+    for what, servers, one_round in (('sentinel', Watched, sentinel_round),
+                                     ('cluster ', Cluster, cluster_round)):
+        running = servers()
+        try:
+            table(what, running, one_round)
+        finally:
+            running.stop()
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

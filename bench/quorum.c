@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * quorum.c - what one lock at a URL costs, for quorum.py, which puts the figures side by side.
+ *
+ *     bench_quorum pair SECONDS URL       acquire + release, nobody else there, for so long: median
+ *                                         and 99th percentile of each
+ *     bench_quorum handover ROUNDS URL    from the release in one process to the return of acquire
+ *                                         in another that waits: median and 99th percentile
+ *
+ * In microseconds, on one line.
+ */
+#include <string.h>
+
+#include "common.h"
+
+enum { MOST = 200000, WARM = 20 };
+
+static const char *url;
+
+static void print_quantiles(int64_t *values, size_t n)
+{
+    printf("%lld %lld ", (long long)bench_quantile(values, n, 0.5) / 1000,
+           (long long)bench_quantile(values, n, 0.99) / 1000);
+}
+
+/* The first ones make connections, send scripts and find out who is slow. */
+static void pairs(double seconds)
+{
+    static int64_t acquires[MOST], releases[MOST];
+    pawl_client *client;
+    pawl_lock *lock = bench_lock(&client, url, "pair", PAWL_MUTEX);
+    int64_t end = INT64_MAX;
+    size_t n = 0;
+    pawl_error err;
+
+    for (int warm = WARM; n < MOST && bench_ns() < end; warm--) {
+        int64_t began = bench_ns(), got;
+
+        bench_must(pawl_lock_acquire(lock, 10000, &err), "acquire", &err);
+        got = bench_ns();
+        bench_must(pawl_lock_release(lock, &err), "release", &err);
+        if (warm == 1)
+            end = bench_ns() + (int64_t)(seconds * 1e9);
+        if (warm > 0)
+            continue;
+        acquires[n] = got - began;
+        releases[n++] = bench_ns() - got;
+    }
+    print_quantiles(acquires, n);
+    print_quantiles(releases, n);
+    pawl_lock_free(lock);
+    pawl_close(client);
+}
+
+static void *open_subject(void)
+{
+    pawl_client *client;
+
+    return bench_lock(&client, url, "handover", PAWL_MUTEX);
+}
+
+static void handover(int rounds)
+{
+    static const struct subject subject = {"pawl", open_subject, bench_pawl_acquire,
+                                           bench_pawl_release};
+    struct bench_gaps *gaps = bench_share(sizeof *gaps);
+
+    gaps->rounds = rounds;
+    bench_handover(&subject, gaps);
+    if (gaps->n)
+        print_quantiles(gaps->gaps, gaps->n);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 4) {
+        fprintf(stderr, "usage: bench_quorum pair|handover SECONDS|ROUNDS URL\n");
+        return 64;
+    }
+    url = argv[3];
+    if (!strcmp(argv[1], "pair"))
+        pairs(atof(argv[2]));
+    else
+        handover(atoi(argv[2]));
+    printf("\n");
+    return 0;
+}

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ballot.c - one try to get one name at all nodes.
+ *
+ * A ballot has an owner number of its own. So nothing that is late (a RELEASE of an earlier try, an
+ * ACQUIRE that was given up) can touch another one, and the number that the submitter gave is only
+ * how the ballot is found (quorum.held).
+ *
+ *     OPEN  --won--> HELD --released, or the lease over--> VOID --nothing left--> (freed)
+ *     OPEN  --given up--> VOID
+ *
+ * bid.c opens ballots and decides, token.c says which has won; clear.c ends them. A late answer
+ * changes its slot alone: in HELD a late grant becomes a part of the holding, in VOID it is given
+ * back.
+ */
+#include <stdlib.h>
+
+#include "quorum.h"
+
+#define SPARE_MOST 16
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static size_t size_of(const quorum *q)
+{
+    return sizeof(quorum_ballot) + q->n * sizeof(quorum_slot);
+}
+
+quorum_ballot *quorum_ballot_new(quorum_bid *bid)
+{
+    quorum *q = bid->quorum;
+    const pawl_op *op = bid->op;
+    struct list *spare = list_take(&q->spare);
+    quorum_ballot *b = spare ? list_entry(spare, quorum_ballot, link) : malloc(size_of(q));
+    const quorum_ballot *with = op->with_seq ? quorum_held_find(q, op->with_seq) : NULL;
+
+    if (!b)
+        return NULL;
+    q->nspare -= spare != NULL;
+    memset(b, 0, size_of(q));
+    list_append(&q->ballots, &b->link);
+    list_init(&b->task.link);
+    b->task.run = quorum_clear_run;
+    b->quorum = q;
+    b->bid = bid;
+    b->seq = op->owner.seq;
+    b->owner = (pawl_owner){op->owner.client, op->owner.holder, ++q->last_seq};
+    b->with_seq = with ? with->owner.seq : 0;
+    b->lease_ms = op->lease_ms;
+    b->deadline = op->deadline;
+    b->tokens = op->tokens ? op->tokens : 1;
+    b->mode = op->mode;
+    b->lock_kind = op->lock_kind;
+    memcpy(b->name, op->name, strlen(op->name) + 1);
+    for (size_t i = 0; i < q->n; i++) {
+        b->slots[i].ballot = b;
+        b->slots[i].said = QUORUM_SILENT;
+    }
+    if (b->lease_ms > q->longest_ms)
+        q->longest_ms = b->lease_ms;
+    return b;
+}
+
+void quorum_ballot_free(quorum_ballot *b)
+{
+    quorum *q = b->quorum;
+    quorum_ballot **at = &q->held[b->seq % QUORUM_HASH];
+
+    q->env->timer_clear(q->env, &b->timer);
+    quorum_forget_task(&b->task);
+    list_remove(&b->link);
+    if (b->listed) {
+        while (*at != b)
+            at = &(*at)->next;
+        *at = b->next;
+    }
+    if (q->nspare < SPARE_MOST && !q->closed) {
+        list_append(&q->spare, &b->link);
+        q->nspare++;
+    } else {
+        free(b);
+    }
+}
+
+void quorum_held_add(quorum_ballot *b)
+{
+    quorum_ballot **at = &b->quorum->held[b->seq % QUORUM_HASH];
+
+    b->next = *at;
+    *at = b;
+    b->listed = true;
+}
+
+quorum_ballot *quorum_held_find(const quorum *q, uint64_t seq)
+{
+    quorum_ballot *b = q->held[seq % QUORUM_HASH];
+
+    while (b && b->seq != seq)
+        b = b->next;
+    return b;
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+static void take_grant(quorum_slot *s, const pawl_op *op)
+{
+    const quorum_ballot *b = s->ballot;
+    uint32_t n = op->ntokens ? op->ntokens : 1;
+    int64_t ms = op->granted_ms ? op->granted_ms : b->lease_ms;
+
+    if (!s->again || op->token != s->token) {
+        s->token = op->token;
+        s->mark = op->token + n - 1;
+    } else if (op->floor > s->mark) {
+        s->mark = op->floor; /* the same grant, and the counter was raised */
+    }
+    s->ours = true;
+    s->doubt = false;
+    s->from = op->lease_from ? op->lease_from : s->sent;
+    s->end = ms > (PAWL_NEVER - s->from) / PAWL_NS_PER_MS ? PAWL_NEVER
+                                                          : s->from + ms * PAWL_NS_PER_MS;
+}
+
+static void acquired(pawl_op *op)
+{
+    quorum_slot *s = op->arg;
+    quorum_ballot *b = s->ballot;
+    quorum_node *node = &b->quorum->nodes[s - b->slots];
+
+    s->out = false;
+    s->said = op->code;
+    quorum_node_answered(node, op, op->queue ? 0 : s->sent);
+    if (op->code == 0) {
+        if (op->value > 0)
+            node->born = quorum_now(b->quorum) - op->value * PAWL_NS_PER_MS;
+        take_grant(s, op);
+    } else { /* a grant that was to be raised may be there still, if the node did not say no */
+        s->ours = false;
+        s->doubt = op->code == PAWL_EUNKNOWN ||
+                   (s->again && op->code != PAWL_EBUSY && op->code != PAWL_ENOTHELD);
+    }
+    if (b->bid)
+        quorum_later(b->quorum, &b->bid->task);
+    if (b->state == BALLOT_HELD && s->ours)
+        quorum_hold_until(b, s->end);
+    if (b->state == BALLOT_VOID)
+        quorum_later(b->quorum, &b->task);
+}
+
+void quorum_ballot_ask(quorum_ballot *b, size_t node, bool queue, uint64_t floor)
+{
+    quorum_slot *s = &b->slots[node];
+
+    s->op = (pawl_op){.kind = PAWL_OP_ACQUIRE,
+                      .mode = b->mode,
+                      .queue = queue,
+                      .lock_kind = b->lock_kind,
+                      .tokens = b->tokens,
+                      .floor = floor,
+                      .name = b->name,
+                      .owner = b->owner,
+                      .with_seq = b->with_seq,
+                      .lease_ms = b->lease_ms,
+                      .deadline = b->deadline,
+                      .done = acquired,
+                      .arg = s,
+                      .err = &s->err};
+    s->sent = quorum_now(b->quorum);
+    s->out = true;
+    s->again = s->ours;
+    s->canceled = false;
+    s->err.text[0] = 0;
+    quorum_node_submit(&b->quorum->nodes[node], &s->op);
+}
+
+/* ---- counting -------------------------------------------------------------------------------- */
+
+bool quorum_ballot_votes(const quorum_ballot *b, size_t i, int64_t now)
+{
+    const quorum_slot *s = &b->slots[i];
+
+    return s->ours && s->end > now && !quorum_node_young(&b->quorum->nodes[i], now);
+}
+
+/* How long this slot's answer is worth waiting for. In a queue: without end. */
+static int64_t patience(const quorum_ballot *b, size_t i)
+{
+    const quorum_slot *s = &b->slots[i];
+    int64_t limit = quorum_node_patience(&b->quorum->nodes[i], s->sent);
+    int64_t third = b->lease_ms / 3 + 1;
+
+    if (s->op.queue)
+        return PAWL_NEVER;
+    if (third < (limit - s->sent) / PAWL_NS_PER_MS)
+        limit = s->sent + third * PAWL_NS_PER_MS;
+    return limit;
+}
+
+static bool passes(int code)
+{
+    return code == PAWL_EBUSY || code == PAWL_ECONN || code == PAWL_EUNKNOWN ||
+           code == PAWL_ECANCELED || code == PAWL_ENOMEM || code == PAWL_EBACKEND;
+}
+
+quorum_tally quorum_ballot_count(const quorum_ballot *b, int64_t now)
+{
+    quorum_tally t = {.reason = 0};
+
+    for (size_t i = 0; i < b->quorum->n; i++) {
+        const quorum_slot *s = &b->slots[i];
+        bool vote = quorum_ballot_votes(b, i, now);
+
+        t.votes += vote;
+        t.possible += vote || (s->out && now < patience(b, i));
+        t.pending += s->out && !b->quorum->nodes[i].down && now < patience(b, i);
+        if (s->ours || s->out || s->said == QUORUM_SILENT || s->said == 0)
+            continue;
+        t.busy += s->said == PAWL_EBUSY;
+        if (!passes(s->said)) {
+            t.reason = t.hopeless++ && t.reason != s->said ? PAWL_EQUORUM : s->said;
+        }
+    }
+    return t;
+}
+
+int64_t quorum_ballot_patience(const quorum_ballot *b, int64_t now)
+{
+    int64_t first = PAWL_NEVER;
+
+    for (size_t i = 0; i < b->quorum->n; i++)
+        if (b->slots[i].out) {
+            int64_t limit = patience(b, i);
+
+            if (limit > now && limit < first)
+                first = limit;
+        }
+    return first;
+}
+
+void quorum_ballot_overdue(const quorum_ballot *b, int64_t now)
+{
+    for (size_t i = 0; i < b->quorum->n; i++)
+        if (b->slots[i].out && !b->slots[i].op.queue &&
+            now >= quorum_node_patience(&b->quorum->nodes[i], b->slots[i].sent))
+            quorum_node_is_down(&b->quorum->nodes[i]);
+}

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * clear.c - giving a ballot back.
+ *
+ * A VOID ballot releases whatever is ours or in doubt, at each node until that has answered
+ * "released" or "not held"; in the background, with growing pauses, until the lease must be over
+ * there by itself. Then it is freed. Nothing brings a VOID ballot back.
+ *
+ * An ACQUIRE that is still out: if it stands in a queue, or its node is down, it is cancelled. Else
+ * it answers soon and is then released; if the ballot was HELD, the RELEASE is sent right behind
+ * it. Should the node carry out the two in the wrong order, it says so: by an answer to the ACQUIRE
+ * that comes after that to the RELEASE, which is then sent once more.
+ *
+ * RELEASE makes a HELD ballot VOID and is answered
+ *     0               when a majority released it, the gate included (bid.c: it could refuse
+ *                     whoever comes next), or that takes much longer; or when all that are worth
+ *                     waiting for have answered, a majority has nothing of it, and the rest may
+ *                     have held it
+ *     PAWL_ENOTHELD   when so many did not have it that a majority did not
+ *     PAWL_EUNKNOWN   when less than a majority could be reached: it may block others for a lease
+ * The nodes that did not answer are left to the background, and at last to the lease.
+ */
+#include "quorum.h"
+
+#define PAUSE_MIN_MS 50
+#define PAUSE_MAX_MS 1000
+
+static void timer_fired(pawl_timer *timer)
+{
+    quorum_ballot *b = timer->arg;
+
+    if (b->state == BALLOT_HELD)
+        quorum_void(b); /* nobody renewed it */
+    quorum_later(b->quorum, &b->task);
+    quorum_pump(b->quorum);
+}
+
+static void set_timer(quorum_ballot *b, int64_t due)
+{
+    b->timer.fire = timer_fired;
+    b->timer.arg = b;
+    b->quorum->env->timer_set(b->quorum->env, &b->timer, due);
+}
+
+void quorum_hold_until(quorum_ballot *b, int64_t end)
+{
+    if (end <= b->until || b->state != BALLOT_HELD)
+        return;
+    b->until = end;
+    if (end < PAWL_NEVER - 1000LL * PAWL_NS_PER_MS)
+        set_timer(b, end + 1000LL * PAWL_NS_PER_MS);
+    else
+        b->quorum->env->timer_clear(b->quorum->env, &b->timer);
+}
+
+void quorum_void(quorum_ballot *b)
+{
+    quorum *q = b->quorum;
+    int64_t now = quorum_now(q), lease = b->lease_ms;
+
+    if (b->state == BALLOT_VOID)
+        return;
+    b->state = BALLOT_VOID;
+    b->until = lease > (PAWL_NEVER - now) / PAWL_NS_PER_MS / 2 ? PAWL_NEVER
+                                                               : now + lease * PAWL_NS_PER_MS;
+    q->env->timer_clear(q->env, &b->timer);
+    quorum_later(q, &b->task);
+}
+
+bool quorum_slot_quiet(const quorum_slot *s)
+{
+    return !s->out && !s->back_out && !s->ours && !s->doubt;
+}
+
+/* ---- at each node ---------------------------------------------------------------------------- */
+
+static void released(pawl_op *op)
+{
+    quorum_slot *s = op->arg;
+    quorum_ballot *b = s->ballot;
+    bool certain = op->code == 0 || op->code == PAWL_ENOTHELD;
+
+    s->back_out = false;
+    quorum_node_answered(&b->quorum->nodes[s - b->slots], op, s->back_sent);
+    s->freed |= op->code == 0;
+    s->ours = false;
+    s->doubt = !certain;
+    quorum_later(b->quorum, &b->task);
+}
+
+static void give_back(quorum_ballot *b, size_t i)
+{
+    quorum_slot *s = &b->slots[i];
+
+    s->back = (pawl_op){.kind = PAWL_OP_RELEASE,
+                        .mode = b->mode,
+                        .lock_kind = b->lock_kind,
+                        .tokens = 1,
+                        .name = b->name,
+                        .owner = b->owner,
+                        .lease_ms = b->lease_ms,
+                        .linger_ms = b->linger_ms,
+                        .deadline = b->until,
+                        .done = released,
+                        .arg = s};
+    s->back_sent = quorum_now(b->quorum);
+    s->back_out = true;
+    s->back_canceled = false;
+    quorum_node_submit(&b->quorum->nodes[i], &s->back);
+}
+
+static void cancel_acquire(quorum_ballot *b, size_t i)
+{
+    quorum_slot *s = &b->slots[i];
+
+    if (!s->out || s->canceled)
+        return;
+    s->canceled = true;
+    quorum_node_cancel(&b->quorum->nodes[i], &s->op);
+}
+
+static void cancel_release(quorum_ballot *b, size_t i)
+{
+    quorum_slot *s = &b->slots[i];
+
+    if (!s->back_out || s->back_canceled)
+        return;
+    s->back_canceled = true;
+    quorum_node_cancel(&b->quorum->nodes[i], &s->back);
+}
+
+static bool overdue(const quorum_ballot *b, size_t i, int64_t sent, int64_t now)
+{
+    return now >= quorum_node_patience(&b->quorum->nodes[i], sent);
+}
+
+static void clear(quorum_ballot *b, size_t i, int64_t now, bool retry)
+{
+    quorum_node *node = &b->quorum->nodes[i];
+    quorum_slot *s = &b->slots[i];
+    bool first = !s->back.kind; /* no RELEASE has been sent */
+
+    if (s->out && (s->op.queue || node->down || overdue(b, i, s->sent, now)))
+        cancel_acquire(b, i);
+    if (s->back_out && overdue(b, i, s->back_sent, now))
+        quorum_node_is_down(node);
+    if (now >= b->until) {
+        cancel_acquire(b, i);
+        cancel_release(b, i);
+        s->ours = s->doubt = false;
+    }
+    if (!s->back_out && ((s->out && !s->canceled && b->listed && first) ||
+                         (!s->out && (s->ours || (s->doubt && (first || retry))))))
+        give_back(b, i);
+}
+
+void quorum_clear_now(quorum_ballot *b)
+{
+    for (size_t i = 0; i < b->quorum->n; i++) {
+        quorum_slot *s = &b->slots[i];
+
+        if (s->out && s->op.queue)
+            cancel_acquire(b, i);
+        if (!s->back_out && (s->out || s->ours || s->doubt))
+            give_back(b, i);
+    }
+}
+
+/* ---- the RELEASE ----------------------------------------------------------------------------- */
+
+/* Until when the gate is waited for, although a majority has released it; 0: it need not be. */
+static int64_t gate_patience(quorum_ballot *b, int64_t now)
+{
+    const quorum *q = b->quorum;
+    size_t gate = quorum_gate(q);
+    const quorum_slot *s = &b->slots[gate];
+    int64_t limit;
+
+    if (gate == q->n || quorum_slot_quiet(s))
+        return 0;
+    if (!b->sure)
+        b->sure = now;
+    limit = quorum_gate_patience(q, s->back_out ? s->back_sent : b->sure, b->sure);
+    if (now >= limit)
+        quorum_node_is_down(&q->nodes[gate]);
+    return limit;
+}
+
+/* Answer it, if that can be done; it must at `now` PAWL_NEVER. */
+static void judge_release(quorum_ballot *b, int64_t now)
+{
+    const quorum *q = b->quorum;
+    size_t freed = 0, doubt = 0, nothing = 0, pending = 0;
+    pawl_op *op = b->release;
+    int code = PAWL_EUNKNOWN;
+
+    for (size_t i = 0; i < q->n; i++) {
+        const quorum_slot *s = &b->slots[i];
+
+        freed += s->freed;
+        nothing += quorum_slot_quiet(s);
+        doubt += !quorum_slot_quiet(s) && !s->freed;
+        pending += s->back_out ? !overdue(b, i, s->back_sent, now)
+                               : s->out && !overdue(b, i, s->sent, now);
+    }
+    if (freed >= q->majority && now != PAWL_NEVER && now < gate_patience(b, now)) {
+        set_timer(b, gate_patience(b, now));
+        return;
+    }
+    if (freed >= q->majority)
+        code = 0;
+    else if (freed + doubt < q->majority)
+        code = PAWL_ENOTHELD;
+    else if (pending)
+        return;
+    else if (nothing >= q->majority)
+        code = 0;
+    b->release = NULL;
+    if (code == PAWL_EUNKNOWN)
+        pawl_error_set(op->err, code, "only %zu of %zu nodes answered", nothing, q->n);
+    pawl_op_finish(op, code);
+}
+
+static void plan(quorum_ballot *b, int64_t now)
+{
+    quorum *q = b->quorum;
+    int64_t pause = (int64_t)PAUSE_MIN_MS << (b->tries < 5 ? b->tries : 5), due;
+
+    if (pause > PAUSE_MAX_MS)
+        pause = PAUSE_MAX_MS;
+    due = now + pause * PAWL_NS_PER_MS;
+    b->tries++;
+    if (b->until > now && b->until < due)
+        due = b->until;
+    for (size_t i = 0; i < q->n; i++) {
+        const quorum_slot *s = &b->slots[i];
+        int64_t limit = quorum_node_patience(&q->nodes[i], s->back_out ? s->back_sent : s->sent);
+
+        if ((s->out || s->back_out) && limit > now && limit < due)
+            due = limit;
+    }
+    set_timer(b, due);
+}
+
+void quorum_clear_run(quorum_task *task)
+{
+    quorum_ballot *b = list_entry(task, quorum_ballot, task);
+    quorum *q = b->quorum;
+    int64_t now = quorum_now(q);
+    bool retry = !b->timer.armed;
+    size_t left = 0;
+
+    if (b->state != BALLOT_VOID)
+        return;
+    for (size_t i = 0; i < q->n; i++) /* answers inside bring us back here */
+        clear(b, i, now, retry);
+    for (size_t i = 0; i < q->n; i++)
+        left += !quorum_slot_quiet(&b->slots[i]);
+    if (left && retry)
+        plan(b, now);
+    if (b->release)
+        judge_release(b, now);
+    if (left)
+        return;
+    if (b->bid)
+        quorum_bid_clear(b->bid);
+    quorum_ballot_free(b);
+}
+
+void quorum_release(quorum *q, pawl_op *op)
+{
+    quorum_ballot *b = quorum_held_find(q, op->owner.seq);
+
+    if (!b || b->release) {
+        pawl_op_finish(op, PAWL_ENOTHELD);
+        return;
+    }
+    op->engine[0] = b;
+    b->release = op;
+    b->linger_ms = op->linger_ms;
+    b->sure = 0;
+    q->env->timer_clear(q->env, &b->timer);
+    b->tries = 0;
+    quorum_void(b);
+    quorum_later(q, &b->task);
+}
+
+void quorum_release_cancel(quorum *q, pawl_op *op)
+{
+    (void)q;
+    judge_release(op->engine[0], PAWL_NEVER);
+}

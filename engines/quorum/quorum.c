@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * quorum.c - the engine "quorum:URL|URL|URL...": a majority of any engines (Redlock, fenced).
+ *
+ *     quorum:redis://a|redis://b|redis://c      each URL with its own parameters
+ *     quorum:settle=5000|redis://a|...          how old a store must be to vote, ms (see node.c)
+ *
+ * WHAT HOLDS. A lock is held while a majority of the nodes has it for the holder and the lease at
+ * each of them, counted from before it was asked for, is not over. Two majorities have a node in
+ * common, and no node grants a name twice; so nobody holds it at the same time as another, as long
+ * as no node forgets a grant before its lease is over. One that does (it restarts empty) does not
+ * vote for the length of a lease; by then what it forgot is over, or stands on other nodes. Against
+ * stores whose clocks are wrong, and against processes that are stopped past their lease, there is
+ * the token, which rises with every grant (token.c has the argument).
+ *
+ * STATES, and who changes them. All under the client's mutex, so one step at a time:
+ *
+ *     bid      (bid.c) an ACQUIRE that is out. Moved on by its task: after answers of nodes, at
+ *              its timer, by cancel. It answers its op once, in finish(), and is freed there.
+ *     ballot   (ballot.c, clear.c) one try at all nodes: OPEN, HELD, VOID, never backwards. OPEN
+ *              belongs to its bid. HELD is found by the submitter's owner number. VOID gives back
+ *              and frees itself.
+ *     slot     of a ballot, one per node: changed by that node's answers alone.
+ *     survey   (survey.c) one question to all nodes. It answers its op once, and is freed when the
+ *              last node has answered or was cancelled.
+ *     node     (node.c) up or down, young or old: by what it answers and when.
+ *
+ * WHY THAT IS SAFE. An inner engine calls op->done from wherever it likes, also inside submit and
+ * cancel; there only the slot (or answer) is written and its task is put on `todo`. Tasks run from
+ * quorum_pump, which is called from our own slots and timers, never from inside an inner engine,
+ * and never inside itself. So no inner engine is entered twice, nothing is freed under a caller's
+ * feet, and an inner op lives inside a ballot, survey or node that is not freed while it is out.
+ */
+#include <stdlib.h>
+
+#include "quorum.h"
+
+/* ---- tasks ----------------------------------------------------------------------------------- */
+
+static void soon(pawl_timer *timer)
+{
+    quorum_pump(timer->arg);
+}
+
+void quorum_later(quorum *q, quorum_task *task)
+{
+    if (!task->link.next)
+        list_init(&task->link);
+    if (list_empty(&task->link))
+        list_append(&q->todo, &task->link);
+    if (!q->pumping && !q->soon.armed && !q->closed)
+        q->env->timer_set(q->env, &q->soon, 0);
+}
+
+void quorum_forget_task(quorum_task *task)
+{
+    if (task->link.next)
+        list_remove(&task->link);
+}
+
+void quorum_pump(quorum *q)
+{
+    struct list *l;
+
+    if (q->pumping || q->closed)
+        return;
+    q->pumping = true;
+    while ((l = list_take(&q->todo))) {
+        quorum_task *task = list_entry(l, quorum_task, link);
+
+        task->run(task);
+    }
+    q->pumping = false;
+    if (q->soon.armed)
+        q->env->timer_clear(q->env, &q->soon);
+    if (q->moved)
+        q->env->loop_changed(q->env);
+    q->moved = false;
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+void quorum_event(quorum *q, int event)
+{
+    pawl_op *op = q->event;
+
+    if (!op) {
+        q->untold = event;
+        return;
+    }
+    q->event = NULL;
+    op->event = event;
+    pawl_op_finish(op, 0);
+}
+
+static void submit_event(quorum *q, pawl_op *op)
+{
+    int event = q->untold;
+
+    q->event = op;
+    q->untold = PAWL_EVENT_NONE;
+    if (event != PAWL_EVENT_NONE)
+        quorum_event(q, event);
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static const char *const example = "quorum:redis://a|redis://b|redis://c";
+
+static int read_settings(quorum *q, const char **text, pawl_error *err)
+{
+    static const char key[] = "settle=";
+    char *end;
+
+    if (strncmp(*text, key, sizeof key - 1))
+        return 0;
+    q->settle_ms = strtoll(*text + sizeof key - 1, &end, 10);
+    if (*end != '|' || q->settle_ms < 1 || q->settle_ms > 1000LL * 3600 * 24 * 365)
+        return pawl_error_set(err, PAWL_EINVAL, "quorum: settle= is how many ms old a store must "
+                              "be to vote, and is followed by |");
+    *text = end + 1;
+    return 0;
+}
+
+/* Whether one of the URLs before this one is the same. */
+static bool repeated(const char *first, const char *url, size_t length)
+{
+    for (const char *at = first; at < url; at += strcspn(at, "|") + 1)
+        if (strcspn(at, "|") == length && !strncmp(at, url, length))
+            return true;
+    return false;
+}
+
+static int open_node(quorum *q, const char *url, size_t length, pawl_error *err)
+{
+    quorum_node *n = &q->nodes[q->n];
+    pawl_error inner = {.text = ""};
+    char *copy = strndup(url, length);
+    int code;
+
+    if (!copy)
+        return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
+    n->quorum = q;
+    q->n++;
+    code = q->env->instance_open(q->env, &n->inner, copy, &inner);
+    explicit_bzero(copy, length);
+    free(copy);
+    return code ? pawl_error_set(err, code, "quorum: node %zu: %.200s", q->n, inner.text) : 0;
+}
+
+static int open_nodes(quorum *q, const char *text, pawl_error *err)
+{
+    size_t n = 1, length;
+    int code = 0;
+
+    for (const char *at = text; (at = strchr(at, '|')); at++)
+        n++;
+    if (n < 3 || n > QUORUM_MOST)
+        return pawl_error_set(err, PAWL_EINVAL, "quorum: give 3 to %d URLs with | between, as in "
+                              "%s", QUORUM_MOST, example);
+    q->nodes = calloc(n, sizeof *q->nodes);
+    if (!q->nodes)
+        return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
+    for (const char *at = text; q->n < n && !code; at += length + 1) {
+        length = strcspn(at, "|");
+        if (!length || repeated(text, at, length))
+            code = pawl_error_set(err, PAWL_EINVAL, "quorum: URL %zu is %s; write for example %s",
+                                  q->n + 1, length ? "given twice" : "empty", example);
+        else
+            code = open_node(q, at, length, err);
+    }
+    q->majority = n / 2 + 1;
+    return code;
+}
+
+/* What all can do. Tokens need a counter that can be raised. Permits and latches are numbers that
+ * a majority can't agree on. Where the store counts re-entries (layout=redisson), a shared grant
+ * beside an exclusive one is another thing than here. */
+static void set_caps(quorum *q)
+{
+    uint32_t all = PAWL_CAP_FENCE | PAWL_CAP_FLOOR | PAWL_CAP_QUEUE | PAWL_CAP_RANGE |
+                   PAWL_CAP_SHARED | PAWL_CAP_LINGER | PAWL_CAP_LIST,
+             counts = 0;
+
+    for (size_t i = 0; i < q->n; i++) {
+        all &= pawl_instance_caps(&q->nodes[i].inner);
+        counts |= pawl_instance_caps(&q->nodes[i].inner) & PAWL_CAP_COUNTS;
+    }
+    q->fences = (all & PAWL_CAP_FENCE) && (all & PAWL_CAP_FLOOR);
+    if (!q->fences)
+        all &= ~(uint32_t)(PAWL_CAP_FENCE | PAWL_CAP_RANGE);
+    if (counts)
+        all &= ~(uint32_t)PAWL_CAP_SHARED;
+    q->caps = all & ~(uint32_t)PAWL_CAP_FLOOR;
+}
+
+static int quorum_open(void *self, pawl_env *env, const pawl_url *url, pawl_error *err)
+{
+    quorum *q = self;
+    const char *text = url->rest;
+    int code;
+
+    q->env = env;
+    q->soon = (pawl_timer){.fire = soon, .arg = q};
+    list_init(&q->todo);
+    list_init(&q->ballots);
+    list_init(&q->bids);
+    list_init(&q->surveys);
+    list_init(&q->spare);
+    code = read_settings(q, &text, err);
+    if (!code)
+        code = open_nodes(q, text, err);
+    if (code)
+        return code;
+    set_caps(q);
+    q->pumping = true;
+    for (size_t i = 0; i < q->n; i++)
+        quorum_node_listen(&q->nodes[i]);
+    q->pumping = false;
+    quorum_pump(q);
+    return 0;
+}
+
+/* ---- closing --------------------------------------------------------------------------------- */
+
+static void free_lists(quorum *q)
+{
+    struct list *l;
+
+    while ((l = list_take(&q->spare)))
+        free(list_entry(l, quorum_ballot, link));
+    for (struct list *next, *at = q->ballots.next; at != &q->ballots; at = next) {
+        quorum_ballot *b = list_entry(at, quorum_ballot, link);
+        size_t out = 0;
+
+        next = at->next;
+        for (size_t i = 0; i < q->n; i++)
+            out += b->slots[i].out || b->slots[i].back_out;
+        if (!out)
+            quorum_ballot_free(b);
+    }
+    for (struct list *next, *at = q->surveys.next; at != &q->surveys; at = next) {
+        quorum_survey *s = list_entry(at, quorum_survey, link);
+        size_t out = 0;
+
+        next = at->next;
+        for (size_t i = 0; i < q->n; i++)
+            out += s->answers[i].out;
+        if (!out)
+            quorum_survey_free(s);
+    }
+}
+
+/* Every op of ours has been answered but EVENT. What is still out in the inner engines is in the
+ * background; they end it when they are closed. Should one not, its memory stays: better so than
+ * freed while in use. */
+static void quorum_close(void *self)
+{
+    quorum *q = self;
+    pawl_op *event = q->event;
+    bool out = false;
+
+    if (!q->env || q->closed)
+        return;
+    q->event = NULL;
+    if (event)
+        pawl_op_finish(event, PAWL_ECANCELED);
+    q->pumping = true; /* no more tasks */
+    for (struct list *l = q->ballots.next; l != &q->ballots; l = l->next)
+        if (list_entry(l, quorum_ballot, link)->state == BALLOT_VOID)
+            quorum_clear_now(list_entry(l, quorum_ballot, link));
+    q->closed = true;
+    q->env->timer_clear(q->env, &q->soon);
+    for (struct list *l = q->ballots.next; l != &q->ballots; l = l->next)
+        q->env->timer_clear(q->env, &list_entry(l, quorum_ballot, link)->timer);
+    for (struct list *l = q->surveys.next; l != &q->surveys; l = l->next)
+        q->env->timer_clear(q->env, &list_entry(l, quorum_survey, link)->timer);
+    for (size_t i = 0; i < q->n; i++) {
+        quorum_node_end(&q->nodes[i]);
+        out |= q->nodes[i].event_out || q->nodes[i].probe_out;
+    }
+    while (list_take(&q->todo))
+        ;
+    free_lists(q);
+    if (out || !list_empty(&q->ballots) || !list_empty(&q->surveys))
+        return;
+    free(q->nodes);
+    q->nodes = NULL;
+    q->n = 0;
+}
+
+/* ---- the slots ------------------------------------------------------------------------------- */
+
+static void quorum_submit(void *self, pawl_op *op)
+{
+    quorum *q = self;
+
+    switch (op->kind) {
+    case PAWL_OP_ACQUIRE:
+        quorum_acquire(q, op);
+        break;
+    case PAWL_OP_RELEASE:
+        quorum_release(q, op);
+        break;
+    case PAWL_OP_RENEW:
+        quorum_renew(q, op);
+        break;
+    case PAWL_OP_BREAK:
+        quorum_break(q, op);
+        break;
+    case PAWL_OP_INSPECT:
+    case PAWL_OP_LIST:
+        quorum_view(q, op);
+        break;
+    case PAWL_OP_EVENT:
+        submit_event(q, op);
+        break;
+    default:
+        pawl_op_finish(op, pawl_error_set(op->err, PAWL_ENOTSUP, "a quorum has neither semaphores "
+                                          "nor latches: a majority can't agree on a number"));
+    }
+    quorum_pump(q);
+}
+
+static void quorum_cancel(void *self, pawl_op *op)
+{
+    quorum *q = self;
+
+    if (op == q->event) {
+        q->event = NULL;
+        pawl_op_finish(op, PAWL_ECANCELED);
+    } else if (op->engine[1]) {
+        quorum_survey_cancel(q, op);
+    } else if (op->kind == PAWL_OP_ACQUIRE) {
+        quorum_acquire_cancel(q, op);
+    } else {
+        quorum_release_cancel(q, op);
+    }
+    quorum_pump(q);
+}
+
+/* Members that can't be flushed want a turn of the loop. */
+static void quorum_flush(void *self)
+{
+    quorum *q = self;
+    bool turn = false;
+
+    for (size_t i = 0; i < q->n; i++) {
+        const pawl_instance *inner = &q->nodes[i].inner;
+
+        if (inner->engine && inner->engine->flush)
+            inner->engine->flush(inner->state);
+        else
+            turn = true;
+    }
+    if (turn)
+        q->env->loop_changed(q->env);
+}
+
+static uint32_t quorum_caps(void *self)
+{
+    return ((quorum *)self)->caps;
+}
+
+const pawl_engine pawl_engine_quorum = {
+    .abi = PAWL_ENGINE_ABI,
+    .scheme = "quorum",
+    .state_size = sizeof(quorum),
+    .open = quorum_open,
+    .close = quorum_close,
+    .submit = quorum_submit,
+    .cancel = quorum_cancel,
+    .caps_of = quorum_caps,
+    .flush = quorum_flush,
+};

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * quorum.h - the parts of the engine "quorum:" (quorum.c says what it does and why it is safe).
+ *
+ *     node.c     one inner engine: whether it answers, how old it is, its events
+ *     ballot.c   one try to get one name at all nodes     token.c   whether it has won
+ *     clear.c    giving a ballot back, wherever something of it is or may be; RELEASE
+ *     bid.c      ACQUIRE: one ballot after the other, until one wins
+ *     survey.c   one question to all nodes; BREAK
+ *     renew.c    RENEW, and healing what a node has lost
+ *     view.c     INSPECT and LIST                         words.c   what the nodes said
+ *
+ * Everything that calls an inner engine is done by a task: an inner engine's op->done only notes
+ * the answer and puts the task on the list, which is worked off when no inner engine is on the
+ * stack (quorum_later).
+ */
+#ifndef PAWL_QUORUM_H
+#define PAWL_QUORUM_H
+
+#include "engine.h"
+#include "list.h"
+
+#define QUORUM_MOST 31 /* nodes */
+#define QUORUM_HASH 1024
+#define QUORUM_PACES 8
+
+typedef struct quorum quorum;
+typedef struct quorum_ballot quorum_ballot;
+typedef struct quorum_bid quorum_bid;
+typedef struct quorum_survey quorum_survey;
+
+typedef struct quorum_task {
+    struct list link; /* in quorum.todo */
+    void (*run)(struct quorum_task *task);
+} quorum_task;
+
+/* ---- node.c ---------------------------------------------------------------------------------- */
+
+typedef struct quorum_node {
+    quorum *quorum;
+    pawl_instance inner;
+    bool down;     /* its last word was an error, or it owes one for too long: not waited for */
+    char why[80];  /* down: what it said, or "" */
+    int64_t heard; /* when it last answered */
+    int64_t pace;  /* how long its answers take, ns; 0: none came yet */
+    int64_t took[QUORUM_PACES];
+    uint32_t answers;
+    int64_t born;  /* an instant not before its store began; 0: it can't tell, and counts as old */
+
+    pawl_op event;
+    bool event_out;
+    quorum_task event_again;
+
+    /* While bids wait in its queue, it is asked from time to time whether it is still there. */
+    size_t waiters;
+    pawl_op probe;
+    pawl_renewal probe_item;
+    int64_t probe_sent;
+    bool probe_out, probe_canceled;
+    pawl_timer probe_timer;
+    char probe_name[PAWL_NAME_MAX + 1];
+} quorum_node;
+
+void quorum_node_submit(quorum_node *n, pawl_op *op);
+void quorum_node_cancel(quorum_node *n, pawl_op *op);
+/* It answered an op so: is it up? `asked`: when, for the pace. */
+void quorum_node_answered(quorum_node *n, const pawl_op *op, int64_t asked);
+/* It did not, for so long that nobody should wait for it. */
+void quorum_node_is_down(quorum_node *n);
+/* How old a store must be for its word to count. */
+int64_t quorum_settle_ms(const quorum *q);
+/* It is not: what it grants does not count. */
+bool quorum_node_young(const quorum_node *n, int64_t now);
+/* When an answer to what was sent then need no longer be waited for. */
+int64_t quorum_node_patience(const quorum_node *n, int64_t sent);
+/* How long the answers of a majority take, ns. */
+int64_t quorum_pace(const quorum *q);
+/* The first node that is up and not much slower than a majority is; q->n: none. */
+size_t quorum_gate(const quorum *q);
+/* Until when the gate is waited for that was asked at `sent`; a majority had answered at `sure`. */
+int64_t quorum_gate_patience(const quorum *q, int64_t sent, int64_t sure);
+/* A bid begins, or ends, to wait in this node's queue. */
+void quorum_node_wait(quorum_node *n, const char *name);
+void quorum_node_unwait(quorum_node *n);
+void quorum_node_listen(quorum_node *n);
+void quorum_node_end(quorum_node *n);
+
+/* ---- ballot.c -------------------------------------------------------------------------------- */
+
+/* What a ballot has at one node.
+ *     ours   the node granted it, and it has not been given back
+ *     doubt  the outcome there is not known: it counts as not granted, and is given back later
+ *     out    an ACQUIRE is out there; back_out: a RELEASE is. Both: the RELEASE was sent behind it
+ */
+typedef struct quorum_slot {
+    quorum_ballot *ballot;
+    pawl_op op, back;
+    pawl_error err;
+    bool out, again, canceled; /* again: it was ours when it was asked for */
+    bool back_out, back_canceled;
+    bool ours, doubt, freed;   /* freed: a RELEASE found it, and ended it */
+    int said;         /* the answer to the last ACQUIRE; QUORUM_SILENT: none */
+    uint64_t token;   /* of the grant */
+    uint64_t mark;    /* the node's counter was at least here while the grant was ours */
+    int64_t sent, back_sent;
+    int64_t from;     /* an instant not after the lease began */
+    int64_t end;      /* from + lease */
+    int64_t missed;   /* HELD: since when the node is known not to have it; 0: it has */
+} quorum_slot;
+
+#define QUORUM_SILENT 1 /* no code is positive */
+
+enum quorum_ballot_state { BALLOT_OPEN, BALLOT_HELD, BALLOT_VOID };
+
+struct quorum_ballot {
+    struct list link;           /* in quorum.ballots */
+    quorum_ballot *next;        /* in quorum.held: of the same hash */
+    quorum_task task;           /* VOID: what is to be given back */
+    quorum *quorum;
+    quorum_bid *bid;            /* OPEN: whose it is. VOID: who wants to know when it is clear */
+    pawl_op *release;           /* VOID: the RELEASE that waits for it */
+    enum quorum_ballot_state state;
+    uint64_t seq;               /* the submitter's number; owner.seq is this ballot's own */
+    pawl_owner owner;
+    uint64_t with_seq;
+    uint64_t token;             /* HELD */
+    uint64_t floor;             /* what was sent along with the first request */
+    uint64_t goal;              /* the token that is being made known */
+    int64_t lease_ms, linger_ms;
+    int64_t deadline;
+    int64_t sure;               /* VOID: when a majority had released it */
+    int64_t until;              /* HELD: when the lease is over everywhere; VOID: when to give up */
+    uint32_t tokens, tries;
+    uint8_t mode, lock_kind;
+    bool listed;                /* in quorum.held */
+    pawl_timer timer;
+    char name[PAWL_NAME_MAX + 1];
+    quorum_slot slots[];
+};
+
+typedef struct quorum_tally {
+    size_t votes;    /* ours, of nodes that vote */
+    size_t possible; /* those, and who may still become one */
+    size_t busy;     /* held by somebody else */
+    size_t hopeless; /* refused for a reason that will not pass */
+    size_t pending;  /* out at nodes that are up: they will answer */
+    int reason;      /* of the hopeless ones, if it is the same; else PAWL_EQUORUM */
+} quorum_tally;
+
+/* NULL: no memory. */
+quorum_ballot *quorum_ballot_new(quorum_bid *bid);
+void quorum_ballot_free(quorum_ballot *b);
+void quorum_ballot_ask(quorum_ballot *b, size_t node, bool queue, uint64_t floor);
+/* The node's grant counts. */
+bool quorum_ballot_votes(const quorum_ballot *b, size_t node, int64_t now);
+quorum_tally quorum_ballot_count(const quorum_ballot *b, int64_t now);
+/* The next instant at which an answer need no longer be waited for; PAWL_NEVER: none is out. */
+int64_t quorum_ballot_patience(const quorum_ballot *b, int64_t now);
+/* Whoever is overdue now is down. */
+void quorum_ballot_overdue(const quorum_ballot *b, int64_t now);
+/* Won? Then op's answer is filled in. */
+bool quorum_ballot_won(quorum_ballot *b, int64_t now, pawl_op *op);
+/* A majority granted it, but with different tokens: make the largest known to them. */
+void quorum_ballot_raise(quorum_ballot *b, int64_t now);
+/* "2 of 5: node 1 ok, 2 ok, 3 busy, ..." */
+void quorum_ballot_words(const quorum_ballot *b, pawl_error *err, int code);
+/* A floor that a node's counter is probably below. */
+uint64_t quorum_floor(const quorum *q);
+void quorum_held_add(quorum_ballot *b);
+quorum_ballot *quorum_held_find(const quorum *q, uint64_t seq);
+
+/* ---- clear.c --------------------------------------------------------------------------------- */
+
+/* Give back what there is of it and what still comes; it then frees itself. */
+void quorum_void(quorum_ballot *b);
+/* As far as it can be done at once: the engine closes. */
+void quorum_clear_now(quorum_ballot *b);
+/* Nothing is out, nothing is left to be given back. */
+bool quorum_slot_quiet(const quorum_slot *s);
+void quorum_release(quorum *q, pawl_op *op);
+void quorum_release_cancel(quorum *q, pawl_op *op);
+void quorum_clear_run(quorum_task *task);
+/* The ballot became HELD, or its lease longer. */
+void quorum_hold_until(quorum_ballot *b, int64_t end);
+
+/* ---- bid.c ----------------------------------------------------------------------------------- */
+
+enum quorum_phase { BID_TRY, BID_WAIT, BID_CLAIM, BID_PAUSE, BID_END };
+
+struct quorum_bid {
+    struct list link; /* in quorum.bids */
+    quorum_task task;
+    quorum *quorum;
+    pawl_op *op;
+    quorum_ballot *ballot; /* NULL in PAUSE */
+    pawl_timer timer;
+    enum quorum_phase phase;
+    size_t gate;           /* see bid.c; the number of nodes: none */
+    int64_t sure;          /* TRY: when a majority had been got */
+    uint32_t tries;
+    uint32_t failed;       /* claims that came to nothing */
+    bool waited, over;     /* over: this phase's time is */
+    int code;              /* END: what to answer; before: what the last try failed by */
+    pawl_error words;
+};
+
+void quorum_acquire(quorum *q, pawl_op *op);
+void quorum_acquire_cancel(quorum *q, pawl_op *op);
+void quorum_bid_start(quorum *q, pawl_op *op);
+/* The ballot of a bid in END is clear. */
+void quorum_bid_clear(quorum_bid *bid);
+/* The node can't be waited at. */
+void quorum_bids_leave(quorum *q, const quorum_node *n);
+
+/* ---- survey.c -------------------------------------------------------------------------------- */
+
+typedef struct quorum_row {
+    struct quorum_row *next;
+    pawl_info info;
+    char text[];
+} quorum_row;
+
+typedef struct quorum_answer {
+    quorum_survey *survey;
+    pawl_op op;
+    pawl_error err;
+    bool out, canceled, given_up, healed;
+    int code; /* QUORUM_SILENT: none yet */
+    pawl_renewal *batch;
+    quorum_row *rows, **rows_end;
+} quorum_answer;
+
+struct quorum_survey {
+    struct list link; /* in quorum.surveys */
+    quorum_task task;
+    quorum *quorum;
+    pawl_op *outer; /* NULL: answered, or given up */
+    uint8_t kind;
+    bool no_memory, canceled;
+    int64_t sent;
+    pawl_timer timer;
+    pawl_info_fn *row; /* told each row of a node; its arg is the answer */
+    /* Answer it, if that can be done; it must if nobody is pending, that is worth waiting for. */
+    void (*judge)(quorum_survey *s, size_t pending);
+    /* What is to be done with answers, also late ones; or NULL. */
+    void (*after)(quorum_survey *s);
+    void (*forget)(quorum_survey *s); /* free what it has, or NULL */
+    /* RENEW */
+    size_t nitems;
+    pawl_renewal *items; /* with the ballots' numbers; code: the verdict, QUORUM_SILENT none yet */
+    uint64_t *seqs;      /* the submitter's numbers */
+    int32_t *place;      /* in the submitter's batch */
+    char *texts;
+    char name[PAWL_NAME_MAX + 1];
+    quorum_answer answers[];
+};
+
+/* A survey for op, not sent yet. NULL: no memory; op was answered so. */
+quorum_survey *quorum_survey_new(quorum *q, pawl_op *op, uint8_t kind);
+void quorum_survey_send(quorum_survey *s);
+void quorum_survey_cancel(quorum *q, pawl_op *op);
+void quorum_survey_free(quorum_survey *s);
+void quorum_survey_words(const quorum_survey *s, pawl_error *err, int code);
+void quorum_break(quorum *q, pawl_op *op);
+
+/* renew.c, view.c */
+void quorum_renew(quorum *q, pawl_op *op);
+/* ACQUIRE, again, by who holds it already. */
+void quorum_confirm(quorum *q, pawl_op *op, const quorum_ballot *b);
+void quorum_view(quorum *q, pawl_op *op);
+
+/* ---- quorum.c -------------------------------------------------------------------------------- */
+
+struct quorum {
+    pawl_env *env;
+    size_t n, majority;
+    quorum_node *nodes;
+    uint32_t caps;
+    bool fences, closed, pumping, moved;
+    int64_t settle_ms;  /* how old a store must be to vote; 0: see node.c */
+    int64_t longest_ms; /* lease that was asked for */
+    uint64_t last_seq;
+    struct list todo, ballots, bids, surveys, spare;
+    size_t nspare;
+    quorum_ballot *held[QUORUM_HASH];
+    pawl_timer soon;
+    pawl_op *event;
+    int untold;
+};
+
+/* Run the task when no inner engine is on the stack, soon. */
+void quorum_later(quorum *q, quorum_task *task);
+void quorum_pump(quorum *q);
+void quorum_event(quorum *q, int event);
+void quorum_forget_task(quorum_task *task);
+/* A random number from 0 to most. */
+int64_t quorum_random(quorum *q, int64_t most);
+
+static inline int64_t quorum_now(const quorum *q)
+{
+    return q->env->now(q->env);
+}
+
+#endif

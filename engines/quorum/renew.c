@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * renew.c - RENEW by majority, and healing.
+ *
+ * Each item's verdict: 0 if a majority of nodes that vote renewed it; PAWL_ENOTHELD if so many do
+ * not have it that no majority does; PAWL_EUNKNOWN otherwise, when all that are worth waiting for
+ * have answered. The lease counts from before the first request was sent, or from when a node says
+ * (one with a session), and is as short as the shortest that a node gave. What is left of a grant
+ * that is not held is given back: nobody will, and it would be in the next one's way.
+ *
+ * HEALING. A node that says "not held" of a grant that a majority has confirmed lost it (it
+ * restarted empty), or never had it (it was down). If it says so again, and the first time was a
+ * time-out ago, it is asked to grant it, not queued, with the token as a floor. That is always
+ * safe: it only adds a node to a holding that is good without it. Whether it votes from then on
+ * depends on its age, as everywhere. At once would be too soon: a BREAK may be on its way from node
+ * to node.
+ */
+#include <stdlib.h>
+
+#include "quorum.h"
+
+/* What the item is about, if it is still held. */
+static quorum_ballot *find_ballot(const quorum_survey *s, size_t item)
+{
+    quorum_ballot *b = quorum_held_find(s->quorum, s->seqs[item]);
+
+    return b && b->state == BALLOT_HELD && b->owner.seq == s->items[item].owner.seq ? b : NULL;
+}
+
+/* ---- healing --------------------------------------------------------------------------------- */
+
+static void heal(const quorum_survey *s, size_t node, size_t item)
+{
+    const quorum *q = s->quorum;
+    quorum_ballot *b = find_ballot(s, item);
+    quorum_slot *slot = b ? &b->slots[node] : NULL;
+    int64_t now = quorum_now(q);
+    int code = s->answers[node].batch[item].code;
+
+    if (!slot || slot->out || q->closed || (code && code != PAWL_ENOTHELD))
+        return;
+    if (code == 0) {
+        slot->missed = 0;
+    } else if (!slot->missed) {
+        slot->missed = now;
+    } else if (now - slot->missed >= q->env->timeout_ms * PAWL_NS_PER_MS) {
+        slot->ours = slot->doubt = false;
+        slot->missed = 0;
+        quorum_ballot_ask(b, node, false, b->token + b->tokens - 1);
+    }
+}
+
+static void heal_all(quorum_survey *s)
+{
+    if (s->outer) /* no verdict yet */
+        return;
+    for (size_t i = 0; i < s->quorum->n; i++) {
+        quorum_answer *a = &s->answers[i];
+
+        if (a->out || a->healed)
+            continue;
+        a->healed = true;
+        for (size_t k = 0; a->code == 0 && k < s->nitems; k++)
+            if (s->items[k].code == 0)
+                heal(s, i, k);
+    }
+}
+
+/* ---- verdicts -------------------------------------------------------------------------------- */
+
+static int verdict(const quorum_survey *s, size_t item, size_t pending, int64_t now)
+{
+    const quorum *q = s->quorum;
+    size_t yes = 0, no = 0;
+
+    for (size_t i = 0; i < q->n; i++) {
+        const quorum_answer *a = &s->answers[i];
+
+        if (a->code != 0)
+            continue;
+        yes += a->batch[item].code == 0 && !quorum_node_young(&q->nodes[i], now);
+        no += a->batch[item].code == PAWL_ENOTHELD;
+    }
+    if (yes >= q->majority)
+        return 0;
+    if (no > q->n - q->majority)
+        return PAWL_ENOTHELD;
+    return pending ? QUORUM_SILENT : PAWL_EUNKNOWN;
+}
+
+static void set_lease(const quorum_survey *s, pawl_op *op)
+{
+    op->lease_from = s->sent;
+    op->granted_ms = 0;
+    for (size_t i = 0; i < s->quorum->n; i++) {
+        const quorum_answer *a = &s->answers[i];
+
+        if (a->code != 0)
+            continue;
+        if (a->op.lease_from && a->op.lease_from < op->lease_from)
+            op->lease_from = a->op.lease_from;
+        if (a->op.granted_ms && (!op->granted_ms || a->op.granted_ms < op->granted_ms))
+            op->granted_ms = a->op.granted_ms;
+    }
+}
+
+static void apply(const quorum_survey *s, size_t item)
+{
+    quorum_ballot *b = find_ballot(s, item);
+    int64_t ms = s->items[item].lease_ms;
+
+    if (b && s->items[item].code == PAWL_ENOTHELD)
+        quorum_void(b);
+    else if (b && s->items[item].code == 0)
+        quorum_hold_until(b, ms > (PAWL_NEVER - s->sent) / PAWL_NS_PER_MS
+                                 ? PAWL_NEVER : s->sent + ms * PAWL_NS_PER_MS);
+}
+
+static bool judge_items(quorum_survey *s, size_t pending)
+{
+    int64_t now = quorum_now(s->quorum);
+    bool certain = true;
+
+    for (size_t k = 0; k < s->nitems; k++) {
+        if (s->items[k].code == QUORUM_SILENT)
+            s->items[k].code = verdict(s, k, pending, now);
+        certain &= s->items[k].code != QUORUM_SILENT;
+    }
+    if (!certain)
+        return false;
+    for (size_t k = 0; k < s->nitems; k++)
+        apply(s, k);
+    return true;
+}
+
+static void judge_renew(quorum_survey *s, size_t pending)
+{
+    pawl_op *op = s->outer;
+
+    if (!judge_items(s, pending))
+        return;
+    for (size_t k = 0; k < s->nitems; k++)
+        op->batch[s->place[k]].code = s->items[k].code;
+    set_lease(s, op);
+    s->outer = NULL;
+    pawl_op_finish(op, 0);
+}
+
+/* ACQUIRE by who holds it already: the same grant, with a fresh lease; if it is gone, a new bid. */
+static void judge_confirm(quorum_survey *s, size_t pending)
+{
+    quorum_ballot *b;
+    pawl_op *op = s->outer;
+
+    if (!judge_items(s, pending))
+        return;
+    b = find_ballot(s, 0);
+    s->outer = NULL;
+    op->engine[1] = NULL;
+    if (s->items[0].code == 0 && b) {
+        op->token = b->token;
+        op->ntokens = s->quorum->fences ? b->tokens : 0;
+        set_lease(s, op);
+        pawl_op_finish(op, 0);
+        return;
+    }
+    if (s->items[0].code != PAWL_ENOTHELD)
+        pawl_op_finish(op, PAWL_EUNKNOWN);
+    else if (s->canceled)
+        pawl_op_finish(op, PAWL_ECANCELED);
+    else
+        quorum_bid_start(s->quorum, op);
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+static void forget_items(quorum_survey *s)
+{
+    free(s->items);
+    free(s->seqs);
+    free(s->place);
+    free(s->texts);
+}
+
+/* Room for n items, once for us and once for each node, and for their names. */
+static bool make_room(quorum_survey *s, size_t n, size_t text)
+{
+    size_t nodes = s->quorum->n;
+
+    s->items = calloc((nodes + 1) * n + 1, sizeof *s->items);
+    s->seqs = calloc(n + 1, sizeof *s->seqs);
+    s->place = calloc(n + 1, sizeof *s->place);
+    s->texts = malloc(text + 1);
+    s->forget = forget_items;
+    for (size_t i = 0; s->items && i < nodes; i++)
+        s->answers[i].batch = s->items + (i + 1) * n;
+    return s->items && s->seqs && s->place && s->texts;
+}
+
+static char *add_item(quorum_survey *s, const pawl_renewal *from, size_t place, char *text)
+{
+    const quorum_ballot *b = quorum_held_find(s->quorum, from->owner.seq);
+    pawl_renewal *item = &s->items[s->nitems];
+    size_t size = strlen(from->name) + 1;
+
+    if (!b || b->state != BALLOT_HELD)
+        return text;
+    *item = *from;
+    item->name = memcpy(text, from->name, size);
+    item->owner = b->owner;
+    item->arg = NULL;
+    item->code = QUORUM_SILENT;
+    s->seqs[s->nitems] = from->owner.seq;
+    s->place[s->nitems++] = (int32_t)place;
+    return text + size;
+}
+
+static bool fill(quorum_survey *s, const pawl_renewal *batch, size_t n)
+{
+    size_t size = 0;
+    char *text;
+
+    for (size_t k = 0; k < n; k++)
+        size += strlen(batch[k].name) + 1;
+    if (!make_room(s, n, size))
+        return false;
+    text = s->texts;
+    for (size_t k = 0; k < n; k++)
+        text = add_item(s, &batch[k], k, text);
+    for (size_t i = 0; i < s->quorum->n; i++)
+        memcpy(s->answers[i].batch, s->items, s->nitems * sizeof *s->items);
+    return true;
+}
+
+static void give_up(quorum_survey *s, int code)
+{
+    pawl_op *op = s->outer;
+
+    quorum_survey_free(s);
+    if (code)
+        pawl_error_set(op->err, code, "out of memory");
+    pawl_op_finish(op, code);
+}
+
+void quorum_renew(quorum *q, pawl_op *op)
+{
+    quorum_survey *s = quorum_survey_new(q, op, PAWL_OP_RENEW);
+
+    if (!s)
+        return;
+    s->judge = judge_renew;
+    s->after = heal_all;
+    for (size_t k = 0; k < op->batch_len; k++)
+        op->batch[k].code = PAWL_ENOTHELD;
+    if (!fill(s, op->batch, op->batch_len))
+        give_up(s, PAWL_ENOMEM);
+    else if (!s->nitems)
+        give_up(s, 0);
+    else
+        quorum_survey_send(s);
+}
+
+void quorum_confirm(quorum *q, pawl_op *op, const quorum_ballot *b)
+{
+    pawl_renewal item = {.name = b->name, .owner = op->owner, .lease_ms = op->lease_ms,
+                         .mode = op->mode, .lock_kind = op->lock_kind};
+    quorum_survey *s = quorum_survey_new(q, op, PAWL_OP_RENEW);
+
+    if (!s)
+        return;
+    s->judge = judge_confirm;
+    s->after = heal_all;
+    if (!fill(s, &item, 1))
+        give_up(s, PAWL_ENOMEM);
+    else
+        quorum_survey_send(s);
+}

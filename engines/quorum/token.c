@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * token.c - whether a ballot has won: its token, and its lease.
+ *
+ * Node j granted with token t(j), so all tokens that were known to it before are smaller; and its
+ * counter was at least at mark(j) >= t(j) + tokens - 1 while the grant was ours, without a gap
+ * since t(j) was given. The ballot's token T needs a majority R with t(j) <= T and
+ * mark(j) >= T + tokens - 1 for each j in R. Two ballots that won with T1 and T2, both exclusive,
+ * have a node j in common in their R1 and R2. There one was granted first, say the first. Its mark
+ * was reached while it had the grant, so before the second was granted; so t2(j) > T1 + tokens - 1,
+ * and T2 >= t2(j). So T2 > T1: tokens of winners are different, and rise in the order in which
+ * that node served them, which is the order in real time if the first had won before the second
+ * began. (proof/models/quorum.pml; without the mark it finds two winners with falling tokens.)
+ * Shared ballots: the same between any that do not overlap, and between a shared and an exclusive
+ * one; two readers that overlap may have equal tokens if both needed the second round trip.
+ *
+ * Usually one round trip does it: all nodes are asked with a floor that their counters are below,
+ * our clock and a second, so all give the same token. If not, those with a smaller one are asked
+ * again, with a floor that brings them up: the same grant, if it is still there; if it is not, a
+ * new one with a new token.
+ */
+#include "quorum.h"
+
+#define SLACK_US 1000000u           /* requests may be slow, and clocks differ a little */
+#define WALL_MOST 4102444800000000u /* the year 2100, us: beyond that our clock is wrong */
+
+/* ---- the token ------------------------------------------------------------------------------- */
+
+uint64_t quorum_floor(const quorum *q)
+{
+    uint64_t wall = (uint64_t)q->env->wall_ms(q->env) * 1000;
+
+    return wall < WALL_MOST ? wall + SLACK_US : 1;
+}
+
+/* How many nodes stand for this token, and how many tokens from there on they all reserved. */
+static size_t stand_for(const quorum_ballot *b, uint64_t token, int64_t now, uint32_t *ntokens)
+{
+    size_t n = 0;
+
+    *ntokens = b->tokens;
+    for (size_t i = 0; i < b->quorum->n; i++) {
+        const quorum_slot *s = &b->slots[i];
+
+        if (!quorum_ballot_votes(b, i, now) || s->token > token || s->mark < token)
+            continue;
+        n++;
+        if (s->mark - token + 1 < *ntokens)
+            *ntokens = (uint32_t)(s->mark - token + 1);
+    }
+    return n;
+}
+
+static bool find_token(quorum_ballot *b, int64_t now, uint32_t *ntokens)
+{
+    const quorum *q = b->quorum;
+
+    for (size_t i = 0; i < q->n; i++) {
+        uint64_t token = b->slots[i].token;
+
+        if (quorum_ballot_votes(b, i, now) && stand_for(b, token, now, ntokens) >= q->majority) {
+            b->token = token;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The first of the tokens to be made known: the largest, or what was begun with, as long as that
+ * can still be had. */
+static uint64_t goal(quorum_ballot *b, int64_t now)
+{
+    const quorum *q = b->quorum;
+    size_t within = 0;
+    uint64_t top = 0;
+
+    for (size_t i = 0; i < q->n; i++) {
+        const quorum_slot *s = &b->slots[i];
+
+        if (!quorum_ballot_votes(b, i, now))
+            continue;
+        within += s->token <= b->goal;
+        top = s->token > top ? s->token : top;
+    }
+    if (within >= q->majority)
+        return b->goal;
+    b->goal = top;
+    return top;
+}
+
+void quorum_ballot_raise(quorum_ballot *b, int64_t now)
+{
+    const quorum *q = b->quorum;
+    uint64_t token;
+
+    if (!q->fences || quorum_ballot_count(b, now).votes < q->majority)
+        return;
+    token = goal(b, now);
+    for (size_t i = 0; i < q->n; i++) {
+        const quorum_slot *s = &b->slots[i];
+
+        if (quorum_ballot_votes(b, i, now) && !s->out && s->token <= token &&
+            s->mark < token + b->tokens - 1)
+            quorum_ballot_ask(b, i, false, token + b->tokens - 1);
+    }
+}
+
+/* ---- the lease ------------------------------------------------------------------------------- */
+
+/* It is good until the first of the best majority's leases ends. */
+static void set_lease(const quorum_ballot *b, int64_t now, pawl_op *op)
+{
+    const quorum_slot *best[QUORUM_MOST];
+    size_t n = 0, k;
+    int64_t end;
+
+    for (size_t i = 0; i < b->quorum->n; i++) {
+        if (!quorum_ballot_votes(b, i, now))
+            continue;
+        for (k = n++; k > 0 && best[k - 1]->end < b->slots[i].end; k--)
+            best[k] = best[k - 1];
+        best[k] = &b->slots[i];
+    }
+    end = best[b->quorum->majority - 1]->end;
+    op->lease_from = PAWL_NEVER;
+    for (k = 0; k < b->quorum->majority; k++)
+        if (best[k]->from < op->lease_from)
+            op->lease_from = best[k]->from;
+    op->granted_ms = (end - op->lease_from) / PAWL_NS_PER_MS;
+    if (op->granted_ms >= b->lease_ms || end == PAWL_NEVER)
+        op->granted_ms = 0;
+}
+
+bool quorum_ballot_won(quorum_ballot *b, int64_t now, pawl_op *op)
+{
+    quorum *q = b->quorum;
+    uint32_t ntokens = 1;
+
+    if (quorum_ballot_count(b, now).votes < q->majority)
+        return false;
+    if (q->fences && !find_token(b, now, &ntokens))
+        return false;
+    op->token = b->token;
+    op->ntokens = q->fences ? ntokens : 0;
+    op->value = 0;
+    set_lease(b, now, op);
+    return true;
+}

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * view.c - INSPECT and LIST: what the nodes say, put together.
+ *
+ * A grant has the same owner at every node, so rows of one owner are one row here. Who is a holder
+ * at a majority (counting those that did not answer for it) is a holder. Who is not, is a waiter if
+ * it is in a queue somewhere, and else somebody who tries, and is not shown. A holder's lease is
+ * the one that a majority has at least. Its token is nearly always the same at all nodes. If it is
+ * not, it was the largest of the majority that decided, and who came later mostly has a larger one:
+ * so the smallest is shown that a majority does not exceed. All nodes that are up are waited for;
+ * less than a majority is PAWL_EQUORUM.
+ */
+#include <stdlib.h>
+
+#include "quorum.h"
+
+/* ---- collecting ------------------------------------------------------------------------------ */
+
+static char *put(char **at, const char *text)
+{
+    char *ret = *at;
+
+    *at = stpcpy(ret, text ? text : "") + 1;
+    return ret;
+}
+
+static size_t length(const char *text)
+{
+    return text ? strlen(text) + 1 : 1;
+}
+
+static int collect(void *arg, const pawl_info *info)
+{
+    quorum_answer *a = arg;
+    quorum_row *row = malloc(sizeof *row + length(info->name) + length(info->host) +
+                             length(info->program) + length(info->label) + length(info->owner));
+    char *at;
+
+    if (!row) {
+        a->survey->no_memory = true;
+        return PAWL_ENOMEM;
+    }
+    row->next = NULL;
+    row->info = *info;
+    at = row->text;
+    row->info.name = put(&at, info->name);
+    row->info.host = put(&at, info->host);
+    row->info.program = put(&at, info->program);
+    row->info.label = put(&at, info->label);
+    row->info.owner = put(&at, info->owner);
+    *a->rows_end = row;
+    a->rows_end = &row->next;
+    return 0;
+}
+
+static void forget_rows(quorum_survey *s)
+{
+    for (size_t i = 0; i < s->quorum->n; i++)
+        for (quorum_row *row = s->answers[i].rows, *next; row; row = next) {
+            next = row->next;
+            free(row);
+        }
+}
+
+/* ---- putting together ------------------------------------------------------------------------ */
+
+typedef struct entry {
+    const pawl_info *info;
+    size_t order; /* of arrival */
+} entry;
+
+typedef struct merged {
+    pawl_info info;
+    size_t order, holds;
+    bool waits;
+} merged;
+
+typedef struct view {
+    const quorum_survey *survey;
+    entry *entries;
+    merged *rows;
+    size_t n, nrows, missing; /* missing: nodes that did not answer */
+} view;
+
+static int by_key(const void *one, const void *other)
+{
+    const entry *a = one, *b = other;
+    int order = strcmp(a->info->name, b->info->name);
+
+    if (!order)
+        order = strcmp(a->info->owner, b->info->owner);
+    if (!order)
+        order = strcmp(a->info->host, b->info->host);
+    return order ? order : a->order < b->order ? -1 : a->order > b->order;
+}
+
+static int by_name(const void *one, const void *other)
+{
+    const entry *a = one, *b = other;
+    int order = strcmp(a->info->name, b->info->name);
+
+    return order ? order : a->order < b->order ? -1 : a->order > b->order;
+}
+
+/* Holders first, the oldest in front; waiters as they came. */
+static int by_rank(const void *one, const void *other)
+{
+    const merged *a = one, *b = other;
+
+    if (a->info.role != b->info.role)
+        return a->info.role < b->info.role ? -1 : 1;
+    if (a->info.role == PAWL_ROLE_HOLDER && a->info.since_ms != b->info.since_ms)
+        return a->info.since_ms > b->info.since_ms ? -1 : 1;
+    return a->order < b->order ? -1 : a->order > b->order;
+}
+
+static bool holds(const pawl_info *info)
+{
+    return info->role == PAWL_ROLE_HOLDER || (info->role == PAWL_ROLE_SUMMARY && info->holders);
+}
+
+static uint64_t token_of(const view *v, const entry *first, size_t n)
+{
+    uint64_t best = 0, top = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        uint64_t token = first[i].info->token;
+        size_t within = 0;
+
+        for (size_t k = 0; k < n; k++)
+            within += holds(first[k].info) && first[k].info->token <= token;
+        if (within >= v->survey->quorum->majority && (!best || token < best))
+            best = token;
+        top = token > top ? token : top;
+    }
+    return best ? best : top;
+}
+
+/* The lease that a majority has at least; of fewer, the shortest. */
+static int64_t lease_of(const view *v, const entry *first, size_t n)
+{
+    size_t want = v->survey->quorum->majority, have = 0;
+    int64_t best = -1;
+
+    for (size_t i = 0; i < n; i++)
+        have += holds(first[i].info);
+    if (want > have)
+        want = have;
+    for (size_t i = 0; i < n; i++) {
+        size_t longer = 0;
+
+        for (size_t k = 0; k < n; k++)
+            longer += holds(first[k].info) && first[k].info->lease_ms >= first[i].info->lease_ms;
+        if (holds(first[i].info) && longer >= want && first[i].info->lease_ms > best)
+            best = first[i].info->lease_ms;
+    }
+    return best;
+}
+
+static void merge_group(view *v, const entry *first, size_t n)
+{
+    merged *m = &v->rows[v->nrows++];
+
+    *m = (merged){.info = *first->info, .order = first->order};
+    for (size_t i = 0; i < n; i++) {
+        const pawl_info *info = first[i].info;
+
+        m->holds += holds(info);
+        m->waits |= info->role == PAWL_ROLE_WAITER || info->waiters;
+        if (info->holders > m->info.holders)
+            m->info.holders = info->holders;
+        if (info->waiters > m->info.waiters)
+            m->info.waiters = info->waiters;
+        if (info->since_ms > m->info.since_ms)
+            m->info.since_ms = info->since_ms;
+        if (!*m->info.owner && *info->owner) { /* a summary of a node that has a holder */
+            m->info.pid = info->pid;
+            m->info.host = info->host;
+            m->info.program = info->program;
+            m->info.label = info->label;
+            m->info.owner = info->owner;
+        }
+    }
+    m->info.token = token_of(v, first, n);
+    m->info.lease_ms = lease_of(v, first, n);
+    if (m->holds && m->holds + v->missing >= v->survey->quorum->majority)
+        return;
+    if (m->info.role != PAWL_ROLE_SUMMARY)
+        m->info.role = PAWL_ROLE_WAITER;
+    m->info.holders = 0;
+    m->info.token = 0;
+    m->info.lease_ms = -1;
+    v->nrows -= !m->waits;
+}
+
+/* All rows but summaries, or the summaries alone, each owner's or name's as one. */
+static bool merge(view *v, bool summaries)
+{
+    const quorum *q = v->survey->quorum;
+    size_t room = 0, end;
+
+    for (size_t i = 0; i < q->n; i++)
+        for (const quorum_row *row = v->survey->answers[i].rows; row; row = row->next)
+            room++;
+    v->entries = calloc(room + 1, sizeof *v->entries);
+    v->rows = calloc(room + 1, sizeof *v->rows);
+    if (!v->entries || !v->rows)
+        return false;
+    for (size_t i = 0; i < q->n; i++)
+        for (const quorum_row *row = v->survey->answers[i].rows; row; row = row->next)
+            if (v->survey->answers[i].code == 0 &&
+                (row->info.role == PAWL_ROLE_SUMMARY) == summaries) {
+                v->entries[v->n] = (entry){&row->info, v->n};
+                v->n++;
+            }
+    qsort(v->entries, v->n, sizeof *v->entries, summaries ? by_name : by_key);
+    for (size_t first = 0; first < v->n; first = end) {
+        for (end = first + 1; end < v->n; end++)
+            if (strcmp(v->entries[end].info->name, v->entries[first].info->name) ||
+                (!summaries &&
+                 (strcmp(v->entries[end].info->owner, v->entries[first].info->owner) ||
+                  strcmp(v->entries[end].info->host, v->entries[first].info->host))))
+                break;
+        merge_group(v, v->entries + first, end - first);
+    }
+    qsort(v->rows, v->nrows, sizeof *v->rows, by_rank);
+    return true;
+}
+
+/* ---- telling --------------------------------------------------------------------------------- */
+
+static int show_inspect(const view *v, pawl_op *op)
+{
+    pawl_info sum = {.size = sizeof sum, .name = op->name, .role = PAWL_ROLE_SUMMARY,
+                     .since_ms = -1, .lease_ms = -1, .host = "", .program = "", .label = "",
+                     .owner = ""};
+    int code;
+
+    for (size_t i = 0; i < v->nrows; i++) {
+        const pawl_info *info = &v->rows[i].info;
+        bool holder = info->role == PAWL_ROLE_HOLDER;
+
+        if (holder && !sum.holders) {
+            sum.pid = info->pid;
+            sum.host = info->host;
+            sum.program = info->program;
+            sum.label = info->label;
+            sum.owner = info->owner;
+            sum.shared = 1;
+        }
+        sum.holders += holder;
+        sum.waiters += !holder;
+        if (!holder)
+            continue;
+        sum.shared &= info->shared;
+        sum.token = info->token > sum.token ? info->token : sum.token;
+        sum.since_ms = info->since_ms > sum.since_ms ? info->since_ms : sum.since_ms;
+    }
+    code = op->row(op->row_arg, &sum);
+    for (size_t i = 0; i < v->nrows && !code; i++)
+        code = op->row(op->row_arg, &v->rows[i].info);
+    return code;
+}
+
+static int show_list(const view *v, pawl_op *op)
+{
+    int code = 0;
+
+    for (size_t i = 0; i < v->nrows && !code; i++)
+        if (v->rows[i].info.holders || v->rows[i].info.waiters)
+            code = op->row(op->row_arg, &v->rows[i].info);
+    return code;
+}
+
+static void judge_view(quorum_survey *s, size_t pending)
+{
+    view v = {.survey = s};
+    pawl_op *op = s->outer;
+    int code = 0;
+
+    if (pending)
+        return;
+    for (size_t i = 0; i < s->quorum->n; i++)
+        v.missing += s->answers[i].code != 0;
+    s->outer = NULL;
+    if (s->quorum->n - v.missing < s->quorum->majority) {
+        code = PAWL_EQUORUM;
+        quorum_survey_words(s, op->err, code);
+    } else if (s->no_memory || !merge(&v, s->kind == PAWL_OP_LIST)) {
+        code = pawl_error_set(op->err, PAWL_ENOMEM, "out of memory");
+    } else {
+        code = s->kind == PAWL_OP_LIST ? show_list(&v, op) : show_inspect(&v, op);
+        code = code == PAWL_ENOMEM ? pawl_error_set(op->err, code, "out of memory") : 0;
+    }
+    free(v.entries);
+    free(v.rows);
+    pawl_op_finish(op, code);
+}
+
+void quorum_view(quorum *q, pawl_op *op)
+{
+    quorum_survey *s = quorum_survey_new(q, op, op->kind);
+
+    if (!s)
+        return;
+    s->judge = judge_view;
+    s->row = collect;
+    s->forget = forget_rows;
+    quorum_survey_send(s);
+}

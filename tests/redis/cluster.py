@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A private Redis Cluster on the loopback: three masters, a replica of each.
+
+    c = Cluster()
+    c.url()                           redis+cluster://...
+    c.master_of(slot_of('pawl:n'))    the node that serves it; a Live
+    old, new = c.kill(node)           a master, and wait for its replica
+    c.failover(node)                  CLUSTER FAILOVER of its replica, no fault
+    m = c.migration(slot, node)       m.move(n), m.finish(): the real way, in as many steps
+    c.synced()                        until all that run agree, and replicas have everything
+"""
+import re
+import time
+
+from live import Actor, query, until
+from sentinel import Node, in_sync, role, together
+from server import crc16, helper_base, keys
+
+NODE_TIMEOUT_MS = 1500  # a busy machine must not look dead
+SLOTS = 16384
+
+
+def slot_of(key):
+    return crc16(helper_base(key).split('}')[0][1:].encode()) % SLOTS
+
+
+def lock_slot(name, prefix='pawl:'):
+    return slot_of(prefix + name)
+
+
+class ClusterNode(Node):
+    def __init__(self, *options):
+        super().__init__('--cluster-enabled', 'yes', '--cluster-port', '@PORT@',
+                         '--cluster-node-timeout', NODE_TIMEOUT_MS,
+                         '--cluster-allow-replica-migration', 'no',
+                         '--repl-diskless-sync-delay', 0, '--repl-ping-replica-period', 1, *options)
+        self.id = self.call('CLUSTER', 'MYID')
+
+    def meet(self, other):
+        self.call('CLUSTER', 'MEET', '127.0.0.1', other.port, other.extra_port)
+
+    def info(self):
+        return dict(line.split(':', 1) for line in self.call('CLUSTER', 'INFO').splitlines())
+
+    def rows(self):
+        """CLUSTER NODES: id, address, flags, master's id, ..., as lists of words."""
+        return [line.split(' ') for line in self.call('CLUSTER', 'NODES').splitlines()]
+
+    def errors(self):
+        """How often it said MOVED, ASK, TRYAGAIN, ..."""
+        found = re.findall(r'^errorstat_(\w+):count=(\d+)', self.call('INFO', 'errorstats'), re.M)
+        return {word: int(n) for word, n in found}
+
+
+class Cluster:
+    def __init__(self, *options, masters=3, replicas=3):
+        """Options of every node."""
+        self.nodes = together(lambda _: ClusterNode(*options), range(masters + replicas))
+        heads = self.nodes[:masters]
+        for i, node in enumerate(self.nodes):
+            node.call('CLUSTER', 'SET-CONFIG-EPOCH', i + 1)
+            for other in self.nodes[:i]:
+                node.meet(other)
+        for i, node in enumerate(heads):
+            node.call('CLUSTER', 'ADDSLOTSRANGE', SLOTS * i // masters,
+                      SLOTS * (i + 1) // masters - 1)
+        until(lambda: all(len(n.rows()) == len(self.nodes)
+                          and not any('handshake' in row[2] for row in n.rows())
+                          for n in self.nodes), 'for the nodes to meet')
+        for i, node in enumerate(self.nodes[masters:]):
+            node.call('CLUSTER', 'REPLICATE', heads[i % masters].id)
+        self.synced()
+
+    # ---- for the client ----
+
+    def url(self, nodes=None, **params):
+        hosts = ','.join(f'127.0.0.1:{n.port}' for n in nodes or self.nodes[:3])
+        return f'redis+cluster://{hosts}{query(params)}'
+
+    def actor(self, label='', **params):
+        return Actor(self.url(**params), label)
+
+    # ---- who is what ----
+
+    def running(self):
+        return [n for n in self.nodes if n.runs()]
+
+    def by_id(self, number):
+        return next(n for n in self.nodes if n.id == number)
+
+    def masters(self):
+        """Those that run and serve slots, in their own opinion."""
+        return [n for n in self.running()
+                for row in n.rows() if 'myself,master' in row[2] and len(row) > 8]
+
+    def replicas_of(self, master):
+        return [n for n in self.running() if n is not master
+                and any('myself,slave' in row[2] and row[3] == master.id for row in n.rows())]
+
+    def master_of(self, slot):
+        """The node that serves it and says so, waiting for it."""
+        return until(lambda: self._serving(slot), f'for a master of slot {slot}')
+
+    def _serving(self, slot):
+        for node in self.running():
+            for row in node.rows():
+                if 'myself,master' in row[2] and any(slot in ranged(w) for w in row[8:]):
+                    return node
+        return None
+
+    def queue(self, name):
+        """Owners that wait for this lock, in order."""
+        return self.master_of(lock_slot(name)).call('ZRANGE', keys(name)[2], 0, -1)
+
+    def view(self, node):
+        """Who serves what, as this node sees it."""
+        return sorted((row[0], sorted(w for w in row[8:] if w[0] != '[')) for row in node.rows()
+                      if 'master' in row[2] and 'fail' not in row[2] and len(row) > 8)
+
+    def agreed(self):
+        nodes = self.running()
+        views = [self.view(n) for n in nodes]
+        return (all(v == views[0] for v in views)
+                and all(n.info()['cluster_state'] == 'ok' for n in nodes))
+
+    def synced(self):
+        """Until all that run agree that all is well, and their replicas have everything."""
+        def settled():
+            if not self.agreed():
+                return False
+            for n in self.running():
+                row = next(r for r in n.rows() if 'myself' in r[2])
+                if 'slave' in row[2] and not in_sync(self.by_id(row[3]), n):
+                    return False
+                if 'master' in row[2] and len(row) == 8:
+                    return False  # it has come back and does not know that it is a replica now
+            return True
+        until(settled, 'for the cluster')
+
+    # ---- what happens to it ----
+
+    def promoted(self, old):
+        """Until a replica has taken over what this one had, and all agree; which."""
+        def taken():
+            views = [self.view(n) for n in self.running()]
+            return all(v == views[0] for v in views) and not any(i == old.id for i, _ in views[0])
+        slots = self.served
+        until(taken, 'for a promotion')
+        return self.master_of(slots)
+
+    def kill(self, master):
+        """SIGKILL of a master, and wait for its replica: (old, new)."""
+        self.note(master)
+        master.kill()
+        return master, self.promoted(master)
+
+    def note(self, master):
+        """Remember what it serves, so that promoted() knows what to look for."""
+        row = next(r for r in master.rows() if 'myself' in r[2])
+        self.served = ranged(row[8])[0]
+
+    def failover(self, master):
+        """By command, nothing is lost: (old, new)."""
+        self.note(master)
+        new = self.replicas_of(master)[0]
+        asked = 0
+
+        def taken():  # others don't vote for the same shard twice in a while: ask again then
+            nonlocal asked
+            if time.monotonic() > asked + NODE_TIMEOUT_MS / 1000:
+                asked = time.monotonic()
+                new.call('CLUSTER', 'FAILOVER')
+            return role(new) == ('master', None) and self._serving(self.served) is new
+        until(taken, 'for CLUSTER FAILOVER')
+        return master, new
+
+    def migration(self, slot, to):
+        return Migration(self, slot, to)
+
+    def migrate(self, slot, to):
+        self.migration(slot, to).finish()
+
+    def errors(self, word):
+        """How often nodes answered with this: MOVED, ASK, TRYAGAIN, CLUSTERDOWN."""
+        return sum(n.errors().get(word, 0) for n in self.running())
+
+    def stop(self):
+        for n in self.nodes:
+            n.stop()
+
+
+class Migration:
+    """A slot on its way to another master: announced at once, moved in pieces."""
+
+    def __init__(self, cluster, slot, to):
+        self.cluster, self.slot, self.to = cluster, slot, to
+        self.source = cluster.master_of(slot)
+        if self.source is not to:
+            to.call('CLUSTER', 'SETSLOT', slot, 'IMPORTING', self.source.id)
+            self.source.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', to.id)
+
+    def keys(self, n=1000):
+        """What is still at the old place."""
+        return self.source.call('CLUSTER', 'GETKEYSINSLOT', self.slot, n)
+
+    def move(self, *keys, n=10):
+        """These keys, or so many; False: there are none left."""
+        keys = keys or self.keys(n)
+        if keys:  # NOKEY: they have expired meanwhile
+            self.source.call('MIGRATE', '127.0.0.1', self.to.port, '', 0, 5000, 'KEYS', *keys)
+        return bool(keys)
+
+    def finish(self):
+        if self.source is self.to:
+            return
+        while self.move():
+            pass
+        others = [m for m in self.cluster.masters() if m not in (self.source, self.to)]
+        for node in (self.to, self.source, *others):
+            node.call('CLUSTER', 'SETSLOT', self.slot, 'NODE', self.to.id)
+        # Before the next one, or a late message of this one may be taken for newer than that.
+        until(lambda: len({self._seen_by(n) for n in self.cluster.running()}) == 1,
+              'for all nodes to hear of it')
+
+    def _seen_by(self, node):
+        """The new owner's epoch, and whether it is the owner."""
+        row = next(r for r in node.rows() if r[0] == self.to.id)
+        return row[6], any(self.slot in ranged(w) for w in row[8:])
+
+
+def ranged(word):
+    """"5" or "0-99" of CLUSTER NODES as a range; empty for a slot that is on its way."""
+    if word.startswith('['):
+        return range(0)
+    ends = word.split('-')
+    return range(int(ends[0]), int(ends[-1]) + 1)
+
+
+def forget_all(replica):
+    """Nothing has reached this replica."""
+    replica.call('CONFIG', 'SET', 'replica-read-only', 'no')
+    try:
+        replica.call('FLUSHALL')
+    finally:
+        replica.call('CONFIG', 'SET', 'replica-read-only', 'yes')
