@@ -31,6 +31,7 @@ interop:
 	@$(MAKE) --no-print-directory -s all >/dev/null
 	@interop/setup $(BUILD)
 	@interop/run --table docs/interop.md
+	@interop/etcd/run
 
 bench:
 	@scripts/deps build bench

@@ -143,6 +143,8 @@ void pawl__keeper_remove(struct hold *hold);
 void pawl__keeper_move(struct hold *from, struct hold *to);
 /* A confirmed lease of lease_ms that began at `from`. */
 void pawl__keeper_confirm(struct hold *hold, int64_t from, int64_t lease_ms);
+/* A lease of lease_ms was asked for, and given_ms of it (0: all) were confirmed. */
+void pawl__keeper_extend(struct hold *hold, int64_t from, int64_t lease_ms, int64_t given_ms);
 void pawl__keeper_stop_renewing(struct hold *hold);
 void pawl__keeper_verify_all(pawl_client *client);
 /* Until when a lease of lease_ms that began at `from` is surely good. */
@@ -207,6 +209,7 @@ struct hold {
     int64_t since;
     int64_t deadline; /* surely good until then */
     int64_t lease_from, lease_len; /* the last confirmed lease, ns */
+    int64_t ends;                  /* when the lease that was asked for is over */
     bool claim;                    /* it is shorter than asked for, and to be renewed soon */
     pawl_timer lost_timer;
     pawl_timer renew_timer; /* in client->renewals */

@@ -11,7 +11,8 @@
  *
  * A grant may begin as a claim that is shorter than the lease asked for (op->granted_ms). It is
  * renewed to the whole soon, fixed leases too: these still end when they should, counted from the
- * grant.
+ * grant (hold->ends). Where the lease is the session's it may never be the whole: then a fixed one
+ * is confirmed again and again until its time is over.
  *
  * A renewal belongs to its hold: a hold that is released or lost takes its item out of the batch
  * (item.arg = NULL), so that a late answer changes nothing. A batch that gets no answer is not
@@ -23,6 +24,7 @@
 
 #define BATCH_MAX 512
 #define MARGIN (2 * PAWL_NS_PER_MS)
+#define SOON 10 /* a claim is made the whole lease after such a part of it */
 
 struct batch {
     struct request request;
@@ -104,16 +106,30 @@ void pawl__keeper_confirm(struct hold *hold, int64_t from, int64_t lease_ms)
         renew_at(hold, from + hold->lease_len / 3);
 }
 
+/* Of the lease asked for, so much was given (0: all); more is asked for after its `part`th part. */
+static void give(struct hold *hold, int64_t from, int64_t lease_ms, int64_t given_ms, int part)
+{
+    bool claim = given_ms && given_ms < lease_ms;
+
+    pawl__keeper_confirm(hold, from, claim ? given_ms : lease_ms);
+    hold->claim = claim;
+    if (claim && (part == SOON || (hold->terms.lease_ms && !hold->orphan)))
+        renew_at(hold, from + given_ms * PAWL_NS_PER_MS / part);
+}
+
+void pawl__keeper_extend(struct hold *hold, int64_t from, int64_t lease_ms, int64_t given_ms)
+{
+    hold->ends = from + lease_ms * PAWL_NS_PER_MS;
+    give(hold, from, lease_ms, given_ms, 3);
+}
+
 void pawl__keeper_add(struct hold *hold)
 {
     const struct request *r = &hold->request;
     int64_t from = r->op.lease_from ? r->op.lease_from : r->first_sent;
-    bool claim = r->op.granted_ms && r->op.granted_ms < r->op.lease_ms;
 
-    pawl__keeper_confirm(hold, from, claim ? r->op.granted_ms : r->op.lease_ms);
-    hold->claim = claim;
-    if (claim) /* make it the full lease soon; what is held briefly needs none */
-        renew_at(hold, from + r->op.granted_ms * PAWL_NS_PER_MS / 10);
+    hold->ends = from + r->op.lease_ms * PAWL_NS_PER_MS;
+    give(hold, from, r->op.lease_ms, r->op.granted_ms, SOON); /* a brief hold needs no more */
 }
 
 void pawl__keeper_stop_renewing(struct hold *hold)
@@ -168,16 +184,17 @@ static void renew_soon(struct hold *hold)
 static void renewed(struct hold *hold, const pawl_renewal *item, int code,
                     const struct request *r)
 {
+    int64_t from = r->op.lease_from ? r->op.lease_from : r->first_sent;
     int64_t lease = item->lease_ms;
     bool again = hold->verify;
 
-    if (r->op.granted_ms && r->op.granted_ms < lease)
-        lease = r->op.granted_ms;
+    if (hold->terms.lease_ms && (hold->ends - from) / PAWL_NS_PER_MS < lease)
+        lease = (hold->ends - from) / PAWL_NS_PER_MS;
     hold->renewing = NULL;
     hold->verify = false;
     if (code == 0 && item->code == 0 && (hold->terms.lease_ms == 0 || hold->claim)) {
         hold->client->stats.renewed++;
-        pawl__keeper_confirm(hold, r->op.lease_from ? r->op.lease_from : r->first_sent, lease);
+        give(hold, from, lease, r->op.granted_ms, 3);
     } else if (code == 0 && item->code == PAWL_ENOTHELD) {
         pawl__hold_lost(hold);
         return;
@@ -212,11 +229,9 @@ static void batch_finished(struct request *request, int code)
 /* What is left of a fixed lease, ms; of a claim: of the lease that it stands for. */
 static int64_t left_of_fixed(const struct hold *hold, int64_t now)
 {
-    int64_t lease = hold->lease_len / PAWL_NS_PER_MS;
-
     if (hold->claim)
-        lease = pawl__lease_wanted(hold, hold->since);
-    return lease - (now - hold->lease_from) / PAWL_NS_PER_MS;
+        return (hold->ends - now) / PAWL_NS_PER_MS;
+    return (hold->lease_from + hold->lease_len - now) / PAWL_NS_PER_MS;
 }
 
 static void add_item(struct batch *batch, struct hold *hold, int64_t now)

@@ -8,6 +8,8 @@
 #ifndef PAWL_NET_H
 #define PAWL_NET_H
 
+#include <uv.h>
+
 #include "engine.h"
 
 #define NET_WORDS 224
@@ -57,5 +59,41 @@ ptrdiff_t net_tls_read(net_tls *tls, char *data, size_t length, char words[NET_W
 ptrdiff_t net_tls_write(net_tls *tls, const char *data, size_t length, char words[NET_WORDS]);
 /* Must the socket be writable before anything goes on? */
 bool net_tls_wants_write(const net_tls *tls);
+
+/* ---- stream.c -------------------------------------------------------------------------------- */
+
+enum net_state { NET_CLOSED, NET_RESOLVING, NET_CONNECTING, NET_SECURING, NET_OPEN };
+
+/* A connection to a host. All fields above the line are the user's to set before net_stream_open.
+ * Closing inside any of the three callbacks is fine. */
+typedef struct net_stream {
+    pawl_env *env;
+    void *tls_context;                     /* NULL: plain */
+    const net_tls_settings *tls;
+    void *arg;
+    void (*opened)(struct net_stream *s);  /* bytes may go */
+    void (*failed)(struct net_stream *s, int code, const char *words); /* it is closed again */
+    void (*ready)(struct net_stream *s, bool readable, bool writable); /* once it is open */
+    /* ---- */
+    enum net_state state;
+    int fd, events;
+    uv_poll_t *poll;
+    net_tls *secure;
+    net_resolve resolve;
+    struct addrinfo *addresses, *next_address;
+    pawl_timer timer;
+    int64_t ends;
+    char words[NET_WORDS];
+} net_stream;
+
+/* Begin to connect: all addresses of the host, within env->timeout_ms. */
+void net_stream_open(net_stream *s, const char *host, uint16_t port);
+/* At any time, also twice, and on zeroes. */
+void net_stream_close(net_stream *s);
+/* Bytes, or enum net_io with words. */
+ptrdiff_t net_stream_read(net_stream *s, void *data, size_t room, char words[NET_WORDS]);
+ptrdiff_t net_stream_write(net_stream *s, const void *data, size_t length, char words[NET_WORDS]);
+/* Watch for bytes to read, and for room to write if `writes`. */
+void net_stream_watch(net_stream *s, bool writes);
 
 #endif

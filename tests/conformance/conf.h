@@ -28,8 +28,12 @@ extern const char *conf_url;
 
 /* Skips the case where the engine is not shared between processes. */
 void need_processes(void);
+/* ... where a grant can't reserve tokens for others of the process. */
+void need_ranges(void);
 /* ... where the URL is of an engine around another one, whose parameters it does not read. */
 void need_parameters(void);
+/* Does the service tell only so roughly how long a lease still lasts? */
+bool leases_in_seconds(void);
 
 /* ---- Making things --------------------------------------------------------------------------- */
 

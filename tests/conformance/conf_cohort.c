@@ -24,6 +24,7 @@ CASE("a lock is handed on inside the process, each time with a larger token")
     uint64_t last;
     waiter w[N];
 
+    need_ranges();
     warm_up(client, lock);
     CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
     last = pawl_lock_token(lock);
@@ -73,6 +74,7 @@ CASE("another client gets its turn after at most `cohort` grants in a row")
     int before = 0;
     waiter w[N], other;
 
+    need_ranges();
     warm_up(mine, lock);
     CHECK_OK(pawl_lock_acquire(lock, PAWL_FOREVER, NULL));
     for (int i = 0; i < N; i++)

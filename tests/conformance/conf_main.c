@@ -7,12 +7,28 @@
 const char *conf_url;
 
 /* The last scheme of "trace:fault:x;memory:" decides: wrappers share what they wrap. */
+static bool is_engine(const char *scheme)
+{
+    const char *at = strstr(conf_url, scheme);
+
+    return at && (at == conf_url || strchr(":;|", at[-1]));
+}
+
 void need_processes(void)
 {
-    const char *memory = strstr(conf_url, "memory:");
-
-    if (memory && (memory == conf_url || strchr(":;|", memory[-1])))
+    if (is_engine("memory:"))
         check_skip("in-process engine");
+}
+
+void need_ranges(void)
+{
+    if (is_engine("etcd:"))
+        check_skip("tokens can't be reserved, so nothing is handed on inside the process");
+}
+
+bool leases_in_seconds(void)
+{
+    return is_engine("etcd:");
 }
 
 void need_parameters(void)

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * asks.c - what a seat asks the server, and what the answers mean.
+ *
+ * ASKING. One transaction makes the key and looks who is ahead. Keys stand in the order of their
+ * creation. An exclusive owner holds when nobody is ahead at all; a reader, when no exclusive one
+ * is, or only one that is read by now; permits, when those of all ahead and its own don't exceed
+ * the capacity. Its condition: the key is not there yet, the fence is as it was, and the name is
+ * not in use as another type. A try (not queued) has no key made if it is plain that it must fail.
+ *
+ * WAITING. Whoever waits watches the one key that is directly in its way: the one before it; a
+ * reader, the last exclusive one before it. For permits, one is in the way as long as it waits
+ * itself, and tells that it does not by writing its key again; the first that waits watches all.
+ *
+ * LOOKING. When that key is gone, one transaction reads on the condition that the own key is still
+ * there: so a grant is never told to somebody whose lease has ended meanwhile. The token is the
+ * revision of the transaction that granted. What can be granted side by side (reads, permits) is
+ * written in it, so that no two have the same.
+ */
+#include "etcd.h"
+
+enum { TAG_ASK, TAG_TRY, TAG_LOOK, TAG_TAKE };
+
+static const etcd_call_type ask_type, peek_type, check_type;
+
+/* ---- what is sent ---------------------------------------------------------------------------- */
+
+static etcd_range own_range(const etcd_seat *s)
+{
+    return (etcd_range){.key = etcd_span(s->key)};
+}
+
+static void add_put(etcd_seat *s, pb_buf *b)
+{
+    char value[ETCD_VALUE_MAX];
+    size_t n = etcd_seat_value(s, value);
+
+    etcd_do_put(b, ETCD_THEN, etcd_span(s->key), (pb_span){(const uint8_t *)value, n},
+                s->lease->id);
+}
+
+/* Who is ahead: the answer's last part in the branch THEN. */
+static void add_ahead(etcd_seat *s, pb_buf *b, enum etcd_branch branch, int64_t older_than)
+{
+    etcd_bounds bounds;
+    etcd_query q = {.order = ETCD_NEWEST_FIRST, .older_than = older_than};
+
+    if (s->mode == PAWL_MODE_EXCLUSIVE) {
+        q.range = *etcd_bounds_of(&bounds, s->e, s->name, ETCD_ALL);
+        q.limit = older_than ? 1 : 2; /* the own one is the newest */
+        q.keys_only = true;
+    } else if (s->mode == PAWL_MODE_SHARED) {
+        q.range = *etcd_bounds_of(&bounds, s->e, s->name, ETCD_LOCKS);
+        q.limit = 1;
+    } else {
+        q.range = *etcd_bounds_of(&bounds, s->e, s->name, ETCD_PERMITS);
+        q.order = ETCD_OLDEST_FIRST;
+        q.older_than = 0;
+        q.limit = s->capacity < 100000 ? s->capacity + 1 : 0;
+    }
+    etcd_do_range(b, branch, &q);
+}
+
+static void add_one(etcd_seat *s, pb_buf *b, enum etcd_section section)
+{
+    etcd_bounds bounds;
+    etcd_query q = {.limit = 1, .keys_only = true};
+
+    q.range = *etcd_bounds_of(&bounds, s->e, s->name, section);
+    etcd_do_range(b, ETCD_ELSE, &q);
+}
+
+static void if_empty(etcd_seat *s, pb_buf *b, enum etcd_section section)
+{
+    etcd_bounds bounds;
+
+    etcd_if_created(b, etcd_bounds_of(&bounds, s->e, s->name, section), 0);
+}
+
+/* The branch ELSE has: the own key, something of another type, something in the way of a try. */
+static void write_ask(etcd_seat *s, pb_buf *b, bool try)
+{
+    bool permits = s->mode == PAWL_MODE_PERMITS;
+    enum etcd_section way = s->mode == PAWL_MODE_SHARED ? ETCD_LOCKS : ETCD_ALL;
+    etcd_range own = own_range(s);
+    etcd_query q = {.range = own};
+
+    if (s->mode == PAWL_MODE_LATCH && try) {
+        etcd_latch_view(b, s->e, s->name, ETCD_THEN);
+        return;
+    }
+    etcd_if_created(b, &own, 0);
+    etcd_if_fenced(b, s->lease);
+    if (s->mode == PAWL_MODE_LATCH) {
+        add_put(s, b);
+        etcd_latch_view(b, s->e, s->name, ETCD_THEN);
+        etcd_do_range(b, ETCD_ELSE, &q);
+        etcd_do_range(b, ETCD_ELSE, &q);
+        return;
+    }
+    if_empty(s, b, permits ? ETCD_LOW : ETCD_NO_LOCKS);
+    if (permits)
+        if_empty(s, b, ETCD_READS);
+    else if (try)
+        if_empty(s, b, way);
+    add_put(s, b);
+    add_ahead(s, b, ETCD_THEN, 0);
+    etcd_do_range(b, ETCD_ELSE, &q);
+    add_one(s, b, permits ? ETCD_LOW : ETCD_NO_LOCKS);
+    if (permits)
+        add_one(s, b, ETCD_READS);
+    else if (try)
+        add_ahead(s, b, ETCD_ELSE, 0);
+}
+
+static void write_look(etcd_seat *s, pb_buf *b, bool take)
+{
+    etcd_range own = own_range(s);
+    etcd_query q = {.range = own, .keys_only = true};
+
+    etcd_if_created(b, &own, s->created);
+    etcd_if_fenced(b, s->lease);
+    if (take) {
+        s->since = s->e->env->wall_ms(s->e->env);
+        add_put(s, b);
+    }
+    if (s->mode == PAWL_MODE_LATCH)
+        etcd_latch_view(b, s->e, s->name, ETCD_THEN);
+    else
+        add_ahead(s, b, ETCD_THEN, s->created);
+    etcd_do_range(b, ETCD_ELSE, &q);
+}
+
+/* Is what is ahead still as it was? That costs less than to look at all. */
+static void write_check(etcd_seat *s, pb_buf *b)
+{
+    etcd_range ahead = {.key = etcd_span(s->ahead_key)};
+
+    if (s->mode == PAWL_MODE_EXCLUSIVE)
+        etcd_if_created(b, &ahead, s->ahead_is);
+    else
+        etcd_if_modified(b, &ahead, s->ahead_is);
+}
+
+/* A capacity that is not known, or can't be right: what is in force? */
+static void write_peek(etcd_seat *s, pb_buf *b)
+{
+    etcd_bounds bounds;
+    etcd_query q = {.limit = 1, .order = ETCD_OLDEST_FIRST};
+
+    q.range = *etcd_bounds_of(&bounds, s->e, s->name, ETCD_PERMITS);
+    etcd_put_range(b, &q);
+}
+
+void etcd_seat_ask(etcd_seat *s)
+{
+    bool permits = s->mode == PAWL_MODE_PERMITS, looks = s->state == SEAT_WAITS;
+    bool peek = permits && !s->peeked && (s->capacity == 0 || s->permits > s->capacity);
+    bool take = looks && s->woken && (permits || s->mode == PAWL_MODE_SHARED);
+    bool try = !looks && !s->queue && !s->past_readers, check = looks && s->check;
+    etcd_call *call = etcd_call_new(s->e, peek ? &peek_type : check ? &check_type : &ask_type, s);
+
+    if (!call)
+        goto out;
+    call->tag = take ? TAG_TAKE : looks ? TAG_LOOK : try ? TAG_TRY : TAG_ASK;
+    if (peek)
+        write_peek(s, &call->body);
+    else if (check)
+        write_check(s, &call->body);
+    else if (looks)
+        write_look(s, &call->body, take);
+    else
+        write_ask(s, &call->body, try);
+    if (!etcd_call_send(call))
+        goto out;
+    s->call = call;
+    s->look = s->woken = s->check = false;
+    return;
+out:
+    s->e->env->timer_set(s->e->env, &s->timer,
+                         s->e->env->now(s->e->env) + INT64_C(100) * PAWL_NS_PER_MS);
+}
+
+/* ---- what the answers mean ------------------------------------------------------------------- */
+
+/* The key is made, but it is not to be had now. */
+void etcd_seat_blocked(etcd_seat *s, const etcd_kv *by, const etcd_range *range, int64_t revision)
+{
+    etcd_range key = {.key = by ? by->key : (pb_span){0}};
+    int64_t is = !by ? 0 : s->mode == PAWL_MODE_EXCLUSIVE ? by->created : by->modified;
+
+    if (s->queue)
+        etcd_seat_waits(s, by ? &key : range, is, revision);
+    else
+        etcd_seat_leave(s, PAWL_EBUSY);
+}
+
+void etcd_seat_refuse(etcd_seat *s, int code, const char *why)
+{
+    if (s->acquires)
+        pawl_error_set(s->acquires->err, code, "\"%s\" %s", s->name, why);
+    if (s->created)
+        etcd_seat_leave(s, code);
+    else
+        etcd_seat_end(s, code);
+}
+
+/* Is this exclusive key only read by now? */
+static bool only_read(const etcd_kv *kv)
+{
+    etcd_value value;
+
+    etcd_value_read(kv->value, &value);
+    return value.shared;
+}
+
+/* Granted, unless it must be written once more to have a token of its own. */
+static void free_now(etcd_seat *s, const etcd_call *call, int64_t revision)
+{
+    if (call->tag != TAG_LOOK || s->mode == PAWL_MODE_EXCLUSIVE) {
+        etcd_seat_granted(s, (uint64_t)revision, call->sent);
+        return;
+    }
+    s->look = s->woken = true;
+    etcd_seat_step(s);
+}
+
+static bool see_line(etcd_seat *s, const etcd_call *call, etcd_kvs *ahead, int64_t revision)
+{
+    etcd_kv kv;
+
+    while (etcd_next_kv(ahead, &kv))
+        if (!etcd_same(kv.key, etcd_span(s->key))) {
+            if (s->mode == PAWL_MODE_SHARED && only_read(&kv))
+                break;
+            etcd_seat_blocked(s, &kv, NULL, revision);
+            return true;
+        }
+    free_now(s, call, revision);
+    return true;
+}
+
+/* Keys in the order of their creation: what those before the own one have. */
+struct permits_ahead {
+    int64_t sum;
+    bool own;      /* the own key was among them */
+    etcd_kv last;  /* the one before it */
+    int64_t capacity;
+};
+
+static struct permits_ahead count_ahead(etcd_seat *s, etcd_kvs *kvs)
+{
+    struct permits_ahead a = {.capacity = s->capacity};
+    bool first = true;
+    etcd_value value;
+    etcd_kv kv;
+
+    while (!a.own && etcd_next_kv(kvs, &kv)) {
+        etcd_value_read(kv.value, &value);
+        if (first && value.capacity)
+            a.capacity = value.capacity;
+        first = false;
+        a.own = etcd_same(kv.key, etcd_span(s->key));
+        if (a.own)
+            break;
+        a.last = kv;
+        a.sum += value.permits;
+    }
+    return a;
+}
+
+static bool see_permits(etcd_seat *s, const etcd_call *call, etcd_kvs *kvs, int64_t revision)
+{
+    struct permits_ahead a = count_ahead(s, kvs);
+    etcd_bounds bounds;
+
+    if (a.capacity != s->capacity) {
+        etcd_seat_refuse(s, PAWL_ESTATE, "is in use with another capacity");
+    } else if (a.own && a.sum + s->permits <= s->capacity) {
+        free_now(s, call, revision);
+    } else if (a.sum <= s->capacity && a.own) { /* the first that waits */
+        etcd_seat_blocked(s, NULL, etcd_bounds_of(&bounds, s->e, s->name, ETCD_PERMITS), revision);
+    } else { /* or far behind: more are ahead than were read */
+        etcd_seat_blocked(s, &a.last, NULL, revision);
+    }
+    return true;
+}
+
+static bool see(etcd_seat *s, const etcd_call *call, const etcd_txn *txn)
+{
+    etcd_kvs ahead;
+
+    if (s->mode == PAWL_MODE_LATCH)
+        return etcd_latch_see(s, txn);
+    if (txn->n < 1 || !etcd_txn_range(txn, txn->n - 1, &ahead))
+        return false;
+    if (s->mode == PAWL_MODE_PERMITS)
+        return see_permits(s, call, &ahead, txn->revision);
+    return see_line(s, call, &ahead, txn->revision);
+}
+
+/* The key could not be made: it is there already, or something is in the way, or the fence. */
+static bool not_made(etcd_seat *s, const etcd_call *call, const etcd_txn *txn)
+{
+    etcd_kvs own, other, way = {0};
+    etcd_kv kv;
+
+    if (!etcd_txn_range(txn, 0, &own) || !etcd_txn_range(txn, 1, &other) ||
+        (txn->n > 2 && !etcd_txn_range(txn, 2, &way)))
+        return false;
+    if (etcd_next_kv(&own, &kv)) {
+        s->created = kv.created;
+        s->state = SEAT_WAITS;
+        s->look = true;
+        etcd_seat_step(s);
+    } else if (other.n || (way.n && s->mode == PAWL_MODE_PERMITS)) {
+        etcd_seat_refuse(s, PAWL_ESTATE, "is in use as something else");
+    } else if (call->tag == TAG_TRY && way.n) {
+        s->past_readers = s->mode == PAWL_MODE_SHARED && etcd_next_kv(&way, &kv) && only_read(&kv);
+        if (s->past_readers)
+            etcd_seat_step(s);
+        else
+            etcd_seat_end(s, PAWL_EBUSY);
+    } else {
+        etcd_lease_refence(s->lease);
+    }
+    return true;
+}
+
+/* The own key is gone (stand in line again), or the fence is. */
+static bool not_there(etcd_seat *s, const etcd_txn *txn)
+{
+    etcd_kvs own;
+    etcd_kv kv;
+
+    if (!etcd_txn_range(txn, 0, &own))
+        return false;
+    if (etcd_next_kv(&own, &kv) && kv.created == s->created) {
+        s->look = true;
+        etcd_lease_refence(s->lease);
+        return true;
+    }
+    etcd_seat_lost(s);
+    etcd_seat_step(s);
+    return true;
+}
+
+static bool answer_ask(etcd_call *call, pb_span message)
+{
+    etcd_seat *s = call->about;
+    bool asked = call->tag == TAG_ASK || call->tag == TAG_TRY;
+    etcd_txn txn;
+
+    if (!etcd_read_txn(message, &txn) || txn.revision <= 0)
+        return false;
+    s->call = NULL;
+    s->maybe = false;
+    if (!txn.succeeded)
+        return asked ? not_made(s, call, &txn) : not_there(s, &txn);
+    if (asked && !(call->tag == TAG_TRY && s->mode == PAWL_MODE_LATCH))
+        s->created = txn.revision;
+    return see(s, call, &txn);
+}
+
+static bool answer_peek(etcd_call *call, pb_span message)
+{
+    etcd_seat *s = call->about;
+    etcd_value value = {0};
+    etcd_kvs kvs;
+    etcd_kv kv;
+
+    if (!etcd_read_range(message, &kvs))
+        return false;
+    s->call = NULL;
+    s->peeked = true;
+    if (etcd_next_kv(&kvs, &kv))
+        etcd_value_read(kv.value, &value);
+    if (!value.capacity)
+        value.capacity = s->capacity;
+    if (!value.capacity || (s->capacity && s->capacity != value.capacity)) {
+        etcd_seat_refuse(s, PAWL_ESTATE, "is in use with another capacity, or has none yet");
+        return true;
+    }
+    s->capacity = value.capacity;
+    if (s->permits > s->capacity)
+        etcd_seat_refuse(s, PAWL_EINVAL, "has fewer permits than were asked for");
+    else
+        etcd_seat_step(s);
+    return true;
+}
+
+static bool answer_check(etcd_call *call, pb_span message)
+{
+    etcd_seat *s = call->about;
+    etcd_txn txn;
+
+    if (!etcd_read_txn(message, &txn))
+        return false;
+    s->call = NULL;
+    s->look |= !txn.succeeded;
+    s->woken |= !txn.succeeded;
+    if (s->cancelled)
+        etcd_seat_leave(s, PAWL_ECANCELED);
+    else
+        etcd_seat_step(s);
+    return true;
+}
+
+static const etcd_call_type check_type = {.path = "/etcdserverpb.KV/Txn", .answer = answer_check,
+        .failed = etcd_seat_failed};
+static const etcd_call_type ask_type = {.path = "/etcdserverpb.KV/Txn", .answer = answer_ask,
+        .failed = etcd_seat_failed};
+static const etcd_call_type peek_type = {.path = "/etcdserverpb.KV/Range", .answer = answer_peek,
+        .failed = etcd_seat_failed};

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * etcd.c - the engine's slots, events, and the end.
+ *
+ * The end: a client that closes has released what it held, but its leases are still known to the
+ * server. They are given back, except those whose locks are to stay for a while after the end. The
+ * answers are waited for, in the loop that the core runs until everything is closed, but not long:
+ * a lease also ends by itself.
+ */
+#include <stdlib.h>
+
+#include "etcd.h"
+
+#define LAST_WORDS_MS 300
+#define HOLDERS_MS 50   /* so long a lock is held, and a place in line kept, before the key is */
+#define WAITERS_MS 1000 /* watched */
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+void etcd_event_tell(etcd *e, int event)
+{
+    pawl_op *op = e->event;
+
+    if (!op) {
+        e->untold = event > e->untold ? event : e->untold;
+        return;
+    }
+    e->event = NULL;
+    op->event = event;
+    pawl_op_finish(op, 0);
+}
+
+static void submit_event(etcd *e, pawl_op *op)
+{
+    int event = e->untold;
+
+    e->event = op;
+    e->untold = PAWL_EVENT_NONE;
+    if (event != PAWL_EVENT_NONE)
+        etcd_event_tell(e, event);
+}
+
+/* ---- what the link tells --------------------------------------------------------------------- */
+
+void etcd_connected(etcd *e)
+{
+    if (e->link.epochs > 1)
+        etcd_event_tell(e, PAWL_EVENT_RECONNECT);
+    etcd_leases_connected(e);
+    etcd_watches_connected(e);
+    etcd_seats_step(e);
+    etcd_jobs_start(e);
+}
+
+void etcd_dropped(etcd *e, int code, const char *words, bool refused)
+{
+    etcd_leases_dropped(e);
+    etcd_watches_dropped(e);
+    if (!refused)
+        return;
+    etcd_seats_refuse(e, code, words);
+    etcd_jobs_refuse(e, code, words);
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+/* Accepts what a failed open has left. */
+static void take_down(etcd *e)
+{
+    etcd_link_close(&e->link);
+    if (e->prepared && !uv_is_closing((uv_handle_t *)&e->prepare))
+        uv_close((uv_handle_t *)&e->prepare, NULL);
+    e->prepared = false;
+    if (e->closing && !uv_is_closing((uv_handle_t *)&e->close_timer))
+        uv_close((uv_handle_t *)&e->close_timer, NULL);
+    etcd_jobs_free(e);
+    etcd_seats_free(e);
+    etcd_leases_free(e);
+    e->env->timer_clear(e->env, &e->holders.timer);
+    e->env->timer_clear(e->env, &e->waiters.timer);
+    etcd_settings_free(&e->settings);
+    e->env = NULL;
+}
+
+static void end_of_patience(uv_timer_t *timer)
+{
+    take_down(timer->data);
+}
+
+static void engine_close(void *self)
+{
+    etcd *e = self;
+    pawl_op *event = e->event;
+
+    if (!e->env)
+        return;
+    e->event = NULL;
+    if (event)
+        pawl_op_finish(event, PAWL_ECANCELED);
+    if (etcd_link_ready(&e->link) && e->prepared)
+        e->last_words = etcd_leases_revoke(e);
+    if (!e->last_words || uv_timer_init(e->env->loop, &e->close_timer)) {
+        take_down(e);
+        return;
+    }
+    e->closing = true;
+    e->close_timer.data = e;
+    uv_timer_start(&e->close_timer, end_of_patience, LAST_WORDS_MS, 0);
+    etcd_link_flush(&e->link);
+}
+
+/* ---- the slots ------------------------------------------------------------------------------- */
+
+static void engine_flush(void *self)
+{
+    etcd *e = self;
+
+    etcd_link_flush(&e->link);
+}
+
+static void before_poll(uv_prepare_t *prepare)
+{
+    etcd *e = prepare->data;
+
+    etcd_link_flush(&e->link);
+    if (e->closing && (!e->last_words || e->link.state != LINK_READY))
+        take_down(e);
+}
+
+static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_error *err)
+{
+    etcd *e = self;
+    int code;
+
+    e->env = env;
+    list_init(&e->leases);
+    list_init(&e->seats);
+    list_init(&e->jobs);
+    for (size_t i = 0; i < ETCD_WATCH_BUCKETS; i++)
+        list_init(&e->watches[i]);
+    for (size_t i = 0; i < ETCD_ASKING_BUCKETS; i++)
+        list_init(&e->asking[i]);
+    etcd_soon_init(&e->holders, HOLDERS_MS);
+    etcd_soon_init(&e->waiters, WAITERS_MS);
+    if (!env->loop)
+        return pawl_error_set(err, PAWL_ENOTSUP, "etcd needs a real event loop");
+    code = etcd_settings_read(&e->settings, env, url, err);
+    if (code)
+        return code;
+    uv_prepare_init(env->loop, &e->prepare);
+    e->prepare.data = e;
+    e->prepared = true;
+    uv_prepare_start(&e->prepare, before_poll);
+    return etcd_link_open(&e->link, e, err);
+}
+
+static void engine_submit(void *self, pawl_op *op)
+{
+    etcd *e = self;
+
+    switch (op->kind) {
+    case PAWL_OP_ACQUIRE:
+        etcd_acquire(e, op);
+        break;
+    case PAWL_OP_RELEASE:
+        etcd_release(e, op);
+        break;
+    case PAWL_OP_RENEW:
+        etcd_renew(e, op);
+        break;
+    case PAWL_OP_EVENT:
+        submit_event(e, op);
+        break;
+    case PAWL_OP_LATCH_SET:
+    case PAWL_OP_LATCH_DOWN:
+        etcd_latch(e, op);
+        break;
+    default:
+        etcd_look(e, op);
+    }
+}
+
+static void engine_cancel(void *self, pawl_op *op)
+{
+    etcd *e = self;
+
+    switch (op->kind) {
+    case PAWL_OP_ACQUIRE:
+        etcd_acquire_cancel(e, op);
+        break;
+    case PAWL_OP_RELEASE:
+        etcd_release_cancel(e, op);
+        break;
+    case PAWL_OP_RENEW:
+        etcd_renew_cancel(e, op);
+        break;
+    case PAWL_OP_EVENT:
+        e->event = NULL;
+        pawl_op_finish(op, PAWL_ECANCELED);
+        break;
+    default:
+        etcd_job_cancel(e, op);
+    }
+}
+
+static const pawl_engine engine = {
+    .abi = PAWL_ENGINE_ABI,
+    .caps = PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_SHARED | PAWL_CAP_PERMITS | PAWL_CAP_LATCH |
+            PAWL_CAP_SESSION_LEASE | PAWL_CAP_LIST,
+    .scheme = "etcd",
+    .state_size = sizeof(etcd),
+    .open = engine_open,
+    .close = engine_close,
+    .submit = engine_submit,
+    .cancel = engine_cancel,
+    .flush = engine_flush,
+};
+
+__attribute__((visibility("default"))) const pawl_engine *pawl_engine_module(void);
+
+const pawl_engine *pawl_engine_module(void)
+{
+    return &engine;
+}

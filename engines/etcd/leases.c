@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * leases.c - leases: granted, kept alive, fenced, let go.
+ *
+ *     WANTED --> GRANTING --> READY --connection lost--> STALE --> CHECKING --> FENCING --> READY
+ *
+ * A client has one lease for each length that its locks ask for (or one of the length that the URL
+ * says), in whole seconds, as etcd counts. All are kept alive on one stream, each after a third of
+ * its time; one that no lock has used for a minute is given back. A lease is good until `from` +
+ * `ttl`, where `from` is an instant before the last renewal that was confirmed. The answer that it
+ * has no time left means that it is gone, with all its keys.
+ */
+#include <stdlib.h>
+
+#include "etcd.h"
+
+#define IDLE_NS (INT64_C(60000) * PAWL_NS_PER_MS)
+#define RETRY_NS (INT64_C(500) * PAWL_NS_PER_MS)
+#define NS_PER_S INT64_C(1000000000)
+#define TTL_MAX (INT64_C(10) * 366 * 24 * 3600)
+
+static void timer_fired(pawl_timer *timer);
+static void keep_alive(etcd_lease *lease);
+
+static int64_t now_of(const etcd_lease *lease)
+{
+    return lease->e->env->now(lease->e->env);
+}
+
+static void set_timer(etcd_lease *lease, int64_t due)
+{
+    lease->e->env->timer_set(lease->e->env, &lease->timer, due);
+}
+
+static void lease_free(etcd_lease *lease)
+{
+    struct list *seats = &lease->e->seats;
+
+    for (struct list *l = seats->next; l != seats; l = l->next)
+        if (list_entry(l, etcd_seat, link)->target == lease)
+            list_entry(l, etcd_seat, link)->target = NULL;
+    list_remove(&lease->link);
+    lease->e->env->timer_clear(lease->e->env, &lease->timer);
+    free(lease);
+}
+
+/* Seats and jobs that waited for it. */
+static void became_ready(etcd_lease *lease)
+{
+    etcd *e = lease->e;
+
+    lease->state = LEASE_READY;
+    etcd_renewals_check(e);
+    etcd_seats_step(e);
+    etcd_jobs_start(e);
+}
+
+/* It can't be had now: those who were not heard yet are told, the others wait. */
+static void refused(etcd_lease *lease, enum etcd_lease_state state, int code, const char *words)
+{
+    lease->state = state;
+    set_timer(lease, now_of(lease) + RETRY_NS);
+    if (code == PAWL_ECANCELED || code == PAWL_EUNKNOWN || code == PAWL_ECONN)
+        return;
+    etcd_seats_refuse(lease->e, code, words);
+    etcd_jobs_refuse(lease->e, code, words);
+}
+
+/* ---- granting -------------------------------------------------------------------------------- */
+
+static bool answer_grant(etcd_call *call, pb_span message)
+{
+    etcd_lease *lease = call->about;
+    etcd_lease_answer answer;
+
+    if (!etcd_read_lease(message, &answer) || answer.id <= 0 || answer.ttl <= 0 ||
+        answer.ttl > TTL_MAX)
+        return false;
+    lease->id = answer.id;
+    lease->ttl = answer.ttl * NS_PER_S;
+    lease->from = call->sent;
+    lease->fence = 0; /* no earlier connection knew of it */
+    set_timer(lease, lease->from + lease->ttl / 3);
+    became_ready(lease);
+    return true;
+}
+
+static void grant_failed(etcd_call *call, int code, const char *words)
+{
+    refused(call->about, LEASE_WANTED, code == ETCD_NO_LEASE ? PAWL_EBACKEND : code, words);
+}
+
+static void grant(etcd_lease *lease)
+{
+    static const etcd_call_type type = {.path = "/etcdserverpb.Lease/LeaseGrant",
+        .answer = answer_grant, .failed = grant_failed};
+    etcd_call *call = etcd_call_new(lease->e, &type, lease);
+
+    if (call)
+        pb_uint(&call->body, 1, (uint64_t)lease->asked);
+    if (call && etcd_call_send(call))
+        lease->state = LEASE_GRANTING;
+    else
+        set_timer(lease, now_of(lease) + RETRY_NS);
+}
+
+/* Whole seconds; long ones in steps of an eighth or less, so that there are not too many. */
+static int64_t seconds(const etcd *e, int64_t lease_ms)
+{
+    int64_t ms = e->settings.session_ms ? e->settings.session_ms : lease_ms;
+    int64_t s = ms / 1000 + (ms % 1000 > 0), step = 1;
+
+    while (s / step >= 120)
+        step *= 2;
+    s = (s + step - 1) / step * step;
+    return s < 1 ? 1 : s > TTL_MAX ? TTL_MAX : s;
+}
+
+etcd_lease *etcd_lease_for(etcd *e, int64_t lease_ms)
+{
+    int64_t asked = seconds(e, lease_ms);
+    etcd_lease *lease;
+
+    for (struct list *l = e->leases.next; l != &e->leases; l = l->next) {
+        lease = list_entry(l, etcd_lease, link);
+        if (lease->asked == asked) {
+            lease->used = now_of(lease);
+            return lease;
+        }
+    }
+    lease = calloc(1, sizeof *lease);
+    if (!lease)
+        return NULL;
+    lease->e = e;
+    lease->asked = asked;
+    lease->timer = (pawl_timer){.fire = timer_fired, .arg = lease};
+    lease->used = now_of(lease);
+    list_init(&lease->seats);
+    list_append(&e->leases, &lease->link);
+    if (etcd_link_ready(&e->link))
+        grant(lease);
+    return lease;
+}
+
+bool etcd_lease_is_shorter(const etcd_lease *lease, int64_t lease_ms)
+{
+    return lease->asked < seconds(lease->e, lease_ms);
+}
+
+/* ---- keeping alive --------------------------------------------------------------------------- */
+
+int64_t etcd_lease_left(const etcd_lease *lease, int64_t from)
+{
+    int64_t left = (lease->from + lease->ttl - from) / PAWL_NS_PER_MS;
+
+    return left < 1 ? 1 : left;
+}
+
+bool etcd_lease_fresh(const etcd_lease *lease)
+{
+    return lease->state == LEASE_READY && now_of(lease) - lease->from < lease->ttl / 5 * 2;
+}
+
+void etcd_lease_poke(etcd_lease *lease)
+{
+    if (lease->id && !lease->sent && etcd_link_ready(&lease->e->link))
+        keep_alive(lease);
+}
+
+static void confirmed(etcd_lease *lease, int64_t ttl)
+{
+    lease->from = lease->sent;
+    lease->sent = 0;
+    lease->ttl = ttl * NS_PER_S;
+    set_timer(lease, lease->from + lease->ttl / 3);
+    if (lease->state == LEASE_CHECKING)
+        etcd_lease_refence(lease);
+    else
+        etcd_renewals_check(lease->e);
+}
+
+static bool answer_keepalive(etcd_call *call, pb_span message)
+{
+    etcd *e = call->about;
+    etcd_lease_answer answer;
+
+    if (!etcd_read_lease(message, &answer) || answer.ttl > TTL_MAX)
+        return false;
+    for (struct list *l = e->leases.next; l != &e->leases; l = l->next) {
+        etcd_lease *lease = list_entry(l, etcd_lease, link);
+
+        if (lease->id != answer.id || !lease->sent)
+            continue;
+        if (answer.ttl > 0)
+            confirmed(lease, answer.ttl);
+        else
+            etcd_lease_gone(lease);
+        break;
+    }
+    return true;
+}
+
+static void keepalive_failed(etcd_call *call, int code, const char *words)
+{
+    etcd *e = call->about;
+
+    (void)code;
+    (void)words;
+    e->keepalive = NULL;
+}
+
+static void keep_alive(etcd_lease *lease)
+{
+    static const etcd_call_type type = {.path = "/etcdserverpb.Lease/LeaseKeepAlive",
+        .streams = true, .answer = answer_keepalive, .failed = keepalive_failed};
+    etcd *e = lease->e;
+    int64_t now = now_of(lease);
+    bool sent;
+
+    if (e->keepalive) {
+        pb_uint(etcd_call_begin(e->keepalive), 1, (uint64_t)lease->id);
+        sent = etcd_call_more(e->keepalive);
+    } else {
+        e->keepalive = etcd_call_new(e, &type, e);
+        if (e->keepalive)
+            pb_uint(&e->keepalive->body, 1, (uint64_t)lease->id);
+        sent = e->keepalive && etcd_call_send(e->keepalive);
+        if (!sent)
+            e->keepalive = NULL;
+    }
+    lease->sent = sent ? now : 0;
+    if (sent && lease->state == LEASE_STALE)
+        lease->state = LEASE_CHECKING;
+    set_timer(lease, now + (sent ? e->env->timeout_ms * PAWL_NS_PER_MS : RETRY_NS));
+}
+
+/* ---- the fence ------------------------------------------------------------------------------- */
+
+static bool answer_fence(etcd_call *call, pb_span message)
+{
+    etcd_lease *lease = call->about;
+    etcd_kvs answer;
+
+    if (!etcd_read_range(message, &answer) || answer.revision <= 0)
+        return false;
+    lease->fence = answer.revision;
+    became_ready(lease);
+    return true;
+}
+
+static void fence_failed(etcd_call *call, int code, const char *words)
+{
+    etcd_lease *lease = call->about;
+
+    if (code == ETCD_NO_LEASE)
+        etcd_lease_gone(lease);
+    else
+        refused(lease, LEASE_STALE, code, words);
+}
+
+void etcd_lease_refence(etcd_lease *lease)
+{
+    static const etcd_call_type type = {.path = "/etcdserverpb.KV/Put", .answer = answer_fence,
+        .failed = fence_failed};
+    etcd_call *call = etcd_call_new(lease->e, &type, lease);
+    char key[ETCD_KEY_MAX];
+
+    etcd_helper(key, lease->e, "fence", lease->id, 0);
+    if (call) {
+        pb_bytes(&call->body, 1, key, strlen(key));
+        pb_uint(&call->body, 3, (uint64_t)lease->id);
+    }
+    if (call && etcd_call_send(call))
+        lease->state = LEASE_FENCING;
+    else
+        refused(lease, LEASE_STALE, PAWL_ECONN, "");
+}
+
+void etcd_if_fenced(pb_buf *b, const etcd_lease *lease)
+{
+    char key[ETCD_KEY_MAX];
+    etcd_range range = {0};
+
+    etcd_helper(key, lease->e, "fence", lease->id, 0);
+    range.key = etcd_span(key);
+    etcd_if_modified(b, &range, lease->fence);
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+/* A call about the lease may be out; nobody waits for it any more. */
+static void forget_calls(etcd_lease *lease)
+{
+    struct list *calls = &lease->e->link.calls;
+
+    for (struct list *l = calls->next; l != calls; l = l->next)
+        if (list_entry(l, etcd_call, link)->about == lease)
+            list_entry(l, etcd_call, link)->about = NULL;
+}
+
+void etcd_lease_gone(etcd_lease *lease)
+{
+    etcd *e = lease->e;
+    struct list *l;
+    bool had = !list_empty(&lease->seats);
+
+    e->env->log(e->env, PAWL_LOG_WARNING, "etcd has ended a lease of %lld s, with its locks",
+                (long long)(lease->ttl / NS_PER_S));
+    forget_calls(lease);
+    list_remove(&lease->link); /* nobody takes it from now on */
+    while ((l = list_take(&lease->seats))) {
+        etcd_seat *s = list_entry(l, etcd_seat, in_lease);
+
+        s->lease = NULL;
+        etcd_seat_lost(s);
+    }
+    lease_free(lease);
+    if (had)
+        etcd_event_tell(e, PAWL_EVENT_VERIFY);
+    etcd_renewals_check(e);
+    etcd_seats_step(e);
+    etcd_jobs_start(e);
+}
+
+static bool answer_revoke(etcd_call *call, pb_span message)
+{
+    etcd *e = call->about;
+
+    (void)message;
+    if (e->closing && e->last_words)
+        e->last_words--;
+    return true;
+}
+
+static void revoke_failed(etcd_call *call, int code, const char *words)
+{
+    (void)code;
+    (void)words;
+    answer_revoke(call, (pb_span){0});
+}
+
+static bool give_back(etcd_lease *lease)
+{
+    static const etcd_call_type type = {.path = "/etcdserverpb.Lease/LeaseRevoke",
+        .answer = answer_revoke, .failed = revoke_failed};
+    etcd_call *call = etcd_call_new(lease->e, &type, lease->e);
+
+    if (call)
+        pb_uint(&call->body, 1, (uint64_t)lease->id);
+    return call && etcd_call_send(call);
+}
+
+/* What its owner left to end by itself must not end now. */
+static bool in_use(const etcd_lease *lease)
+{
+    for (struct list *l = lease->seats.next; l != &lease->seats; l = l->next) {
+        const etcd_seat *s = list_entry(l, etcd_seat, in_lease);
+
+        if (s->state == SEAT_HOLDS || s->state == SEAT_SHELL)
+            return true;
+    }
+    return false;
+}
+
+size_t etcd_leases_revoke(etcd *e)
+{
+    size_t n = 0;
+
+    for (struct list *l = e->leases.next; l != &e->leases; l = l->next) {
+        etcd_lease *lease = list_entry(l, etcd_lease, link);
+
+        if (lease->id && !in_use(lease))
+            n += give_back(lease);
+    }
+    return n;
+}
+
+static void timer_fired(pawl_timer *timer)
+{
+    etcd_lease *lease = timer->arg;
+    int64_t now = now_of(lease);
+
+    if (!etcd_link_ready(&lease->e->link))
+        return; /* the next connection goes on */
+    if (lease->sent) {
+        if (now >= lease->sent + lease->e->env->timeout_ms * PAWL_NS_PER_MS)
+            etcd_link_drop(&lease->e->link, PAWL_ECONN, "a lease was not confirmed within %lld ms",
+                           (long long)lease->e->env->timeout_ms);
+        return;
+    }
+    if (lease->state == LEASE_WANTED)
+        grant(lease);
+    else if (list_empty(&lease->seats) && lease->state == LEASE_READY &&
+             now - lease->used > IDLE_NS) {
+        give_back(lease);
+        lease_free(lease);
+    } else if (lease->id)
+        keep_alive(lease);
+}
+
+/* ---- connections ----------------------------------------------------------------------------- */
+
+void etcd_leases_connected(etcd *e)
+{
+    for (struct list *l = e->leases.next, *next; l != &e->leases; l = next) {
+        etcd_lease *lease = list_entry(l, etcd_lease, link);
+
+        next = l->next;
+        if (list_empty(&lease->seats) && lease->id &&
+            now_of(lease) >= lease->from + lease->ttl)
+            lease_free(lease); /* it has ended by itself */
+        else if (lease->state == LEASE_WANTED)
+            grant(lease);
+        else
+            keep_alive(lease);
+    }
+}
+
+void etcd_leases_dropped(etcd *e)
+{
+    for (struct list *l = e->leases.next; l != &e->leases; l = l->next) {
+        etcd_lease *lease = list_entry(l, etcd_lease, link);
+
+        lease->sent = 0;
+        lease->state = lease->id ? LEASE_STALE : LEASE_WANTED;
+    }
+}
+
+void etcd_leases_free(etcd *e)
+{
+    while (!list_empty(&e->leases))
+        lease_free(list_entry(e->leases.next, etcd_lease, link));
+}

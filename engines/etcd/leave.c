@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * leave.c - release and cancel: how keys go, and how those that stay are written again.
+ *
+ * A key is deleted by its name, which no other owner ever has, so it does no harm to do that twice.
+ * When the answer is lost the release is unknown; the seat goes on by itself until its key is
+ * surely gone, whether the release is sent again or not.
+ *
+ * A key is written again when its owner keeps some of its permits, is read through (a guest), is
+ * shown to others since when it holds, or moves to a longer lease. That is done on condition that
+ * it is still the same key, so a rewrite that comes late brings nothing back.
+ */
+#include <errno.h>
+#include <unistd.h>
+
+#include "etcd.h"
+
+#define CANCEL_MS 100 /* so long the answer to a cancel is waited for */
+
+void etcd_answer_releases(etcd_seat *s, int code)
+{
+    pawl_op *op = s->releases, *next;
+
+    s->releases = NULL;
+    for (; op; op = next) {
+        next = op->engine[1];
+        pawl_op_finish(op, code);
+    }
+}
+
+/* ---- going ----------------------------------------------------------------------------------- */
+
+void etcd_seat_left(etcd_seat *s, bool was)
+{
+    etcd_answer_releases(s, was ? 0 : PAWL_ENOTHELD);
+    etcd_seat_end(s, s->refused);
+}
+
+static bool answer_delete(etcd_call *call, pb_span message)
+{
+    etcd_seat *s = call->about;
+    int64_t deleted;
+
+    if (!etcd_read_deleted(message, &deleted))
+        return false;
+    s->call = NULL;
+    etcd_seat_left(s, deleted > 0);
+    return true;
+}
+
+void etcd_seat_delete(etcd_seat *s)
+{
+    static const etcd_call_type type = {.path = "/etcdserverpb.KV/DeleteRange",
+        .answer = answer_delete, .failed = etcd_seat_failed};
+    etcd_call *call = etcd_call_new(s->e, &type, s);
+
+    if (call)
+        pb_bytes(&call->body, 1, s->key, strlen(s->key));
+    if (call && etcd_call_send(call))
+        s->call = call;
+    else
+        s->e->env->timer_set(s->e->env, &s->timer,
+                             s->e->env->now(s->e->env) + INT64_C(100) * PAWL_NS_PER_MS);
+}
+
+void etcd_seat_leave(etcd_seat *s, int code)
+{
+    if (s->call && (s->state == SEAT_HOLDS || s->state == SEAT_SHELL)) {
+        s->call->about = NULL; /* a rewrite: it does no harm, now or later */
+        s->call = NULL;
+    }
+    etcd_watch_stop(&s->ahead);
+    etcd_watch_stop(&s->own);
+    list_remove(&s->fresh);
+    s->state = SEAT_LEAVES;
+    s->refused = code;
+    s->look = s->rewrite = false;
+    etcd_seat_stand(s);
+    etcd_seat_next(s);
+    etcd_seat_step(s);
+}
+
+/* ---- writing again --------------------------------------------------------------------------- */
+
+size_t etcd_seat_value(const etcd_seat *s, char text[ETCD_VALUE_MAX])
+{
+    pawl_env *env = s->e->env;
+    etcd_value v = {.since = s->since, .pid = getpid(), .token = s->token,
+                    .permits = s->permits, .capacity = s->capacity,
+                    .readers = s->guests, .shared = s->state == SEAT_SHELL};
+
+    if (s->mode != PAWL_MODE_PERMITS)
+        v.capacity = 0;
+    if (gethostname(v.host, sizeof v.host - 1))
+        v.host[0] = 0;
+    snprintf(v.program, sizeof v.program, "%s", program_invocation_short_name);
+    snprintf(v.label, sizeof v.label, "%s", env->label ? env->label : "");
+    return etcd_value_write(text, &v);
+}
+
+/* Those who read through it from now on. */
+static void admit_guests(etcd_seat *host, const etcd_call *call, int64_t revision)
+{
+    for (struct list *l = host->e->seats.next, *next; l != &host->e->seats; l = next) {
+        etcd_seat *s = list_entry(l, etcd_seat, link);
+
+        next = l->next;
+        if (s->host == host && s->state == SEAT_ASKS)
+            etcd_seat_granted(s, (uint64_t)revision, call->sent);
+    }
+}
+
+static void moved(etcd_seat *s, etcd_lease *lease)
+{
+    list_remove(&s->in_lease);
+    s->lease->used = s->e->env->now(s->e->env);
+    s->lease = lease;
+    list_append(&lease->seats, &s->in_lease);
+    if (s->target == lease)
+        s->target = NULL;
+    etcd_renewals_check(s->e);
+}
+
+static bool answer_rewrite(etcd_call *call, pb_span message)
+{
+    etcd_seat *s = call->about;
+    etcd_txn txn;
+    etcd_kvs own;
+    etcd_kv kv;
+
+    if (!etcd_read_txn(message, &txn) || txn.revision <= 0 ||
+        (!txn.succeeded && !etcd_txn_range(&txn, 0, &own)))
+        return false;
+    s->call = NULL;
+    if (!txn.succeeded && etcd_next_kv(&own, &kv) && kv.created == s->created) {
+        s->rewrite = true;
+        etcd_lease_refence(s->lease);
+        return true;
+    }
+    if (!txn.succeeded) {
+        etcd *e = s->e;
+
+        etcd_seat_lost(s);
+        etcd_event_tell(e, PAWL_EVENT_VERIFY);
+        etcd_renewals_check(e);
+        return true;
+    }
+    if (!s->own.id && list_empty(&s->fresh)) /* it was compacted away */
+        etcd_watch_start(&s->own, s->e, s->key, "", txn.revision + 1);
+    if (!s->rewrite)
+        etcd_answer_releases(s, 0);
+    admit_guests(s, call, txn.revision);
+    if (call->tag && s->target && s->target->id == call->tag)
+        moved(s, s->target);
+    if (s->state == SEAT_SHELL && !s->guests)
+        etcd_seat_leave(s, PAWL_ECANCELED);
+    else
+        etcd_seat_step(s);
+    return true;
+}
+
+void etcd_seat_rewrite(etcd_seat *s)
+{
+    static const etcd_call_type type = {.path = "/etcdserverpb.KV/Txn", .answer = answer_rewrite,
+        .failed = etcd_seat_failed};
+    etcd_call *call = etcd_call_new(s->e, &type, s);
+    etcd_range own = {.key = etcd_span(s->key)};
+    etcd_query q = {.range = own, .keys_only = true};
+    char value[ETCD_VALUE_MAX];
+    size_t n = etcd_seat_value(s, value);
+
+    if (call) {
+        call->tag = s->target ? s->target->id : 0;
+        etcd_if_created(&call->body, &own, s->created);
+        etcd_if_fenced(&call->body, s->lease);
+        etcd_do_put(&call->body, ETCD_THEN, own.key, (pb_span){(const uint8_t *)value, n},
+                    call->tag ? call->tag : s->lease->id);
+        etcd_do_range(&call->body, ETCD_ELSE, &q);
+    }
+    if (call && etcd_call_send(call)) {
+        s->call = call;
+        s->rewrite = false;
+    }
+}
+
+/* ---- the ops --------------------------------------------------------------------------------- */
+
+static void unchain(pawl_op **chain, pawl_op *op)
+{
+    while (*chain && *chain != op)
+        chain = (pawl_op **)&(*chain)->engine[1];
+    if (*chain)
+        *chain = op->engine[1];
+}
+
+/* The one who reads through another's key stops. */
+static void guest_leaves(etcd_seat *s)
+{
+    etcd_seat *host = s->host;
+    pawl_op *releases = s->releases;
+
+    s->host = NULL;
+    host->guests--;
+    host->rewrite = true;
+    if (host->state != SEAT_SHELL || host->guests) { /* the key stays: nothing to wait for */
+        etcd_answer_releases(s, 0);
+        etcd_seat_step(host);
+    } else {
+        s->releases = NULL;
+        for (pawl_op *op = releases, *next; op; op = next) {
+            next = op->engine[1];
+            op->engine[0] = host;
+            op->engine[1] = host->releases;
+            host->releases = op;
+        }
+        etcd_seat_leave(host, PAWL_ECANCELED);
+    }
+    etcd_seat_end(s, PAWL_ECANCELED);
+}
+
+static void give_up(etcd_seat *s, pawl_op *op)
+{
+    const etcd_link *link = &s->e->link;
+    int code = PAWL_ECANCELED;
+
+    if (!etcd_link_ready(link) && link->last_code)
+        code = pawl_error_set(op->err, link->last_code, "%s", link->words);
+    s->acquires = NULL;
+    pawl_op_finish(op, code);
+    etcd_seat_end(s, code);
+}
+
+void etcd_acquire_cancel(etcd *e, pawl_op *op)
+{
+    etcd_seat *s = op->engine[0];
+
+    unchain(&s->acquires, op);
+    if (s->acquires) { /* the same owner asks once more */
+        pawl_op_finish(op, PAWL_ECANCELED);
+        return;
+    }
+    s->acquires = op;
+    op->engine[1] = NULL;
+    if (s->host) {
+        guest_leaves(s);
+    } else if (s->state == SEAT_ASKS && !s->call && !s->maybe) {
+        give_up(s, op);
+    } else {
+        s->cancelled = true;
+        e->env->timer_set(e->env, &s->timer,
+                          e->env->now(e->env) +
+                              (etcd_link_ready(&e->link) ? CANCEL_MS * PAWL_NS_PER_MS : 0));
+        if (!s->call)
+            etcd_seat_leave(s, PAWL_ECANCELED);
+    }
+}
+
+void etcd_release(etcd *e, pawl_op *op)
+{
+    etcd_seat *s = etcd_seat_find(e, op->owner.seq);
+
+    if (!s || s->acquires || (s->state == SEAT_SHELL && !s->rewrite && !s->call)) {
+        pawl_op_finish(op, PAWL_ENOTHELD);
+        return;
+    }
+    if (s->state == SEAT_GONE) {
+        pawl_op_finish(op, PAWL_ENOTHELD);
+        etcd_seat_end(s, PAWL_ENOTHELD);
+        return;
+    }
+    if (s->state == SEAT_HOLDS && op->permits && op->permits >= s->permits) {
+        pawl_op_finish(op, 0);
+        return;
+    }
+    op->engine[0] = s;
+    op->engine[1] = s->releases;
+    s->releases = op;
+    if (s->state != SEAT_HOLDS) {
+        s->cancelled = true;
+        etcd_seat_step(s);
+    } else if (s->host) {
+        guest_leaves(s);
+    } else if (op->permits || s->guests) {
+        s->permits = op->permits;
+        s->state = s->guests ? SEAT_SHELL : SEAT_HOLDS;
+        s->rewrite = true;
+        etcd_seat_step(s);
+    } else {
+        etcd_seat_leave(s, PAWL_ECANCELED);
+    }
+}
+
+/* It goes on by itself. */
+void etcd_release_cancel(etcd *e, pawl_op *op)
+{
+    etcd_seat *s = op->engine[0];
+
+    (void)e;
+    unchain(&s->releases, op);
+    pawl_op_finish(op, PAWL_EUNKNOWN);
+}

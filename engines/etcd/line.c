@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * line.c - seats in line: which of one client's asks first, and what is watched meanwhile.
+ *
+ * ASKING IN ORDER. Requests that are out at the same time are carried out in any order. So of those
+ * of one name only the first asks; and a try waits until what leaves has left.
+ *
+ * WATCHED are what a seat waits for, from the moment on that it knows it, and its own key, so that
+ * nobody takes it away unnoticed; but that only once it was there for a while. The watch begins at
+ * a revision at which the key was there, so nothing is missed, and short holds cost no more than
+ * two requests.
+ */
+#include <stdlib.h>
+
+#include "etcd.h"
+
+#define RETRY_NS (INT64_C(1000) * PAWL_NS_PER_MS)
+
+/* ---- asking in order ------------------------------------------------------------------------- */
+
+static struct list *asking_bucket(etcd *e, const char *name)
+{
+    uint32_t h = 2166136261u;
+
+    for (; *name; name++)
+        h = (h ^ (unsigned char)*name) * 16777619u;
+    return &e->asking[h % ETCD_ASKING_BUCKETS];
+}
+
+void etcd_seat_stand(etcd_seat *s)
+{
+    if (list_empty(&s->asking))
+        list_append(asking_bucket(s->e, s->name), &s->asking);
+}
+
+/* Is there one of the same name that was first? */
+bool etcd_seat_behind(const etcd_seat *s)
+{
+    struct list *bucket = asking_bucket(s->e, s->name);
+
+    for (struct list *l = bucket->next; l != bucket; l = l->next) {
+        const etcd_seat *other = list_entry(l, etcd_seat, asking);
+
+        if (other == s)
+            return false;
+        if (!strcmp(other->name, s->name) &&
+            (other->state == SEAT_ASKS || (other->state == SEAT_LEAVES && !s->queue)))
+            return true;
+    }
+    return false;
+}
+
+void etcd_seat_next(const etcd_seat *s)
+{
+    struct list *bucket = asking_bucket(s->e, s->name);
+
+    for (struct list *l = bucket->next; l != bucket; l = l->next) {
+        etcd_seat *other = list_entry(l, etcd_seat, asking);
+
+        if (other->state == SEAT_ASKS && !strcmp(other->name, s->name)) {
+            etcd_seat_step(other);
+            return;
+        }
+    }
+}
+
+void etcd_seat_in_line(etcd_seat *s)
+{
+    list_remove(&s->asking);
+    etcd_seat_next(s);
+}
+
+/* ---- watching -------------------------------------------------------------------------------- */
+
+static void see_again(etcd_seat *s, bool woken)
+{
+    if (s->state != SEAT_WAITS)
+        return;
+    s->look = true;
+    s->woken |= woken;
+    s->check &= !woken;
+    etcd_seat_step(s);
+}
+
+static void ahead_started(etcd_watch *w, int64_t revision)
+{
+    etcd_seat *s = w->arg;
+
+    if (revision == s->revision)
+        return;
+    s->check = s->ahead_is != 0; /* something may have happened before the watch began */
+    see_again(s, false);
+}
+
+static void ahead_event(etcd_watch *w, const etcd_event *event)
+{
+    etcd_seat *s = w->arg;
+
+    if (s->mode == PAWL_MODE_LATCH && !event->deleted && etcd_latch_left(&event->kv) > 0)
+        return;
+    /* in a range: those behind don't matter */
+    if (event->deleted || (event->kv.created < s->created && !etcd_same(event->kv.key,
+                                                                        etcd_span(s->key))))
+        see_again(s, true);
+}
+
+static void ahead_missed(etcd_watch *w)
+{
+    ((etcd_seat *)w->arg)->check = false;
+    see_again(w->arg, false);
+}
+
+static void vanished(etcd_seat *s)
+{
+    etcd *e = s->e;
+    uint64_t seq = s->seq;
+
+    etcd_seat_lost(s);
+    s = etcd_seat_find(e, seq);
+    if (s && s->state == SEAT_ASKS) {
+        etcd_seat_step(s); /* it waited: in line again */
+        return;
+    }
+    etcd_event_tell(e, PAWL_EVENT_VERIFY);
+    etcd_renewals_check(e);
+}
+
+static void own_event(etcd_watch *w, const etcd_event *event)
+{
+    if (event->deleted)
+        vanished(w->arg);
+}
+
+/* Compacted away: writing or reading the key shows whether it is there, and at which revision. */
+static void own_missed(etcd_watch *w)
+{
+    etcd_seat *s = w->arg;
+
+    s->rewrite = s->state == SEAT_HOLDS || s->state == SEAT_SHELL;
+    s->look |= s->state == SEAT_WAITS;
+    etcd_seat_step(s);
+}
+
+/* In a while its own key is watched. */
+void etcd_seat_watch_soon(etcd_seat *s, etcd_soon *soon)
+{
+    pawl_env *env = s->e->env;
+
+    s->began = env->now(env);
+    list_remove(&s->fresh);
+    list_append(&soon->seats, &s->fresh);
+    if (!soon->timer.armed) {
+        soon->timer.arg = s->e;
+        env->timer_set(env, &soon->timer, s->began + soon->delay);
+    }
+}
+
+static void watch_own(etcd_seat *s)
+{
+    bool holds = s->state == SEAT_HOLDS;
+
+    list_remove(&s->fresh);
+    if (!s->own.id)
+        etcd_watch_start(&s->own, s->e, s->key, "",
+                         (holds ? (int64_t)s->token : s->revision) + 1);
+    s->rewrite |= holds && s->waited && s->mode == PAWL_MODE_EXCLUSIVE; /* who, and since when */
+    etcd_seat_step(s);
+}
+
+static void soon_fired(pawl_timer *timer)
+{
+    etcd *e = timer->arg;
+    etcd_soon *soon = list_entry(timer, etcd_soon, timer);
+    int64_t now = e->env->now(e->env);
+
+    while (!list_empty(&soon->seats)) {
+        etcd_seat *s = list_entry(soon->seats.next, etcd_seat, fresh);
+
+        if (s->began + soon->delay > now) {
+            e->env->timer_set(e->env, timer, s->began + soon->delay);
+            return;
+        }
+        watch_own(s);
+    }
+}
+
+void etcd_soon_init(etcd_soon *soon, int64_t delay_ms)
+{
+    list_init(&soon->seats);
+    soon->timer = (pawl_timer){.fire = soon_fired};
+    soon->delay = delay_ms * PAWL_NS_PER_MS;
+}
+
+void etcd_seat_waits(etcd_seat *s, const etcd_range *range, int64_t is, int64_t revision)
+{
+    pb_span key = range->key, end = range->end;
+    size_t room = key.length + end.length + 2;
+    char *text = malloc(room);
+
+    s->state = SEAT_WAITS;
+    s->waited = true;
+    s->revision = revision;
+    s->ahead_is = is;
+    if (s->cancelled) {
+        free(text);
+        etcd_seat_leave(s, PAWL_ECANCELED);
+        return;
+    }
+    if (!text) {
+        s->look = true;
+        s->e->env->timer_set(s->e->env, &s->timer, s->e->env->now(s->e->env) + RETRY_NS);
+        return;
+    }
+    snprintf(text, room, "%.*s%c%.*s", (int)key.length, (const char *)key.data, 0, (int)end.length,
+             (const char *)end.data);
+    if (s->ahead.id && !strcmp(s->ahead.key, text)) { /* as before */
+        free(text);
+    } else {
+        etcd_watch_stop(&s->ahead);
+        free(s->ahead_key);
+        s->ahead_key = text;
+        s->ahead.deletes_only = s->mode == PAWL_MODE_EXCLUSIVE;
+        etcd_watch_start(&s->ahead, s->e, text, text + strlen(text) + 1, 0);
+    }
+    etcd_seat_in_line(s);
+    if (!s->own.id && list_empty(&s->fresh))
+        etcd_seat_watch_soon(s, &s->e->waiters);
+    if (s->look) /* something has happened while the answer was on its way */
+        etcd_seat_step(s);
+}
+
+void etcd_seat_watches(etcd_seat *s)
+{
+    s->ahead = (etcd_watch){.arg = s, .from_now = true, .started = ahead_started,
+                            .event = ahead_event, .missed = ahead_missed};
+    s->own = (etcd_watch){.arg = s, .deletes_only = true, .event = own_event,
+                          .missed = own_missed};
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * login.c - the first words on a connection: user and password for a token, which goes with every
+ * later call of this connection. One that the server no longer takes costs the connection, and so
+ * brings a new one. A server that knows no users is used without.
+ */
+#include <stdlib.h>
+
+#include "etcd.h"
+
+static bool answer_login(etcd_call *call, pb_span message)
+{
+    etcd_link *link = call->about;
+    pb_span token;
+
+    if (!etcd_read_token(message, &token) || !token.length || memchr(token.data, 0, token.length))
+        return false;
+    link->token = strndup((const char *)token.data, token.length);
+    if (!link->token)
+        etcd_link_drop(link, PAWL_ENOMEM, "out of memory");
+    else
+        etcd_link_greeted(link);
+    return true;
+}
+
+static void login_failed(etcd_call *call, int code, const char *words)
+{
+    etcd_link *link = call->about;
+
+    if (code == PAWL_EBACKEND && strstr(call->words, "not enabled"))
+        etcd_link_greeted(link);
+    else if (code != PAWL_EUNKNOWN && code != PAWL_ECANCELED)
+        etcd_link_drop(link, code == ETCD_NO_LEASE ? PAWL_EAUTH : code, "%s", words);
+}
+
+void etcd_login(etcd_link *link)
+{
+    static const etcd_call_type type = {.path = "/etcdserverpb.Auth/Authenticate",
+        .answer = answer_login, .failed = login_failed};
+    const etcd_settings *s = &link->e->settings;
+    etcd_call *call;
+
+    if (!s->user) {
+        etcd_link_greeted(link);
+        return;
+    }
+    call = etcd_call_new(link->e, &type, link);
+    if (call) {
+        pb_bytes(&call->body, 1, s->user, strlen(s->user));
+        pb_bytes(&call->body, 2, s->password, strlen(s->password));
+    }
+    if (!call || !etcd_call_send(call))
+        etcd_link_drop(link, PAWL_ENOMEM, "out of memory");
+}

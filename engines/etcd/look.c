@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * look.c - inspect, count, list and break: read the keys of a name, or of all names in pages.
+ *
+ * Inspect also asks how long the holders' leases still last; etcd answers in whole seconds. Break
+ * deletes the holders' keys on condition that they still are what was read; else it reads again.
+ * Its transaction may have been carried out when there is no answer, and then nobody knows.
+ */
+#include <fnmatch.h>
+#include <stdlib.h>
+
+#include "look.h"
+
+#define PAGE 256
+#define LEASES_MAX 16
+#define BREAK_MAX 100 /* etcd allows 128 operations in a transaction */
+#define BREAK_TRIES 10
+
+struct look {
+    look_name name;
+    size_t at;          /* inspect: the entry whose lease is asked for; break: how far it is */
+    int asked, tries;
+    bool broke;
+    char from[ETCD_KEY_MAX + 1]; /* list: where the next page begins */
+    size_t from_length;
+};
+
+static const etcd_call_type read_type, waits_type, page_type, lease_type, break_type;
+
+static void finish(etcd_job *job)
+{
+    struct look *k = job->data;
+
+    free(k->name.entries);
+}
+
+static void start_read(etcd_job *job)
+{
+    struct look *k = job->data;
+    etcd_call *call = etcd_job_call(job, &read_type);
+    etcd_bounds bounds;
+    etcd_query q = {0};
+
+    if (!call)
+        return;
+    look_clear(&k->name);
+    k->at = 0;
+    snprintf(k->name.name, sizeof k->name.name, "%s", job->op->name);
+    q.range = *etcd_bounds_of(&bounds, job->e, job->op->name, ETCD_ALL);
+    etcd_put_range(&call->body, &q);
+    etcd_job_send(job, call);
+}
+
+/* ---- inspect --------------------------------------------------------------------------------- */
+
+static void show(etcd_job *job)
+{
+    struct look *k = job->data;
+
+    etcd_job_done(job, look_show(job->e, job->op, &k->name, true), NULL);
+}
+
+/* The next holder's lease that is not known yet. */
+static void ask_lease(etcd_job *job)
+{
+    struct look *k = job->data;
+    etcd_call *call;
+
+    while (k->at < k->name.n && (!k->name.entries[k->at].holder || !k->name.entries[k->at].lease ||
+                                 k->name.entries[k->at].lease_ms >= 0))
+        k->at++;
+    if (k->at == k->name.n || k->asked++ == LEASES_MAX) {
+        show(job);
+        return;
+    }
+    call = etcd_job_call(job, &lease_type);
+    if (!call)
+        return;
+    pb_uint(&call->body, 1, (uint64_t)k->name.entries[k->at].lease);
+    etcd_job_send(job, call);
+}
+
+static bool answer_lease(etcd_call *call, pb_span message)
+{
+    etcd_job *job = call->about;
+    struct look *k = job->data;
+    etcd_lease_answer answer;
+    int64_t lease = k->name.entries[k->at].lease;
+
+    if (!etcd_read_lease(message, &answer))
+        return false;
+    etcd_job_of(call);
+    for (size_t i = k->at; i < k->name.n; i++)
+        if (k->name.entries[i].lease == lease)
+            k->name.entries[i].lease_ms = answer.ttl > 0 ? answer.ttl * 1000 : 0;
+    ask_lease(job);
+    return true;
+}
+
+static const etcd_call_type lease_type = {.path = "/etcdserverpb.Lease/LeaseTimeToLive",
+        .answer = answer_lease, .failed = etcd_job_failed};
+
+/* Those who wait for a latch. */
+static bool answer_waits(etcd_call *call, pb_span message)
+{
+    etcd_job *job = call->about;
+    struct look *k = job->data;
+    etcd_kvs kvs;
+    etcd_kv kv;
+
+    if (!etcd_read_range(message, &kvs))
+        return false;
+    etcd_job_of(call);
+    while (etcd_next_kv(&kvs, &kv))
+        if (!look_add(&k->name, &kv, kv.key)) {
+            etcd_job_done(job, PAWL_ENOMEM, "out of memory");
+            return true;
+        }
+    look_settle(&k->name);
+    show(job);
+    return true;
+}
+
+static void ask_waits(etcd_job *job)
+{
+    etcd_call *call = etcd_job_call(job, &waits_type);
+    etcd_bounds bounds;
+    etcd_query q = {0};
+
+    if (!call)
+        return;
+    q.range = *etcd_bounds_of(&bounds, job->e, job->op->name, ETCD_WAITS);
+    etcd_put_range(&call->body, &q);
+    etcd_job_send(job, call);
+}
+
+static const etcd_call_type waits_type = {.path = "/etcdserverpb.KV/Range", .answer = answer_waits,
+        .failed = etcd_job_failed};
+
+/* ---- count ----------------------------------------------------------------------------------- */
+
+static void count(etcd_job *job)
+{
+    const look_name *n = &((struct look *)job->data)->name;
+    pawl_op *op = job->op;
+    int type = op->mode == PAWL_MODE_PERMITS ? PAWL_TYPE_SEMAPHORE : PAWL_TYPE_LATCH;
+
+    if (n->type >= 0 && n->type != type) {
+        etcd_job_done(job, PAWL_ESTATE, "the name is in use as something else");
+    } else if (type == PAWL_TYPE_LATCH) {
+        op->value = n->type < 0 ? 0 : n->count;
+        etcd_job_done(job, 0, NULL);
+    } else if (n->type < 0 && op->count <= 0) {
+        etcd_job_done(job, PAWL_ESTATE, "it is not in use, so it has no capacity");
+    } else {
+        op->value = n->type < 0 ? op->count : n->count > n->used ? n->count - n->used : 0;
+        etcd_job_done(job, 0, NULL);
+    }
+}
+
+/* ---- break ----------------------------------------------------------------------------------- */
+
+static void key_of(char key[ETCD_KEY_MAX], const etcd_job *job, const look_entry *entry)
+{
+    etcd_bounds bounds;
+
+    etcd_bounds_of(&bounds, job->e, job->op->name, ETCD_ALL);
+    snprintf(key, ETCD_KEY_MAX, "%.*s%s", ETCD_KEY_MAX - 65, bounds.key, entry->tail);
+}
+
+static void break_some(etcd_job *job)
+{
+    struct look *k = job->data;
+    size_t end = k->at, n = 0;
+    etcd_call *call;
+    char key[ETCD_KEY_MAX];
+
+    while (k->at < k->name.n && !k->name.entries[k->at].holder)
+        k->at++;
+    if (k->at == k->name.n) {
+        etcd_job_done(job, k->broke ? 0 : PAWL_ENOTHELD, NULL);
+        return;
+    }
+    call = etcd_job_call(job, &break_type);
+    if (!call)
+        return;
+    for (int round = 0; round < 2; round++) /* all conditions come first */
+        for (end = k->at, n = 0; end < k->name.n && n < BREAK_MAX; end++) {
+            etcd_range range = {0};
+
+            if (!k->name.entries[end].holder)
+                continue;
+            n++;
+            key_of(key, job, &k->name.entries[end]);
+            range.key = etcd_span(key);
+            if (round == 0)
+                etcd_if_created(&call->body, &range, k->name.entries[end].created);
+            else
+                etcd_do_delete(&call->body, ETCD_THEN, &range);
+        }
+    call->tag = (int64_t)end;
+    etcd_job_send(job, call);
+}
+
+static bool answer_break(etcd_call *call, pb_span message)
+{
+    struct look *k = ((etcd_job *)call->about)->data;
+    etcd_txn txn;
+
+    if (!etcd_read_txn_short(message, &txn))
+        return false;
+    if (txn.succeeded) {
+        k->broke = true;
+        k->at = (size_t)call->tag;
+        break_some(etcd_job_of(call));
+    } else if (++k->tries < BREAK_TRIES) {
+        start_read(etcd_job_of(call));
+    } else {
+        etcd_job_done(etcd_job_of(call), PAWL_EBACKEND, "its holders change too fast");
+    }
+    return true;
+}
+
+static const etcd_call_type break_type = {.path = "/etcdserverpb.KV/Txn", .answer = answer_break,
+        .failed = etcd_job_failed};
+
+/* ---- one name -------------------------------------------------------------------------------- */
+
+static bool answer_read(etcd_call *call, pb_span message)
+{
+    etcd_job *job = call->about;
+    struct look *k = job->data;
+    etcd_kvs kvs;
+    etcd_kv kv;
+    char name[PAWL_NAME_MAX + 1];
+    pb_span tail;
+
+    if (!etcd_read_range(message, &kvs))
+        return false;
+    etcd_job_of(call);
+    while (etcd_next_kv(&kvs, &kv))
+        if (etcd_key_name(job->e, kv.key, name, &tail) && !look_add(&k->name, &kv, tail)) {
+            etcd_job_done(job, PAWL_ENOMEM, "out of memory");
+            return true;
+        }
+    if (job->op->kind == PAWL_OP_INSPECT && k->name.type == PAWL_TYPE_LATCH) {
+        ask_waits(job);
+        return true;
+    }
+    look_settle(&k->name);
+    if (job->op->kind == PAWL_OP_COUNT)
+        count(job);
+    else if (job->op->kind == PAWL_OP_BREAK)
+        break_some(job);
+    else
+        ask_lease(job);
+    return true;
+}
+
+static const etcd_call_type read_type = {.path = "/etcdserverpb.KV/Range", .answer = answer_read,
+        .failed = etcd_job_failed};
+
+/* ---- all names ------------------------------------------------------------------------------- */
+
+static void start_page(etcd_job *job)
+{
+    struct look *k = job->data;
+    etcd_call *call = etcd_job_call(job, &page_type);
+    etcd_bounds bounds;
+    etcd_query q = {.limit = PAGE};
+
+    if (!call)
+        return;
+    q.range = *etcd_bounds_of(&bounds, job->e, NULL, ETCD_ALL);
+    if (k->from_length)
+        q.range.key = (pb_span){(const uint8_t *)k->from, k->from_length};
+    etcd_put_range(&call->body, &q);
+    etcd_job_send(job, call);
+}
+
+static int show_name(etcd_job *job)
+{
+    struct look *k = job->data;
+    look_name *n = &k->name;
+    int code = 0;
+
+    look_settle(n);
+    if (n->type >= 0 && (!job->op->name || !fnmatch(job->op->name, n->name, 0)))
+        code = look_show(job->e, job->op, n, false);
+    look_clear(n);
+    return code;
+}
+
+static int take_key(etcd_job *job, const etcd_kv *kv)
+{
+    struct look *k = job->data;
+    char name[PAWL_NAME_MAX + 1];
+    pb_span tail;
+    int code = 0;
+
+    if (kv->key.length < sizeof k->from - 1) { /* the next page begins right behind it */
+        memcpy(k->from, kv->key.data, kv->key.length);
+        k->from[kv->key.length] = 0;
+        k->from_length = kv->key.length + 1;
+    }
+    if (!etcd_key_name(job->e, kv->key, name, &tail))
+        return 0;
+    if (strcmp(name, k->name.name)) {
+        code = show_name(job);
+        snprintf(k->name.name, sizeof k->name.name, "%s", name);
+    }
+    return code ? code : look_add(&k->name, kv, tail) ? 0 : PAWL_ENOMEM;
+}
+
+static bool answer_page(etcd_call *call, pb_span message)
+{
+    etcd_job *job = call->about;
+    etcd_kvs kvs;
+    etcd_kv kv;
+    int code = 0;
+    bool more;
+
+    if (!etcd_read_range(message, &kvs))
+        return false;
+    etcd_job_of(call);
+    more = kvs.more && kvs.n;
+    while (!code && etcd_next_kv(&kvs, &kv))
+        code = take_key(job, &kv);
+    if (!code && more) {
+        start_page(job);
+        return true;
+    }
+    if (!code)
+        code = show_name(job);
+    etcd_job_done(job, code, NULL);
+    return true;
+}
+
+static const etcd_call_type page_type = {.path = "/etcdserverpb.KV/Range", .answer = answer_page,
+        .failed = etcd_job_failed};
+
+void etcd_look(etcd *e, pawl_op *op)
+{
+    etcd_job *job = etcd_job_new(e, op, op->kind == PAWL_OP_LIST ? start_page : start_read,
+                                 sizeof(struct look));
+
+    if (!job)
+        return;
+    ((struct look *)job->data)->name.type = -1;
+    job->finish = finish;
+    job->reads = op->kind != PAWL_OP_BREAK;
+    etcd_job_start(job);
+}

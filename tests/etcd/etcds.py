@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Private etcd servers: one, or a cluster of three, on free ports of the loopback, each in a folder
+of its own and stopped by its process id. etcdctl is the other client.
+"""
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.parse
+import urllib.request
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+for _folder in ('redis', 'lib'):
+    sys.path.append(os.path.join(HERE, '..', _folder))
+from actor import Actor, boot_ns  # noqa: E402,F401
+
+PATIENCE = 60
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        return s.getsockname()[1]
+
+
+def query(params):
+    return '?' + urllib.parse.urlencode(params) if params else ''
+
+
+def until(predicate, patience=PATIENCE):
+    end = time.monotonic() + patience
+    while not predicate():
+        assert time.monotonic() < end, 'timed out'
+        time.sleep(0.005)
+
+
+class Member:
+    """One server. Its data outlive a kill."""
+
+    def __init__(self, name, port, peer, election_ms, options=(), scheme='http'):
+        self.name, self.port, self.peer, self.scheme = name, port, peer, scheme
+        self.folder = tempfile.mkdtemp(prefix='pawl-etcd-')
+        client = f'{scheme}://127.0.0.1:{port}'
+        self.command = ['etcd', '--name', name, '--data-dir', os.path.join(self.folder, 'data'),
+                        '--listen-client-urls', client, '--advertise-client-urls', client,
+                        '--listen-peer-urls', f'http://127.0.0.1:{peer}',
+                        '--initial-advertise-peer-urls', f'http://127.0.0.1:{peer}',
+                        '--log-level=error', '--unsafe-no-fsync',
+                        f'--heartbeat-interval={election_ms // 10}',
+                        f'--election-timeout={election_ms}', *options]
+        self.process = None
+
+    def start(self):
+        log = open(os.path.join(self.folder, 'log'), 'ab')
+        self.process = subprocess.Popen(self.command, stdout=log, stderr=log)
+        log.close()
+
+    def is_healthy(self):
+        try:
+            with urllib.request.urlopen(f'http://127.0.0.1:{self.port}/health', timeout=2) as f:
+                return json.load(f)['health'] == 'true'
+        except (OSError, ValueError):
+            return False
+
+    def answers(self):
+        try:
+            socket.create_connection(('127.0.0.1', self.port), 1).close()
+            return True
+        except OSError:
+            return False
+
+    def pause(self):
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
+
+    def resume(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def kill(self):
+        if self.process and self.process.poll() is None:
+            self.process.kill()
+        if self.process:
+            self.process.wait()
+
+    def stop(self):
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Cluster:
+    """`n` servers that know each other."""
+
+    def __init__(self, n=3, election_ms=300, options=(), scheme='http'):
+        names = [f'n{i + 1}' for i in range(n)]
+        peers = [free_port() for _ in names]
+        known = ','.join(f'{name}=http://127.0.0.1:{peer}' for name, peer in zip(names, peers))
+        self.members = [Member(name, free_port(), peer, election_ms,
+                               ['--initial-cluster', known, *options], scheme)
+                        for name, peer in zip(names, peers)]
+        self.environ = {}
+        try:
+            for m in self.members:
+                m.start()
+            self.wait()
+        except BaseException:
+            self.stop()
+            raise
+
+    def wait(self):
+        for m in self.members:
+            until(m.is_healthy if m.scheme == 'http' else m.answers)
+
+    def stop(self):
+        for m in self.members:
+            m.stop()
+
+    def url(self, **params):
+        hosts = ','.join(f'127.0.0.1:{m.port}' for m in self.members)
+        return f'etcd://{hosts}/{query(params)}'
+
+    def actor(self, label='', **params):
+        return Actor(self.url(**params), label)
+
+    # ---- the other client ----
+
+    def ctl_words(self, *words):
+        hosts = ','.join(f'{m.scheme}://127.0.0.1:{m.port}' for m in self.members)
+        return ['etcdctl', '--endpoints', hosts, *map(str, words)]
+
+    def ctl(self, *words):
+        done = subprocess.run(self.ctl_words(*words), stdout=subprocess.PIPE, check=False,
+                              stderr=subprocess.PIPE, timeout=PATIENCE,
+                              env=dict(os.environ, ETCDCTL_API='3', **self.environ))
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode()
+
+    def peer(self, *words):
+        """etcdctl, left running."""
+        return subprocess.Popen(self.ctl_words(*words), stdout=subprocess.PIPE, text=True,
+                                env=dict(os.environ, ETCDCTL_API='3', **self.environ))
+
+    def keys(self, prefix='pawl/'):
+        return self.ctl('get', prefix, '--prefix', '--keys-only').split()
+
+    def values(self, prefix='pawl/'):
+        """key: (value, creation, modification, lease)."""
+        found = json.loads(self.ctl('get', prefix, '--prefix', '-w', 'json')).get('kvs', [])
+        from base64 import b64decode
+        return {b64decode(k['key']).decode():
+                (b64decode(k.get('value', '')).decode(), k['create_revision'], k['mod_revision'],
+                 k.get('lease', 0)) for k in found}
+
+    def revision(self):
+        return json.loads(self.ctl('get', 'nothing', '-w', 'json'))['header']['revision']
+
+    def leases(self):
+        return self.ctl('lease', 'list').split('\n')[1:-1]
+
+    def leader(self):
+        status = json.loads(self.ctl('endpoint', 'status', '-w', 'json'))
+        for s in status:
+            if s['Status']['header']['member_id'] == s['Status']['leader']:
+                port = int(s['Endpoint'].rsplit(':', 1)[1])
+                return next(m for m in self.members if m.port == port)
+        return None
+
+
+class Etcd(Cluster):
+    """A cluster of one."""
+
+    def __init__(self, *options, scheme='http'):
+        super().__init__(1, 100, options, scheme)
+        self.member = self.members[0]
+        self.port = self.member.port
