@@ -101,7 +101,7 @@ static int take_number(int64_t *ret, int64_t given, const pawl_url *url, const c
 int pawl__url_options(pawl_client *client, const pawl_url *url, pawl_error *err)
 {
     const pawl_client_options *o = &client->options;
-    int64_t *watchdog = &client->watchdog_ms, *timeout = &client->env.timeout_ms;
+    int64_t *watchdog = &client->env.watchdog_ms, *timeout = &client->env.timeout_ms;
     int64_t cohort = o->cohort > 4096 ? 4097 : (int64_t)o->cohort;
     int code;
 
@@ -117,7 +117,7 @@ static int take_options(pawl_client *client, const pawl_url *url, pawl_error *er
 
     if (o->log_level > PAWL_LOG_DEBUG)
         return pawl_error_set(err, PAWL_EINVAL, "log_level is at most PAWL_LOG_DEBUG");
-    client->watchdog_ms = 30000;
+    client->env.watchdog_ms = 30000;
     client->env.timeout_ms = 2000;
     client->cohort = 32;
     client->log = o->log;

@@ -343,7 +343,6 @@ struct pawl_client {
     void *log_arg;
     int log_level;
     pawl_client_options options; /* as given */
-    int64_t watchdog_ms;
     int64_t cohort;
 
     uint64_t last_seq, last_handle;

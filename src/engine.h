@@ -264,6 +264,7 @@ struct pawl_env {
     const char *label;
     const char *user, *password; /* from options or environment, or NULL; the URL's come first */
     int64_t timeout_ms;          /* for one exchange */
+    int64_t watchdog_ms;         /* lease of renewed locks: how long a session should last */
 
     int64_t (*now)(pawl_env *);       /* boot-time clock, ns */
     int64_t (*wall_ms)(pawl_env *);   /* Unix time, ms: to show, never to decide */

@@ -45,7 +45,7 @@ int64_t pawl__valid_until(int64_t from, int64_t lease_ms)
 
 int64_t pawl__lease_wanted(const struct hold *hold, int64_t now)
 {
-    int64_t lease = hold->terms.lease_ms ? hold->terms.lease_ms : hold->client->watchdog_ms;
+    int64_t lease = hold->terms.lease_ms ? hold->terms.lease_ms : hold->client->env.watchdog_ms;
     int64_t since = hold->state == HOLD_HELD ? hold->since : now;
 
     if (hold->terms.max_hold_ms) {
@@ -184,17 +184,17 @@ static void renew_soon(struct hold *hold)
 static void renewed(struct hold *hold, const pawl_renewal *item, int code,
                     const struct request *r)
 {
-    int64_t from = r->op.lease_from ? r->op.lease_from : r->first_sent;
+    int64_t sent = r->op.lease_from ? r->op.lease_from : r->first_sent;
     int64_t lease = item->lease_ms;
     bool again = hold->verify;
 
-    if (hold->terms.lease_ms && (hold->ends - from) / PAWL_NS_PER_MS < lease)
-        lease = (hold->ends - from) / PAWL_NS_PER_MS;
+    if (hold->terms.lease_ms && (hold->ends - sent) / PAWL_NS_PER_MS < lease)
+        lease = (hold->ends - sent) / PAWL_NS_PER_MS;
     hold->renewing = NULL;
     hold->verify = false;
     if (code == 0 && item->code == 0 && (hold->terms.lease_ms == 0 || hold->claim)) {
         hold->client->stats.renewed++;
-        give(hold, from, lease, r->op.granted_ms, 3);
+        give(hold, sent, lease, r->op.granted_ms, 3);
     } else if (code == 0 && item->code == PAWL_ENOTHELD) {
         pawl__hold_lost(hold);
         return;
@@ -281,7 +281,7 @@ static void renewal_due(pawl_timer *timer)
 {
     pawl_client *client = timer->arg;
     int64_t now = pawl__now(client);
-    int64_t slack = client->watchdog_ms * PAWL_NS_PER_MS / 10;
+    int64_t slack = client->env.watchdog_ms * PAWL_NS_PER_MS / 10;
 
     while (send_batch(client, now, now + slack))
         ;

@@ -324,7 +324,7 @@ static int renew_one(pawl_lock *lock, int64_t lease_ms, pawl_error *err)
         return code;
     hold = pawl__lock_hold(lock);
     if (!lease_ms)
-        lease_ms = lock->terms.lease_ms ? lock->terms.lease_ms : lock->client->watchdog_ms;
+        lease_ms = lock->terms.lease_ms ? lock->terms.lease_ms : lock->client->env.watchdog_ms;
     if (hold && hold->state == HOLD_HELD && pawl__now(lock->client) >= hold->deadline)
         pawl__hold_lost(hold);
     if (hold && hold->state == HOLD_HELD)

@@ -5,6 +5,7 @@ Nothing on the page is not from the run: what was not run is not on it.
 """
 import javaside
 import properties
+import zookeeper
 from peers import EVERYBODY, PAWL
 
 HEAD = '''# Sharing locks: what was shown
@@ -75,6 +76,7 @@ def bytes_table(results):
 
 
 def write(path, results, peers, server):
+    everybody = peers
     peers = [p for p in EVERYBODY if p in peers]
     page = HEAD.format(pawl=PAWL.version(), server=server)
     for name in peers:
@@ -88,5 +90,6 @@ def write(path, results, peers, server):
     if java:
         page += "\n## Redisson's other kinds\n\n" + rows(results, java, javaside.PROPERTIES)
     page += bytes_table(results)
+    page += zookeeper.table(results, everybody, cell)
     with open(path, 'w', encoding='utf-8') as file:
         file.write(page)

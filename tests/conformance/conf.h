@@ -34,6 +34,11 @@ void need_ranges(void);
 void need_parameters(void);
 /* Does the service tell only so roughly how long a lease still lasts? */
 bool leases_in_seconds(void);
+/* ... where all leases of a client are one session: nothing of it stays taken when it is closed. */
+void need_leases(void);
+/* How much of a lease of `ms` is given at once: there, no more than about half a session. */
+int64_t lease_given(int64_t ms);
+bool has_session(void);
 
 /* ---- Making things --------------------------------------------------------------------------- */
 

@@ -36,17 +36,19 @@ static int note_lease(void *arg, const pawl_info *info)
     return 0;
 }
 
+/* A session does not show when it was renewed; but a lock that outlasts it was. */
 void await_renewal(pawl_client *client, const char *name)
 {
     pawl_info have = {.lease_ms = INT64_MAX};
-    int64_t before;
+    int64_t before, began = now_ms();
 
     do {
         before = leases_in_seconds() ? -1 : have.lease_ms;
         pause_ms(leases_in_seconds() ? SHORT_LEASE + 200 : 5); /* then who did not renew lost it */
         CHECK_OK(pawl_inspect(client, name, note_lease, &have, NULL));
         CHECK_EQ(have.holders, 1);
-    } while (have.lease_ms <= before);
+    } while (has_session() ? now_ms() - began < DEATH_LEASE + SHORT_LEASE
+                           : have.lease_ms <= before);
 }
 
 void await_free(pawl_client *client, const char *name)

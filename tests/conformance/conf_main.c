@@ -14,6 +14,11 @@ static bool is_engine(const char *scheme)
     return at && (at == conf_url || strchr(":;|", at[-1]));
 }
 
+bool has_session(void)
+{
+    return is_engine("zk:");
+}
+
 void need_processes(void)
 {
     if (is_engine("memory:"))
@@ -22,7 +27,7 @@ void need_processes(void)
 
 void need_ranges(void)
 {
-    if (is_engine("etcd:"))
+    if (is_engine("etcd:") || has_session())
         check_skip("tokens can't be reserved, so nothing is handed on inside the process");
 }
 
@@ -38,6 +43,17 @@ void need_parameters(void)
     for (size_t i = 0; i < sizeof wrappers / sizeof wrappers[0]; i++)
         if (!strncmp(conf_url, wrappers[i], strlen(wrappers[i])))
             check_skip("an engine around another takes no parameters");
+}
+
+void need_leases(void)
+{
+    if (has_session())
+        check_skip("leases are the session's");
+}
+
+int64_t lease_given(int64_t ms)
+{
+    return has_session() && ms > 12000 ? 12000 : ms;
 }
 
 /* "@TMP@" in the URL becomes a new folder, which is gone afterwards. */

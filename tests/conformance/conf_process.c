@@ -198,6 +198,7 @@ CASE("at_least_ms keeps others out after the process has ended")
     peer p;
 
     need_processes();
+    need_leases();
     began = now_ms();
     peer_start(&p, run_job, &at_least);
     peer_recv(&p);

@@ -121,8 +121,17 @@ def overlaps(claims):
     return found
 
 
-def check_all(workers, least=5):
-    """What all of them say; returns how many claims, and how often which code was told."""
+def codes(workers):
+    """How often which code was told."""
+    told = {}
+    for w in workers:
+        for code, n in w.codes.items():
+            told[code] = told.get(code, 0) + n
+    return told
+
+
+def check(workers, least=5):
+    """Does what all of them say fit together? Returns the claims."""
     for w in workers:
         if w.failure:
             raise w.failure
@@ -132,11 +141,12 @@ def check_all(workers, least=5):
         assert len(mine) > least, f'only {len(mine)} claims of {name}'
         check_exclusion(mine, name, capacity)
         check_tokens(mine, name)
-    codes = {}
-    for w in workers:
-        for code, n in w.codes.items():
-            codes[code] = codes.get(code, 0) + n
-    return len(claims), codes
+    return claims
+
+
+def check_all(workers, least=5):
+    """The same; returns how many claims, and how often which code was told."""
+    return len(check(workers, least)), codes(workers)
 
 
 def check_alive(workers):

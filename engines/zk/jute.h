@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * jute.h - ZooKeeper's way to put things on the wire: big-endian numbers, bytes with their length
+ * in front, vectors with their count, records without any frame of their own; a message is a
+ * length (4 bytes) and so many bytes.
+ *
+ * Reading never leaves the message. What does not fit makes the reader `bad`, and everything read
+ * from then on is 0 or empty; so a message is read to its end and asked once whether it was good.
+ */
+#ifndef PAWL_ZK_JUTE_H
+#define PAWL_ZK_JUTE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define JUTE_FRAME_MAX (16 << 20) /* the longest message that is accepted */
+
+/* ---- bytes that come or go ------------------------------------------------------------------- */
+
+typedef struct jute_buf {
+    char *data;
+    size_t begin, end, room; /* data[begin..end) is in use */
+} jute_buf;
+
+/* Room for so many more bytes behind `end`; false: no memory. */
+bool jute_reserve(jute_buf *buf, size_t more);
+void jute_take(jute_buf *buf, size_t n);
+void jute_buf_wipe(jute_buf *buf); /* if it is empty: no secret stays in it */
+void jute_buf_free(jute_buf *buf);
+
+static inline size_t jute_length(const jute_buf *buf)
+{
+    return buf->end - buf->begin;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+typedef struct jute_writer {
+    jute_buf *buf;
+    size_t start; /* of this message, from the buffer's begin */
+    bool failed;
+} jute_writer;
+
+jute_writer jute_begin(jute_buf *buf);
+void jute_put_int(jute_writer *w, int32_t value);
+void jute_put_long(jute_writer *w, int64_t value);
+void jute_put_bool(jute_writer *w, bool value);
+void jute_put_bytes(jute_writer *w, const void *data, size_t length);
+void jute_put_text(jute_writer *w, const char *text);
+/* The message is whole. False: out of memory, nothing was written. */
+bool jute_end(jute_writer *w);
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+typedef struct jute_reader {
+    const unsigned char *at, *end;
+    bool bad;
+} jute_reader;
+
+typedef struct jute_bytes {
+    const char *data; /* not terminated */
+    size_t length;
+} jute_bytes;
+
+typedef struct zk_stat {
+    int64_t czxid, ctime, ephemeral_owner;
+    int32_t version, cversion;
+} zk_stat;
+
+enum jute_frame { JUTE_FRAME, JUTE_MORE, JUTE_MALFORMED };
+
+/* The first message of data[0..length): *ret reads it; it ends *size bytes from `data`. */
+enum jute_frame jute_frame(const char *data, size_t length, jute_reader *ret, size_t *size);
+int32_t jute_int(jute_reader *r);
+int64_t jute_long(jute_reader *r);
+bool jute_bool(jute_reader *r);
+jute_bytes jute_get_bytes(jute_reader *r);
+/* How many elements follow, each at least `least` bytes long. */
+size_t jute_count(jute_reader *r, size_t least);
+zk_stat jute_stat(jute_reader *r);
+/* The answer to several requests in one: the type of the next part (its own answer follows), or 0
+ * at the end. *error becomes the first failure. */
+int jute_multi(jute_reader *r, int *error);
+
+static inline bool jute_at_end(const jute_reader *r)
+{
+    return !r->bad && r->at == r->end;
+}
+
+#endif

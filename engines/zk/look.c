@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * look.c - inspect, list, count and break: what reads the nodes of a name as a stranger would.
+ *
+ *     NAMES      LIST: which names there are; then as many at a time as CHUNK
+ *     CHILDREN   of each name, and what stands in it
+ *     INSIDE     of semaphores and latches: what is inside
+ *     NODES      what stands in the nodes that will be shown
+ *     DELETE     BREAK: the holders' nodes
+ *
+ * A connection that is lost in between begins the present names anew; but a BREAK whose deletes
+ * were sent is never repeated: it might hit the next holder.
+ */
+#include <fnmatch.h>
+#include <stdlib.h>
+
+#include "look.h"
+
+#define CHUNK 50
+
+enum look_step { LOOK_NAMES, LOOK_CHILDREN, LOOK_INSIDE, LOOK_NODES, LOOK_DELETE };
+
+static look *look_of(zk_task *task)
+{
+    return (look *)(void *)task;
+}
+
+static void clear_name(look_name *n)
+{
+    for (size_t i = 0; i < n->nnodes; i++)
+        free(n->nodes[i].name);
+    free(n->nodes);
+    *n = (look_name){.name = n->name, .count = -1};
+}
+
+static void look_free(look *k)
+{
+    for (size_t i = 0; i < k->nnames; i++) {
+        clear_name(&k->names[i]);
+        free(k->names[i].name);
+    }
+    free(k->names);
+    zk_task_end(&k->task);
+    free(k);
+}
+
+static void finish(look *k, int code)
+{
+    pawl_op *op = k->op;
+
+    if (code && k->words[0])
+        pawl_error_set(op->err, code, "%s", k->words);
+    look_free(k);
+    pawl_op_finish(op, code);
+}
+
+/* True: go on. What is not there is fine. */
+static bool good(look *k, int error)
+{
+    if (error && error != ZK_NO_NODE && error != ZK_LOST)
+        k->code = zk_error_code(error, k->words);
+    return !error;
+}
+
+/* ---- growing --------------------------------------------------------------------------------- */
+
+static void add_name(look *k, const char *name)
+{
+    if (k->nnames == k->room) {
+        size_t room = k->room ? 2 * k->room : 16;
+        look_name *names = realloc(k->names, room * sizeof *names);
+
+        if (!names) {
+            k->code = PAWL_ENOMEM;
+            return;
+        }
+        k->names = names;
+        k->room = room;
+    }
+    k->names[k->nnames] = (look_name){.name = strdup(name), .count = -1};
+    if (k->names[k->nnames].name)
+        k->nnames++;
+    else
+        k->code = PAWL_ENOMEM;
+}
+
+static void add_node(look *k, look_name *n, jute_bytes name, zk_child child)
+{
+    if (n->nnodes == n->room) {
+        size_t room = n->room ? 2 * n->room : 4;
+        look_node *nodes = realloc(n->nodes, room * sizeof *nodes);
+
+        if (!nodes) {
+            k->code = PAWL_ENOMEM;
+            return;
+        }
+        n->nodes = nodes;
+        n->room = room;
+    }
+    n->nodes[n->nnodes] = (look_node){.name = strndup(name.data, name.length), .child = child,
+                                      .permits = 1};
+    if (n->nodes[n->nnodes].name)
+        n->nnodes++;
+    else
+        k->code = PAWL_ENOMEM;
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+/* The names begin with what is behind the base's last slash. */
+static bool names_listed(zk_task *task, int64_t tag, int error, jute_reader *body)
+{
+    look *k = look_of(task);
+    const char *base = task->zk->settings.base, *part = strrchr(base, '/') + 1;
+    char name[PAWL_NAME_MAX + 1];
+    size_t n;
+
+    (void)tag;
+    if (!good(k, error))
+        return true;
+    n = jute_count(body, 4);
+    for (size_t i = 0; i < n; i++) {
+        jute_bytes child = jute_get_bytes(body);
+
+        if (zk_bytes_begin(child, part) &&
+            zk_decode(name, child.data + strlen(part), child.length - strlen(part),
+                      !strcmp(base, "/")) &&
+            (!k->op->name || !fnmatch(k->op->name, name, 0)))
+            add_name(k, name);
+    }
+    return !body->bad;
+}
+
+static bool children_listed(zk_task *task, int64_t i, int error, jute_reader *body)
+{
+    look *k = look_of(task);
+    look_name *name = &k->names[i];
+    size_t n;
+
+    if (!good(k, error))
+        return true;
+    n = jute_count(body, 4);
+    for (size_t j = 0; j < n; j++) {
+        jute_bytes child = jute_get_bytes(body);
+        zk_child what = zk_child_read(task->zk->settings.kazoo, child);
+
+        name->latch |= zk_bytes_are(child, "latch");
+        name->semaphore |= zk_bytes_are(child, "locks") || zk_bytes_are(child, "leases");
+        if (what.sort == ZK_EXCLUSIVE || what.sort == ZK_SHARED || what.sort == ZK_WAITER)
+            add_node(k, name, child, what);
+    }
+    return !body->bad;
+}
+
+static bool data_read(zk_task *task, int64_t i, int error, jute_reader *body)
+{
+    look *k = look_of(task);
+    char text[64] = "";
+    jute_bytes data;
+
+    if (!good(k, error))
+        return true;
+    data = jute_get_bytes(body);
+    if (data.length)
+        memcpy(text, data.data, data.length < sizeof text ? data.length : sizeof text - 1);
+    sscanf(text, "pawl permits=%lld", (long long *)&k->names[i].capacity);
+    sscanf(text, "pawl count=%lld", (long long *)&k->names[i].count);
+    return !body->bad;
+}
+
+static bool mutex_listed(zk_task *task, int64_t i, int error, jute_reader *body)
+{
+    look *k = look_of(task);
+    size_t n;
+
+    if (!good(k, error))
+        return true;
+    n = jute_count(body, 4);
+    for (size_t j = 0; j < n; j++) {
+        jute_bytes child = jute_get_bytes(body);
+        zk_child what = zk_child_read(false, child);
+
+        if (what.sort == ZK_EXCLUSIVE)
+            add_node(k, &k->names[i], child, (zk_child){ZK_WAITER, what.sequence});
+    }
+    return !body->bad;
+}
+
+/* Permits of one owner have the same id in front of their sequence. */
+static look_node *same_owner(look_name *n, jute_bytes child)
+{
+    for (size_t i = 0; i < n->nnodes; i++) {
+        const look_node *node = &n->nodes[i];
+        size_t length = strlen(node->name);
+
+        if (node->child.sort == ZK_LEASE && length > 10 && child.length > 10 &&
+            !strncmp(node->name, child.data, length - 10) && length == child.length &&
+            zk_bytes_begin(child, "_c_"))
+            return &n->nodes[i];
+    }
+    return NULL;
+}
+
+static bool leases_listed(zk_task *task, int64_t i, int error, jute_reader *body)
+{
+    look *k = look_of(task);
+    look_name *name = &k->names[i];
+    size_t n;
+
+    if (!good(k, error))
+        return true;
+    n = jute_count(body, 4);
+    name->in_use = (int64_t)n;
+    for (size_t j = 0; j < n && k->op->kind != PAWL_OP_COUNT; j++) {
+        jute_bytes child = jute_get_bytes(body);
+        look_node *node = k->op->kind == PAWL_OP_BREAK ? NULL : same_owner(name, child);
+        zk_child what = zk_child_read(false, child);
+
+        what.sort = ZK_LEASE;
+        if (!node)
+            add_node(k, name, child, what);
+        else if (zk_before(what.sequence, node->child.sequence)) { /* the first says who it is */
+            memcpy(node->name, child.data, child.length);
+            node->child = what;
+        }
+        if (node)
+            node->permits++;
+    }
+    return !body->bad;
+}
+
+static bool node_read(zk_task *task, int64_t tag, int error, jute_reader *body)
+{
+    look *k = look_of(task);
+    look_node *node = &k->names[tag >> 32].nodes[tag & UINT32_MAX];
+    jute_bytes data;
+
+    if (!good(k, error))
+        return true;
+    data = jute_get_bytes(body);
+    node->stat = jute_stat(body);
+    node->known = true;
+    zk_who_read(&node->who, data);
+    if (!node->who.pawl && data.length)
+        snprintf(node->text, sizeof node->text, "%.*s",
+                 (int)(data.length < sizeof node->text ? data.length : sizeof node->text - 1),
+                 data.data);
+    for (char *c = node->text; *c; c++)
+        *c = (unsigned char)*c < 0x20 || *c == 0x7f ? '?' : *c;
+    return jute_at_end(body);
+}
+
+static bool node_deleted(zk_task *task, int64_t tag, int error, jute_reader *body)
+{
+    (void)tag;
+    (void)body;
+    look_of(task)->deleted += good(look_of(task), error);
+    return true;
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+static size_t end_of_chunk(const look *k)
+{
+    return k->nnames - k->from < CHUNK ? k->nnames : k->from + CHUNK;
+}
+
+static void ask_children(look *k)
+{
+    zk *z = k->task.zk;
+
+    k->step = LOOK_CHILDREN;
+    for (size_t i = k->from; i < end_of_chunk(k); i++) {
+        const char *path = zk_path(z, k->names[i].name, NULL, NULL);
+
+        clear_name(&k->names[i]);
+        zk_ask(&k->task, ZK_CHILDREN, path, false, children_listed, (int64_t)i);
+        zk_ask(&k->task, ZK_GET, path, false, data_read, (int64_t)i);
+    }
+    if (k->from == k->nnames)
+        finish(k, k->code);
+}
+
+static void ask_inside(look *k)
+{
+    zk *z = k->task.zk;
+
+    k->step = LOOK_INSIDE;
+    for (size_t i = k->from; i < end_of_chunk(k); i++) {
+        const look_name *n = &k->names[i];
+
+        if (n->latch)
+            zk_ask(&k->task, ZK_GET, zk_path(z, n->name, "count", NULL), false, data_read,
+                   (int64_t)i);
+        if (!n->semaphore)
+            continue;
+        zk_ask(&k->task, ZK_CHILDREN, zk_path(z, n->name, "locks", NULL), false, mutex_listed,
+               (int64_t)i);
+        zk_ask(&k->task, ZK_CHILDREN, zk_path(z, n->name, "leases", NULL), false, leases_listed,
+               (int64_t)i);
+    }
+}
+
+static const char *dir_of(const look_name *n, const look_node *node)
+{
+    return node->child.sort == ZK_LEASE ? "leases"
+           : node->child.sort == ZK_WAITER && n->semaphore && !n->latch ? "locks" : NULL;
+}
+
+/* A list shows the first holder of each; an inspection everybody. */
+static void ask_nodes(look *k)
+{
+    zk *z = k->task.zk;
+    size_t most = k->op->kind == PAWL_OP_LIST ? 1 : SIZE_MAX;
+
+    k->step = LOOK_NODES;
+    for (size_t i = k->from; i < end_of_chunk(k); i++) {
+        look_name *n = &k->names[i];
+
+        look_sort(n);
+        for (size_t j = 0; j < n->nnodes && j < most; j++)
+            zk_ask(&k->task, ZK_GET, zk_path(z, n->name, dir_of(n, &n->nodes[j]), n->nodes[j].name),
+                   false, node_read, (int64_t)(i << 32 | j));
+    }
+}
+
+static void delete_holders(look *k)
+{
+    zk *z = k->task.zk;
+    look_name *n = &k->names[0];
+
+    k->step = LOOK_DELETE;
+    look_sort(n);
+    for (size_t j = 0; j < n->nnodes; j++)
+        if (n->nodes[j].holder) {
+            k->sent = true;
+            zk_ask_delete(&k->task, zk_path(z, n->name, dir_of(n, &n->nodes[j]), n->nodes[j].name),
+                          -1, node_deleted, 0);
+        }
+    if (!k->sent)
+        finish(k, PAWL_ENOTHELD);
+}
+
+static void count(look *k)
+{
+    const look_name *n = &k->names[0];
+    bool others = n->in_use || n->nnodes;
+    int64_t capacity = others && n->capacity ? n->capacity : k->op->count;
+
+    if (k->op->mode == PAWL_MODE_LATCH) {
+        k->op->value = n->latch && n->count > 0 ? n->count : 0;
+        finish(k, 0);
+        return;
+    }
+    k->op->value = capacity > n->in_use ? capacity - n->in_use : 0;
+    if (!capacity)
+        snprintf(k->words, sizeof k->words, "\"%.80s\" has no capacity yet", n->name);
+    finish(k, capacity ? 0 : PAWL_ESTATE);
+}
+
+static void show(look *k)
+{
+    bool list = k->op->kind == PAWL_OP_LIST;
+    int code = 0;
+
+    for (size_t i = k->from; !code && i < end_of_chunk(k); i++) {
+        look_name *n = &k->names[i];
+
+        if (!list || n->nnodes || n->latch)
+            code = look_show(k, n, !list);
+        clear_name(n);
+    }
+    k->from = end_of_chunk(k);
+    if (code || k->from == k->nnames)
+        finish(k, code);
+    else
+        ask_children(k);
+}
+
+static void look_next(zk_task *task)
+{
+    look *k = look_of(task);
+
+    if (k->code)
+        finish(k, k->code);
+    else if (k->step == LOOK_NAMES)
+        ask_children(k);
+    else if (k->step == LOOK_CHILDREN) {
+        ask_inside(k);
+        if (!task->out && !task->lost)
+            look_next(task);
+    } else if (k->step == LOOK_INSIDE && k->op->kind == PAWL_OP_COUNT)
+        count(k);
+    else if (k->step == LOOK_INSIDE && k->op->kind == PAWL_OP_BREAK)
+        delete_holders(k);
+    else if (k->step == LOOK_INSIDE) {
+        ask_nodes(k);
+        if (!task->out && !task->lost)
+            show(k);
+    } else if (k->step == LOOK_NODES)
+        show(k);
+    else
+        finish(k, k->deleted ? 0 : PAWL_ENOTHELD);
+}
+
+static void look_go(zk_task *task)
+{
+    look *k = look_of(task);
+    zk *z = task->zk;
+    size_t folder = (size_t)(strrchr(z->settings.base, '/') - z->settings.base);
+
+    if (!k->sent)
+        zk_ask_sync(task);
+    if (k->sent) {
+        finish(k, PAWL_EUNKNOWN);
+    } else if (k->op->kind == PAWL_OP_LIST && k->step == LOOK_NAMES) {
+        for (size_t i = 0; i < k->nnames; i++)
+            free(k->names[i].name);
+        k->nnames = 0;
+        snprintf(z->path, sizeof z->path, "%.*s", folder ? (int)folder : 1, z->settings.base);
+        zk_ask(task, ZK_CHILDREN, z->path, false, names_listed, 0);
+    } else {
+        ask_children(k);
+    }
+}
+
+static void look_expired(zk_task *task)
+{
+    (void)task;
+}
+
+static void look_refused(zk_task *task, int code, const char *words)
+{
+    look *k = look_of(task);
+
+    snprintf(k->words, sizeof k->words, "%s", words);
+    finish(k, k->sent ? PAWL_EUNKNOWN : code);
+}
+
+static const zk_task_type look_type = {.go = look_go, .next = look_next, .expired = look_expired,
+        .refused = look_refused};
+
+void zk_look(zk *z, pawl_op *op)
+{
+    look *k = calloc(1, sizeof *k);
+
+    if (!k) {
+        pawl_op_finish(op, pawl_error_set(op->err, PAWL_ENOMEM, "out of memory"));
+        return;
+    }
+    k->op = op;
+    op->engine[0] = k;
+    zk_task_begin(&k->task, z, &look_type);
+    if (op->kind != PAWL_OP_LIST) {
+        k->step = LOOK_CHILDREN;
+        add_name(k, op->name);
+    }
+    if (k->code)
+        finish(k, k->code);
+    else
+        zk_task_go(&k->task);
+}
+
+void zk_look_cancel(zk *z, pawl_op *op)
+{
+    look *k = op->engine[0];
+    bool sent = k->sent;
+
+    look_free(k);
+    zk_give_up(z, op, sent);
+}

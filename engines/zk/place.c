@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * place.c - acquire: a node in a queue, from its creation to its end.
+ *
+ *     PEEK --> ENTER --> granted
+ *                | blocked
+ *                v
+ *              WATCH --> (waits) --event--> LOOK --> granted, or WATCH again
+ *
+ *     granted: held --own node deleted--> gone, and the core is told to ask (PAWL_EVENT_VERIFY)
+ *     release, cancel, refused: LEAVE --> over
+ *
+ * Only who may not queue (and who waits for a latch) peeks: else one round trip takes a free lock,
+ * because the list is asked for together with the create. The node must belong to this session, and
+ * the list by which it is granted must show it; after a new connection it is read again besides.
+ *
+ * A create without an answer: FIND looks for the node by its id, which nobody else has. Deleting is
+ * repeated until it is confirmed or the session has ended, whoever still waits for it; so nothing
+ * is left behind that blocks others. A place whose node somebody else deleted while it waited
+ * begins anew, at the end of the queue.
+ *
+ * Who has waited or held for a tenth of a second also watches its own node. Most are through before
+ * that, and need not pay for it.
+ */
+#include <stdlib.h>
+
+#include "place.h"
+
+#define TRIES_MAX 50
+
+static void place_next(zk_task *task);
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+void place_note(zk_place *p, int error)
+{
+    if (error != ZK_LOST)
+        p->code = zk_error_code(error, p->words);
+}
+
+bool place_noted(zk_task *task, int64_t tag, int error, jute_reader *body)
+{
+    (void)tag;
+    (void)body;
+    if (error)
+        place_note(place_of(task), error);
+    return true;
+}
+
+const char *place_node_path(zk_place *p, const char *node)
+{
+    return zk_path(p->task.zk, p->name, p->kind->dir, node);
+}
+
+/* Its own node: there, of this session, and when it was created. */
+static bool own_read(zk_task *task, int64_t tag, int error, jute_reader *body)
+{
+    zk_place *p = place_of(task);
+    zk_stat stat;
+
+    (void)tag;
+    if (error == ZK_LOST)
+        return true;
+    if (error == ZK_NO_NODE) {
+        zk_watch_clear(&p->own);
+        p->gone = true;
+        return true;
+    }
+    if (error) {
+        place_note(p, error);
+        return true;
+    }
+    jute_get_bytes(body);
+    stat = jute_stat(body);
+    if (!jute_at_end(body) || stat.ephemeral_owner != task->zk->session.id)
+        return false; /* its name has the session's number in it */
+    p->watched = true;
+    if (!p->token)
+        p->token = (uint64_t)stat.czxid;
+    return true;
+}
+
+/* Of permits, the first stands for all of them. */
+void place_ask_own(zk_place *p)
+{
+    const char *path = p->nleases ? permits_lease_path(p, 0) : place_node_path(p, p->node);
+
+    if (zk_watch_set(&p->own, &p->task, path))
+        zk_ask(&p->task, ZK_GET, path, true, own_read, 0);
+}
+
+int place_in_use(zk_place *p)
+{
+    snprintf(p->words, sizeof p->words, "\"%.80s\" is in use as something else", p->name);
+    return PAWL_ESTATE;
+}
+
+static bool created(zk_task *task, int64_t tag, int error, jute_reader *body)
+{
+    zk_place *p = place_of(task);
+    jute_bytes path;
+    zk_stat stat;
+    const char *slash;
+
+    (void)tag;
+    if (error == ZK_LOST || error == ZK_NODE_EXISTS) /* a downgrade's name is known before */
+        return true;
+    if (error) {
+        p->unsure = false;
+        p->folders = error == ZK_NO_NODE;
+        if (error != ZK_NO_NODE)
+            place_note(p, error);
+        return true;
+    }
+    path = jute_get_bytes(body);
+    stat = jute_stat(body);
+    slash = path.length ? memrchr(path.data, '/', path.length) : NULL;
+    if (!jute_at_end(body) || !slash || stat.ephemeral_owner != task->zk->session.id ||
+        path.length - (size_t)(slash + 1 - path.data) >= sizeof p->node)
+        return false;
+    p->unsure = p->folders = false;
+    snprintf(p->node, sizeof p->node, "%.*s", (int)(path.data + path.length - slash - 1),
+             slash + 1);
+    p->sequence = zk_child_read(false, (jute_bytes){p->node, strlen(p->node)}).sequence;
+    if (task->zk->settings.kazoo && !p->kind->dir)
+        p->sequence = zk_child_read(true, (jute_bytes){p->node, strlen(p->node)}).sequence;
+    if (!p->with_seq)
+        p->token = (uint64_t)stat.czxid;
+    return true;
+}
+
+static enum zk_sort sort_of(const zk_place *p)
+{
+    return p->mode == PAWL_MODE_SHARED  ? ZK_SHARED
+           : p->mode == PAWL_MODE_LATCH ? ZK_WAITER : ZK_EXCLUSIVE;
+}
+
+static void start_look(zk_place *p, int step)
+{
+    p->step = (uint8_t)step;
+    queue_clear(&p->list);
+    p->code = 0;
+    p->words[0] = 0;
+    p->again = false;
+    if (step == STEP_PEEK)
+        zk_ask_sync(&p->task);
+    p->kind->look(p);
+}
+
+/* A shared grant beside an exclusive one of the same client: in that one's place. */
+static const zk_place *partner_of(const zk_place *p)
+{
+    const zk_place *partner = p->with_seq ? place_find(p->task.zk, p->with_seq) : NULL;
+
+    return partner && partner->held && !partner->gone ? partner : NULL;
+}
+
+static void enter(zk_place *p)
+{
+    zk *z = p->task.zk;
+    const zk_place *partner = partner_of(p);
+    char node[ZK_NODE_MAX + 12], who[ZK_WHO_MAX], path[ZK_PATH_MAX];
+    int flags = ZK_EPHEMERAL | (partner ? 0 : ZK_SEQUENTIAL);
+
+    if (!partner)
+        p->with_seq = 0; /* then it stands in line like everybody */
+    p->epoch = z->session.epoch;
+    p->token = partner ? partner->token : 0;
+    p->watched = p->gone = false;
+    zk_node_name(node, z, sort_of(p), p->mode == PAWL_MODE_PERMITS ? -1 : p->lock_kind, p->seq,
+                 p->epoch);
+    if (partner)
+        snprintf(node + strlen(node), 12, "%010d", partner->sequence);
+    snprintf(path, sizeof path, "%s", place_node_path(p, node));
+    if (p->folders)
+        zk_ask_folders(&p->task, path);
+    if (p->folders && p->mode == PAWL_MODE_PERMITS)
+        zk_ask_create(&p->task, ZK_CREATE_CONTAINER, zk_path(z, p->name, "leases", NULL), "", 0,
+                      ZK_CONTAINER, NULL, 0);
+    p->unsure = true;
+    zk_ask_create(&p->task, ZK_CREATE2, path, who, zk_who_write(who, z, p->permits), flags, created,
+                  0);
+    start_look(p, STEP_ENTER);
+}
+
+void place_look(zk_place *p)
+{
+    start_look(p, STEP_LOOK);
+    if (p->recheck && !p->watched)
+        place_ask_own(p);
+    p->recheck = false;
+}
+
+static bool deleted(zk_task *task, int64_t tag, int error, jute_reader *body)
+{
+    zk_place *p = place_of(task);
+
+    (void)tag;
+    (void)body;
+    if (error == ZK_LOST) {
+        p->repeated = true;
+        return true;
+    }
+    p->node[0] = 0;
+    p->gone |= error == ZK_NO_NODE && !p->repeated;
+    if (error && error != ZK_NO_NODE)
+        p->task.zk->env->log(p->task.zk->env, PAWL_LOG_WARNING,
+                             "\"%s\": a node can't be deleted (%d)", p->name, error);
+    return true;
+}
+
+static void leave(zk_place *p)
+{
+    zk *z = p->task.zk;
+
+    zk_watch_clear(&p->ahead);
+    zk_watch_clear(&p->own);
+    if (p->unsure || p->taking) {
+        p->step = STEP_LEAVE;
+        if (p->unsure)
+            zk_ask(&p->task, ZK_CHILDREN, place_node_path(p, NULL), false, queue_found, 0);
+        if (p->taking)
+            permits_find(p);
+        return;
+    }
+    p->step = STEP_GONE;
+    if (p->node[0])
+        zk_ask_delete(&p->task, zk_path(z, p->name, p->kind->dir, p->node), -1, deleted, 0);
+    permits_give_back(p, 0);
+    if (!p->task.out && !p->task.lost)
+        place_end(p, p->gone ? PAWL_ENOTHELD : 0);
+}
+
+/* ---- decisions ------------------------------------------------------------------------------- */
+
+/* It ends with this code; the op is told when nothing is left of it. */
+static void refuse(zk_place *p, int code)
+{
+    p->code = code;
+    p->leaving = true;
+    leave(p);
+}
+
+void place_grant(zk_place *p)
+{
+    zk *z = p->task.zk;
+    struct list *l;
+
+    p->step = STEP_IDLE;
+    if (p->mode == PAWL_MODE_LATCH) { /* nothing is held; its node goes in the background */
+        place_finish(&p->ops, 0, NULL);
+        refuse(p, 0);
+        return;
+    }
+    p->held = true;
+    if (!p->watched)
+        place_timer(p, PLACE_WATCH_MS);
+    while ((l = list_take(&p->ops))) {
+        pawl_op *op = place_op(l);
+
+        op->token = p->token;
+        op->ntokens = 1;
+        op->waited = p->waited;
+        zk_session_lease(z, op);
+        pawl_op_finish(op, 0);
+    }
+}
+
+static bool ahead_read(zk_task *task, int64_t tag, int error, jute_reader *body)
+{
+    zk_place *p = place_of(task);
+
+    (void)tag;
+    (void)body;
+    if (error == ZK_NO_NODE) {
+        zk_watch_clear(&p->ahead);
+        p->again = true;
+    } else if (error) {
+        place_note(p, error);
+    }
+    return true;
+}
+
+static void wait_for(zk_place *p)
+{
+    const char *path;
+
+    p->waited = true;
+    p->step = STEP_WATCH;
+    if (!p->watched)
+        place_timer(p, PLACE_WATCH_MS);
+    if (!p->list.ahead) { /* its kind watches something already */
+        if (!p->task.out)
+            place_next(&p->task);
+        return;
+    }
+    path = place_node_path(p, p->list.ahead);
+    if (strlen(p->list.ahead) < ZK_NODE_MAX && zk_watch_set(&p->ahead, &p->task, path))
+        zk_ask(&p->task, ZK_GET, path, true, ahead_read, 0);
+    else
+        refuse(p, PAWL_EBACKEND);
+}
+
+static void begin(zk_place *p)
+{
+    if (!p->with_seq && (p->kind->peeks || !p->queue))
+        start_look(p, STEP_PEEK);
+    else
+        enter(p);
+}
+
+/* Its node is not there: somebody deleted it, or the folder went while it was empty. */
+static void begin_anew(zk_place *p)
+{
+    p->node[0] = 0;
+    if (++p->tries > TRIES_MAX) {
+        snprintf(p->words, sizeof p->words, "\"%.80s\": its nodes vanish again and again", p->name);
+        refuse(p, PAWL_EBACKEND);
+        return;
+    }
+    begin(p);
+}
+
+static void act(zk_place *p, int verdict)
+{
+    bool peeked = !p->node[0] && !p->nleases;
+
+    if (verdict < 0)
+        refuse(p, verdict);
+    else if (verdict == PLACE_ANEW)
+        begin_anew(p);
+    else if (verdict == PLACE_GOES_ON)
+        return;
+    else if (verdict == PLACE_GRANTED && peeked && p->mode != PAWL_MODE_LATCH)
+        enter(p);
+    else if (verdict == PLACE_GRANTED)
+        place_grant(p);
+    else if (!p->queue && p->mode != PAWL_MODE_PERMITS)
+        refuse(p, PAWL_EBUSY);
+    else if (peeked)
+        enter(p);
+    else
+        wait_for(p);
+}
+
+/* How things stand is known. */
+static void looked(zk_place *p)
+{
+    if (p->code)
+        refuse(p, p->code);
+    else if (p->unsure)
+        zk_task_go(&p->task);
+    else if (p->step != STEP_PEEK && (!p->node[0] || !p->list.own || p->gone))
+        begin_anew(p);
+    else
+        act(p, p->kind->decide(p));
+}
+
+/* What a held place had asked for is answered. */
+static void settled(zk_place *p)
+{
+    if (p->step == STEP_TRIM) {
+        p->nleases = p->trim < p->nleases ? p->trim : p->nleases;
+        if (p->keep >= p->trim)
+            place_finish(&p->releases, p->gone ? PAWL_ENOTHELD : 0, NULL);
+    }
+    p->step = STEP_IDLE;
+    if (p->gone)
+        zk_event(p->task.zk, PAWL_EVENT_VERIFY);
+    if (!list_empty(&p->releases))
+        zk_task_go(&p->task);
+}
+
+/* What was asked in this step has been answered without loss. */
+static void place_next(zk_task *task)
+{
+    zk_place *p = place_of(task);
+
+    if (p->leaving && p->step == STEP_GONE)
+        place_end(p, p->gone ? PAWL_ENOTHELD : 0);
+    else if (p->leaving)
+        leave(p);
+    else if (p->step == STEP_PEEK || p->step == STEP_ENTER || p->step == STEP_LOOK)
+        looked(p);
+    else if (p->step == STEP_VERIFY || p->step == STEP_TRIM)
+        settled(p);
+    else if (p->code)
+        refuse(p, p->code);
+    else if (p->step == STEP_MORE)
+        act(p, p->kind->more(p));
+    else if (p->step == STEP_FIND ? !p->node[0] : p->gone)
+        begin_anew(p);
+    else if (p->step == STEP_FIND) {
+        p->step = STEP_STAT;
+        place_ask_own(p);
+    } else if (p->step == STEP_STAT || (p->step == STEP_WATCH && p->again))
+        place_look(p);
+    else
+        p->step = STEP_IDLE;
+}
+
+/* There is a connection again, or something happened: from the beginning, with what is known. */
+static void place_go(zk_task *task)
+{
+    zk_place *p = place_of(task);
+
+    if (p->leaving) {
+        leave(p);
+    } else if (p->held && !list_empty(&p->releases)) {
+        p->step = STEP_TRIM;
+        p->trim = p->keep;
+        permits_give_back(p, p->trim);
+    } else if (p->held) {
+        p->step = STEP_VERIFY;
+        place_ask_own(p);
+        if (p->nleases && p->node[0])
+            permits_leave_mutex(p);
+    } else if (p->taking || p->nleases) {
+        p->code = 0;
+        permits_find(p);
+    } else if (p->unsure) {
+        p->step = STEP_FIND;
+        p->code = 0;
+        zk_ask(&p->task, ZK_CHILDREN, place_node_path(p, NULL), false, queue_found, 0);
+    } else if (p->node[0]) {
+        p->waited = p->recheck = true;
+        p->watched = false;
+        place_look(p);
+    } else {
+        begin(p);
+    }
+}
+
+static void place_woken(zk_task *task, zk_watch *watch, int happened)
+{
+    zk_place *p = place_of(task);
+
+    if (watch == &p->own && p->held && happened == ZK_DELETED) {
+        p->gone = true;
+        zk_event(task->zk, PAWL_EVENT_VERIFY);
+        return;
+    }
+    if (watch == &p->own)
+        p->watched = false;
+    if (p->leaving || task->out) {
+        p->again = true;
+        return;
+    }
+    if (p->held) {
+        p->step = STEP_VERIFY;
+        place_ask_own(p);
+    } else {
+        place_look(p);
+    }
+}
+
+/* With the session went its nodes. Who waits comes again, in the new one. */
+static void place_expired(zk_task *task)
+{
+    zk_place *p = place_of(task);
+
+    p->node[0] = 0;
+    p->nleases = 0;
+    p->unsure = p->taking = p->watched = p->watches_leases = p->gone = false;
+    p->token = 0;
+    zk_watch_clear(&p->ahead);
+    zk_watch_clear(&p->own);
+    if (p->held || p->leaving)
+        place_end(p, PAWL_ENOTHELD);
+}
+
+static void place_refused(zk_task *task, int code, const char *words)
+{
+    zk_place *p = place_of(task);
+
+    if (p->node[0] || p->unsure || p->taking || p->nleases)
+        return;
+    p->code = code;
+    snprintf(p->words, sizeof p->words, "%s", words);
+    place_end(p, code);
+}
+
+const zk_task_type place_type = {.go = place_go, .next = place_next,
+        .expired = place_expired, .woken = place_woken, .refused = place_refused};

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * places.c - the places of a client, by the number of their acquire, and the ops that begin and end
+ * them: ACQUIRE and RELEASE. What goes on in between is in place.c.
+ *
+ * An acquire that is given up is told so when its node has been deleted, or a moment later in any
+ * case; the place itself stays until the server has confirmed that it is gone. A RELEASE that comes
+ * meanwhile joins it.
+ */
+#include <stdlib.h>
+
+#include "place.h"
+
+#define CANCEL_MS 100 /* so long the confirmation of a delete is waited for */
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+zk_place *place_find(zk *z, uint64_t seq)
+{
+    struct list *bucket = &z->places[seq % ZK_BUCKETS];
+
+    for (struct list *l = bucket->next; l != bucket; l = l->next)
+        if (list_entry(l, zk_place, in_table)->seq == seq)
+            return list_entry(l, zk_place, in_table);
+    return NULL;
+}
+
+bool zk_holds(zk *z, uint64_t seq)
+{
+    const zk_place *p = place_find(z, seq);
+
+    return p && p->held && !p->gone;
+}
+
+static void timer_fired(pawl_timer *timer);
+
+static zk_place *place_new(zk *z, pawl_op *op)
+{
+    zk_place *p = calloc(1, sizeof *p + strlen(op->name) + 1);
+
+    if (!p)
+        return NULL;
+    zk_task_begin(&p->task, z, &place_type);
+    list_append(&z->places[op->owner.seq % ZK_BUCKETS], &p->in_table);
+    list_init(&p->ops);
+    list_init(&p->releases);
+    p->kind = op->mode == PAWL_MODE_PERMITS ? &place_permits
+              : op->mode == PAWL_MODE_LATCH ? &place_latch : &place_lock;
+    p->timer = (pawl_timer){.fire = timer_fired, .arg = p};
+    p->seq = op->owner.seq;
+    p->with_seq = op->with_seq;
+    p->count = op->count;
+    p->permits = op->permits;
+    p->mode = op->mode;
+    p->lock_kind = op->lock_kind;
+    p->queue = op->queue;
+    strcpy(p->name, op->name);
+    return p;
+}
+
+void place_finish(struct list *ops, int code, const char *words)
+{
+    struct list *l;
+
+    while ((l = list_take(ops))) {
+        pawl_op *op = place_op(l);
+
+        if (code && words && words[0])
+            pawl_error_set(op->err, code, "%s", words);
+        pawl_op_finish(op, code);
+    }
+}
+
+void place_end(zk_place *p, int release_code)
+{
+    struct list ops, releases;
+    int code = p->code;
+    char words[ZK_WORDS];
+
+    memcpy(words, p->words, sizeof words);
+    list_init(&ops);
+    list_init(&releases);
+    for (struct list *l; (l = list_take(&p->ops));)
+        list_append(&ops, l);
+    for (struct list *l; (l = list_take(&p->releases));)
+        list_append(&releases, l);
+    p->task.zk->env->timer_clear(p->task.zk->env, &p->timer);
+    zk_watch_clear(&p->ahead);
+    zk_watch_clear(&p->own);
+    zk_task_end(&p->task);
+    list_remove(&p->in_table);
+    queue_clear(&p->list);
+    free(p->leases);
+    free(p);
+    place_finish(&ops, code, words);
+    place_finish(&releases, release_code, NULL);
+}
+
+void place_timer(zk_place *p, int64_t ms)
+{
+    pawl_env *env = p->task.zk->env;
+
+    env->timer_set(env, &p->timer, env->now(env) + ms * PAWL_NS_PER_MS);
+}
+
+/* ---- the ops --------------------------------------------------------------------------------- */
+
+void zk_acquire(zk *z, pawl_op *op)
+{
+    zk_place *p = place_find(z, op->owner.seq);
+
+    if (p && p->leaving) { /* an old request; what is on its way out stays on it */
+        pawl_op_finish(op, pawl_error_set(op->err, PAWL_ECONN, "the last one is being given back"));
+        return;
+    }
+    if (p) {
+        list_append(&p->ops, place_link(op));
+        if (p->held)
+            place_grant(p);
+        return;
+    }
+    p = place_new(z, op);
+    if (!p) {
+        pawl_op_finish(op, pawl_error_set(op->err, PAWL_ENOMEM, "out of memory"));
+        return;
+    }
+    list_append(&p->ops, place_link(op));
+    zk_task_go(&p->task);
+}
+
+/* Its op is told now. With a connection the deletes are on their way, and in front of whatever this
+ * client asks for next; without one nothing is certain. */
+static void give_up(zk_place *p)
+{
+    zk *z = p->task.zk;
+    struct list *l;
+
+    if (z->link.state == LINK_READY)
+        place_finish(&p->ops, p->code, p->words);
+    while ((l = list_take(&p->ops)))
+        zk_give_up(z, place_op(l), true);
+}
+
+static void timer_fired(pawl_timer *timer)
+{
+    zk_place *p = timer->arg;
+
+    if (p->leaving)
+        give_up(p);
+    else if (p->watched || p->task.zk->link.state != LINK_READY)
+        return; /* with the next connection it is read anyway */
+    else if (p->task.out)
+        place_timer(p, PLACE_WATCH_MS);
+    else if (p->held || p->node[0]) {
+        p->step = p->held ? STEP_VERIFY : STEP_WATCH;
+        place_ask_own(p);
+    }
+}
+
+void zk_acquire_cancel(zk *z, pawl_op *op)
+{
+    zk_place *p = place_find(z, op->owner.seq);
+
+    if (p->leaving) {
+        place_timer(p, CANCEL_MS);
+        return;
+    }
+    if (!p->node[0] && !p->unsure && !p->taking && !p->task.out) { /* the server has nothing */
+        list_remove(place_link(op));
+        if (list_empty(&p->ops))
+            place_end(p, PAWL_ENOTHELD);
+        zk_give_up(z, op, false);
+        return;
+    }
+    p->leaving = true;
+    p->code = PAWL_ECANCELED;
+    p->words[0] = 0;
+    place_timer(p, z->link.state == LINK_READY ? CANCEL_MS : 0);
+    zk_task_go(&p->task);
+}
+
+void zk_release(zk *z, pawl_op *op)
+{
+    zk_place *p = place_find(z, op->owner.seq);
+    bool part = op->mode == PAWL_MODE_PERMITS && op->permits > 0;
+
+    if (!p || (p->held && p->gone && part)) {
+        pawl_op_finish(op, PAWL_ENOTHELD);
+        return;
+    }
+    list_append(&p->releases, place_link(op));
+    if (part && !p->leaving) {
+        p->keep = op->permits;
+    } else {
+        p->leaving = true;
+        p->held = false;
+        z->env->timer_clear(z->env, &p->timer);
+    }
+    zk_task_go(&p->task);
+}
+
+void zk_release_cancel(zk *z, pawl_op *op)
+{
+    list_remove(place_link(op));
+    zk_give_up(z, op, true);
+}
+
+void zk_places_end(zk *z)
+{
+    for (size_t i = 0; i < ZK_BUCKETS; i++)
+        while (!list_empty(&z->places[i]))
+            place_end(list_entry(z->places[i].next, zk_place, in_table), PAWL_ECANCELED);
+}

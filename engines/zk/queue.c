@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * queue.c - what a list of children says to a place: is its own node there, who is ahead of it,
+ * what is the name in use as. And locks, whose whole rule is in that list:
+ *
+ *     exclusive: it is the first.   shared: no exclusive one is before it.
+ *
+ * Each waits for the nearest one that must go first, so one deletion wakes one waiter, or the
+ * readers behind one writer. Children that are none of the flavor's are no contenders.
+ */
+#include <stdlib.h>
+
+#include "place.h"
+
+void queue_clear(place_queue *q)
+{
+    free(q->ahead);
+    free(q->first);
+    *q = (place_queue){0};
+}
+
+/* Must this one go before the place can be granted? */
+static bool is_ahead(const zk_place *p, zk_child child)
+{
+    if (p->mode == PAWL_MODE_SHARED && child.sort == ZK_SHARED)
+        return false;
+    return !p->node[0] || zk_before(child.sequence, p->sequence);
+}
+
+static void keep(zk_place *p, char **ret, int32_t *sequence, jute_bytes name, zk_child child)
+{
+    char *copy = strndup(name.data, name.length);
+
+    if (!copy) { /* what it does not know it must not decide by */
+        p->code = PAWL_ENOMEM;
+        return;
+    }
+    free(*ret);
+    *ret = copy;
+    *sequence = child.sequence;
+}
+
+static void count_contender(zk_place *p, jute_bytes name, zk_child child)
+{
+    place_queue *q = &p->list;
+
+    q->others++;
+    if (!q->first || zk_before(child.sequence, q->first_sequence))
+        keep(p, &q->first, &q->first_sequence, name, child);
+    if (is_ahead(p, child) && (!q->ahead || zk_before(q->ahead_sequence, child.sequence)))
+        keep(p, &q->ahead, &q->ahead_sequence, name, child);
+}
+
+static void see_type(place_queue *q, jute_bytes name, zk_child child)
+{
+    q->locks |= child.sort == ZK_EXCLUSIVE || child.sort == ZK_SHARED;
+    q->latch |= zk_bytes_are(name, "latch");
+    q->semaphore |= zk_bytes_are(name, "locks") || zk_bytes_are(name, "leases");
+}
+
+/* A list of children: each through `see`, then the parent's Stat. */
+static bool read_list(zk_place *p, jute_reader *body, bool kazoo,
+                      void (*see)(zk_place *p, jute_bytes name, zk_child child))
+{
+    size_t n = jute_count(body, 4);
+
+    for (size_t i = 0; i < n; i++) {
+        jute_bytes name = jute_get_bytes(body);
+
+        if (name.length)
+            see(p, name, zk_child_read(kazoo, name));
+    }
+    jute_stat(body);
+    return jute_at_end(body);
+}
+
+static void see_contender(zk_place *p, jute_bytes name, zk_child child)
+{
+    if (!p->kind->dir)
+        see_type(&p->list, name, child);
+    if (p->node[0] && zk_bytes_are(name, p->node))
+        p->list.own = true;
+    else if (child.sort == ZK_EXCLUSIVE || child.sort == ZK_SHARED)
+        count_contender(p, name, child);
+}
+
+bool queue_answered(zk_task *task, int64_t tag, int error, jute_reader *body)
+{
+    zk_place *p = place_of(task);
+
+    (void)tag;
+    p->list.error = error;
+    if (error && error != ZK_NO_NODE)
+        place_note(p, error);
+    return error || read_list(p, body, task->zk->settings.kazoo && !p->kind->dir, see_contender);
+}
+
+static void see_found(zk_place *p, jute_bytes name, zk_child child)
+{
+    char id[ZK_NODE_MAX];
+    enum zk_sort sort = p->mode == PAWL_MODE_SHARED  ? ZK_SHARED
+                        : p->mode == PAWL_MODE_LATCH ? ZK_WAITER : ZK_EXCLUSIVE;
+
+    zk_node_name(id, p->task.zk, sort, p->mode == PAWL_MODE_PERMITS ? -1 : p->lock_kind, p->seq,
+                 p->epoch);
+    if (!zk_bytes_begin(name, id) || name.length >= sizeof p->node)
+        return;
+    memcpy(p->node, name.data, name.length);
+    p->node[name.length] = 0;
+    p->sequence = child.sequence;
+}
+
+bool queue_found(zk_task *task, int64_t tag, int error, jute_reader *body)
+{
+    zk_place *p = place_of(task);
+
+    (void)tag;
+    if (error == ZK_LOST)
+        return true;
+    if (error && error != ZK_NO_NODE)
+        place_note(p, error);
+    p->node[0] = 0;
+    if (!error && !read_list(p, body, task->zk->settings.kazoo && !p->kind->dir, see_found))
+        return false;
+    p->unsure = false;
+    return true;
+}
+
+static void see_name(zk_place *p, jute_bytes name, zk_child child)
+{
+    see_type(&p->list, name, child);
+}
+
+bool queue_types(zk_task *task, int64_t tag, int error, jute_reader *body)
+{
+    (void)tag;
+    return error || read_list(place_of(task), body, task->zk->settings.kazoo, see_name);
+}
+
+/* ---- locks ----------------------------------------------------------------------------------- */
+
+static void lock_look(zk_place *p)
+{
+    zk *z = p->task.zk;
+
+    zk_ask(&p->task, ZK_CHILDREN, zk_path(z, p->name, NULL, NULL), false, queue_answered, 0);
+}
+
+/* Its two folders stay a while when a semaphore is over; what counts is whether they are empty. */
+static bool folder_answered(zk_task *task, int64_t tag, int error, jute_reader *body)
+{
+    zk_place *p = place_of(task);
+    size_t n;
+
+    (void)tag;
+    if (error)
+        return true;
+    n = jute_count(body, 4);
+    p->in_use += (int64_t)n;
+    return !body->bad;
+}
+
+static int lock_decide(zk_place *p)
+{
+    zk *z = p->task.zk;
+
+    if (p->list.latch)
+        return place_in_use(p);
+    if (p->list.semaphore && !p->not_semaphore) {
+        p->in_use = 0;
+        p->step = STEP_MORE;
+        zk_ask(&p->task, ZK_CHILDREN, zk_path(z, p->name, "locks", NULL), false, folder_answered,
+               0);
+        zk_ask(&p->task, ZK_CHILDREN, zk_path(z, p->name, "leases", NULL), false, folder_answered,
+               0);
+        return PLACE_GOES_ON;
+    }
+    return p->list.ahead && !p->with_seq ? PLACE_BLOCKED : PLACE_GRANTED;
+}
+
+static int lock_more(zk_place *p)
+{
+    if (p->in_use)
+        return place_in_use(p);
+    p->not_semaphore = true;
+    return lock_decide(p);
+}
+
+const place_kind place_lock = {.look = lock_look, .decide = lock_decide, .more = lock_more};
+
+/* ---- those who wait for a latch -------------------------------------------------------------- */
+
+/* The node `latch` is there as long as the count is above 0. Who waits watches it, and shows by a
+ * node of its own that it does. */
+static bool latch_read(zk_task *task, int64_t tag, int error, jute_reader *body)
+{
+    zk_place *p = place_of(task);
+
+    (void)tag;
+    (void)body;
+    p->list.own = true; /* nobody counts on its node */
+    p->list.latch = !error;
+    if (error == ZK_NO_NODE)
+        zk_watch_clear(&p->ahead);
+    else if (error && error != ZK_LOST)
+        place_note(p, error);
+    return true;
+}
+
+static void latch_look(zk_place *p)
+{
+    zk *z = p->task.zk;
+    const char *path;
+
+    if (p->step == STEP_PEEK) {
+        zk_ask(&p->task, ZK_CHILDREN, zk_path(z, p->name, NULL, NULL), false, queue_types, 0);
+        return;
+    }
+    path = zk_path(z, p->name, "latch", NULL);
+    if (zk_watch_set(&p->ahead, &p->task, path))
+        zk_ask(&p->task, ZK_GET, path, true, latch_read, 0);
+}
+
+static int latch_decide(zk_place *p)
+{
+    if (p->list.locks)
+        return place_in_use(p);
+    return p->list.latch ? PLACE_BLOCKED : PLACE_GRANTED;
+}
+
+const place_kind place_latch = {.peeks = true, .look = latch_look, .decide = latch_decide};

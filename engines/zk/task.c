@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * task.c - tasks, what they ask for, and what they watch.
+ *
+ * A watch is set in the server by a request that reads, and fires once: an event with the path.
+ * Here it is noted by path before that request is sent, so that no event finds nobody. Watches of
+ * the server end with the connection; then every task reads again anyway (`go`), so the notes are
+ * dropped as well. An event that nobody notes is of somebody who has left.
+ */
+#include <stdlib.h>
+
+#include "zk.h"
+
+#define SPARE_MAX 256
+
+/* ---- tasks ----------------------------------------------------------------------------------- */
+
+void zk_task_begin(zk_task *task, zk *z, const zk_task_type *type)
+{
+    *task = (zk_task){.zk = z, .type = type};
+    list_append(&z->tasks, &task->link);
+}
+
+void zk_task_end(zk_task *task)
+{
+    list_remove(&task->link);
+    for (struct list *l = task->zk->link.calls.next; task->out && l != &task->zk->link.calls;
+         l = l->next) {
+        zk_call *call = list_entry(l, zk_call, link);
+
+        if (call->task == task) {
+            call->task = NULL;
+            task->out--;
+        }
+    }
+}
+
+void zk_task_go(zk_task *task)
+{
+    if (task->zk->link.state != LINK_READY || task->out)
+        return;
+    task->lost = false;
+    task->type->go(task);
+}
+
+/* Each task once, also those that begin or end meanwhile. */
+static void for_each(zk *z, void (*fn)(zk_task *task, void *arg), void *arg)
+{
+    struct list all, *l;
+
+    list_init(&all);
+    while ((l = list_take(&z->tasks)))
+        list_append(&all, l);
+    while ((l = list_take(&all))) {
+        list_append(&z->tasks, l);
+        fn(list_entry(l, zk_task, link), arg);
+    }
+}
+
+static void go_one(zk_task *task, void *arg)
+{
+    (void)arg;
+    zk_task_go(task);
+}
+
+void zk_tasks_go(zk *z)
+{
+    for_each(z, go_one, NULL);
+}
+
+static void expire_one(zk_task *task, void *arg)
+{
+    (void)arg;
+    task->type->expired(task);
+}
+
+void zk_tasks_expired(zk *z)
+{
+    for_each(z, expire_one, NULL);
+}
+
+struct refusal {
+    int code;
+    const char *words;
+};
+
+static void refuse_one(zk_task *task, void *arg)
+{
+    const struct refusal *why = arg;
+
+    task->type->refused(task, why->code, why->words);
+}
+
+void zk_tasks_refused(zk *z, int code, const char *words)
+{
+    struct refusal why = {code, words};
+
+    for_each(z, refuse_one, &why);
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+static zk_call *call_new(zk *z)
+{
+    struct list *spare = list_take(&z->spare_calls);
+
+    z->nspare_calls -= spare != NULL;
+    return spare ? list_entry(spare, zk_call, link) : malloc(sizeof(zk_call));
+}
+
+static void call_free(zk *z, zk_call *call)
+{
+    if (z->nspare_calls >= SPARE_MAX) {
+        free(call);
+        return;
+    }
+    list_append(&z->spare_calls, &call->link);
+    z->nspare_calls++;
+}
+
+void zk_call_done(zk_call *call, int error, jute_reader *body)
+{
+    zk_task *task = call->task;
+    zk *z = task ? task->zk : NULL;
+    zk_answer_fn *answer = call->answer;
+    int64_t tag = call->tag;
+
+    if (!task) {
+        free(call);
+        return;
+    }
+    call_free(z, call);
+    task->out--;
+    if (answer && !answer(task, tag, error, body)) {
+        task->lost = true;
+        zk_link_drop(z, PAWL_EPROTO, "an answer makes no sense");
+        return;
+    }
+    if (!task->out && !task->lost)
+        task->type->next(task);
+}
+
+void zk_calls_lost(zk *z)
+{
+    struct list *l;
+
+    while ((l = list_take(&z->link.calls))) {
+        zk_call *call = list_entry(l, zk_call, link);
+
+        if (call->task)
+            call->task->lost = true;
+        zk_call_done(call, ZK_LOST, NULL);
+    }
+    for (size_t i = 0; i < ZK_BUCKETS; i++)
+        while (!list_empty(&z->watches[i]))
+            zk_watch_clear(list_entry(z->watches[i].next, zk_watch, link));
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+jute_writer zk_request(zk *z, int opcode)
+{
+    zk_link *link = &z->link;
+    jute_writer w = {.buf = &link->out, .start = jute_length(&link->out), .failed = true};
+
+    if (link->state != LINK_READY)
+        return w;
+    link->xid = link->xid == INT32_MAX ? 1 : link->xid + 1;
+    w = jute_begin(&link->out);
+    jute_put_int(&w, link->xid);
+    jute_put_int(&w, opcode);
+    return w;
+}
+
+void zk_request_end(zk_task *task, jute_writer *w, zk_answer_fn *answer, int64_t tag)
+{
+    zk_link *link = (zk_link *)(void *)((char *)w->buf - offsetof(zk_link, out));
+    zk *z = (zk *)(void *)((char *)link - offsetof(zk, link));
+    zk_call *call;
+
+    if (link->state != LINK_READY) {
+        if (task)
+            task->lost = true;
+        return;
+    }
+    call = call_new(z);
+    if (!jute_end(w) || !call) {
+        free(call);
+        if (task)
+            task->lost = true;
+        zk_link_drop(z, PAWL_ENOMEM, "out of memory");
+        return;
+    }
+    *call = (zk_call){.task = task, .answer = answer, .tag = tag, .xid = link->xid,
+                      .sent = z->env->now(z->env)};
+    list_append(&link->calls, &call->link);
+    if (task)
+        task->out++;
+    z->env->loop_changed(z->env);
+    if (!link->timer.armed)
+        z->env->timer_set(z->env, &link->timer,
+                          call->sent + zk_patience_ms(z) * PAWL_NS_PER_MS);
+}
+
+/* One entry: everything, for whoever made it or for everybody. */
+void zk_put_acl(zk *z, jute_writer *w)
+{
+    jute_put_int(w, 1);
+    jute_put_int(w, 31);
+    jute_put_text(w, z->settings.open_acl ? "world" : "auth");
+    jute_put_text(w, z->settings.open_acl ? "anyone" : "");
+}
+
+void zk_ask_create(zk_task *task, int opcode, const char *path, const char *data, size_t length,
+                   int flags, zk_answer_fn *answer, int64_t tag)
+{
+    jute_writer w = zk_request(task->zk, opcode);
+
+    jute_put_text(&w, path);
+    jute_put_bytes(&w, data, length);
+    zk_put_acl(task->zk, &w);
+    jute_put_int(&w, flags);
+    zk_request_end(task, &w, answer, tag);
+}
+
+void zk_ask_folders(zk_task *task, const char *path)
+{
+    char part[ZK_PATH_MAX];
+
+    for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        snprintf(part, sizeof part, "%.*s", (int)(slash - path), path);
+        zk_ask_create(task, ZK_CREATE_CONTAINER, part, "", 0, ZK_CONTAINER, NULL, 0);
+    }
+}
+
+void zk_ask_delete(zk_task *task, const char *path, int version, zk_answer_fn *answer, int64_t tag)
+{
+    jute_writer w = zk_request(task->zk, ZK_DELETE);
+
+    jute_put_text(&w, path);
+    jute_put_int(&w, version);
+    zk_request_end(task, &w, answer, tag);
+}
+
+void zk_ask(zk_task *task, int opcode, const char *path, bool watch, zk_answer_fn *answer,
+            int64_t tag)
+{
+    jute_writer w = zk_request(task->zk, opcode);
+
+    jute_put_text(&w, path);
+    jute_put_bool(&w, watch);
+    zk_request_end(task, &w, answer, tag);
+}
+
+void zk_ask_sync(zk_task *task)
+{
+    jute_writer w = zk_request(task->zk, ZK_SYNC);
+
+    jute_put_text(&w, "/");
+    zk_request_end(task, &w, NULL, 0);
+}
+
+int zk_error_code(int error, char words[ZK_WORDS])
+{
+    if (error == ZK_NO_AUTH || error == ZK_AUTH_FAILED) {
+        snprintf(words, ZK_WORDS, "ZooKeeper: no rights on this path (error %d)", error);
+        return PAWL_EAUTH;
+    }
+    snprintf(words, ZK_WORDS, "ZooKeeper: error %d", error);
+    return PAWL_EBACKEND;
+}
+
+/* ---- watches --------------------------------------------------------------------------------- */
+
+static struct list *bucket_of(zk *z, const char *path, size_t length)
+{
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+
+    for (size_t i = 0; i < length; i++)
+        h = (h ^ (unsigned char)path[i]) * UINT64_C(0x100000001b3);
+    return &z->watches[h % ZK_BUCKETS];
+}
+
+bool zk_watch_set(zk_watch *watch, zk_task *task, const char *path)
+{
+    zk_watch_clear(watch);
+    watch->path = strdup(path);
+    if (!watch->path)
+        return false;
+    watch->task = task;
+    list_append(bucket_of(task->zk, path, strlen(path)), &watch->link);
+    return true;
+}
+
+void zk_watch_clear(zk_watch *watch)
+{
+    if (!watch->path)
+        return;
+    list_remove(&watch->link);
+    free(watch->path);
+    watch->path = NULL;
+}
+
+void zk_watches_fire(zk *z, jute_bytes path, int happened)
+{
+    struct list *bucket = bucket_of(z, path.data, path.length), fired, *l;
+
+    list_init(&fired);
+    for (l = bucket->next; l != bucket;) {
+        zk_watch *watch = list_entry(l, zk_watch, link);
+
+        l = l->next;
+        if (zk_bytes_are(path, watch->path)) {
+            list_remove(&watch->link);
+            list_append(&fired, &watch->link);
+        }
+    }
+    while (!list_empty(&fired)) { /* those that others clear meanwhile leave it by themselves */
+        zk_watch *watch = list_entry(fired.next, zk_watch, link);
+        zk_task *task = watch->task;
+
+        zk_watch_clear(watch);
+        task->type->woken(task, watch, happened);
+    }
+}

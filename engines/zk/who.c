@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * who.c - what stands in a node: who made it, for whoever asks who holds a lock. One line,
+ *
+ *     pawl host=db7 pid=4711 program=nightly lease=30000 want=1 label=shift%202
+ *
+ * with ' ', '%' and what can't be shown as %XX. Nobody decides anything by it but how many permits
+ * a waiter wants. Nodes of others hold something else (Curator: an address).
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "zk.h"
+
+static size_t put(char *to, size_t room, const char *key, const char *value)
+{
+    size_t n = (size_t)snprintf(to, room, " %s=", key);
+
+    for (; *value && n + 4 < room; value++) {
+        unsigned char c = (unsigned char)*value;
+
+        if (c <= 0x20 || c == '%' || c == 0x7f)
+            n += (size_t)snprintf(to + n, room - n, "%%%02X", c);
+        else
+            to[n++] = (char)c;
+    }
+    return n;
+}
+
+size_t zk_who_write(char ret[ZK_WHO_MAX], const zk *z, uint32_t want)
+{
+    const char *label = z->env->label ? z->env->label : "";
+    size_t n = 4;
+
+    memcpy(ret, "pawl", 4);
+    n += put(ret + n, 280, "host", z->host);
+    n += (size_t)snprintf(ret + n, 32, " pid=%lld", (long long)getpid());
+    n += put(ret + n, 280, "program", program_invocation_short_name);
+    n += (size_t)snprintf(ret + n, 64, " lease=%lld want=%u", (long long)z->session.timeout_ms,
+                          want);
+    n += put(ret + n, 280, "label", label);
+    return n;
+}
+
+static int hex(char c)
+{
+    return isdigit((unsigned char)c) ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* The value of `key` in text, decoded. */
+static void value_of(char *ret, size_t room, const char *text, const char *key)
+{
+    const char *at = strstr(text, key);
+    size_t n = 0;
+
+    ret[0] = 0;
+    if (!at)
+        return;
+    for (at += strlen(key); *at && *at != ' ' && n + 1 < room; at++) {
+        if (*at == '%' && hex(at[1]) >= 0 && hex(at[2]) >= 0) {
+            ret[n++] = (char)(hex(at[1]) * 16 + hex(at[2]));
+            at += 2;
+        } else {
+            ret[n++] = *at;
+        }
+    }
+    ret[n] = 0;
+}
+
+void zk_who_read(zk_who *ret, jute_bytes data)
+{
+    char text[ZK_WHO_MAX], number[24];
+
+    *ret = (zk_who){.lease_ms = -1, .want = 1};
+    if (!zk_bytes_begin(data, "pawl ") || data.length >= sizeof text ||
+        memchr(data.data, 0, data.length))
+        return;
+    memcpy(text, data.data, data.length);
+    text[data.length] = 0;
+    ret->pawl = true;
+    value_of(ret->host, sizeof ret->host, text, " host=");
+    value_of(ret->program, sizeof ret->program, text, " program=");
+    value_of(ret->label, sizeof ret->label, text, " label=");
+    value_of(number, sizeof number, text, " pid=");
+    ret->pid = strtoll(number, NULL, 10);
+    value_of(number, sizeof number, text, " lease=");
+    ret->lease_ms = strtoll(number, NULL, 10);
+    value_of(number, sizeof number, text, " want=");
+    ret->want = strtoll(number, NULL, 10);
+}

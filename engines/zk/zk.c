@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * zk.c - the engine's slots, and events.
+ */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "zk.h"
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+void zk_event(zk *z, int event)
+{
+    pawl_op *op = z->event;
+
+    if (!op) {
+        z->untold = event > z->untold ? event : z->untold;
+        return;
+    }
+    z->event = NULL;
+    op->event = event;
+    pawl_op_finish(op, 0);
+}
+
+static void submit_event(zk *z, pawl_op *op)
+{
+    int event = z->untold;
+
+    z->event = op;
+    z->untold = PAWL_EVENT_NONE;
+    if (event != PAWL_EVENT_NONE)
+        zk_event(z, event);
+}
+
+void zk_give_up(zk *z, pawl_op *op, bool sent)
+{
+    int code = sent ? PAWL_EUNKNOWN : PAWL_ECANCELED;
+
+    if (z->link.state != LINK_READY && z->link.last_code) {
+        code = sent ? PAWL_EUNKNOWN : z->link.last_code;
+        pawl_error_set(op->err, code, "%s", z->link.words);
+    }
+    pawl_op_finish(op, code);
+}
+
+/* ---- the slots ------------------------------------------------------------------------------- */
+
+static void engine_flush(void *self)
+{
+    zk *z = self;
+
+    if (jute_length(&z->link.out) > 0)
+        zk_link_flush(z);
+}
+
+static void before_poll(uv_prepare_t *prepare)
+{
+    engine_flush(prepare->data);
+}
+
+static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_error *err)
+{
+    zk *z = self;
+    net_tls_settings tls;
+    int code;
+
+    z->env = env;
+    z->link.fd = -1;
+    list_init(&z->tasks);
+    list_init(&z->link.calls);
+    list_init(&z->spare_calls);
+    for (size_t i = 0; i < ZK_BUCKETS; i++) {
+        list_init(&z->watches[i]);
+        list_init(&z->places[i]);
+    }
+    if (!env->loop)
+        return pawl_error_set(err, PAWL_ENOTSUP, "ZooKeeper needs a real event loop");
+    code = zk_settings_read(&z->settings, env, url, err);
+    tls = (net_tls_settings){.cafile = z->settings.cafile, .cert = z->settings.cert,
+                             .key = z->settings.key, .verify = z->settings.verify};
+    if (!code && z->settings.tls)
+        code = net_tls_context(&z->tls_context, env, &tls, err);
+    if (code)
+        return code;
+    if (gethostname(z->host, sizeof z->host - 1))
+        z->host[0] = 0;
+    uv_prepare_init(env->loop, &z->prepare);
+    z->prepare.data = z;
+    z->prepared = true;
+    uv_prepare_start(&z->prepare, before_poll);
+    zk_session_open(z);
+    zk_link_open(z);
+    return 0;
+}
+
+static void engine_close(void *self)
+{
+    zk *z = self;
+    pawl_op *event = z->event;
+    struct list *l;
+
+    if (!z->env)
+        return;
+    z->event = NULL;
+    if (event)
+        pawl_op_finish(event, PAWL_ECANCELED);
+    zk_session_close(z);
+    zk_link_close(z);
+    zk_places_end(z);
+    while ((l = list_take(&z->spare_calls)))
+        free(list_entry(l, zk_call, link));
+    if (z->prepared)
+        uv_close((uv_handle_t *)&z->prepare, NULL);
+    z->prepared = false;
+    net_tls_context_free(z->tls_context);
+    z->tls_context = NULL;
+    explicit_bzero(z->session.password, sizeof z->session.password);
+    zk_settings_free(&z->settings);
+    z->env = NULL;
+}
+
+static void engine_submit(void *self, pawl_op *op)
+{
+    zk *z = self;
+
+    switch (op->kind) {
+    case PAWL_OP_ACQUIRE:
+        zk_acquire(z, op);
+        break;
+    case PAWL_OP_RELEASE:
+        zk_release(z, op);
+        break;
+    case PAWL_OP_RENEW:
+        zk_renew(z, op);
+        break;
+    case PAWL_OP_EVENT:
+        submit_event(z, op);
+        break;
+    case PAWL_OP_LATCH_SET:
+    case PAWL_OP_LATCH_DOWN:
+        zk_latch(z, op);
+        break;
+    default:
+        zk_look(z, op);
+    }
+}
+
+static void engine_cancel(void *self, pawl_op *op)
+{
+    zk *z = self;
+
+    switch (op->kind) {
+    case PAWL_OP_ACQUIRE:
+        zk_acquire_cancel(z, op);
+        break;
+    case PAWL_OP_RELEASE:
+        zk_release_cancel(z, op);
+        break;
+    case PAWL_OP_RENEW:
+        zk_renew_cancel(z, op);
+        break;
+    case PAWL_OP_EVENT:
+        z->event = NULL;
+        pawl_op_finish(op, PAWL_ECANCELED);
+        break;
+    case PAWL_OP_LATCH_SET:
+    case PAWL_OP_LATCH_DOWN:
+        zk_latch_cancel(z, op);
+        break;
+    default:
+        zk_look_cancel(z, op);
+    }
+}
+
+static const pawl_engine engine = {
+    .abi = PAWL_ENGINE_ABI,
+    .caps = PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_SHARED | PAWL_CAP_PERMITS | PAWL_CAP_LATCH |
+            PAWL_CAP_SESSION_LEASE | PAWL_CAP_LIST,
+    .scheme = "zk",
+    .state_size = sizeof(zk),
+    .open = engine_open,
+    .close = engine_close,
+    .submit = engine_submit,
+    .cancel = engine_cancel,
+    .flush = engine_flush,
+};
+
+PAWL_API const pawl_engine *pawl_engine_module(void);
+
+PAWL_API const pawl_engine *pawl_engine_module(void)
+{
+    return &engine;
+}

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * zk.h - the ZooKeeper engine, inside.
+ *
+ *     zk.c        the engine's slots, and events
+ *     settings.c  what the URL says
+ *     names.c     names to paths, and what the name of a node says
+ *     who.c       what stands in a node: who made it
+ *     jute.c      the wire format
+ *     link.c      one connection at a time: its life, calls and answers
+ *     connect.c   how it is made: servers in turn, TLS, the session
+ *     session.c   heartbeats, until when the session is good, RENEW
+ *     task.c      tasks, their requests, and watches
+ *     places.c    acquire and release      place.c  a node in a queue, from its creation to its end
+ *     queue.c     what the children of a lock say to one of them
+ *     permits.c   the same for a semaphore
+ *     latch.c     set and count down
+ *     look.c      inspect, list, count, break      rows.c  what the user is shown
+ *
+ * A *task* is something that goes on over several requests and, if need be, several connections: an
+ * acquire (which lives on as the grant until it is deleted), a count-down, a look. It sends a few
+ * requests at once, puts what the answers say into itself, and when the last one has come its type
+ * decides (`next`). When the connection is lost, each request that was out is answered with
+ * ZK_LOST; with the next connection of the session the task goes on from what it knows (`go`).
+ * Nothing is sent while there is no connection, and nothing waits in the link. A session that has
+ * ended takes all nodes with it; `expired` says so to each task.
+ *
+ * ZooKeeper answers in order, and carries out a session's requests in order: a list that was asked
+ * for behind a create shows the new node.
+ *
+ * Everything under the client's mutex. Nothing here blocks; the only other threads are those that
+ * resolve names, and they touch a box of their own.
+ */
+#ifndef PAWL_ZK_H
+#define PAWL_ZK_H
+
+#include <uv.h>
+
+#include "engine.h"
+#include "jute.h"
+#include "list.h"
+#include "net/net.h"
+
+#define ZK_WORDS NET_WORDS
+#define ZK_CHROOT_MAX 512
+#define ZK_PREFIX_MAX 255
+#define ZK_NODE_MAX 96 /* a node's own name, if it is one of ours */
+#define ZK_PATH_MAX (ZK_CHROOT_MAX + ZK_PREFIX_MAX + 3 * PAWL_NAME_MAX + ZK_NODE_MAX + 16)
+#define ZK_WHO_MAX 1200
+#define ZK_BUCKETS 1024
+
+typedef struct zk zk;
+typedef struct zk_task zk_task;
+
+/* The server's error codes that mean something to us, and one of our own. */
+enum zk_error {
+    ZK_OK = 0,
+    ZK_LOST = 1, /* the connection was lost before the answer */
+    ZK_CONNECTION_LOSS = -4,
+    ZK_NO_NODE = -101,
+    ZK_NO_AUTH = -102,
+    ZK_BAD_VERSION = -103,
+    ZK_NODE_EXISTS = -110,
+    ZK_NOT_EMPTY = -111,
+    ZK_SESSION_EXPIRED = -112,
+    ZK_AUTH_FAILED = -115,
+    ZK_SESSION_MOVED = -118
+};
+
+enum zk_opcode {
+    ZK_CREATE = 1,
+    ZK_DELETE = 2,
+    ZK_EXISTS = 3,
+    ZK_GET = 4,
+    ZK_SET = 5,
+    ZK_SYNC = 9,
+    ZK_CHILDREN = 12, /* with the parent's Stat */
+    ZK_MULTI = 14,
+    ZK_CREATE2 = 15, /* with the new node's Stat */
+    ZK_CREATE_CONTAINER = 19,
+    ZK_AUTH = 100,
+    ZK_CLOSE = -11
+};
+
+enum zk_flags { ZK_PERSISTENT = 0, ZK_EPHEMERAL = 1, ZK_SEQUENTIAL = 2, ZK_CONTAINER = 4 };
+
+enum zk_happened { ZK_CREATED = 1, ZK_DELETED = 2, ZK_DATA_CHANGED = 3, ZK_CHILDREN_CHANGED = 4 };
+
+/* ---- settings.c ------------------------------------------------------------------------------ */
+
+typedef struct zk_server {
+    char *host;
+    uint16_t port;
+} zk_server;
+
+typedef struct zk_settings {
+    zk_server *servers;
+    size_t nservers;
+    char *base; /* what the path of every name begins with: "/app/locks/" or "/app/job-" */
+    char *user, *password;     /* NULL: none */
+    char *cafile, *cert, *key; /* NULL: not given */
+    enum net_verify verify;
+    int64_t session_ms;
+    bool tls, kazoo, open_acl;
+} zk_settings;
+
+int zk_settings_read(zk_settings *s, const pawl_env *env, const pawl_url *url, pawl_error *err);
+/* Wipes what is secret. Accepts zeroes. */
+void zk_settings_free(zk_settings *s);
+
+/* ---- names.c --------------------------------------------------------------------------------- */
+
+/* The name as one component of a path; `at_root`: there "zookeeper" is taken. */
+void zk_encode(char ret[3 * PAWL_NAME_MAX + 1], const char *name, bool at_root);
+/* Back; false: no name is encoded so. */
+bool zk_decode(char ret[PAWL_NAME_MAX + 1], const char *text, size_t length, bool at_root);
+/* BASE NAME [/DIR] [/NODE]; dir and node may be NULL. Valid until the next call. */
+const char *zk_path(zk *z, const char *name, const char *dir, const char *node);
+
+enum zk_sort { ZK_EXCLUSIVE, ZK_SHARED, ZK_WAITER, ZK_LEASE, ZK_OTHER };
+
+/* What the name of a child says. */
+typedef struct zk_child {
+    enum zk_sort sort;
+    int32_t sequence;
+} zk_child;
+
+zk_child zk_child_read(bool kazoo, jute_bytes name);
+/* The name of a new node without its sequence; `sort` and the op's kind choose what it is (a kind
+ * below 0: the mutex of a semaphore, which both flavors name alike). */
+void zk_node_name(char ret[ZK_NODE_MAX], const zk *z, enum zk_sort sort, int lock_kind,
+                  uint64_t seq, uint16_t epoch);
+static inline bool zk_bytes_are(jute_bytes b, const char *text)
+{
+    return b.length == strlen(text) && !memcmp(b.data, text, b.length);
+}
+/* Do they begin with this? */
+static inline bool zk_bytes_begin(jute_bytes b, const char *text)
+{
+    return b.length >= strlen(text) && !memcmp(b.data, text, strlen(text));
+}
+/* Is a before b? Sequences wrap around. */
+static inline bool zk_before(int32_t a, int32_t b)
+{
+    return (int32_t)((uint32_t)a - (uint32_t)b) < 0;
+}
+
+/* ---- who.c ----------------------------------------------------------------------------------- */
+
+typedef struct zk_who {
+    bool pawl; /* else the rest is unknown */
+    int64_t pid, lease_ms, want;
+    char host[256], program[256], label[256];
+} zk_who;
+
+/* What stands in a node of this client's. */
+size_t zk_who_write(char ret[ZK_WHO_MAX], const zk *z, uint32_t want);
+void zk_who_read(zk_who *ret, jute_bytes data);
+
+/* ---- task.c ---------------------------------------------------------------------------------- */
+
+typedef struct zk_watch {
+    struct list link; /* in its bucket */
+    zk_task *task;
+    char *path; /* NULL: none is set */
+} zk_watch;
+
+typedef struct zk_task_type {
+    void (*go)(zk_task *task);      /* there is a connection: go on from what is known */
+    void (*next)(zk_task *task);    /* all that was asked has been answered */
+    void (*expired)(zk_task *task); /* a session has ended, with all its nodes */
+    void (*woken)(zk_task *task, zk_watch *watch, int happened); /* a watch has fired; it is gone */
+    /* The service can't be used and trying again won't help. */
+    void (*refused)(zk_task *task, int code, const char *words);
+} zk_task_type;
+
+struct zk_task {
+    struct list link; /* in zk->tasks, in order of arrival */
+    zk *zk;
+    const zk_task_type *type;
+    unsigned out; /* requests that are out */
+    bool lost;    /* one of them got no answer */
+};
+
+/* An answer: `body` is what is behind the header, if error is 0. False: it makes no sense. */
+typedef bool zk_answer_fn(zk_task *task, int64_t tag, int error, jute_reader *body);
+
+typedef struct zk_call {
+    struct list link;
+    zk_task *task; /* NULL: nobody wants the answer */
+    zk_answer_fn *answer;
+    int64_t tag, sent;
+    int32_t xid;
+} zk_call;
+
+void zk_task_begin(zk_task *task, zk *z, const zk_task_type *type);
+void zk_task_end(zk_task *task); /* answers that are still to come are dropped */
+/* It may go on: now if there is a connection and nothing is out, else by itself later. */
+void zk_task_go(zk_task *task);
+void zk_tasks_go(zk *z);
+void zk_tasks_expired(zk *z);
+void zk_tasks_refused(zk *z, int code, const char *words);
+void zk_calls_lost(zk *z);
+/* Give a call back, with its task told. */
+void zk_call_done(zk_call *call, int error, jute_reader *body);
+
+/* A request: begin, put its fields, end. Without a connection the task is `lost`, and that is
+ * all. */
+jute_writer zk_request(zk *z, int opcode);
+void zk_request_end(zk_task *task, jute_writer *w, zk_answer_fn *answer, int64_t tag);
+void zk_put_acl(zk *z, jute_writer *w);
+
+void zk_ask_create(zk_task *task, int opcode, const char *path, const char *data, size_t length,
+                   int flags, zk_answer_fn *answer, int64_t tag);
+/* Every folder above the node, as containers; that they exist is fine. */
+void zk_ask_folders(zk_task *task, const char *path);
+void zk_ask_delete(zk_task *task, const char *path, int version, zk_answer_fn *answer, int64_t tag);
+/* ZK_EXISTS, ZK_GET or ZK_CHILDREN. */
+void zk_ask(zk_task *task, int opcode, const char *path, bool watch, zk_answer_fn *answer,
+            int64_t tag);
+
+/* Let what is read next on this connection be as new as the leader's own: other clients' changes
+ * that are over are seen. (Behind a create of one's own it is anyway.) */
+void zk_ask_sync(zk_task *task);
+
+/* Note that the server was or will be asked to watch. False: no memory. */
+bool zk_watch_set(zk_watch *watch, zk_task *task, const char *path);
+void zk_watch_clear(zk_watch *watch);
+/* An event arrived. */
+void zk_watches_fire(zk *z, jute_bytes path, int happened);
+
+/* What an error of the server's means, in words. */
+int zk_error_code(int error, char words[ZK_WORDS]);
+
+/* ---- link.c, connect.c ----------------------------------------------------------------------- */
+
+enum zk_link_state {
+    LINK_CLOSED, /* for good */
+    LINK_PAUSED, /* will try again at link->timer */
+    LINK_RESOLVING,
+    LINK_CONNECTING,
+    LINK_SECURING,
+    LINK_ATTACHING, /* the session's request is out */
+    LINK_READY
+};
+
+typedef struct zk_link {
+    enum zk_link_state state;
+    int fd, events;
+    uv_poll_t *poll;
+    net_tls *tls;
+    jute_buf in, out;
+    struct list calls; /* out, in order */
+    pawl_timer timer;  /* PAUSED: its end. READY: the first call's limit. Else: the attempt's */
+    net_resolve resolve;
+    struct addrinfo *addresses, *next_address;
+    size_t server;     /* which one is used or tried */
+    int64_t attached;  /* an instant before the session's request was written */
+    int32_t xid;
+    uint32_t failures; /* attempts since it was last of use */
+    int last_code;     /* why it is not ready */
+    char words[ZK_WORDS];
+} zk_link;
+
+void zk_link_open(zk *z);
+/* What is written still goes out; nothing is answered any more. Accepts zeroes. */
+void zk_link_close(zk *z);
+void zk_link_flush(zk *z);
+/* The connection is of no use: close it, and try the next server. */
+__attribute__((format(printf, 3, 4)))
+void zk_link_drop(zk *z, int code, const char *format, ...);
+/* How long one answer or attempt may take. */
+int64_t zk_patience_ms(const zk *z);
+
+/* Between link.c and connect.c. */
+void zk_link_attempt(zk *z);
+void zk_link_advance(zk *z); /* the socket is ready for something */
+bool zk_link_goes_on(zk *z); /* time is up: is there another address? */
+void zk_link_close_socket(zk_link *link);
+void zk_link_watch(zk *z);
+/* The server's answer to the session's request. False: the link was dropped. */
+bool zk_link_attached(zk *z, jute_reader *body);
+
+/* ---- session.c ------------------------------------------------------------------------------- */
+
+#define ZK_TOUCHES 16
+
+typedef struct zk_session {
+    int64_t id; /* 0: none */
+    char password[16];
+    size_t password_length;
+    int64_t timeout_ms; /* as negotiated */
+    int64_t last_zxid;  /* the largest that was seen: no server that is behind it will do */
+    int64_t until;      /* it can't end before, by the local clock */
+    int64_t touches[ZK_TOUCHES]; /* instants before which something was sent that was answered */
+    size_t ntouches;
+    bool verified; /* since the connection was made, what is held has been looked at */
+    uint16_t epoch; /* counts sessions */
+    pawl_timer beat_timer;
+    zk_task beat;
+    struct list renewals; /* RENEW ops that wait; op->engine[0..1] is the link */
+} zk_session;
+
+void zk_session_open(zk *z);
+void zk_session_close(zk *z);
+/* The link is ready, with the session it had or (`fresh`) a new one. */
+void zk_session_ready(zk *z, bool fresh, int64_t sent);
+/* The lease of a grant that is given now. */
+void zk_session_lease(zk *z, pawl_op *op);
+void zk_renew(zk *z, pawl_op *op);
+void zk_renew_cancel(zk *z, pawl_op *op);
+
+/* ---- places.c -------------------------------------------------------------------------------- */
+
+void zk_acquire(zk *z, pawl_op *op);
+void zk_acquire_cancel(zk *z, pawl_op *op);
+void zk_release(zk *z, pawl_op *op);
+void zk_release_cancel(zk *z, pawl_op *op);
+/* Forget what is left; the session takes the nodes along. */
+void zk_places_end(zk *z);
+/* Does the server, as far as we know, still have this grant? */
+bool zk_holds(zk *z, uint64_t seq);
+
+/* ---- latch.c, look.c ------------------------------------------------------------------------- */
+
+void zk_latch(zk *z, pawl_op *op);
+void zk_latch_cancel(zk *z, pawl_op *op);
+
+void zk_look(zk *z, pawl_op *op);
+void zk_look_cancel(zk *z, pawl_op *op);
+
+/* ---- zk.c ------------------------------------------------------------------------------------ */
+
+#define ZK_RECEIPTS 64
+
+struct zk {
+    pawl_env *env;
+    zk_settings settings;
+    void *tls_context;
+    zk_link link;
+    zk_session session;
+    uv_prepare_t prepare; /* before the loop polls: write */
+    bool prepared;
+    pawl_op *event;
+    int untold; /* an event that came while no EVENT op was out */
+    struct list tasks;
+    struct list spare_calls;
+    size_t nspare_calls;
+    struct list watches[ZK_BUCKETS]; /* by path */
+    struct list places[ZK_BUCKETS];  /* by owner.seq */
+    uint64_t receipts[ZK_RECEIPTS];  /* latch ops that are done, by owner.seq */
+    size_t nreceipts;
+    char path[ZK_PATH_MAX];
+    char host[256];
+};
+
+void zk_event(zk *z, int event);
+/* Finish an op that was given up: with why there is no connection, if there is none. */
+void zk_give_up(zk *z, pawl_op *op, bool sent);
+
+#endif

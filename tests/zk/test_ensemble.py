@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Three servers, of which some are killed, stopped and brought back while processes work: never two
+holders, tokens rise, every loser is told, and when all is over nothing is left."""
+import os
+import random
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cases import case, equal, run, until  # noqa: E402
+from client import Client  # noqa: E402
+from server import Ensemble  # noqa: E402
+import claims  # noqa: E402
+
+SESSION = 2000
+SEED = int(os.environ.get('CHAOS_SEED', random.randrange(10 ** 6)))
+
+
+def healed(w):
+    """All servers are up; the administrator has a connection again."""
+    for server in w.servers.servers:
+        if server.process.poll() is not None:
+            server.launch()
+    for server in w.servers.servers:
+        server.await_ready()
+    w.admin.socket.close()
+    end = time.monotonic() + 60
+    while True:
+        try:
+            w.admin = Client(w.servers.leader().port, session_ms=600000)
+            w.admin.sync()
+            return
+        except (OSError, ConnectionError):
+            assert time.monotonic() < end, 'no service after healing'
+            time.sleep(0.05)
+
+
+def start_workers(w, n=6):
+    over = threading.Event()
+    workers = [claims.Worker(SEED * 100 + i, w.url(session=SESSION, timeout=500), over)
+               for i in range(n)]
+    for worker in workers:
+        w.actors.append(worker.actor)
+        worker.start()
+    return workers, over
+
+
+def finish(w, workers, over, done):
+    over.set()
+    for worker in workers:
+        worker.join()
+    healed(w)
+    made = claims.check(workers)
+    claims.check_alive(workers)
+    lost = sum(worker.actor.ask('stats').lost for worker in workers)
+    for worker in workers:
+        worker.actor.close().ok()
+    w.nothing_left()
+    print(f'# {len(made)} claims, {lost} lost; {claims.codes(workers)}; {done}')
+
+
+@case('the leader is killed: sessions and locks go on under the next one')
+def _(w):
+    a, b = w.actor(session=20000, timeout=500), w.actor(session=20000, timeout=500)
+    w.queue_up('x', [a, b])
+    token = a.answer('acquire', 'l').ok().token
+    w.servers.leader().kill()
+    began = time.monotonic()
+    c = w.actor(session=20000, timeout=500)
+    c.lock('l', 'other')
+    until(lambda: c.ask('take', 'l', 5000).code == 'PAWL_OK', 'until somebody leads')
+    print(f'# a lock could be taken {time.monotonic() - began:.2f} s after the leader was killed')
+    equal(a.ask('token', 'l').token, token)
+    until(lambda: a.ask('drop', 'l').code in ('PAWL_OK', 'PAWL_ENOTHELD'), 'until it is released')
+    assert b.answer('acquire', 'l').ok().token > token
+    equal(a.ask('stats').lost, 0)
+    healed(w)
+
+
+@case('two of three stand still: holders are told in time, nobody gets anything, until they go on')
+def _(w):
+    a, b = w.actor(session=SESSION, timeout=500), w.actor(session=SESSION, timeout=500)
+    w.queue_up('x', [a, b])
+    token = a.answer('acquire', 'l').ok().token
+    leader, others = w.servers.leader(), w.servers.followers()
+    stopped = [leader, others[0]]
+    for server in stopped:
+        server.pause()
+    began = time.monotonic()
+    a.lost('l')
+    print(f'# told after {time.monotonic() - began:.2f} s of a session of {SESSION / 1000} s')
+    equal(b.have('acquire', 'l'), None)
+    equal(a.ask('held', 'l').held, 0)
+    for server in stopped:
+        server.resume()
+    got = b.answer('acquire', 'l').ok()
+    assert got.token > token
+    a.ask('drop', 'l').be('PAWL_ELOST')
+    healed(w)
+    b.ask('drop', 'l').ok()
+
+
+@case('a minority is cut off under load, then the majority, then the leader is killed')
+def _(w):
+    workers, over = start_workers(w)
+    time.sleep(1)
+    follower = w.servers.followers()[0]
+    follower.pause()
+    time.sleep(2)
+    follower.resume()
+    pair = w.servers.followers()
+    for server in pair:
+        server.pause()
+    time.sleep(SESSION / 1000 + 1)
+    for server in pair:
+        server.resume()
+    time.sleep(2)
+    w.servers.leader().kill()
+    time.sleep(3)
+    finish(w, workers, over, 'minority, majority, leader')
+
+
+@case('claims exclude each other and tokens rise, whichever servers and processes stop')
+def _(w):
+    print(f'# CHAOS_SEED={SEED}')
+    dice, done = random.Random(SEED), {}
+    workers, over = start_workers(w)
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        server = dice.choice(w.servers.servers)
+        worker = dice.choice(workers)
+        what = dice.choice(('pause', 'pause', 'kill', 'stop a client', 'stop a client'))
+        done[what] = done.get(what, 0) + 1
+        if what == 'pause':
+            server.pause()
+            time.sleep(dice.random() * 1.5)
+            server.resume()
+        elif what == 'kill':
+            server.kill()
+            time.sleep(dice.random())
+            server.launch()
+        else:
+            worker.actor.stop()
+            time.sleep(dice.choice((0.2, SESSION / 1000 + 0.7)))
+            worker.actor.resume()
+        time.sleep(dice.random() * 0.5)
+    finish(w, workers, over, done)
+
+
+if __name__ == '__main__':
+    sys.exit(run(lambda: Ensemble(tick=100).start()))
