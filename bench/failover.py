@@ -62,7 +62,7 @@ def sentinel_round(w, by_command):
     heard = [Announcements(s) for s in w.sentinels]
     began = boot_ns()
     if by_command:
-        order_failover(w.sentinels[0])
+        until(lambda: order_failover(w.sentinels[0]))
     else:
         master.kill()
     grant, lost = clients.measure(began)

@@ -189,6 +189,15 @@ class Cluster:
             n.stop()
 
 
+class Calm(Cluster):
+    """One for tests in which nobody dies: no slow node is taken for dead."""
+
+    def __init__(self, *options, **counts):
+        super().__init__(*options, **counts)
+        for n in self.nodes:
+            n.call('CONFIG', 'SET', 'cluster-node-timeout', 20000)
+
+
 class Migration:
     """A slot on its way to another master: announced at once, moved in pieces."""
 

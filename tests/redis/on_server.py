@@ -15,7 +15,7 @@ import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from certs import Certs  # noqa: E402
-from cluster import Cluster  # noqa: E402
+from cluster import Calm  # noqa: E402
 from live import Live  # noqa: E402
 from sentinel import Watched  # noqa: E402
 
@@ -25,7 +25,7 @@ KINDS = ('tcp', 'unix', 'tls', 'sentinel', 'cluster', 'quorum')
 def start(kind, folder, servers):
     """Adds to the servers; their URL."""
     if kind in ('sentinel', 'cluster'):
-        servers.append(Watched() if kind == 'sentinel' else Cluster())
+        servers.append(Watched().calm() if kind == 'sentinel' else Calm())
         return servers[0].url()
     certs = Certs(folder) if kind == 'tls' else None
     for _ in range(5 if kind == 'quorum' else 1):

@@ -8,7 +8,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cases import equal  # noqa: E402
-from cluster import Cluster, forget_all, lock_slot  # noqa: E402
+from cluster import Calm, Cluster, forget_all, lock_slot  # noqa: E402
 from forked import case, run  # noqa: E402
 from live import Actor, free_port, until  # noqa: E402
 from scenes import LONG, fails, holder, moved, talker, turns, waiters  # noqa: E402
@@ -46,7 +46,7 @@ def _(s):
 
 
 @case('any node leads to all of them; those that are down or something else are passed over',
-      server=Cluster)
+      server=Calm)
 def _(c):
     odd = [free_port(), talker(b'HTTP/1.1 400 Bad Request\r\n\r\n'), talker(b'*1\r\n+x\r\n', False)]
     replica = c.replicas_of(c.masters()[0])[0]
@@ -59,7 +59,7 @@ def _(c):
         a.close().ok()
 
 
-@case('every name is where its slot is: taken, waited for, handed over, listed', server=Cluster)
+@case('every name is where its slot is: taken, waited for, handed over, listed', server=Calm)
 def _(c):
     a, b = c.actor('first'), c.actor('second')
     names = [f'n{i}' for i in range(40)] + list(ODD_NAMES)
@@ -92,7 +92,7 @@ def as_word(text):
     return ''.join('%%%02X' % ord(ch) if ch <= ' ' or ch == '%' else ch for ch in text)
 
 
-@case('semaphores, read locks and latches', server=Cluster)
+@case('semaphores, read locks and latches', server=Calm)
 def _(c):
     a, b = c.actor(), c.actor()
     for i in range(6):
@@ -116,7 +116,7 @@ def _(c):
         b.answer('take', f'd{i}').ok()
 
 
-@case('layout redisson: locks of all kinds, with messages in their shard', server=Cluster)
+@case('layout redisson: locks of all kinds, with messages in their shard', server=Calm)
 def _(c):
     a, b = c.actor(layout='redisson'), c.actor(layout='redisson')
     for i, kind in enumerate(('mutex', 'fair', 'write', 'mutex', 'fair', 'mutex')):
@@ -141,7 +141,7 @@ def _(c):
 
 # ---- slots that move -----------------------------------------------------------------------------
 
-@case('a slot moves back and forth: holder and waiters keep what they have', server=Cluster)
+@case('a slot moves back and forth: holder and waiters keep what they have', server=Calm)
 def _(c):
     slot = lock_slot('n')
     a, token = holder(c, watchdog=LONG)
@@ -157,7 +157,7 @@ def _(c):
     equal(sum(x.ask('stats').failovers for x in [a] + others), 0)
 
 
-@case('a hand-over right after a slot has moved reaches the waiter', server=Cluster)
+@case('a hand-over right after a slot has moved reaches the waiter', server=Calm)
 def _(c):
     slot = lock_slot('n')
     a, token = holder(c)
@@ -169,7 +169,7 @@ def _(c):
 
 
 @case('a release, an acquire and a wait in the middle of a migration go through behind it',
-      server=Cluster)
+      server=Calm)
 def _(c):
     slot = lock_slot('n')
     a, token = holder(c, watchdog=LONG)
@@ -193,7 +193,7 @@ def _(c):
 
 
 @case('a lease is renewed in the middle of a migration, before and after its key has gone',
-      server=Cluster)
+      server=Calm)
 def _(c):
     slot = lock_slot('n')
     a, token = holder(c, watchdog=60000)
@@ -210,7 +210,7 @@ def _(c):
     a.ask('drop', 'l').ok()
 
 
-@case('MOVED is followed and remembered', server=Cluster)
+@case('MOVED is followed and remembered', server=Calm)
 def _(c):
     slot = lock_slot('n')
     a, token = holder(c)
@@ -230,7 +230,7 @@ def _(c):
         a.ask('drop', 'l').ok()
 
 
-@case('a name that was never used, in a slot that is on its way', server=Cluster)
+@case('a name that was never used, in a slot that is on its way', server=Calm)
 def _(c):
     slot = lock_slot('n')
     a = c.actor()
@@ -284,7 +284,7 @@ def _(c):
     equal(b.ask('held', 'l').held, 1)
 
 
-@case('fail-over by command: nothing is lost', server=Cluster)
+@case('fail-over by command: nothing is lost', server=Calm)
 def _(c):
     a, token = holder(c, watchdog=LONG)
     others = waiters(c, 'n', 2)

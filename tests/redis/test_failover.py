@@ -14,7 +14,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cases import equal  # noqa: E402
-from cluster import Cluster, lock_slot  # noqa: E402
+from cluster import Calm, Cluster, lock_slot  # noqa: E402
 from forked import case, run  # noqa: E402
 from live import until  # noqa: E402
 from load import BUSY, LINGER, SLEEPER, Load  # noqa: E402
@@ -122,7 +122,7 @@ def on_node(c, node, word):
                 if c.master_of(lock_slot(name)) is node)
 
 
-@case('Cluster: slots move back and forth', server=Cluster)
+@case('Cluster: slots move back and forth', server=Calm)
 def _(c):
     load = begin(c, replicas=1, lease=20000, timeout=5000)
     for turn in range(8):

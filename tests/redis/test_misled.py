@@ -11,7 +11,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cases import equal  # noqa: E402
-from cluster import Cluster, slot_of  # noqa: E402
+from cluster import Calm, slot_of  # noqa: E402
 from fake import Fake, bulk, message  # noqa: E402
 from forked import case, run  # noqa: E402
 from live import Actor, free_port, until  # noqa: E402
@@ -23,7 +23,7 @@ NONSENSE = (b'+OK\r\n', b':1\r\n', b'*0\r\n', b'*-1\r\n', b'_\r\n', b'%0\r\n', b
             b'$99999999999\r\nx', b'*2\r\n_\r\n_\r\n', b'*2\r\n:1\r\n:2\r\n', b'HTTP/1.1 200\r\n')
 WAIT_MS = 150
 LITTLE = functools.partial(Watched, replicas=1, sentinels=1)
-ONE = functools.partial(Cluster, masters=1, replicas=0)
+ONE = functools.partial(Calm, masters=1, replicas=0)
 
 
 def takes(a, f, what=''):

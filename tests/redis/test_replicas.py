@@ -12,7 +12,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cases import equal  # noqa: E402
-from cluster import Cluster, lock_slot  # noqa: E402
+from cluster import Calm, lock_slot  # noqa: E402
 from forked import case, run  # noqa: E402
 from live import until  # noqa: E402
 from sentinel import Watched  # noqa: E402
@@ -143,7 +143,7 @@ def _(w):
     assert answer.code not in ('PAWL_OK', 'PAWL_ELOST'), answer
 
 
-@case('Cluster: a replica that is stopped concerns its own slots only', server=Cluster)
+@case('Cluster: a replica that is stopped concerns its own slots only', server=Calm)
 def _(c):
     here = c.master_of(lock_slot('n'))
     far = next(f'far{i}' for i in range(1000) if c.master_of(lock_slot(f'far{i}')) is not here)
