@@ -139,7 +139,7 @@ CASE("a waiter inside the process that gives up does not stop those behind it")
     CHECK_OK(pawl_lock_acquire(lock, PAWL_FOREVER, NULL));
     waiter_start(&a, leaves, PAWL_FOREVER);
     await_waiting(client, 1);
-    waiter_start(&b, lock, 40);
+    waiter_start(&b, lock, 1000); /* long enough to be seen waiting on a busy machine */
     await_waiting(client, 2);
     waiter_start(&c, lock, PAWL_FOREVER);
     CHECK_EQ(pawl_lock_cancel(leaves), 1);

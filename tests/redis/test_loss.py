@@ -143,11 +143,11 @@ def _(s):
 
 @case('a server that sleeps in a command is waited for', '--enable-debug-command', 'yes')
 def _(s):
-    a = s.actor(timeout=200)
+    a = s.actor(timeout=700)
     a.lock('l', 'n')
     a.ask('take', 'l', 0).ok()
     a.ask('drop', 'l').ok()
-    s.admin.send('DEBUG', 'SLEEP', 1)
+    s.admin.send('DEBUG', 'SLEEP', 2)
     a.ask('take', 'l', 30000).ok()
     s.admin.reply()
     a.ask('drop', 'l').ok()
