@@ -95,13 +95,14 @@ static void finish(quorum_bid *bid, int code)
     pawl_op_finish(op, code);
 }
 
-/* The answer is certain. It waits a moment for what was got to be given back, not for slow ones. */
+/* The answer is certain. It waits a moment for what was got to be given back; who only tried, and
+ * stands in no queue, not for slow nodes. */
 static void end(quorum_bid *bid, int code)
 {
     int64_t wait = bid->quorum->env->timeout_ms * PAWL_NS_PER_MS / 20;
     int64_t pace = quorum_pace(bid->quorum);
 
-    if (pace && 2 * (pace + PAWL_NS_PER_MS) < wait)
+    if (bid->phase == BID_TRY && pace && 2 * (pace + PAWL_NS_PER_MS) < wait)
         wait = 2 * (pace + PAWL_NS_PER_MS);
     bid->code = code;
     if (!bid->ballot) {
