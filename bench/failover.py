@@ -12,6 +12,7 @@ import itertools
 import os
 import statistics
 import sys
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 os.environ['PAWL_ACTOR'] = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else 'actor'
@@ -74,6 +75,7 @@ def sentinel_round(w, by_command):
 
 
 def cluster_round(c, by_command):
+    time.sleep(2 * NODE_TIMEOUT_MS / 1000)  # nobody votes for the same shard sooner
     c.synced()
     master = c.masters()[0]
     turn = next(ROUND)

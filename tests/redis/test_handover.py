@@ -24,7 +24,7 @@ SLOW_US = 1500000
 def measure(s, processes, rounds):
     """Let them go through it; the events between start and end, and the counts by INFO."""
     warm_up(s)
-    pairs = subprocess.Popen([PAIRS, s.url(), 'n', str(processes), str(rounds)],
+    pairs = subprocess.Popen([PAIRS, s.url(timeout=30000), 'n', str(processes), str(rounds)],
                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     equal(pairs.stdout.readline(), 'ready\n')
     m = s.monitor()
