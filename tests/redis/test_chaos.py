@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many processes on a few names of every kind, while connections are cut, frozen, slowed and
 killed, the server stops and forgets its scripts: what they say they had is checked afterwards
-(claims.py). When the faults end, everybody gets everything again, and when all is over nothing is
-left.
+(claims.py). When the faults end, everybody gets everything again, and soon after nothing is left.
 
     test_chaos.py [SEED]
 """
@@ -14,9 +13,8 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import equal  # noqa: E402
 from forked import case, run  # noqa: E402
-from live import Live  # noqa: E402,F401 (finds tests/lib)
+from live import until  # noqa: E402 (finds tests/lib)
 from claims import Worker, check_alive, check_all  # noqa: E402
 from proxy import Proxy  # noqa: E402
 
@@ -89,9 +87,12 @@ def _(s):
     check_alive(workers)
     for w in workers:
         w.actor.close().ok()
-    left = {k for k in s.call('KEYS', '*') if not k.endswith((':fence', ':client'))}
     print(f'# {claims} claims; {codes}; {chaos.done}')
-    equal(left, set())
+
+    def left():
+        return {k for k in s.call('KEYS', '*') if not k.endswith((':fence', ':client'))}
+    # what a late duplicate of a request was granted ends with its lease, and its records soon after
+    until(lambda: not left(), 'until nothing is left', 30)
 
 
 if __name__ == '__main__':
