@@ -127,8 +127,10 @@ static void wait_proven(redis_proof *proof, int64_t replicas)
         return;
     }
     w->unsure = replicas < 0;
-    if (replicas < 0)
-        return; /* asked again with the next connection */
+    if (replicas < 0) { /* asked again with the next connection, or of who has its slot by then */
+        set_timer(w, STRANGER_MIN_MS);
+        return;
+    }
     redis_proof_words(words, w->redis, replicas);
     pawl_error_set(w->op->err, PAWL_EBACKEND, "%s; the grant was given back", words);
     w->trouble = PAWL_EBACKEND;
