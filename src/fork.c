@@ -29,7 +29,7 @@ static atomic_uint_fast64_t last_thread;
 static struct list clients = {&clients, &clients};
 static int *guarded;
 static size_t nguarded, room;
-static pthread_mutex_t *mutexes[8]; /* under guards_mutex */
+static pthread_mutex_t *mutexes[16]; /* under guards_mutex */
 static size_t nmutexes;
 
 static _Thread_local uint64_t this_thread;

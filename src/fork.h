@@ -20,7 +20,7 @@ void pawl__fork_guard_remove(int fd);
 
 /* A mutex of something that all clients of the process share, and that a child's clients will use
  * too: held around fork(), so that a child finds it free. To be called before its first use, again
- * and again if that is simpler; there is room for eight. */
+ * and again if that is simpler; there is room for sixteen. */
 void pawl__fork_mutex_add(pthread_mutex_t *mutex);
 
 /* The calling thread's number: unlike a thread id of the system, never used again. The first call

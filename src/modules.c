@@ -6,13 +6,15 @@
  * uses one service does not load the client libraries of all. Looked for in $PAWL_ENGINE_DIR if
  * that is set (and only there), else in "pawl" and "engines" beside libpawl itself (installed and
  * in a build folder), else in the folder it was installed to. A loaded module stays: its code may
- * be on the stack of another thread.
+ * be on the stack of another thread. It is remembered by its path, and loaded under a mutex that is
+ * held around fork(): a child that was forked in the middle of dlopen() could load nothing.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "core.h"
+#include "fork.h"
 
 #ifndef PAWL_MODULE_DIR
 #define PAWL_MODULE_DIR "/usr/lib/pawl"
@@ -24,6 +26,14 @@ static const pawl_engine *const built_in[] = {
     &pawl_engine_trace, &pawl_engine_fault,
     &pawl_engine_quorum,
 };
+
+#define LOADED_MAX 16
+
+static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    char path[600];
+    const pawl_engine *engine;
+} loaded[LOADED_MAX]; /* under `loading` */
 
 static int load(const pawl_engine **ret, const char *path, const char *scheme, pawl_error *err)
 {
@@ -46,6 +56,27 @@ static int load(const pawl_engine **ret, const char *path, const char *scheme, p
                               path, engine->scheme, engine->abi, scheme, PAWL_ENGINE_ABI);
     *ret = engine;
     return 0;
+}
+
+/* The same, but only once for each path; what finds no room is loaded again, which does no harm. */
+static int load_once(const pawl_engine **ret, const char *path, const char *scheme,
+                     pawl_error *err)
+{
+    size_t i = 0;
+    int code;
+
+    while (i < LOADED_MAX && loaded[i].engine && strcmp(loaded[i].path, path))
+        i++;
+    if (i < LOADED_MAX && loaded[i].engine) {
+        *ret = loaded[i].engine;
+        return 0;
+    }
+    code = load(ret, path, scheme, err);
+    if (!code && i < LOADED_MAX) {
+        snprintf(loaded[i].path, sizeof loaded[i].path, "%s", path);
+        loaded[i].engine = *ret;
+    }
+    return code;
 }
 
 /* The file's path in one folder, if it is there. */
@@ -80,6 +111,7 @@ static bool module_path(char *ret, size_t size, const char *scheme)
 int pawl__engine_find(const pawl_engine **ret, const char *scheme, pawl_error *err)
 {
     char path[600];
+    int code;
 
     for (size_t i = 0; i < sizeof built_in / sizeof built_in[0]; i++)
         if (!strcmp(built_in[i]->scheme, scheme)) {
@@ -90,5 +122,9 @@ int pawl__engine_find(const pawl_engine **ret, const char *scheme, pawl_error *e
         return pawl_error_set(err, PAWL_ENOTSUP,
                               "no engine for '%s:' (built in: local, memory, redis; others are "
                               "modules in %s or $PAWL_ENGINE_DIR)", scheme, PAWL_MODULE_DIR);
-    return load(ret, path, scheme, err);
+    pawl__fork_mutex_add(&loading);
+    pthread_mutex_lock(&loading);
+    code = load_once(ret, path, scheme, err);
+    pthread_mutex_unlock(&loading);
+    return code;
 }
