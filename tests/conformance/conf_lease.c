@@ -237,13 +237,13 @@ CASE("the watchdog keeps a lock past its lease, and its token")
 {
     static calls lost = CALLS_INIT;
     const char *name = check_name("l");
-    pawl_client *client = client_open(CLIENT_OPTIONS(.watchdog_ms = 1500));
+    pawl_client *client = client_open(CLIENT_OPTIONS(.watchdog_ms = 3000));
     pawl_lock *lock = lock_new(client, name, LOCK_OPTIONS(.on_lost = count_call, .arg = &lost));
     uint64_t token;
 
     CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
     token = pawl_lock_token(lock);
-    pause_ms(3500);
+    pause_ms(6500);
     CHECK_EQ(pawl_lock_held(lock), 1);
     CHECK_EQ(pawl_lock_token(lock), token);
     CHECK_CODE(try_as_stranger(name, PAWL_MUTEX), PAWL_EBUSY);
@@ -255,7 +255,7 @@ CASE("the watchdog keeps a lock past its lease, and its token")
 CASE("the watchdog keeps twenty locks of one client at once")
 {
     enum { N = 20 };
-    pawl_client *client = client_open(CLIENT_OPTIONS(.watchdog_ms = 1500));
+    pawl_client *client = client_open(CLIENT_OPTIONS(.watchdog_ms = 3000));
     pawl_lock *locks[N];
 
     for (int i = 0; i < N; i++) {
@@ -265,7 +265,7 @@ CASE("the watchdog keeps twenty locks of one client at once")
         locks[i] = lock_new(client, name, NULL);
         CHECK_OK(pawl_lock_acquire(locks[i], 0, NULL));
     }
-    pause_ms(2500);
+    pause_ms(5000);
     for (int i = 0; i < N; i++) {
         CHECK_EQ(pawl_lock_held(locks[i]), 1);
         CHECK_OK(pawl_lock_release(locks[i], NULL));

@@ -31,7 +31,7 @@ def start(kind, folder, servers):
     for _ in range(5 if kind == 'quorum' else 1):
         servers.append(Live(*certs.options()) if certs else Live())
     if kind == 'quorum':  # nobody relies on what they knew before they were started
-        return '|'.join(['quorum:settle=1', *(s.url() for s in servers)])
+        return '|'.join(['quorum:settle=1', *(s.url(timeout=8000) for s in servers)])
     if kind == 'tls':
         return f'rediss://localhost:{servers[0].extra_port}/?cafile={certs.pem("ca")}'
     return servers[0].url() if kind == 'tcp' else servers[0].unix_url()

@@ -191,6 +191,9 @@ def run_case(number, sentence, function):
 
 
 def main():
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) == signal.SIG_IGN:  # as of a job in the background
+            signal.signal(number, signal.SIG_DFL)
     wanted = [c for c in _cases if len(sys.argv) < 2 or sys.argv[1] in c[0]]
     print(f'1..{len(wanted)}', flush=True)
     results = [run_case(i + 1, *c) for i, c in enumerate(wanted)]
