@@ -40,6 +40,17 @@ static inline void list_remove(struct list *item)
     list_init(item);
 }
 
+/* All elements of `from` into `to`, which is made empty first. */
+static inline void list_take_all(struct list *to, struct list *from)
+{
+    list_init(to);
+    if (list_empty(from))
+        return;
+    *to = *from;
+    to->next->prev = to->prev->next = to;
+    list_init(from);
+}
+
 /* The first element, unlinked; NULL if there is none. */
 static inline struct list *list_take(struct list *l)
 {

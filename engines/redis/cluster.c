@@ -31,14 +31,10 @@
 
 uint16_t redis_cluster_slot(const redis *r, const char *name)
 {
-    size_t first = strlen(r->settings.prefix), second = strlen(name);
     char k[REDIS_K_MAX + 1];
+    size_t length = redis_key(k, r->settings.prefix, name);
 
-    if (first + second > REDIS_K_MAX)
-        return 0;
-    memcpy(k, r->settings.prefix, first);
-    memcpy(k + first, name, second);
-    return redis_slot(k, first + second);
+    return redis_slot(k, length);
 }
 
 redis_link *redis_cluster_link(redis *r, uint16_t slot)
@@ -162,9 +158,7 @@ static void reroute(redis_link *link)
 {
     struct list mine, *l;
 
-    list_init(&mine);
-    while ((l = list_take(&link->backlog)))
-        list_append(&mine, l);
+    list_take_all(&mine, &link->backlog);
     while ((l = list_take(&mine))) {
         redis_call *call = list_entry(l, redis_call, link);
 

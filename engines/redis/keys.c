@@ -94,12 +94,19 @@ void redis_keys_of(redis_keys *keys, const char *k, size_t length)
     keys->base_length = n;
 }
 
+size_t redis_key(char k[REDIS_K_MAX + 1], const char *prefix, const char *name)
+{
+    int length = snprintf(k, REDIS_K_MAX + 1, "%s%s", prefix, name);
+
+    return length > 0 && length <= REDIS_K_MAX ? (size_t)length : 0;
+}
+
 void redis_keys_make(redis_keys *keys, const char *prefix, const char *name)
 {
     char k[REDIS_K_MAX + 1];
-    int length = snprintf(k, sizeof k, "%s%s", prefix, name);
+    size_t length = redis_key(k, prefix, name);
 
-    redis_keys_of(keys, k, length > 0 && (size_t)length < sizeof k ? (size_t)length : 0);
+    redis_keys_of(keys, k, length);
 }
 
 void redis_add_helper(resp_command *c, redis_keys *keys, const char *suffix)

@@ -70,13 +70,11 @@ static void close_attempt(redis_link *link)
     link->clock_local = 0; /* the next one may be to another server */
 }
 
-static void fail_all(struct list *calls, int code, const char *words)
+void redis_calls_fail(struct list *calls, int code, const char *words)
 {
     struct list mine, *l;
 
-    list_init(&mine);
-    while ((l = list_take(calls))) /* failing one may bring new ones */
-        list_append(&mine, l);
+    list_take_all(&mine, calls); /* failing one may bring new ones */
     while ((l = list_take(&mine))) {
         redis_call *call = list_entry(l, redis_call, link);
 
@@ -124,7 +122,7 @@ void redis_link_drop(redis_link *link, int code, const char *format, ...)
         link->role->dropped(link);
     pause_link(link);
     redis_proofs_fail(link);
-    fail_all(&link->calls, PAWL_EUNKNOWN, link->words);
+    redis_calls_fail(&link->calls, PAWL_EUNKNOWN, link->words);
     if (!was_ready && code != PAWL_ECONN)
         link->role->refused(link, code, link->words);
 }
@@ -207,9 +205,7 @@ static void become_ready(redis_link *link)
     link->env->timer_clear(link->env, &link->timer);
     if (link->epochs > 1)
         link->env->log(link->env, PAWL_LOG_WARNING, "connected again: %s", link->where);
-    list_init(&waiting);
-    while ((l = list_take(&link->backlog)))
-        list_append(&waiting, l);
+    list_take_all(&waiting, &link->backlog);
     link->role->ready(link);
     while ((l = list_take(&waiting)))
         redis_link_send(link, list_entry(l, redis_call, link));
@@ -440,8 +436,8 @@ void redis_link_close(redis_link *link)
     close_attempt(link);
     resp_reader_free(&link->reader);
     redis_proofs_fail(link);
-    fail_all(&link->calls, PAWL_ECANCELED, "closing");
-    fail_all(&link->backlog, PAWL_ECANCELED, "closing");
+    redis_calls_fail(&link->calls, PAWL_ECANCELED, "closing");
+    redis_calls_fail(&link->backlog, PAWL_ECANCELED, "closing");
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */

@@ -174,20 +174,8 @@ static void server_ready(redis_link *link)
 
 void redis_refused(redis_link *link, int code, const char *words)
 {
-    redis *r = link->redis;
-    struct list mine, *l;
-
-    list_init(&mine);
-    while ((l = list_take(&link->backlog)))
-        list_append(&mine, l);
-    while ((l = list_take(&mine))) {
-        redis_call *call = list_entry(l, redis_call, link);
-
-        if (call->about)
-            call->type->failed(call, code, words);
-        redis_call_free(call);
-    }
-    redis_waits_refuse(r, link, code, words);
+    redis_calls_fail(&link->backlog, code, words);
+    redis_waits_refuse(link->redis, link, code, words);
 }
 
 /* A message; what else comes unasked (confirmations) means nothing to us, but for the end of a

@@ -94,6 +94,8 @@ typedef struct redis_keys {
     char base[2 * REDIS_K_MAX + 32]; /* what the helper keys begin with; room for their end */
 } redis_keys;
 
+/* K: the prefix and the name. Returns its length. */
+size_t redis_key(char k[REDIS_K_MAX + 1], const char *prefix, const char *name);
 void redis_keys_make(redis_keys *keys, const char *prefix, const char *name);
 void redis_keys_of(redis_keys *keys, const char *k, size_t length);
 /* Add {K}SUFFIX (":queue") to a command. */
@@ -257,6 +259,8 @@ void redis_link_hurry(redis_link *link);
 void redis_link_close(redis_link *link);
 /* The call is the link's now. Whoever keeps a pointer to it does so before: it may fail at once. */
 void redis_link_send(redis_link *link, redis_call *call);
+/* Fail and free all calls of a list. */
+void redis_calls_fail(struct list *calls, int code, const char *words);
 /* Write what there is. */
 void redis_link_flush(redis_link *link);
 /* The connection is of no use: close it, and try again in a while. */

@@ -15,6 +15,7 @@ local what, owner, count, remember = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumb
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local value = redis.pcall('GET', K)
+--#include tell.lua
 
 local function receipt()
     call('ZREMRANGEBYSCORE', DONE, '-inf', now)
@@ -27,12 +28,7 @@ local function open()
     for _, w in ipairs(call('ZRANGE', QUEUE, 0, -1)) do
         local chan = match(call('HGET', REC, w) or '', '^l %d+ %d+ %d+ %d+ %d+ %d+ (.*)$')
         if chan then
-            local text = format('o %s %.0f', w, now)
-            local sharded = sub(chan, 1, 1) == 's'
-            local n = redis.pcall(sharded and 'SPUBLISH' or 'PUBLISH', sub(chan, 2), text)
-            if sharded and n == 0 then
-                redis.pcall('PUBLISH', match(chan, '^s{%d+}(.*)$') or '', text)
-            end
+            tell(chan, format('o %s %.0f', w, now))
         end
         call('HDEL', REC, w)
     end
