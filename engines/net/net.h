@@ -8,6 +8,7 @@
 #ifndef PAWL_NET_H
 #define PAWL_NET_H
 
+#include <sys/socket.h>
 #include <uv.h>
 
 #include "engine.h"
@@ -30,6 +31,13 @@ typedef struct net_resolve {
 int net_resolve_start(net_resolve *r, pawl_env *env, const char *host, uint16_t port);
 /* At any time, also when nothing is under way. */
 void net_resolve_cancel(net_resolve *r);
+
+/* ---- socket.c -------------------------------------------------------------------------------- */
+
+/* Begin to connect to an address. 0 or an errno; what was made is in *fd and *poll also after a
+ * failure, the caller's to close. */
+int net_connect(pawl_env *env, const struct sockaddr *to, socklen_t length, int *fd,
+                uv_poll_t **poll);
 
 /* ---- tls.c ----------------------------------------------------------------------------------- */
 

@@ -12,8 +12,6 @@
 
 #include <errno.h>
 #include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -110,37 +108,13 @@ static void connected(net_stream *s)
         secure(s);
 }
 
-static void set_options(int fd, int64_t timeout_ms)
-{
-    int on = 1, idle = 15, interval = 5, count = 3;
-    unsigned limit = (unsigned)(timeout_ms < 600000 ? 3 * timeout_ms : 1800000);
-
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
-    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, sizeof limit);
-}
-
 /* 0, or an errno. */
 static int connect_to(net_stream *s, const struct addrinfo *to)
 {
-    s->fd = socket(to->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (s->fd < 0)
-        return errno;
-    s->env->fork_guard_add(s->fd);
-    set_options(s->fd, s->env->timeout_ms);
-    if (connect(s->fd, to->ai_addr, to->ai_addrlen) && errno != EINPROGRESS)
-        return errno;
-    s->poll = malloc(sizeof *s->poll);
-    if (!s->poll)
-        return ENOMEM;
-    if (uv_poll_init(s->env->loop, s->poll, s->fd)) {
-        free(s->poll);
-        s->poll = NULL;
-        return ENOMEM;
-    }
+    int error = net_connect(s->env, to->ai_addr, to->ai_addrlen, &s->fd, &s->poll);
+
+    if (error)
+        return error;
     s->poll->data = s;
     s->state = NET_CONNECTING;
     net_stream_watch(s, true);

@@ -11,13 +11,9 @@
  */
 #include <errno.h>
 #include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "fork.h"
 #include "redis.h"
 
 #define LEFT_ALONE_MS 50 /* a timer that fires so late: nobody turned the loop */
@@ -80,38 +76,13 @@ void redis_link_advance(redis_link *link)
         greet(link);
 }
 
-static void set_options(int fd, int64_t timeout_ms)
-{
-    int on = 1, idle = 15, interval = 5, count = 3;
-    unsigned limit = (unsigned)(timeout_ms < 600000 ? 3 * timeout_ms : 1800000);
-
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
-    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, sizeof limit);
-}
-
 /* 0, or an errno. */
-static int connect_to(redis_link *link, int family, const struct sockaddr *to, socklen_t length)
+static int connect_to(redis_link *link, const struct sockaddr *to, socklen_t length)
 {
-    link->fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (link->fd < 0)
-        return errno;
-    pawl__fork_guard_add(link->fd);
-    if (family != AF_UNIX)
-        set_options(link->fd, link->env->timeout_ms);
-    if (connect(link->fd, to, length) && errno != EINPROGRESS)
-        return errno;
-    link->poll = malloc(sizeof *link->poll);
-    if (!link->poll)
-        return ENOMEM;
-    if (uv_poll_init(link->env->loop, link->poll, link->fd)) {
-        free(link->poll);
-        link->poll = NULL;
-        return ENOMEM;
-    }
+    int error = net_connect(link->env, to, length, &link->fd, &link->poll);
+
+    if (error)
+        return error;
     link->poll->data = link;
     link->state = LINK_CONNECTING;
     redis_link_watch(link);
@@ -136,7 +107,7 @@ static void connect_next(redis_link *link)
 
         limit_address(link);
         link->next_address = a->ai_next;
-        error = connect_to(link, a->ai_family, a->ai_addr, a->ai_addrlen);
+        error = connect_to(link, a->ai_addr, a->ai_addrlen);
         if (!error)
             return;
         snprintf(link->words, sizeof link->words, "%s", strerror(error));
@@ -151,7 +122,7 @@ static void connect_unix(redis_link *link)
     int error;
 
     snprintf(to.sun_path, sizeof to.sun_path, "%s", link->settings->path);
-    error = connect_to(link, AF_UNIX, (struct sockaddr *)&to, sizeof to);
+    error = connect_to(link, (struct sockaddr *)&to, sizeof to);
     if (error)
         redis_link_drop(link, PAWL_ECONN, "%s", strerror(error));
 }

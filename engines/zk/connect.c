@@ -10,9 +10,6 @@
  */
 #include <errno.h>
 #include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 
 #include "zk.h"
@@ -169,35 +166,14 @@ void zk_link_advance(zk *z)
         attach(z);
 }
 
-static void set_options(int fd, int64_t timeout_ms)
-{
-    int on = 1;
-    unsigned limit = (unsigned)(timeout_ms < 600000 ? 3 * timeout_ms : 1800000);
-
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, sizeof limit);
-}
-
 /* 0, or an errno. */
 static int connect_to(zk *z, const struct addrinfo *to)
 {
     zk_link *link = &z->link;
+    int error = net_connect(z->env, to->ai_addr, to->ai_addrlen, &link->fd, &link->poll);
 
-    link->fd = socket(to->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (link->fd < 0)
-        return errno;
-    z->env->fork_guard_add(link->fd);
-    set_options(link->fd, z->env->timeout_ms);
-    if (connect(link->fd, to->ai_addr, to->ai_addrlen) && errno != EINPROGRESS)
-        return errno;
-    link->poll = malloc(sizeof *link->poll);
-    if (!link->poll)
-        return ENOMEM;
-    if (uv_poll_init(z->env->loop, link->poll, link->fd)) {
-        free(link->poll);
-        link->poll = NULL;
-        return ENOMEM;
-    }
+    if (error)
+        return error;
     link->poll->data = z;
     link->state = LINK_CONNECTING;
     zk_link_watch(z);
