@@ -276,7 +276,7 @@ CASE("the watchdog keeps twenty locks of one client at once")
 CASE("a lock that was released is not renewed any more")
 {
     const char *name = check_name("l");
-    pawl_client *client = client_open(CLIENT_OPTIONS(.watchdog_ms = 600));
+    pawl_client *client = client_open(CLIENT_OPTIONS(.watchdog_ms = 1500));
     pawl_lock *lock = lock_new(client, name, NULL);
     uint64_t renewed;
 
@@ -285,7 +285,7 @@ CASE("a lock that was released is not renewed any more")
         CHECK_OK(pawl_lock_release(lock, NULL));
     }
     renewed = stats_of(client).renewed;
-    pause_ms(500);
+    pause_ms(1200);
     CHECK_EQ(stats_of(client).renewed, renewed);
     CHECK_OK(try_as_stranger(name, PAWL_MUTEX));
 }

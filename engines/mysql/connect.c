@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * connect.c - connecting, in a thread of its own.
+ *
+ * libmariadb resolves the name while it blocks, and checks a certificate against the name that it
+ * was given; so it can't be handed an address that was resolved before. The thread resolves,
+ * connects, and speaks TLS if that is asked for; nobody waits for that. The two sides share a box
+ * with a mutex and two references. The thread puts the connection into the box and, if the other
+ * side is still there, wakes it; whoever leaves last closes what is in it. A thread that has
+ * finished is joined, so that it is not among the destructors of TLS when the program ends.
+ *
+ * The library ignores SIGPIPE for the whole process when it is first used; that is put back. And a
+ * program may end while the thread connects: OpenSSL must not clean up under its feet, which it is
+ * told here, in time unless the program has used it before.
+ *
+ * OpenSSL has locks inside, and a child that was forked while this thread held one would wait for
+ * it for ever. So one connection is made at a time, under a mutex that is also held around fork():
+ * a fork waits until the connection is made, at most for the time-out.
+ */
+#include <fcntl.h>
+#include <openssl/crypto.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "mysql.h"
+
+struct my_box {
+    pthread_mutex_t mutex;
+    int refs;
+    pawl_wake *wake; /* NULL: nobody waits any more */
+    void (*send)(pawl_wake *);
+    bool finished;
+    MYSQL *mysql;
+    unsigned error;
+    char words[SQL_WORDS];
+    sql_settings s;  /* copies */
+    unsigned seconds;
+};
+
+static void start_library(void)
+{
+    struct sigaction before;
+    bool known = !sigaction(SIGPIPE, NULL, &before); /* as it was */
+
+    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
+    mysql_library_init(0, NULL, NULL);
+    if (known)
+        sigaction(SIGPIPE, &before, NULL); /* as it was */
+}
+
+static pthread_mutex_t connecting = PTHREAD_MUTEX_INITIALIZER;
+
+void my_library(pawl_env *env)
+{
+    static bool started;
+
+    env->fork_mutex_add(&connecting);
+    pthread_mutex_lock(&connecting);
+    if (!started)
+        start_library();
+    started = true;
+    pthread_mutex_unlock(&connecting);
+}
+
+static void leave(struct my_box *box)
+{
+    int refs = --box->refs;
+    my_hushed hushed;
+
+    pthread_mutex_unlock(&box->mutex);
+    if (refs)
+        return;
+    my_hush(&hushed);
+    if (box->mysql)
+        mysql_close(box->mysql);
+    my_unhush(&hushed);
+    sql_settings_free(&box->s);
+    pthread_mutex_destroy(&box->mutex);
+    free(box);
+}
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
+static void set_tls(MYSQL *mysql, const sql_settings *s)
+{
+    my_bool verify = s->tls >= SQL_TLS_CHAIN, enforce = s->tls >= SQL_TLS_REQUIRE;
+
+    if (s->tls == SQL_TLS_DISABLE)
+        return;
+    mysql_ssl_set(mysql, s->key, s->cert, s->cafile, NULL, NULL);
+    mysql_optionsv(mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &verify);
+    mysql_optionsv(mysql, MYSQL_OPT_SSL_ENFORCE, &enforce);
+}
+
+static MYSQL *connect_now(struct my_box *box)
+{
+    const sql_settings *s = &box->s;
+    bool local = s->host[0] == '/';
+    unsigned protocol = local ? MYSQL_PROTOCOL_SOCKET : MYSQL_PROTOCOL_TCP;
+    MYSQL *mysql = mysql_init(NULL);
+
+    if (!mysql) {
+        snprintf(box->words, sizeof box->words, "out of memory");
+        return NULL;
+    }
+    mysql_optionsv(mysql, MYSQL_READ_DEFAULT_GROUP, "pawl");
+    mysql_optionsv(mysql, MYSQL_OPT_NONBLOCK, NULL);
+    mysql_optionsv(mysql, MYSQL_OPT_PROTOCOL, &protocol);
+    mysql_optionsv(mysql, MYSQL_OPT_CONNECT_TIMEOUT, &box->seconds);
+    mysql_optionsv(mysql, MYSQL_OPT_READ_TIMEOUT, &box->seconds);
+    mysql_optionsv(mysql, MYSQL_OPT_WRITE_TIMEOUT, &box->seconds);
+    mysql_optionsv(mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
+    mysql_options4(mysql, MYSQL_OPT_CONNECT_ATTR_ADD, "program_name", "pawl");
+    set_tls(mysql, s);
+    if (mysql_real_connect(mysql, local ? NULL : s->host, s->user, s->password, s->db, s->port,
+                           local ? s->host : NULL, CLIENT_MULTI_RESULTS)) {
+        fcntl(mysql_get_socket(mysql), F_SETFD, FD_CLOEXEC);
+        return mysql;
+    }
+    box->error = mysql_errno(mysql);
+    snprintf(box->words, sizeof box->words, "%s", mysql_error(mysql));
+    mysql_close(mysql);
+    return NULL;
+}
+
+static void *connector(void *arg)
+{
+    struct my_box *box = arg;
+    MYSQL *mysql;
+
+    pthread_mutex_lock(&connecting);
+    mysql = connect_now(box);
+    pthread_mutex_unlock(&connecting);
+    pthread_mutex_lock(&box->mutex);
+    box->mysql = mysql;
+    box->finished = true;
+    if (box->wake)
+        box->send(box->wake);
+    leave(box);
+    return NULL;
+}
+
+/* It takes no signals: they are the program's. */
+static int start_thread(struct my_box *box, pthread_t *thread)
+{
+    sigset_t all, old;
+    int error;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    error = pthread_create(thread, NULL, connector, box);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return error ? -1 : 0;
+}
+
+/* ---- the other side -------------------------------------------------------------------------- */
+
+static void woken(pawl_wake *wake)
+{
+    sql_link *link = wake->arg;
+    my *m = link->conn;
+    char words[SQL_WORDS];
+    MYSQL *mysql;
+    unsigned error;
+    bool finished;
+
+    pthread_mutex_lock(&m->box->mutex);
+    finished = m->box->finished;
+    mysql = m->box->mysql;
+    error = m->box->error;
+    memcpy(words, m->box->words, sizeof words);
+    if (finished)
+        m->box->mysql = NULL;
+    pthread_mutex_unlock(&m->box->mutex);
+    if (!finished)
+        return;
+    pthread_join(m->thread, NULL); /* it has nothing left to do */
+    m->joined = true;
+    my_connect_cancel(link);
+    my_connected(link, mysql, error, words);
+}
+
+static char *copy(const char *text, bool *failed)
+{
+    char *ret = text ? strdup(text) : NULL;
+
+    *failed |= text && !ret;
+    return ret;
+}
+
+static bool copy_settings(sql_settings *to, const sql_settings *from)
+{
+    bool failed = false;
+
+    *to = *from;
+    to->host = copy(from->host, &failed);
+    to->db = copy(from->db, &failed);
+    to->user = copy(from->user, &failed);
+    to->password = copy(from->password, &failed);
+    to->cafile = copy(from->cafile, &failed);
+    to->cert = copy(from->cert, &failed);
+    to->key = copy(from->key, &failed);
+    return !failed;
+}
+
+int my_connect(sql_link *link)
+{
+    my *m = link->conn;
+    struct my_box *box = calloc(1, sizeof *box);
+
+    if (!box)
+        return PAWL_ENOMEM;
+    pthread_mutex_init(&box->mutex, NULL);
+    box->refs = 2;
+    box->wake = &m->wake;
+    box->send = link->env->wake_send;
+    box->seconds = (unsigned)((link->env->timeout_ms + 999) / 1000);
+    m->box = box;
+    m->wake = (pawl_wake){.fn = woken, .arg = link};
+    link->env->wake_begin(link->env, &m->wake);
+    if (copy_settings(&box->s, &link->sql->settings) && !start_thread(box, &m->thread))
+        return 0;
+    m->joined = true;
+    box->refs = 1;
+    my_connect_cancel(link);
+    return PAWL_ENOMEM;
+}
+
+void my_connect_cancel(sql_link *link)
+{
+    my *m = link->conn;
+
+    if (!m->box)
+        return;
+    if (!m->joined)
+        pthread_detach(m->thread);
+    pthread_mutex_lock(&m->box->mutex);
+    m->box->wake = NULL;
+    leave(m->box);
+    m->box = NULL;
+    link->env->wake_end(link->env, &m->wake);
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mysql.c - the driver for MariaDB and MySQL: statements, what errors mean, and the engine.
+ *
+ * There is one statement at a time on a connection, so that calls wait for each other in the
+ * backlog; all are short but the ear's, which is alone on its own.
+ */
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "mysql.h"
+#include "mysql_schema.h"
+
+static const char *const statements[SQL_STATEMENTS] = {
+    [SQL_ACQUIRE] = "CALL @_acquire(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    [SQL_RELEASE] = "CALL @_release(?, ?, ?, ?, ?)",
+    [SQL_RENEW] = "CALL @_renew(?)",
+    [SQL_BREAK] = "CALL @_break(?, ?)",
+    [SQL_LATCH] = "CALL @_latch(?, ?, ?)",
+    [SQL_ENTRY] = "CALL @_entry(?, ?, ?, ?, ?, ?)",
+    [SQL_HEAR] = "CALL @_hear(?, ?)",
+    [SQL_LOOK] =
+        "SELECT HEX(u.name), u.type, u.value, u.role, u.owner, u.mode, u.permits, u.first, "
+        "t.now - u.since, u.expires - t.now, c.pid, c.host, c.program, c.label FROM "
+        "(SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000 AS now) t "
+        "JOIN (SELECT l.name, l.type, l.value, IF(l.owner IS NULL, '', 'h') AS role, l.owner, "
+        "'x' AS mode, 0 AS permits, l.first, l.since, l.expires, 0 AS id FROM @ l "
+        "WHERE l.name >= ? AND l.name < ? "
+        "AND (l.owner IS NOT NULL OR (l.type = 3 AND l.value > 0)) "
+        "UNION ALL SELECT l.name, l.type, l.value, m.role, m.owner, m.mode, m.permits, m.first, "
+        "m.since, m.expires, m.id FROM @_member m JOIN @ l ON l.name = m.name "
+        "WHERE m.name >= ? AND m.name < ? AND m.role IN ('h', 'w')) u "
+        "LEFT JOIN @_client c ON c.client = LEFT(REPLACE(u.owner, 'z:', ''), 16) "
+        "WHERE u.expires > t.now OR (u.role = '' AND u.type = 3) ORDER BY u.name, u.role, u.id",
+};
+
+/* A lock that the server holds back (somebody's open transaction) must not hold back the rest. */
+#define SESSION                                                                                    \
+    "SET SESSION autocommit = 1, innodb_lock_wait_timeout = 1, wait_timeout = 86400"               \
+    "/*M! , max_statement_time = 0 */"
+
+static const char *const greeting[] = {SESSION, NULL, "CALL @_be('pawl:$CLIENT')", NULL};
+static const char *const ear_greeting[] = {SESSION, NULL, "CALL @_be('pawl:ear:$CLIENT')", NULL};
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+static const struct {
+    unsigned error;
+    enum sql_sense sense;
+    int code;
+} senses[] = {
+    {1213, SQL_AGAIN, 0},       /* deadlock */
+    {1205, SQL_AGAIN, 0},       /* lock wait time-out */
+    {1317, SQL_AGAIN, 0},       /* interrupted */
+    {1243, SQL_AGAIN, 0}, {1615, SQL_AGAIN, 0}, /* not prepared any more */
+    {1969, SQL_AGAIN, 0}, {3024, SQL_AGAIN, 0}, /* max_statement_time, max_execution_time */
+    {1180, SQL_AGAIN, 0},       /* COMMIT refused by a cluster */
+    {1290, SQL_ELSEWHERE, 0}, {1792, SQL_ELSEWHERE, 0}, {1836, SQL_ELSEWHERE, 0}, /* read only */
+    {1047, SQL_ELSEWHERE, 0},   /* a cluster's node that does not serve */
+    {1305, SQL_MISSING, 0}, {1146, SQL_MISSING, 0},
+    {1044, SQL_REFUSED, PAWL_EAUTH}, {1045, SQL_REFUSED, PAWL_EAUTH},
+    {1142, SQL_REFUSED, PAWL_EAUTH}, {1143, SQL_REFUSED, PAWL_EAUTH},
+    {1227, SQL_REFUSED, PAWL_EAUTH}, {1370, SQL_REFUSED, PAWL_EAUTH},
+    {1698, SQL_REFUSED, PAWL_EAUTH}, {1251, SQL_REFUSED, PAWL_EAUTH},
+    {2026, SQL_REFUSED, PAWL_EAUTH}, /* TLS */
+    {1049, SQL_REFUSED, PAWL_EINVAL}, {1046, SQL_REFUSED, PAWL_EINVAL},
+    {1053, SQL_BROKEN, PAWL_ECONN}, {1927, SQL_BROKEN, PAWL_ECONN},
+    {1040, SQL_BROKEN, PAWL_ECONN}, {1203, SQL_BROKEN, PAWL_ECONN},
+    {1226, SQL_BROKEN, PAWL_ECONN}, {4031, SQL_BROKEN, PAWL_ECONN},
+};
+
+void my_fault(sql_fault *fault, unsigned error, const char *words)
+{
+    fault->sense = error >= 2000 && error < 3000 ? SQL_BROKEN : SQL_REFUSED; /* the library's own */
+    fault->code = fault->sense == SQL_BROKEN ? PAWL_ECONN : PAWL_EBACKEND;
+    for (size_t i = 0; i < sizeof senses / sizeof senses[0]; i++)
+        if (senses[i].error == error) {
+            fault->sense = senses[i].sense;
+            fault->code = senses[i].code;
+        }
+    snprintf(fault->words, sizeof fault->words, "%s%.150s",
+             fault->sense == SQL_BROKEN || error >= 2000 ? "" : "the server says: ", words);
+    for (char *c = fault->words; *c; c++)
+        if ((unsigned char)*c < ' ')
+            *c = ' ';
+}
+
+/* ---- the driver ------------------------------------------------------------------------------ */
+
+static int my_start(sql_link *link, const char *address)
+{
+    my *m = calloc(1, sizeof *m);
+    int code;
+
+    (void)address;
+    link->conn = m;
+    if (!m)
+        return PAWL_ENOMEM;
+    m->step = MY_CONNECT;
+    code = my_connect(link);
+    if (code)
+        snprintf(link->words, sizeof link->words, "no thread to connect with");
+    return code;
+}
+
+void my_connected(sql_link *link, MYSQL *mysql, unsigned error, const char *words)
+{
+    my *m = link->conn;
+    sql_fault fault;
+
+    m->mysql = mysql;
+    m->step = MY_IDLE;
+    if (mysql) {
+        sql_link_watch(link, (int)mysql_get_socket(mysql), UV_READABLE);
+        if (link->conn == m)
+            sql_link_connected(link);
+        return;
+    }
+    my_fault(&fault, error, words);
+    sql_link_drop(link, fault.sense == SQL_REFUSED ? fault.code : PAWL_ECONN, "%s", fault.words);
+}
+
+static int my_query(sql_link *link, const char *text)
+{
+    my *m = link->conn;
+
+    m->text = strdup(text);
+    if (!m->text)
+        return PAWL_ENOMEM;
+    my_begin(link, MY_QUERY);
+    return 0;
+}
+
+static int my_send(sql_link *link, sql_call *call)
+{
+    my *m = link->conn;
+    enum sql_statement statement = call->type->statement;
+
+    if (m->step != MY_IDLE)
+        return 1;
+    if (!m->stmts[statement])
+        m->stmts[statement] = mysql_stmt_init(m->mysql);
+    if (!m->stmts[statement])
+        return PAWL_ENOMEM;
+    m->stmt = m->stmts[statement];
+    m->call = call;
+    if (link->prepared[statement]) {
+        my_begin(link, MY_EXECUTE);
+        return 0;
+    }
+    m->text = strdup(link->sql->texts[statement]);
+    if (!m->text)
+        return PAWL_ENOMEM;
+    link->prepared[statement] = true;
+    my_begin(link, MY_PREPARE);
+    return 0;
+}
+
+/* Nothing was asked: the server says goodbye, or is gone. */
+static void my_idle(sql_link *link)
+{
+    my *m = link->conn;
+    char byte;
+
+    if (recv((int)mysql_get_socket(m->mysql), &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0)
+        sql_link_drop(link, PAWL_ECONN, "closed by the server");
+}
+
+static void my_ready(sql_link *link, int events)
+{
+    const my *m = link->conn;
+
+    if (m->step == MY_IDLE)
+        my_idle(link);
+    else
+        my_go_on(link, events);
+}
+
+static void close_statements(my *m)
+{
+    for (int i = 0; i < SQL_STATEMENTS; i++)
+        if (m->stmts[i])
+            mysql_stmt_close(m->stmts[i]);
+}
+
+/* A goodbye is for those who part in peace; else the library would wait for the socket. Without the
+ * connection, closing a statement asks the server nothing. */
+static void my_end(sql_link *link)
+{
+    my *m = link->conn;
+    my_hushed hushed;
+
+    my_connect_cancel(link);
+    my_hush(&hushed);
+    if (m->result)
+        mysql_free_result(m->result);
+    if (m->mysql && m->step != MY_IDLE) {
+        shutdown((int)mysql_get_socket(m->mysql), SHUT_RDWR);
+        mysql_close(m->mysql);
+        close_statements(m);
+    } else if (m->mysql) {
+        close_statements(m);
+        mysql_close(m->mysql);
+    }
+    my_unhush(&hushed);
+    my_rows_free(&m->rows);
+    free(m->text);
+    free(m);
+}
+
+/* ---- the engine ------------------------------------------------------------------------------ */
+
+static const sql_driver driver = {
+    .scheme = "mysql",
+    .product = "MySQL",
+    .port = 3306,
+    .own_ear = true,
+    .resolves = true,
+    .statements = statements,
+    .greeting = greeting,
+    .pooled_greeting = greeting,
+    .ear_greeting = ear_greeting,
+    .version = "CALL @_version()",
+    .lock = "DO GET_LOCK('pawl:making', 10)",
+    .unlock = "DO RELEASE_LOCK('pawl:making')",
+    .schema = mysql_schema,
+    .start = my_start,
+    .ready = my_ready,
+    .query = my_query,
+    .send = my_send,
+    .end = my_end,
+};
+
+static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_error *err)
+{
+    my_library(env);
+    return sql_open(self, &driver, env, url, err);
+}
+
+static const pawl_engine engine = {
+    .abi = PAWL_ENGINE_ABI,
+    .caps = SQL_CAPS,
+    .scheme = "mysql",
+    .state_size = sizeof(sql),
+    .open = engine_open,
+    .close = sql_close,
+    .submit = sql_submit,
+    .cancel = sql_cancel,
+};
+
+PAWL_API pawl_engine_module_fn pawl_engine_module;
+
+PAWL_API const pawl_engine *pawl_engine_module(void)
+{
+    return &engine;
+}

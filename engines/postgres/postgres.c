@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * postgres.c - the driver for PostgreSQL, on libpq's asynchronous calls.
+ *
+ * After the first words the connection is in pipeline mode: statements leave as they come, each
+ * with a Sync of its own, so that one that fails does not take the next with it. What is read up to
+ * a Sync is the answer to the oldest call. NOTIFY arrives in between, and after the answer to
+ * whatever it is about, since the server sends it only between transactions. With a pooler that
+ * gives each transaction another session, nothing is prepared and nothing is listened to.
+ *
+ * libpq resolves names while it blocks; so it gets an address, and the name only to check it.
+ */
+#include <libpq-fe.h>
+#include <stdlib.h>
+
+#include "postgres_schema.h"
+#include "sql/sql.h"
+
+typedef struct pg {
+    PGconn *conn;
+    PGresult *result; /* of the oldest call, or of a text: what came until now */
+    size_t syncs;     /* to come */
+    bool asked;       /* a text is out */
+    bool piped;
+} pg;
+
+static const char *const statements[SQL_STATEMENTS] = {
+    [SQL_ACQUIRE] = "SELECT @_acquire($1::bytea, $2::text, $3::\"char\", $4::bigint, $5::bigint, "
+                    "$6::integer, $7::bigint, $8::bigint, $9::text, $10::bigint, $11::text, "
+                    "$12::boolean)",
+    [SQL_RELEASE] = "SELECT @_release($1::bytea, $2::text, $3::bigint, $4::bigint, $5::boolean)",
+    [SQL_RENEW] = "SELECT @_renew($1::text)",
+    [SQL_BREAK] = "SELECT @_break($1::bytea, $2::text)",
+    [SQL_LATCH] = "SELECT @_latch($1::bytea, $2::text, $3::bigint)",
+    [SQL_ENTRY] = "SELECT @_entry($1::text, $2::text, $3::bigint, $4::text, $5::text, $6::bigint)",
+    [SQL_LOOK] =
+        "WITH t AS MATERIALIZED (SELECT @_now() AS now) "
+        "SELECT encode(u.name, 'hex'), u.type, u.value, u.role, u.owner, u.mode, u.permits, "
+        "u.first, t.now - u.since, u.expires - t.now, c.pid, c.host, c.program, c.label FROM t, "
+        "LATERAL (SELECT l.name, l.type, l.value, "
+        "CASE WHEN l.owner IS NOT NULL AND l.expires > t.now THEN 'h' ELSE '' END AS role, "
+        "CASE WHEN l.expires > t.now THEN l.owner END AS owner, 'x' AS mode, 0 AS permits, "
+        "l.first, l.since, l.expires, 0 AS id FROM @ l WHERE l.name >= $1::bytea "
+        "AND l.name < $2::bytea AND ((l.owner IS NOT NULL AND l.expires > t.now) "
+        "OR (l.type = 3 AND l.value > 0)) "
+        "UNION ALL SELECT l.name, l.type, l.value, m.role::text, m.owner, m.mode::text, m.permits, "
+        "m.first, m.since, m.expires, m.id FROM @_member m JOIN @ l USING (name) "
+        "WHERE m.name >= $3::bytea AND m.name < $4::bytea AND m.role IN ('h', 'w') "
+        "AND m.expires > t.now) u "
+        "LEFT JOIN @_client c ON c.client = left(replace(u.owner, 'z:', ''), 16) "
+        "ORDER BY u.name, u.role, u.id",
+};
+
+/* A lock that the server holds back (somebody's open transaction) must not hold back the rest. */
+#define SESSION                                                                                    \
+    "SET lock_timeout = $LIMIT; SET statement_timeout = 0; "                                       \
+    "SET default_transaction_isolation = 'read committed'; SET enable_seqscan = off; SET jit = off"
+
+static const char *const greeting[] = {
+    SESSION "; LISTEN pawl_$CLIENT; "
+    "SELECT pg_advisory_lock_shared(('x$CLIENT')::bit(64)::bigint)", NULL, NULL};
+static const char *const pooled_greeting[] = {NULL, NULL};
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+/* By SQLSTATE, or its first two characters. */
+static const struct {
+    char state[6];
+    enum sql_sense sense;
+    int code;
+} senses[] = {
+    {"40", SQL_AGAIN, 0},          /* deadlock, serialization */
+    {"55P03", SQL_AGAIN, 0},       /* lock_timeout */
+    {"57014", SQL_AGAIN, 0},       /* cancelled */
+    {"26000", SQL_AGAIN, 0},       /* not prepared */
+    {"25006", SQL_ELSEWHERE, 0},   /* read only */
+    {"42P01", SQL_MISSING, 0},     {"42883", SQL_MISSING, 0},
+    {"42501", SQL_REFUSED, PAWL_EAUTH}, {"28", SQL_REFUSED, PAWL_EAUTH},
+    {"3D000", SQL_REFUSED, PAWL_EINVAL}, {"3F000", SQL_REFUSED, PAWL_EINVAL},
+    {"57P", SQL_BROKEN, PAWL_ECONN}, {"08", SQL_BROKEN, PAWL_ECONN},
+    {"53300", SQL_BROKEN, PAWL_ECONN},
+};
+
+static void classify(sql_fault *fault, const char *state)
+{
+    fault->sense = SQL_REFUSED;
+    fault->code = PAWL_EBACKEND;
+    for (size_t i = 0; state && i < sizeof senses / sizeof senses[0]; i++)
+        if (!strncmp(state, senses[i].state, strlen(senses[i].state))) {
+            fault->sense = senses[i].sense;
+            fault->code = senses[i].code;
+        }
+}
+
+static void one_line(char *words)
+{
+    size_t n = strlen(words);
+
+    for (char *c = words; *c; c++)
+        if ((unsigned char)*c < ' ')
+            *c = ' ';
+    while (n && words[n - 1] == ' ')
+        words[--n] = 0;
+}
+
+static void fault_of(sql_fault *fault, const PGresult *result)
+{
+    const char *words = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+
+    classify(fault, PQresultErrorField(result, PG_DIAG_SQLSTATE));
+    snprintf(fault->words, sizeof fault->words, "the server says: %.150s",
+             words ? words : PQresultErrorMessage(result));
+    one_line(fault->words);
+}
+
+/* Connecting failed; the text is all there is: "FATAL:  28P01: ..." if the server spoke. */
+static void drop_unconnected(sql_link *link)
+{
+    pg *p = link->conn;
+    const char *text = PQerrorMessage(p->conn), *fatal = strstr(text, "FATAL:  ");
+    const char *after = strstr(text, "failed: ");
+    char words[SQL_WORDS];
+    sql_fault fault = {.sense = SQL_BROKEN, .code = PAWL_ECONN};
+
+    if (fatal)
+        classify(&fault, fatal + 8);
+    else if (PQconnectionNeedsPassword(p->conn) ||
+             (strstr(text, "certificate") || (strstr(text, "SSL") && !strstr(text, "SYSCALL"))))
+        fault.code = PAWL_EAUTH;
+    snprintf(words, sizeof words, "%.150s",
+             fatal ? fatal + 8 + strcspn(fatal + 8, " ") + 1 : after ? after + 8 : text);
+    words[strcspn(words, "\n")] = 0;
+    one_line(words);
+    sql_link_drop(link, fault.code ? fault.code : PAWL_ECONN, "%s", words);
+}
+
+static void drop_broken(sql_link *link)
+{
+    pg *p = link->conn;
+    char words[SQL_WORDS];
+
+    snprintf(words, sizeof words, "%.150s", PQerrorMessage(p->conn));
+    one_line(words);
+    sql_link_drop(link, PAWL_ECONN, "%s", words[0] ? words : "closed by the server");
+}
+
+/* ---- connecting ------------------------------------------------------------------------------ */
+
+static void ignore_notice(void *arg, const PGresult *result)
+{
+    (void)arg;
+    (void)result;
+}
+
+static void go_on_connecting(sql_link *link)
+{
+    pg *p = link->conn;
+    PostgresPollingStatusType status = PQconnectPoll(p->conn);
+
+    if (status == PGRES_POLLING_READING || status == PGRES_POLLING_WRITING) {
+        sql_link_watch(link, PQsocket(p->conn),
+                       status == PGRES_POLLING_READING ? UV_READABLE : UV_WRITABLE);
+    } else if (status == PGRES_POLLING_OK) {
+        PQsetnonblocking(p->conn, 1);
+        sql_link_watch(link, PQsocket(p->conn), UV_READABLE);
+        if (link->conn == p)
+            sql_link_connected(link);
+    } else {
+        drop_unconnected(link);
+    }
+}
+
+static int pg_start(sql_link *link, const char *address)
+{
+    static const char *const modes[] = {"disable", "prefer", "require", "verify-ca", "verify-full"};
+    const sql_settings *s = &link->sql->settings;
+    char port[8], limit[16];
+    const char *keys[] = {"host", "hostaddr", "port", "dbname", "user", "password", "sslmode",
+                          "sslrootcert", "sslcert", "sslkey", "client_encoding", "gssencmode",
+                          "application_name", "keepalives_idle", "tcp_user_timeout", NULL};
+    const char *values[] = {s->host, address, port, s->db, s->user, s->password, modes[s->tls],
+                            s->cafile, s->cert, s->key, "UTF8", "disable", "pawl", "15", limit,
+                            NULL};
+    pg *p = calloc(1, sizeof *p);
+
+    snprintf(port, sizeof port, "%u", s->port);
+    snprintf(limit, sizeof limit, "%lld", (long long)(3 * link->env->timeout_ms));
+    if (!p || !(p->conn = PQconnectStartParams(keys, values, 0))) {
+        free(p);
+        snprintf(link->words, sizeof link->words, "out of memory");
+        return PAWL_ENOMEM;
+    }
+    link->conn = p;
+    PQsetErrorVerbosity(p->conn, PQERRORS_VERBOSE);
+    PQsetNoticeReceiver(p->conn, ignore_notice, NULL);
+    if (PQstatus(p->conn) == CONNECTION_BAD) {
+        snprintf(link->words, sizeof link->words, "%.150s", PQerrorMessage(p->conn));
+        one_line(link->words);
+        return PAWL_ECONN;
+    }
+    sql_link_watch(link, PQsocket(p->conn), UV_WRITABLE);
+    return 0;
+}
+
+static void pg_end(sql_link *link)
+{
+    pg *p = link->conn;
+
+    PQclear(p->result);
+    PQfinish(p->conn);
+    free(p);
+}
+
+/* ---- sending --------------------------------------------------------------------------------- */
+
+/* False: the link has dropped. */
+static bool flush(sql_link *link)
+{
+    pg *p = link->conn;
+    int left = PQflush(p->conn);
+
+    if (left < 0) {
+        drop_broken(link);
+        return false;
+    }
+    sql_link_watch(link, PQsocket(p->conn), UV_READABLE | (left ? UV_WRITABLE : 0));
+    return link->conn == p;
+}
+
+static int pg_query(sql_link *link, const char *text)
+{
+    pg *p = link->conn;
+
+    if (PQsendQuery(p->conn, text)) {
+        p->asked = true;
+        flush(link);
+    } else {
+        drop_broken(link);
+    }
+    return 0;
+}
+
+struct values {
+    char numbers[SQL_PARAMS_MAX][24];
+    const char *text[SQL_PARAMS_MAX];
+    int lengths[SQL_PARAMS_MAX], formats[SQL_PARAMS_MAX];
+};
+
+static void put(struct values *v, const sql_params *params)
+{
+    for (int i = 0; i < params->n; i++) {
+        const sql_param *param = &params->list[i];
+
+        v->text[i] = param->type == SQL_INT ? v->numbers[i] : param->text;
+        v->lengths[i] = (int)param->length;
+        v->formats[i] = param->type == SQL_BYTES;
+        if (param->type == SQL_INT)
+            snprintf(v->numbers[i], sizeof v->numbers[i], "%lld", (long long)param->number);
+    }
+}
+
+static bool send_statement(sql_link *link, enum sql_statement statement, const sql_params *params)
+{
+    pg *p = link->conn;
+    const char *text = link->sql->texts[statement];
+    struct values v;
+    char name[16];
+
+    put(&v, params);
+    if (link->sql->settings.pooled)
+        return PQsendQueryParams(p->conn, text, params->n, NULL, v.text, v.lengths, v.formats, 0);
+    snprintf(name, sizeof name, "pawl_%d", statement);
+    if (!link->prepared[statement] && !PQsendPrepare(p->conn, name, text, params->n, NULL))
+        return false;
+    link->prepared[statement] = true;
+    return PQsendQueryPrepared(p->conn, name, params->n, v.text, v.lengths, v.formats, 0);
+}
+
+static int pg_send(sql_link *link, sql_call *call)
+{
+    pg *p = link->conn;
+    sql_params params = {.n = 0};
+
+    if (!p->piped && !PQenterPipelineMode(p->conn)) {
+        drop_broken(link);
+        return 0;
+    }
+    p->piped = true;
+    call->type->fill(call, &params);
+    if (!send_statement(link, call->type->statement, &params) || !PQpipelineSync(p->conn)) {
+        drop_broken(link);
+        return 0;
+    }
+    p->syncs++;
+    flush(link);
+    return 0;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static const char *cell(const sql_reply *reply, size_t row, int column)
+{
+    PGresult *result = reply->data;
+
+    if (!result || (int)row >= PQntuples(result) || column >= PQnfields(result) ||
+        PQgetisnull(result, (int)row, column))
+        return NULL;
+    return PQgetvalue(result, (int)row, column);
+}
+
+/* Keep the first error, else the latest rows. */
+static void keep(pg *p, PGresult *result)
+{
+    bool failed = p->result && PQresultStatus(p->result) == PGRES_FATAL_ERROR;
+    ExecStatusType status = PQresultStatus(result);
+
+    if (failed || (status != PGRES_FATAL_ERROR && status != PGRES_TUPLES_OK)) {
+        PQclear(result);
+        return;
+    }
+    PQclear(p->result);
+    p->result = result;
+}
+
+/* All of one answer is there. */
+static void deliver(sql_link *link)
+{
+    pg *p = link->conn;
+    PGresult *result = p->result;
+    sql_reply reply = {.cell = cell, .data = result};
+    sql_fault fault;
+    bool failed = result && PQresultStatus(result) == PGRES_FATAL_ERROR;
+
+    p->result = NULL;
+    if (failed)
+        fault_of(&fault, result);
+    else if (result)
+        reply.rows = (size_t)PQntuples(result);
+    if (failed && !strcmp(PQresultErrorField(result, PG_DIAG_SQLSTATE) ?
+                          PQresultErrorField(result, PG_DIAG_SQLSTATE) : "", "26000"))
+        memset(link->prepared, 0, sizeof link->prepared);
+    if (failed && fault.sense == SQL_BROKEN)
+        sql_link_drop(link, PAWL_ECONN, "%s", fault.words);
+    else if (link->state == LINK_GREETING)
+        sql_link_greeted(link, &reply, failed ? &fault : NULL);
+    else
+        sql_link_answered(link, &reply, failed ? &fault : NULL);
+    PQclear(result);
+}
+
+/* One result, if there is one. False: no more for now, or the link has dropped. */
+static bool take_result(sql_link *link)
+{
+    pg *p = link->conn;
+    PGresult *result;
+
+    if (PQisBusy(p->conn) || (p->piped && !p->syncs))
+        return false;
+    result = PQgetResult(p->conn);
+    if (result && PQresultStatus(result) == PGRES_PIPELINE_SYNC) {
+        PQclear(result);
+        p->syncs--;
+        deliver(link);
+    } else if (result) {
+        keep(p, result);
+    } else if (!p->piped) {
+        if (!p->asked)
+            return false;
+        p->asked = false;
+        deliver(link);
+    }
+    return link->conn == p;
+}
+
+static void take_messages(sql_link *link)
+{
+    pg *p = link->conn;
+    PGnotify *notify;
+
+    while (link->conn == p && (notify = PQnotifies(p->conn))) {
+        sql_message(link->sql, notify->extra);
+        PQfreemem(notify);
+    }
+}
+
+static void pg_ready(sql_link *link, int events)
+{
+    pg *p = link->conn;
+
+    if (link->state == LINK_CONNECTING) {
+        go_on_connecting(link);
+        return;
+    }
+    if ((events & UV_WRITABLE) && !flush(link))
+        return;
+    if (!PQconsumeInput(p->conn)) {
+        drop_broken(link);
+        return;
+    }
+    while (link->conn == p && take_result(link))
+        ;
+    if (link->conn == p)
+        take_messages(link);
+    if (link->conn == p && PQstatus(p->conn) == CONNECTION_BAD)
+        drop_broken(link);
+}
+
+/* ---- the engine ------------------------------------------------------------------------------ */
+
+static const sql_driver driver = {
+    .scheme = "postgres",
+    .product = "PostgreSQL",
+    .port = 5432,
+    .can_pool = true,
+    .statements = statements,
+    .greeting = greeting,
+    .pooled_greeting = pooled_greeting,
+    .ear_greeting = pooled_greeting,
+    .version = "SELECT @_version() WHERE NOT EXISTS (SELECT FROM @ WHERE false) "
+               "AND NOT EXISTS (SELECT FROM @_member WHERE false) "
+               "AND NOT EXISTS (SELECT FROM @_client WHERE false)",
+    .lock = "SELECT pg_advisory_lock(8097293516829)",
+    .unlock = "SELECT pg_advisory_unlock(8097293516829)",
+    .schema = postgres_schema,
+    .start = pg_start,
+    .ready = pg_ready,
+    .query = pg_query,
+    .send = pg_send,
+    .end = pg_end,
+};
+
+static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_error *err)
+{
+    return sql_open(self, &driver, env, url, err);
+}
+
+static const pawl_engine engine = {
+    .abi = PAWL_ENGINE_ABI,
+    .caps = SQL_CAPS,
+    .scheme = "postgres",
+    .state_size = sizeof(sql),
+    .open = engine_open,
+    .close = sql_close,
+    .submit = sql_submit,
+    .cancel = sql_cancel,
+};
+
+PAWL_API pawl_engine_module_fn pawl_engine_module;
+
+PAWL_API const pawl_engine *pawl_engine_module(void)
+{
+    return &engine;
+}

@@ -1,0 +1,440 @@
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- What Pawl keeps in a PostgreSQL database: three tables, and the functions that are the rules.
+-- The engine runs this by itself where it may; else somebody who may runs it once, and then grants
+-- rights (docs/sql.md). It does no harm to run it again.
+--
+--   @          a row per name, for good: the last token, and who holds it exclusively
+--   @_member   holders that share, waiters in order of id, receipts of latches
+--   @_client   who a client is, to show
+--
+-- Whoever changes anything about a name locks its row in @ first, and reads the clock afterwards.
+-- So all that concerns one name happens one after the other, each step by a later clock. Every
+-- function is one statement and one transaction: nobody leaves a row locked while a client thinks.
+-- Times are Unix time in ms by this server's clock. An owner is CLIENT:SEQ, 16 hex digits and a
+-- number in hex; "z:" before it: released, lingers until it expires.
+
+CREATE TABLE IF NOT EXISTS @ (
+    name    bytea PRIMARY KEY,
+    type    smallint NOT NULL DEFAULT 0,    -- used as: 1 lock, 2 semaphore, 3 latch
+    value   bigint NOT NULL DEFAULT 0,      -- semaphore: capacity; latch: count
+    token   bigint NOT NULL DEFAULT 0,      -- the last one given out
+    owner   text,                           -- the exclusive holder; NULL: none
+    first   bigint NOT NULL DEFAULT 0,      -- its first token
+    tokens  integer NOT NULL DEFAULT 0,     -- how many it has
+    since   bigint NOT NULL DEFAULT 0,
+    expires bigint NOT NULL DEFAULT 0,      -- at this time it is nobody's, whatever owner says
+    round   text,                           -- latch: who set it
+    created timestamptz NOT NULL DEFAULT now()
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+
+CREATE TABLE IF NOT EXISTS @_member (
+    name     bytea NOT NULL,
+    owner    text NOT NULL,
+    role     "char" NOT NULL,               -- h holds, w waits, r receipt
+    id       bigint GENERATED ALWAYS AS IDENTITY,
+    mode     "char" NOT NULL,               -- x exclusive, s shared, p permits, l latch
+    push     boolean NOT NULL,              -- its client listens
+    permits  bigint NOT NULL,
+    tokens   integer NOT NULL,
+    first    bigint NOT NULL,               -- holder: its first token
+    since    bigint NOT NULL,
+    lease    bigint NOT NULL,
+    expires  bigint NOT NULL,               -- of the lease, the place or the receipt
+    PRIMARY KEY (name, owner),
+    UNIQUE (name, role, id)                 -- the queue, in order
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+
+CREATE TABLE IF NOT EXISTS @_client (
+    client  text PRIMARY KEY,
+    host    text NOT NULL,
+    pid     bigint NOT NULL,
+    program text NOT NULL,
+    label   text NOT NULL,
+    expires bigint NOT NULL
+);
+
+CREATE OR REPLACE FUNCTION @_now() RETURNS bigint LANGUAGE sql VOLATILE AS
+$$ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint $$;
+
+-- A message to the client of an owner.
+CREATE OR REPLACE FUNCTION @_tell(to_owner text, push boolean, message text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF push THEN
+        PERFORM pg_notify('pawl_' || left(to_owner, 16), message);
+    END IF;
+END $$;
+
+-- When the first of what is in the way of `mode` should be over, in ms from t; 0: nothing is.
+CREATE OR REPLACE FUNCTION @_left(a_name bytea, a_mode "char", t bigint) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+    ends bigint;
+    last bigint;
+    x    bigint;
+BEGIN
+    SELECT min(m.expires), max(m.expires) INTO ends, last FROM @_member m
+        WHERE m.name = a_name AND m.role = 'h' AND m.expires > t;
+    SELECT l.expires INTO x FROM @ l
+        WHERE l.name = a_name AND l.owner IS NOT NULL AND l.expires > t;
+    IF a_mode = 'p' THEN
+        RETURN greatest(coalesce(ends, t) - t, 0);
+    END IF;
+    RETURN greatest(coalesce(greatest(x, CASE WHEN a_mode = 'x' THEN last END), t) - t, 0);
+END $$;
+
+-- Pass on what can be: drop holders whose lease is over, then grant from the front of the queue
+-- while it fits. `me` asks: if its turn comes it is granted in full, and not told. Others get a
+-- claim of 2 s at most, and a message. Who leads the queue afterwards is told, unless it did so
+-- before.
+CREATE OR REPLACE FUNCTION @_pass(a_name bytea, me text, t bigint, before bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    l    @%ROWTYPE;
+    w    @_member%ROWTYPE;
+    used bigint;
+    hold bigint;
+    ms   bigint;
+    last bigint;
+BEGIN
+    DELETE FROM @_member m WHERE m.name = a_name AND m.role = 'h' AND m.expires <= t;
+    SELECT * INTO l FROM @ WHERE name = a_name;
+    SELECT count(*), coalesce(sum(m.permits), 0) INTO hold, used FROM @_member m
+        WHERE m.name = a_name AND m.role = 'h';
+    LOOP
+        SELECT * INTO w FROM @_member m WHERE m.name = a_name AND m.role = 'w'
+            ORDER BY m.id LIMIT 1;
+        IF NOT FOUND THEN
+            RETURN;
+        END IF;
+        IF w.owner <> me AND w.expires <= t THEN
+            DELETE FROM @_member m WHERE m.name = a_name AND m.owner = w.owner;
+            CONTINUE;                       -- its time is over
+        ELSIF w.mode = 'l' THEN
+            EXIT WHEN l.type = 3 AND l.value > 0;
+            DELETE FROM @_member m WHERE m.name = a_name AND m.owner = w.owner;
+            PERFORM @_tell(w.owner, w.push, format('o %s %s', w.owner, t));
+            CONTINUE;
+        END IF;
+        EXIT WHEN (l.owner IS NOT NULL AND l.expires > t) OR (w.mode = 'x' AND hold > 0)
+            OR (w.mode = 'p' AND used + w.permits > l.value);
+        IF w.push AND left(w.owner, 16) <> left(me, 16)
+            AND pg_try_advisory_xact_lock(('x' || left(w.owner, 16))::bit(64)::bigint) THEN
+            DELETE FROM @_member m WHERE m.name = a_name AND m.owner = w.owner;
+            CONTINUE;                       -- its connection is gone
+        END IF;
+        ms := CASE WHEN w.owner = me THEN w.lease ELSE least(w.lease, 2000) END;
+        last := greatest(l.token + w.tokens, t * 1000);
+        IF w.mode = 'x' THEN
+            DELETE FROM @_member m WHERE m.name = a_name AND m.owner = w.owner;
+            UPDATE @ SET type = 1, owner = w.owner, first = last - w.tokens + 1, tokens = w.tokens,
+                token = last, since = t, expires = t + ms WHERE name = a_name;
+            l.owner := w.owner;
+            l.expires := t + ms;
+        ELSE
+            UPDATE @_member m SET role = 'h', first = last - w.tokens + 1, since = t,
+                expires = t + ms WHERE m.name = a_name AND m.owner = w.owner;
+            UPDATE @ SET token = last WHERE name = a_name;
+            hold := hold + 1;
+            used := used + w.permits;
+        END IF;
+        l.token := last;
+        IF w.owner <> me THEN
+            PERFORM @_tell(w.owner, w.push, format('g %s %s %s %s %s', w.owner,
+                                                   last - w.tokens + 1, w.tokens, ms, t));
+        END IF;
+    END LOOP;
+    IF w.id <> before AND w.owner <> me AND w.mode <> 'l' THEN
+        PERFORM @_tell(w.owner, w.push, format('f %s %s 0 %s', w.owner,
+                                               @_left(a_name, w.mode, t), t));
+    END IF;
+END $$;
+
+-- The first in the queue; 0: none.
+CREATE OR REPLACE FUNCTION @_front(a_name bytea) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    front bigint;
+BEGIN
+    SELECT m.id INTO front FROM @_member m WHERE m.name = a_name AND m.role = 'w'
+        ORDER BY m.id LIMIT 1;
+    RETURN coalesce(front, 0);
+END $$;
+
+-- Take `name`, or queue for it; see docs/sql.md for arguments and replies.
+CREATE OR REPLACE FUNCTION @_acquire(a_name bytea, me text, a_mode "char", a_lease bigint,
+    keep bigint, n integer, a_permits bigint, capacity bigint, with_owner text, floor bigint,
+    seen text, a_push boolean) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    l      @%ROWTYPE;
+    m      @_member%ROWTYPE;
+    t      bigint;
+    held   boolean;
+    placed boolean;
+    in_use boolean;
+    queue  boolean;
+    hold   bigint;
+    used   bigint;
+    last   bigint;
+    want   smallint := CASE a_mode WHEN 'p' THEN 2 WHEN 'l' THEN 3 ELSE 1 END;
+BEGIN
+    LOOP
+        SELECT * INTO l FROM @ WHERE name = a_name FOR UPDATE;
+        EXIT WHEN FOUND;
+        INSERT INTO @ (name) VALUES (a_name) ON CONFLICT DO NOTHING;
+    END LOOP;
+    t := @_now();
+    IF floor > l.token THEN
+        UPDATE @ SET token = floor WHERE name = a_name;
+        l.token := floor;
+    END IF;
+    -- Again: it holds already. Its lease starts anew, and never ends sooner for it.
+    IF l.owner = me AND l.expires > t THEN
+        UPDATE @ SET expires = greatest(expires, t + a_lease) WHERE name = a_name;
+        RETURN format('GRANTED %s %s %s %s %s', me, l.first, l.tokens, a_lease, t);
+    END IF;
+    SELECT * INTO m FROM @_member b WHERE b.name = a_name AND b.owner = me;
+    placed := FOUND AND m.role = 'w';
+    IF FOUND AND m.role = 'h' AND m.expires > t THEN
+        UPDATE @_member b SET expires = greatest(expires, t + a_lease)
+            WHERE b.name = a_name AND b.owner = me;
+        RETURN format('GRANTED %s %s %s %s %s', me, m.first, m.tokens, a_lease, t);
+    ELSIF FOUND AND NOT placed THEN
+        DELETE FROM @_member b WHERE b.name = a_name AND b.owner = me;
+    END IF;
+
+    held := l.owner IS NOT NULL AND l.expires > t;
+    IF placed OR NOT held OR a_mode IN ('p', 'l') THEN
+        PERFORM @_pass(a_name, me, t, @_front(a_name));
+        SELECT * INTO l FROM @ WHERE name = a_name;
+        held := l.owner IS NOT NULL AND l.expires > t;
+    END IF;
+    IF placed THEN
+        IF l.owner = me THEN
+            RETURN format('GRANTED %s %s %s %s %s', me, l.first, l.tokens, m.lease, t);
+        END IF;
+        SELECT * INTO m FROM @_member b WHERE b.name = a_name AND b.owner = me;
+        IF FOUND AND m.role = 'h' THEN
+            RETURN format('GRANTED %s %s %s %s %s', me, m.first, m.tokens, m.lease, t);
+        END IF;
+        placed := FOUND;                    -- else it is a latch that has opened
+    END IF;
+
+    SELECT coalesce(bool_or(b.role = 'w'), false), count(*) FILTER (WHERE b.role = 'h'),
+        coalesce(sum(b.permits) FILTER (WHERE b.role = 'h'), 0) INTO queue, hold, used
+        FROM (SELECT * FROM @_member c WHERE c.name = a_name AND c.role = 'h' AND c.expires > t
+              UNION ALL
+              (SELECT * FROM @_member c WHERE c.name = a_name AND c.role = 'w' LIMIT 1)) b;
+    in_use := held OR queue OR hold > 0 OR (l.type = 3 AND l.value > 0);
+    IF in_use AND l.type <> want THEN
+        RETURN format('STATE %s', me);
+    END IF;
+    IF a_mode = 'l' THEN
+        IF l.type <> 3 OR l.value <= 0 OR (seen <> '' AND seen <> l.round) THEN
+            DELETE FROM @_member b WHERE b.name = a_name AND b.owner = me;
+            RETURN format('GRANTED %s 0 0 0 %s', me, t);
+        END IF;
+    ELSIF NOT placed THEN
+        IF a_mode = 'p' THEN
+            last := CASE WHEN in_use THEN l.value ELSE capacity END;
+            IF last <= 0 OR (capacity > 0 AND capacity <> last) THEN
+                RETURN format('STATE %s', me);
+            ELSIF a_permits < 1 OR a_permits > last THEN
+                RETURN format('INVAL %s', me);
+            END IF;
+            l.value := last;
+        END IF;
+        IF NOT in_use AND (l.type <> want OR l.value <> CASE WHEN a_mode = 'p' THEN last ELSE 0 END
+                           OR a_mode = 'p') THEN
+            UPDATE @ SET type = want, value = CASE WHEN a_mode = 'p' THEN last ELSE 0 END
+                WHERE name = a_name;
+        END IF;
+        IF (held AND a_mode = 's' AND l.owner = with_owner AND left(me, 16) = left(with_owner, 16))
+            OR (NOT queue AND NOT held AND (a_mode <> 'x' OR hold = 0)
+                AND (a_mode <> 'p' OR used + a_permits <= l.value)) THEN
+            last := greatest(l.token + n, t * 1000);
+            IF a_mode = 'x' THEN
+                UPDATE @ SET owner = me, first = last - n + 1, tokens = n, token = last, since = t,
+                    expires = t + a_lease WHERE name = a_name;
+            ELSE
+                UPDATE @ SET token = last WHERE name = a_name;
+                INSERT INTO @_member (name, owner, role, mode, push, permits, tokens, first, since,
+                                      lease, expires)
+                    VALUES (a_name, me, 'h', a_mode, a_push, a_permits, n, last - n + 1, t, a_lease,
+                            t + a_lease);
+            END IF;
+            RETURN format('GRANTED %s %s %s %s %s', me, last - n + 1, n, a_lease, t);
+        END IF;
+    END IF;
+
+    IF keep <= 0 AND NOT placed THEN
+        RETURN format('BUSY %s %s 0 %s', me, @_left(a_name, a_mode, t), t);
+    END IF;
+    INSERT INTO @_member AS b (name, owner, role, mode, push, permits, tokens, first, since, lease,
+                               expires)
+        VALUES (a_name, me, 'w', a_mode, a_push, a_permits, n, 0, t, a_lease, t + keep)
+        ON CONFLICT (name, owner) DO UPDATE SET expires = t + keep, push = a_push
+        RETURNING * INTO m;
+    RETURN format('QUEUED %s %s %s 0 %s %s', me,
+        CASE WHEN @_front(a_name) = m.id THEN 0 ELSE 1 END,
+        CASE WHEN a_mode = 'l' THEN -1 ELSE @_left(a_name, a_mode, t) END, t, l.round);
+END $$;
+
+-- End a grant, but for `kept` permits; linger > 0: let it end in so many ms. A place in the queue
+-- is given up, too, and that is said only if `cancels`.
+CREATE OR REPLACE FUNCTION @_release(a_name bytea, me text, kept bigint, linger bigint,
+    cancels boolean) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    l      @%ROWTYPE;
+    m      @_member%ROWTYPE;
+    t      bigint;
+    before bigint;
+    reply  text := 'OK';
+BEGIN
+    SELECT * INTO l FROM @ WHERE name = a_name FOR UPDATE;
+    t := @_now();
+    before := @_front(a_name);
+    IF l.owner = me AND l.expires > t THEN
+        UPDATE @ SET owner = CASE WHEN linger > 0 THEN 'z:' || me END,
+            expires = t + greatest(linger, 0) WHERE name = a_name;
+    ELSE
+        SELECT * INTO m FROM @_member b WHERE b.name = a_name AND b.owner = me;
+        IF m.role = 'h' AND m.expires > t AND kept > 0 THEN
+            UPDATE @_member b SET permits = least(kept, b.permits)
+                WHERE b.name = a_name AND b.owner = me;
+        ELSIF m.role = 'h' AND m.expires > t AND linger > 0 THEN
+            UPDATE @_member b SET owner = 'z:' || me, expires = t + linger
+                WHERE b.name = a_name AND b.owner = me;
+        ELSIF m.role = 'h' OR m.role = 'w' THEN
+            DELETE FROM @_member b WHERE b.name = a_name AND b.owner = me;
+            reply := CASE WHEN m.role = 'w' AND cancels THEN 'QUEUED'
+                          WHEN m.role = 'w' OR m.expires <= t THEN 'NOTHELD' ELSE 'OK' END;
+        ELSIF linger > 0 AND ((l.owner = 'z:' || me AND l.expires > t) OR EXISTS (
+                SELECT FROM @_member b WHERE b.name = a_name AND b.owner = 'z:' || me)) THEN
+            reply := 'OK';                  -- again
+        ELSE
+            reply := 'NOTHELD';
+        END IF;
+    END IF;
+    IF before > 0 THEN
+        PERFORM @_pass(a_name, me, t, CASE WHEN linger > 0 THEN 0 ELSE before END);
+    END IF;
+    RETURN format('%s %s %s', reply, me, t);
+END $$;
+
+-- Leases made to last longer. `list` has for each its name in hex, its owner, its lease, with
+-- blanks between, and one at the end. The reply has for each 1, or 0: it holds nothing.
+CREATE OR REPLACE FUNCTION @_renew(list text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    words  text[] := string_to_array(list, ' ');
+    names  bytea[];
+    owners text[];
+    leases bigint[];
+    t      bigint;
+    reply  text;
+BEGIN
+    SELECT array_agg(decode(words[i], 'hex') ORDER BY i), array_agg(words[i + 1] ORDER BY i),
+        array_agg(words[i + 2]::bigint ORDER BY i) INTO names, owners, leases
+        FROM generate_series(1, cardinality(words) - 3, 3) i;
+    PERFORM FROM @ l WHERE l.name = ANY (names) ORDER BY l.name FOR UPDATE;
+    t := @_now();
+    WITH item AS (
+        SELECT * FROM unnest(names, owners, leases) WITH ORDINALITY AS i (name, owner, lease, n)
+    ), x AS (
+        UPDATE @ l SET expires = greatest(l.expires, t + i.lease) FROM item i
+        WHERE l.name = i.name AND l.owner = i.owner AND l.expires > t RETURNING i.n
+    ), s AS (
+        UPDATE @_member m SET expires = greatest(m.expires, t + i.lease) FROM item i
+        WHERE m.name = i.name AND m.owner = i.owner AND m.role = 'h' AND m.expires > t
+        RETURNING i.n
+    )
+    SELECT string_agg(CASE WHEN d.n IS NULL THEN '0' ELSE '1' END, '' ORDER BY i.n) INTO reply
+        FROM item i LEFT JOIN (SELECT n FROM x UNION SELECT n FROM s) d ON d.n = i.n;
+    RETURN format('%s %s', t, reply);
+END $$;
+
+-- End every grant, tell the holders, and pass it on.
+CREATE OR REPLACE FUNCTION @_break(a_name bytea, me text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    l   @%ROWTYPE;
+    m   @_member%ROWTYPE;
+    t   bigint;
+    had boolean;
+BEGIN
+    SELECT * INTO l FROM @ WHERE name = a_name FOR UPDATE;
+    t := @_now();
+    had := l.owner IS NOT NULL AND l.expires > t;
+    IF had THEN
+        PERFORM @_tell(l.owner, left(l.owner, 2) <> 'z:', format('e %s %s', l.owner, t));
+        UPDATE @ SET owner = NULL WHERE name = a_name;
+    END IF;
+    FOR m IN DELETE FROM @_member b WHERE b.name = a_name AND b.role = 'h' RETURNING b.* LOOP
+        IF m.expires > t THEN
+            PERFORM @_tell(m.owner, left(m.owner, 2) <> 'z:', format('e %s %s', m.owner, t));
+            had := true;
+        END IF;
+    END LOOP;
+    PERFORM @_pass(a_name, me, t, @_front(a_name));
+    RETURN format('%s %s', CASE WHEN had THEN 'OK' ELSE 'NOTHELD' END, t);
+END $$;
+
+-- Set a latch (count > 0), or count it down (0).
+CREATE OR REPLACE FUNCTION @_latch(a_name bytea, me text, count bigint) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    l       @%ROWTYPE;
+    m       @_member%ROWTYPE;
+    t       bigint;
+    current bigint;
+BEGIN
+    LOOP
+        SELECT * INTO l FROM @ WHERE name = a_name FOR UPDATE;
+        EXIT WHEN FOUND;
+        INSERT INTO @ (name) VALUES (a_name) ON CONFLICT DO NOTHING;
+    END LOOP;
+    t := @_now();
+    DELETE FROM @_member b WHERE b.name = a_name AND b.role = 'r' AND b.expires <= t;
+    current := CASE WHEN l.type = 3 THEN l.value ELSE 0 END;
+    IF (l.owner IS NOT NULL AND l.expires > t) OR EXISTS (SELECT FROM @_member b
+            WHERE b.name = a_name AND b.role IN ('h', 'w') AND b.mode <> 'l' AND b.expires > t) THEN
+        RETURN format('STATE %s', me);
+    ELSIF EXISTS (SELECT FROM @_member b WHERE b.name = a_name AND b.owner = me) THEN
+        RETURN format('OK %s %s', me, current);
+    ELSIF count > 0 AND current > 0 THEN
+        RETURN format('STATE %s', me);
+    ELSIF count <= 0 AND current <= 0 THEN
+        RETURN format('OK %s 0', me);
+    END IF;
+    current := CASE WHEN count > 0 THEN count ELSE current - 1 END;
+    UPDATE @ SET type = 3, value = current, round = CASE WHEN count > 0 THEN me ELSE round END
+        WHERE name = a_name;
+    INSERT INTO @_member (name, owner, role, mode, push, permits, tokens, first, since, lease,
+                          expires)
+        VALUES (a_name, me, 'r', 'l', false, 0, 0, 0, t, 0, t + 60000);
+    IF current = 0 OR count > 0 THEN        -- it opens; or who waits for one that vanished
+        FOR m IN DELETE FROM @_member b WHERE b.name = a_name AND b.role = 'w' RETURNING b.* LOOP
+            PERFORM @_tell(m.owner, m.push, format('o %s %s', m.owner, t));
+        END LOOP;
+    END IF;
+    RETURN format('OK %s %s', me, current);
+END $$;
+
+-- Who a client is, kept for a while; entries that are long over are swept out.
+CREATE OR REPLACE FUNCTION @_entry(a_client text, a_host text, a_pid bigint, a_program text,
+    a_label text, kept bigint) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    t bigint := @_now();
+BEGIN
+    IF kept <= 0 THEN
+        DELETE FROM @_client c WHERE c.client = a_client;
+        RETURN 'OK';
+    END IF;
+    INSERT INTO @_client AS c VALUES (a_client, a_host, a_pid, a_program, a_label, t + kept)
+        ON CONFLICT (client) DO UPDATE SET expires = t + kept;
+    DELETE FROM @_client c WHERE c.ctid IN (SELECT d.ctid FROM @_client d
+        WHERE d.expires < t - 86400000 FOR UPDATE SKIP LOCKED);
+    RETURN 'OK';
+END $$;
+
+-- Created last: whoever finds it finds the rest.
+CREATE OR REPLACE FUNCTION @_version() RETURNS integer LANGUAGE sql AS $$ SELECT 1 $$;

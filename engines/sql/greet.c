@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * greet.c - the first words on a connection, one after the other: what the session needs, then the
+ * version of the tables. Where they are missing they are made, by whoever comes first and may:
+ *
+ *     greeting --> ASK_VERSION --missing--> LOCK --> ASK_AGAIN --missing--> MAKE ... --> ASK_LAST
+ *                      | there                           | there                            |
+ *                      v                                 +-----------> UNLOCK <-------------+
+ *                 the second half of the greeting <------------------------+
+ *                      v
+ *                    ready
+ *
+ * A connection that fails in between takes its lock with it.
+ */
+#include <stdlib.h>
+
+#include "sql.h"
+
+#define VERSION 1
+
+/* Steps: the greeting's, then these. */
+enum { ASK_VERSION = 100, LOCK, ASK_AGAIN, MAKE, ASK_LAST, UNLOCK, SECOND_HALF = 200 };
+
+/* Each word has the time-out, what makes the tables five times as long. */
+static int ask(sql_link *link, const char *text)
+{
+    int64_t ms = link->env->timeout_ms * (link->step == MAKE || link->step == LOCK ? 5 : 1);
+
+    link->env->timer_set(link->env, &link->timer,
+                         link->env->now(link->env) + ms * PAWL_NS_PER_MS);
+    return link->sql->driver->query(link, text);
+}
+
+static void say(sql_link *link, int step, const char *template)
+{
+    char *text = sql_expand(link->sql, template);
+    int code;
+
+    link->step = step;
+    code = text ? ask(link, text) : PAWL_ENOMEM;
+    free(text);
+    if (code)
+        sql_link_drop(link, code, "out of memory");
+}
+
+/* The next piece of the schema; false: there is none. */
+static bool next_piece(sql_link *link, char **ret)
+{
+    char *end;
+
+    if (!link->made || !*link->made)
+        return false;
+    *ret = link->made;
+    end = strstr(link->made, "\n;;\n");
+    link->made = end ? end + 4 : NULL;
+    if (end)
+        *end = 0;
+    return true;
+}
+
+static void make(sql_link *link)
+{
+    char *piece;
+    int code;
+
+    if (!next_piece(link, &piece)) {
+        say(link, ASK_LAST, link->sql->driver->version);
+        return;
+    }
+    code = ask(link, piece);
+    if (code)
+        sql_link_drop(link, code, "out of memory");
+}
+
+static void begin_making(sql_link *link)
+{
+    link->step = MAKE;
+    link->making = link->made = sql_expand(link->sql, link->sql->driver->schema);
+    if (!link->making) {
+        sql_link_drop(link, PAWL_ENOMEM, "out of memory");
+        return;
+    }
+    link->env->log(link->env, PAWL_LOG_INFO, "%s: making the tables %s", link->sql->settings.where,
+                   link->sql->settings.prefix);
+    make(link);
+}
+
+void sql_greet(sql_link *link)
+{
+    if (link->step < ASK_VERSION && link->greeting[link->step]) {
+        say(link, link->step, link->greeting[link->step]);
+        return;
+    }
+    say(link, ASK_VERSION, link->sql->driver->version);
+}
+
+/* There are no tables, or older ones. */
+static void missing(sql_link *link)
+{
+    if (link->step == ASK_VERSION)
+        say(link, LOCK, link->sql->driver->lock);
+    else
+        begin_making(link);
+}
+
+static int failed(sql_link *link, const sql_fault *fault)
+{
+    const sql_settings *s = &link->sql->settings;
+    bool asked = link->step == ASK_VERSION || link->step == ASK_AGAIN;
+
+    if (asked && fault->sense == SQL_MISSING) {
+        missing(link);
+        return 0;
+    }
+    if (link->step == MAKE && fault->sense == SQL_REFUSED)
+        sql_link_drop(link, fault->code == PAWL_EAUTH ? PAWL_EAUTH : PAWL_EBACKEND,
+                      "no tables \"%s\", and they can't be made: %.60s (docs/sql.md: what to run)",
+                      s->prefix, fault->words);
+    else
+        sql_link_drop(link, fault->sense == SQL_REFUSED ? fault->code : PAWL_ECONN, "%s",
+                      fault->words);
+    return -1;
+}
+
+/* The tables are there: what is left of the greeting. 1: nothing. */
+static int go_on(sql_link *link, int step)
+{
+    int n = 0;
+
+    while (link->greeting[n])
+        n++;
+    n += 1 + step - SECOND_HALF;
+    if (!link->greeting[n])
+        return 1;
+    say(link, step, link->greeting[n]);
+    return 0;
+}
+
+static int version_told(sql_link *link, const char *text)
+{
+    int version = text ? atoi(text) : 0;
+
+    if (version == VERSION && link->step == ASK_VERSION)
+        return go_on(link, SECOND_HALF);
+    if (version == VERSION) {
+        say(link, UNLOCK, link->sql->driver->unlock);
+        return 0;
+    }
+    if (version && version < VERSION && link->step != ASK_LAST) {
+        missing(link);
+        return 0;
+    }
+    sql_link_drop(link, PAWL_EBACKEND, "the tables \"%s\" are of version %.10s, this is for %d",
+                  link->sql->settings.prefix, text ? text : "?", VERSION);
+    return -1;
+}
+
+int sql_greet_answer(sql_link *link, const sql_reply *reply, const sql_fault *fault)
+{
+    if (fault)
+        return failed(link, fault);
+    switch (link->step) {
+    case LOCK:
+        say(link, ASK_AGAIN, link->sql->driver->version);
+        return 0;
+    case MAKE:
+        make(link);
+        return 0;
+    case ASK_VERSION:
+    case ASK_AGAIN:
+    case ASK_LAST:
+        return version_told(link, reply ? reply->cell(reply, 0, 0) : NULL);
+    case UNLOCK:
+        return go_on(link, SECOND_HALF);
+    default:
+        if (link->step >= SECOND_HALF)
+            return go_on(link, link->step + 1);
+        link->step++;
+        sql_greet(link);
+        return 0;
+    }
+}

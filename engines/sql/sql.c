@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sql.c - the engine's slots, and what belongs to no op: events, the server's clock, the client's
+ * own entry, and the ear.
+ *
+ * The entry says who a client is (host, pid, program, label), for whoever asks who holds a lock. It
+ * is kept for 90 s and written again every 30 s, which also shows whether an idle connection still
+ * works; it is taken away when the client closes.
+ *
+ * The ear is a second link, for servers that can't push on the first one. It is open while anybody
+ * waits, or has held something for a second (a holder may be told that its lock was broken), and
+ * closed a minute after the last such need. One statement on it blocks in the server until there is
+ * a message or 20 s are over; it is sent again at once.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "sql.h"
+
+#define ENTRY_KEPT_MS 90000
+#define ENTRY_WRITE_MS 30000
+#define HEAR_LIMIT_MS 30000
+#define EAR_SOON_MS 1000
+#define EAR_IDLE_MS 60000
+
+/* ---- parameters and owners ------------------------------------------------------------------- */
+
+void sql_add_int(sql_params *p, int64_t number)
+{
+    p->list[p->n++] = (sql_param){.type = SQL_INT, .number = number};
+}
+
+void sql_add_bytes(sql_params *p, const char *bytes, size_t length)
+{
+    p->list[p->n++] = (sql_param){.type = SQL_BYTES, .text = bytes, .length = length};
+}
+
+void sql_add_text(sql_params *p, const char *text)
+{
+    p->list[p->n++] = (sql_param){.type = SQL_TEXT, .text = text, .length = strlen(text)};
+}
+
+void sql_owner(char text[SQL_OWNER_MAX], uint64_t client, uint64_t seq)
+{
+    snprintf(text, SQL_OWNER_MAX, "%016" PRIx64 ":%" PRIx64, client, seq);
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+void sql_event(sql *q, int event)
+{
+    pawl_op *op = q->event;
+
+    if (!op) {
+        q->untold = event > q->untold ? event : q->untold;
+        return;
+    }
+    q->event = NULL;
+    op->event = event;
+    pawl_op_finish(op, 0);
+}
+
+static void submit_event(sql *q, pawl_op *op)
+{
+    int event = q->untold;
+
+    q->event = op;
+    q->untold = PAWL_EVENT_NONE;
+    if (event != PAWL_EVENT_NONE)
+        sql_event(q, event);
+}
+
+/* ---- the server's clock ---------------------------------------------------------------------- */
+
+void sql_clock_set(sql *q, const sql_call *call, int64_t server_ms)
+{
+    q->clock_server = server_ms;
+    q->clock_local = call->sent;
+}
+
+/* The reply with clock_server was made after clock_local. What the server did some ms later (or
+ * before) was done so much later, give or take a thousandth for clocks that run differently and
+ * 1 ms for rounding. A server's clock that was set forward must not put it into the future. */
+int64_t sql_since(sql *q, int64_t server_ms)
+{
+    const int64_t year = INT64_C(1000) * 86400 * 365;
+    int64_t now = q->env->now(q->env), since;
+    int64_t d = server_ms < 0 || !q->clock_local ? INT64_MIN : server_ms - q->clock_server;
+
+    if (d > year || d < -year)
+        return now - year * PAWL_NS_PER_MS;
+    d -= (d < 0 ? -d : d) / 1000 + 1;
+    since = q->clock_local + d * PAWL_NS_PER_MS;
+    return since < now ? since : now;
+}
+
+/* ---- the client's entry ---------------------------------------------------------------------- */
+
+static void fill_entry(const sql_call *call, sql_params *p)
+{
+    const sql *q = call->about;
+    static char host[256]; /* the same for all clients */
+
+    if (!host[0] && gethostname(host, sizeof host - 1))
+        strcpy(host, "?");
+    sql_add_text(p, q->client);
+    sql_add_text(p, host);
+    sql_add_int(p, getpid());
+    sql_add_text(p, program_invocation_short_name);
+    sql_add_text(p, q->env->label ? q->env->label : "");
+    sql_add_int(p, q->closing ? 0 : ENTRY_KEPT_MS);
+}
+
+static bool entry_written(sql_call *call, const sql_reply *reply)
+{
+    (void)call;
+    (void)reply;
+    return true;
+}
+
+static void entry_failed(sql_call *call, int code, const char *words)
+{
+    const sql *q = call->about;
+
+    if (code != PAWL_ECANCELED && code != PAWL_EUNKNOWN)
+        q->env->log(q->env, PAWL_LOG_INFO, "others can't be shown who this client is: %s", words);
+}
+
+static void keep_entry(sql *q)
+{
+    static const sql_call_type type = {.statement = SQL_ENTRY, .fill = fill_entry,
+        .answer = entry_written, .failed = entry_failed};
+    int64_t spread = (int64_t)(q->env->random(q->env) % (ENTRY_WRITE_MS / 4));
+    sql_call *call = q->link.state == LINK_READY ? sql_call_new(&q->link, &type, q) : NULL;
+
+    if (call)
+        sql_link_send(&q->link, call);
+    if (!q->closing)
+        q->env->timer_set(q->env, &q->entry_timer,
+                          q->env->now(q->env) + (ENTRY_WRITE_MS - spread) * PAWL_NS_PER_MS);
+}
+
+static void entry_due(pawl_timer *timer)
+{
+    keep_entry(timer->arg);
+}
+
+/* ---- messages, and the ear ------------------------------------------------------------------- */
+
+void sql_message(sql *q, const char *text)
+{
+    uint64_t client, seq;
+    int used = 0;
+
+    if (!text[0] || sscanf(text + 1, " %16" SCNx64 ":%" SCNx64 "%n", &client, &seq, &used) != 2 ||
+        client != q->env->client_id)
+        return;
+    if (text[0] == 'e')
+        sql_event(q, PAWL_EVENT_VERIFY);
+    else
+        sql_wait_message(q, seq, text[0], text + 1 + used);
+}
+
+bool sql_hears(const sql *q)
+{
+    return !q->settings.pooled && (!q->driver->own_ear || q->ear.state == LINK_READY);
+}
+
+static void hear(sql *q);
+
+static void fill_hear(const sql_call *call, sql_params *p)
+{
+    const sql *q = call->about;
+
+    sql_add_text(p, q->client);
+    sql_add_text(p, q->heard);
+}
+
+/* Rows are a message and its id; the ids go into the next statement, which forgets them. */
+static bool heard(sql_call *call, const sql_reply *reply)
+{
+    sql *q = call->about;
+    size_t used = 0;
+
+    q->heard[0] = 0;
+    for (size_t i = 0; i < reply->rows && used < sizeof q->heard - 24; i++) {
+        const char *text = reply->cell(reply, i, 0), *id = reply->cell(reply, i, 1);
+
+        if (!text || !id)
+            return false;
+        used += (size_t)snprintf(q->heard + used, sizeof q->heard - used, "%s%.20s",
+                                 used ? "," : "", id);
+        sql_message(q, text);
+    }
+    if (q->ear.state == LINK_READY)
+        hear(q);
+    return true;
+}
+
+static void hear_failed(sql_call *call, int code, const char *words)
+{
+    sql *q = call->about;
+
+    if (code == PAWL_ECONN && q->ear.state == LINK_READY)
+        hear(q); /* woken rather often */
+    else if (code != PAWL_EUNKNOWN && code != PAWL_ECANCELED && q->ear.state == LINK_READY)
+        sql_link_drop(&q->ear, PAWL_ECONN, "%s", words);
+}
+
+static void hear(sql *q)
+{
+    static const sql_call_type type = {.statement = SQL_HEAR, .fill = fill_hear, .answer = heard,
+        .failed = hear_failed};
+    sql_call *call = sql_call_new(&q->ear, &type, q);
+
+    if (!call)
+        return;
+    call->limit_ms = HEAR_LIMIT_MS;
+    sql_link_send(&q->ear, call);
+}
+
+static void set_ear_timer(sql *q, int64_t ms)
+{
+    q->env->timer_set(q->env, &q->ear_timer, q->env->now(q->env) + ms * PAWL_NS_PER_MS);
+}
+
+static void ear_due(pawl_timer *timer)
+{
+    sql *q = timer->arg;
+    bool wanted = q->nwaits || q->held;
+
+    if (wanted)
+        sql_link_open(&q->ear);
+    else
+        sql_link_close(&q->ear);
+    if (wanted)
+        set_ear_timer(q, EAR_IDLE_MS);
+}
+
+void sql_want_ear(sql *q)
+{
+    if (!q->driver->own_ear || q->ear.state != LINK_CLOSED)
+        return;
+    if (q->nwaits)
+        sql_link_open(&q->ear);
+    if (!q->ear_timer.armed)
+        set_ear_timer(q, EAR_SOON_MS);
+}
+
+/* ---- what the links tell --------------------------------------------------------------------- */
+
+void sql_ready(sql *q, sql_link *link)
+{
+    if (link == &q->ear) {
+        hear(q);
+    } else {
+        if (link->epochs > 1)
+            sql_event(q, PAWL_EVENT_RECONNECT);
+        keep_entry(q);
+    }
+    sql_waits_resend(q);
+}
+
+void sql_refused(sql *q, int code, const char *words)
+{
+    sql_waits_refuse(q, code, words);
+}
+
+/* ---- the slots ------------------------------------------------------------------------------- */
+
+static int expand_texts(sql *q, pawl_error *err)
+{
+    for (int i = 0; i < SQL_STATEMENTS; i++)
+        if (q->driver->statements[i] && !(q->texts[i] = sql_expand(q, q->driver->statements[i])))
+            return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
+    return 0;
+}
+
+int sql_open(sql *q, const sql_driver *driver, pawl_env *env, const pawl_url *url,
+             pawl_error *err)
+{
+    int code;
+
+    q->env = env;
+    q->driver = driver;
+    list_init(&q->waits);
+    if (!env->loop)
+        return pawl_error_set(err, PAWL_ENOTSUP, "%s needs a real event loop", driver->product);
+    code = sql_settings_read(&q->settings, driver, env, url, err);
+    if (code)
+        return code;
+    snprintf(q->client, sizeof q->client, "%016" PRIx64, env->client_id);
+    code = expand_texts(q, err);
+    if (code)
+        return code;
+    q->entry_timer = (pawl_timer){.fire = entry_due, .arg = q};
+    q->ear_timer = (pawl_timer){.fire = ear_due, .arg = q};
+    sql_link_init(&q->link, q, q->settings.pooled ? driver->pooled_greeting : driver->greeting);
+    sql_link_init(&q->ear, q, driver->ear_greeting);
+    sql_link_open(&q->link);
+    return 0;
+}
+
+void sql_close(void *self)
+{
+    sql *q = self;
+    pawl_op *event = q->event;
+
+    if (!q->env)
+        return;
+    q->event = NULL;
+    if (event)
+        pawl_op_finish(event, PAWL_ECANCELED);
+    if (q->entry_timer.fire) {
+        q->env->timer_clear(q->env, &q->entry_timer);
+        q->env->timer_clear(q->env, &q->ear_timer);
+    }
+    q->closing = true;
+    if (q->link.state == LINK_READY)
+        keep_entry(q); /* take it away; nobody waits for the answer */
+    sql_link_close(&q->ear);
+    sql_link_close(&q->link);
+    sql_waits_end(q);
+    for (int i = 0; i < SQL_STATEMENTS; i++)
+        free(q->texts[i]);
+    sql_settings_free(&q->settings);
+    q->env = NULL;
+}
+
+void sql_submit(void *self, pawl_op *op)
+{
+    sql *q = self;
+
+    switch (op->kind) {
+    case PAWL_OP_ACQUIRE:
+        sql_acquire(q, op);
+        break;
+    case PAWL_OP_EVENT:
+        submit_event(q, op);
+        break;
+    case PAWL_OP_INSPECT:
+    case PAWL_OP_COUNT:
+    case PAWL_OP_LIST:
+        sql_look(q, op);
+        break;
+    default:
+        sql_simple(q, op);
+    }
+}
+
+void sql_cancel(void *self, pawl_op *op)
+{
+    sql *q = self;
+
+    if (op->kind == PAWL_OP_ACQUIRE) {
+        sql_acquire_cancel(q, op);
+    } else if (op->kind == PAWL_OP_EVENT) {
+        q->event = NULL;
+        pawl_op_finish(op, PAWL_ECANCELED);
+    } else {
+        sql_give_up(q, op);
+    }
+}

@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * waits.c - acquire: the ops that may wait, and the messages they wait for.
+ *
+ *     ASKING --GRANTED, BUSY ...--> op done
+ *       | QUEUED
+ *       v
+ *     QUEUED --a message that grants--> op done
+ *       |    --timer, or a message to look--> the same acquire again; its answer as above
+ *       |
+ *     cancel: LEAVING (the release that cancels is out) --answer--> op done, or was done CANCEL_MS
+ *             ago
+ *
+ * QUEUED: the server has a place for it, or by now the lock. The place is kept for PLACE_MS, and
+ * asked for long before that. The front of the queue asks again when what is in its way should be
+ * over; those behind it some seconds later. Where messages don't arrive (no ear yet, or a pooler),
+ * whoever waits asks again and again, at growing intervals; the next answer after the ear is there
+ * makes it known to the server.
+ *
+ * An answer that was lost ends the op as unknown: the core submits it again, and the same owner
+ * finds its place or its grant. One that is given up when there is no connection is unknown, too:
+ * the core then releases, which gives up a place as well as a grant. A cancel that is merely slow
+ * is not waited for: the wait stays, without its op, until the server has confirmed that it is
+ * gone, at the latest until place and lease must be over.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "sql.h"
+
+#define PLACE_MS 60000
+#define REFRESH_MS 20000
+#define BEHIND_MS 5000
+#define CANCEL_MS 100     /* so long the answer to a cancel is waited for */
+#define POLL_MIN_MS 20    /* asking again where nobody tells us */
+#define POLL_MAX_MS 500
+#define CLAIM_MAX_MS 60000
+#define DAY_MS 86400000   /* so long a cancel is tried at most, and some more */
+
+enum wait_state { WAIT_ASKING, WAIT_QUEUED, WAIT_LEAVING };
+
+struct sql_wait {
+    struct list link;
+    sql_wait *next;   /* in its bucket of the table */
+    sql *sql;
+    pawl_op *op;      /* NULL: given up */
+    sql_call *call;   /* the acquire or the cancel that is out, or NULL */
+    pawl_timer timer;
+    uint64_t seq;
+    uint32_t polls;   /* in a row */
+    uint8_t state;    /* enum wait_state */
+    bool pushed;      /* the server knows that messages arrive */
+    bool early;       /* ASKING: a message has overtaken the answer */
+    int64_t gone_by;  /* LEAVING: by then nothing can be left of it */
+    char round[SQL_OWNER_MAX]; /* of the latch */
+    char name[PAWL_NAME_MAX + 1];
+};
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static sql_wait **bucket_of(sql *q, uint64_t seq)
+{
+    return &q->table[seq & (q->table_room - 1)]; /* seq counts up: no hash does better */
+}
+
+static bool grow(sql *q)
+{
+    size_t room = q->table_room ? q->table_room * 2 : 64, old_room = q->table_room;
+    sql_wait **old = q->table, **table = calloc(room, sizeof *table);
+
+    if (!table)
+        return old != NULL; /* longer chains, no harm */
+    q->table = table;
+    q->table_room = room;
+    for (size_t i = 0; i < old_room; i++)
+        while (old[i]) {
+            sql_wait *w = old[i];
+
+            old[i] = w->next;
+            w->next = *bucket_of(q, w->seq);
+            *bucket_of(q, w->seq) = w;
+        }
+    free(old);
+    return true;
+}
+
+static sql_wait *find(sql *q, uint64_t seq)
+{
+    sql_wait *w = q->table ? *bucket_of(q, seq) : NULL;
+
+    while (w && w->seq != seq)
+        w = w->next;
+    return w;
+}
+
+static void timer_fired(pawl_timer *timer);
+
+static sql_wait *wait_new(sql *q, pawl_op *op)
+{
+    sql_wait *w = q->nwaits < q->table_room || grow(q) ? calloc(1, sizeof *w) : NULL;
+
+    if (!w)
+        return NULL;
+    w->sql = q;
+    w->op = op;
+    w->seq = op->owner.seq;
+    strcpy(w->name, op->name);
+    w->timer = (pawl_timer){.fire = timer_fired, .arg = w};
+    w->next = *bucket_of(q, w->seq);
+    *bucket_of(q, w->seq) = w;
+    list_append(&q->waits, &w->link);
+    q->nwaits++;
+    return w;
+}
+
+/* The op is done, if it was not before; the wait, too. */
+static void finish(sql_wait *w, int code)
+{
+    pawl_op *op = w->op;
+    sql *q = w->sql;
+    sql_wait **at = bucket_of(q, w->seq);
+
+    while (*at != w)
+        at = &(*at)->next;
+    *at = w->next;
+    q->nwaits--;
+    list_remove(&w->link);
+    q->env->timer_clear(q->env, &w->timer);
+    if (w->call && !sql_call_withdraw(w->call))
+        w->call->about = NULL;
+    free(w);
+    if (op)
+        pawl_op_finish(op, code);
+}
+
+static void set_timer(sql_wait *w, int64_t ms)
+{
+    pawl_env *env = w->sql->env;
+
+    env->timer_set(env, &w->timer, env->now(env) + ms * PAWL_NS_PER_MS);
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+static void granted(sql_wait *w, uint64_t token, int64_t ntokens, int64_t from, int64_t ms)
+{
+    pawl_op *op = w->op;
+    sql *q = w->sql;
+
+    op->token = token;
+    op->ntokens = (uint32_t)ntokens;
+    op->lease_from = from;
+    op->granted_ms = ms < op->lease_ms ? ms : 0;
+    op->waited = w->state == WAIT_QUEUED;
+    if (op->mode != PAWL_MODE_LATCH)
+        q->held++;
+    finish(w, 0);
+    if (q->held)
+        sql_want_ear(q);
+}
+
+/* A pause that grows with every look in vain, half of it by chance. */
+static int64_t pause_ms(sql_wait *w)
+{
+    pawl_env *env = w->sql->env;
+    int64_t ms = (int64_t)POLL_MIN_MS << (w->polls < 6 ? w->polls : 6);
+
+    w->polls++;
+    ms = ms < POLL_MAX_MS ? ms : POLL_MAX_MS;
+    return ms / 2 + (int64_t)(env->random(env) % (uint64_t)(ms / 2 + 1));
+}
+
+/* When to ask again. left: ms until what is in the way should be over, -1 unknown. */
+static void plan(sql_wait *w, bool front, int64_t left)
+{
+    pawl_env *env = w->sql->env;
+    int64_t ms = REFRESH_MS - (int64_t)(env->random(env) % (REFRESH_MS / 8));
+
+    if (front && left > 0 && left < ms)
+        ms = left + 1;
+    else if (!front && left >= 0 && left + BEHIND_MS < ms) /* holder and front may be gone, both */
+        ms = left + BEHIND_MS - (int64_t)(env->random(env) % 1000);
+    if (w->pushed && !(front && left == 0))
+        w->polls = 0;
+    else
+        ms = left > 0 && left < POLL_MIN_MS ? left + 1 : pause_ms(w);
+    set_timer(w, ms);
+}
+
+static bool answer_granted(sql_call *call, sql_wait *w, const char *text)
+{
+    long long token, ntokens, ms, now;
+
+    if (sscanf(text, "%lld %lld %lld %lld", &token, &ntokens, &ms, &now) != 4)
+        return false;
+    if (w->op->mode != PAWL_MODE_LATCH &&
+        (token < 1 || ntokens < 1 || ntokens > UINT32_MAX || ms < 1))
+        return false;
+    sql_clock_set(w->sql, call, now);
+    granted(w, (uint64_t)token, ntokens, call->sent, ms);
+    return true;
+}
+
+static void ask(sql_wait *w);
+
+static bool answer_queued(sql_call *call, sql_wait *w, const char *text)
+{
+    long long position, left, stranger, now;
+    char round[SQL_OWNER_MAX] = "";
+
+    if (sscanf(text, "%lld %lld %lld %lld %39s", &position, &left, &stranger, &now, round) < 4 ||
+        !w->op->queue)
+        return false;
+    sql_clock_set(w->sql, call, now);
+    w->state = WAIT_QUEUED;
+    if (!w->round[0] && w->op->mode == PAWL_MODE_LATCH)
+        strcpy(w->round, round);
+    sql_want_ear(w->sql);
+    if (w->early || (!w->pushed && sql_hears(w->sql)))
+        ask(w); /* the ear was opened meanwhile */
+    else
+        plan(w, position == 0 && w->op->mode != PAWL_MODE_LATCH, left);
+    return true;
+}
+
+static void refuse(sql_wait *w, int code)
+{
+    pawl_op *op = w->op;
+
+    if (code == PAWL_ESTATE && op->mode == PAWL_MODE_PERMITS)
+        pawl_error_set(op->err, code, "\"%s\" is in use with another capacity or as something "
+                       "else, or has no capacity yet", op->name);
+    else if (code == PAWL_ESTATE)
+        pawl_error_set(op->err, code, "\"%s\" is in use as something else", op->name);
+    else if (code == PAWL_EINVAL)
+        pawl_error_set(op->err, code, "\"%s\": more permits than its capacity", op->name);
+    finish(w, code);
+}
+
+static bool answer_acquire(sql_call *call, const sql_reply *reply)
+{
+    sql_wait *w = call->about;
+    const char *text = reply->cell(reply, 0, 0);
+    uint64_t client, seq;
+    char word[12];
+    int used = 0;
+
+    if (!text ||
+        sscanf(text, "%11s %16" SCNx64 ":%" SCNx64 "%n", word, &client, &seq, &used) != 3 ||
+        client != w->sql->env->client_id || seq != w->seq)
+        return false;
+    w->call = NULL;
+    if (!strcmp(word, "GRANTED"))
+        return answer_granted(call, w, text + used);
+    if (!strcmp(word, "QUEUED"))
+        return answer_queued(call, w, text + used);
+    if (!strcmp(word, "BUSY"))
+        finish(w, PAWL_EBUSY);
+    else if (!strcmp(word, "STATE"))
+        refuse(w, PAWL_ESTATE);
+    else if (!strcmp(word, "INVAL"))
+        refuse(w, PAWL_EINVAL);
+    else
+        return false;
+    return true;
+}
+
+/* A server that does not serve now is asked again by the core; a place is kept meanwhile. */
+static void acquire_failed(sql_call *call, int code, const char *words)
+{
+    sql_wait *w = call->about;
+
+    w->call = NULL;
+    if (w->state == WAIT_QUEUED && code != PAWL_EUNKNOWN && code != PAWL_ECANCELED) {
+        set_timer(w, pause_ms(w));
+        return;
+    }
+    pawl_error_set(w->op->err, code, "%s", words);
+    finish(w, code);
+}
+
+static void fill_acquire(const sql_call *call, sql_params *p)
+{
+    static const char *const modes[] = {"x", "s", "p", "l"};
+    sql_wait *w = call->about;
+    const pawl_op *op = w->op;
+
+    w->pushed = sql_hears(w->sql);
+    sql_owner(p->owner, op->owner.client, op->owner.seq);
+    p->other[0] = 0;
+    if (op->with_seq)
+        sql_owner(p->other, op->owner.client, op->with_seq);
+    sql_add_bytes(p, op->name, strlen(op->name));
+    sql_add_text(p, p->owner);
+    sql_add_text(p, modes[op->mode]);
+    sql_add_int(p, sql_lease(op->lease_ms));
+    sql_add_int(p, op->queue ? PLACE_MS : 0);
+    sql_add_int(p, op->tokens);
+    sql_add_int(p, op->mode == PAWL_MODE_PERMITS ? op->permits : 0);
+    sql_add_int(p, op->count);
+    sql_add_text(p, p->other);
+    sql_add_int(p, (int64_t)(op->floor < INT64_MAX ? op->floor : INT64_MAX));
+    sql_add_text(p, w->round);
+    sql_add_int(p, w->pushed);
+}
+
+static void ask(sql_wait *w)
+{
+    static const sql_call_type type = {.statement = SQL_ACQUIRE, .fill = fill_acquire,
+        .answer = answer_acquire, .failed = acquire_failed};
+    sql_link *link = &w->sql->link;
+
+    if (w->call)
+        return;
+    w->early = false;
+    w->call = sql_call_new(link, &type, w);
+    if (w->call)
+        sql_link_send(link, w->call);
+    else
+        set_timer(w, POLL_MAX_MS); /* no memory now */
+}
+
+void sql_acquire(sql *q, pawl_op *op)
+{
+    sql_wait *w;
+
+    if (op->mode != PAWL_MODE_LATCH && op->lease_ms <= 0) {
+        sql_done(op, PAWL_EINVAL, "a lease must last longer than 0");
+        return;
+    }
+    w = wait_new(q, op);
+    if (!w) {
+        sql_done(op, PAWL_ENOMEM, "out of memory");
+        return;
+    }
+    op->engine[0] = w;
+    ask(w);
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+/* The claim is ours if it still lasts; else the same acquire finds out what has become of it. */
+static void message_granted(sql_wait *w, const char *text)
+{
+    long long token, ntokens, ms, now;
+    int64_t from;
+
+    if (w->op->mode == PAWL_MODE_LATCH ||
+        sscanf(text, "%lld %lld %lld %lld", &token, &ntokens, &ms, &now) != 4 || token < 1 ||
+        ntokens < 1 || ntokens > UINT32_MAX || ms < 1 || ms > CLAIM_MAX_MS)
+        return;
+    from = sql_since(w->sql, now);
+    if (from + ms * PAWL_NS_PER_MS <= w->sql->env->now(w->sql->env))
+        ask(w);
+    else
+        granted(w, (uint64_t)token, ntokens, from, ms);
+}
+
+void sql_wait_message(sql *q, uint64_t seq, char kind, const char *text)
+{
+    sql_wait *w = find(q, seq);
+    long long left;
+
+    if (w && w->state == WAIT_ASKING)
+        w->early = true;
+    if (!w || w->state != WAIT_QUEUED)
+        return; /* what was given up is on its way out */
+    if (kind == 'g')
+        message_granted(w, text);
+    else if (kind == 'f' && sscanf(text, "%lld", &left) == 1)
+        plan(w, true, left);
+    else if (kind == 'o' && w->op->mode == PAWL_MODE_LATCH)
+        finish(w, 0);
+}
+
+/* ---- leaving --------------------------------------------------------------------------------- */
+
+static void fill_cancel(const sql_call *call, sql_params *p)
+{
+    const sql_wait *w = call->about;
+
+    sql_owner(p->owner, w->sql->env->client_id, w->seq);
+    sql_add_bytes(p, w->name, strlen(w->name));
+    sql_add_text(p, p->owner);
+    sql_add_int(p, 0);
+    sql_add_int(p, 0);
+    sql_add_int(p, 1);
+}
+
+static bool answer_cancel(sql_call *call, const sql_reply *reply)
+{
+    sql_wait *w = call->about;
+
+    if (!reply->cell(reply, 0, 0))
+        return false;
+    w->call = NULL;
+    finish(w, PAWL_ECANCELED);
+    return true;
+}
+
+static void cancel_failed(sql_call *call, int code, const char *words)
+{
+    sql_wait *w = call->about;
+
+    w->call = NULL;
+    if (w->op) {
+        pawl_error_set(w->op->err, PAWL_EUNKNOWN, "%s", words);
+        finish(w, PAWL_EUNKNOWN);
+    } else if (code != PAWL_EUNKNOWN) {
+        set_timer(w, POLL_MAX_MS);
+    } /* else it is sent with the next connection */
+}
+
+static void send_cancel(sql_wait *w)
+{
+    static const sql_call_type type = {.statement = SQL_RELEASE, .fill = fill_cancel,
+        .answer = answer_cancel, .failed = cancel_failed};
+    sql_link *link = &w->sql->link;
+
+    w->call = link->state == LINK_READY ? sql_call_new(link, &type, w) : NULL;
+    if (w->call)
+        sql_link_send(link, w->call);
+}
+
+/* Before the server has heard of it. */
+static void leave_unheard(sql_wait *w)
+{
+    const sql_link *link = &w->sql->link;
+    int code = PAWL_ECANCELED;
+
+    if (link->state != LINK_READY && link->last_code)
+        code = pawl_error_set(w->op->err, link->last_code, "%s", link->words);
+    finish(w, code);
+}
+
+void sql_acquire_cancel(sql *q, pawl_op *op)
+{
+    sql_wait *w = op->engine[0];
+
+    if (w->call && sql_call_withdraw(w->call))
+        w->call = NULL;
+    if (w->state == WAIT_ASKING && !w->call) {
+        leave_unheard(w);
+        return;
+    }
+    if (w->call)
+        w->call->about = NULL; /* answers come in order: it is over when the cancel is answered */
+    w->call = NULL;
+    if (q->link.state != LINK_READY) {
+        pawl_error_set(op->err, PAWL_EUNKNOWN, "%s", q->link.words);
+        finish(w, PAWL_EUNKNOWN);
+        return;
+    }
+    w->state = WAIT_LEAVING;
+    w->gone_by = q->env->now(q->env) +
+                 (PLACE_MS + (op->lease_ms < DAY_MS ? op->lease_ms : DAY_MS)) * PAWL_NS_PER_MS;
+    set_timer(w, CANCEL_MS);
+    send_cancel(w);
+}
+
+/* ---- time, and what the links tell ----------------------------------------------------------- */
+
+static void timer_fired(pawl_timer *timer)
+{
+    sql_wait *w = timer->arg;
+    pawl_env *env = w->sql->env;
+    pawl_op *op = w->op;
+
+    if (w->state != WAIT_LEAVING) {
+        if (w->sql->link.state == LINK_READY)
+            ask(w); /* else it is asked when the link is ready */
+        return;
+    }
+    if (env->now(env) >= w->gone_by) {
+        finish(w, PAWL_EUNKNOWN);
+        return;
+    }
+    w->op = NULL; /* the caller is told now; the server, when it can be reached */
+    env->timer_set(env, &w->timer, w->gone_by);
+    if (!w->call)
+        send_cancel(w);
+    if (op)
+        pawl_op_finish(op, PAWL_ECANCELED);
+}
+
+void sql_waits_resend(sql *q)
+{
+    for (struct list *l = q->waits.next, *next; l != &q->waits; l = next) {
+        sql_wait *w = list_entry(l, sql_wait, link);
+
+        next = l->next;
+        if (q->link.state != LINK_READY || w->call)
+            continue;
+        if (w->state == WAIT_QUEUED)
+            ask(w);
+        else if (w->state == WAIT_LEAVING)
+            send_cancel(w);
+    }
+}
+
+void sql_waits_refuse(sql *q, int code, const char *words)
+{
+    for (struct list *l = q->waits.next, *next; l != &q->waits; l = next) {
+        sql_wait *w = list_entry(l, sql_wait, link);
+
+        next = l->next;
+        if (w->call || !w->op)
+            continue;
+        pawl_error_set(w->op->err, code, "%s", words);
+        finish(w, code);
+    }
+}
+
+void sql_waits_end(sql *q)
+{
+    while (q->nwaits)
+        finish(list_entry(q->waits.next, sql_wait, link), PAWL_ECANCELED);
+    free(q->table);
+    q->table = NULL;
+    q->table_room = 0;
+}

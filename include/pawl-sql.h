@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pawl-sql.h - the transaction form: a lock on a row of your own, in a transaction of your own.
+ *
+ * Where all the work is in one SQL database, its own row lock is the better lock: it ends with the
+ * transaction, it needs no lease and no token, and a process that was stopped finds its transaction
+ * gone instead of writing late. These few functions write the statement for each server, and say
+ * what an error means; connecting, sending and committing stay yours. No library is needed.
+ *
+ *     char limit[64], text[256];
+ *
+ *     pawl_sql_limit(limit, sizeof limit, PAWL_SQL_POSTGRES, 500);
+ *     pawl_sql_for_update(text, sizeof text, PAWL_SQL_POSTGRES,
+ *                         "SELECT pieces FROM stock WHERE item = $1", 500);
+ *     // BEGIN; run `limit` unless it is ""; run `text`; UPDATE ...; COMMIT
+ *
+ * A wait_ms is a limit in milliseconds, or one of these:
+ */
+#ifndef PAWL_SQL_HEADER
+#define PAWL_SQL_HEADER
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PAWL_SQL_FOREVER (-1) /* as long as the server lets it */
+#define PAWL_SQL_NOWAIT 0     /* refused at once if somebody has a row of it */
+#define PAWL_SQL_SKIP (-2)    /* rows that somebody has are left out: for work queues */
+
+enum pawl_sql_dialect { PAWL_SQL_POSTGRES, PAWL_SQL_MARIADB, PAWL_SQL_MYSQL };
+
+/* What came of a statement, by what to do next. */
+enum pawl_sql_outcome {
+    PAWL_SQL_DONE = 0,
+    PAWL_SQL_TAKEN = 1,    /* somebody has the row, all the time: roll back, or try again */
+    PAWL_SQL_DEADLOCK = 2, /* yours was given up for another's: roll back, begin again at once */
+    PAWL_SQL_LOST = 3,     /* the connection is gone and the transaction with it; if COMMIT was on
+                              its way nobody knows: look whether your change is there */
+    PAWL_SQL_FAILED = 4    /* anything else */
+};
+
+/* What to run first inside the transaction so that waiting ends after wait_ms: "" if nothing is
+ * needed. Returns 0, or -1 if there is no room. */
+static inline int pawl_sql_limit(char *ret, size_t size, enum pawl_sql_dialect dialect,
+                                 int64_t wait_ms)
+{
+    int n = 0;
+
+    if (size)
+        ret[0] = 0;
+    if (wait_ms > 0 && dialect == PAWL_SQL_POSTGRES)
+        n = snprintf(ret, size, "SET LOCAL lock_timeout = %lld", (long long)wait_ms);
+    else if (wait_ms > 0 && dialect == PAWL_SQL_MYSQL) /* whole seconds, and for the session */
+        n = snprintf(ret, size, "SET SESSION innodb_lock_wait_timeout = %lld",
+                     (long long)((wait_ms + 999) / 1000));
+    return size && n >= 0 && (size_t)n < size ? 0 : -1;
+}
+
+/* `select` made to lock the rows it finds until the transaction ends. Returns 0, or -1 if there is
+ * no room. */
+static inline int pawl_sql_for_update(char *ret, size_t size, enum pawl_sql_dialect dialect,
+                                      const char *select, int64_t wait_ms)
+{
+    char end[40] = "";
+    int n;
+
+    if (wait_ms == PAWL_SQL_NOWAIT)
+        strcpy(end, " NOWAIT");
+    else if (wait_ms == PAWL_SQL_SKIP)
+        strcpy(end, " SKIP LOCKED");
+    else if (wait_ms > 0 && dialect == PAWL_SQL_MARIADB) /* whole seconds */
+        snprintf(end, sizeof end, " WAIT %lld", (long long)((wait_ms + 999) / 1000));
+    n = snprintf(ret, size, "%s FOR UPDATE%s", select, end);
+    return n >= 0 && (size_t)n < size ? 0 : -1;
+}
+
+/* What a SQLSTATE of PostgreSQL means (PQresultErrorField, PG_DIAG_SQLSTATE; NULL or "": no error).
+ * Ask PQstatus() first: without a connection there is no SQLSTATE. */
+static inline enum pawl_sql_outcome pawl_sql_postgres_outcome(const char *sqlstate)
+{
+    if (!sqlstate || !*sqlstate || !strncmp(sqlstate, "00", 2))
+        return PAWL_SQL_DONE;
+    if (!strcmp(sqlstate, "55P03"))
+        return PAWL_SQL_TAKEN;
+    if (!strcmp(sqlstate, "40P01") || !strcmp(sqlstate, "40001"))
+        return PAWL_SQL_DEADLOCK;
+    if (!strncmp(sqlstate, "08", 2) || !strncmp(sqlstate, "57P", 3))
+        return PAWL_SQL_LOST;
+    return PAWL_SQL_FAILED;
+}
+
+/* What an error number of MariaDB or MySQL means (mysql_errno; 0: no error). After TAKEN the
+ * transaction is still open, but for the statement that was refused. */
+static inline enum pawl_sql_outcome pawl_sql_mysql_outcome(unsigned error)
+{
+    switch (error) {
+    case 0:
+        return PAWL_SQL_DONE;
+    case 1205: /* lock wait time-out; NOWAIT on MariaDB */
+    case 3572: /* NOWAIT on MySQL */
+        return PAWL_SQL_TAKEN;
+    case 1213:
+        return PAWL_SQL_DEADLOCK;
+    case 1053: /* shutdown */
+    case 1927: /* killed */
+    case 2006: /* gone away */
+    case 2013: /* lost during the query */
+    case 2055:
+    case 4031: /* idle for too long */
+        return PAWL_SQL_LOST;
+    default:
+        return PAWL_SQL_FAILED;
+    }
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

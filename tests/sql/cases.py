@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cases told in TAP, all on one server unless a case wants another: cases.run('postgres'). More
+words: only cases with them in their sentence.
+
+A case gets the server and a name of its own. Its actors are ended afterwards.
+"""
+import sys
+import time
+import traceback
+
+from server import SERVERS, Actor
+
+_cases = []
+
+
+def case(sentence, only=None, own=None):
+    """only: the one engine it is about. own: options for a server of its own."""
+    def add(function):
+        _cases.append((sentence, only, own, function))
+        return function
+    return add
+
+
+def equal(got, wanted, what=''):
+    assert got == wanted, f'{what} got {got!r}, wanted {wanted!r}'
+
+
+class _Actors:
+    """Remembers who was made, so that nobody stays behind."""
+
+    def __init__(self):
+        self.made = []
+        original = Actor.__init__
+
+        def init(a, *words, **options):
+            self.made.append(a)
+            original(a, *words, **options)
+        Actor.__init__ = init
+
+    def end(self):
+        for a in self.made:
+            if hasattr(a, 'process') and a.process.poll() is None:
+                a.resume()
+                a.kill()
+        self.made.clear()
+
+
+def run(engine, part=''):
+    mine = [c for c in _cases if c[1] in (None, engine) and part in c[0]]
+    kind = SERVERS[engine]
+    actors = _Actors()
+    failed = 0
+    shared = None
+    print(f'1..{len(mine)}')
+    try:
+        for number, (sentence, _, own, function) in enumerate(mine, 1):
+            server = None
+            begun = time.monotonic()
+            try:
+                if own is None and not shared:
+                    shared = kind()
+                    shared.schema()
+                server = shared if own is None else kind(*own.get(engine, ()),
+                                                         steps_clock=own.get('clock', False))
+                function(server, f'case {number}')
+                print(f'ok {number} - {sentence}')
+            except Exception:
+                failed += 1
+                print(f'not ok {number} - {sentence}')
+                print('\n'.join('# ' + x for x in traceback.format_exc().splitlines()))
+            finally:
+                actors.end()
+                if server and server is not shared:
+                    server.stop()
+            print(f'# {time.monotonic() - begun:.1f} s')
+            sys.stdout.flush()
+    finally:
+        if shared:
+            shared.stop()
+    return 1 if failed else 0

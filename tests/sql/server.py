@@ -1,0 +1,380 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Private PostgreSQL and MariaDB servers: in a folder of their own, on a free port of the loopback
+and a unix socket, stopped by their process id. Statements of the tests' own go through the server's
+command-line client.
+
+The wall clock of a server can be stepped: it runs with clock_shim.c, which adds what a file says.
+"""
+import glob
+import mmap
+import os
+import pwd
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor  # noqa: E402
+
+PATIENCE = 60
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        return s.getsockname()[1]
+
+
+def until(predicate, what='', patience=PATIENCE):
+    """Until the predicate says something true, which is returned."""
+    end = time.monotonic() + patience
+    while True:
+        value = predicate()
+        if value:
+            return value
+        assert time.monotonic() < end, f'waited in vain {what}'
+        time.sleep(0.01)
+
+
+class Server:
+    """What the two have in common; `options` are for the server's command line."""
+
+    def __init__(self, *options, steps_clock=False, durable=False):
+        self.folder = tempfile.mkdtemp(prefix='pawl-sql-')
+        os.chmod(self.folder, 0o755)
+        self.data = os.path.join(self.folder, 'data')
+        self.log = os.path.join(self.folder, 'log')
+        self.options = list(options)
+        self.durable = durable
+        self.environ = dict(os.environ)
+        self.clock = None
+        if steps_clock:
+            self._make_clock()
+        try:
+            self.make()
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _make_clock(self):
+        path = os.path.join(self.folder, 'clock')
+        with open(path, 'wb') as f:
+            f.write(bytes(4096))
+        with open(path, 'r+b') as f:
+            self.clock = mmap.mmap(f.fileno(), 4096)
+        os.chmod(path, 0o644)
+        self.environ.update(CLKSHIM=path, LD_PRELOAD=os.environ['PAWL_CLOCK_SHIM'])
+
+    def step_clock(self, seconds):
+        """Set the server's wall clock so far from the true one."""
+        self.clock[:8] = struct.pack('q', int(seconds * 1e9))
+
+    def run(self, *words, **options):
+        """A command of the server's packages; its output."""
+        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False,
+                              **options)
+        assert done.returncode == 0, f'{words[0]}: {done.stderr.decode()}'
+        return done.stdout.decode()
+
+    def start(self):
+        for attempt in range(5):
+            self.port = free_port() if attempt or not hasattr(self, 'port') else self.port
+            with open(self.log, 'ab') as log:
+                self.process = subprocess.Popen(self.command(), stdout=log, stderr=log,
+                                                env=self.environ)
+            if self._comes_up():
+                return
+        with open(self.log, errors='replace') as log:
+            raise RuntimeError(f'the server does not start: {log.read()[-2000:]}')
+
+    def _comes_up(self):
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end and self.process.poll() is None:
+            try:
+                self.sql('SELECT 1')
+                return True
+            except AssertionError:
+                time.sleep(0.02)
+        self.kill()
+        return False
+
+    def kill(self):
+        """At once, as a crash does; it keeps its folder."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.bury()
+
+    def bury(self):
+        """What a killed server leaves in the system."""
+
+    def restart(self):
+        self.kill()
+        self.start()
+
+    def stop(self):
+        if hasattr(self, 'process'):
+            self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def pause(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def actor(self, label='', user=None, timeout=10000, **params):
+        """With a time-out that a busy machine won't reach, unless that is the matter."""
+        return Actor(self.url(user, timeout=timeout, **params), label)
+
+    # ---- looking, the same on both ----
+
+    def number(self, text):
+        return int(self.sql(text).strip() or 0)
+
+    def waiters(self, name):
+        return self.number(f"SELECT count(*) FROM {self.prefix}_member WHERE name = '{name}' AND "
+                           "role = 'w'")
+
+    prefix = 'distributed_lock'
+
+
+def query(params):
+    return '?' + '&'.join(f'{k}={v}' for k, v in params.items()) if params else ''
+
+
+class Postgres(Server):
+    scheme = 'postgres'
+    tables = ('', '_member', '_client')
+
+    def _as_postgres(self, *words):
+        """The server refuses to be root."""
+        if os.getuid():
+            return list(words)
+        return ['setpriv', '--reuid=postgres', '--regid=postgres', '--clear-groups', *words]
+
+    @staticmethod
+    def program(name):
+        found = sorted(glob.glob(f'/usr/lib/postgresql/*/bin/{name}')) or [shutil.which(name)]
+        return found[-1]
+
+    def make(self):
+        os.mkdir(self.data)
+        if not os.getuid():
+            user = pwd.getpwnam('postgres')
+            os.chown(self.data, user.pw_uid, user.pw_gid)
+            os.chown(self.folder, user.pw_uid, user.pw_gid)
+        self.run(*self._as_postgres(self.program('initdb'), '-D', self.data, '-A', 'trust', '-U',
+                                    'root', '-N', '-E', 'UTF8', '--no-locale'), cwd='/')
+        with open(os.path.join(self.data, 'pg_hba.conf'), 'w', encoding='ascii') as f:
+            f.write('local all root trust\n'
+                    'host all locked 127.0.0.1/32 scram-sha-256\n'
+                    'host all all 127.0.0.1/32 trust\n')
+
+    def command(self):
+        return self._as_postgres(self.program('postgres'), '-D', self.data, '-k', self.folder,
+                                 '-c', 'listen_addresses=127.0.0.1', '-p', str(self.port),
+                                 '-c', 'shared_buffers=16MB', '-c', 'max_connections=200',
+                                 *(['-c', 'shared_preload_libraries=pg_stat_statements']
+                                   if self.durable else
+                                   ['-F', '-c', 'log_min_duration_statement=0']),
+                                 *self.options)
+
+    def bury(self):
+        """The children of a killed postmaster end by themselves; the shared memory must be free."""
+        pid = os.path.join(self.data, 'postmaster.pid')
+        if not os.path.exists(pid):
+            return
+        with open(pid, encoding='ascii') as f:
+            lines = f.read().split('\n')
+        key = lines[6].split()[0] if len(lines) > 6 and lines[6].split() else None
+        if key:
+            until(lambda: not self._attached(int(key)), 'for the server\'s children')
+        os.unlink(pid)
+
+    @staticmethod
+    def _attached(key):
+        with open('/proc/sysvipc/shm', encoding='ascii') as f:
+            rows = [line.split() for line in f.readlines()[1:]]
+        return any(int(r[0]) == key and int(r[6]) > 0 for r in rows)
+
+    def sql(self, text, user='root'):
+        return self.run('psql', '-XqAt', '-v', 'ON_ERROR_STOP=1', '-h',
+                        self.folder if user == 'root' else '127.0.0.1', '-p', str(self.port), '-U',
+                        user, 'postgres', '-c', text)
+
+    def url(self, user=None, **params):
+        return f'postgres://{user or "root"}@127.0.0.1:{self.port}/postgres{query(params)}'
+
+    def connections(self):
+        return self.number("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pawl'")
+
+    def kill_connections(self):
+        self.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = "
+                 "'pawl'")
+
+    def connections_of(self, actor):
+        """Those of a process; its entry knows which client it is."""
+        return self.number(f"SELECT count(*) FROM {self.prefix}_client c, pg_locks l WHERE c.pid = "
+                           f"{actor.pid} AND l.locktype = 'advisory' AND "
+                           "(l.classid::bigint << 32 | l.objid::bigint) = "
+                           "('x' || c.client)::bit(64)::bigint")
+
+    def statements(self):
+        """How many of Pawl's were carried out, by the log."""
+        with open(self.log, errors='replace') as log:
+            return sum('  execute pawl_' in line for line in log)
+
+    def read_only(self, on):
+        self.sql(f'ALTER SYSTEM SET default_transaction_read_only = {"on" if on else "off"}')
+        self.sql('SELECT pg_reload_conf()')
+        want = 'on' if on else 'off'
+        until(lambda: self.sql('SHOW default_transaction_read_only').strip() == want)
+
+    def user(self, name, password=None):
+        self.sql(f'CREATE ROLE {name} LOGIN' + (f" PASSWORD '{password}'" if password else ''))
+
+    def drop_tables(self):
+        self.sql('DROP TABLE ' + ', '.join(self.prefix + t for t in self.tables) + ' CASCADE')
+
+    def schema(self):
+        """Carry out the printed statements as an administrator."""
+        self.run('psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-h', self.folder, '-p', str(self.port),
+                 '-U', 'root', 'postgres', '-f', os.environ['PAWL_POSTGRES_SQL'])
+
+    def grant(self, name):
+        self.sql('GRANT SELECT, INSERT, UPDATE, DELETE ON ' +
+                 ', '.join(self.prefix + t for t in self.tables) + f' TO {name}')
+
+    def transaction(self, *texts):
+        """A connection that says these, and then keeps its transaction open; ended by kill()."""
+        return Transaction(['psql', '-Xqt', '-h', self.folder, '-p', str(self.port), '-U', 'root',
+                            'postgres'], texts, '\\echo DONE')
+
+
+class Mysql(Server):
+    scheme = 'mysql'
+    tables = ('', '_member', '_client', '_mail')
+
+    def make(self):
+        self.run('mariadb-install-db', '--no-defaults', f'--user={pwd.getpwuid(os.getuid())[0]}',
+                 '--auth-root-authentication-method=normal', '--skip-test-db',
+                 f'--datadir={self.data}', f'--tmpdir={self.folder}', '--innodb-log-file-size=8M')
+
+    def command(self):
+        server = shutil.which('mariadbd') or '/usr/sbin/mariadbd'
+        return [server, '--no-defaults', f'--user={pwd.getpwuid(os.getuid())[0]}',
+                f'--datadir={self.data}', f'--tmpdir={self.folder}',
+                f'--socket={self.folder}/socket',
+                f'--pid-file={self.folder}/pid', '--bind-address=127.0.0.1',
+                f'--port={self.port}', '--skip-name-resolve', '--innodb-buffer-pool-size=32M',
+                '--innodb-log-file-size=8M', '--skip-log-bin',
+                f'--innodb-flush-log-at-trx-commit={1 if self.durable else 2}',
+                *self.options]
+
+    def start(self):
+        super().start()
+        self.sql('CREATE DATABASE IF NOT EXISTS pawl', database='')
+
+    def _comes_up(self):
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end and self.process.poll() is None:
+            try:
+                self.sql('SELECT 1', database='')
+                return True
+            except AssertionError:
+                time.sleep(0.02)
+        self.kill()
+        return False
+
+    def sql(self, text, user='root', database='pawl'):
+        return self.run('mariadb', '--no-defaults', '-NB', '-S', f'{self.folder}/socket', '-u',
+                        user, *([database] if database else []), '-e', text)
+
+    def url(self, user=None, **params):
+        return f'mysql://{user or "root"}@127.0.0.1:{self.port}/pawl{query(params)}'
+
+    IDS = ("SELECT id FROM information_schema.processlist WHERE db = 'pawl' AND host LIKE "
+           "'127.0.0.1:%'")
+
+    def connections(self):
+        return len(self.sql(self.IDS).split())
+
+    def kill_connections(self):
+        for number in self.sql(self.IDS).split():
+            try:
+                self.sql(f'KILL {number}')
+            except AssertionError:
+                pass  # it has just ended
+
+    def connections_of(self, actor):
+        return self.number(f"SELECT count(*) FROM {self.prefix}_client WHERE pid = {actor.pid} AND "
+                           "IS_USED_LOCK(CONCAT('pawl:', client)) IS NOT NULL")
+
+    def statements(self):
+        row = self.sql("SHOW GLOBAL STATUS LIKE 'Com_stmt_execute'")
+        return int(row.split()[1])
+
+    def read_only(self, on):
+        self.sql(f'SET GLOBAL read_only = {int(on)}')
+
+    def user(self, name, password=None):
+        self.sql(f"CREATE USER {name}@'%' IDENTIFIED BY '{password or ''}'")
+        self.sql(f'GRANT EXECUTE ON pawl.* TO {name}')
+
+    def drop_tables(self):
+        self.sql('DROP TABLE ' + ', '.join(self.prefix + t for t in self.tables))
+
+    def schema(self):
+        with open(os.environ['PAWL_MYSQL_SQL'], encoding='utf-8') as f:
+            self.run('mariadb', '--no-defaults', '-S', f'{self.folder}/socket', '-u', 'root',
+                     'pawl', stdin=f)
+
+    def grant(self, name):
+        for t in self.tables:
+            self.sql(f'GRANT SELECT, INSERT, UPDATE, DELETE ON pawl.{self.prefix}{t} TO {name}')
+
+    def transaction(self, *texts):
+        return Transaction(['mariadb', '--no-defaults', '-NBn', '-S', f'{self.folder}/socket', '-u',
+                            'root', 'pawl'], texts, "SELECT 'DONE';")
+
+
+class Transaction:
+    def __init__(self, command, texts, mark):
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT)
+        self.mark = mark
+        self.say('BEGIN', *texts)
+
+    def say(self, *texts):
+        """Carry out; returns what came back. A failure is in there, too."""
+        for text in texts:
+            self.process.stdin.write(f'{text};\n'.encode())
+        self.process.stdin.write(f'{self.mark}\n'.encode())
+        self.process.stdin.flush()
+        said = b''
+        for line in self.process.stdout:
+            if line.strip() == b'DONE':
+                break
+            said += line
+        return said.decode()
+
+    def start(self, text):
+        """Send without waiting for the answer."""
+        self.process.stdin.write(f'{text};\n'.encode())
+        self.process.stdin.flush()
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+SERVERS = {'postgres': Postgres, 'mysql': Mysql}

@@ -1,0 +1,256 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""test_basics.py postgres|mysql [PART]: what users see when all goes well, or they are refused."""
+import os
+import re
+import sys
+import tempfile
+import time
+
+from cases import case, equal, run
+from scenes import fails, queue_up
+from server import Actor, until
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'redis'))
+from certs import Certs  # noqa: E402
+
+
+@case('the tables are made by whoever comes first; eight who come at once all work', own={})
+def _(s, name):
+    actors = [s.actor() for _ in range(8)]
+    for a in actors:
+        a.lock('l', name)
+        a.send('acquire', 'l', 30000)
+    for n in range(8):
+        holder = until(lambda: next((a for a in actors if a.have('acquire', 'l')), None))
+        holder.ask('drop', 'l').ok()
+    equal(s.number(f'SELECT count(*) FROM {s.prefix}'), 1)
+
+
+@case('waiters are served first come first served, tokens rise')
+def _(s, name):
+    a = s.actor()
+    a.lock('l', name)
+    tokens = [a.ask('take', 'l', 0).ok().token]
+    waiters = [s.actor() for _ in range(6)]
+    queue_up(s, name, waiters)
+    a.ask('drop', 'l').ok()
+    for w in waiters:
+        tokens.append(w.answer('acquire', 'l').ok().token)
+        w.ask('drop', 'l').ok()
+    equal(tokens, sorted(set(tokens)))
+
+
+@case('who holds it and who waits is shown in order, with host, pid, program and label')
+def _(s, name):
+    a, b, c = (s.actor(label) for label in ('first', 'second', 'third'))
+    a.lock('l', name)
+    a.ask('take', 'l', 0).ok()
+    queue_up(s, name, [b, c])
+    rows = a.rows('show', name.replace(' ', '%20'))
+    equal([r.label for r in rows[1:]], ['first', 'second', 'third'])
+    equal([r.pid for r in rows[1:]], [a.pid, b.pid, c.pid])
+    equal({r.program for r in rows[1:]}, {'actor'})
+    listed = a.rows('ls', 'case*')
+    equal([r.waiters for r in listed if r.id == name.replace(' ', '%20')], [2])
+
+
+@case('a lock that is taken by force is told at once')
+def _(s, name):
+    a, b, c = s.actor(), s.actor(), s.actor()
+    a.lock('l', name)
+    token = a.ask('take', 'l', 0).ok().token
+    queue_up(s, name, [b])
+    c.lock('l', name)
+    begun = time.monotonic()
+    c.ask('break', 'l').ok()
+    a.lost('l')
+    print(f'# told after {time.monotonic() - begun:.3f} s')
+    assert b.answer('acquire', 'l').ok().token > token
+    a.ask('drop', 'l').be('PAWL_ELOST')
+
+
+@case('names that differ in case, accents or blanks at the end are different locks')
+def _(s, name):
+    names = ['name', 'NAME', 'Name', 'nam\u00e9', 'name ', 'n\\ame', "n'ame", 'n"ame', 'n%61me',
+             '\u6f22\u5b57', 'x' * 255]
+    a = s.actor()
+    for i, n in enumerate(names):
+        a.lock(f'l{i}', n)
+        a.ask('take', f'l{i}', 0).ok()
+    equal(len(a.rows('ls', '*ame*')), 6)
+    for i in range(len(names)):
+        a.ask('drop', f'l{i}').ok()
+
+
+@case('a prefix names other tables, whose locks have nothing to do with these')
+def _(s, name):
+    a, b = s.actor(), s.actor(prefix='other_lock')
+    for x in (a, b):
+        x.lock('l', name)
+        x.ask('take', 'l', 0).ok()
+    fails(s.url(prefix='robert\'); drop'), ['PAWL_EINVAL'], 'prefix names the table')
+    fails(s.url(prefix='1abc'), ['PAWL_EINVAL'], 'prefix names the table')
+
+
+@case('nobody polls: a hand-over costs as many statements with 12 waiters as with 2')
+def _(s, name):
+    costs = []
+    for n in (2, 12):
+        this = f'{name}/{n}'
+        a = s.actor()
+        a.lock('l', this)
+        a.ask('take', 'l', 0).ok()
+        waiters = [s.actor() for _ in range(n)]
+        queue_up(s, this, waiters)
+        time.sleep(0.5)  # until ears are open
+        before = s.statements()
+        begun = time.monotonic()
+        a.ask('drop', 'l').ok()
+        for w in waiters:
+            w.answer('acquire', 'l').ok()
+            w.ask('drop', 'l').ok()
+        idle = (n + 1) * (time.monotonic() - begun)  # ears report back every 5 s
+        cost = (s.statements() - before - idle) / n
+        print(f'# {n} waiters: {cost:.1f} statements each')
+        costs.append(cost)
+        for w in [a, *waiters]:
+            w.close()
+    assert costs[1] <= costs[0] + 3, costs
+
+
+@case('a waiter that has nothing to hear sends next to nothing')
+def _(s, name):
+    a, b = s.actor(), s.actor()
+    a.lock('l', name, lease=600000)
+    a.ask('take', 'l', 0).ok()
+    queue_up(s, name, [b])
+    time.sleep(1)
+    before = s.statements()
+    time.sleep(3)
+    sent = s.statements() - before
+    print(f'# {sent} statements in 3 s')
+    assert sent <= 12, sent  # what this test asks counts as well
+
+
+@case('a semaphore and a latch across processes')
+def _(s, name):
+    a, b = s.actor(), s.actor()
+    for x in (a, b):
+        x.sem('s', name + '/s', permits=2)
+        x.latch('d', name + '/d')
+        x.lock('r', name + '/r', kind='read')
+    a.ask('take', 's', 0, 2).ok()
+    b.ask('try', 's', 1).be('PAWL_EBUSY')
+    a.ask('drop', 's', 1).ok()
+    b.ask('take', 's', 5000, 1).ok()
+    a.ask('set', 'd', 2).ok()
+    b.ask('try', 'd').be('PAWL_EBUSY')
+    a.ask('down', 'd').ok()
+    a.ask('down', 'd').ok()
+    b.ask('take', 'd', 5000).ok()
+    a.ask('take', 'r', 0).ok()
+    b.ask('take', 'r', 0).ok()
+
+
+@case('a user who may not make the tables is told what to do; once they are made it works', own={})
+def _(s, name):
+    s.user('shop')
+    if s.scheme == 'postgres':
+        s.sql('REVOKE CREATE ON SCHEMA public FROM PUBLIC')
+    fails(s.url('shop'), ['PAWL_EAUTH'], r'no tables "distributed_lock".*docs/sql.md')
+    s.schema()
+    if s.scheme == 'mysql':
+        s.sql("REVOKE EXECUTE ON pawl.* FROM shop")
+    fails(s.url('shop'), ['PAWL_EAUTH'], 'denied')
+    if s.scheme == 'mysql':
+        s.sql("GRANT EXECUTE ON pawl.* TO shop")
+    s.grant('shop')
+    a, b = s.actor(user='shop'), s.actor(user='shop')
+    a.lock('l', name)
+    a.ask('take', 'l', 0).ok()
+    queue_up(s, name, [b])
+    a.ask('drop', 'l').ok()
+    b.answer('acquire', 'l').ok()
+
+
+@case('wrong password, unknown user and database, nobody there: each with its code and words',
+      own={})
+def _(s, name):
+    s.user('locked', 'secret')
+    url = s.url('locked')
+    pawl_password = {'PAWL_PASSWORD': 'wrong'}
+    fails(url, ['PAWL_EAUTH'], 'password|denied', environ=pawl_password)
+    fails(re.sub(r'/(pawl|postgres)$', '/nowhere', s.url()), ['PAWL_EINVAL', 'PAWL_EAUTH'],
+          'exist|unknown|denied')
+    fails(url.replace(f':{s.port}', ':1'), ['PAWL_ECONN'], 'refused|can\'t connect')
+    fails(url.replace('127.0.0.1', 'no.such.host.invalid'), ['PAWL_ECONN'],
+          'resolve|unknown|known')
+    a = Actor(url, environ={'PAWL_PASSWORD': 'secret'})
+    if s.scheme == 'postgres':
+        s.sql('GRANT CREATE ON SCHEMA public TO locked')
+    else:
+        s.sql('GRANT ALL ON pawl.* TO locked')
+    a.lock('l', name)
+    a.ask('take', 'l', 20000).ok()
+
+
+@case('TLS: the server\'s certificate is checked as asked for', own={})
+def _(s, name):
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        certs = Certs(folder)
+        os.chmod(certs.folder, 0o755)
+        serve_tls(s, certs)
+        url = s.url().replace('127.0.0.1', 'localhost')
+        ca = certs.pem('ca')
+        for params in (f'cafile={ca}', 'verify=none', 'sslmode=require',
+                       f'cafile={ca}&verify=full'):
+            a = Actor(f'{url}?{params}')
+            a.lock('l', name)
+            a.ask('take', 'l', 20000).ok()
+            a.close()
+        fails(f'{url}?cafile={certs.pem("other")}', ['PAWL_EAUTH'], 'cert|ssl|tls')
+        fails(f'{url}?verify=maybe', ['PAWL_EINVAL'], 'sslmode')
+        b, c = Actor(f'{url}?cafile={ca}'), Actor(f'{url}?cafile={ca}')
+        b.lock('l', name)
+        b.ask('take', 'l', 0).ok()
+        queue_up(s, name, [c])
+        b.ask('drop', 'l').ok()
+        c.answer('acquire', 'l').ok()
+
+
+def serve_tls(s, certs):
+    cert, key = certs.pem('server'), certs.key('server')
+    if s.scheme == 'postgres':
+        owned = os.path.join(s.data, 'server.key')
+        with open(key, 'rb') as f, open(owned, 'wb') as g:
+            g.write(f.read())
+        os.chmod(owned, 0o600)
+        if not os.getuid():
+            stat = os.stat(s.data)
+            os.chown(owned, stat.st_uid, stat.st_gid)
+        s.options += ['-c', 'ssl=on', '-c', f'ssl_cert_file={cert}', '-c', f'ssl_key_file={owned}']
+    else:
+        s.options += [f'--ssl-cert={cert}', f'--ssl-key={key}', f'--ssl-ca={certs.pem("ca")}']
+    s.restart()
+
+
+@case('behind a pooler that keeps no session: all kinds work, by asking again and again',
+      only='postgres')
+def _(s, name):
+    a, b = s.actor(pooler='transaction'), s.actor(pooler='transaction')
+    a.lock('l', name)
+    a.ask('take', 'l', 0).ok()
+    queue_up(s, name, [b])
+    a.ask('drop', 'l').ok()
+    b.answer('acquire', 'l').ok()
+    b.ask('drop', 'l').ok()
+    for x in (a, b):
+        x.sem('s', name + '/s', permits=1)
+    a.ask('take', 's', 0, 1).ok()
+    b.ask('try', 's', 1).be('PAWL_EBUSY')
+
+
+if __name__ == '__main__':
+    sys.exit(run(*sys.argv[1:]))
