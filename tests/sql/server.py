@@ -10,7 +10,6 @@ import mmap
 import os
 import pwd
 import shutil
-import signal
 import socket
 import struct
 import subprocess
@@ -122,12 +121,6 @@ class Server:
         if hasattr(self, 'process'):
             self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
-
-    def pause(self):
-        self.process.send_signal(signal.SIGSTOP)
-
-    def resume(self):
-        self.process.send_signal(signal.SIGCONT)
 
     def actor(self, label='', user=None, timeout=10000, **params):
         """With a time-out that a busy machine won't reach, unless that is the matter."""
