@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * net.h - what engines on a network share: names to addresses, and TLS on a socket of ours.
+ * net.h - what engines on a network share: names to addresses, TLS, and connections.
  *
  * Compiled into libpawl for the engines there, and once more into each module that needs it: a
  * module sees none of libpawl's symbols. Nothing here blocks. All calls under the client's mutex.
@@ -78,6 +78,8 @@ typedef struct net_stream {
     pawl_env *env;
     void *tls_context;                     /* NULL: plain */
     const net_tls_settings *tls;
+    int64_t limit_ms;                      /* until it is open; 0: env->timeout_ms */
+    const char *path;                      /* a unix socket, whatever the host; NULL: none */
     void *arg;
     void (*opened)(struct net_stream *s);  /* bytes may go */
     void (*failed)(struct net_stream *s, int code, const char *words); /* it is closed again */
@@ -94,7 +96,7 @@ typedef struct net_stream {
     char words[NET_WORDS];
 } net_stream;
 
-/* Begin to connect: all addresses of the host, within env->timeout_ms. */
+/* Begin to connect: all addresses of the host, one after the other. */
 void net_stream_open(net_stream *s, const char *host, uint16_t port);
 /* At any time, also twice, and on zeroes. */
 void net_stream_close(net_stream *s);

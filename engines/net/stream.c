@@ -4,9 +4,9 @@
  *
  *     CLOSED --> RESOLVING --> CONNECTING to one address after the other --> [SECURING] --> OPEN
  *
- * The attempt as a whole has env->timeout_ms (s->ends), each address its share of what is left of
- * it: one that does not answer must not keep us from the next. While nobody makes a call nobody may
- * turn the loop; the time of an attempt that was left alone begins anew.
+ * The attempt as a whole ends at s->ends, and each address has its share of what is left of it:
+ * one that does not answer must not keep us from the next. While nobody makes a call nobody may turn
+ * the loop; the time of an attempt that was left alone begins anew.
  */
 #include "net.h"
 
@@ -14,6 +14,7 @@
 #include <netdb.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #define LEFT_ALONE_MS 50 /* a timer that fires so late: nobody turned the loop */
@@ -64,9 +65,14 @@ static void fail(net_stream *s, int code, const char *words)
 
 /* ---- connecting ------------------------------------------------------------------------------ */
 
+static int64_t limit_ms(const net_stream *s)
+{
+    return s->limit_ms ? s->limit_ms : s->env->timeout_ms;
+}
+
 static void limit_attempt(net_stream *s)
 {
-    s->ends = s->env->now(s->env) + s->env->timeout_ms * PAWL_NS_PER_MS;
+    s->ends = s->env->now(s->env) + limit_ms(s) * PAWL_NS_PER_MS;
     s->env->timer_set(s->env, &s->timer, s->ends);
 }
 
@@ -109,9 +115,9 @@ static void connected(net_stream *s)
 }
 
 /* 0, or an errno. */
-static int connect_to(net_stream *s, const struct addrinfo *to)
+static int connect_to(net_stream *s, const struct sockaddr *to, socklen_t length)
 {
-    int error = net_connect(s->env, to->ai_addr, to->ai_addrlen, &s->fd, &s->poll);
+    int error = net_connect(s->env, to, length, &s->fd, &s->poll);
 
     if (error)
         return error;
@@ -139,13 +145,24 @@ static void connect_next(net_stream *s)
 
         limit_address(s);
         s->next_address = a->ai_next;
-        error = connect_to(s, a);
+        error = connect_to(s, a->ai_addr, a->ai_addrlen);
         if (!error)
             return;
         snprintf(s->words, sizeof s->words, "%s", strerror(error));
         close_socket(s);
     }
     fail(s, PAWL_ECONN, s->words);
+}
+
+static void connect_unix(net_stream *s)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    int error;
+
+    snprintf(to.sun_path, sizeof to.sun_path, "%s", s->path);
+    error = connect_to(s, (struct sockaddr *)&to, sizeof to);
+    if (error)
+        fail(s, PAWL_ECONN, strerror(error));
 }
 
 static void resolved(void *arg, int error, struct addrinfo *addresses)
@@ -172,7 +189,7 @@ static void timer_fired(pawl_timer *timer)
         connect_next(s);
     } else {
         snprintf(s->words, sizeof s->words, "no answer within %lld ms",
-                 (long long)s->env->timeout_ms);
+                 (long long)limit_ms(s));
         fail(s, PAWL_ECONN, s->words);
     }
 }
@@ -185,7 +202,9 @@ void net_stream_open(net_stream *s, const char *host, uint16_t port)
     s->resolve.done = resolved;
     s->resolve.arg = s;
     limit_attempt(s);
-    if (net_resolve_start(&s->resolve, s->env, host, port))
+    if (s->path)
+        connect_unix(s);
+    else if (net_resolve_start(&s->resolve, s->env, host, port))
         fail(s, PAWL_ECONN, "no thread to resolve the name with");
 }
 

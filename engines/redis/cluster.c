@@ -99,7 +99,7 @@ static redis_link *unused_node(redis *r)
 
     for (size_t i = 0; i < c->nnodes; i++)
         if (c->nodes[i]->state == LINK_CLOSED) {
-            *c->nodes[i] = (redis_link){.fd = -1};
+            *c->nodes[i] = (redis_link){0};
             return c->nodes[i];
         }
     if (c->nnodes == REDIS_SLOTS)

@@ -80,10 +80,10 @@ static void name_end(redis_link *link)
     size_t room = sizeof link->address;
 
     link->address[0] = 0;
-    if (getsockname(link->fd, (struct sockaddr *)&at, &length))
+    if (getsockname(link->stream.fd, (struct sockaddr *)&at, &length))
         return;
     if (at.ss_family == AF_UNIX &&
-        !getsockopt(link->fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_length))
+        !getsockopt(link->stream.fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_length))
         snprintf(link->address, room, "process %d", (int)peer.pid);
     else if (at.ss_family == AF_INET && inet_ntop(AF_INET, &v4->sin_addr, host, sizeof host))
         snprintf(link->address, room, "%s:%u", host, ntohs(v4->sin_port));

@@ -2,11 +2,14 @@
  *
  * link.c - one connection: its life, and the calls on it.
  *
- *     PAUSED --timer--> [LOCATING] --> RESOLVING --> CONNECTING --> [SECURING] --> GREETING
- *        ^                  |              |              |             |            |   |
- *        +------------------+-- drop: anything unexpected, or too long nothing ------+ READY
+ *     PAUSED --timer--> [LOCATING] --> CONNECTING --> GREETING --> READY
+ *        ^                  |              |             |           |
+ *        +------------------+-- drop: anything unexpected, or too long nothing
  *
- * An attempt has env->timeout_ms (connect.c); so has each answer once the link is READY. Calls that
+ * Which host is meant is the role's to say (LOCATING); how its addresses are tried, and TLS, are in
+ * net/stream.c. Both have env->timeout_ms, the greeting what is left of that; while nobody makes a
+ * call nobody may turn the loop, and the time of an attempt that was left alone begins anew. Each
+ * answer has env->timeout_ms once the link is READY. Calls that
  * were written and not answered when the link drops have failed as unknown; those in the backlog
  * stay, unless trying again can't help. Pauses between attempts grow from 10 ms to 1 s, half of
  * each by chance, until a call has been answered.
@@ -14,19 +17,15 @@
  * Nothing is written before the loop is about to poll (redis.c, prepare), so that what many
  * threads ask for meanwhile leaves in one piece.
  */
-#include <errno.h>
-#include <netdb.h>
 #include <stdlib.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include "fork.h"
 #include "redis.h"
 
 #define PAUSE_MIN_MS 10
 #define PAUSE_MAX_MS 1000
 #define READ_SIZE 16384
-#define READS_MAX 16 /* in a row; then others get their turn */
+#define READS_MAX 16     /* in a row; then others get their turn */
+#define LEFT_ALONE_MS 50 /* a timer that fires so late: nobody turned the loop */
 
 static void set_timer(redis_link *link, int64_t ms)
 {
@@ -35,33 +34,9 @@ static void set_timer(redis_link *link, int64_t ms)
 
 /* ---- the end of a connection ----------------------------------------------------------------- */
 
-static void poll_closed(uv_handle_t *handle)
-{
-    free(handle);
-}
-
-void redis_link_close_socket(redis_link *link)
-{
-    if (link->poll)
-        uv_close((uv_handle_t *)link->poll, poll_closed);
-    link->poll = NULL;
-    link->events = 0;
-    net_tls_free(link->tls);
-    link->tls = NULL;
-    if (link->fd >= 0) {
-        pawl__fork_guard_remove(link->fd);
-        close(link->fd);
-    }
-    link->fd = -1;
-}
-
 static void close_attempt(redis_link *link)
 {
-    redis_link_close_socket(link);
-    net_resolve_cancel(&link->resolve);
-    if (link->addresses)
-        freeaddrinfo(link->addresses);
-    link->addresses = link->next_address = NULL;
+    net_stream_close(&link->stream);
     resp_buf_free(&link->in);
     resp_buf_free(&link->out);
     resp_reader_reset(&link->reader);
@@ -129,49 +104,9 @@ void redis_link_drop(redis_link *link, int code, const char *format, ...)
 
 /* ---- reading and writing --------------------------------------------------------------------- */
 
-static void on_poll(uv_poll_t *poll, int status, int events);
-
-void redis_link_watch(redis_link *link)
+static void watch(redis_link *link)
 {
-    bool writes = link->state == LINK_CONNECTING || net_tls_wants_write(link->tls) ||
-                  (link->state >= LINK_GREETING && resp_buf_length(&link->out) > 0);
-    int events = UV_READABLE | (writes ? UV_WRITABLE : 0);
-
-    if (!link->poll || events == link->events)
-        return;
-    link->events = events;
-    link->env->loop_changed(link->env);
-    if (uv_poll_start(link->poll, events, on_poll))
-        redis_link_drop(link, PAWL_ECONN, "the socket can't be watched");
-}
-
-static ptrdiff_t plain_result(ssize_t n, char words[REDIS_WORDS])
-{
-    if (n > 0)
-        return n;
-    if (n == 0)
-        return NET_IO_CLOSED;
-    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)
-        return NET_IO_AGAIN;
-    snprintf(words, REDIS_WORDS, "%s", strerror(errno));
-    return NET_IO_FAILED;
-}
-
-static ptrdiff_t write_some(redis_link *link, char words[REDIS_WORDS])
-{
-    const char *data = link->out.data + link->out.begin;
-    size_t length = resp_buf_length(&link->out);
-
-    return link->tls ? net_tls_write(link->tls, data, length, words)
-                     : plain_result(send(link->fd, data, length, MSG_NOSIGNAL), words);
-}
-
-static ptrdiff_t read_some(redis_link *link, size_t room, char words[REDIS_WORDS])
-{
-    char *data = link->in.data + link->in.end;
-
-    return link->tls ? net_tls_read(link->tls, data, room, words)
-                     : plain_result(recv(link->fd, data, room, 0), words);
+    net_stream_watch(&link->stream, resp_buf_length(&link->out) > 0);
 }
 
 void redis_link_flush(redis_link *link)
@@ -179,7 +114,8 @@ void redis_link_flush(redis_link *link)
     char words[REDIS_WORDS] = "closed by the server";
 
     while (link->state >= LINK_GREETING && resp_buf_length(&link->out) > 0) {
-        ptrdiff_t n = write_some(link, words);
+        ptrdiff_t n = net_stream_write(&link->stream, link->out.data + link->out.begin,
+                                       resp_buf_length(&link->out), words);
 
         if (n == NET_IO_AGAIN)
             break;
@@ -189,7 +125,7 @@ void redis_link_flush(redis_link *link)
         }
         resp_buf_take(&link->out, (size_t)n);
     }
-    redis_link_watch(link);
+    watch(link);
 }
 
 static void become_ready(redis_link *link)
@@ -303,7 +239,7 @@ static bool take_replies(redis_link *link)
             alive = take_greeting(link, reply.nodes);
         else
             alive = take_answer(link, reply.nodes);
-        if (!alive || link->fd < 0)
+        if (!alive || link->stream.state != NET_OPEN)
             return false;
         resp_buf_take(&link->in, reply.size);
     }
@@ -323,12 +259,13 @@ static void receive(redis_link *link)
             return;
         }
         room = link->in.room - link->in.end;
-        n = read_some(link, room, words);
+        n = net_stream_read(&link->stream, link->in.data + link->in.end, room, words);
         if (n == NET_IO_AGAIN)
             break;
         if (n < 0) {
             /* TLS 1.3: a server refuses our certificate after the handshake, with an alert */
-            bool refused = link->tls && link->state == LINK_GREETING && n == NET_IO_FAILED;
+            bool refused = link->stream.secure && link->state == LINK_GREETING &&
+                           n == NET_IO_FAILED;
 
             redis_link_drop(link, refused ? PAWL_EAUTH : PAWL_ECONN, "%s", words);
             return;
@@ -336,30 +273,59 @@ static void receive(redis_link *link)
         link->in.end += (size_t)n;
         if (!take_replies(link))
             return;
-        if (!link->tls && (size_t)n < room)
+        if (!link->stream.secure && (size_t)n < room)
             break;
     }
-    redis_link_watch(link);
+    watch(link);
 }
 
-static void on_poll(uv_poll_t *poll, int status, int events)
+static void stream_ready(net_stream *s, bool readable, bool writable)
 {
-    redis_link *link = poll->data;
+    redis_link *link = s->arg;
 
-    if (link->poll != poll)
-        return;
-    if (status < 0) { /* libuv watches no more; reading tells what is wrong */
-        link->events = 0;
-        events = UV_READABLE;
-    }
-    if (link->state < LINK_GREETING) {
-        redis_link_advance(link);
-        return;
-    }
-    if (events & UV_WRITABLE)
+    if (writable)
         redis_link_flush(link);
-    if (link->poll == poll && ((events & UV_READABLE) || net_tls_wants_write(link->tls)))
+    if (readable && s->state == NET_OPEN)
         receive(link);
+}
+
+/* ---- an attempt ------------------------------------------------------------------------------ */
+
+static void attempt(redis_link *link)
+{
+    link->state = LINK_LOCATING;
+    set_timer(link, link->env->timeout_ms);
+    if (!link->role->locate || link->role->locate(link))
+        redis_link_located(link);
+}
+
+void redis_link_located(redis_link *link)
+{
+    if (link->state != LINK_LOCATING)
+        return;
+    link->state = LINK_CONNECTING;
+    link->env->timer_clear(link->env, &link->timer);
+    link->tls = redis_tls_settings(link->settings, link->host);
+    link->stream.tls_context = link->settings->tls ? link->redis->tls_context : NULL;
+    link->stream.path = link->settings->path;
+    net_stream_open(&link->stream, link->host, link->port);
+}
+
+static void stream_opened(net_stream *s)
+{
+    redis_link *link = s->arg;
+
+    link->state = LINK_GREETING;
+    link->env->timer_set(link->env, &link->timer, s->ends);
+    if (redis_greet(link))
+        redis_link_drop(link, PAWL_ENOMEM, "out of memory");
+    else
+        redis_link_flush(link);
+}
+
+static void stream_failed(net_stream *s, int code, const char *words)
+{
+    redis_link_drop(s->arg, code, "%s", words);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -370,7 +336,7 @@ static void timer_fired(pawl_timer *timer)
     int64_t limit, now = link->env->now(link->env);
 
     if (link->state == LINK_PAUSED) {
-        redis_link_attempt(link);
+        attempt(link);
         return;
     }
     if (link->state == LINK_READY) {
@@ -382,7 +348,8 @@ static void timer_fired(pawl_timer *timer)
             link->env->timer_set(link->env, timer, limit);
             return;
         }
-    } else if (redis_link_goes_on(link)) {
+    } else if (now - timer->due > LEFT_ALONE_MS * PAWL_NS_PER_MS) {
+        set_timer(link, link->env->timeout_ms); /* nobody turned the loop */
         return;
     }
     if (link->state == LINK_LOCATING && link->redis->sentinel.link.words[0])
@@ -416,7 +383,8 @@ void redis_link_open(redis_link *link, redis *r, const redis_role *role)
     link->role = role;
     link->env = r->env;
     link->settings = &r->settings;
-    link->fd = -1;
+    link->stream = (net_stream){.env = link->env, .tls = &link->tls, .arg = link,
+        .opened = stream_opened, .failed = stream_failed, .ready = stream_ready};
     link->timer = (pawl_timer){.fire = timer_fired, .arg = link};
     list_init(&link->calls);
     list_init(&link->backlog);

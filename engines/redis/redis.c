@@ -296,7 +296,6 @@ static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
     list_init(&r->spare_waits);
     for (size_t i = 0; i < REDIS_CHANNEL_BUCKETS; i++)
         list_init(&r->channels[i]);
-    r->link.fd = r->sentinel.link.fd = -1;
     if (!env->loop)
         return pawl_error_set(err, PAWL_ENOTSUP, "Redis needs a real event loop");
     code = redis_settings_read(&r->settings, env, url, err);

@@ -4,8 +4,8 @@
  *
  *     redis.c     the engine's slots, and what belongs to no op (events, the client's own entry)
  *     settings.c  what the URL says
- *     link.c      one connection: its life, and the calls on it
- *     connect.c   how it is made     hello.c  its first words     ../net/  names, TLS
+ *     link.c      one connection: its life, and the calls on it; on top of ../net/stream.c
+ *     hello.c     its first words
  *     sentinel.c  where the master is, by asking sentinels
  *     cluster.c   which node serves a slot      slots.c  what the cluster says of them
  *     shards.c    the client's channels in a cluster
@@ -175,9 +175,7 @@ enum redis_link_state {
     LINK_CLOSED,     /* for good */
     LINK_PAUSED,     /* will try again at link->timer */
     LINK_LOCATING,   /* its address is being asked for */
-    LINK_RESOLVING,
     LINK_CONNECTING,
-    LINK_SECURING,
     LINK_GREETING,   /* the first words are out */
     LINK_READY
 };
@@ -207,10 +205,8 @@ struct redis_link {
     const char *user, *password, *channel, *channel2; /* for the greeting; NULL: none */
     int64_t db;
     bool must_be_master;
-    int fd;
-    int events;            /* what poll waits for */
-    uv_poll_t *poll;
-    net_tls *tls;
+    net_stream stream;
+    net_tls_settings tls;
     resp_buf in, out;
     resp_reader reader;
     bool sharded;          /* a node of a cluster that has sharded channels */
@@ -226,10 +222,7 @@ struct redis_link {
     bool proof_wanted;
     struct list calls;     /* out, in order */
     struct list backlog;   /* not written yet */
-    pawl_timer timer;      /* PAUSED: its end. READY: the first call's limit. Else: the attempt's */
-    net_resolve resolve;
-    struct addrinfo *addresses, *next_address;
-    int64_t attempt_ends;
+    pawl_timer timer;      /* PAUSED: its end. READY: the first call's limit. CONNECTING: none */
     uint8_t greeting[4];   /* enum redis_greeting, the answers to come */
     uint8_t ngreeting, greeted;
     uint64_t server_id;    /* of this connection, in the server's terms; 0 unknown */
@@ -274,13 +267,6 @@ size_t redis_link_withdraw(redis_link *link, const void *about);
 void redis_clock_set(redis_call *call, int64_t server_ms);
 /* An instant of the local clock that is not after the server's time `server_ms`. */
 int64_t redis_since(redis_link *link, int64_t server_ms);
-
-/* Between link.c and connect.c. */
-void redis_link_attempt(redis_link *link);
-void redis_link_advance(redis_link *link); /* the socket is ready for something */
-bool redis_link_goes_on(redis_link *link); /* time is up: is there something left to try? */
-void redis_link_close_socket(redis_link *link);
-void redis_link_watch(redis_link *link);
 
 /* ---- hello.c --------------------------------------------------------------------------------- */
 

@@ -2,9 +2,9 @@
  *
  * link.c - one connection at a time: its life, and calls and answers on it.
  *
- *     PAUSED --timer--> RESOLVING --> CONNECTING --> [SECURING] --> ATTACHING --> READY
- *        ^                  |              |              |             |           |
- *        +------------------+-- drop: anything unexpected, or too long nothing -----+
+ *     PAUSED --timer--> CONNECTING (net/stream.c) --> ATTACHING (attach.c) --> READY
+ *        ^                  |                             |                      |
+ *        +------------------+-- drop: anything unexpected, or too long nothing --+
  *
  * Each attempt goes to the next server; the first round without pauses, then with pauses that grow
  * from 10 ms to 1 s, half of each by chance. Nothing is written before the loop is about to poll
@@ -13,11 +13,7 @@
  * Whoever drops the link may be inside a task: what was out is answered with ZK_LOST, which only
  * sets flags (task.c).
  */
-#include <errno.h>
-#include <netdb.h>
-#include <stdlib.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "zk.h"
 
@@ -43,35 +39,11 @@ int64_t zk_patience_ms(const zk *z)
 
 /* ---- the end of a connection ----------------------------------------------------------------- */
 
-static void poll_closed(uv_handle_t *handle)
-{
-    free(handle);
-}
-
-void zk_link_close_socket(zk_link *link)
-{
-    if (link->poll)
-        uv_close((uv_handle_t *)link->poll, poll_closed);
-    link->poll = NULL;
-    link->events = 0;
-    net_tls_free(link->tls);
-    link->tls = NULL;
-    if (link->fd >= 0)
-        close(link->fd);
-    link->fd = -1;
-}
-
 static void close_attempt(zk *z)
 {
     zk_link *link = &z->link;
 
-    if (link->fd >= 0)
-        z->env->fork_guard_remove(link->fd);
-    zk_link_close_socket(link);
-    net_resolve_cancel(&link->resolve);
-    if (link->addresses)
-        freeaddrinfo(link->addresses);
-    link->addresses = link->next_address = NULL;
+    net_stream_close(&link->stream);
     jute_buf_free(&link->in);
     jute_buf_free(&link->out);
 }
@@ -115,50 +87,9 @@ void zk_link_drop(zk *z, int code, const char *format, ...)
 
 /* ---- reading and writing --------------------------------------------------------------------- */
 
-static void on_poll(uv_poll_t *poll, int status, int events);
-
-void zk_link_watch(zk *z)
+static void watch(zk_link *link)
 {
-    zk_link *link = &z->link;
-    bool writes = link->state == LINK_CONNECTING || net_tls_wants_write(link->tls) ||
-                  (link->state >= LINK_ATTACHING && jute_length(&link->out) > 0);
-    int events = UV_READABLE | (writes ? UV_WRITABLE : 0);
-
-    if (!link->poll || events == link->events)
-        return;
-    link->events = events;
-    z->env->loop_changed(z->env);
-    if (uv_poll_start(link->poll, events, on_poll))
-        zk_link_drop(z, PAWL_ECONN, "the socket can't be watched");
-}
-
-static ptrdiff_t plain_result(ssize_t n, char words[ZK_WORDS])
-{
-    if (n > 0)
-        return n;
-    if (n == 0)
-        return NET_IO_CLOSED;
-    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)
-        return NET_IO_AGAIN;
-    snprintf(words, ZK_WORDS, "%s", strerror(errno));
-    return NET_IO_FAILED;
-}
-
-static ptrdiff_t write_some(zk_link *link, char words[ZK_WORDS])
-{
-    const char *data = link->out.data + link->out.begin;
-    size_t length = jute_length(&link->out);
-
-    return link->tls ? net_tls_write(link->tls, data, length, words)
-                     : plain_result(send(link->fd, data, length, MSG_NOSIGNAL), words);
-}
-
-static ptrdiff_t read_some(zk_link *link, size_t room, char words[ZK_WORDS])
-{
-    char *data = link->in.data + link->in.end;
-
-    return link->tls ? net_tls_read(link->tls, data, room, words)
-                     : plain_result(recv(link->fd, data, room, 0), words);
+    net_stream_watch(&link->stream, jute_length(&link->out) > 0);
 }
 
 void zk_link_flush(zk *z)
@@ -167,7 +98,8 @@ void zk_link_flush(zk *z)
     char words[ZK_WORDS] = "closed by the server";
 
     while (link->state >= LINK_ATTACHING && jute_length(&link->out) > 0) {
-        ptrdiff_t n = write_some(link, words);
+        ptrdiff_t n = net_stream_write(&link->stream, link->out.data + link->out.begin,
+                                       jute_length(&link->out), words);
 
         if (n == NET_IO_AGAIN)
             break;
@@ -177,7 +109,7 @@ void zk_link_flush(zk *z)
         }
         jute_take(&link->out, (size_t)n);
     }
-    zk_link_watch(z);
+    watch(link);
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -263,7 +195,7 @@ static bool take_messages(zk *z)
             break;
         if (got == JUTE_MALFORMED)
             return malformed(z);
-        if (!take_message(z, &body) || link->fd < 0)
+        if (!take_message(z, &body) || link->stream.state != NET_OPEN)
             return false;
         jute_take(&link->in, size);
     }
@@ -284,12 +216,13 @@ static void receive(zk *z)
             return;
         }
         room = link->in.room - link->in.end;
-        n = read_some(link, room, words);
+        n = net_stream_read(&link->stream, link->in.data + link->in.end, room, words);
         if (n == NET_IO_AGAIN)
             break;
         if (n < 0) {
             /* TLS 1.3: a server refuses our certificate after the handshake, with an alert */
-            bool refused = link->tls && link->state == LINK_ATTACHING && n == NET_IO_FAILED;
+            bool refused = link->stream.secure && link->state == LINK_ATTACHING &&
+                           n == NET_IO_FAILED;
 
             zk_link_drop(z, refused ? PAWL_EAUTH : PAWL_ECONN, "%s", words);
             return;
@@ -297,31 +230,47 @@ static void receive(zk *z)
         link->in.end += (size_t)n;
         if (!take_messages(z))
             return;
-        if (!link->tls && (size_t)n < room)
+        if (!link->stream.secure && (size_t)n < room)
             break;
     }
-    zk_link_watch(z);
+    watch(link);
 }
 
-static void on_poll(uv_poll_t *poll, int status, int events)
+static void stream_ready(net_stream *s, bool readable, bool writable)
 {
-    zk *z = poll->data;
+    if (writable)
+        zk_link_flush(s->arg);
+    if (readable && s->state == NET_OPEN)
+        receive(s->arg);
+}
+
+/* ---- an attempt ------------------------------------------------------------------------------ */
+
+static void attempt(zk *z)
+{
+    const zk_settings *s = &z->settings;
+    const zk_server *server = &s->servers[z->link.server];
     zk_link *link = &z->link;
 
-    if (link->poll != poll)
-        return;
-    if (status < 0) { /* libuv watches no more; reading tells what is wrong */
-        link->events = 0;
-        events = UV_READABLE;
-    }
-    if (link->state < LINK_ATTACHING) {
-        zk_link_advance(z);
-        return;
-    }
-    if (events & UV_WRITABLE)
-        zk_link_flush(z);
-    if (link->poll == poll && ((events & UV_READABLE) || net_tls_wants_write(link->tls)))
-        receive(z);
+    link->state = LINK_CONNECTING;
+    link->tls = (net_tls_settings){.host = server->host, .cafile = s->cafile, .cert = s->cert,
+                                   .key = s->key, .verify = s->verify};
+    link->stream.tls_context = z->tls_context;
+    link->stream.limit_ms = zk_patience_ms(z);
+    net_stream_open(&link->stream, server->host, server->port);
+}
+
+static void stream_opened(net_stream *s)
+{
+    zk *z = s->arg;
+
+    z->env->timer_set(z->env, &z->link.timer, s->ends);
+    zk_link_attach(z);
+}
+
+static void stream_failed(net_stream *s, int code, const char *words)
+{
+    zk_link_drop(s->arg, code, "%s", words);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -342,7 +291,7 @@ static void timer_fired(pawl_timer *timer)
     int64_t late = z->env->now(z->env) - timer->due;
 
     if (link->state == LINK_PAUSED) {
-        zk_link_attempt(z);
+        attempt(z);
         return;
     }
     if (link->state >= LINK_ATTACHING && late > LATE_MS * PAWL_NS_PER_MS)
@@ -352,7 +301,7 @@ static void timer_fired(pawl_timer *timer)
             z->env->timer_set(z->env, timer, first_limit(z));
         return;
     }
-    if (link->state <= LINK_PAUSED || (link->state < LINK_READY && zk_link_goes_on(z)))
+    if (link->state < LINK_ATTACHING)
         return;
     zk_link_drop(z, PAWL_ECONN, "no answer within %lld ms", (long long)zk_patience_ms(z));
 }
@@ -361,6 +310,8 @@ void zk_link_open(zk *z)
 {
     zk_link *link = &z->link;
 
+    link->stream = (net_stream){.env = z->env, .tls = &link->tls, .arg = z,
+        .opened = stream_opened, .failed = stream_failed, .ready = stream_ready};
     link->timer = (pawl_timer){.fire = timer_fired, .arg = z};
     link->server = (size_t)(z->env->random(z->env) % z->settings.nservers);
     link->state = LINK_PAUSED;
@@ -369,12 +320,12 @@ void zk_link_open(zk *z)
 
 /* What is unread when a socket closes makes the system reset the connection, and the server might
  * miss our last words for it. */
-static void drain(zk_link *link)
+static void drain(int fd)
 {
     char bytes[4096];
 
-    if (link->fd >= 0 && shutdown(link->fd, SHUT_WR) == 0)
-        for (int i = 0; i < 64 && recv(link->fd, bytes, sizeof bytes, 0) > 0; i++)
+    if (shutdown(fd, SHUT_WR) == 0)
+        for (int i = 0; i < 64 && recv(fd, bytes, sizeof bytes, 0) > 0; i++)
             continue;
 }
 
@@ -383,7 +334,7 @@ void zk_link_close(zk *z)
     if (z->link.state == LINK_READY)
         zk_link_flush(z);
     if (z->link.state == LINK_READY)
-        drain(&z->link);
+        drain(z->link.stream.fd);
     z->link.state = LINK_CLOSED;
     if (z->link.timer.fire)
         z->env->timer_clear(z->env, &z->link.timer);

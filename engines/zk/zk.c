@@ -65,7 +65,6 @@ static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
     int code;
 
     z->env = env;
-    z->link.fd = -1;
     list_init(&z->tasks);
     list_init(&z->link.calls);
     list_init(&z->spare_calls);

@@ -8,7 +8,7 @@
  *     who.c       what stands in a node: who made it
  *     jute.c      the wire format
  *     link.c      one connection at a time: its life, calls and answers
- *     connect.c   how it is made: servers in turn, TLS, the session
+ *     attach.c    how it gets the session
  *     session.c   heartbeats, until when the session is good, RENEW
  *     task.c      tasks, their requests, and watches
  *     places.c    acquire and release      place.c  a node in a queue, from its creation to its end
@@ -232,28 +232,23 @@ void zk_watches_fire(zk *z, jute_bytes path, int happened);
 /* What an error of the server's means, in words. */
 int zk_error_code(int error, char words[ZK_WORDS]);
 
-/* ---- link.c, connect.c ----------------------------------------------------------------------- */
+/* ---- link.c, attach.c ------------------------------------------------------------------------ */
 
 enum zk_link_state {
     LINK_CLOSED, /* for good */
     LINK_PAUSED, /* will try again at link->timer */
-    LINK_RESOLVING,
     LINK_CONNECTING,
-    LINK_SECURING,
     LINK_ATTACHING, /* the session's request is out */
     LINK_READY
 };
 
 typedef struct zk_link {
     enum zk_link_state state;
-    int fd, events;
-    uv_poll_t *poll;
-    net_tls *tls;
+    net_stream stream;
+    net_tls_settings tls;
     jute_buf in, out;
     struct list calls; /* out, in order */
-    pawl_timer timer;  /* PAUSED: its end. READY: the first call's limit. Else: the attempt's */
-    net_resolve resolve;
-    struct addrinfo *addresses, *next_address;
+    pawl_timer timer;  /* PAUSED: its end. READY: the first call's limit. CONNECTING: none */
     size_t server;     /* which one is used or tried */
     int64_t attached;  /* an instant before the session's request was written */
     int32_t xid;
@@ -272,13 +267,9 @@ void zk_link_drop(zk *z, int code, const char *format, ...);
 /* How long one answer or attempt may take. */
 int64_t zk_patience_ms(const zk *z);
 
-/* Between link.c and connect.c. */
-void zk_link_attempt(zk *z);
-void zk_link_advance(zk *z); /* the socket is ready for something */
-bool zk_link_goes_on(zk *z); /* time is up: is there another address? */
-void zk_link_close_socket(zk_link *link);
-void zk_link_watch(zk *z);
-/* The server's answer to the session's request. False: the link was dropped. */
+/* attach.c: ask for the session. */
+void zk_link_attach(zk *z);
+/* The server's answer to that. False: the link was dropped. */
 bool zk_link_attached(zk *z, jute_reader *body);
 
 /* ---- session.c ------------------------------------------------------------------------------- */

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * attach.c - from a connection to a session (ATTACHING): the one we have, or a new one, is asked
+ * for. The answer is the session, or that it has ended.
+ *
+ * A server that can only be read from (it has lost its ensemble) is left again; so is one that is
+ * behind what this client has seen, which that server itself sees to.
+ */
+#include "zk.h"
+
+void zk_link_attach(zk *z)
+{
+    zk_session *s = &z->session;
+    jute_writer w;
+
+    z->link.state = LINK_ATTACHING;
+    z->link.attached = z->env->now(z->env);
+    w = jute_begin(&z->link.out);
+    jute_put_int(&w, 0); /* version of the protocol */
+    jute_put_long(&w, s->last_zxid);
+    jute_put_int(&w, (int32_t)z->settings.session_ms);
+    jute_put_long(&w, s->id);
+    jute_put_bytes(&w, s->password, s->id ? s->password_length : sizeof s->password);
+    jute_put_bool(&w, false); /* a server that can only be read from won't do */
+    if (jute_end(&w))
+        zk_link_flush(z);
+    else
+        zk_link_drop(z, PAWL_ENOMEM, "out of memory");
+}
+
+static void introduce(zk *z)
+{
+    char text[1024];
+    int n = snprintf(text, sizeof text, "%s:%s", z->settings.user, z->settings.password);
+    jute_writer w = jute_begin(&z->link.out);
+
+    jute_put_int(&w, -4);
+    jute_put_int(&w, ZK_AUTH);
+    jute_put_int(&w, 0);
+    jute_put_text(&w, "digest");
+    jute_put_bytes(&w, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
+    if (!jute_end(&w))
+        zk_link_drop(z, PAWL_ENOMEM, "out of memory");
+    explicit_bzero(text, sizeof text);
+}
+
+static bool session_ended(zk *z)
+{
+    zk_session *s = &z->session;
+
+    if (!s->id) {
+        zk_link_drop(z, PAWL_EPROTO, "the server gives no session");
+        return false;
+    }
+    s->id = 0;
+    s->epoch++;
+    zk_link_drop(z, PAWL_ECONN, "the session has ended");
+    z->link.server = (z->link.server + z->settings.nservers - 1) % z->settings.nservers;
+    z->link.failures = 0;
+    z->env->timer_set(z->env, &z->link.timer, z->env->now(z->env));
+    zk_tasks_expired(z);
+    zk_event(z, PAWL_EVENT_LOST);
+    return false;
+}
+
+bool zk_link_attached(zk *z, jute_reader *body)
+{
+    zk_session *s = &z->session;
+    bool fresh = !s->id, read_only = false;
+    int32_t timeout;
+    int64_t id;
+    jute_bytes password;
+
+    jute_int(body); /* version */
+    timeout = jute_int(body);
+    id = jute_long(body);
+    password = jute_get_bytes(body);
+    if (body->at < body->end)
+        read_only = jute_bool(body);
+    if (!jute_at_end(body) || password.length > sizeof s->password) {
+        zk_link_drop(z, PAWL_EPROTO, "this is not a ZooKeeper server");
+        return false;
+    }
+    if (timeout <= 0 || !id)
+        return session_ended(z);
+    if (read_only || (!fresh && id != s->id)) {
+        zk_link_drop(z, PAWL_ECONN, read_only ? "the server can only be read from"
+                                              : "the server answers for another session");
+        return false;
+    }
+    s->id = id;
+    s->timeout_ms = timeout;
+    s->password_length = password.length;
+    if (password.length)
+        memcpy(s->password, password.data, password.length);
+    z->link.state = LINK_READY;
+    z->link.last_code = 0;
+    z->env->timer_clear(z->env, &z->link.timer);
+    if (z->settings.user)
+        introduce(z);
+    if (z->link.state == LINK_READY)
+        zk_session_ready(z, fresh, z->link.attached);
+    return z->link.state == LINK_READY;
+}
