@@ -302,8 +302,15 @@ static void scout_refused(redis_link *link, int code, const char *words)
         redis_refused(link, code, words);
 }
 
+/* What is for a slot's own node waits here until there is a map. */
+static bool scout_holds_back(const redis_link *link, const redis_call *call)
+{
+    return call->routed && !link->redis->cluster.known;
+}
+
 static const redis_role role_scout = {.locate = scout_locate, .ready = scout_ready,
-    .refused = scout_refused, .push = redis_server_push, .dropped = scout_dropped};
+    .refused = scout_refused, .push = redis_server_push, .dropped = scout_dropped,
+    .holds_back = scout_holds_back};
 
 int redis_cluster_open(redis *r, pawl_error *err)
 {

@@ -334,6 +334,7 @@ static void timer_fired(pawl_timer *timer)
 {
     redis_link *link = timer->arg;
     int64_t limit, now = link->env->now(link->env);
+    char words[REDIS_WORDS];
 
     if (link->state == LINK_PAUSED) {
         attempt(link);
@@ -352,9 +353,8 @@ static void timer_fired(pawl_timer *timer)
         set_timer(link, link->env->timeout_ms); /* nobody turned the loop */
         return;
     }
-    if (link->state == LINK_LOCATING && link->redis->sentinel.link.words[0])
-        redis_link_drop(link, PAWL_ECONN, "no sentinel says where it is; the last: %s",
-                        link->redis->sentinel.link.words);
+    if (link->state == LINK_LOCATING && link->role->lost && link->role->lost(link, words))
+        redis_link_drop(link, PAWL_ECONN, "%s", words);
     else
         redis_link_drop(link, PAWL_ECONN, "no answer within %lld ms",
                         (long long)link->env->timeout_ms);
@@ -459,7 +459,7 @@ void redis_link_send(redis_link *link, redis_call *call)
         return;
     }
     if (link->state != LINK_READY || link->read_only ||
-        (call->routed && link == &link->redis->link && redis_cluster_unknown(link->redis))) {
+        (link->role->holds_back && link->role->holds_back(link, call))) {
         list_append(&link->backlog, &call->link);
         return;
     }

@@ -199,10 +199,18 @@ static bool locate_master(redis_link *link)
     return false;
 }
 
+static bool master_lost(const redis_link *link, char words[REDIS_WORDS])
+{
+    const char *last = link->redis->sentinel.link.words;
+
+    snprintf(words, REDIS_WORDS, "no sentinel says where it is; the last: %.180s", last);
+    return last[0];
+}
+
 static const redis_role role_server = {.ready = server_ready, .refused = redis_refused,
     .push = redis_server_push};
 static const redis_role role_master = {.locate = locate_master, .ready = server_ready,
-    .refused = redis_refused, .push = redis_server_push};
+    .refused = redis_refused, .push = redis_server_push, .lost = master_lost};
 
 void redis_master_found(redis *r, const char *host, uint16_t port)
 {

@@ -191,6 +191,10 @@ typedef struct redis_role {
     void (*refused)(redis_link *link, int code, const char *words);
     void (*push)(redis_link *link, const resp_node *push);
     void (*dropped)(redis_link *link); /* before the pause that follows; may be NULL */
+    /* LOCATING has taken too long. What is to be said about that? False: nothing. May be NULL. */
+    bool (*lost)(const redis_link *link, char words[REDIS_WORDS]);
+    /* Must this call wait although the link is ready? NULL: never. */
+    bool (*holds_back)(const redis_link *link, const redis_call *call);
 } redis_role;
 
 struct redis_link {
@@ -444,12 +448,6 @@ static inline uint16_t redis_slot_of(const redis *r, const char *name)
 static inline redis_link *redis_link_at(redis *r, uint16_t slot)
 {
     return r->settings.service == REDIS_CLUSTER ? redis_cluster_link(r, slot) : &r->link;
-}
-
-/* Is there no map of the slots yet? */
-static inline bool redis_cluster_unknown(const redis *r)
-{
-    return r->settings.service == REDIS_CLUSTER && !r->cluster.known;
 }
 
 static inline redis_link *redis_link_for(redis *r, const char *name)
