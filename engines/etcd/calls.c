@@ -66,7 +66,7 @@ bool etcd_call_send(etcd_call *call)
     const char *scheme = link->tls_context ? "https" : "http";
     const nghttp2_nv headers[] = {
         header(":method", "POST"), header(":scheme", scheme), header(":path", call->type->path),
-        header(":authority", call->e->settings.endpoints[link->endpoint].where),
+        header(":authority", call->e->settings.endpoints.list[link->endpoint].where),
         header("te", "trailers"), header("content-type", "application/grpc"),
         header("user-agent", "pawl"), header("hasleader", "true"),
         header("token", link->token ? link->token : "")};

@@ -53,22 +53,12 @@ typedef struct etcd_job etcd_job;
 
 /* ---- settings.c ------------------------------------------------------------------------------ */
 
-#define ETCD_ENDPOINTS 16
-
-typedef struct etcd_endpoint {
-    char *host;
-    uint16_t port;
-    char where[280]; /* "host:port" */
-} etcd_endpoint;
-
 typedef struct etcd_settings {
-    etcd_endpoint endpoints[ETCD_ENDPOINTS];
-    size_t nendpoints;
-    char *user, *password; /* NULL: none */
+    net_addresses endpoints;
+    net_login login;
     char *prefix;
-    char *cafile, *cert, *key;
     bool tls;
-    enum net_verify verify;
+    net_tls_settings tls_settings; /* host and protocol are the link's */
     int64_t session_ms;    /* every lease is so long; 0: as long as the lock's */
 } etcd_settings;
 

@@ -78,20 +78,20 @@ static void fail_all(struct list *calls, int code, const char *words)
 static void pause_link(etcd_link *link)
 {
     pawl_env *env = link->e->env;
-    uint32_t rounds = link->failures++ / (uint32_t)link->e->settings.nendpoints;
+    uint32_t rounds = link->failures++ / (uint32_t)link->e->settings.endpoints.n;
     int64_t pause = rounds ? (int64_t)PAUSE_MIN_MS << (rounds < 8 ? rounds : 8) : PAUSE_MIN_MS / 2;
 
     if (pause > PAUSE_MAX_MS)
         pause = PAUSE_MAX_MS;
     pause = pause / 2 + (int64_t)(env->random(env) % (uint64_t)(pause / 2 + 1));
-    link->endpoint = (link->endpoint + 1) % link->e->settings.nendpoints;
+    link->endpoint = (link->endpoint + 1) % link->e->settings.endpoints.n;
     link->state = LINK_PAUSED;
     env->timer_set(env, &link->timer, env->now(env) + pause * PAWL_NS_PER_MS);
 }
 
 void etcd_link_drop(etcd_link *link, int code, const char *format, ...)
 {
-    const char *where = link->e->settings.endpoints[link->endpoint].where;
+    const char *where = link->e->settings.endpoints.list[link->endpoint].where;
     bool was_ready = link->state == LINK_READY, refused;
     char words[ETCD_WORDS];
     va_list args;
@@ -112,7 +112,7 @@ void etcd_link_drop(etcd_link *link, int code, const char *format, ...)
                       was_ready ? "connection lost:" : "can't connect:", link->words);
     close_attempt(link);
     pause_link(link);
-    refused = !was_ready && code != PAWL_ECONN && link->failures >= link->e->settings.nendpoints;
+    refused = !was_ready && code != PAWL_ECONN && link->failures >= link->e->settings.endpoints.n;
     fail_all(&link->calls, PAWL_EUNKNOWN, link->words);
     fail_all(&link->streams, PAWL_EUNKNOWN, link->words);
     etcd_dropped(link->e, code, link->words, refused);
@@ -475,7 +475,7 @@ static void plan(etcd_link *link)
 
 static void dial(etcd_link *link)
 {
-    const etcd_endpoint *to = &link->e->settings.endpoints[link->endpoint];
+    const net_address *to = &link->e->settings.endpoints.list[link->endpoint];
 
     link->state = LINK_DIALING;
     link->tls.host = to->host;
@@ -516,8 +516,8 @@ int etcd_link_open(etcd_link *link, etcd *e, pawl_error *err)
     link->e = e;
     list_init(&link->calls);
     list_init(&link->streams);
-    link->tls = (net_tls_settings){.cafile = s->cafile, .cert = s->cert, .key = s->key,
-                                   .verify = s->verify, .alpn = "h2"};
+    link->tls = s->tls_settings;
+    link->tls.alpn = "h2";
     if (s->tls) {
         int code = net_tls_context(&link->tls_context, e->env, &link->tls, err);
 
@@ -532,7 +532,7 @@ int etcd_link_open(etcd_link *link, etcd *e, pawl_error *err)
     link->stream.failed = stream_failed;
     link->stream.ready = stream_ready;
     link->timer = (pawl_timer){.fire = timer_fired, .arg = link};
-    link->endpoint = (size_t)(e->env->random(e->env) % s->nendpoints);
+    link->endpoint = (size_t)(e->env->random(e->env) % s->endpoints.n);
     link->state = LINK_PAUSED;
     e->env->timer_set(e->env, &link->timer, e->env->now(e->env));
     return 0;
@@ -562,6 +562,6 @@ void etcd_link_greeted(etcd_link *link)
     plan(link);
     if (link->epochs > 1)
         link->e->env->log(link->e->env, PAWL_LOG_WARNING, "connected again: %s",
-                          link->e->settings.endpoints[link->endpoint].where);
+                          link->e->settings.endpoints.list[link->endpoint].where);
     etcd_connected(link->e);
 }

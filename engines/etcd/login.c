@@ -40,14 +40,14 @@ void etcd_login(etcd_link *link)
     const etcd_settings *s = &link->e->settings;
     etcd_call *call;
 
-    if (!s->user) {
+    if (!s->login.user) {
         etcd_link_greeted(link);
         return;
     }
     call = etcd_call_new(link->e, &type, link);
     if (call) {
-        pb_bytes(&call->body, 1, s->user, strlen(s->user));
-        pb_bytes(&call->body, 2, s->password, strlen(s->password));
+        pb_bytes(&call->body, 1, s->login.user, strlen(s->login.user));
+        pb_bytes(&call->body, 2, s->login.password, strlen(s->login.password));
     }
     if (!call || !etcd_call_send(call))
         etcd_link_drop(link, PAWL_ENOMEM, "out of memory");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * net.h - what engines on a network share: names to addresses, TLS, and connections.
+ * net.h - what engines on a network share: what URLs say, names to addresses, TLS, and
+ * connections.
  *
  * Compiled into libpawl for the engines there, and once more into each module that needs it: a
  * module sees none of libpawl's symbols. Nothing here blocks. All calls under the client's mutex.
@@ -39,6 +40,51 @@ void net_resolve_cancel(net_resolve *r);
 int net_connect(pawl_env *env, const struct sockaddr *to, socklen_t length, int *fd,
                 uv_poll_t **poll);
 
+/* ---- settings.c ------------------------------------------------------------------------------ */
+
+#define NET_HOST_MAX 254
+#define NET_ADDRESSES_MAX 64
+
+typedef struct net_login {
+    char *user, *password; /* NULL: none */
+} net_login;
+
+typedef struct net_address {
+    char *host;
+    uint16_t port;
+    char where[NET_HOST_MAX + 8]; /* "host:port", for words */
+} net_address;
+
+typedef struct net_addresses {
+    net_address *list;
+    size_t n;
+} net_addresses;
+
+struct net_tls_settings;
+
+/* All return 0, or a code with words. */
+int net_copy(char **ret, const char *text, pawl_error *err);
+/* text[0..length) without its escapes. */
+int net_decode(char **ret, const char *text, size_t length, const char *what, pawl_error *err);
+/* [user][:password], what stands before the URL's '@'. */
+int net_read_login(net_login *login, const char *text, size_t length, pawl_error *err);
+/* What is missing may come from the program's options or the environment. */
+int net_add_login(net_login *login, const pawl_env *env, pawl_error *err);
+/* Wipes what is secret. */
+void net_login_free(net_login *login);
+/* host, host:port, [v6], [v6]:port; without a host: localhost. `port` is the usual one. */
+int net_read_address(net_address *ret, const char *text, size_t length, uint16_t port,
+                     pawl_error *err);
+/* Several, with commas between them. */
+int net_read_addresses(net_addresses *ret, const char *text, size_t length, uint16_t port,
+                       pawl_error *err);
+void net_addresses_free(net_addresses *addresses);
+/* tls=1 or 0, where no scheme says it. */
+int net_read_tls_wanted(bool *ret, const pawl_url *url, pawl_error *err);
+/* cafile, cert, key, verify. */
+int net_read_tls(struct net_tls_settings *s, const pawl_url *url, pawl_error *err);
+void net_tls_settings_free(struct net_tls_settings *s);
+
 /* ---- tls.c ----------------------------------------------------------------------------------- */
 
 /* What reading and writing return instead of a number of bytes. */
@@ -47,9 +93,9 @@ enum net_io { NET_IO_AGAIN = -1, NET_IO_CLOSED = -2, NET_IO_FAILED = -3 };
 enum net_verify { NET_VERIFY_FULL, NET_VERIFY_CHAIN, NET_VERIFY_NONE };
 
 typedef struct net_tls_settings {
-    const char *host;                /* who the server must be; for net_tls_new only */
-    const char *cafile, *cert, *key; /* NULL: not given */
-    const char *alpn;                /* the one protocol that is offered, "h2"; NULL: none */
+    const char *host;          /* who the server must be; for net_tls_new only */
+    char *cafile, *cert, *key; /* NULL: not given */
+    const char *alpn;          /* the one protocol that is offered, "h2"; NULL: none */
     enum net_verify verify;
 } net_tls_settings;
 

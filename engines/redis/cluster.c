@@ -270,10 +270,10 @@ static bool scout_locate(redis_link *link)
 {
     redis *r = link->redis;
     redis_cluster *c = &r->cluster;
-    size_t n = r->settings.naddresses, at = c->next % (n + c->nnodes);
+    size_t n = r->settings.at.n, at = c->next % (n + c->nnodes);
 
     if (at < n)
-        redis_link_address(link, r->settings.addresses[at].host, r->settings.addresses[at].port);
+        redis_link_address(link, r->settings.at.list[at].host, r->settings.at.list[at].port);
     else if (c->nodes[at - n]->host[0])
         redis_link_address(link, c->nodes[at - n]->host, c->nodes[at - n]->port);
     return true;
@@ -290,7 +290,7 @@ static void scout_dropped(redis_link *link)
 
     c->next++;
     link->failures = 0;
-    if (c->next % (link->settings->naddresses + c->nnodes) == 0)
+    if (c->next % (link->settings->at.n + c->nnodes) == 0)
         link->failures = c->rounds++;
 }
 
@@ -298,7 +298,7 @@ static void scout_refused(redis_link *link, int code, const char *words)
 {
     redis *r = link->redis;
 
-    if (!r->cluster.known && r->cluster.next % r->settings.naddresses == 0)
+    if (!r->cluster.known && r->cluster.next % r->settings.at.n == 0)
         redis_refused(link, code, words);
 }
 
@@ -348,7 +348,7 @@ void redis_cluster_free(redis *r)
 /* "MOVED 3999 host:port": the node, or NULL. No host: as this link's. */
 static redis_link *node_named(redis_link *link, const resp_node *reply, uint16_t *slot)
 {
-    char text[REDIS_HOST_MAX + 40], host[REDIS_HOST_MAX];
+    char text[NET_HOST_MAX + 40], host[NET_HOST_MAX];
     unsigned number, port;
     char *colon;
     int used = 0;

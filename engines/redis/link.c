@@ -305,7 +305,8 @@ void redis_link_located(redis_link *link)
         return;
     link->state = LINK_CONNECTING;
     link->env->timer_clear(link->env, &link->timer);
-    link->tls = redis_tls_settings(link->settings, link->host);
+    link->tls = link->settings->tls_settings;
+    link->tls.host = link->host;
     link->stream.tls_context = link->settings->tls ? link->redis->tls_context : NULL;
     link->stream.path = link->settings->path;
     net_stream_open(&link->stream, link->host, link->port);

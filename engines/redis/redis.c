@@ -229,8 +229,8 @@ void redis_master_found(redis *r, const char *host, uint16_t port)
 
 void redis_link_for_locks(redis_link *link, redis *r)
 {
-    link->user = r->settings.user;
-    link->password = r->settings.password;
+    link->user = r->settings.login.user;
+    link->password = r->settings.login.password;
     link->db = r->settings.db;
     link->channel = r->layout->own_channel ? r->channel + 1 : NULL;
 }
@@ -246,7 +246,7 @@ static int open_link(redis *r, pawl_error *err)
     if (s->path)
         snprintf(link->where, sizeof link->where, "%.107s", s->path);
     else if (s->service == REDIS_ONE)
-        redis_link_address(link, s->addresses[0].host, s->addresses[0].port);
+        redis_link_address(link, s->at.list[0].host, s->at.list[0].port);
     else
         snprintf(link->where, sizeof link->where, "master '%.200s'", s->master);
     link->must_be_master = s->service == REDIS_SENTINEL;
@@ -307,11 +307,8 @@ static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
     if (!env->loop)
         return pawl_error_set(err, PAWL_ENOTSUP, "Redis needs a real event loop");
     code = redis_settings_read(&r->settings, env, url, err);
-    if (!code && r->settings.tls) {
-        net_tls_settings tls = redis_tls_settings(&r->settings, NULL);
-
-        code = net_tls_context(&r->tls_context, env, &tls, err);
-    }
+    if (!code && r->settings.tls)
+        code = net_tls_context(&r->tls_context, env, &r->settings.tls_settings, err);
     if (code)
         return code;
     r->started = env->wall_ms(env);

@@ -47,29 +47,19 @@ typedef struct redis_call redis_call;
 
 /* ---- settings.c ------------------------------------------------------------------------------ */
 
-#define REDIS_HOST_MAX 254
 #define REDIS_MASTER_MAX 255
 
 enum redis_service { REDIS_ONE, REDIS_SENTINEL, REDIS_CLUSTER };
 
-typedef struct redis_address {
-    char *host;
-    uint16_t port;
-} redis_address;
-
 typedef struct redis_settings {
     enum redis_service service;
-    redis_address *addresses; /* of the server, the sentinels, or some nodes of the cluster */
-    size_t naddresses;
+    net_addresses at; /* the server, the sentinels, or some nodes of the cluster */
     char *path;       /* of a unix socket, instead; else NULL */
     char *master;     /* what the sentinels call it */
-    char *user;       /* NULL: none */
-    char *password;   /* NULL: none */
-    char *sentinel_user, *sentinel_password; /* likewise */
+    net_login login, sentinel_login;
     char *prefix;
-    char *cafile, *cert, *key; /* NULL: not given */
     bool tls;
-    enum net_verify verify;
+    net_tls_settings tls_settings; /* the host is the link's */
     int64_t db;
     int64_t replicas;     /* that must have a grant */
     bool redisson;        /* the layout */
@@ -82,7 +72,6 @@ int redis_settings_read(redis_settings *s, const pawl_env *env, const pawl_url *
 bool redis_is_host(const char *text);
 /* Wipes what is secret. Accepts zeroes. */
 void redis_settings_free(redis_settings *s);
-net_tls_settings redis_tls_settings(const redis_settings *s, const char *host);
 
 /* ---- keys.c ---------------------------------------------------------------------------------- */
 
@@ -203,9 +192,9 @@ struct redis_link {
     pawl_env *env;
     const redis_settings *settings;
     enum redis_link_state state;
-    char host[REDIS_HOST_MAX]; /* "": a unix socket, or not known yet */
+    char host[NET_HOST_MAX]; /* "": a unix socket, or not known yet */
     uint16_t port;
-    char where[REDIS_HOST_MAX + 16]; /* the server, for words: "localhost:6379" */
+    char where[NET_HOST_MAX + 16]; /* the server, for words: "localhost:6379" */
     const char *user, *password, *channel, *channel2; /* for the greeting; NULL: none */
     int64_t db;
     bool must_be_master;

@@ -33,7 +33,7 @@ static int write_question(redis_call *call, resp_buf *out)
 /* From texts to an address: false if it makes no sense. */
 static bool found(redis *r, const char *host, size_t length, const char *port, size_t port_length)
 {
-    char name[REDIS_HOST_MAX], number[8];
+    char name[NET_HOST_MAX], number[8];
     long value;
 
     if (!length || length >= sizeof name || !port_length || port_length >= sizeof number)
@@ -60,7 +60,7 @@ static void stranger(redis *r)
     s->strangers++;
     redis_link_drop(&s->link, PAWL_ECONN, "this sentinel knows no master '%.60s'",
                     r->settings.master);
-    if (s->strangers >= r->settings.naddresses && !s->known)
+    if (s->strangers >= r->settings.at.n && !s->known)
         redis_refused(&r->link, PAWL_EBACKEND, s->link.words);
 }
 
@@ -110,7 +110,7 @@ void redis_sentinel_ask(redis *r)
 static bool next_sentinel(redis_link *link)
 {
     redis *r = link->redis;
-    const redis_address *a = &r->settings.addresses[r->sentinel.next % r->settings.naddresses];
+    const net_address *a = &r->settings.at.list[r->sentinel.next % r->settings.at.n];
 
     redis_link_address(link, a->host, a->port);
     return true;
@@ -129,7 +129,7 @@ static void sentinel_dropped(redis_link *link)
 
     s->next++;
     link->failures = 0;
-    if (s->next % r->settings.naddresses)
+    if (s->next % r->settings.at.n)
         return;
     link->failures = s->rounds++;
     if (r->link.state == LINK_LOCATING)
@@ -142,7 +142,7 @@ static void sentinel_refused(redis_link *link, int code, const char *words)
 {
     redis *r = link->redis;
 
-    if (r->sentinel.next % r->settings.naddresses == 0 && !r->sentinel.known)
+    if (r->sentinel.next % r->settings.at.n == 0 && !r->sentinel.known)
         redis_refused(&r->link, code, words);
 }
 
@@ -183,8 +183,8 @@ void redis_sentinel_open(redis *r)
 {
     redis_link *link = &r->sentinel.link;
 
-    link->user = r->settings.sentinel_user;
-    link->password = r->settings.sentinel_password;
+    link->user = r->settings.sentinel_login.user;
+    link->password = r->settings.sentinel_login.password;
     link->channel = "+switch-master";
     link->channel2 = "+promoted-slave";
     redis_link_open(link, r, &role_sentinel);

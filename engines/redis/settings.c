@@ -17,45 +17,6 @@
 #include <sys/un.h>
 
 #include "redis.h"
-#include "url.h"
-
-static int no_memory(pawl_error *err)
-{
-    return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
-}
-
-/* Decode text[0..length) into *ret. */
-static int decode(char **ret, const char *text, size_t length, const char *what, pawl_error *err)
-{
-    bool bad = false;
-
-    *ret = pawl__url_decode(text, length, &bad);
-    if (*ret)
-        return 0;
-    return bad ? pawl_error_set(err, PAWL_EINVAL,
-                                "the URL's %s has a bad escape; write %%XX with hex digits", what)
-               : no_memory(err);
-}
-
-static int copy(char **ret, const char *text, pawl_error *err)
-{
-    *ret = strdup(text);
-    return *ret ? 0 : no_memory(err);
-}
-
-/* [[user]:password@], or user@. */
-static int read_credentials(redis_settings *s, const char *text, size_t length, pawl_error *err)
-{
-    const char *colon = memchr(text, ':', length);
-    size_t user = colon ? (size_t)(colon - text) : length;
-    int code = 0;
-
-    if (user)
-        code = decode(&s->user, text, user, "user", err);
-    if (!code && colon && user + 1 < length)
-        code = decode(&s->password, colon + 1, length - user - 1, "password", err);
-    return code;
-}
 
 static int read_number(const char *text, int64_t high, int64_t *ret)
 {
@@ -66,65 +27,6 @@ static int read_number(const char *text, int64_t high, int64_t *ret)
         return PAWL_EINVAL;
     *ret = value;
     return 0;
-}
-
-/* host, host:port, [v6], [v6]:port; nothing: localhost. */
-static int read_address(redis_address *ret, const char *text, size_t length, int64_t usual_port,
-                        pawl_error *err)
-{
-    const char *close = length && text[0] == '[' ? memchr(text, ']', length) : NULL;
-    const char *host = close ? text + 1 : text;
-    const char *rest = close ? close + 1 : memchr(text, ':', length);
-    size_t host_length = close ? (size_t)(close - host)
-                               : rest ? (size_t)(rest - host) : length;
-    size_t left = rest ? length - (size_t)(rest - text) : 0;
-    char port[8];
-    int64_t number = usual_port;
-    int code;
-
-    if (length && text[0] == '[' && !close)
-        return pawl_error_set(err, PAWL_EINVAL, "the URL's host begins with '[' but has no ']'");
-    if (left && (rest[0] != ':' || left > sizeof port))
-        return pawl_error_set(err, PAWL_EINVAL, "the URL's host must be followed by ':' and a port "
-                                                "of 1 to 65535 (an IPv6 address goes in [])");
-    if (left > 1) {
-        memcpy(port, rest + 1, left - 1);
-        port[left - 1] = 0;
-        if (read_number(port, 65535, &number) || number < 1)
-            return pawl_error_set(err, PAWL_EINVAL, "the URL's port must be 1 to 65535");
-    }
-    code = host_length ? decode(&ret->host, host, host_length, "host", err)
-                       : copy(&ret->host, "localhost", err);
-    if (!code && strlen(ret->host) >= REDIS_HOST_MAX)
-        return pawl_error_set(err, PAWL_EINVAL, "the URL's host name is longer than %d bytes",
-                              REDIS_HOST_MAX - 1);
-    ret->port = (uint16_t)number;
-    return code;
-}
-
-/* One address, or several with commas between them. */
-static int read_addresses(redis_settings *s, const char *text, size_t length, pawl_error *err)
-{
-    bool several = s->service != REDIS_ONE;
-    size_t n = 1, part;
-    int code = 0;
-
-    for (size_t i = 0; several && i < length; i++)
-        n += text[i] == ',';
-    s->addresses = calloc(n, sizeof *s->addresses);
-    if (!s->addresses)
-        return no_memory(err);
-    for (; s->naddresses < n && !code; text += part + 1, length -= part < length ? part + 1 : 0) {
-        const char *comma = several ? memchr(text, ',', length) : NULL;
-
-        part = comma ? (size_t)(comma - text) : length;
-        if (several && !part)
-            return pawl_error_set(err, PAWL_EINVAL, "the URL's list of hosts has an empty one; "
-                                                    "write host:port,host:port");
-        code = read_address(&s->addresses[s->naddresses++], text, part,
-                            s->service == REDIS_SENTINEL ? 26379 : 6379, err);
-    }
-    return code;
 }
 
 static int read_db(redis_settings *s, const char *text, pawl_error *err)
@@ -140,15 +42,20 @@ static int read_db(redis_settings *s, const char *text, pawl_error *err)
 static int read_tcp(redis_settings *s, const char *text, pawl_error *err)
 {
     size_t length = strcspn(text, "/");
-    int code = read_addresses(s, text, length, err);
+    int code;
 
+    s->at.list = calloc(1, sizeof *s->at.list);
+    if (!s->at.list)
+        return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
+    s->at.n = 1;
+    code = net_read_address(&s->at.list[0], text, length, 6379, err);
     return code || !text[length] ? code : read_db(s, text + length + 1, err);
 }
 
 static int read_sentinel(redis_settings *s, const char *text, pawl_error *err)
 {
     size_t length = strcspn(text, "/"), name;
-    int code = read_addresses(s, text, length, err);
+    int code = net_read_addresses(&s->at, text, length, 26379, err);
 
     text += length + (text[length] == '/');
     name = strcspn(text, "/");
@@ -156,7 +63,7 @@ static int read_sentinel(redis_settings *s, const char *text, pawl_error *err)
         return pawl_error_set(err, PAWL_EINVAL, "the name of the master is missing: write "
                                                 "redis+sentinel://host:26379,host:26379/mymaster");
     if (!code)
-        code = decode(&s->master, text, name, "name of the master", err);
+        code = net_decode(&s->master, text, name, "name of the master", err);
     if (!code && strlen(s->master) > REDIS_MASTER_MAX)
         return pawl_error_set(err, PAWL_EINVAL, "the name of the master is longer than %d bytes",
                               REDIS_MASTER_MAX);
@@ -166,7 +73,7 @@ static int read_sentinel(redis_settings *s, const char *text, pawl_error *err)
 static int read_cluster(redis_settings *s, const char *text, pawl_error *err)
 {
     size_t length = strcspn(text, "/");
-    int code = read_addresses(s, text, length, err);
+    int code = net_read_addresses(&s->at, text, length, 6379, err);
 
     if (!code && text[length] && text[length + 1])
         return pawl_error_set(err, PAWL_EINVAL, "a cluster has no databases and nothing else after "
@@ -181,40 +88,10 @@ static int read_unix(redis_settings *s, const char *text, pawl_error *err)
     if (text[0] != '/')
         return pawl_error_set(err, PAWL_EINVAL, "redis+unix: wants the absolute path of a socket: "
                                                 "redis+unix:///run/redis/redis.sock");
-    code = decode(&s->path, text, strlen(text), "path", err);
+    code = net_decode(&s->path, text, strlen(text), "path", err);
     if (!code && strlen(s->path) >= sizeof ((struct sockaddr_un *)0)->sun_path)
         return pawl_error_set(err, PAWL_EINVAL, "the socket's path is longer than %zu bytes",
                               sizeof ((struct sockaddr_un *)0)->sun_path - 1);
-    return code;
-}
-
-static int read_verify(redis_settings *s, const char *text, pawl_error *err)
-{
-    static const char *const words[] = {"full", "chain", "none"};
-
-    for (int i = 0; text && i < 3; i++)
-        if (!strcmp(text, words[i])) {
-            s->verify = (enum net_verify)i;
-            return 0;
-        }
-    return !text ? 0 : pawl_error_set(err, PAWL_EINVAL, "verify=%.20s: give full (the default: "
-                                      "chain and host name), chain, or none", text);
-}
-
-static int read_tls(redis_settings *s, const pawl_url *url, pawl_error *err)
-{
-    const char *cafile = pawl_url_param(url, "cafile"), *cert = pawl_url_param(url, "cert");
-    const char *key = pawl_url_param(url, "key");
-    int code = read_verify(s, pawl_url_param(url, "verify"), err);
-
-    if (!code && !cert != !key)
-        code = pawl_error_set(err, PAWL_EINVAL, "cert and key go together: give both files");
-    if (!code && cafile)
-        code = copy(&s->cafile, cafile, err);
-    if (!code && cert)
-        code = copy(&s->cert, cert, err);
-    if (!code && key)
-        code = copy(&s->key, key, err);
     return code;
 }
 
@@ -235,25 +112,14 @@ static int read_layout(redis_settings *s, const pawl_url *url, pawl_error *err)
     return 0;
 }
 
-/* Of those services that have no scheme of their own with TLS. */
-static int read_tls_wanted(redis_settings *s, const pawl_url *url, pawl_error *err)
-{
-    const char *tls = pawl_url_param(url, "tls");
-
-    if (tls && strcmp(tls, "1") && strcmp(tls, "0"))
-        return pawl_error_set(err, PAWL_EINVAL, "tls=%.20s: give 1 or 0", tls);
-    s->tls = tls && tls[0] == '1';
-    return 0;
-}
-
 static int read_sentinel_params(redis_settings *s, const pawl_url *url, pawl_error *err)
 {
     const char *user = pawl_url_param(url, "sentinel_user");
     const char *password = pawl_url_param(url, "sentinel_password");
-    int code = user ? copy(&s->sentinel_user, user, err) : 0;
+    int code = user ? net_copy(&s->sentinel_login.user, user, err) : 0;
 
     if (!code && password)
-        code = copy(&s->sentinel_password, password, err);
+        code = net_copy(&s->sentinel_login.password, password, err);
     if (!code && user && !password)
         return pawl_error_set(err, PAWL_EINVAL, "sentinel_user without sentinel_password");
     return code;
@@ -276,33 +142,28 @@ static int read_params(redis_settings *s, const pawl_url *url, pawl_error *err)
     int code = read_layout(s, url, err);
 
     if (!code && s->service != REDIS_ONE)
-        code = read_tls_wanted(s, url, err);
+        code = net_read_tls_wanted(&s->tls, url, err);
     if (!code && s->service == REDIS_SENTINEL)
         code = read_sentinel_params(s, url, err);
     if (!code)
         code = read_replicas(s, url, err);
-
     if (!code)
-        code = copy(&s->prefix, prefix ? prefix : s->redisson ? "" : "pawl:", err);
+        code = net_copy(&s->prefix, prefix ? prefix : s->redisson ? "" : "pawl:", err);
     if (!code && strlen(s->prefix) > REDIS_PREFIX_MAX)
         return pawl_error_set(err, PAWL_EINVAL, "the prefix is longer than %d bytes",
                               REDIS_PREFIX_MAX);
     if (!code && db)
         code = read_db(s, db, err);
     if (!code && s->tls)
-        code = read_tls(s, url, err);
+        code = net_read_tls(&s->tls_settings, url, err);
     return code;
 }
 
-static int add_environment(redis_settings *s, const pawl_env *env, pawl_error *err)
+static int add_login(redis_settings *s, const pawl_env *env, pawl_error *err)
 {
-    int code = 0;
+    int code = net_add_login(&s->login, env, err);
 
-    if (!s->user && env->user && env->user[0])
-        code = copy(&s->user, env->user, err);
-    if (!code && !s->password && env->password && env->password[0])
-        code = copy(&s->password, env->password, err);
-    if (!code && s->user && !s->password)
+    if (!code && s->login.user && !s->login.password)
         return pawl_error_set(err, PAWL_EINVAL, "a user without a password; put that in "
                                                 "PAWL_PASSWORD or in the URL (user:password@)");
     return code;
@@ -339,7 +200,7 @@ int redis_settings_read(redis_settings *s, const pawl_env *env, const pawl_url *
     if (at && is_unix && text[0] == '/')
         at = NULL;
     if (at) {
-        code = read_credentials(s, text, (size_t)(at - text), err);
+        code = net_read_login(&s->login, text, (size_t)(at - text), err);
         text = at + 1;
     }
     if (!code)
@@ -347,7 +208,7 @@ int redis_settings_read(redis_settings *s, const pawl_env *env, const pawl_url *
     if (!code)
         code = read_params(s, url, err);
     if (!code)
-        code = add_environment(s, env, err);
+        code = add_login(s, env, err);
     return code;
 }
 
@@ -359,33 +220,14 @@ bool redis_is_host(const char *text)
     return text[0] != 0;
 }
 
-static void free_secret(char *secret)
-{
-    if (secret)
-        explicit_bzero(secret, strlen(secret));
-    free(secret);
-}
-
 void redis_settings_free(redis_settings *s)
 {
-    for (size_t i = 0; i < s->naddresses; i++)
-        free(s->addresses[i].host);
-    free(s->addresses);
+    net_addresses_free(&s->at);
+    net_login_free(&s->login);
+    net_login_free(&s->sentinel_login);
+    net_tls_settings_free(&s->tls_settings);
     free(s->path);
     free(s->master);
-    free(s->user);
-    free_secret(s->password);
-    free(s->sentinel_user);
-    free_secret(s->sentinel_password);
     free(s->prefix);
-    free(s->cafile);
-    free(s->cert);
-    free(s->key);
     *s = (redis_settings){0};
-}
-
-net_tls_settings redis_tls_settings(const redis_settings *s, const char *host)
-{
-    return (net_tls_settings){.host = host, .cafile = s->cafile, .cert = s->cert,
-                              .key = s->key, .verify = s->verify};
 }

@@ -10,14 +10,14 @@
 
 #include "redis.h"
 
-static bool read_host(char host[REDIS_HOST_MAX], const resp_node *node, const redis_link *from)
+static bool read_host(char host[NET_HOST_MAX], const resp_node *node, const redis_link *from)
 {
     if (node->type == RESP_NULL || (resp_is_text(node) && !node->length) ||
         resp_equal(node, "?", 1)) {
         strcpy(host, from->host);
         return true;
     }
-    if (!resp_is_text(node) || node->length >= REDIS_HOST_MAX)
+    if (!resp_is_text(node) || node->length >= NET_HOST_MAX)
         return false;
     memcpy(host, node->text, node->length);
     host[node->length] = 0;
@@ -32,7 +32,7 @@ static bool read_range(redis *r, const redis_link *from, const resp_node *range,
     const resp_node *host = master ? resp_child(master, 0) : NULL;
     const resp_node *port = master ? resp_child(master, 1) : NULL;
     const resp_node *id = master ? resp_child(master, 2) : NULL;
-    char name[REDIS_HOST_MAX];
+    char name[NET_HOST_MAX];
     int64_t a, b, number;
     redis_link *node;
 

@@ -31,7 +31,7 @@ void zk_link_attach(zk *z)
 static void introduce(zk *z)
 {
     char text[1024];
-    int n = snprintf(text, sizeof text, "%s:%s", z->settings.user, z->settings.password);
+    int n = snprintf(text, sizeof text, "%s:%s", z->settings.login.user, z->settings.login.password);
     jute_writer w = jute_begin(&z->link.out);
 
     jute_put_int(&w, -4);
@@ -55,7 +55,7 @@ static bool session_ended(zk *z)
     s->id = 0;
     s->epoch++;
     zk_link_drop(z, PAWL_ECONN, "the session has ended");
-    z->link.server = (z->link.server + z->settings.nservers - 1) % z->settings.nservers;
+    z->link.server = (z->link.server + z->settings.servers.n - 1) % z->settings.servers.n;
     z->link.failures = 0;
     z->env->timer_set(z->env, &z->link.timer, z->env->now(z->env));
     zk_tasks_expired(z);
@@ -96,7 +96,7 @@ bool zk_link_attached(zk *z, jute_reader *body)
     z->link.state = LINK_READY;
     z->link.last_code = 0;
     z->env->timer_clear(z->env, &z->link.timer);
-    if (z->settings.user)
+    if (z->settings.login.user)
         introduce(z);
     if (z->link.state == LINK_READY)
         zk_session_ready(z, fresh, z->link.attached);

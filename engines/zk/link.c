@@ -50,7 +50,7 @@ static void close_attempt(zk *z)
 
 static int64_t pause_ms(zk *z)
 {
-    uint32_t rounds = z->link.failures / (uint32_t)z->settings.nservers;
+    uint32_t rounds = z->link.failures / (uint32_t)z->settings.servers.n;
     int64_t pause = rounds ? (int64_t)PAUSE_MIN_MS << (rounds < 8 ? rounds - 1 : 7) : 0;
 
     if (pause > PAUSE_MAX_MS)
@@ -61,7 +61,7 @@ static int64_t pause_ms(zk *z)
 void zk_link_drop(zk *z, int code, const char *format, ...)
 {
     zk_link *link = &z->link;
-    const zk_server *server = &z->settings.servers[link->server];
+    const net_address *server = &z->settings.servers.list[link->server];
     bool was_ready = link->state == LINK_READY;
     char words[ZK_WORDS];
     va_list args;
@@ -72,13 +72,13 @@ void zk_link_drop(zk *z, int code, const char *format, ...)
     vsnprintf(words, sizeof words, format, args);
     va_end(args);
     link->last_code = code;
-    snprintf(link->words, sizeof link->words, "%.60s:%u: %.85s", server->host, server->port, words);
+    snprintf(link->words, sizeof link->words, "%.70s: %.140s", server->where, words);
     z->env->log(z->env, PAWL_LOG_WARNING, "%s %s",
                 was_ready ? "connection lost:" : "can't connect:", link->words);
     close_attempt(z);
     link->state = LINK_PAUSED;
     link->failures++;
-    link->server = (link->server + 1) % z->settings.nservers;
+    link->server = (link->server + 1) % z->settings.servers.n;
     set_timer(z, pause_ms(z));
     zk_calls_lost(z);
     if (!was_ready && code != PAWL_ECONN)
@@ -248,13 +248,12 @@ static void stream_ready(net_stream *s, bool readable, bool writable)
 
 static void attempt(zk *z)
 {
-    const zk_settings *s = &z->settings;
-    const zk_server *server = &s->servers[z->link.server];
     zk_link *link = &z->link;
+    const net_address *server = &z->settings.servers.list[link->server];
 
     link->state = LINK_CONNECTING;
-    link->tls = (net_tls_settings){.host = server->host, .cafile = s->cafile, .cert = s->cert,
-                                   .key = s->key, .verify = s->verify};
+    link->tls = z->settings.tls_settings;
+    link->tls.host = server->host;
     link->stream.tls_context = z->tls_context;
     link->stream.limit_ms = zk_patience_ms(z);
     net_stream_open(&link->stream, server->host, server->port);
@@ -313,7 +312,7 @@ void zk_link_open(zk *z)
     link->stream = (net_stream){.env = z->env, .tls = &link->tls, .arg = z,
         .opened = stream_opened, .failed = stream_failed, .ready = stream_ready};
     link->timer = (pawl_timer){.fire = timer_fired, .arg = z};
-    link->server = (size_t)(z->env->random(z->env) % z->settings.nservers);
+    link->server = (size_t)(z->env->random(z->env) % z->settings.servers.n);
     link->state = LINK_PAUSED;
     set_timer(z, 0);
 }

@@ -61,7 +61,6 @@ static void before_poll(uv_prepare_t *prepare)
 static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_error *err)
 {
     zk *z = self;
-    net_tls_settings tls;
     int code;
 
     z->env = env;
@@ -75,10 +74,8 @@ static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
     if (!env->loop)
         return pawl_error_set(err, PAWL_ENOTSUP, "ZooKeeper needs a real event loop");
     code = zk_settings_read(&z->settings, env, url, err);
-    tls = (net_tls_settings){.cafile = z->settings.cafile, .cert = z->settings.cert,
-                             .key = z->settings.key, .verify = z->settings.verify};
     if (!code && z->settings.tls)
-        code = net_tls_context(&z->tls_context, env, &tls, err);
+        code = net_tls_context(&z->tls_context, env, &z->settings.tls_settings, err);
     if (code)
         return code;
     if (gethostname(z->host, sizeof z->host - 1))

@@ -88,18 +88,11 @@ enum zk_happened { ZK_CREATED = 1, ZK_DELETED = 2, ZK_DATA_CHANGED = 3, ZK_CHILD
 
 /* ---- settings.c ------------------------------------------------------------------------------ */
 
-typedef struct zk_server {
-    char *host;
-    uint16_t port;
-} zk_server;
-
 typedef struct zk_settings {
-    zk_server *servers;
-    size_t nservers;
+    net_addresses servers;
     char *base; /* what the path of every name begins with: "/app/locks/" or "/app/job-" */
-    char *user, *password;     /* NULL: none */
-    char *cafile, *cert, *key; /* NULL: not given */
-    enum net_verify verify;
+    net_login login;
+    net_tls_settings tls_settings; /* the host is the link's */
     int64_t session_ms;
     bool tls, kazoo, open_acl;
 } zk_settings;

@@ -259,15 +259,15 @@ def _(w):
 def _(w):
     port = w.servers.port
     for rest, code, words in (
-            ('zk:localhost', 'PAWL_EINVAL', 'zk://'), ('zk://', 'PAWL_EINVAL', 'servers'),
+            ('zk:localhost', 'PAWL_EINVAL', 'zk://'), ('zk://', 'PAWL_EINVAL', 'hosts'),
             ('zk://h:0', 'PAWL_EINVAL', 'port'), ('zk://h:70000', 'PAWL_EINVAL', 'port'),
-            ('zk://h,,i', 'PAWL_EINVAL', 'servers'), ('zk://[::1', 'PAWL_EINVAL', 'port'),
+            ('zk://h,,i', 'PAWL_EINVAL', 'hosts'), ('zk://[::1', 'PAWL_EINVAL', ']'),
             ('zk://h/a//b', 'PAWL_EINVAL', 'path'), ('zk://h/a/../b', 'PAWL_EINVAL', 'path'),
             ('zk://h/a%zz', 'PAWL_EINVAL', 'escape'), ('zk://h/a%00', 'PAWL_EINVAL', 'escape'),
             ('zk://h?session=5', 'PAWL_EINVAL', 'session'),
             ('zk://h?session=soon', 'PAWL_EINVAL', 'session'),
             ('zk://h?flavor=vanilla', 'PAWL_EINVAL', 'curator or kazoo'),
-            ('zk://h?tls=maybe', 'PAWL_EINVAL', 'off or on'),
+            ('zk://h?tls=maybe', 'PAWL_EINVAL', '1 or 0'),
             ('zk://h?acl=creator', 'PAWL_EINVAL', 'user'),
             ('zk://secret@h', 'PAWL_EINVAL', 'password'),
             ('zk://h?tls=on&cert=x', 'PAWL_EINVAL', 'key'),
