@@ -5,8 +5,8 @@
  *     CLOSED --> RESOLVING --> CONNECTING to one address after the other --> [SECURING] --> OPEN
  *
  * The attempt as a whole ends at s->ends, and each address has its share of what is left of it:
- * one that does not answer must not keep us from the next. While nobody makes a call nobody may turn
- * the loop; the time of an attempt that was left alone begins anew.
+ * one that does not answer must not keep us from the next. While nobody makes a call nobody may
+ * turn the loop; the time of an attempt that was left alone begins anew.
  */
 #include "net.h"
 

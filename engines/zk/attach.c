@@ -31,7 +31,8 @@ void zk_link_attach(zk *z)
 static void introduce(zk *z)
 {
     char text[1024];
-    int n = snprintf(text, sizeof text, "%s:%s", z->settings.login.user, z->settings.login.password);
+    int n = snprintf(text, sizeof text, "%s:%s", z->settings.login.user,
+                     z->settings.login.password);
     jute_writer w = jute_begin(&z->link.out);
 
     jute_put_int(&w, -4);
