@@ -4,20 +4,16 @@
 
 KIND is tcp, unix, tls, sentinel, cluster or quorum (of five). @URL@ in an argument is the URL, with
 the certificate of its authority for TLS; @PORT@ the plain port of a single server, or of the first.
-The status is the program's. The servers and the program end with this process.
 """
 import os
-import shutil
-import signal
-import subprocess
 import sys
-import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from certs import Certs  # noqa: E402
 from cluster import Calm  # noqa: E402
 from live import Live  # noqa: E402
 from sentinel import Watched  # noqa: E402
+from guest import run  # noqa: E402
 
 KINDS = ('tcp', 'unix', 'tls', 'sentinel', 'cluster', 'quorum')
 
@@ -37,33 +33,5 @@ def start(kind, folder, servers):
     return servers[0].url() if kind == 'tcp' else servers[0].unix_url()
 
 
-def ended(number, frame):
-    sys.exit(128 + number)
-
-
-def main():
-    if len(sys.argv) < 3 or sys.argv[1] not in KINDS:
-        print(__doc__.strip(), file=sys.stderr)
-        return 64
-    signal.signal(signal.SIGTERM, ended)
-    signal.signal(signal.SIGINT, ended)
-    folder = tempfile.mkdtemp(prefix='pawl-tls-')
-    servers, program = [], None
-    try:
-        url = start(sys.argv[1], folder, servers)
-        port = str(getattr(servers[0], 'port', 0))
-        words = [w.replace('@URL@', url).replace('@PORT@', port) for w in sys.argv[2:]]
-        program = subprocess.Popen(words)
-        status = program.wait()
-        return status if status >= 0 else 128 - status
-    finally:
-        if program and program.poll() is None:
-            program.kill()
-            program.wait()
-        for server in servers:
-            server.stop()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 if __name__ == '__main__':
-    sys.exit(main())
+    sys.exit(run(__doc__, KINDS, start))

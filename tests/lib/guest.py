@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line `KIND PROGRAM [ARGUMENT ...]`: run a program on private servers of that kind.
+
+@URL@ in an argument is their URL, @PORT@ the port of the first that has one. The status is the
+program's. Servers and program end with this process.
+"""
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+
+def ended(number, frame):
+    sys.exit(128 + number)
+
+
+def run(usage, kinds, start):
+    """start(kind, folder, servers) adds what it starts to the servers, and returns their URL."""
+    if len(sys.argv) < 3 or sys.argv[1] not in kinds:
+        print(usage.strip(), file=sys.stderr)
+        return 64
+    signal.signal(signal.SIGTERM, ended)
+    signal.signal(signal.SIGINT, ended)
+    folder = tempfile.mkdtemp(prefix='pawl-guest-')
+    servers, program = [], None
+    try:
+        url = start(sys.argv[1], folder, servers)
+        port = str(getattr(servers[0], 'port', 0))
+        program = subprocess.Popen([w.replace('@URL@', url).replace('@PORT@', port)
+                                    for w in sys.argv[2:]])
+        status = program.wait()
+        return status if status >= 0 else 128 - status
+    finally:
+        if program and program.poll() is None:
+            program.kill()
+            program.wait()
+        for server in servers:
+            server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
