@@ -11,7 +11,7 @@ import time
 from redisdb import Server, parse_monitor
 
 WATCHDOG = 3000  # ms: the lease of holders that renew
-LONG = 30000     # ms: a lease that does not end within a property
+LONG = 600000    # ms: a lease that no property outlives; its end must not pass for a message
 SHORT = 2000     # ms: one that does
 
 
@@ -145,6 +145,17 @@ class Pair:
         while self.holder(name) is not None:
             check(time.monotonic() < end, 'the lease did not end within %g s', seconds)
             time.sleep(0.02)
+
+    def story(self, most=60):
+        """What clients have sent in this property, the last of it; when, in s before now."""
+        now, sent = time.monotonic(), []
+        ours = '127.0.0.1:%d' % self.server.admin.socket.getsockname()[1]
+        for at, line in self.monitor.since(0):
+            source, words = parse_monitor(line)
+            if source not in ('lua', ours):
+                text = ' '.join(w.decode('latin-1')[:60] for w in words)
+                sent.append('%8.3f %s %s' % (at - now, source, text))
+        return '\n'.join(sent[-most:])
 
     def tidy(self):
         """After a property: its own processes end."""

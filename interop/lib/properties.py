@@ -162,8 +162,6 @@ def wake(pair, x, y):
         holder.release()
         times.append(granted(answer, begin) * 1000)
         waiter.release()
-    if x.peer.layout == y.peer.layout == 'redisson':
-        check(max(times) < LONG / 3, 'woken after %d ms: the message was lost', max(times))
     return '%.1f ms (at most %.1f)' % (statistics.median(times), max(times))
 
 

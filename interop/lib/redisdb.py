@@ -168,10 +168,10 @@ class Server:
         while time.monotonic() < end and self.process.poll() is None:
             try:
                 self.admin = Connection(self.port)
-            except ConnectionRefusedError:
+                info = self.admin.call('INFO', 'server')
+            except ConnectionError:  # not yet; or it ends, as a port of its own is taken
                 time.sleep(0.01)
                 continue
-            info = self.admin.call('INFO', 'server')
             if b'process_id:%d\r' % self.process.pid in info:
                 self.version = re.search(rb'redis_version:(\S+)', info).group(1).decode()
                 return True
