@@ -151,6 +151,7 @@ static int hello_answered(redis_link *link, const resp_node *reply, char words[R
     const resp_node *version = reply->type == RESP_MAP ? field(reply, "version") : NULL;
     const resp_node *id = reply->type == RESP_MAP ? field(reply, "id") : NULL;
     const resp_node *role = reply->type == RESP_MAP ? field(reply, "role") : NULL;
+    const resp_node *mode = reply->type == RESP_MAP ? field(reply, "mode") : NULL;
     int64_t number;
 
     if (!version) {
@@ -166,6 +167,10 @@ static int hello_answered(redis_link *link, const resp_node *reply, char words[R
         snprintf(words, REDIS_WORDS, "it is to be the master, but says that it is not");
         return PAWL_ECONN;
     }
+    if (link->settings->service == REDIS_ONE && mode && resp_equal(mode, "cluster", 7))
+        link->env->log(link->env, PAWL_LOG_WARNING, "%s is a node of a cluster: write "
+                       "redis+cluster://, or names of other nodes' slots are refused and clients "
+                       "that listen to sharded channels not told", link->where);
     link->sharded = link->settings->service == REDIS_CLUSTER && number_of(version) >= 700;
     if (id && resp_integer(id, &number))
         link->server_id = (uint64_t)number;
