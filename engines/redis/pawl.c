@@ -179,7 +179,7 @@ static void message_granted(redis_wait *w, redis_link *link, const char *text)
         redis_wait_granted(w, NULL, (uint64_t)token, ntokens, from, ms);
 }
 
-static void message_front(redis_wait *w, const char *text)
+static void message_watch(redis_wait *w, const char *text)
 {
     long long left, stranger;
 
@@ -213,7 +213,7 @@ static void message(redis *r, redis_link *link, const resp_node *channel, const 
     if (copy[0] == 'g')
         message_granted(w, link, copy + 1 + used);
     else if (copy[0] == 'f')
-        message_front(w, copy + 1 + used);
+        message_watch(w, copy + 1 + used);
     else if (copy[0] == 'o' && w->op->mode == PAWL_MODE_LATCH)
         redis_wait_finish(w, 0);
 }

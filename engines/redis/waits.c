@@ -15,8 +15,9 @@
  * is also what becomes of an acquire whose answer was lost; ASKING is one that was not carried out,
  * or is out for the first time.
  *
- * The server keeps a place for REDIS_PLACE_MS; it is asked again long before. The front asks again
- * when what is in its way should be over; behind a stranger, who sends no messages, also before.
+ * The server keeps a place for REDIS_PLACE_MS; it is asked again long before. One waiter watches
+ * for all: it asks again when what is in their way should be over; behind a stranger, who sends no
+ * messages, also before.
  *
  * A wait outlives its connection: whatever has no call out is sent again on the next one, which is
  * harmless because the same owner gets the same answer. So an acquire whose answer was lost is
@@ -162,16 +163,16 @@ static int64_t pause_ms(redis_wait *w)
     return ms / 2 + (int64_t)(env->random(env) % (uint64_t)(ms / 2 + 1));
 }
 
-void redis_wait_plan(redis_wait *w, bool front, int64_t left, bool stranger)
+void redis_wait_plan(redis_wait *w, bool watches, int64_t left, bool stranger)
 {
     pawl_env *env = w->redis->env;
     int64_t ms = REFRESH_MS - (int64_t)(env->random(env) % (REFRESH_MS / 8));
 
-    if (!front || (left > 0 && !stranger))
+    if (!watches || (left > 0 && !stranger))
         w->looks = 0;
-    if (front && left >= 0 && left < ms)
+    if (watches && left >= 0 && left < ms)
         ms = left + 1;
-    if (front && (stranger || left == 0)) {
+    if (watches && (stranger || left == 0)) {
         int64_t pause = pause_ms(w);
 
         ms = stranger && left > 0 && left < pause ? left + 1 : pause;
@@ -183,7 +184,7 @@ static bool answer_queued(redis_call *call, redis_wait *w, const resp_node *repl
 {
     const resp_node *round = resp_child(reply, 6);
     int64_t position, left, stranger, now;
-    bool listens, front;
+    bool listens, watches;
 
     if (!integer_at(reply, 2, &position) || !integer_at(reply, 3, &left) ||
         !integer_at(reply, 4, &stranger) || !integer_at(reply, 5, &now) || !w->op->queue)
@@ -197,9 +198,9 @@ static bool answer_queued(redis_call *call, redis_wait *w, const resp_node *repl
         w->round[round->length] = 0;
     }
     listens = w->redis->layout->listen && w->redis->layout->listen(w);
-    front = position == 0 && w->op->mode != PAWL_MODE_LATCH &&
-            (!w->channel || redis_listens_first(w));
-    redis_wait_plan(w, front, left, stranger != 0);
+    watches = position == 0 && w->op->mode != PAWL_MODE_LATCH &&
+              (!w->channel || redis_listens_first(w));
+    redis_wait_plan(w, watches, left, stranger != 0);
     if (listens)
         redis_wait_ask(w);
     return true;

@@ -64,7 +64,7 @@ void redis_wait_finish(redis_wait *w, int code);
 void redis_wait_granted(redis_wait *w, redis_call *call, uint64_t token, int64_t ntokens,
                         int64_t from, int64_t ms); /* call: NULL if by a message */
 /* When to ask again. left: ms until what is in the way should be over, -1 unknown. */
-void redis_wait_plan(redis_wait *w, bool front, int64_t left, bool stranger);
+void redis_wait_plan(redis_wait *w, bool watches, int64_t left, bool stranger);
 redis_wait *redis_wait_find(redis *r, uint64_t seq);
 
 /* ---- channels.c ------------------------------------------------------------------------------ */

@@ -10,7 +10,8 @@
  *     QUEUE    a place at the end
  *     PASS     from the front: drop who is gone or overdue, grant the first live waiter a claim
  *              and send it the tokens; nobody: free
- *     FRONT    whoever became the front is told; it alone watches the end of the holder's lease
+ *     WATCH    one waiter, and it alone, watches the end of the holder's lease: whoever was told to,
+ *              as long as it is in the queue; then another is told
  *     RELEASE  the owner's grant ends, PASS;  by anybody else: nothing
  *     CANCEL   leave the queue, or end a grant that is on its way, PASS
  *     EXPIRE   a lease or claim ends by itself; nobody is told
@@ -33,19 +34,20 @@
  * fairness), that is, it comes to an end (a client that was killed, or stopped for good, has).
  *
  * Mistakes that must be found: LATE_PUSH a push is trusted however old it is; BLIND_RELEASE the
- * owner is not compared; SAME_TOKEN a hand-over draws no new token; MUTE_FRONT the new front is
- * not told; NO_NET no slow timer as a safety net under lost pushes.
+ * owner is not compared; SAME_TOKEN a hand-over draws no new token; MUTE_WATCH who is to
+ * watch is not told; NO_NET no slow timer as a safety net under lost pushes.
  *
  * States stored in the full search, spin 6.5.2 (run.sh has the list):
- *     safety    N=3 FAULTS=2           288,835
- *               N=2 R=2 FAULTS=3     1,097,698
- *               N=3 FAULTS=3 cuts only 454,112
- *     liveness  N=3 FAULTS=1            15,363
- *               N=2 R=2 FAULTS=2        93,655
+ *     safety    N=3 FAULTS=2           291,062
+ *               N=2 R=2 FAULTS=3     1,091,197
+ *               N=3 FAULTS=3 cuts only 452,266
+ *     liveness  N=3 FAULTS=1            15,431
+ *               N=2 R=2 FAULTS=2        93,892
  *               N=3 FAULTS=2 losses and kills only, with the net 9,698
  *               N=3 FAULTS=1 kills only, without the net         2,327
+ *               N=4, the same                                   31,205
  *     mistakes  found after 2,845 (LATE_PUSH), 2,369 (BLIND_RELEASE), 9 (SAME_TOKEN),
- *               598 (MUTE_FRONT), 1,836 (NO_NET)
+ *               598 (MUTE_WATCH), 1,836 (NO_NET)
  */
 #ifndef N
 #define N 3
@@ -71,11 +73,11 @@
 
 #define WHO(id) (((id) - 1) / R)
 
-mtype = { GRANT, FRONT, ACQUIRE, RELEASE, CANCEL };
+mtype = { GRANT, WATCH, ACQUIRE, RELEASE, CANCEL };
 
 /* The server. An owner id is a client's number and the round it asks in. */
 byte owner, token, counter;
-byte told;                                   /* the waiter that knows that it is the front */
+byte told;                                   /* the waiter that watches */
 chan queue = [N * R] of { byte };
 chan push[N] = [3] of { mtype, byte, byte }; /* each client's channel, on its way */
 bool heard[N];                               /* subscribed: PUBLISH reaches it */
@@ -105,20 +107,27 @@ inline publish(kind, to, what) {
     fi
 }
 
-inline tell_front() { /* FRONT */
+inline appoint(who) {
+    told = who;
+#ifndef MUTE_WATCH
+    publish(WATCH, who, 0)
+#endif
+}
+
+inline watch() { /* WATCH: any waiter will do; the front is dropped if it can't */
     do
     :: empty(queue) -> told = 0; break
-    :: nempty(queue) ->
-        queue?<y>;
+    :: nempty(queue) && queue??[eval(told)] -> break
+    :: nempty(queue) && !queue??[eval(told)] ->
+        select(y : 1 .. N * R);
         if
-        :: y == told -> break
-        :: y != told && heard[WHO(y)] && !overdue[WHO(y)] ->
-            told = y;
-#ifndef MUTE_FRONT
-            publish(FRONT, y, 0);
-#endif
-            break
-        :: else -> queue?y
+        :: queue??[eval(y)] && heard[WHO(y)] && !overdue[WHO(y)] -> appoint(y); break
+        :: else ->
+            queue?<y>;
+            if
+            :: heard[WHO(y)] && !overdue[WHO(y)] -> appoint(y); break
+            :: else -> queue?y
+            fi
         fi
     od
 }
@@ -161,10 +170,10 @@ inline do_acquire(me) {
             :: queue??[eval(me)] -> skip                      /* AGAIN */
             :: else -> queue!me                               /* QUEUE */
             fi;
-            queue?<y>;
-            if :: y == me -> told = me :: else -> skip fi     /* told by the reply */
+            queue?<y>;                                        /* told by the reply */
+            if :: y == me || !queue??[eval(told)] -> told = me :: else -> skip fi
         fi;
-        tell_front();
+        watch();
     fi;
     y = 0
 }
@@ -172,9 +181,9 @@ inline do_acquire(me) {
 inline do_release(me) { /* RELEASE */
     if
 #ifdef BLIND_RELEASE
-    :: owner != 0 -> pass_on(0); tell_front()
+    :: owner != 0 -> pass_on(0); watch()
 #else
-    :: owner == me -> pass_on(0); tell_front()
+    :: owner == me -> pass_on(0); watch()
 #endif
     :: else -> skip
     fi;
@@ -183,8 +192,8 @@ inline do_release(me) { /* RELEASE */
 
 inline do_cancel(me) { /* CANCEL */
     if
-    :: owner == me -> pass_on(0); tell_front()
-    :: owner != me && queue??[eval(me)] -> queue??eval(me); tell_front()
+    :: owner == me -> pass_on(0); watch()
+    :: owner != me && queue??[eval(me)] -> queue??eval(me); watch()
     :: else -> skip
     fi;
     y = 0
@@ -280,10 +289,10 @@ await:
         :: x == id && !(owner == id && token == t) -> x = 0; t = 0; goto ask
 #endif
         fi }
-    :: atomic { push[c]?FRONT, x, t ->
+    :: atomic { push[c]?WATCH, x, t ->
         if :: x == id -> armed = true :: else -> skip fi;
         x = 0; goto await }
-    :: atomic { empty(push[c]) && armed && owner == 0 -> goto ask } /* the front's timer */
+    :: atomic { empty(push[c]) && armed && owner == 0 -> goto ask } /* the watcher's timer */
 #ifndef NO_NET
     :: atomic { empty(push[c]) && (owner == 0 || owner == id || !queue??[eval(id)]) ->
         goto ask } /* the net: a slow timer, here only where it finds something */

@@ -48,7 +48,7 @@ if ! command -v spin >/dev/null || ! command -v "${CC:-cc}" >/dev/null; then
     echo '1..0 # SKIP spin or a C compiler is missing'
     exit 0
 fi
-echo 1..21
+echo 1..22
 m=handover.pml
 check holds safety $m 'two owners never believe, tokens rise: three clients' -DN=3 -DFAULTS=2
 check holds safety $m 'two owners never believe, tokens rise: two rounds' -DN=2 -DR=2 -DFAULTS=3
@@ -56,6 +56,8 @@ check holds live $m 'everybody gets it in the end: three clients' -DN=3 -DFAULTS
 check holds live $m 'everybody gets it in the end: two rounds' -DN=2 -DR=2 -DFAULTS=2
 check holds live $m 'a killed one does not stall the queue, even without the safety net' \
     -DN=3 -DFAULTS=1 -DKINDS=4 -DNO_NET
+check holds live $m 'the same with four clients: one who watches may stand anywhere' \
+    -DN=4 -DFAULTS=1 -DKINDS=4 -DNO_NET
 check holds live $m 'lost pushes and a killed client do not stall the queue' \
     -DN=3 -DFAULTS=2 -DKINDS=6
 check found safety $m 'a push that is trusted however old gives two owners' \
@@ -63,8 +65,8 @@ check found safety $m 'a push that is trusted however old gives two owners' \
 check found safety $m 'a release that does not compare the owner gives two owners' \
     -DN=3 -DFAULTS=1 -DBLIND_RELEASE
 check found safety $m 'a hand-over without a new token is noticed' -DN=2 -DFAULTS=0 -DSAME_TOKEN
-check found live $m 'a new front that is not told stalls the queue' \
-    -DN=3 -DFAULTS=1 -DKINDS=4 -DNO_NET -DMUTE_FRONT
+check found live $m 'a watcher that is not told stalls the queue' \
+    -DN=3 -DFAULTS=1 -DKINDS=4 -DNO_NET -DMUTE_WATCH
 check found live $m 'without the safety net a lost push can stall the queue' \
     -DN=3 -DFAULTS=2 -DKINDS=6 -DNO_NET
 check holds safety $m 'late requests of an old connection' -DN=3 -DFAULTS=3 -DKINDS=1

@@ -11,6 +11,7 @@ class Entry:
     def __init__(self, owner, mode, permits=0, tokens=1, lingers=False):
         self.owner, self.mode, self.permits, self.tokens = owner, mode, permits, tokens
         self.lingers, self.token = lingers, 0
+        self.alone = mode == 'x'  # K itself says so; after a downgrade it is one of several
 
 
 class Name:
@@ -19,6 +20,7 @@ class Name:
         self.holders, self.waiters, self.told = [], [], []
         self.capacity = 0
         self.foreign = False
+        self.watch = None  # the waiter that looks when the holder's lease ends
 
     # -- questions
 
@@ -68,9 +70,26 @@ class Name:
                 return
             if self.alive(w.owner):
                 self.told.append(('f', w.owner))
+                self.watch = w.owner
                 return
             self.waiters.pop(0)
             self.admit(asker)
+
+    def pass_at_once(self):
+        """To a front that wants it exclusively. False: what is left is for conclude(None)."""
+        w = self.waiters.pop(0)
+        if not self.alive(w.owner):
+            return False
+        self.holders.append(w)
+        self.told.append(('g', w.owner))
+        if not self.waiters or self.waiter(self.watch):
+            return True
+        last = self.waiters[-1].owner
+        if not self.alive(last):
+            return False
+        self.told.append(('f', last))
+        self.watch = last
+        return True
 
     # -- requests
 
@@ -83,6 +102,8 @@ class Name:
         if self.holder(owner):
             return 'GRANTED'
         if self.waiter(owner):
+            if owner == self.front():
+                self.watch = owner
             return 'QUEUED'
         kind = self.kind()
         if kind and kind != ('semaphore' if mode == 'p' else 'lock'):
@@ -97,10 +118,14 @@ class Name:
         entry = Entry(owner, mode, permits if mode == 'p' else 0, tokens)
         held = with_owner and mode == 's' and self.holder(with_owner)
         if (held and held.mode == 'x') or (not self.waiters and self.fits(entry)):
+            if held:
+                held.alone = False
             self.holders.append(entry)
             return 'GRANTED'
         if queue:
             self.waiters.append(entry)
+            if len(self.waiters) == 1:
+                self.watch = owner
             return 'QUEUED'
         return 'BUSY'
 
@@ -120,13 +145,17 @@ class Name:
             self.conclude(before, sooner=True)
             return 'OK'
         self.holders.remove(h)
-        self.conclude(before)
+        if not (h.alone and self.waiters and self.waiters[0].mode == 'x'):
+            self.conclude(before)
+        elif not self.pass_at_once():
+            self.conclude(None)
         return 'OK'
 
     def cancel(self, owner):
         before, h, w = self.front(), self.holder(owner), self.waiter(owner)
         if w:
             self.waiters.remove(w)
+            before = before if owner != self.watch else None
         elif h:
             self.holders.remove(h)
         self.conclude(before)

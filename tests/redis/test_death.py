@@ -80,6 +80,57 @@ def _(s):
     killed_holder(s, lambda a: a.lock('l', 'n', kind='read'), 'n', (0,))
 
 
+def handed_over(s, crew):
+    """They queue up, and the lock is passed on until the last of them watches for all."""
+    crew[0].lock('l', 'n')
+    crew[0].ask('take', 'l', 0).ok()
+    queue_up(s, 'n', crew[1:])
+    last = s.queue('n')[-1]
+    for x, then in zip(crew, crew[1:3]):
+        x.ask('drop', 'l').ok()
+        then.answer('acquire', 'l').ok()
+    equal(s.call('HGET', '{pawl:n}:rec', 'watch').split(' ')[1], last, 'who watches:')
+
+
+@case('a holder is killed, and who watches is not the front: the front has it within 100 ms')
+def _(s):
+    control = Control()
+    warm_up(s)
+    m = s.monitor()
+    crew = [s.actor(watchdog=1500) for _ in range(6)]
+    handed_over(s, crew)
+    front, at = s.queue('n')[0], m.now()
+    for _ in range(3):
+        at = m.script('renew', at)[0] + 1
+    crew[2].kill()
+    at, grant = m.grant(owner=front)
+    crew[3].answer('acquire', 'l').ok()
+    end = lease_end(m.all()[:at])
+    assert grant.ms >= end, 'the lease was not over'
+    control.prompt(grant.ms - end, 0, 'from the end of the lease to the next grant')
+
+
+@case('who watches is killed: at the next hand-over somebody else is told to')
+def _(s):
+    warm_up(s)
+    m = s.monitor()
+    crew = [s.actor(watchdog=1500) for _ in range(6)]
+    handed_over(s, crew)
+    gone = s.queue('n')[-1]
+    crew[5].kill()
+    at = m.now()
+    for _ in range(3):  # longer than it would have waited with its look
+        at = m.script('renew', at)[0] + 1
+    crew[2].ask('drop', 'l').ok()
+    crew[3].answer('acquire', 'l').ok()
+    watch = s.call('HGET', '{pawl:n}:rec', 'watch').split(' ')[1]
+    assert watch != gone and watch in s.queue('n'), watch
+    crew[3].kill()
+    crew[4].answer('acquire', 'l').ok()
+    crew[4].ask('drop', 'l').ok()
+    until(lambda: not s.queue('n'))
+
+
 @case('a fixed lease ends: the front has the lock within 100 ms')
 def _(s):
     control = Control()

@@ -64,7 +64,7 @@ class World:
             self.grants.append((reply[2], reply[3], owner))
         elif status == 'QUEUED':
             place = [w.owner for w in self.model.waiters].index(owner)
-            self.same('position', reply[2], place)
+            self.same('position', reply[2], 0 if owner == self.model.watch else place)
             self.same('foreign', reply[4], int(self.model.foreign))
 
     def acquire(self):
@@ -187,7 +187,11 @@ class World:
                   [(w.owner, w.mode, w.permits) for w in m.waiters])
         self.same('counts', (nholders, nwaiters),
                   (1 if m.foreign else len(m.holders), len(m.waiters)))
-        known = {w.owner for w in m.waiters} | {'used', 'x'}
+        watch = (self.admin.call('HGET', self.keys[3], 'watch') or ' ').split(' ')[1]
+        if m.waiters:
+            self.same('who watches', watch, m.watch)
+            assert m.waiter(watch), f'{watch} watches, and does not wait'
+        known = {w.owner for w in m.waiters} | {'used', 'x', 'watch'}
         known |= set(self.admin.call('ZRANGE', self.keys[4], 0, -1))
         assert set(self.admin.call('HKEYS', self.keys[3])) <= known, 'a record without an owner'
         if kind == 'semaphore':

@@ -33,7 +33,7 @@ def _(s):
         next_one = clients[(i + 1) % 10]
         message = next_one.message()
         while message[0] != 'g':
-            equal(message[:2], ['f', owners[i + 1]])
+            equal(message[:2], ['f', owners[n]], 'who came last watches:')
             message = next_one.message()
         equal(message[1], owners[i + 1])
         assert int(message[2]) > token
@@ -55,18 +55,19 @@ def _(s):
         a = s.client()
         for i in range(n + 1):
             a.acquire('n%d' % n, i, wait=600000)
+        a.release('n%d' % n, 0)  # and somebody is told to watch
         before = commands()
-        a.release('n%d' % n, 0)
+        a.release('n%d' % n, 1)
         after = commands()
         return {k: v - before.get(k, 0) for k, v in after.items()
                 if v != before.get(k, 0) and 'info' not in k}
 
-    few, many = cost(2), cost(1000)
+    few, many = cost(3), cost(1000)
     equal(many, few)
     assert sum(few.values()) <= 12, few
 
 
-@case('who becomes the front is told how long the holder may take')
+@case('who is to watch is told how long the holder may take')
 def _(s):
     a, b, c = s.client(), s.client(), s.client()
     a.acquire('n', 1)
@@ -75,6 +76,40 @@ def _(s):
     a.release('n', 1)
     equal(b.messages()[0][3:5], ['1', '500'])
     equal(c.messages()[0][:4], ['f', c.owner(1), '500', '0'])
+
+
+@case('one watches for all, until its turn comes, it leaves, or it would look too late')
+def _(s):
+    a, others = s.client(), [s.client() for _ in range(6)]
+    watch = keys('n')[3]
+    a.acquire('n', 1)
+    for c in others:
+        c.acquire('n', 1, wait=60000)
+
+    def passed(holder, to, told=None):
+        """Who is told to watch when it passes from the one to the other."""
+        holder.release('n', 1)
+        equal(to.messages()[0][0], 'g')
+        for c in others:
+            equal([m[0] for m in c.messages()], ['f'] if c is told else [], 'told:')
+        return int(s.admin.call('HGET', watch, 'watch').split(' ')[0])
+
+    passed(a, others[0], others[5])  # the first in line watched, and has it now
+    at = passed(others[0], others[1])
+    others[5].cancel('n', 1)
+    equal([m[0] for m in others[2].messages()], ['f'], 'the front is told:')
+    others[1].release('n', 1)
+    equal(others[2].messages()[0][0], 'g')
+    equal(others[4].messages()[0][0], 'f', 'the last one watches:')
+    others[2].renew([('n', 1, 60000)])
+    equal(others[4].acquire('n', 1, wait=60000)[2], 0, 'who watches looks again:')
+    equal(others[3].messages(), [])
+    assert int(s.admin.call('HGET', watch, 'watch').split(' ')[0]) > at + 30000
+    passed(others[2], others[3], others[4])  # a claim ends much sooner than that
+    others[3].release('n', 1)
+    equal(others[4].messages()[0][0], 'g')
+    others[4].release('n', 1)
+    equal(s.admin.call('KEYS', '*'), [keys('n')[1]])
 
 
 @case('tokens come in ranges, and each grant has its own')

@@ -8,7 +8,8 @@
 -- this shared one, or "", 10 floor of the tokens (0: none), 11 latch: the round seen when queued,
 -- or "".
 --
--- Replies: GRANTED owner token ntokens ms now | QUEUED owner position left foreign now [round] |
+-- Replies: GRANTED owner token ntokens ms now | QUEUED owner position left foreign now [round] (who
+-- is to watch is at position 0, wherever it stands) |
 -- BUSY owner left foreign now | STATE owner | INVAL owner.
 --#include base.lua
 
@@ -32,10 +33,15 @@ if wait > 0 and (mode == 'x' or mode == 's') and ARGV[9] == '' and type(text) ==
    sub(text, 1, 7) == 'pawl x ' and sub(text, 8, 8 + #owner) ~= owner .. ' ' then
     local last = call('ZREVRANGE', QUEUE, 0, 0, 'WITHSCORES')
     if call('ZADD', QUEUE, 'NX', (last[2] or 0) + 1, owner) == 1 then
-        call('HSET', REC, owner, record_of(mode, 0, 0, ntokens, now, lease, now + wait, chan))
+        local r, ms = record_of(mode, 0, 0, ntokens, now, lease, now + wait, chan), call('PTTL', K)
+        if last[1] then
+            call('HSET', REC, owner, r)
+        else
+            call('HSET', REC, owner, r, 'watch', watching(owner, ms))
+        end
         keep(QUEUE, now + wait)
         keep(REC, now + wait)
-        return {'QUEUED', owner, last[1] and call('ZCARD', QUEUE) - 1 or 0, call('PTTL', K), 0, now}
+        return {'QUEUED', owner, last[1] and call('ZCARD', QUEUE) - 1 or 0, ms, 0, now}
     end
 end
 --#include rules.lua
@@ -65,7 +71,15 @@ local function queue(round)
                    since = r and r.since or now, lease = lease, limit = now + wait, chan = chan})
     keep(QUEUE, now + wait)
     keep(REC, now + wait)
-    return {'QUEUED', owner, call('ZRANK', QUEUE, owner), left(mode), foreign(), now, round}
+    local position, ms = call('ZRANK', QUEUE, owner), left(mode)
+    if mode ~= 'l' then -- WATCH
+        local watch = call('HGET', REC, 'watch')
+        if position == 0 or watcher(watch) == owner or not is_watched(watch) then
+            call('HSET', REC, 'watch', watching(owner, ms))
+            position = 0
+        end
+    end
+    return {'QUEUED', owner, position, ms, foreign(), now, round}
 end
 
 -- ---- latch --------------------------------------------------------------------------------------

@@ -38,6 +38,23 @@ local function record_of(mode, permits, capacity, ntokens, since, lease, limit, 
                   lease, limit, chan)
 end
 
+-- WATCH. One waiter watches the end of the holder's lease: REC's field `watch` says which, and when
+-- it will look. It need not be the front, and keeps the task as long as it stands in the queue,
+-- looks no later than the lease ends and is not due: so that a hand-over need not wake two.
+local function watching(owner, ms)
+    return format('%.0f %s', now + math.max(ms, 0), owner)
+end
+
+local function watcher(watch)
+    return match(watch or '', ' (%S+)$')
+end
+
+-- `ends`: when the lease does, if that may be sooner than it was.
+local function is_watched(watch, ends)
+    local at = tonumber(match(watch or '', '^(%d+) '))
+    return at and at >= now and at <= (ends or at) and call('ZSCORE', QUEUE, watcher(watch))
+end
+
 -- Helper keys outlive what is in them by some seconds, and are then gone without anybody's doing.
 local function keep(key, at)
     local ttl = call('PTTL', key)

@@ -14,8 +14,9 @@ local before = front()
 look()
 settle()
 if call('ZSCORE', QUEUE, owner) then
+    local watched = watcher(call('HGET', REC, 'watch')) == owner
     drop_waiter(owner)
-    conclude(before)
+    conclude(not watched and before)
     return {'QUEUED', owner, now}
 end
 local mine, r = held(owner)

@@ -9,6 +9,16 @@
 local owner, kept, linger = ARGV[1], tonumber(ARGV[2]), math.min(tonumber(ARGV[3]), 1e14)
 local mark = 'pawl x ' .. owner .. ' '
 
+-- WATCH: whoever came last has the longest time before its turn, so it is asked to.
+local function appoint(ms)
+    local w = call('ZRANGE', QUEUE, -1, -1)[1]
+    local chan = match(call('HGET', REC, w) or '', '^[xs] %d+ %d+ %d+ %d+ %d+ %d+ (.*)$')
+    if chan and tell(chan, format('f %s %d 0 %.0f', w, ms, now)) then
+        call('HSET', REC, 'watch', watching(w, ms))
+        return true
+    end
+end
+
 -- The usual cases, in as few calls as can be: nobody waits, or the front wants it exclusively and
 -- hears of it. The rest is left to the rules, also what is begun here and does not work out.
 local text = redis.pcall('GET', K)
@@ -20,12 +30,12 @@ if kept == 0 and linger <= 0 and type(text) == 'string' and sub(text, 1, #mark) 
         call('DEL', K)
         return {'OK', owner, now}
     end
-    local records = call('HMGET', REC, w, behind or w)
+    local records = call('HMGET', REC, w, 'watch')
     local n, lease, limit, chan = match(records[1] or '', '^x %d+ %d+ (%d+) %d+ (%d+) (%d+) (.*)$')
     if n and tonumber(limit) > now then
         local ms = math.min(lease, CLAIM_MS)
         call('ZREM', QUEUE, w) -- PASS
-        call('HDEL', REC, w)
+        call('HDEL', REC, w, behind and w or 'watch')
         passed, heard = pcall(function()
             local token = reserve(n)
             call('SET', K, exclusive('x', w, token, n, now, chan), 'PXAT', now + ms)
@@ -36,10 +46,8 @@ if kept == 0 and linger <= 0 and type(text) == 'string' and sub(text, 1, #mark) 
             tell(chan, format('f %s 0 0 %.0f', w, now))
             return {'OK', owner, now}
         end
-        chan = behind and match(records[2] or '', '^[xs] %d+ %d+ %d+ %d+ %d+ %d+ (.*)$')
-        if heard and (not behind or
-                      (chan and tell(chan, format('f %s %d 0 %.0f', behind, ms, now)))) then
-            return {'OK', owner, now} -- FRONT
+        if heard and (not behind or is_watched(records[2], now + ms) or appoint(ms)) then
+            return {'OK', owner, now}
         end
     end
 end

@@ -233,8 +233,8 @@ local function admit(asker)
     return mine
 end
 
--- Pass on what can be, then FRONT: tell whoever leads the queue now, unless it did `before` and has
--- nothing to expect sooner. The asker reads it in the reply.
+-- Pass on what can be, then WATCH: tell whoever leads the queue now to, unless it did `before` and
+-- has nothing to expect sooner. The asker reads it in the reply.
 local function conclude(before, asker, sooner)
     local mine = admit(asker)
     local w = not full and front()
@@ -243,13 +243,18 @@ local function conclude(before, asker, sooner)
         if r and r.mode == 'l' then
             break
         end
+        local ms = left(r and r.mode)
         if r and r.limit > now and
-           tell(r.chan, format('f %s %.0f %d %.0f', w, left(r.mode), foreign(), now)) then
+           tell(r.chan, format('f %s %.0f %d %.0f', w, ms, foreign(), now)) then
+            call('HSET', REC, 'watch', watching(w, ms))
             break
         end
         drop_waiter(w)
         mine = admit(asker) or mine
         w = not full and front()
+    end
+    if not w then
+        call('HDEL', REC, 'watch')
     end
     return mine
 end
