@@ -4,14 +4,13 @@
  *
  * The end: a client that closes has released what it held, but its leases are still known to the
  * server. They are given back, except those whose locks are to stay for a while after the end. The
- * answers are waited for, in the loop that the core runs until everything is closed, but not long:
- * a lease also ends by itself.
+ * answers are waited for, in the loop that the core runs until everything is closed, but no longer
+ * than the time-out: a lease also ends by itself.
  */
 #include <stdlib.h>
 
 #include "etcd.h"
 
-#define LAST_WORDS_MS 300
 #define HOLDERS_MS 50   /* so long a lock is held, and a place in line kept, before the key is */
 #define WAITERS_MS 1000 /* watched */
 
@@ -105,7 +104,8 @@ static void engine_close(void *self)
     }
     e->closing = true;
     e->close_timer.data = e;
-    uv_timer_start(&e->close_timer, end_of_patience, LAST_WORDS_MS, 0);
+    uv_update_time(e->env->loop); /* its clock stands while nobody turns it */
+    uv_timer_start(&e->close_timer, end_of_patience, (uint64_t)e->env->timeout_ms, 0);
     etcd_link_flush(&e->link);
 }
 

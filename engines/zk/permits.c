@@ -357,6 +357,7 @@ void permits_find(zk_place *p)
 {
     p->step = p->leaving ? STEP_LEAVE : STEP_MORE;
     p->asked = ASKED_FIND;
+    zk_ask_turn(&p->task, zk_path(p->task.zk, p->name, "leases", NULL)); /* as for its node */
     zk_ask(&p->task, ZK_CHILDREN, zk_path(p->task.zk, p->name, "leases", NULL), false,
            leases_found, 0);
 }

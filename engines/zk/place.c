@@ -14,7 +14,10 @@
  * because the list is asked for together with the create. The node must belong to this session, and
  * the list by which it is granted must show it; after a new connection it is read again besides.
  *
- * A create without an answer: FIND looks for the node by its id, which nobody else has. Deleting is
+ * A create without an answer: FIND looks for the node by its id, which nobody else has, behind a
+ * write: what was asked for on the last connection may be carried out much later, when a majority
+ * is back, and a node that is overlooked would stand in everybody's way as long as the session
+ * lasts. Deleting is
  * repeated until it is confirmed or the session has ended, whoever still waits for it; so nothing
  * is left behind that blocks others. A place whose node somebody else deleted while it waited
  * begins anew, at the end of the queue.
@@ -209,6 +212,13 @@ static bool deleted(zk_task *task, int64_t tag, int error, jute_reader *body)
     return true;
 }
 
+/* Was its node created, or will it be? */
+static void find_own(zk_place *p)
+{
+    zk_ask_turn(&p->task, place_node_path(p, NULL));
+    zk_ask(&p->task, ZK_CHILDREN, place_node_path(p, NULL), false, queue_found, 0);
+}
+
 static void leave(zk_place *p)
 {
     zk *z = p->task.zk;
@@ -218,7 +228,7 @@ static void leave(zk_place *p)
     if (p->unsure || p->taking) {
         p->step = STEP_LEAVE;
         if (p->unsure)
-            zk_ask(&p->task, ZK_CHILDREN, place_node_path(p, NULL), false, queue_found, 0);
+            find_own(p);
         if (p->taking)
             permits_find(p);
         return;
@@ -421,7 +431,7 @@ static void place_go(zk_task *task)
     } else if (p->unsure) {
         p->step = STEP_FIND;
         p->code = 0;
-        zk_ask(&p->task, ZK_CHILDREN, place_node_path(p, NULL), false, queue_found, 0);
+        find_own(p);
     } else if (p->node[0]) {
         p->waited = p->recheck = true;
         p->watched = false;

@@ -260,6 +260,14 @@ void zk_ask_sync(zk_task *task)
     zk_request_end(task, &w, NULL, 0);
 }
 
+void zk_ask_turn(zk_task *task, const char *folder)
+{
+    char path[ZK_PATH_MAX];
+
+    snprintf(path, sizeof path, "%.*s/_c_none", ZK_PATH_MAX - 10, folder);
+    zk_ask_delete(task, path, INT32_MAX, NULL, 0);
+}
+
 int zk_error_code(int error, char words[ZK_WORDS])
 {
     if (error == ZK_NO_AUTH || error == ZK_AUTH_FAILED) {

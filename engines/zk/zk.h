@@ -215,6 +215,11 @@ void zk_ask(zk_task *task, int opcode, const char *path, bool watch, zk_answer_f
 /* Let what is read next on this connection be as new as the leader's own: other clients' changes
  * that are over are seen. (Behind a create of one's own it is anyway.) */
 void zk_ask_sync(zk_task *task);
+/* Let what is read next show all that this session ever asked for, if it is carried out at all. A
+ * leader that has lost its majority keeps a write, answers a `sync` and a read without it, and
+ * carries it out when the majority is back. Only a write waits its turn behind it: this one deletes
+ * a node below `folder` that does not exist. */
+void zk_ask_turn(zk_task *task, const char *folder);
 
 /* Note that the server was or will be asked to watch. False: no memory. */
 bool zk_watch_set(zk_watch *watch, zk_task *task, const char *path);

@@ -44,7 +44,7 @@ void await_renewal(pawl_client *client, const char *name)
 
     do {
         before = leases_in_seconds() ? -1 : have.lease_ms;
-        pause_ms(leases_in_seconds() ? SHORT_LEASE + 200 : 5); /* then who did not renew lost it */
+        pause_ms(leases_in_seconds() ? DEATH_LEASE + 200 : 5); /* then who did not renew lost it */
         CHECK_OK(pawl_inspect(client, name, note_lease, &have, NULL));
         CHECK_EQ(have.holders, 1);
     } while (has_session() ? now_ms() - began < DEATH_LEASE + SHORT_LEASE

@@ -25,7 +25,7 @@ static void wait_for_latch(void *arg)
 CASE("leases are renewed after two calls of one client have ended together")
 {
     const char *kept = check_name("kept"), *go = check_name("go");
-    pawl_client *mine = client_open(CLIENT_OPTIONS(.watchdog_ms = SHORT_LEASE));
+    pawl_client *mine = client_open(CLIENT_OPTIONS(.watchdog_ms = DEATH_LEASE));
     pawl_client *yours = client_open(NULL);
     pawl_lock *lock = lock_new(mine, kept, NULL);
     pawl_latch *latch = latch_new(yours, go);
@@ -49,7 +49,7 @@ CASE("leases are renewed while the program's loop stands still, also when a time
 {
     static calls got = CALLS_INIT;
     const char *kept = check_name("kept"), *busy = check_name("busy");
-    pawl_client *mine = client_open(CLIENT_OPTIONS(.watchdog_ms = SHORT_LEASE));
+    pawl_client *mine = client_open(CLIENT_OPTIONS(.watchdog_ms = DEATH_LEASE));
     pawl_client *yours = client_open(NULL);
     pawl_lock *lock = lock_new(mine, kept, NULL), *waits = lock_new(mine, busy, &handle_owned);
     pawl_lock *taken = lock_new(yours, busy, NULL);

@@ -18,14 +18,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 for _folder in ('redis', 'lib'):
     sys.path.append(os.path.join(HERE, '..', _folder))
 from actor import Actor, boot_ns  # noqa: E402,F401
+from ports import free_port, free_ports  # noqa: E402
 
 PATIENCE = 60
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(('127.0.0.1', 0))
-        return s.getsockname()[1]
 
 
 def query(params):
@@ -97,12 +92,13 @@ class Cluster:
 
     def __init__(self, n=3, election_ms=300, options=(), scheme='http'):
         names = [f'n{i + 1}' for i in range(n)]
-        peers = [free_port() for _ in names]
+        ports = free_ports(2 * n)
+        peers = ports[n:]
         known = ','.join(f'{name}=http://127.0.0.1:{peer}' for name, peer in zip(names, peers))
-        self.members = [Member(name, free_port(), peer, election_ms,
+        self.members = [Member(name, port, peer, election_ms,
                                ['--initial-cluster', known, *options], scheme)
-                        for name, peer in zip(names, peers)]
-        self.environ = {}
+                        for name, port, peer in zip(names, ports, peers)]
+        self.environ, self.compacted = {}, 0
         try:
             for m in self.members:
                 m.start()
@@ -130,7 +126,8 @@ class Cluster:
 
     def ctl_words(self, *words):
         hosts = ','.join(f'{m.scheme}://127.0.0.1:{m.port}' for m in self.members)
-        return ['etcdctl', '--endpoints', hosts, *map(str, words)]
+        return ['etcdctl', f'--dial-timeout={PATIENCE}s', f'--command-timeout={PATIENCE}s',
+                '--endpoints', hosts, *map(str, words)]
 
     def ctl(self, *words):
         done = subprocess.run(self.ctl_words(*words), stdout=subprocess.PIPE, check=False,
@@ -157,6 +154,13 @@ class Cluster:
 
     def revision(self):
         return json.loads(self.ctl('get', 'nothing', '-w', 'json'))['header']['revision']
+
+    def compact(self):
+        """Forget all that is past; a server refuses that when nothing has happened since."""
+        revision = self.revision()
+        if revision > self.compacted:
+            self.ctl('compact', revision)
+        self.compacted = revision
 
     def leases(self):
         return self.ctl('lease', 'list').split('\n')[1:-1]

@@ -56,7 +56,7 @@ def _(s):
 @on_etcd('the prefix may be anything, or nothing')
 def _(s):
     for prefix in ('', 'x', 'deep/er/', '%'):
-        a = s.actor(prefix=prefix)
+        a = s.actor(prefix=prefix, timeout=30000)
         a.lock('l', 'one')
         a.ask('take', 'l', 0).ok()
         assert [k.rsplit('/', 1)[0] for k in s.keys('')] == [prefix + 'one'], s.keys('')
@@ -120,15 +120,15 @@ def _(s):
 
 @on_etcd('with session= all locks share one lease, and a longer fixed one lasts all the same')
 def _(s):
-    a = s.actor(session=1000)
-    a.lock('f', 'fixed', lease=3000)
+    a = s.actor(session=3000)
+    a.lock('f', 'fixed', lease=5000)
     a.lock('w', 'watchdog')
     a.ask('take', 'f', 0).ok()
     a.ask('take', 'w', 0).ok()
-    assert a.ask('valid', 'w').valid <= 1000
-    a.ask('renew', 'f', 4000).ok()
-    assert a.ask('valid', 'f').valid <= 1000, 'no longer than the session'
-    lost = a.lost('f')  # after 4 s
+    assert a.ask('valid', 'w').valid <= 3000
+    a.ask('renew', 'f', 6000).ok()
+    assert a.ask('valid', 'f').valid <= 3000, 'no longer than the session'
+    lost = a.lost('f')  # after 6 s
     assert lost.ns and a.ask('held', 'w').held == 1
     until(lambda: not s.keys('pawl/fixed'))
     a.ask('drop', 'w').ok()
@@ -136,7 +136,7 @@ def _(s):
 
 @on_etcd('closing gives the leases back')
 def _(s):
-    a = s.actor()
+    a = s.actor(timeout=30000)
     a.lock('l', 'orders')
     a.latch('c', 'gate')
     a.ask('take', 'l', 0).ok()
@@ -235,7 +235,7 @@ def _(s):
     b.stop()
     for i in range(20):
         s.ctl('put', 'else', i)
-    s.ctl('compact', s.revision())
+    s.compact()
     b.resume()
     a.resume()
     assert a.ask('held', 'l').held == 1
@@ -247,7 +247,7 @@ def _(s):
 
 @on_etcd('a killed holder costs its lease, a killed waiter nothing more')
 def _(s):
-    a, b, c = s.actor(watchdog=1000), s.actor(watchdog=1000), s.actor()
+    a, b, c = s.actor(watchdog=3000), s.actor(watchdog=3000), s.actor()
     for x in (a, b, c):
         x.lock('l', 'one')
     a.ask('take', 'l', 0).ok()

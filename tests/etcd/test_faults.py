@@ -16,6 +16,10 @@ from proxy import Proxy  # noqa: E402
 SEED = int(os.environ.get('CHAOS_SEED', random.randrange(10 ** 6)))
 
 
+LONG = 30000  # ms: what is over within it was not waited for in vain
+HICCUP = 3000  # ms: a lease that a busy machine does not miss to renew
+
+
 def through(p, **params):
     return Actor(f'etcd://127.0.0.1:{p.port}/{query(params)}')
 
@@ -38,17 +42,22 @@ def ready(p, name='one', **params):
     """An actor whose session is there: its next acquire is one request."""
     a = through(p, **params)
     a.lock('l', name)
-    a.ask('take', 'l', 5000).ok()
-    a.ask('drop', 'l').ok()
+    a.ask('take', 'l', LONG).ok()
+    drop(a)
     return a
+
+
+def drop(a):
+    """When the time-out is short an answer may be too late for it; the key goes all the same."""
+    a.ask('drop', 'l').be('PAWL_OK', 'PAWL_EUNKNOWN')
 
 
 @on_etcd('an acquire whose answer is lost is found again, at whichever byte that was')
 def _(s, p):
-    a, last = ready(p, timeout=1000), 0
+    a, last = ready(p, timeout=LONG), 0
     for n in list(range(0, 40, 5)) + list(range(40, 200, 20)):
         p.cut_after(n, 'down')
-        got = a.ask('take', 'l', 5000).ok()
+        got = a.ask('take', 'l', LONG).ok()
         assert got.token > last
         last = got.token
         assert len(s.keys('pawl/one/')) == 1
@@ -60,10 +69,10 @@ def _(s, p):
 
 @on_etcd('a request that was broken off is carried out once or not at all')
 def _(s, p):
-    a, last = ready(p, timeout=1000), 0
+    a, last = ready(p, timeout=LONG), 0
     for n in range(0, 300, 12):
         p.cut_after(n, 'up')
-        got = a.ask('take', 'l', 5000).ok()
+        got = a.ask('take', 'l', LONG).ok()
         assert got.token > last
         last = got.token
         p.cut_after(10 ** 9, 'up')
@@ -73,9 +82,9 @@ def _(s, p):
 
 @on_etcd('a release whose answer is lost has happened when it is said to have')
 def _(s, p):
-    a = ready(p, timeout=1000)
+    a = ready(p, timeout=LONG)
     for n in range(0, 120, 12):
-        a.ask('take', 'l', 5000).ok()
+        a.ask('take', 'l', LONG).ok()
         p.cut_after(n, 'down')
         a.ask('drop', 'l').ok()
         assert s.keys('pawl/one/') == []
@@ -90,8 +99,8 @@ def _(s, p):
         a.ask('take', 'l', 200).be('PAWL_EUNKNOWN', 'PAWL_ETIMEDOUT', 'PAWL_ECONN')
         p.flow()
         until(lambda: not s.keys('pawl/one/'))
-        a.ask('take', 'l', 5000).ok()
-        a.ask('drop', 'l').ok()
+        a.ask('take', 'l', LONG).ok()
+        drop(a)
 
 
 @on_etcd('a request from an old connection can do nothing once there is a new one')
@@ -104,8 +113,9 @@ def _(s, p):
     b.answer('acquire', 'l').be('PAWL_EUNKNOWN', 'PAWL_ETIMEDOUT', 'PAWL_ECONN')
     until(lambda: b.ask('stats').ok())
     old.flow()
-    b.ask('take', 'l', 5000).ok()
-    b.ask('drop', 'l').ok()
+    b.ask('take', 'l', LONG).ok()
+    drop(b)
+    until(lambda: not s.keys('pawl/two/'))
     time.sleep(0.3)
     assert s.keys('pawl/two/') == []
     a.close()
@@ -113,8 +123,8 @@ def _(s, p):
 
 @on_etcd('waiters survive their connections, in their order')
 def _(s, p):
-    holder, others = ready(p), [ready(p) for _ in range(3)]
-    holder.ask('take', 'l', 5000).ok()
+    holder, *others = (ready(p, timeout=LONG) for _ in range(4))
+    holder.ask('take', 'l', LONG).ok()
     for i, w in enumerate(others):
         w.send('acquire', 'l', -1)
         until(lambda: len(s.keys('pawl/one/')) == i + 2)
@@ -127,27 +137,29 @@ def _(s, p):
         w.ask('drop', 'l').ok()
 
 
-@on_etcd('who is cut off is told before anybody else gets the lock')
+@on_etcd('who is cut off has lost the lock before anybody else gets it')
 def _(s, p):
-    a, b = ready(p, watchdog=1000, timeout=300), ready(Proxy(s.port), watchdog=1000)
-    a.ask('take', 'l', 5000).ok()
+    a, b = ready(p, watchdog=HICCUP, timeout=300), ready(Proxy(s.port), watchdog=HICCUP)
+    a.ask('take', 'l', LONG).ok()
     b.send('acquire', 'l', -1)
     until(lambda: len(s.keys('pawl/one/')) == 2)
     p.freeze()
     p.refuse()
+    good_until = max(boot_ns() + a.ask('valid', 'l').valid * 10 ** 6 for _ in range(20))
     got, lost = b.answer('acquire', 'l').ok(), a.lost('l')
-    print(f'# told {(got.ns - lost.ns) / 1e6:.0f} ms before')
-    assert lost.ns < got.ns
+    print(f'# good until {(got.ns - good_until) / 1e6:.0f} ms before, told '
+          f'{(got.ns - lost.ns) / 1e6:.0f} ms before')
+    assert good_until < got.ns
     p.accept()
     a.ask('drop', 'l').be('PAWL_ELOST')
-    b.ask('drop', 'l').ok()
-    a.ask('take', 'l', 5000).ok()
+    drop(b)
+    a.ask('take', 'l', LONG).ok()
 
 
 @on_etcd('a holder that was stopped past its lease learns it first of all')
 def _(s, p):
-    a, b = ready(p, watchdog=1000), ready(p, watchdog=1000)
-    token = a.ask('take', 'l', 5000).ok().token
+    a, b = ready(p, watchdog=HICCUP), ready(p, watchdog=HICCUP)
+    token = a.ask('take', 'l', LONG).ok().token
     b.send('acquire', 'l', -1)
     until(lambda: len(s.keys('pawl/one/')) == 2)
     a.stop()
@@ -155,14 +167,14 @@ def _(s, p):
     a.resume()
     assert a.ask('valid', 'l').valid == 0
     a.lost('l')
-    b.ask('drop', 'l').ok()
+    drop(b)
     a.ask('drop', 'l').be('PAWL_ELOST')
 
 
 @on_etcd('a waiter that was stopped past its lease stands in line again')
 def _(s, p):
-    a, b, c = (ready(p, watchdog=1000) for _ in range(3))
-    a.ask('take', 'l', 5000).ok()
+    a, b, c = (ready(p, watchdog=HICCUP) for _ in range(3))
+    a.ask('take', 'l', LONG).ok()
     for n, w in ((2, b), (3, c)):
         w.send('acquire', 'l', -1)
         until(lambda: len(s.keys('pawl/one/')) == n)
@@ -170,31 +182,31 @@ def _(s, p):
     until(lambda: len(s.keys('pawl/one/')) == 2)
     b.resume()
     until(lambda: len(s.keys('pawl/one/')) == 3)
-    a.ask('drop', 'l').ok()
+    drop(a)
     c.answer('acquire', 'l').ok()
     assert b.have('acquire', 'l') is None
-    c.ask('drop', 'l').ok()
+    drop(c)
     b.answer('acquire', 'l').ok()
 
 
 @on_etcd('a server that stops for a while costs nothing but time')
 def _(s, p):
-    a, b = ready(p, timeout=300, watchdog=5000), ready(p, timeout=300, watchdog=5000)
-    a.ask('take', 'l', 5000).ok()
+    a, b = ready(p, timeout=300), ready(p, timeout=300)
+    a.ask('take', 'l', LONG).ok()
     b.send('acquire', 'l', -1)
     until(lambda: len(s.keys('pawl/one/')) == 2)
     s.member.pause()
     time.sleep(1)
     s.member.resume()
-    a.ask('drop', 'l').be('PAWL_OK', 'PAWL_EUNKNOWN')
+    drop(a)
     b.answer('acquire', 'l').ok()
     assert a.have('lost', 'l') is None
 
 
 @on_etcd('a server that is killed and comes back has forgotten nothing')
 def _(s, p):
-    a, b = ready(p, timeout=500, watchdog=8000), ready(p, timeout=500, watchdog=8000)
-    token = a.ask('take', 'l', 5000).ok().token
+    a, b = ready(p, timeout=500), ready(p, timeout=500)
+    token = a.ask('take', 'l', LONG).ok().token
     b.send('acquire', 'l', -1)
     until(lambda: len(s.keys('pawl/one/')) == 2)
     s.member.kill()
@@ -202,8 +214,19 @@ def _(s, p):
     s.wait()
     assert len(s.keys('pawl/one/')) == 2
     assert a.ask('held', 'l').held == 1
-    a.ask('drop', 'l').be('PAWL_OK', 'PAWL_EUNKNOWN')
+    drop(a)
     assert b.answer('acquire', 'l').ok().token > token
+
+
+@on_etcd('closing waits for the last answer, also when nothing had happened for long')
+def _(s, p):
+    a = ready(p, timeout=LONG)
+    time.sleep(0.5)
+    assert s.leases()
+    p.delay, began = 0.2, time.monotonic()
+    a.close().ok()
+    assert time.monotonic() - began >= 2 * p.delay
+    assert s.keys('') == s.leases() == [], (s.keys(''), s.leases())
 
 
 @on_etcd('claims exclude each other and tokens rise, whatever happens to the connections',
@@ -239,7 +262,7 @@ def _(s, p):
             time.sleep(chance.random() * 0.3)
             s.member.resume()
         else:
-            s.ctl('compact', s.revision())
+            s.compact()
         time.sleep(chance.random() * 0.15)
     over.set()
     for q in proxies:
@@ -252,7 +275,7 @@ def _(s, p):
     for w in workers:
         w.actor.close().ok()
     print(f'# {claims} claims; {codes}; {done}')
-    assert s.keys('') == [], s.keys('')
+    until(lambda: s.keys('') == [])  # one whose connection was cut at the end leaves its lease
 
 
 if __name__ == '__main__':

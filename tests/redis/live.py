@@ -16,14 +16,9 @@ from server import Connection, Error, Server
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from actor import Actor, boot_ns  # noqa: E402,F401
+from ports import free_port  # noqa: E402
 
 PATIENCE = 60
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(('127.0.0.1', 0))
-        return s.getsockname()[1]
 
 
 def query(params):

@@ -16,11 +16,16 @@
 Directions are 'down' (server to client) and 'up'. Counters: p.accepted, p.cuts. One thread runs it.
 """
 import collections
+import os
 import selectors
 import socket
 import struct
+import sys
 import threading
 import time
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from ports import free_port  # noqa: E402
 
 OTHER = {'up': 'down', 'down': 'up'}
 
@@ -49,7 +54,7 @@ class Proxy:
         self.accepted = self.cuts = 0
         self.ending = False
         self.listener = None
-        self.port = 0
+        self.port = free_port()
         self.next_cut = None  # for the next connection, if there is none yet
         self.wake_out, self.wake_in = socket.socketpair()
         self.wake_in.setblocking(False)
@@ -71,7 +76,6 @@ class Proxy:
                 s.bind(('127.0.0.1', self.port))
                 s.listen(64)
                 s.setblocking(False)
-                self.port = s.getsockname()[1]
                 self.listener = s
         self._wake()
 

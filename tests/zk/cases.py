@@ -23,9 +23,10 @@ _cases = []
 _chroots = iter(range(1, 10 ** 6))
 
 
-def case(sentence):
+def case(sentence, fresh=False):
+    """`fresh`: on servers to which nothing has happened yet."""
     def add(function):
-        _cases.append((sentence, function))
+        _cases.append((sentence, fresh, function))
         return function
     return add
 
@@ -115,10 +116,13 @@ def run(make):
     signal.signal(signal.SIGINT, stop)
     print(f'1..{len(entries)}', flush=True)
     try:
-        servers = make()
-        for number, (sentence, function) in enumerate(entries, 1):
+        for number, (sentence, fresh, function) in enumerate(entries, 1):
             world = None
             try:
+                if servers and fresh:
+                    servers.stop()
+                    servers = None
+                servers = servers or make()
                 world = World(servers)
                 function(world)
                 word = 'ok'

@@ -8,7 +8,8 @@
     f.send(b'...')                               to every client, now
     f.behave()                                   from now on it is a server like any other
 
-A spoiler may return None: no answer at all. f.lies counts how often one was told.
+A spoiler may return None: no answer at all. f.lies counts how often one was told. Lists that are
+asked for before any delete on their connection are called 'early children'.
 """
 import contextlib
 import socket
@@ -53,12 +54,14 @@ class _Side:
         return _exactly(s, struct.unpack('>i', _exactly(s, 4))[0])
 
     def _up(self):
-        first = True
+        first, early = True, 'early '
         while True:
             data = self._message(self.client)
             if not first:
                 xid, opcode = struct.unpack_from('>ii', data)
-                self.names[xid] = OPCODES.get(opcode, str(opcode))
+                name = OPCODES.get(opcode, str(opcode))
+                early = '' if name == 'delete' else early
+                self.names[xid] = early + name if name == 'children' else name
             first = False
             self.server.sendall(frame(data))
 

@@ -4,17 +4,20 @@
 Each has a folder and free loopback ports of its own, ticks ten times as fast as usual, and is
 stopped by its process id. The jars are those of Debian's libzookeeper-java.
 """
-import contextlib
 import glob
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 
 from client import Client
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from ports import free_ports  # noqa: E402
 
 JARS = os.environ.get('PAWL_ZK_JARS', '/usr/share/java')
 NEEDED = ('zookeeper', 'zookeeper-jute', 'slf4j-api', 'slf4j-nop', 'metrics-core', 'snappy-java',
@@ -26,15 +29,6 @@ PATIENCE = 60
 
 def class_path():
     return ':'.join(os.path.join(JARS, jar + '.jar') for jar in NEEDED)
-
-
-def free_ports(n):
-    """So many, free a moment ago."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(n)]
-        for s in sockets:
-            s.bind(('127.0.0.1', 0))
-        return [s.getsockname()[1] for s in sockets]
 
 
 class Server:
@@ -102,13 +96,21 @@ class Server:
             time.sleep(0.02)
 
     def warm_up(self):
-        """A fresh Java machine needs seconds for its first answers."""
-        admin = Client(self.port)
-        for _ in range(20):
-            path = admin.create('/warm-', flags=3)
-            admin.children('/')
-            admin.delete(path)
-        admin.close()
+        """A fresh Java machine needs seconds for its first answers; and an ensemble of such may
+        elect once more meanwhile."""
+        end, rounds = time.monotonic() + PATIENCE, 0
+        while rounds < 20:
+            try:
+                admin = Client(self.port)
+                while rounds < 20:
+                    path = admin.create('/warm-', flags=3)
+                    admin.children('/')
+                    admin.delete(path)
+                    rounds += 1
+                admin.close()
+            except OSError:
+                assert time.monotonic() < end, 'the server does not serve'
+                time.sleep(0.05)
 
     def url(self, rest=''):
         return f'zk://127.0.0.1:{self.port}{rest}'

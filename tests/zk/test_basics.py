@@ -11,7 +11,8 @@ import urllib.parse
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cases import Actor, case, equal, refused, run, until  # noqa: E402
 from certs import Certs  # noqa: E402
-from server import Server, free_ports  # noqa: E402
+from ports import free_port  # noqa: E402
+from server import Server  # noqa: E402
 
 UUID = r'_c_[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
 TOOL = os.environ['PAWL_TOOL']
@@ -283,7 +284,7 @@ def _(w):
 
 @case('a server that is not there, or no ZooKeeper, is told in words and in time')
 def _(w):
-    a = Actor(f'zk://127.0.0.1:{free_ports(1)[0]}')
+    a = Actor(f'zk://127.0.0.1:{free_port()}')
     w.actors.append(a)
     a.lock('l', 'x')
     failed = a.ask('take', 'l', 300).be('PAWL_ECONN')
@@ -301,7 +302,7 @@ def tls_server(folder, clients='none'):
         for part in (certs.key('server'), certs.pem('server')):
             with open(part, encoding='ascii') as file:
                 out.write(file.read())
-    secure = free_ports(1)[0]
+    secure = free_port()
     lines = ['serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory',
              f'secureClientPort={secure}', f'ssl.keyStore.location={both}',
              'ssl.keyStore.type=PEM', f'ssl.trustStore.location={certs.pem("ca")}',

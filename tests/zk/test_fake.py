@@ -6,6 +6,7 @@ import os
 import random
 import struct
 import sys
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cases import Actor, case, equal, run, until  # noqa: E402
@@ -151,6 +152,25 @@ def _(w):
             w.admin.delete(w.path(f'x/{node}'))
         a.ask('take', 'l', 20000).ok()
         a.ask('drop', 'l').ok()
+
+
+def overlooked(w, f, a, wait):
+    """An acquire whose answer is lost; then a server that shows it only behind a write."""
+    f.spoil('create2', lambda h, b: time.sleep(0.6), whole=True)
+    a.send('acquire', 'l', wait)
+    until(lambda: f.lies, 'until an answer is lost')
+    f.spoil('early children', lambda h, b: frame(h[:12] + struct.pack('>i', -101)), whole=True)
+    return a.answer('acquire', 'l')
+
+
+@case('what was asked for is found also if it is carried out later')
+def _(w):
+    f, a = spoilt(w)
+    overlooked(w, f, a, -1).ok()
+    equal(len(w.queue('x')), 1, 'nodes:')
+    a.ask('drop', 'l').ok()
+    overlooked(w, f, a, 50).be('PAWL_EUNKNOWN', 'PAWL_ETIMEDOUT', 'PAWL_ECONN')
+    until(lambda: not w.queue('x'), 'until what was given up is gone')
 
 
 @case('an answer that comes byte by byte is an answer')
