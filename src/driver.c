@@ -511,9 +511,9 @@ static void keeper_back_up(pawl_client *client)
 
 static void keeper_nap(pawl_client *client)
 {
-    int64_t due = pawl__timers_next(&client->timers), until = pawl__now(client) + NAP;
+    int64_t now = pawl__now(client), due = pawl__timers_next(&client->timers), until = now + NAP;
 
-    keeper_sleep(client, due < until ? due : until);
+    keeper_sleep(client, due > now && due < until ? due : until);
 }
 
 static void *keeper_main(void *arg)
@@ -528,14 +528,14 @@ static void *keeper_main(void *arg)
                 return NULL; /* a child: this was its only thread */
         } else if (client->fd_mode) {
             keeper_back_up(client);
+        } else if (client->activity != seen &&
+                   (client->driver || pawl__timers_next(&client->timers) > pawl__now(client))) {
+            seen = client->activity;
+            keeper_nap(client);
         } else if (client->driver) {
             client->keeper_deep = true;
             keeper_sleep(client, PAWL_NEVER);
             client->keeper_deep = false;
-        } else if (client->activity != seen &&
-                   pawl__timers_next(&client->timers) > pawl__now(client)) {
-            seen = client->activity;
-            keeper_nap(client);
         } else {
             pawl__settle(client);
             if (list_empty(&client->callbacks) || client->dispatching)
