@@ -56,7 +56,7 @@ static void alone(const struct subject *s)
         if (i >= 0)
             took[i] = bench_ns() - begun;
     }
-    printf("%-12s alone    %7.0f us  (90 %%: %.0f us)\n", s->name,
+    printf("%-13s alone    %7.0f us  (90 %%: %.0f us)\n", s->name,
            (double)bench_quantile(took, ALONE, 0.5) / 1e3,
            (double)bench_quantile(took, ALONE, 0.9) / 1e3);
     fflush(stdout);
@@ -111,7 +111,7 @@ static void together(const struct subject *s, struct round *r, int n)
         most = r->done[i] > most ? r->done[i] : most;
         fewest = r->done[i] < fewest ? r->done[i] : fewest;
     }
-    printf("%-12s %2d wait  %7.0f /s  %6.1f statements each  most/fewest %.1f\n", s->name, n,
+    printf("%-13s %2d wait  %7.0f /s  %6.1f statements each  most/fewest %.1f\n", s->name, n,
            (double)sum * 1e3 / MS, (double)sent / (double)(sum ? sum : 1),
            (double)most / (double)(fewest ? fewest : 1));
     fflush(stdout);

@@ -3,6 +3,7 @@
  * sql_postgres.c - the locks that PostgreSQL itself offers, for sql.c.
  */
 #include <libpq-fe.h>
+#include <string.h>
 
 #include "sql.h"
 
@@ -30,6 +31,17 @@ static int run(void *conn, const char *text)
     }
     PQclear(result);
     return rows;
+}
+
+/* Pawl's, on the same kind of lock. */
+static void *open_layout(void)
+{
+    static char url[4096];
+    pawl_client *client;
+
+    snprintf(url, sizeof url, "%.4000s%clayout=advisory", sql_url,
+             strchr(sql_url, '?') ? '&' : '?');
+    return bench_lock(&client, url, "bench", PAWL_FAIR);
 }
 
 static void advisory_acquire(void *conn)
@@ -65,6 +77,7 @@ static void poll_release(void *conn)
 }
 
 const struct subject sql_subjects[] = {
+    {"pawl advisory", open_layout, bench_pawl_acquire, bench_pawl_release},
     {"advisory", open_connection, advisory_acquire, advisory_release},
     {"FOR UPDATE", open_connection, row_acquire, row_release},
     {"insert+poll", open_connection, poll_acquire, poll_release},

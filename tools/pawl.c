@@ -11,7 +11,8 @@
 
 #define SERVICE_HELP                                                                               \
     "  -u URL              the service; default: $PAWL_URL, else local:\n"                         \
-    "  --layout NAME       how locks are stored there: pawl, or redisson (Redis)\n"                \
+    "  --layout NAME       how locks are stored there: pawl, redisson (Redis),\n"                  \
+    "                      advisory (PostgreSQL)\n"                                                \
     "  -v                  tell on stderr who holds it and what the library warns of;\n"           \
     "                      -vv, or -v with a trace: URL: all that the library logs\n"
 #define COMMON_HELP SERVICE_HELP "  --json              print JSON\n"

@@ -96,7 +96,8 @@ static void set_tls(MYSQL *mysql, const sql_settings *s)
 static MYSQL *connect_now(struct my_box *box)
 {
     const sql_settings *s = &box->s;
-    bool local = s->host[0] == '/';
+    const sql_host *host = &s->hosts[0];
+    bool local = host->name[0] == '/';
     unsigned protocol = local ? MYSQL_PROTOCOL_SOCKET : MYSQL_PROTOCOL_TCP;
     MYSQL *mysql = mysql_init(NULL);
 
@@ -113,8 +114,8 @@ static MYSQL *connect_now(struct my_box *box)
     mysql_optionsv(mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
     mysql_options4(mysql, MYSQL_OPT_CONNECT_ATTR_ADD, "program_name", "pawl");
     set_tls(mysql, s);
-    if (mysql_real_connect(mysql, local ? NULL : s->host, s->user, s->password, s->db, s->port,
-                           local ? s->host : NULL, CLIENT_MULTI_RESULTS)) {
+    if (mysql_real_connect(mysql, local ? NULL : host->name, s->user, s->password, s->db,
+                           host->port, local ? host->name : NULL, CLIENT_MULTI_RESULTS)) {
         fcntl(mysql_get_socket(mysql), F_SETFD, FD_CLOEXEC);
         return mysql;
     }
@@ -189,12 +190,15 @@ static char *copy(const char *text, bool *failed)
     return ret;
 }
 
-static bool copy_settings(sql_settings *to, const sql_settings *from)
+/* Of the hosts only the one to connect to. */
+static bool copy_settings(sql_settings *to, const sql_settings *from, const sql_host *host)
 {
     bool failed = false;
 
     *to = *from;
-    to->host = copy(from->host, &failed);
+    memset(to->hosts, 0, sizeof to->hosts);
+    to->hosts[0] = *host;
+    to->hosts[0].name = copy(host->name, &failed);
     to->db = copy(from->db, &failed);
     to->user = copy(from->user, &failed);
     to->password = copy(from->password, &failed);
@@ -219,7 +223,8 @@ int my_connect(sql_link *link)
     m->box = box;
     m->wake = (pawl_wake){.fn = woken, .arg = link};
     link->env->wake_begin(link->env, &m->wake);
-    if (copy_settings(&box->s, &link->sql->settings) && !start_thread(box, &m->thread))
+    if (copy_settings(&box->s, &link->sql->settings, sql_link_host(link)) &&
+        !start_thread(box, &m->thread))
         return 0;
     m->joined = true;
     box->refs = 1;

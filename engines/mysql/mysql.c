@@ -5,6 +5,7 @@
  * There is one statement at a time on a connection, so that calls wait for each other in the
  * backlog; all are short but the ear's, which is alone on its own.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -39,7 +40,9 @@ static const char *const statements[SQL_STATEMENTS] = {
     "SET SESSION autocommit = 1, innodb_lock_wait_timeout = 1, wait_timeout = 86400"               \
     "/*M! , max_statement_time = 0 */"
 
-static const char *const greeting[] = {SESSION, NULL, "CALL @_be('pawl:$CLIENT')", NULL};
+#define READ_ONLY "SHOW GLOBAL VARIABLES LIKE 'read_only'"
+
+static const char *const greeting[] = {SESSION, READ_ONLY, NULL, "CALL @_be('pawl:$CLIENT')", NULL};
 static const char *const ear_greeting[] = {SESSION, NULL, "CALL @_be('pawl:ear:$CLIENT')", NULL};
 
 /* ---- errors ---------------------------------------------------------------------------------- */
@@ -156,13 +159,29 @@ static int my_send(sql_link *link, sql_call *call)
     return 0;
 }
 
+/* Some users may write where it is read only; but of several servers that is a replica. */
+static bool my_greeted(sql_link *link, const sql_reply *reply)
+{
+    const char *read_only = reply->cell(reply, 0, 1);
+
+    if (link->sql->settings.nhosts < 2 || !read_only || !strcmp(read_only, "OFF"))
+        return true;
+    sql_link_drop(link, PAWL_ECONN, "this server is read only");
+    return false;
+}
+
 /* Nothing was asked: the server says goodbye, or is gone. */
 static void my_idle(sql_link *link)
 {
     my *m = link->conn;
+    int fd = (int)mysql_get_socket(m->mysql);
     char byte;
+    bool nothing = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+                   (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
 
-    if (recv((int)mysql_get_socket(m->mysql), &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0)
+    if (nothing)
+        sql_link_watch(link, fd, UV_READABLE);
+    else
         sql_link_drop(link, PAWL_ECONN, "closed by the server");
 }
 
@@ -229,6 +248,7 @@ static const sql_driver driver = {
     .query = my_query,
     .send = my_send,
     .end = my_end,
+    .greeted = my_greeted,
 };
 
 static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_error *err)

@@ -13,8 +13,9 @@
 #include <libpq-fe.h>
 #include <stdlib.h>
 
+#include "advisory.h"
+#include "postgres.h"
 #include "postgres_schema.h"
-#include "sql/sql.h"
 
 typedef struct pg {
     PGconn *conn;
@@ -74,6 +75,7 @@ static const struct {
     {"57014", SQL_AGAIN, 0},       /* cancelled */
     {"26000", SQL_AGAIN, 0},       /* not prepared */
     {"25006", SQL_ELSEWHERE, 0},   /* read only */
+    {"PW001", SQL_REFUSED, PAWL_ENOTSUP}, /* advisory_greet.c */
     {"42P01", SQL_MISSING, 0},     {"42883", SQL_MISSING, 0},
     {"42501", SQL_REFUSED, PAWL_EAUTH}, {"28", SQL_REFUSED, PAWL_EAUTH},
     {"3D000", SQL_REFUSED, PAWL_EINVAL}, {"3F000", SQL_REFUSED, PAWL_EINVAL},
@@ -170,6 +172,14 @@ static void go_on_connecting(sql_link *link)
     }
 }
 
+/* So long the network may be dead. A lock that hangs on the connection has its lease for that. */
+static int64_t unheard_ms(const sql_link *link)
+{
+    int64_t ms = 3 * link->env->timeout_ms, lease = link->env->watchdog_ms;
+
+    return link->sql->driver == &advisory_driver && lease > ms ? lease : ms;
+}
+
 static int pg_start(sql_link *link, const char *address)
 {
     static const char *const modes[] = {"disable", "prefer", "require", "verify-ca", "verify-full"};
@@ -177,14 +187,16 @@ static int pg_start(sql_link *link, const char *address)
     char port[8], limit[16];
     const char *keys[] = {"host", "hostaddr", "port", "dbname", "user", "password", "sslmode",
                           "sslrootcert", "sslcert", "sslkey", "client_encoding", "gssencmode",
-                          "application_name", "keepalives_idle", "tcp_user_timeout", NULL};
-    const char *values[] = {s->host, address, port, s->db, s->user, s->password, modes[s->tls],
-                            s->cafile, s->cert, s->key, "UTF8", "disable", "pawl", "15", limit,
-                            NULL};
+                          "application_name", "keepalives_idle", "keepalives_interval",
+                          "tcp_user_timeout", NULL};
+    const sql_host *host = sql_link_host(link);
+    const char *values[] = {host->name, address, port, s->db, s->user, s->password, modes[s->tls],
+                            s->cafile, s->cert, s->key, "UTF8", "disable", "pawl", "15", "5",
+                            limit, NULL};
     pg *p = calloc(1, sizeof *p);
 
-    snprintf(port, sizeof port, "%u", s->port);
-    snprintf(limit, sizeof limit, "%lld", (long long)(3 * link->env->timeout_ms));
+    snprintf(port, sizeof port, "%u", host->port);
+    snprintf(limit, sizeof limit, "%lld", (long long)unheard_ms(link));
     if (!p || !(p->conn = PQconnectStartParams(keys, values, 0))) {
         free(p);
         snprintf(link->words, sizeof link->words, "out of memory");
@@ -209,6 +221,13 @@ static void pg_end(sql_link *link)
     PQclear(p->result);
     PQfinish(p->conn);
     free(p);
+}
+
+int pg_backend(const sql_link *link)
+{
+    const pg *p = link->conn;
+
+    return PQbackendPID(p->conn);
 }
 
 /* ---- sending --------------------------------------------------------------------------------- */
@@ -267,7 +286,8 @@ static bool send_statement(sql_link *link, enum sql_statement statement, const s
     char name[16];
 
     put(&v, params);
-    if (link->sql->settings.pooled)
+    text = params->text ? params->text : text;
+    if (link->sql->settings.pooled || params->text)
         return PQsendQueryParams(p->conn, text, params->n, NULL, v.text, v.lengths, v.formats, 0);
     snprintf(name, sizeof name, "pawl_%d", statement);
     if (!link->prepared[statement] && !PQsendPrepare(p->conn, name, text, params->n, NULL))
@@ -429,20 +449,78 @@ static const sql_driver driver = {
     .end = pg_end,
 };
 
+const sql_driver advisory_driver = {
+    .scheme = "postgres",
+    .product = "PostgreSQL",
+    .port = 5432,
+    .can_pool = true,
+    .greeting = advisory_greeting,
+    .start = pg_start,
+    .ready = pg_ready,
+    .query = pg_query,
+    .send = pg_send,
+    .end = pg_end,
+    .greeted = advisory_greeted,
+};
+
+/* An instance is one or the other; both begin with a sql. */
+static bool is_advisory(const void *self)
+{
+    const sql *q = self;
+
+    return q->driver == &advisory_driver;
+}
+
 static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_error *err)
 {
+    const char *layout = pawl_url_param(url, "layout");
+
+    if (layout && !strcmp(layout, "advisory"))
+        return advisory_open(self, env, url, err);
+    if (layout && strcmp(layout, "pawl"))
+        return pawl_error_set(err, PAWL_EINVAL, "layout is pawl (the default) or advisory");
     return sql_open(self, &driver, env, url, err);
+}
+
+static void engine_close(void *self)
+{
+    if (is_advisory(self))
+        advisory_close(self);
+    else
+        sql_close(self);
+}
+
+static void engine_submit(void *self, pawl_op *op)
+{
+    if (is_advisory(self))
+        advisory_submit(self, op);
+    else
+        sql_submit(self, op);
+}
+
+static void engine_cancel(void *self, pawl_op *op)
+{
+    if (is_advisory(self))
+        advisory_cancel(self, op);
+    else
+        sql_cancel(self, op);
+}
+
+static uint32_t engine_caps(void *self)
+{
+    return is_advisory(self) ? ADVISORY_CAPS : SQL_CAPS;
 }
 
 static const pawl_engine engine = {
     .abi = PAWL_ENGINE_ABI,
     .caps = SQL_CAPS,
     .scheme = "postgres",
-    .state_size = sizeof(sql),
+    .state_size = sizeof(advisory) > sizeof(sql) ? sizeof(advisory) : sizeof(sql),
     .open = engine_open,
-    .close = sql_close,
-    .submit = sql_submit,
-    .cancel = sql_cancel,
+    .close = engine_close,
+    .submit = engine_submit,
+    .cancel = engine_cancel,
+    .caps_of = engine_caps,
 };
 
 PAWL_API pawl_engine_module_fn pawl_engine_module;

@@ -80,18 +80,23 @@ static void begin_making(sql_link *link)
         sql_link_drop(link, PAWL_ENOMEM, "out of memory");
         return;
     }
-    link->env->log(link->env, PAWL_LOG_INFO, "%s: making the tables %s", link->sql->settings.where,
+    link->env->log(link->env, PAWL_LOG_INFO, "%s: making the tables %s", sql_link_host(link)->where,
                    link->sql->settings.prefix);
     make(link);
 }
 
-void sql_greet(sql_link *link)
+/* Again after each answer. 1: there is nothing left to say. */
+int sql_greet(sql_link *link)
 {
-    if (link->step < ASK_VERSION && link->greeting[link->step]) {
-        say(link, link->step, link->greeting[link->step]);
-        return;
-    }
-    say(link, ASK_VERSION, link->sql->driver->version);
+    const char *words = link->greeting[link->step];
+
+    if (!words && !link->sql->driver->version)
+        return 1;
+    if (words)
+        say(link, link->step, words);
+    else
+        say(link, ASK_VERSION, link->sql->driver->version);
+    return 0;
 }
 
 /* There are no tables, or older ones. */
@@ -175,8 +180,9 @@ int sql_greet_answer(sql_link *link, const sql_reply *reply, const sql_fault *fa
     default:
         if (link->step >= SECOND_HALF)
             return go_on(link, link->step + 1);
+        if (link->sql->driver->greeted && !link->sql->driver->greeted(link, reply))
+            return -1;
         link->step++;
-        sql_greet(link);
-        return 0;
+        return sql_greet(link);
     }
 }

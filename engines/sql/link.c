@@ -13,6 +13,9 @@
  * 10 ms to 1 s, half of each by chance, until a call has been answered. While nobody makes a call
  * nobody may turn the loop; the time of an attempt that was left alone begins anew.
  *
+ * Of several hosts the first is tried first, each time, and the next one if it is down or of no use
+ * (a standby, which is read only); a pause comes when all were tried.
+ *
  * The driver is called from here and calls back (sql_link_connected, _greeted, _answered), but not
  * inside `send` and `query`; or it says sql_link_drop, at any time: its connection is gone then.
  */
@@ -29,6 +32,11 @@
 static const sql_driver *driver_of(const sql_link *link)
 {
     return link->sql->driver;
+}
+
+const sql_host *sql_link_host(const sql_link *link)
+{
+    return &link->sql->settings.hosts[link->at];
 }
 
 static void set_timer(sql_link *link, int64_t due)
@@ -152,18 +160,21 @@ static void resolved(void *arg, int error, struct addrinfo *addresses)
 
 static void attempt(sql_link *link)
 {
-    const sql_settings *s = &link->sql->settings;
+    const sql_host *host;
 
+    if (link == &link->sql->ear)
+        link->at = link->sql->link.at; /* to hear what is said there */
+    host = sql_link_host(link);
     link->state = LINK_RESOLVING;
     limit_attempt(link);
-    if (s->host[0] == '/' || driver_of(link)->resolves) {
+    if (host->name[0] == '/' || driver_of(link)->resolves) {
         if (start(link, NULL))
             sql_link_drop(link, PAWL_ECONN, "%.*s", SQL_WORDS, link->words);
         return;
     }
     link->resolve.done = resolved;
     link->resolve.arg = link;
-    if (net_resolve_start(&link->resolve, link->env, s->host, s->port))
+    if (net_resolve_start(&link->resolve, link->env, host->name, host->port))
         sql_link_drop(link, PAWL_ECONN, "no thread to resolve the name with");
 }
 
@@ -207,12 +218,15 @@ static void fail_all(struct list *calls, int code, const char *words)
 
 static void pause_link(sql_link *link)
 {
-    uint32_t doublings = link->failures < 8 ? link->failures : 8;
+    uint32_t rounds = link->failures / link->sql->settings.nhosts;
+    uint32_t doublings = rounds < 8 ? rounds : 8;
     int64_t pause = (int64_t)PAUSE_MIN_MS << doublings;
 
     if (pause > PAUSE_MAX_MS)
         pause = PAUSE_MAX_MS;
     pause = pause / 2 + (int64_t)(link->env->random(link->env) % (uint64_t)(pause / 2 + 1));
+    if (link->at) /* the others first */
+        pause = 0;
     link->failures++;
     link->state = LINK_PAUSED;
     set_timer(link, link->env->now(link->env) + pause * PAWL_NS_PER_MS);
@@ -236,19 +250,19 @@ void sql_link_drop(sql_link *link, int code, const char *format, ...)
         return;
     }
     link->last_code = code;
-    snprintf(link->words, sizeof link->words, "%.*s: %.*s", 60, link->sql->settings.where, 130,
+    snprintf(link->words, sizeof link->words, "%.*s: %.*s", 60, sql_link_host(link)->where, 130,
              words);
     link->env->log(link->env, PAWL_LOG_WARNING, "%s %s",
                    was_ready ? "connection lost:" : "can't connect:", link->words);
+    link->at = was_ready && !link->leaving ? 0 : (link->at + 1) % link->sql->settings.nhosts;
     close_attempt(link);
     pause_link(link);
-    if (link == &link->sql->link)
-        link->sql->clock_local = 0; /* the next one may be to another server */
     fail_all(&link->calls, PAWL_EUNKNOWN, link->words);
-    if (!was_ready && code != PAWL_ECONN && link == &link->sql->link) {
+    code = was_ready || code == PAWL_ECONN ? 0 : code;
+    if (code)
         fail_all(&link->backlog, code, link->words);
-        sql_refused(link->sql, code, link->words);
-    }
+    if (link->on_drop)
+        link->on_drop(link, code);
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -391,11 +405,12 @@ static void become_ready(sql_link *link)
     link->env->timer_clear(link->env, &link->timer);
     if (link->epochs > 1 && link == &link->sql->link)
         link->env->log(link->env, PAWL_LOG_WARNING, "connected again: %s",
-                       link->sql->settings.where);
+                       sql_link_host(link)->where);
     list_init(&waiting);
     while ((l = list_take(&link->backlog)))
         list_append(&waiting, l);
-    sql_ready(link->sql, link);
+    if (link->on_ready)
+        link->on_ready(link);
     while ((l = list_take(&waiting)))
         list_append(&link->backlog, l);
     if (link->conn == conn)

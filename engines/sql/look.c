@@ -213,17 +213,16 @@ static void fill_look(const sql_call *call, sql_params *p)
     }
 }
 
+int sql_show(pawl_op *op, const sql_reply *reply)
+{
+    return op->kind == PAWL_OP_LIST ? list(op, reply) : show(op, reply, 0, reply->rows, op->name);
+}
+
 static bool answer_look(sql_call *call, const sql_reply *reply)
 {
     pawl_op *op = call->about;
-    int code;
 
-    if (op->kind == PAWL_OP_COUNT)
-        code = count(op, reply);
-    else
-        code = op->kind == PAWL_OP_LIST ? list(op, reply)
-                                        : show(op, reply, 0, reply->rows, op->name);
-    sql_done(op, code, NULL);
+    sql_done(op, op->kind == PAWL_OP_COUNT ? count(op, reply) : sql_show(op, reply), NULL);
     return true;
 }
 

@@ -2,7 +2,7 @@
  *
  * settings.c - what the URL says.
  *
- *     SCHEME://[user[:password]@][host[:port]][/database]
+ *     SCHEME://[user[:password]@][host[:port]{,host[:port]}][/database]
  *
  * The host may be a path with its slashes escaped (%2Frun%2Fpostgresql: where the server's socket
  * is; MySQL: the socket itself). Parameters: prefix, host (a path need not be escaped there), and
@@ -57,7 +57,7 @@ static int read_credentials(sql_settings *s, const char *text, size_t length, pa
     return code;
 }
 
-static int read_port(sql_settings *s, const char *text, size_t length, pawl_error *err)
+static int read_port(sql_host *s, const char *text, size_t length, pawl_error *err)
 {
     unsigned long port = 0;
 
@@ -72,7 +72,7 @@ static int read_port(sql_settings *s, const char *text, size_t length, pawl_erro
 }
 
 /* host, host:port, [v6], [v6]:port */
-static int read_address(sql_settings *s, const char *text, size_t length, pawl_error *err)
+static int read_address(sql_host *s, const char *text, size_t length, pawl_error *err)
 {
     const char *close = length && text[0] == '[' ? memchr(text, ']', length) : NULL;
     const char *host = close ? text + 1 : text;
@@ -86,17 +86,38 @@ static int read_address(sql_settings *s, const char *text, size_t length, pawl_e
     if (left && rest[0] != ':')
         return pawl_error_set(err, PAWL_EINVAL, "the URL's [host] must be followed by ':' and a "
                                                 "port, or by nothing");
-    code = decode(&s->host, host, host_length, "host", err);
+    code = decode(&s->name, host, host_length, "host", err);
     return code ? code : read_port(s, left ? rest + 1 : "", left ? left - 1 : 0, err);
 }
 
-static int read_rest(sql_settings *s, const char *scheme, const char *text, pawl_error *err)
+static int read_addresses(sql_settings *s, uint16_t port, const char *text, size_t length,
+                          pawl_error *err)
+{
+    const char *end = text + length, *comma;
+    int code = 0;
+
+    for (; !code; text = comma + 1) {
+        comma = memchr(text, ',', (size_t)(end - text));
+        if (s->nhosts == SQL_HOSTS_MAX)
+            return pawl_error_set(err, PAWL_EINVAL, "the URL has more than %d hosts",
+                                  SQL_HOSTS_MAX);
+        s->hosts[s->nhosts].port = port;
+        code = read_address(&s->hosts[s->nhosts++], text,
+                            (size_t)((comma ? comma : end) - text), err);
+        if (!comma)
+            break;
+    }
+    return code;
+}
+
+static int read_rest(sql_settings *s, const sql_driver *driver, const char *text, pawl_error *err)
 {
     const char *at, *slash, *end;
     int code = 0;
 
     if (strncmp(text, "//", 2))
-        return pawl_error_set(err, PAWL_EINVAL, "write %s://user@host/database", scheme);
+        return pawl_error_set(err, PAWL_EINVAL, "write %s://user@host/database",
+                              driver->scheme);
     text += 2;
     end = text + strlen(text);
     slash = strchr(text, '/');
@@ -106,7 +127,7 @@ static int read_rest(sql_settings *s, const char *scheme, const char *text, pawl
         code = read_credentials(s, text, (size_t)(at - text), err);
     text = at ? at + 1 : text;
     if (!code)
-        code = read_address(s, text, (size_t)(slash - text), err);
+        code = read_addresses(s, driver->port, text, (size_t)(slash - text), err);
     if (!code && *slash)
         code = decode(&s->db, slash + 1, (size_t)(end - slash - 1), "database", err);
     return code;
@@ -167,7 +188,7 @@ static int read_prefix(sql_settings *s, const char *text, pawl_error *err)
     return 0;
 }
 
-static int read_pooler(sql_settings *s, const struct sql_driver *driver, const pawl_url *url,
+static int read_pooler(sql_settings *s, const sql_driver *driver, const pawl_url *url,
                        pawl_error *err)
 {
     const char *text = driver->can_pool ? pawl_url_param(url, "pooler") : NULL;
@@ -178,17 +199,29 @@ static int read_pooler(sql_settings *s, const struct sql_driver *driver, const p
     return 0;
 }
 
-int sql_settings_read(sql_settings *s, const struct sql_driver *driver, const pawl_env *env,
+static int finish_host(sql_host *h, pawl_error *err)
+{
+    int code = h->name ? 0 : copy(&h->name, "localhost", err);
+
+    if (code)
+        return code;
+    if (strlen(h->name) > 253)
+        return pawl_error_set(err, PAWL_EINVAL, "the URL's host is longer than 253 bytes");
+    if (h->name[0] == '/')
+        snprintf(h->where, sizeof h->where, "%s", h->name);
+    else
+        snprintf(h->where, sizeof h->where, "%s:%u", h->name, h->port);
+    return 0;
+}
+
+int sql_settings_read(sql_settings *s, const sql_driver *driver, const pawl_env *env,
                       const pawl_url *url, pawl_error *err)
 {
     int code;
 
-    s->port = driver->port;
-    code = read_rest(s, driver->scheme, url->rest, err);
+    code = read_rest(s, driver, url->rest, err);
     if (!code)
-        code = copy(&s->host, pawl_url_param(url, "host"), err);
-    if (!code && !s->host)
-        code = copy(&s->host, "localhost", err);
+        code = copy(&s->hosts[0].name, pawl_url_param(url, "host"), err);
     if (!code && !s->user)
         code = copy(&s->user, env->user, err);
     if (!code && !s->password)
@@ -199,15 +232,9 @@ int sql_settings_read(sql_settings *s, const struct sql_driver *driver, const pa
         code = read_tls(s, url, err);
     if (!code)
         code = read_pooler(s, driver, url, err);
-    if (code)
-        return code;
-    if (strlen(s->host) > 253)
-        return pawl_error_set(err, PAWL_EINVAL, "the URL's host is longer than 253 bytes");
-    if (s->host[0] == '/')
-        snprintf(s->where, sizeof s->where, "%s", s->host);
-    else
-        snprintf(s->where, sizeof s->where, "%s:%u", s->host, s->port);
-    return 0;
+    for (unsigned i = 0; i < s->nhosts && !code; i++)
+        code = finish_host(&s->hosts[i], err);
+    return code;
 }
 
 void sql_settings_free(sql_settings *s)
@@ -216,7 +243,8 @@ void sql_settings_free(sql_settings *s)
         explicit_bzero(s->password, strlen(s->password));
     free(s->password);
     free(s->user);
-    free(s->host);
+    for (unsigned i = 0; i < SQL_HOSTS_MAX; i++)
+        free(s->hosts[i].name);
     free(s->db);
     free(s->cafile);
     free(s->cert);

@@ -62,7 +62,7 @@ void sql_event(sql *q, int event)
     pawl_op_finish(op, 0);
 }
 
-static void submit_event(sql *q, pawl_op *op)
+void sql_submit_event(sql *q, pawl_op *op)
 {
     int event = q->untold;
 
@@ -251,21 +251,32 @@ void sql_want_ear(sql *q)
 
 /* ---- what the links tell --------------------------------------------------------------------- */
 
-void sql_ready(sql *q, sql_link *link)
+static void link_ready(sql_link *link)
 {
-    if (link == &q->ear) {
-        hear(q);
-    } else {
-        if (link->epochs > 1)
-            sql_event(q, PAWL_EVENT_RECONNECT);
-        keep_entry(q);
+    sql *q = link->sql;
+
+    if (link->epochs > 1)
+        sql_event(q, link->at == q->served_by ? PAWL_EVENT_RECONNECT : PAWL_EVENT_FAILOVER);
+    q->served_by = link->at;
+    if (q->ear.state != LINK_CLOSED && q->ear.at != link->at) {
+        sql_link_close(&q->ear);
+        sql_want_ear(q);
     }
+    keep_entry(q);
     sql_waits_resend(q);
 }
 
-void sql_refused(sql *q, int code, const char *words)
+static void link_dropped(sql_link *link, int refused)
 {
-    sql_waits_refuse(q, code, words);
+    link->sql->clock_local = 0; /* the next one may be to another server */
+    if (refused)
+        sql_waits_refuse(link->sql, refused, link->words);
+}
+
+static void ear_ready(sql_link *link)
+{
+    hear(link->sql);
+    sql_waits_resend(link->sql);
 }
 
 /* ---- the slots ------------------------------------------------------------------------------- */
@@ -298,7 +309,10 @@ int sql_open(sql *q, const sql_driver *driver, pawl_env *env, const pawl_url *ur
     q->entry_timer = (pawl_timer){.fire = entry_due, .arg = q};
     q->ear_timer = (pawl_timer){.fire = ear_due, .arg = q};
     sql_link_init(&q->link, q, q->settings.pooled ? driver->pooled_greeting : driver->greeting);
+    q->link.on_ready = link_ready;
+    q->link.on_drop = link_dropped;
     sql_link_init(&q->ear, q, driver->ear_greeting);
+    q->ear.on_ready = ear_ready;
     sql_link_open(&q->link);
     return 0;
 }
@@ -338,7 +352,7 @@ void sql_submit(void *self, pawl_op *op)
         sql_acquire(q, op);
         break;
     case PAWL_OP_EVENT:
-        submit_event(q, op);
+        sql_submit_event(q, op);
         break;
     case PAWL_OP_INSPECT:
     case PAWL_OP_COUNT:

@@ -53,15 +53,22 @@ typedef struct sql_wait sql_wait;
 /* How much of TLS: the words of libpq's sslmode. */
 enum sql_tls { SQL_TLS_DISABLE, SQL_TLS_PREFER, SQL_TLS_REQUIRE, SQL_TLS_CHAIN, SQL_TLS_FULL };
 
+#define SQL_HOSTS_MAX 8
+
+typedef struct sql_host {
+    char *name;      /* a name, an address, or the path of a socket (PostgreSQL: its folder) */
+    uint16_t port;
+    char where[280]; /* the same, for words */
+} sql_host;
+
 typedef struct sql_settings {
-    char *host;      /* a name, an address, or the path of a socket (PostgreSQL: its folder) */
+    sql_host hosts[SQL_HOSTS_MAX]; /* tried in this order */
+    unsigned nhosts;
     char *db;        /* NULL: the library's default */
     char *user;      /* NULL: the library's default */
     char *password;  /* NULL: the library looks in its usual files */
     char *cafile, *cert, *key;
     char prefix[SQL_PREFIX_MAX + 1]; /* of the tables; may have a schema and a dot before it */
-    char where[280]; /* the server, for words */
-    uint16_t port;
     enum sql_tls tls;
     bool pooled;     /* behind a pooler that keeps no session: no messages, nothing prepared */
 } sql_settings;
@@ -91,6 +98,7 @@ typedef struct sql_param {
 typedef struct sql_params {
     sql_param list[SQL_PARAMS_MAX];
     int n;
+    const char *text; /* not NULL: this instead of the call's statement, and not prepared */
     char owner[SQL_OWNER_MAX], other[SQL_OWNER_MAX]; /* room for what is made up on the way */
 } sql_params;
 
@@ -155,6 +163,10 @@ struct sql_link {
     pawl_env *env;
     const char *const *greeting; /* the first words of this link: up to a NULL, and, when the
                                     tables are there, up to another */
+    /* Ready, before the backlog is sent. And: it has dropped, its calls have failed. refused: the
+     * code, if trying again can't help; the backlog has failed, too. Either may be NULL. */
+    void (*on_ready)(sql_link *link);
+    void (*on_drop)(sql_link *link, int refused);
     enum sql_link_state state;
     void *conn;            /* the driver's connection */
     int fd, events;        /* what is watched, and for what */
@@ -163,6 +175,7 @@ struct sql_link {
     struct list backlog;   /* not sent yet */
     pawl_timer timer;      /* PAUSED: its end. READY: the first call's limit. Else: the attempt's */
     net_resolve resolve;
+    unsigned at;           /* which of the hosts */
     struct addrinfo *addresses, *next_address;
     int64_t attempt_ends;
     int step;              /* greet.c */
@@ -191,6 +204,9 @@ bool sql_call_withdraw(sql_call *call);
 __attribute__((format(printf, 3, 4)))
 void sql_link_drop(sql_link *link, int code, const char *format, ...);
 
+/* The host that it is at. */
+const sql_host *sql_link_host(const sql_link *link);
+
 /* For drivers: what has happened. */
 void sql_link_watch(sql_link *link, int fd, int events);
 void sql_link_connected(sql_link *link);
@@ -201,8 +217,8 @@ void sql_link_answered(sql_link *link, const sql_reply *reply, const sql_fault *
 
 /* ---- greet.c --------------------------------------------------------------------------------- */
 
-/* Say the next words. */
-void sql_greet(sql_link *link);
+/* Say the next words. 1: there are none. */
+int sql_greet(sql_link *link);
 /* They were answered. 1: that was the last; else more follow, or the link has dropped. */
 int sql_greet_answer(sql_link *link, const sql_reply *reply, const sql_fault *fault);
 
@@ -217,7 +233,7 @@ typedef struct sql_driver {
     bool resolves;           /* `start` does, without blocking; it gets no address */
     const char *const *statements; /* by enum sql_statement; '@' is the prefix */
     const char *const *greeting, *const *pooled_greeting, *const *ear_greeting;
-    const char *version;     /* asks for the version of the tables; the last of the first words */
+    const char *version;     /* asks for the version of the tables; NULL: there are none */
     const char *lock, *unlock; /* so that only one makes them */
     const char *schema;      /* makes them; a line ";;" where the server takes one at a time */
 
@@ -231,6 +247,8 @@ typedef struct sql_driver {
     int (*send)(sql_link *link, sql_call *call);
     /* Let go of the connection. */
     void (*end)(sql_link *link);
+    /* The first words were answered so. False: the link has dropped. May be NULL. */
+    bool (*greeted)(sql_link *link, const sql_reply *reply);
 } sql_driver;
 
 /* ---- sql.c ----------------------------------------------------------------------------------- */
@@ -244,6 +262,7 @@ struct sql {
     char client[20];       /* this client's id, in hex */
     pawl_op *event;
     int untold;            /* an event that came while no EVENT op was out */
+    unsigned served_by;    /* which of the hosts was the latest */
     pawl_timer entry_timer, ear_timer;
     struct list waits;     /* in order of arrival */
     sql_wait **table;      /* by owner.seq */
@@ -266,11 +285,8 @@ void sql_cancel(void *self, pawl_op *op);
     (PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_RANGE | PAWL_CAP_SHARED | PAWL_CAP_PERMITS |       \
      PAWL_CAP_LATCH | PAWL_CAP_LINGER | PAWL_CAP_LIST | PAWL_CAP_FLOOR)
 
-/* The link is ready: what waits is asked again. */
-void sql_ready(sql *q, sql_link *link);
-/* The server can't be used, and trying again will not help: tell those who were not heard yet. */
-void sql_refused(sql *q, int code, const char *words);
 void sql_event(sql *q, int event);
+void sql_submit_event(sql *q, pawl_op *op);
 /* A message arrived. */
 void sql_message(sql *q, const char *text);
 /* Do messages reach this client? */
@@ -300,6 +316,8 @@ void sql_wait_message(sql *q, uint64_t seq, char kind, const char *text);
 
 void sql_simple(sql *q, pawl_op *op); /* release, renew, break, latch */
 void sql_look(sql *q, pawl_op *op);   /* inspect, count, list */
+/* The rows of look.c, to whoever inspects or lists. */
+int sql_show(pawl_op *op, const sql_reply *reply);
 /* Either of them. */
 void sql_give_up(sql *q, pawl_op *op);
 void sql_done(pawl_op *op, int code, const char *words);

@@ -137,8 +137,8 @@ pawl_semaphore *sem_new(pawl_client *client, const char *name,
     pawl_semaphore *sem;
     int code = pawl_semaphore_new(&sem, client, name, options, NULL);
 
-    if (code == PAWL_ENOTSUP && !strncmp(conf_url, "quorum:", 7))
-        check_skip("a quorum has no semaphores");
+    if (code == PAWL_ENOTSUP && only_locks())
+        check_skip("it has no semaphores");
     CHECK_OK(code);
     return note(sem, THING_SEMAPHORE);
 }
@@ -148,8 +148,8 @@ pawl_latch *latch_new(pawl_client *client, const char *name)
     pawl_latch *latch;
     int code = pawl_latch_new(&latch, client, name, NULL);
 
-    if (code == PAWL_ENOTSUP && !strncmp(conf_url, "quorum:", 7))
-        check_skip("a quorum has no latches");
+    if (code == PAWL_ENOTSUP && only_locks())
+        check_skip("it has no latches");
     CHECK_OK(code);
     return note(latch, THING_LATCH);
 }

@@ -39,6 +39,8 @@ void need_leases(void);
 /* How much of a lease of `ms` is given at once: there, no more than about half a session. */
 int64_t lease_given(int64_t ms);
 bool has_session(void);
+/* Has it neither semaphores nor latches? Their cases are skipped when one is made. */
+bool only_locks(void);
 
 /* ---- Making things --------------------------------------------------------------------------- */
 

@@ -19,6 +19,17 @@ bool has_session(void)
     return is_engine("zk:");
 }
 
+/* PostgreSQL's own locks: each lasts as long as a connection, at most. */
+static bool is_advisory(void)
+{
+    return strstr(conf_url, "layout=advisory");
+}
+
+bool only_locks(void)
+{
+    return is_advisory() || !strncmp(conf_url, "quorum:", 7);
+}
+
 void need_processes(void)
 {
     if (is_engine("memory:"))
@@ -27,7 +38,7 @@ void need_processes(void)
 
 void need_ranges(void)
 {
-    if (is_engine("etcd:") || has_session())
+    if (is_engine("etcd:") || has_session() || is_advisory())
         check_skip("tokens can't be reserved, so nothing is handed on inside the process");
 }
 
@@ -47,7 +58,7 @@ void need_parameters(void)
 
 void need_leases(void)
 {
-    if (has_session())
+    if (has_session() || is_advisory())
         check_skip("leases are the session's");
 }
 

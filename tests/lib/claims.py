@@ -25,7 +25,8 @@ class Claim:
 
 
 class Worker(threading.Thread):
-    """One actor. Objects: a mutex, a fair one, both sides of a read-write lock, a semaphore."""
+    """One actor. Objects: a mutex, a fair one, both sides of a read-write lock, a semaphore; fewer
+    where the service has fewer."""
 
     OBJECTS = ('m', 'f', 'r', 'w', 's')
 
@@ -38,7 +39,8 @@ class Worker(threading.Thread):
         self.actor.lock('f', 'm', kind='fair')
         self.actor.lock('r', 'rw', kind='read')
         self.actor.lock('w', 'rw', kind='write')
-        self.actor.sem('s', 's', permits=CAPACITY)
+        if 's' in self.OBJECTS:
+            self.actor.sem('s', 's', permits=CAPACITY)
 
     def run(self):
         try:
@@ -152,6 +154,6 @@ def check_all(workers, least=5):
 def check_alive(workers):
     """The faults are over: everybody gets everything."""
     for w in workers:
-        for which in Worker.OBJECTS:
+        for which in w.OBJECTS:
             w.actor.ask('take', which, 30000).ok()
             w.actor.ask('drop', which).be('PAWL_OK', 'PAWL_EUNKNOWN')  # too slow for its time-out

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line `KIND PROGRAM [ARGUMENT ...]`: run a program on private servers of that kind.
 
-@URL@ in an argument is their URL, @PORT@ the port of the first that has one. The status is the
-program's. Servers and program end with this process.
+@URL@ in an argument is their URL, @SERVER@ the same without parameters, @PORT@ the port of the first
+that has one. The status is the program's. Servers and program end with this process.
 """
 import shutil
 import signal
@@ -26,9 +26,12 @@ def run(usage, kinds, start):
     servers, program = [], None
     try:
         url = start(sys.argv[1], folder, servers)
-        port = str(getattr(servers[0], 'port', 0))
-        program = subprocess.Popen([w.replace('@URL@', url).replace('@PORT@', port)
-                                    for w in sys.argv[2:]])
+        meanings = {'@URL@': url, '@SERVER@': url.split('?')[0],
+                    '@PORT@': str(getattr(servers[0], 'port', 0))}
+        words = sys.argv[2:]
+        for mark, meaning in meanings.items():
+            words = [w.replace(mark, meaning) for w in words]
+        program = subprocess.Popen(words)
         status = program.wait()
         return status if status >= 0 else 128 - status
     finally:

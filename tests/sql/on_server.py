@@ -3,7 +3,8 @@
 """on_server.py [--durable] postgres|mysql PROGRAM [ARGUMENT ...]: a program on a private server.
 
 --durable: one that writes to the disk at each COMMIT, as in earnest; else it only says so. @URL@ in
-an argument is the server's URL, with a time-out for busy machines.
+an argument is the server's URL, with a time-out for busy machines; @SERVER@ the same without any
+parameter, for the server's own library.
 """
 import sys
 

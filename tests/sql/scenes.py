@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What several of the tests do."""
+import os
 import re
+import signal
 
 from server import Actor, until
 
@@ -21,3 +23,33 @@ def queue_up(s, name, actors):
         a.lock('l', name)
         a.send('acquire', 'l', -1)
         until(lambda: s.waiters(name) == n, 'for a place in the queue')
+
+
+def processes(s):
+    """Of a server that is stopped: its own, and with PostgreSQL its children, which do the work."""
+    children = []
+    if s.scheme == 'postgres':
+        path = f'/proc/{s.process.pid}/task/{s.process.pid}/children'
+        with open(path, encoding='ascii') as f:
+            children = [int(p) for p in f.read().split()]
+    return [*children, s.process.pid]
+
+
+def stopped(pid):
+    with open(f'/proc/{pid}/stat', encoding='ascii', errors='replace') as f:
+        return f.read().rpartition(')')[2].split()[0] in 'TZ'
+
+
+def freeze(s):
+    """The parent first: once it has stopped its list of children stays as it is."""
+    os.kill(s.process.pid, signal.SIGSTOP)
+    until(lambda: stopped(s.process.pid))
+    for pid in processes(s):
+        os.kill(pid, signal.SIGSTOP)
+        until(lambda: stopped(pid))
+
+
+def thaw(s):
+    """The parent last."""
+    for pid in processes(s):
+        os.kill(pid, signal.SIGCONT)

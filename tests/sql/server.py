@@ -146,7 +146,7 @@ class Postgres(Server):
     scheme = 'postgres'
     tables = ('', '_member', '_client')
 
-    def _as_postgres(self, *words):
+    def as_postgres(self, *words):
         """The server refuses to be root."""
         if os.getuid():
             return list(words)
@@ -163,17 +163,18 @@ class Postgres(Server):
             user = pwd.getpwnam('postgres')
             os.chown(self.data, user.pw_uid, user.pw_gid)
             os.chown(self.folder, user.pw_uid, user.pw_gid)
-        self.run(*self._as_postgres(self.program('initdb'), '-D', self.data, '-A', 'trust', '-U',
+        self.run(*self.as_postgres(self.program('initdb'), '-D', self.data, '-A', 'trust', '-U',
                                     'root', '-N', '-E', 'UTF8', '--no-locale'), cwd='/')
         with open(os.path.join(self.data, 'pg_hba.conf'), 'w', encoding='ascii') as f:
             f.write('local all root trust\n'
+                    'local replication root trust\n'
                     'host all locked 127.0.0.1/32 scram-sha-256\n'
                     'host all all 127.0.0.1/32 trust\n')
 
     def command(self):
-        return self._as_postgres(self.program('postgres'), '-D', self.data, '-k', self.folder,
+        return self.as_postgres(self.program('postgres'), '-D', self.data, '-k', self.folder,
                                  '-c', 'listen_addresses=127.0.0.1', '-p', str(self.port),
-                                 '-c', 'shared_buffers=16MB', '-c', 'max_connections=200',
+                                 '-c', 'shared_buffers=16MB', '-c', 'max_connections=400',
                                  *(['-c', 'shared_preload_libraries=pg_stat_statements']
                                    if self.durable else
                                    ['-F', '-c', 'log_min_duration_statement=0']),
@@ -202,8 +203,9 @@ class Postgres(Server):
                         self.folder if user == 'root' else '127.0.0.1', '-p', str(self.port), '-U',
                         user, 'postgres', '-c', text)
 
-    def url(self, user=None, **params):
-        return f'postgres://{user or "root"}@127.0.0.1:{self.port}/postgres{query(params)}'
+    def url(self, user=None, port=None, **params):
+        return (f'postgres://{user or "root"}@127.0.0.1:{port or self.port}/postgres'
+                f'{query(params)}')
 
     def connections(self):
         return self.number("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pawl'")
@@ -290,8 +292,8 @@ class Mysql(Server):
         return self.run('mariadb', '--no-defaults', '-NB', '-S', f'{self.folder}/socket', '-u',
                         user, *([database] if database else []), '-e', text)
 
-    def url(self, user=None, **params):
-        return f'mysql://{user or "root"}@127.0.0.1:{self.port}/pawl{query(params)}'
+    def url(self, user=None, port=None, **params):
+        return f'mysql://{user or "root"}@127.0.0.1:{port or self.port}/pawl{query(params)}'
 
     IDS = ("SELECT id FROM information_schema.processlist WHERE db = 'pawl' AND host LIKE "
            "'127.0.0.1:%'")

@@ -8,7 +8,7 @@ import sys
 import time
 
 from cases import case, equal, run
-from scenes import fails, queue_up
+from scenes import fails, freeze, queue_up, thaw
 from server import until
 
 
@@ -249,36 +249,6 @@ def _(s, name):
     finally:
         thaw(s)
     b.answer('acquire', 'l').ok()
-
-
-def processes(s):
-    """Of a server that is stopped: its own, and with PostgreSQL its children, which do the work."""
-    children = []
-    if s.scheme == 'postgres':
-        path = f'/proc/{s.process.pid}/task/{s.process.pid}/children'
-        with open(path, encoding='ascii') as f:
-            children = [int(p) for p in f.read().split()]
-    return [*children, s.process.pid]
-
-
-def stopped(pid):
-    with open(f'/proc/{pid}/stat', encoding='ascii', errors='replace') as f:
-        return f.read().rpartition(')')[2].split()[0] in 'TZ'
-
-
-def freeze(s):
-    """The parent first: once it has stopped its list of children stays as it is."""
-    os.kill(s.process.pid, signal.SIGSTOP)
-    until(lambda: stopped(s.process.pid))
-    for pid in processes(s):
-        os.kill(pid, signal.SIGSTOP)
-        until(lambda: stopped(pid))
-
-
-def thaw(s):
-    """The parent last."""
-    for pid in processes(s):
-        os.kill(pid, signal.SIGCONT)
 
 
 if __name__ == '__main__':

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * advisory.c - layout=advisory: the engine's slots.
+ *
+ * An acquire that may wait gets its seat in order (advisory_line.c). One that must not wait takes
+ * any; if there is none it is told so (PAWL_ECONN: nothing was asked), and the core tries again for
+ * as long as a request may take.
+ */
+#include <stdlib.h>
+
+#include "advisory.h"
+#include "postgres.h"
+
+#define CONNECTIONS 32
+#define CONNECTIONS_MAX 1000
+#define QUIET_MS INT64_C(10000)
+
+/* ---- seats ----------------------------------------------------------------------------------- */
+
+seat *advisory_seat(advisory *adv, uint64_t seq, int mode)
+{
+    for (int i = 0; i < adv->nseats; i++)
+        if (mode <= PAWL_MODE_SHARED && adv->seats[i].seq[mode] == seq)
+            return &adv->seats[i];
+    return NULL;
+}
+
+void advisory_unsure(advisory *adv, uint64_t seq, int64_t until)
+{
+    adv->unsure[adv->next_unsure].seq = seq;
+    adv->unsure[adv->next_unsure].until = until;
+    adv->next_unsure = (adv->next_unsure + 1) % ADVISORY_UNSURE;
+}
+
+static bool is_unsure(advisory *adv, uint64_t seq)
+{
+    int64_t now = adv->sql.env->now(adv->sql.env);
+
+    for (int i = 0; i < ADVISORY_UNSURE; i++)
+        if (adv->unsure[i].seq == seq)
+            return adv->unsure[i].until > now;
+    return false;
+}
+
+/* ---- acquire --------------------------------------------------------------------------------- */
+
+/* It was granted before, or it belongs on a seat that has the name already. True: done with. */
+static bool acquire_again(advisory *adv, pawl_op *op)
+{
+    seat *s = advisory_seat(adv, op->owner.seq, op->mode);
+
+    if (s) {
+        op->token = s->token[op->mode];
+        op->ntokens = 1;
+        op->lease_from = s->promised - s->timeout_ms * PAWL_NS_PER_MS;
+        op->granted_ms = s->timeout_ms < op->lease_ms ? s->timeout_ms : 0;
+        sql_done(op, 0, NULL);
+        return true;
+    }
+    s = op->with_seq ? advisory_seat(adv, op->with_seq, PAWL_MODE_EXCLUSIVE) : NULL;
+    if (s && !s->op && !s->leaving)
+        seat_acquire(s, op);
+    else if (s)
+        sql_done(op, PAWL_ECONN, "this owner's last call is still under way");
+    return s;
+}
+
+static void acquire(advisory *adv, pawl_op *op)
+{
+    if (op->mode > PAWL_MODE_SHARED) {
+        sql_done(op, PAWL_ENOTSUP, "layout=advisory has neither semaphores nor latches");
+    } else if (op->lease_ms <= 0) {
+        sql_done(op, PAWL_EINVAL, "a lease must last longer than 0");
+    } else if (acquire_again(adv, op)) {
+        return;
+    } else if (op->queue) {
+        advisory_line_enter(adv, op);
+    } else if (!advisory_line_pass(adv, op)) {
+        sql_done(op, PAWL_ECONN, "all connections are in use; the URL's parameter connections says "
+                                 "how many there may be");
+    }
+}
+
+static void release(advisory *adv, pawl_op *op)
+{
+    seat *s = advisory_seat(adv, op->owner.seq, op->mode);
+
+    if (s)
+        seat_release(s, op);
+    else if (is_unsure(adv, op->owner.seq))
+        sql_done(op, PAWL_EUNKNOWN, "the connection was lost on the way; the server may have the "
+                                    "session until the lease ends");
+    else
+        sql_done(op, PAWL_ENOTHELD, NULL);
+}
+
+/* ---- the connection for looking -------------------------------------------------------------- */
+
+sql_link *advisory_link(advisory *adv)
+{
+    sql *q = &adv->sql;
+
+    q->env->timer_set(q->env, &adv->quiet, q->env->now(q->env) + QUIET_MS * PAWL_NS_PER_MS);
+    sql_link_open(&q->link);
+    return &q->link;
+}
+
+static void quiet(pawl_timer *timer)
+{
+    advisory *adv = timer->arg;
+
+    if (list_empty(&adv->sql.link.calls) && list_empty(&adv->sql.link.backlog))
+        sql_link_close(&adv->sql.link);
+    else
+        advisory_link(adv);
+}
+
+static void link_dropped(sql_link *link, int refused)
+{
+    (void)refused;
+    if (list_empty(&link->backlog))
+        sql_link_close(link);
+}
+
+/* ---- the slots ------------------------------------------------------------------------------- */
+
+static int read_parameters(advisory *adv, const pawl_url *url, pawl_error *err)
+{
+    const char *text = pawl_url_param(url, "connections");
+    char *end;
+    long n = text ? strtol(text, &end, 10) : CONNECTIONS;
+
+    if (text && (!*text || *end || n < 1 || n > CONNECTIONS_MAX))
+        return pawl_error_set(err, PAWL_EINVAL, "connections is a number of 1 to %d",
+                              CONNECTIONS_MAX);
+    if (pawl_url_param(url, "prefix"))
+        return pawl_error_set(err, PAWL_EINVAL, "prefix names a table, and layout=advisory has "
+                                                "none: leave it out");
+    if (adv->sql.settings.pooled)
+        return pawl_error_set(err, PAWL_EINVAL, "layout=advisory needs sessions, and "
+                              "pooler=transaction says that there are none: use one of them");
+    adv->keeps_session = pawl_url_param(url, "pooler");
+    adv->nseats = (int)n;
+    return 0;
+}
+
+int advisory_open(advisory *adv, pawl_env *env, const pawl_url *url, pawl_error *err)
+{
+    sql *q = &adv->sql;
+    int code;
+
+    q->env = env;
+    q->driver = &advisory_driver;
+    list_init(&adv->line);
+    if (!env->loop)
+        return pawl_error_set(err, PAWL_ENOTSUP, "PostgreSQL needs a real event loop");
+    code = sql_settings_read(&q->settings, q->driver, env, url, err);
+    if (!code)
+        code = read_parameters(adv, url, err);
+    if (code)
+        return code;
+    adv->seats = calloc((size_t)adv->nseats, sizeof *adv->seats);
+    if (!adv->seats)
+        return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
+    for (int i = 0; i < adv->nseats; i++)
+        seat_init(&adv->seats[i], adv);
+    sql_link_init(&q->link, q, q->driver->greeting);
+    q->link.on_drop = link_dropped;
+    adv->quiet = (pawl_timer){.fire = quiet, .arg = adv};
+    advisory_key_init(env);
+    advisory_who(adv);
+    return 0;
+}
+
+void advisory_close(advisory *adv)
+{
+    sql *q = &adv->sql;
+    pawl_op *event = q->event;
+
+    q->closing = true;
+    q->event = NULL;
+    if (event)
+        pawl_op_finish(event, PAWL_ECANCELED);
+    for (int i = 0; adv->seats && i < adv->nseats; i++) {
+        sql_link_close(&adv->seats[i].link);
+        q->env->timer_clear(q->env, &adv->seats[i].timer);
+    }
+    if (q->link.env) {
+        sql_link_close(&q->link);
+        q->env->timer_clear(q->env, &adv->quiet);
+    }
+    free(adv->seats);
+    adv->seats = NULL;
+    sql_settings_free(&q->settings);
+    q->env = NULL;
+}
+
+void advisory_submit(advisory *adv, pawl_op *op)
+{
+    switch (op->kind) {
+    case PAWL_OP_ACQUIRE:
+        acquire(adv, op);
+        break;
+    case PAWL_OP_RELEASE:
+        release(adv, op);
+        break;
+    case PAWL_OP_RENEW:
+        advisory_renew(adv, op);
+        break;
+    case PAWL_OP_EVENT:
+        sql_submit_event(&adv->sql, op);
+        break;
+    case PAWL_OP_INSPECT:
+    case PAWL_OP_LIST:
+    case PAWL_OP_BREAK:
+        advisory_look(adv, op);
+        break;
+    default:
+        sql_done(op, PAWL_ENOTSUP, "layout=advisory has neither semaphores nor latches");
+    }
+}
+
+void advisory_cancel(advisory *adv, pawl_op *op)
+{
+    switch (op->kind) {
+    case PAWL_OP_ACQUIRE:
+        if (op->engine[0]) {
+            seat_cancel(op->engine[0]);
+        } else {
+            advisory_line_leave(op);
+            sql_done(op, PAWL_ECANCELED, NULL);
+        }
+        break;
+    case PAWL_OP_RELEASE:
+        seat_release_cancel(op);
+        break;
+    case PAWL_OP_RENEW:
+        advisory_renew_cancel(op);
+        break;
+    case PAWL_OP_EVENT:
+        adv->sql.event = NULL;
+        pawl_op_finish(op, PAWL_ECANCELED);
+        break;
+    default:
+        sql_give_up(&adv->sql, op);
+    }
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * advisory_greet.c - the first words on a connection for session locks: is this a server for that,
+ * and a session? What the session needs; and which process serves it, of which timeline.
+ *
+ * A pooler makes up the number of the process that the protocol's first messages tell (PgBouncer
+ * does), since it has none yet. So a pooler is noticed, but not whether it keeps sessions: that
+ * somebody must say. One that was said to and does not is noticed when the process changes.
+ */
+#include <stdlib.h>
+
+#include "advisory.h"
+#include "postgres.h"
+
+#define TIMELINE_SHIFT 47 /* below it a transaction's number, above it 16 bits */
+
+const char *const advisory_greeting[] = {
+    "DO $$ BEGIN IF current_setting('server_version_num')::int < 140000 THEN "
+    "RAISE EXCEPTION USING ERRCODE = 'PW001', MESSAGE = "
+    "'layout=advisory needs PostgreSQL 14 or newer, this is ' || current_setting('server_version');"
+    " END IF; IF pg_is_in_recovery() THEN RAISE EXCEPTION USING ERRCODE = '25006', MESSAGE = "
+    "'this is a standby, and read only'; END IF; END $$",
+    /* An acquire that fails after it has got the lock has not set its lease. */
+    "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_session_timeout = 60000; "
+    "SET client_connection_check_interval = 2000; SET jit = off; "
+    "SELECT set_config('transaction_timeout', '0', false) "
+    "WHERE current_setting('server_version_num')::int >= 170000; "
+    "SELECT pg_backend_pid(), pg_walfile_name(pg_current_wal_lsn())",
+    NULL, NULL};
+
+bool advisory_greeted(sql_link *link, const sql_reply *reply)
+{
+    advisory *adv = (advisory *)(void *)link->sql;
+    const char *backend = reply->cell(reply, 0, 0), *file = reply->cell(reply, 0, 1);
+    unsigned timeline;
+    seat *s = (seat *)(void *)link;
+
+    if (!backend || link == &adv->sql.link)
+        return true;
+    if (atoi(backend) != pg_backend(link) && !adv->keeps_session) {
+        sql_link_drop(link, PAWL_EINVAL, "a pooler is in between: if it keeps sessions, add "
+                                         "pooler=session to the URL; else layout=advisory can't "
+                                         "work");
+        return false;
+    }
+    if (!file || sscanf(file, "%8x", &timeline) != 1 || timeline > 0xffff) {
+        sql_link_drop(link, PAWL_EBACKEND, "the server tells no timeline");
+        return false;
+    }
+    s->backend = atoi(backend);
+    s->base = (uint64_t)timeline << TIMELINE_SHIFT;
+    return true;
+}

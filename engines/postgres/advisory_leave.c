@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * advisory_leave.c - giving up what was asked for.
+ *
+ * What was asked for and is not wanted any more is always followed by its unlock, on the same
+ * connection and so after it: a statement that was cancelled or failed may have got the lock
+ * before. The server is asked over the other connection to end the wait (pg_cancel_backend). Where
+ * that takes too long the connection is closed; its session ends at the latest when it next looks
+ * for its client. A seat is not used again before both are answered: a late cancel would hit
+ * somebody else's wait.
+ */
+#include "advisory.h"
+
+#define PATIENCE_MS 100 /* the caller is told by then that its wait is over */
+
+static void fill_undo(const sql_call *call, sql_params *p)
+{
+    const seat *s = seat_of(call);
+
+    advisory_say_release(s, call->about == &s->seq[1], p);
+}
+
+static void left(seat *s)
+{
+    s->leaving--;
+    if (!s->leaving)
+        seat_finish(s, PAWL_ECANCELED, NULL);
+}
+
+static bool answer_undo(sql_call *call, const sql_reply *reply)
+{
+    seat *s = seat_of(call);
+
+    (void)reply;
+    left(s);
+    seat_settle(s);
+    return true;
+}
+
+static void undo_failed(sql_call *call, int code, const char *words)
+{
+    seat *s = seat_of(call);
+
+    (void)words;
+    left(s);
+    if (code != PAWL_EUNKNOWN && code != PAWL_ECANCELED)
+        sql_link_drop(&s->link, PAWL_ECONN, "%s", words);
+}
+
+/* call->about only tells the mode. */
+void seat_undo(seat *s, int mode)
+{
+    static const sql_call_type type = {.fill = fill_undo, .answer = answer_undo,
+        .failed = undo_failed};
+    sql_call *call = sql_call_new(&s->link, &type, &s->seq[mode]);
+
+    if (!call) {
+        sql_link_drop(&s->link, PAWL_ENOMEM, "out of memory");
+        return;
+    }
+    call->limit_ms = ADVISORY_WAIT_MS; /* the timer is quicker */
+    s->leaving++;
+    seat_set_timer(s, PATIENCE_MS);
+    sql_link_send(&s->link, call);
+}
+
+static void fill_cancel(const sql_call *call, sql_params *p)
+{
+    advisory_say_cancel(call->about, p);
+}
+
+static bool answer_cancel(sql_call *call, const sql_reply *reply)
+{
+    seat *s = call->about;
+
+    (void)reply;
+    s->cancel = NULL;
+    seat_settle(s);
+    return true;
+}
+
+static void cancel_failed(sql_call *call, int code, const char *words)
+{
+    seat *s = call->about;
+
+    (void)code;
+    (void)words;
+    s->cancel = NULL;
+    seat_settle(s);
+}
+
+static void ask_to_cancel(seat *s)
+{
+    static const sql_call_type type = {.fill = fill_cancel, .answer = answer_cancel,
+        .failed = cancel_failed};
+    sql_link *link = advisory_link(s->adv);
+
+    s->cancel = sql_call_new(link, &type, s);
+    if (s->cancel)
+        sql_link_send(link, s->cancel);
+}
+
+void seat_cancel(seat *s)
+{
+    const sql_link *link = &s->link;
+
+    if (!s->call) /* the undo is out already */
+        return;
+    if (sql_call_withdraw(s->call)) { /* the server has not heard of it */
+        int code = link->state != LINK_READY && link->last_code ? link->last_code : PAWL_ECANCELED;
+
+        seat_finish(s, code, code == PAWL_ECANCELED ? NULL : link->words);
+        if (!seat_holds(s))
+            sql_link_close(&s->link);
+        advisory_serve(s->adv);
+        return;
+    }
+    s->call->about = NULL;
+    s->call = NULL;
+    seat_undo(s, s->op->mode);
+    if (s->leaving && s->link.state == LINK_READY)
+        ask_to_cancel(s);
+}

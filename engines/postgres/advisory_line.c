@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * advisory_line.c - acquires that wait in the client: for a seat, or for their turn to queue.
+ *
+ * The server serves those who wait in the order in which its processes came to wait, which is not
+ * the order in which statements were sent on different connections. So of those who want one name
+ * the next is sent only when the one before it has an answer, or is seen in pg_locks: it waits
+ * there. That costs a statement for each that comes while others of the same client wait already.
+ *
+ * An idle seat that was used last is taken first, so that those nobody needs are closed; then a
+ * free one.
+ */
+#include <stdlib.h>
+
+#include "advisory.h"
+
+#define LOOK_MIN_MS 1
+#define LOOK_MAX_MS 32
+
+/* op->engine[1], freed when the op is done. */
+struct place {
+    struct list link;
+    pawl_op *op;
+    advisory_key key;
+};
+
+static seat *take_seat(advisory *adv)
+{
+    seat *idle = NULL, *free_one = NULL;
+
+    for (int i = 0; i < adv->nseats; i++) {
+        seat *s = &adv->seats[i];
+
+        if (seat_idle(s) && (!idle || s->turn > idle->turn))
+            idle = s;
+        else if (s->link.state == LINK_CLOSED && !s->op && !free_one)
+            free_one = s;
+    }
+    return idle ? idle : free_one;
+}
+
+/* ---- has it come to wait? -------------------------------------------------------------------- */
+
+static void look_later(seat *s)
+{
+    pawl_env *env = s->link.env;
+
+    s->look_ms = s->look_ms ? s->look_ms * 2 : LOOK_MIN_MS;
+    if (s->look_ms > LOOK_MAX_MS)
+        s->look_ms = LOOK_MAX_MS;
+    env->timer_set(env, &s->timer, env->now(env) + s->look_ms * PAWL_NS_PER_MS);
+}
+
+static void fill_look(const sql_call *call, sql_params *p)
+{
+    advisory_say_waits(call->about, p);
+}
+
+static bool answer_look(sql_call *call, const sql_reply *reply)
+{
+    seat *s = call->about;
+    const char *text = reply->cell(reply, 0, 0);
+
+    s->look = NULL;
+    s->waits = text && text[0] == 't';
+    if (s->waits)
+        advisory_serve(s->adv);
+    else if (s->call)
+        look_later(s);
+    return true;
+}
+
+static void look_failed(sql_call *call, int code, const char *words)
+{
+    seat *s = call->about;
+
+    (void)code;
+    (void)words;
+    s->look = NULL;
+    if (s->call)
+        look_later(s);
+}
+
+void seat_look(seat *s)
+{
+    static const sql_call_type type = {.fill = fill_look, .answer = answer_look,
+        .failed = look_failed};
+    sql_link *link;
+
+    if (s->look || s->waits)
+        return;
+    if (!s->call->sent) {
+        look_later(s);
+        return;
+    }
+    link = advisory_link(s->adv);
+    s->look = sql_call_new(link, &type, s);
+    if (s->look)
+        sql_link_send(link, s->look);
+    else
+        look_later(s);
+}
+
+/* ---- the line -------------------------------------------------------------------------------- */
+
+/* The seat that is on its way into the server's queue for this key, or NULL. */
+static seat *ahead_on_seat(advisory *adv, advisory_key key)
+{
+    for (int i = 0; i < adv->nseats; i++) {
+        seat *s = &adv->seats[i];
+
+        if (s->call && s->op->queue && !s->waits && advisory_key_equal(s->key, key))
+            return s;
+    }
+    return NULL;
+}
+
+static bool ahead_in_line(const advisory *adv, const struct place *p)
+{
+    for (const struct list *l = adv->line.next; l != &p->link; l = l->next)
+        if (advisory_key_equal(list_entry(l, const struct place, link)->key, p->key))
+            return true;
+    return false;
+}
+
+/* May this one be sent? If one that is on its way is all that is ahead, see where that is. */
+static bool is_next(advisory *adv, const struct place *p)
+{
+    seat *ahead;
+
+    if (ahead_in_line(adv, p))
+        return false;
+    ahead = ahead_on_seat(adv, p->key);
+    if (ahead && !ahead->timer.armed)
+        seat_look(ahead);
+    return !ahead;
+}
+
+void advisory_serve(advisory *adv)
+{
+    seat *s;
+
+    if (adv->serving || adv->sql.closing)
+        return;
+    adv->serving = true;
+    for (struct list *l = adv->line.next, *next; l != &adv->line; l = next) {
+        struct place *p = list_entry(l, struct place, link);
+
+        next = l->next;
+        s = take_seat(adv);
+        if (!s)
+            break;
+        if (!is_next(adv, p))
+            continue;
+        list_remove(&p->link);
+        seat_acquire(s, p->op);
+    }
+    adv->serving = false;
+}
+
+void advisory_line_enter(advisory *adv, pawl_op *op)
+{
+    struct place *p = malloc(sizeof *p);
+
+    if (!p) {
+        sql_done(op, PAWL_ENOMEM, "out of memory");
+        return;
+    }
+    *p = (struct place){.op = op, .key = advisory_key_of(op->name)};
+    op->engine[0] = NULL;
+    op->engine[1] = p;
+    list_append(&adv->line, &p->link);
+    advisory_serve(adv);
+}
+
+void advisory_line_leave(pawl_op *op)
+{
+    struct place *p = op->engine[1];
+
+    list_remove(&p->link);
+}
+
+bool advisory_line_pass(advisory *adv, pawl_op *op)
+{
+    seat *s = take_seat(adv);
+
+    if (s)
+        seat_acquire(s, op);
+    return s;
+}

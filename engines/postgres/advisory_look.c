@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * advisory_look.c - inspect, list and break, on a connection of its own.
+ *
+ * pg_locks says who has and who waits, also of those who are not Pawl's; pg_stat_activity whose
+ * session that is: the comment before its latest statement, where we may see that, else
+ * application_name (advisory_say.c writes both). Rows are put into the columns that look.c shows.
+ * A name that no session tells is shown as the number that it is.
+ */
+#include <stdlib.h>
+
+#include "advisory.h"
+
+/* Of the answer. */
+enum { CLASS, OBJECT, SUB, GRANTED, MODE, BACKEND, APPLICATION, QUERY, ADDRESS, IDLE, CHANGED, NOW,
+    WAITED };
+
+/* Of look.c. */
+enum { COLUMNS = 14 };
+
+typedef struct line {
+    advisory_key key;
+    bool named;
+    char name[2 * PAWL_NAME_MAX + 1], owner[24], token[24], since[24], left[24], pid[24];
+    char host[256], program[256], label[256];
+    const char *column[COLUMNS];
+} line;
+
+static const char *text_at(const sql_reply *r, size_t row, int column)
+{
+    const char *text = r->cell(r, row, column);
+
+    return text ? text : "";
+}
+
+static long long number_at(const sql_reply *r, size_t row, int column)
+{
+    return strtoll(text_at(r, row, column), NULL, 10);
+}
+
+static void set(char text[24], long long number)
+{
+    snprintf(text, 24, "%lld", number);
+}
+
+static void unhex(char *to, size_t room, const char *hex)
+{
+    size_t n = 0;
+    unsigned byte;
+
+    while (n + 1 < room && sscanf(hex, "%2x", &byte) == 1 && hex[0] != '-') {
+        to[n++] = (char)byte;
+        hex += hex[1] ? 2 : 1;
+    }
+    to[n] = 0;
+}
+
+/* What the comment says. False: there is none, or we may not see it. */
+static bool read_comment(line *l, const sql_reply *r, size_t row)
+{
+    long long lease, since, pid, changed = number_at(r, row, CHANGED);
+    char name[2 * PAWL_NAME_MAX + 1], host[101], program[101], label[101];
+
+    if (sscanf(text_at(r, row, QUERY), "/* pawl %510s %lld %lld %lld %100s %100s %100s", name,
+               &lease, &since, &pid, host, program, label) != 7)
+        return false;
+    snprintf(l->name, sizeof l->name, "%s", name);
+    unhex(l->host, sizeof l->host, host);
+    unhex(l->program, sizeof l->program, program);
+    unhex(l->label, sizeof l->label, label);
+    set(l->pid, pid);
+    l->named = true;
+    if (text_at(r, row, IDLE)[0] != 't') /* a renewal is under way, or it has just been granted */
+        changed = 0;
+    set(l->since, since ? number_at(r, row, NOW) - since : changed);
+    set(l->left, lease > changed ? lease - changed : 0);
+    return true;
+}
+
+static void read_application(line *l, const sql_reply *r, size_t row)
+{
+    const char *text = text_at(r, row, APPLICATION);
+    long long token, pid;
+    char host[64], program[64];
+
+    if (sscanf(text, "pawl %lld %lld@%63s %63s", &token, &pid, host, program) < 3) {
+        snprintf(l->program, sizeof l->program, "%s", text);
+        snprintf(l->host, sizeof l->host, "%s", text_at(r, row, ADDRESS));
+        return;
+    }
+    set(l->token, token);
+    set(l->pid, pid);
+    snprintf(l->host, sizeof l->host, "%s", host);
+    snprintf(l->program, sizeof l->program, "%s", program);
+}
+
+static void read_line(line *l, const sql_reply *r, size_t row)
+{
+    bool granted = text_at(r, row, GRANTED)[0] == 't';
+    char plain[32];
+    size_t used = 0;
+
+    l->key = (advisory_key){(uint32_t)number_at(r, row, CLASS), (uint32_t)number_at(r, row, OBJECT),
+                            number_at(r, row, SUB) == 2};
+    advisory_key_name(l->key, plain);
+    for (const char *c = plain; *c; c++)
+        used += (size_t)snprintf(l->name + used, sizeof l->name - used, "%02x", (unsigned char)*c);
+    snprintf(l->owner, sizeof l->owner, "%016llx:%d", number_at(r, row, BACKEND), granted);
+    set(l->since, -1);
+    set(l->left, -1);
+    read_application(l, r, row);
+    read_comment(l, r, row);
+    if (!granted)
+        set(l->since, number_at(r, row, WAITED));
+    memcpy(l->column, (const char *[COLUMNS]){l->name, "1", "0", granted ? "h" : "w", l->owner,
+           strcmp(text_at(r, row, MODE), "ShareLock") ? "x" : "s", "0", l->token, l->since, l->left,
+           l->pid, l->host, l->program, l->label}, sizeof l->column);
+}
+
+static const char *cell(const sql_reply *reply, size_t row, int column)
+{
+    const line *lines = reply->data;
+
+    return row < reply->rows && column < COLUMNS ? lines[row].column[column] : NULL;
+}
+
+/* One session that tells the name tells it for all that have to do with that key. */
+static void share_names(line *lines, size_t n)
+{
+    for (size_t i = 1; i < n; i++)
+        if (lines[i - 1].named && advisory_key_equal(lines[i].key, lines[i - 1].key))
+            lines[i].column[0] = lines[i - 1].column[0], lines[i].named = true;
+    for (size_t i = n; i-- > 1;)
+        if (lines[i].named && advisory_key_equal(lines[i].key, lines[i - 1].key))
+            lines[i - 1].column[0] = lines[i].column[0], lines[i - 1].named = true;
+}
+
+/* ---- the ops --------------------------------------------------------------------------------- */
+
+static advisory *adv_of(const sql_call *call)
+{
+    return (advisory *)(void *)call->on->sql;
+}
+
+static void fill_look(const sql_call *call, sql_params *p)
+{
+    const pawl_op *op = call->about;
+    advisory_key key = {0};
+
+    if (op->kind == PAWL_OP_INSPECT)
+        key = advisory_key_of(op->name);
+    advisory_say_look(adv_of(call), op->kind == PAWL_OP_INSPECT ? &key : NULL, p);
+}
+
+static bool answer_look(sql_call *call, const sql_reply *reply)
+{
+    pawl_op *op = call->about;
+    line *lines = calloc(reply->rows + 1, sizeof *lines);
+    sql_reply shown = {.rows = reply->rows, .cell = cell, .data = lines};
+
+    if (!lines) {
+        sql_done(op, PAWL_ENOMEM, "out of memory");
+        return true;
+    }
+    for (size_t i = 0; i < reply->rows; i++)
+        read_line(&lines[i], reply, i);
+    share_names(lines, reply->rows);
+    sql_done(op, sql_show(op, &shown), NULL);
+    free(lines);
+    return true;
+}
+
+static void fill_break(const sql_call *call, sql_params *p)
+{
+    const pawl_op *op = call->about;
+
+    advisory_say_break(adv_of(call), advisory_key_of(op->name), p);
+}
+
+static bool answer_break(sql_call *call, const sql_reply *reply)
+{
+    const char *ended = reply->cell(reply, 0, 0);
+
+    if (!ended)
+        return false;
+    sql_done(call->about, strcmp(ended, "0") ? 0 : PAWL_ENOTHELD, NULL);
+    return true;
+}
+
+static void failed(sql_call *call, int code, const char *words)
+{
+    sql_done(call->about, code, words);
+}
+
+void advisory_look(advisory *adv, pawl_op *op)
+{
+    static const sql_call_type look = {.fill = fill_look, .answer = answer_look, .failed = failed};
+    static const sql_call_type breaks = {.fill = fill_break, .answer = answer_break,
+        .failed = failed};
+
+    advisory_link(adv);
+    sql_start(&adv->sql, op, op->kind == PAWL_OP_BREAK ? &breaks : &look);
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * advisory_renew.c - leases: one statement on each seat of the batch, all at once.
+ *
+ * A lease that lasts long enough already is not asked for: that would make it longer, since every
+ * statement starts the server's timer anew. A seat without an answer is not given up before its
+ * lease must be over: the session may well be there. Whose connection is gone holds nothing.
+ *
+ * op->engine[0] is the batch. It outlives an op that was given up, until the last answer.
+ */
+#include <stdlib.h>
+
+#include "advisory.h"
+
+typedef struct batch {
+    pawl_op *op;  /* NULL: nobody waits for it */
+    size_t out;   /* statements without an answer, and one while they are being sent */
+} batch;
+
+typedef struct item {
+    batch *batch;
+    size_t index; /* in op->batch */
+    int64_t lease_ms;
+} item;
+
+static void done(batch *b)
+{
+    pawl_op *op = b->op;
+
+    if (--b->out)
+        return;
+    free(b);
+    if (!op)
+        return;
+    op->granted_ms = ADVISORY_LEASE_MAX;
+    sql_done(op, 0, NULL);
+}
+
+static void item_done(item *i, int code)
+{
+    batch *b = i->batch;
+
+    if (b->op)
+        b->op->batch[i->index].code = code;
+    free(i);
+    done(b);
+}
+
+static void fill_renew(const sql_call *call, sql_params *p)
+{
+    const item *i = call->about;
+
+    advisory_say_renew((const seat *)(void *)call->on, i->lease_ms, p);
+}
+
+static bool answer_renew(sql_call *call, const sql_reply *reply)
+{
+    seat *s = (seat *)(void *)call->on;
+    const char *backend = reply->cell(reply, 0, 0);
+    item *i = call->about;
+
+    if (!backend || atoi(backend) != s->backend)
+        return false;
+    s->timeout_ms = i->lease_ms;
+    s->promised = call->sent + i->lease_ms * PAWL_NS_PER_MS;
+    item_done(i, 0);
+    return true;
+}
+
+/* The server refused: it is as it was. Else the connection is gone. */
+static void renew_failed(sql_call *call, int code, const char *words)
+{
+    (void)words;
+    item_done(call->about, code == PAWL_EUNKNOWN || code == PAWL_ECANCELED ? PAWL_ENOTHELD : code);
+}
+
+/* 0: it is on its way, or is not needed; else the item's code. */
+static int renew(batch *b, seat *s, size_t index)
+{
+    static const sql_call_type type = {.fill = fill_renew, .answer = answer_renew,
+        .failed = renew_failed};
+    pawl_env *env = s->link.env;
+    int64_t lease_ms = b->op->batch[index].lease_ms;
+    int64_t left = (s->promised - env->now(env)) / PAWL_NS_PER_MS;
+    item *i;
+    sql_call *call;
+
+    lease_ms = lease_ms < ADVISORY_LEASE_MAX ? lease_ms : ADVISORY_LEASE_MAX;
+    if (left >= lease_ms)
+        return 0;
+    i = calloc(1, sizeof *i);
+    call = i ? sql_call_new(&s->link, &type, i) : NULL;
+    if (!call) {
+        free(i);
+        return PAWL_ENOMEM;
+    }
+    *i = (item){b, index, lease_ms};
+    call->limit_ms = left > call->limit_ms ? left : call->limit_ms;
+    b->out++;
+    sql_link_send(&s->link, call);
+    return 0;
+}
+
+void advisory_renew(advisory *adv, pawl_op *op)
+{
+    batch *b = malloc(sizeof *b);
+
+    if (!b) {
+        sql_done(op, PAWL_ENOMEM, "out of memory");
+        return;
+    }
+    *b = (batch){op, 1};
+    op->engine[0] = b;
+    for (size_t i = 0; i < op->batch_len; i++)
+        op->batch[i].code = 0;
+    for (size_t i = 0; i < op->batch_len; i++) {
+        seat *s = advisory_seat(adv, op->batch[i].owner.seq, op->batch[i].mode);
+        int code = s ? renew(b, s, i) : PAWL_ENOTHELD;
+
+        if (code)
+            op->batch[i].code = code;
+    }
+    done(b);
+}
+
+void advisory_renew_cancel(pawl_op *op)
+{
+    batch *b = op->engine[0];
+
+    b->op = NULL;
+    sql_done(op, PAWL_EUNKNOWN, "no answer in time");
+}

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * advisory_seat.c - one connection: acquire, give back, lose. advisory_leave.c: give up.
+ *
+ *     free --acquire--> asking --granted--> held --release--> idle --acquire, 10 s--> asking, free
+ *                         | cancel, or refused by the server     ^
+ *                         v                                      |
+ *                       leaving: the unlock behind it is out ----+
+ *
+ * A drop of the connection, at any time, frees the seat; its holders are told at once.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "advisory.h"
+
+#define CLOSE_MS 2000     /* after it should have left, the connection is closed */
+#define IDLE_MS 10000     /* a connection that nobody needs */
+#define NO_TRIES 1000     /* link.c must not send it again by itself */
+
+void seat_set_timer(seat *s, int64_t ms)
+{
+    s->link.env->timer_set(s->link.env, &s->timer,
+                           s->link.env->now(s->link.env) + ms * PAWL_NS_PER_MS);
+}
+
+bool seat_idle(const seat *s)
+{
+    return s->link.state == LINK_READY && !s->op && !seat_holds(s) && !s->leaving &&
+           !s->releasing && !s->cancel && !s->look;
+}
+
+/* The server ends it after timeout_ms of silence; we do so before, and it logs nothing. */
+void seat_settle(seat *s)
+{
+    int64_t ms = s->timeout_ms / 2 < IDLE_MS ? s->timeout_ms / 2 : IDLE_MS;
+
+    if (!seat_idle(s))
+        return;
+    s->turn = ++s->adv->turns;
+    seat_set_timer(s, ms);
+    advisory_serve(s->adv);
+}
+
+void seat_finish(seat *s, int code, const char *words)
+{
+    pawl_op *op = s->op;
+
+    s->op = NULL;
+    s->call = NULL;
+    if (op)
+        sql_done(op, code, words);
+    advisory_serve(s->adv);
+}
+
+/* ---- acquire --------------------------------------------------------------------------------- */
+
+/* A second grant on the same session must not shorten the first one's lease. */
+static int64_t lease_for(const seat *s, int64_t lease_ms)
+{
+    int64_t left = (s->promised - s->link.env->now(s->link.env)) / PAWL_NS_PER_MS + 1;
+
+    if (seat_holds(s) && left > lease_ms)
+        lease_ms = left;
+    return lease_ms < ADVISORY_LEASE_MAX ? lease_ms : ADVISORY_LEASE_MAX;
+}
+
+static void fill_acquire(const sql_call *call, sql_params *p)
+{
+    seat *s = call->about;
+
+    s->timeout_ms = lease_for(s, s->op->lease_ms);
+    advisory_say_acquire(s, s->timeout_ms, p);
+}
+
+/* The grant was so long after the statement began, by the server's clock, which may run a little
+ * faster than ours; in any case before now. */
+static int64_t granted_at(const seat *s, const sql_call *call, int64_t took)
+{
+    int64_t now = s->link.env->now(s->link.env), at;
+
+    took -= took / 1000 + 2;
+    at = call->sent + (took > 0 ? took : 0) * PAWL_NS_PER_MS;
+    return at < now ? at : now;
+}
+
+static bool granted(seat *s, const sql_call *call, const char *text)
+{
+    pawl_op *op = s->op;
+    long long waited, backend, token, now, took;
+
+    if (sscanf(text, "%lld %lld %lld %lld %lld", &waited, &backend, &token, &now, &took) != 5 ||
+        token < 1)
+        return false;
+    if (backend != s->backend) {
+        seat_finish(s, PAWL_EINVAL, "a pooler gives each transaction another session: no lock of a "
+                               "session works there");
+        sql_link_drop(&s->link, PAWL_ECONN, "not the session that it was");
+        return true;
+    }
+    s->seq[op->mode] = op->owner.seq;
+    s->token[op->mode] = op->token = (uint64_t)token;
+    s->since = now;
+    op->ntokens = 1;
+    op->waited = waited;
+    op->lease_from = granted_at(s, call, took);
+    op->granted_ms = s->timeout_ms < op->lease_ms ? s->timeout_ms : 0;
+    s->promised = op->lease_from + s->timeout_ms * PAWL_NS_PER_MS;
+    seat_finish(s, 0, NULL);
+    return true;
+}
+
+static bool answer_acquire(sql_call *call, const sql_reply *reply)
+{
+    seat *s = call->about;
+    const char *text = reply->cell(reply, 0, 0);
+
+    if (text)
+        return granted(s, call, text);
+    if (s->op->queue)
+        return false;
+    seat_finish(s, PAWL_EBUSY, NULL);
+    seat_settle(s);
+    return true;
+}
+
+/* Without an answer: the session is gone, so the lock, if it was had, is going. */
+static void acquire_failed(sql_call *call, int code, const char *words)
+{
+    seat *s = call->about;
+    int mode = s->op->mode;
+
+    seat_finish(s, code == PAWL_EUNKNOWN ? PAWL_ECONN : code, words);
+    if (s->link.state == LINK_READY)
+        seat_undo(s, mode);
+}
+
+void seat_acquire(seat *s, pawl_op *op)
+{
+    static const sql_call_type type = {.fill = fill_acquire, .answer = answer_acquire,
+        .failed = acquire_failed};
+
+    s->link.env->timer_clear(s->link.env, &s->timer);
+    op->engine[0] = s;
+    s->op = op;
+    s->key = advisory_key_of(op->name);
+    snprintf(s->name, sizeof s->name, "%s", op->name);
+    s->look_ms = 0;
+    s->waits = false;
+    s->call = sql_call_new(&s->link, &type, s);
+    if (!s->call) {
+        seat_finish(s, PAWL_ENOMEM, "out of memory");
+        return;
+    }
+    s->call->tries = NO_TRIES;
+    if (op->queue)
+        s->call->limit_ms = ADVISORY_WAIT_MS;
+    sql_link_open(&s->link);
+    sql_link_send(&s->link, s->call);
+}
+
+/* ---- release --------------------------------------------------------------------------------- */
+
+static void fill_release(const sql_call *call, sql_params *p)
+{
+    const pawl_op *op = call->about;
+
+    advisory_say_release(seat_of(call), op->mode, p);
+}
+
+static void release_over(seat *s, const pawl_op *op)
+{
+    s->releasing--;
+    s->seq[op->mode] = 0; /* in any case not a loss: it was to go */
+}
+
+static bool answer_release(sql_call *call, const sql_reply *reply)
+{
+    seat *s = seat_of(call);
+    pawl_op *op = call->about;
+    const char *text = reply->cell(reply, 0, 0);
+
+    if (!text)
+        return false;
+    release_over(s, op);
+    sql_done(op, text[0] == 't' || call->tries ? 0 : PAWL_ENOTHELD, NULL);
+    seat_settle(s);
+    return true;
+}
+
+static void release_failed(sql_call *call, int code, const char *words)
+{
+    seat *s = seat_of(call);
+    pawl_op *op = call->about;
+
+    release_over(s, op);
+    if (code == PAWL_EUNKNOWN)
+        advisory_unsure(s->adv, op->owner.seq, s->promised);
+    sql_done(op, code, words);
+    if (s->link.state == LINK_READY) /* refused: that ends it as well */
+        sql_link_drop(&s->link, PAWL_ECONN, "%s", words);
+}
+
+void seat_release(seat *s, pawl_op *op)
+{
+    static const sql_call_type type = {.fill = fill_release, .answer = answer_release,
+        .failed = release_failed};
+    sql_call *call = sql_call_new(&s->link, &type, op);
+
+    op->engine[0] = call;
+    if (!call) {
+        sql_done(op, PAWL_ENOMEM, "out of memory");
+        return;
+    }
+    s->releasing++;
+    sql_link_send(&s->link, call);
+}
+
+/* Closing is what it asked for, too. */
+void seat_release_cancel(pawl_op *op)
+{
+    sql_call *call = op->engine[0];
+    seat *s = seat_of(call);
+
+    call->about = NULL;
+    release_over(s, op);
+    advisory_unsure(s->adv, op->owner.seq, s->promised);
+    sql_done(op, PAWL_EUNKNOWN, "no answer in time");
+    sql_link_drop(&s->link, PAWL_ECONN, "no answer to a release");
+}
+
+/* ---- time, and what the link tells ----------------------------------------------------------- */
+
+static void timer_fired(pawl_timer *timer)
+{
+    seat *s = timer->arg;
+
+    if (s->call)
+        seat_look(s);
+    if (!s->leaving && !seat_idle(s))
+        return;
+    if (s->leaving && s->op) {
+        seat_set_timer(s, CLOSE_MS);
+        seat_finish(s, PAWL_ECANCELED, NULL);
+        return;
+    }
+    sql_link_close(&s->link);
+    s->link.on_drop(&s->link, 0);
+}
+
+static void forget(sql_call **call)
+{
+    if (*call && !sql_call_withdraw(*call))
+        (*call)->about = NULL;
+    *call = NULL;
+}
+
+/* An acquire that was not sent yet stays, and is sent on the next connection. */
+static void dropped(sql_link *link, int refused)
+{
+    seat *s = (seat *)(void *)link;
+    bool held = seat_holds(s);
+
+    (void)refused;
+    s->seq[0] = s->seq[1] = 0;
+    link->env->timer_clear(link->env, &s->timer);
+    forget(&s->cancel);
+    forget(&s->look);
+    if (!s->op)
+        sql_link_close(link);
+    if (held)
+        sql_event(&s->adv->sql, PAWL_EVENT_VERIFY);
+    if (!s->op)
+        advisory_serve(s->adv);
+}
+
+void seat_init(seat *s, advisory *adv)
+{
+    s->adv = adv;
+    sql_link_init(&s->link, &adv->sql, adv->sql.driver->greeting);
+    s->link.on_drop = dropped;
+    s->timer = (pawl_timer){.fire = timer_fired, .arg = s};
+}
