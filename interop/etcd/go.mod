@@ -2,7 +2,12 @@ module pawl/interop/etcd
 
 go 1.24
 
-require go.etcd.io/etcd/client/v3 v3.5.21
+require (
+	go.etcd.io/etcd/client/v3 v3.5.21
+	pawl/interop/lines v0.0.0
+)
+
+replace pawl/interop/lines => ../lines
 
 require (
 	github.com/coreos/go-semver v0.3.0 // indirect

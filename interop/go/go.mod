@@ -5,7 +5,10 @@ go 1.26.0
 require (
 	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/redis/go-redis/v9 v9.23.0
+	pawl/interop/lines v0.0.0
 )
+
+replace pawl/interop/lines => ../lines
 
 require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect

@@ -1,0 +1,3 @@
+module pawl/interop/lines
+
+go 1.24
