@@ -453,9 +453,15 @@ static void timer_fired(pawl_timer *timer)
         send_cancel(w); /* it may set the timer sooner */
 }
 
+/* It was refused, and asks again in its time, however often connections and the map change. */
+static bool pauses(const redis_wait *w)
+{
+    return w->state != WAIT_LEAVING && w->trouble && w->timer.armed;
+}
+
 static void ask_or_leave(redis_wait *w)
 {
-    if (w->call || proving(w))
+    if (w->call || proving(w) || pauses(w))
         return;
     if (w->state == WAIT_LEAVING)
         send_cancel(w);

@@ -220,7 +220,7 @@ def bounded(f, others=()):
     """Not asked without end."""
     n = sum(r.name == 'acquire' for x in (f, *others) for r in x.seen)
     print(f'# asked {n} times')
-    assert n < 300, f'asked {n} times'
+    assert n < 100, f'asked {n} times'
     for x in (f, *others):
         x.seen.clear()
 
