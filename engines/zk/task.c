@@ -225,11 +225,13 @@ void zk_ask_create(zk_task *task, int opcode, const char *path, const char *data
 
 void zk_ask_folders(zk_task *task, const char *path)
 {
+    bool stays = task->zk->settings.kazoo;
     char part[ZK_PATH_MAX];
 
     for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         snprintf(part, sizeof part, "%.*s", (int)(slash - path), path);
-        zk_ask_create(task, ZK_CREATE_CONTAINER, part, "", 0, ZK_CONTAINER, NULL, 0);
+        zk_ask_create(task, stays ? ZK_CREATE2 : ZK_CREATE_CONTAINER, part, "", 0,
+                      stays ? ZK_PERSISTENT : ZK_CONTAINER, NULL, 0);
     }
 }
 

@@ -205,7 +205,8 @@ void zk_put_acl(zk *z, jute_writer *w);
 
 void zk_ask_create(zk_task *task, int opcode, const char *path, const char *data, size_t length,
                    int flags, zk_answer_fn *answer, int64_t tag);
-/* Every folder above the node, as containers; that they exist is fine. */
+/* Every folder above the node, as containers; that they exist is fine. kazoo looks after a folder
+ * once and fails if it goes later, so there they stay, as its own do. */
 void zk_ask_folders(zk_task *task, const char *path);
 void zk_ask_delete(zk_task *task, const char *path, int version, zk_answer_fn *answer, int64_t tag);
 /* ZK_EXISTS, ZK_GET or ZK_CHILDREN. */

@@ -195,6 +195,8 @@ def _(w):
     until(lambda: len(w.children('k')) == 2)
     a.ask('drop', 'l').ok()
     b.answer('acquire', 'l').ok()
+    for part in (w.chroot, w.path('k')):
+        equal(w.admin.get(part)[1].owner, 0, 'a folder that stays, no container:')
 
 
 @case('a stranger\'s node is waited for, shown as what stands in it, and can be broken')
