@@ -88,7 +88,7 @@ static void set_tls(MYSQL *mysql, const sql_settings *s)
 
     if (s->tls == SQL_TLS_DISABLE)
         return;
-    mysql_ssl_set(mysql, s->key, s->cert, s->cafile, NULL, NULL);
+    mysql_ssl_set(mysql, s->files.key, s->files.cert, s->files.cafile, NULL, NULL);
     mysql_optionsv(mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &verify);
     mysql_optionsv(mysql, MYSQL_OPT_SSL_ENFORCE, &enforce);
 }
@@ -96,8 +96,8 @@ static void set_tls(MYSQL *mysql, const sql_settings *s)
 static MYSQL *connect_now(struct my_box *box)
 {
     const sql_settings *s = &box->s;
-    const sql_host *host = &s->hosts[0];
-    bool local = host->name[0] == '/';
+    const net_address *host = &s->hosts.list[0];
+    bool local = host->host[0] == '/';
     unsigned protocol = local ? MYSQL_PROTOCOL_SOCKET : MYSQL_PROTOCOL_TCP;
     MYSQL *mysql = mysql_init(NULL);
 
@@ -114,8 +114,8 @@ static MYSQL *connect_now(struct my_box *box)
     mysql_optionsv(mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
     mysql_options4(mysql, MYSQL_OPT_CONNECT_ATTR_ADD, "program_name", "pawl");
     set_tls(mysql, s);
-    if (mysql_real_connect(mysql, local ? NULL : host->name, s->user, s->password, s->db,
-                           host->port, local ? host->name : NULL, CLIENT_MULTI_RESULTS)) {
+    if (mysql_real_connect(mysql, local ? NULL : host->host, s->login.user, s->login.password,
+                           s->db, host->port, local ? host->host : NULL, CLIENT_MULTI_RESULTS)) {
         fcntl(mysql_get_socket(mysql), F_SETFD, FD_CLOEXEC);
         return mysql;
     }
@@ -191,20 +191,22 @@ static char *copy(const char *text, bool *failed)
 }
 
 /* Of the hosts only the one to connect to. */
-static bool copy_settings(sql_settings *to, const sql_settings *from, const sql_host *host)
+static bool copy_settings(sql_settings *to, const sql_settings *from, const net_address *host)
 {
     bool failed = false;
 
-    *to = *from;
-    memset(to->hosts, 0, sizeof to->hosts);
-    to->hosts[0] = *host;
-    to->hosts[0].name = copy(host->name, &failed);
+    *to = (sql_settings){.tls = from->tls, .hosts.list = calloc(1, sizeof *host)};
+    if (!to->hosts.list)
+        return false;
+    to->hosts.n = 1;
+    to->hosts.list[0] = *host;
+    to->hosts.list[0].host = copy(host->host, &failed);
     to->db = copy(from->db, &failed);
-    to->user = copy(from->user, &failed);
-    to->password = copy(from->password, &failed);
-    to->cafile = copy(from->cafile, &failed);
-    to->cert = copy(from->cert, &failed);
-    to->key = copy(from->key, &failed);
+    to->login.user = copy(from->login.user, &failed);
+    to->login.password = copy(from->login.password, &failed);
+    to->files.cafile = copy(from->files.cafile, &failed);
+    to->files.cert = copy(from->files.cert, &failed);
+    to->files.key = copy(from->files.key, &failed);
     return !failed;
 }
 

@@ -164,7 +164,7 @@ static bool my_greeted(sql_link *link, const sql_reply *reply)
 {
     const char *read_only = reply->cell(reply, 0, 1);
 
-    if (link->sql->settings.nhosts < 2 || !read_only || !strcmp(read_only, "OFF"))
+    if (link->sql->settings.hosts.n < 2 || !read_only || !strcmp(read_only, "OFF"))
         return true;
     sql_link_drop(link, PAWL_ECONN, "this server is read only");
     return false;

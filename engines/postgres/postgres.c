@@ -189,10 +189,10 @@ static int pg_start(sql_link *link, const char *address)
                           "sslrootcert", "sslcert", "sslkey", "client_encoding", "gssencmode",
                           "application_name", "keepalives_idle", "keepalives_interval",
                           "tcp_user_timeout", NULL};
-    const sql_host *host = sql_link_host(link);
-    const char *values[] = {host->name, address, port, s->db, s->user, s->password, modes[s->tls],
-                            s->cafile, s->cert, s->key, "UTF8", "disable", "pawl", "15", "5",
-                            limit, NULL};
+    const net_address *host = sql_link_host(link);
+    const char *values[] = {host->host, address, port, s->db, s->login.user, s->login.password,
+                            modes[s->tls], s->files.cafile, s->files.cert, s->files.key,
+                            "UTF8", "disable", "pawl", "15", "5", limit, NULL};
     pg *p = calloc(1, sizeof *p);
 
     snprintf(port, sizeof port, "%u", host->port);

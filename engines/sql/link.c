@@ -34,9 +34,9 @@ static const sql_driver *driver_of(const sql_link *link)
     return link->sql->driver;
 }
 
-const sql_host *sql_link_host(const sql_link *link)
+const net_address *sql_link_host(const sql_link *link)
 {
-    return &link->sql->settings.hosts[link->at];
+    return &link->sql->settings.hosts.list[link->at];
 }
 
 static void set_timer(sql_link *link, int64_t due)
@@ -160,21 +160,21 @@ static void resolved(void *arg, int error, struct addrinfo *addresses)
 
 static void attempt(sql_link *link)
 {
-    const sql_host *host;
+    const net_address *host;
 
     if (link == &link->sql->ear)
         link->at = link->sql->link.at; /* to hear what is said there */
     host = sql_link_host(link);
     link->state = LINK_RESOLVING;
     limit_attempt(link);
-    if (host->name[0] == '/' || driver_of(link)->resolves) {
+    if (host->host[0] == '/' || driver_of(link)->resolves) {
         if (start(link, NULL))
             sql_link_drop(link, PAWL_ECONN, "%.*s", SQL_WORDS, link->words);
         return;
     }
     link->resolve.done = resolved;
     link->resolve.arg = link;
-    if (net_resolve_start(&link->resolve, link->env, host->name, host->port))
+    if (net_resolve_start(&link->resolve, link->env, host->host, host->port))
         sql_link_drop(link, PAWL_ECONN, "no thread to resolve the name with");
 }
 
@@ -218,7 +218,7 @@ static void fail_all(struct list *calls, int code, const char *words)
 
 static void pause_link(sql_link *link)
 {
-    uint32_t rounds = link->failures / link->sql->settings.nhosts;
+    uint32_t rounds = link->failures / (uint32_t)link->sql->settings.hosts.n;
     uint32_t doublings = rounds < 8 ? rounds : 8;
     int64_t pause = (int64_t)PAUSE_MIN_MS << doublings;
 
@@ -254,7 +254,8 @@ void sql_link_drop(sql_link *link, int code, const char *format, ...)
              words);
     link->env->log(link->env, PAWL_LOG_WARNING, "%s %s",
                    was_ready ? "connection lost:" : "can't connect:", link->words);
-    link->at = was_ready && !link->leaving ? 0 : (link->at + 1) % link->sql->settings.nhosts;
+    link->at = was_ready && !link->leaving
+                   ? 0 : (link->at + 1) % (unsigned)link->sql->settings.hosts.n;
     close_attempt(link);
     pause_link(link);
     fail_all(&link->calls, PAWL_EUNKNOWN, link->words);

@@ -14,101 +14,6 @@
 #include <stdlib.h>
 
 #include "sql.h"
-#include "url.h"
-
-static int no_memory(pawl_error *err)
-{
-    return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
-}
-
-/* Decode text[0..length) into *ret; nothing leaves it as it is. */
-static int decode(char **ret, const char *text, size_t length, const char *what, pawl_error *err)
-{
-    bool bad = false;
-
-    if (!length)
-        return 0;
-    *ret = pawl__url_decode(text, length, &bad);
-    if (*ret)
-        return 0;
-    return bad ? pawl_error_set(err, PAWL_EINVAL,
-                                "the URL's %s has a bad escape; write %%XX with hex digits", what)
-               : no_memory(err);
-}
-
-static int copy(char **ret, const char *text, pawl_error *err)
-{
-    if (!text)
-        return 0;
-    free(*ret);
-    *ret = strdup(text);
-    return *ret ? 0 : no_memory(err);
-}
-
-/* user or user:password */
-static int read_credentials(sql_settings *s, const char *text, size_t length, pawl_error *err)
-{
-    const char *colon = memchr(text, ':', length);
-    size_t user = colon ? (size_t)(colon - text) : length;
-    int code = decode(&s->user, text, user, "user", err);
-
-    if (!code && colon)
-        code = decode(&s->password, colon + 1, length - user - 1, "password", err);
-    return code;
-}
-
-static int read_port(sql_host *s, const char *text, size_t length, pawl_error *err)
-{
-    unsigned long port = 0;
-
-    for (size_t i = 0; i < length && port < 100000; i++)
-        port = isdigit((unsigned char)text[i]) ? port * 10 + (unsigned char)text[i] - '0' : 100000;
-    if (length && (port < 1 || port > 65535))
-        return pawl_error_set(err, PAWL_EINVAL, "the URL's host must be followed by ':' and a port "
-                                                "of 1 to 65535 (an IPv6 address goes in [])");
-    if (length)
-        s->port = (uint16_t)port;
-    return 0;
-}
-
-/* host, host:port, [v6], [v6]:port */
-static int read_address(sql_host *s, const char *text, size_t length, pawl_error *err)
-{
-    const char *close = length && text[0] == '[' ? memchr(text, ']', length) : NULL;
-    const char *host = close ? text + 1 : text;
-    const char *rest = close ? close + 1 : memchr(text, ':', length);
-    size_t host_length = close ? (size_t)(close - host) : rest ? (size_t)(rest - host) : length;
-    size_t left = rest ? length - (size_t)(rest - text) : 0;
-    int code;
-
-    if (length && text[0] == '[' && !close)
-        return pawl_error_set(err, PAWL_EINVAL, "the URL's host begins with '[' but has no ']'");
-    if (left && rest[0] != ':')
-        return pawl_error_set(err, PAWL_EINVAL, "the URL's [host] must be followed by ':' and a "
-                                                "port, or by nothing");
-    code = decode(&s->name, host, host_length, "host", err);
-    return code ? code : read_port(s, left ? rest + 1 : "", left ? left - 1 : 0, err);
-}
-
-static int read_addresses(sql_settings *s, uint16_t port, const char *text, size_t length,
-                          pawl_error *err)
-{
-    const char *end = text + length, *comma;
-    int code = 0;
-
-    for (; !code; text = comma + 1) {
-        comma = memchr(text, ',', (size_t)(end - text));
-        if (s->nhosts == SQL_HOSTS_MAX)
-            return pawl_error_set(err, PAWL_EINVAL, "the URL has more than %d hosts",
-                                  SQL_HOSTS_MAX);
-        s->hosts[s->nhosts].port = port;
-        code = read_address(&s->hosts[s->nhosts++], text,
-                            (size_t)((comma ? comma : end) - text), err);
-        if (!comma)
-            break;
-    }
-    return code;
-}
 
 static int read_rest(sql_settings *s, const sql_driver *driver, const char *text, pawl_error *err)
 {
@@ -124,12 +29,14 @@ static int read_rest(sql_settings *s, const sql_driver *driver, const char *text
     slash = slash ? slash : end;
     at = memrchr(text, '@', (size_t)(slash - text));
     if (at)
-        code = read_credentials(s, text, (size_t)(at - text), err);
+        code = net_read_login(&s->login, text, (size_t)(at - text), err);
     text = at ? at + 1 : text;
-    if (!code)
-        code = read_addresses(s, driver->port, text, (size_t)(slash - text), err);
-    if (!code && *slash)
-        code = decode(&s->db, slash + 1, (size_t)(end - slash - 1), "database", err);
+    if (!code && text == slash)
+        code = net_read_addresses(&s->hosts, "localhost", 9, driver->port, err);
+    else if (!code)
+        code = net_read_addresses(&s->hosts, text, (size_t)(slash - text), driver->port, err);
+    if (!code && *slash && slash + 1 < end)
+        code = net_decode(&s->db, slash + 1, (size_t)(end - slash - 1), "database", err);
     return code;
 }
 
@@ -163,7 +70,8 @@ static int read_tls(sql_settings *s, const pawl_url *url, pawl_error *err)
                               "verify-ca, verify-full) or verify (none, chain, full), one of them");
     if (!cert != !key)
         return pawl_error_set(err, PAWL_EINVAL, "cert and key go together: give both files");
-    if (copy(&s->cafile, cafile, err) || copy(&s->cert, cert, err) || copy(&s->key, key, err))
+    if ((cafile && net_copy(&s->files.cafile, cafile, err)) ||
+        (cert && net_copy(&s->files.cert, cert, err)) || (key && net_copy(&s->files.key, key, err)))
         return PAWL_ENOMEM;
     return 0;
 }
@@ -199,19 +107,20 @@ static int read_pooler(sql_settings *s, const sql_driver *driver, const pawl_url
     return 0;
 }
 
-static int finish_host(sql_host *h, pawl_error *err)
+/* A socket's path, that of a folder with PostgreSQL's. */
+static int read_path(sql_settings *s, const char *path, pawl_error *err)
 {
-    int code = h->name ? 0 : copy(&h->name, "localhost", err);
+    net_address *first = &s->hosts.list[0];
+    int code = path ? net_copy(&first->host, path, err) : 0;
 
-    if (code)
-        return code;
-    if (strlen(h->name) > 253)
-        return pawl_error_set(err, PAWL_EINVAL, "the URL's host is longer than 253 bytes");
-    if (h->name[0] == '/')
-        snprintf(h->where, sizeof h->where, "%s", h->name);
-    else
-        snprintf(h->where, sizeof h->where, "%s:%u", h->name, h->port);
-    return 0;
+    if (!code && strlen(first->host) >= NET_HOST_MAX)
+        return pawl_error_set(err, PAWL_EINVAL, "the host is longer than %d bytes",
+                              NET_HOST_MAX - 1);
+    if (!code && first->host[0] == '/')
+        snprintf(first->where, sizeof first->where, "%s", first->host);
+    else if (!code && path)
+        snprintf(first->where, sizeof first->where, "%s:%u", first->host, first->port);
+    return code;
 }
 
 int sql_settings_read(sql_settings *s, const sql_driver *driver, const pawl_env *env,
@@ -221,34 +130,24 @@ int sql_settings_read(sql_settings *s, const sql_driver *driver, const pawl_env 
 
     code = read_rest(s, driver, url->rest, err);
     if (!code)
-        code = copy(&s->hosts[0].name, pawl_url_param(url, "host"), err);
-    if (!code && !s->user)
-        code = copy(&s->user, env->user, err);
-    if (!code && !s->password)
-        code = copy(&s->password, env->password, err);
+        code = read_path(s, pawl_url_param(url, "host"), err);
+    if (!code)
+        code = net_add_login(&s->login, env, err);
     if (!code)
         code = read_prefix(s, pawl_url_param(url, "prefix"), err);
     if (!code)
         code = read_tls(s, url, err);
     if (!code)
         code = read_pooler(s, driver, url, err);
-    for (unsigned i = 0; i < s->nhosts && !code; i++)
-        code = finish_host(&s->hosts[i], err);
     return code;
 }
 
 void sql_settings_free(sql_settings *s)
 {
-    if (s->password)
-        explicit_bzero(s->password, strlen(s->password));
-    free(s->password);
-    free(s->user);
-    for (unsigned i = 0; i < SQL_HOSTS_MAX; i++)
-        free(s->hosts[i].name);
+    net_addresses_free(&s->hosts);
+    net_login_free(&s->login);
+    net_tls_settings_free(&s->files);
     free(s->db);
-    free(s->cafile);
-    free(s->cert);
-    free(s->key);
     *s = (sql_settings){0};
 }
 

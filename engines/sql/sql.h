@@ -53,21 +53,11 @@ typedef struct sql_wait sql_wait;
 /* How much of TLS: the words of libpq's sslmode. */
 enum sql_tls { SQL_TLS_DISABLE, SQL_TLS_PREFER, SQL_TLS_REQUIRE, SQL_TLS_CHAIN, SQL_TLS_FULL };
 
-#define SQL_HOSTS_MAX 8
-
-typedef struct sql_host {
-    char *name;      /* a name, an address, or the path of a socket (PostgreSQL: its folder) */
-    uint16_t port;
-    char where[280]; /* the same, for words */
-} sql_host;
-
 typedef struct sql_settings {
-    sql_host hosts[SQL_HOSTS_MAX]; /* tried in this order */
-    unsigned nhosts;
-    char *db;        /* NULL: the library's default */
-    char *user;      /* NULL: the library's default */
-    char *password;  /* NULL: the library looks in its usual files */
-    char *cafile, *cert, *key;
+    net_addresses hosts;    /* tried in order; or a socket's path (PostgreSQL: its folder) */
+    net_login login;        /* NULL: the library's default, and what its usual files say */
+    net_tls_settings files; /* of these the files alone */
+    char *db;               /* NULL: the library's default */
     char prefix[SQL_PREFIX_MAX + 1]; /* of the tables; may have a schema and a dot before it */
     enum sql_tls tls;
     bool pooled;     /* behind a pooler that keeps no session: no messages, nothing prepared */
@@ -205,7 +195,7 @@ __attribute__((format(printf, 3, 4)))
 void sql_link_drop(sql_link *link, int code, const char *format, ...);
 
 /* The host that it is at. */
-const sql_host *sql_link_host(const sql_link *link);
+const net_address *sql_link_host(const sql_link *link);
 
 /* For drivers: what has happened. */
 void sql_link_watch(sql_link *link, int fd, int events);
