@@ -18,6 +18,7 @@
 #include "job.h"
 
 #define NS_PER_MS INT64_C(1000000)
+#define SETTLE_NS (3000 * NS_PER_MS) /* by then a claim has become a lease */
 
 typedef struct run {
     hold hold;
@@ -25,6 +26,7 @@ typedef struct run {
     job job;
     signals signals;
     int64_t kill_after_ms;
+    int64_t begun; /* the lock was had */
     int tick_ms; /* how often the guardian hears of the lease */
     bool stopped; /* this process was, for a while */
 } run;
@@ -40,18 +42,39 @@ static void poll_events(run *r, int timeout_ms)
     hold_process(&r->hold);
 }
 
-/* A grant may begin with a short lease that the first renewal makes full (a hand-over on a server).
- * The command starts when there is time to end it. Returns the deadline, or 0 if it was lost. */
-static int64_t settle(run *r)
+/* A service may give less than was asked for (ZooKeeper has a longest session of its own): what
+ * follows from the lease follows from that. */
+static void set_pace(run *r, int64_t lease)
 {
+    int64_t tick = lease / 20 < 1000 ? lease / 20 : 1000;
+
+    r->kill_after_ms = r->hold.options->kill_after_ms;
+    if (r->kill_after_ms < 0 || r->kill_after_ms > lease / 2)
+        r->kill_after_ms = lease / 3 < 5000 ? lease / 3 : 5000;
+    r->tick_ms = tick > 10 ? (int)tick : 10;
+}
+
+/* A grant may begin with a short lease that the first renewal makes full (a hand-over on a server).
+ * The command starts when there is time to end it. Returns the deadline; 0: it was lost; -1: a
+ * signal came. */
+static int64_t settle(run *r, int *number)
+{
+    int64_t begun = boot_now(), longest = 0;
+
     for (;;) {
-        int64_t deadline = hold_deadline(&r->hold);
+        int64_t deadline = hold_deadline(&r->hold), left = deadline - boot_now();
 
         if (!deadline || atomic_load(&r->hold.lost))
             return 0;
-        if (deadline - boot_now() > guardian_needs(r->kill_after_ms * NS_PER_MS))
+        if (left > guardian_needs(r->kill_after_ms * NS_PER_MS))
             return deadline;
+        longest = left > longest ? left : longest;
+        if (boot_now() - begun > SETTLE_NS)
+            set_pace(r, longest / NS_PER_MS);
         poll_events(r, 10);
+        while ((*number = signals_next(&r->signals)))
+            if (*number != SIGCHLD && *number != SIGCONT)
+                return -1;
     }
 }
 
@@ -63,6 +86,8 @@ static int prepare_environment(const run *r)
     char token[24];
 
     if (url && !url_has_password(url) && setenv("PAWL_URL", url, 1))
+        return -1;
+    if (getenv("PAWL_PASSWORD") && unsetenv("PAWL_USER")) /* of no use without it */
         return -1;
     snprintf(token, sizeof token, "%llu", (unsigned long long)hold_token(&r->hold));
     return setenv("PAWL_NAME", r->hold.options->name, 1) || setenv("PAWL_TOKEN", token, 1) ||
@@ -117,12 +142,33 @@ static int lost_status(run *r, const char *what)
     return STATUS_LOST;
 }
 
+/* Where a released lock can't stay without its process, --at-least is this process's to keep; a
+ * signal ends that. */
+static void linger(run *r)
+{
+    static const char *const kept_here[] = {"zk:", "etcd:", "layout=advisory", "layout=redisson"};
+    int64_t until = r->begun + r->hold.options->at_least_ms * NS_PER_MS;
+    bool here = false;
+    int n;
+
+    for (size_t i = 0; i < sizeof kept_here / sizeof kept_here[0]; i++)
+        here |= strstr(service_url(r->hold.tool), kept_here[i]) != NULL;
+    while (here && boot_now() < until && !atomic_load(&r->hold.lost)) {
+        int64_t left = (until - boot_now()) / NS_PER_MS + 1;
+
+        poll_events(r, left < r->tick_ms ? (int)left : r->tick_ms);
+        while ((n = signals_next(&r->signals)))
+            here &= n == SIGCHLD || n == SIGCONT;
+    }
+}
+
 /* The command has ended: give the lock back and find the exit status. */
 static int finish(run *r)
 {
     bool in_time = guardian_finish(&r->guardian);
     int status = job_reap(&r->job), code = 0;
 
+    linger(r);
     if (!atomic_load(&r->hold.lost))
         code = hold_release(&r->hold);
     if (!in_time || atomic_load(&r->hold.lost) || code == PAWL_ELOST || code == PAWL_ENOTHELD)
@@ -144,9 +190,15 @@ static int cant(run *r, const char *what, int error)
 /* The lock is held. */
 static int run_held(run *r)
 {
-    int64_t deadline = settle(r);
-    int error;
+    int number, error;
+    int64_t deadline;
 
+    r->begun = boot_now();
+    deadline = settle(r, &number);
+    if (deadline < 0) {
+        hold_release(&r->hold);
+        return STATUS_SIGNAL + number;
+    }
     if (!deadline)
         return lost_status(r, " before the command was started");
     if (prepare_environment(r))
@@ -164,7 +216,7 @@ static int run_held(run *r)
 /* The times that follow from the lease. Returns HELD, or the exit status after giving it back. */
 static int set_times(run *r, const tool *t, const run_options *o)
 {
-    int64_t lease = known_lease(t, o), tick;
+    int64_t lease = known_lease(t, o);
 
     if (!lease) { /* the URL's: as long as the new grant is valid, nearly */
         int64_t deadline = hold_deadline(&r->hold);
@@ -175,11 +227,7 @@ static int set_times(run *r, const tool *t, const run_options *o)
             return STATUS_USAGE;
         }
     }
-    r->kill_after_ms = o->kill_after_ms;
-    if (o->kill_after_ms < 0)
-        r->kill_after_ms = lease / 3 < 5000 ? lease / 3 : 5000;
-    tick = lease / 20 < 1000 ? lease / 20 : 1000;
-    r->tick_ms = tick > 10 ? (int)tick : 10;
+    set_pace(r, lease);
     return HELD;
 }
 

@@ -59,7 +59,9 @@ int64_t known_lease(const tool *t, const run_options *o)
 {
     if (o->lease_ms)
         return o->lease_ms;
-    return strstr(service_url(t), "watchdog=") ? 0 : DEFAULT_LEASE_MS;
+    if (strstr(service_url(t), "watchdog=") || strstr(service_url(t), "session="))
+        return 0;
+    return DEFAULT_LEASE_MS;
 }
 
 int check_kill_after(const tool *t, const run_options *o, int64_t lease_ms)

@@ -159,12 +159,12 @@ static int my_send(sql_link *link, sql_call *call)
     return 0;
 }
 
-/* Some users may write where it is read only; but of several servers that is a replica. */
+/* Some users may write where it is read only; but that is a replica, or about to be one. */
 static bool my_greeted(sql_link *link, const sql_reply *reply)
 {
     const char *read_only = reply->cell(reply, 0, 1);
 
-    if (link->sql->settings.hosts.n < 2 || !read_only || !strcmp(read_only, "OFF"))
+    if (!read_only || !strcmp(read_only, "OFF"))
         return true;
     sql_link_drop(link, PAWL_ECONN, "this server is read only");
     return false;

@@ -177,14 +177,15 @@ static int64_t unheard_ms(const sql_link *link)
 {
     int64_t ms = 3 * link->env->timeout_ms, lease = link->env->watchdog_ms;
 
-    return link->sql->driver == &advisory_driver && lease > ms ? lease : ms;
+    ms = link->sql->driver == &advisory_driver && lease > ms ? lease : ms;
+    return ms < INT_MAX ? ms : INT_MAX;
 }
 
 static int pg_start(sql_link *link, const char *address)
 {
     static const char *const modes[] = {"disable", "prefer", "require", "verify-ca", "verify-full"};
     const sql_settings *s = &link->sql->settings;
-    char port[8], limit[16];
+    char port[8], limit[24];
     const char *keys[] = {"host", "hostaddr", "port", "dbname", "user", "password", "sslmode",
                           "sslrootcert", "sslcert", "sslkey", "client_encoding", "gssencmode",
                           "application_name", "keepalives_idle", "keepalives_interval",

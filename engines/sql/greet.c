@@ -119,8 +119,8 @@ static int failed(sql_link *link, const sql_fault *fault)
     }
     if (link->step == MAKE && fault->sense == SQL_REFUSED)
         sql_link_drop(link, fault->code == PAWL_EAUTH ? PAWL_EAUTH : PAWL_EBACKEND,
-                      "no tables \"%s\", and they can't be made: %.60s (docs/sql.md: what to run)",
-                      s->prefix, fault->words);
+                      "no tables \"%s\"; let an administrator run share/pawl/%s.sql and GRANT "
+                      "(sql.md); %.60s", s->prefix, link->sql->driver->scheme, fault->words);
     else
         sql_link_drop(link, fault->sense == SQL_REFUSED ? fault->code : PAWL_ECONN, "%s",
                       fault->words);

@@ -250,7 +250,7 @@ void sql_link_drop(sql_link *link, int code, const char *format, ...)
         return;
     }
     link->last_code = code;
-    snprintf(link->words, sizeof link->words, "%.*s: %.*s", 60, sql_link_host(link)->where, 130,
+    snprintf(link->words, sizeof link->words, "%.*s: %.*s", 60, sql_link_host(link)->where, 155,
              words);
     link->env->log(link->env, PAWL_LOG_WARNING, "%s %s",
                    was_ready ? "connection lost:" : "can't connect:", link->words);

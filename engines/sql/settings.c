@@ -56,7 +56,7 @@ static int read_tls(sql_settings *s, const pawl_url *url, pawl_error *err)
     const char *key = pawl_url_param(url, "key");
     bool found = !given[0] && !given[1];
 
-    s->tls = cafile ? SQL_TLS_FULL : SQL_TLS_PREFER;
+    s->tls = cafile ? SQL_TLS_FULL : cert ? SQL_TLS_REQUIRE : SQL_TLS_PREFER;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         const char *text = given[words[i].key[0] == 'v'];
 
@@ -70,6 +70,9 @@ static int read_tls(sql_settings *s, const pawl_url *url, pawl_error *err)
                               "verify-ca, verify-full) or verify (none, chain, full), one of them");
     if (!cert != !key)
         return pawl_error_set(err, PAWL_EINVAL, "cert and key go together: give both files");
+    if (s->tls == SQL_TLS_DISABLE && (cafile || cert))
+        return pawl_error_set(err, PAWL_EINVAL, "cafile, cert and key are for TLS, not for "
+                              "sslmode=disable");
     if ((cafile && net_copy(&s->files.cafile, cafile, err)) ||
         (cert && net_copy(&s->files.cert, cert, err)) || (key && net_copy(&s->files.key, key, err)))
         return PAWL_ENOMEM;

@@ -38,7 +38,7 @@
 #include "list.h"
 #include "net/net.h"
 
-#define SQL_WORDS 200
+#define SQL_WORDS 224
 #define SQL_PREFIX_MAX 40
 #define SQL_OWNER_MAX 40
 #define SQL_PARAMS_MAX 12

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.parse
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -256,6 +257,26 @@ def _(w):
     equal(w.children('bye'), [])
     until(lambda: w.servers.ask('stat').count('queued') <= before)
     assert w.chroot not in w.servers.ask('dump')
+
+
+def pawl_run(w, *words, **params):
+    """Its status."""
+    return subprocess.run([TOOL, 'run', '-u', w.url(**params), *words], timeout=60,
+                          capture_output=True, check=False).returncode
+
+
+@case('pawl run: sessions shorter than the usual lease, and --at-least that pawl keeps itself')
+def _(w):
+    for session in (300, 2000, 5000):
+        equal(pawl_run(w, '-n', 'a', '--', 'true', session=session), 0, f'session={session}:')
+    began = time.monotonic()
+    with subprocess.Popen([TOOL, 'run', '--at-least', '2s', '-u', w.url(), 'tick', '--',
+                           'true']) as first:
+        until(lambda: w.queue('tick'))
+        equal(pawl_run(w, '-n', 'tick', '--', 'true'), 1, 'while the first one stays:')
+        equal(first.wait(60), 0)
+    assert time.monotonic() - began >= 2
+    equal(pawl_run(w, '-n', 'tick', '--', 'true'), 0)
 
 
 @case('what a URL gets wrong is said')
