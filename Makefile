@@ -23,7 +23,7 @@ demo:
 	@scripts/demo $(BUILD)/tools/pawl
 
 test: deps all
-	$(MESON) test -C $(BUILD) --print-errorlogs --num-processes 5
+	$(MESON) test -C $(BUILD) --print-errorlogs --num-processes 4
 
 # Share locks with the real Redisson, redsync, redlock, redis-py ...; fetches them the first time.
 interop:
@@ -54,13 +54,13 @@ asan: deps
 	test -f build/asan/build.ninja || $(SETUP) --buildtype debugoptimized \
 	    -Db_sanitize=address,undefined -Db_lundef=false build/asan
 	ninja -C build/asan
-	$(MESON) test -C build/asan --print-errorlogs --num-processes 5 --timeout-multiplier 4
+	$(MESON) test -C build/asan --print-errorlogs --num-processes 4 --timeout-multiplier 4
 
 tsan: deps
 	test -f build/tsan/build.ninja || $(SETUP) --buildtype debugoptimized \
 	    -Db_sanitize=thread -Db_lundef=false build/tsan
 	ninja -C build/tsan
-	$(MESON) test -C build/tsan --print-errorlogs --num-processes 5 --timeout-multiplier 4
+	$(MESON) test -C build/tsan --print-errorlogs --num-processes 4 --timeout-multiplier 4
 
 # House rules that a machine can see.
 check:

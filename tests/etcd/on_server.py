@@ -18,9 +18,9 @@ def start(kind, folder, servers):
         certs = Certs(folder)
         servers.append(Etcd('--cert-file', certs.pem('server'), '--key-file', certs.key('server'),
                             scheme='https'))
-        return servers[0].url(cafile=certs.pem('ca'))
+        return servers[0].url(timeout=10000, cafile=certs.pem('ca'))
     servers.append(Etcd() if kind == 'one' else Cluster())
-    return servers[0].url()
+    return servers[0].url(timeout=10000)
 
 
 if __name__ == '__main__':

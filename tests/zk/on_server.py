@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """on_server.py one|three PROGRAM [ARGUMENT ...]: run a program on private ZooKeeper servers.
 
-@URL@ in an argument is their URL. No session is shorter than 2 s: a crowded machine keeps it alive.
+@URL@ in an argument is their URL. No session is shorter than 2 s, no time-out than 10 s: a crowded
+machine keeps both.
 """
 import os
 import sys
@@ -15,7 +16,7 @@ from server import Ensemble, Server  # noqa: E402
 
 def start(kind, folder, servers):
     servers.append(Server(least=2000) if kind == 'one' else Ensemble(least=2000))
-    return servers[0].start().url('/conformance')
+    return servers[0].start().url('/conformance?timeout=10000')
 
 
 if __name__ == '__main__':
