@@ -41,6 +41,8 @@ int64_t lease_given(int64_t ms);
 bool has_session(void);
 /* Has it neither semaphores nor latches? Their cases are skipped when one is made. */
 bool only_locks(void);
+/* Does a break take its time, so that it may hit who comes next as well? */
+bool breaks_late(void);
 
 /* ---- Making things --------------------------------------------------------------------------- */
 

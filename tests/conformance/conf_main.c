@@ -30,6 +30,11 @@ bool only_locks(void)
     return is_advisory() || !strncmp(conf_url, "quorum:", 7);
 }
 
+bool breaks_late(void)
+{
+    return !strncmp(conf_url, "quorum:", 7);
+}
+
 void need_processes(void)
 {
     if (is_engine("memory:"))
