@@ -15,6 +15,7 @@ from live import Live  # noqa: E402
 from sentinel import Watched  # noqa: E402
 from guest import run  # noqa: E402
 
+TIMEOUT = 10000  # ms, which a crowded machine keeps
 KINDS = ('tcp', 'unix', 'tls', 'sentinel', 'cluster', 'quorum')
 
 
@@ -22,15 +23,17 @@ def start(kind, folder, servers):
     """Adds to the servers; their URL."""
     if kind in ('sentinel', 'cluster'):
         servers.append(Watched().calm() if kind == 'sentinel' else Calm())
-        return servers[0].url()
+        return servers[0].url(timeout=TIMEOUT)
     certs = Certs(folder) if kind == 'tls' else None
     for _ in range(5 if kind == 'quorum' else 1):
         servers.append(Live(*certs.options()) if certs else Live())
     if kind == 'quorum':  # nobody relies on what they knew before they were started
-        return '|'.join(['quorum:settle=1', *(s.url(timeout=8000) for s in servers)])
+        return '|'.join(['quorum:settle=1', *(s.url(timeout=TIMEOUT) for s in servers)])
     if kind == 'tls':
-        return f'rediss://localhost:{servers[0].extra_port}/?cafile={certs.pem("ca")}'
-    return servers[0].url() if kind == 'tcp' else servers[0].unix_url()
+        rest = f'cafile={certs.pem("ca")}&timeout={TIMEOUT}'
+        return f'rediss://localhost:{servers[0].extra_port}/?{rest}'
+    server = servers[0]
+    return server.url(timeout=TIMEOUT) if kind == 'tcp' else server.unix_url(timeout=TIMEOUT)
 
 
 if __name__ == '__main__':
