@@ -20,8 +20,6 @@
 
 #include "etcd.h"
 
-#define PAUSE_MIN_MS 10
-#define PAUSE_MAX_MS 1000
 #define PING_MS 6000 /* etcd takes offence at pings more often than every 5 s */
 #define READ_SIZE 16384
 #define READS_MAX 16
@@ -79,11 +77,8 @@ static void pause_link(etcd_link *link)
 {
     pawl_env *env = link->e->env;
     uint32_t rounds = link->failures++ / (uint32_t)link->e->settings.endpoints.n;
-    int64_t pause = rounds ? (int64_t)PAUSE_MIN_MS << (rounds < 8 ? rounds : 8) : PAUSE_MIN_MS / 2;
+    int64_t pause = net_pause_ms(env, rounds) / (rounds ? 1 : 2);
 
-    if (pause > PAUSE_MAX_MS)
-        pause = PAUSE_MAX_MS;
-    pause = pause / 2 + (int64_t)(env->random(env) % (uint64_t)(pause / 2 + 1));
     link->endpoint = (link->endpoint + 1) % link->e->settings.endpoints.n;
     link->state = LINK_PAUSED;
     env->timer_set(env, &link->timer, env->now(env) + pause * PAWL_NS_PER_MS);

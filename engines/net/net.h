@@ -85,6 +85,14 @@ int net_read_tls_wanted(bool *ret, const pawl_url *url, pawl_error *err);
 int net_read_tls(struct net_tls_settings *s, const pawl_url *url, pawl_error *err);
 void net_tls_settings_free(struct net_tls_settings *s);
 
+/* The pause before the next attempt: 10 ms, doubled so often, at most 1 s; half of it by chance. */
+static inline int64_t net_pause_ms(pawl_env *env, uint32_t doublings)
+{
+    int64_t ms = doublings < 7 ? INT64_C(10) << doublings : 1000;
+
+    return ms / 2 + (int64_t)(env->random(env) % (uint64_t)(ms / 2 + 1));
+}
+
 /* ---- tls.c ----------------------------------------------------------------------------------- */
 
 /* What reading and writing return instead of a number of bytes. */

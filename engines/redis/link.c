@@ -21,8 +21,6 @@
 
 #include "redis.h"
 
-#define PAUSE_MIN_MS 10
-#define PAUSE_MAX_MS 1000
 #define READ_SIZE 16384
 #define READS_MAX 16     /* in a row; then others get their turn */
 #define LEFT_ALONE_MS 50 /* a timer that fires so late: nobody turned the loop */
@@ -61,15 +59,8 @@ void redis_calls_fail(struct list *calls, int code, const char *words)
 
 static void pause_link(redis_link *link)
 {
-    uint32_t doublings = link->failures < 8 ? link->failures : 8;
-    int64_t pause = (int64_t)PAUSE_MIN_MS << doublings;
-
-    if (pause > PAUSE_MAX_MS)
-        pause = PAUSE_MAX_MS;
-    pause = pause / 2 + (int64_t)(link->env->random(link->env) % (uint64_t)(pause / 2 + 1));
-    link->failures++;
     link->state = LINK_PAUSED;
-    set_timer(link, pause);
+    set_timer(link, net_pause_ms(link->env, link->failures++));
 }
 
 void redis_link_drop(redis_link *link, int code, const char *format, ...)

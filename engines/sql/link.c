@@ -24,8 +24,6 @@
 
 #include "sql.h"
 
-#define PAUSE_MIN_MS 10
-#define PAUSE_MAX_MS 1000
 #define LEFT_ALONE_MS 50 /* a timer that fires so late: nobody turned the loop */
 #define TRIES_MAX 4      /* of a statement that the server gave up in favour of another */
 
@@ -219,14 +217,8 @@ static void fail_all(struct list *calls, int code, const char *words)
 static void pause_link(sql_link *link)
 {
     uint32_t rounds = link->failures / (uint32_t)link->sql->settings.hosts.n;
-    uint32_t doublings = rounds < 8 ? rounds : 8;
-    int64_t pause = (int64_t)PAUSE_MIN_MS << doublings;
+    int64_t pause = link->at ? 0 : net_pause_ms(link->env, rounds); /* the others first */
 
-    if (pause > PAUSE_MAX_MS)
-        pause = PAUSE_MAX_MS;
-    pause = pause / 2 + (int64_t)(link->env->random(link->env) % (uint64_t)(pause / 2 + 1));
-    if (link->at) /* the others first */
-        pause = 0;
     link->failures++;
     link->state = LINK_PAUSED;
     set_timer(link, link->env->now(link->env) + pause * PAWL_NS_PER_MS);

@@ -17,8 +17,6 @@
 
 #include "zk.h"
 
-#define PAUSE_MIN_MS 10
-#define PAUSE_MAX_MS 1000
 #define READ_SIZE 16384
 #define READS_MAX 16 /* in a row; then others get their turn */
 #define LATE_MS 50   /* a timer that fires so late: nobody turned the loop, so look first */
@@ -51,11 +49,8 @@ static void close_attempt(zk *z)
 static int64_t pause_ms(zk *z)
 {
     uint32_t rounds = z->link.failures / (uint32_t)z->settings.servers.n;
-    int64_t pause = rounds ? (int64_t)PAUSE_MIN_MS << (rounds < 8 ? rounds - 1 : 7) : 0;
 
-    if (pause > PAUSE_MAX_MS)
-        pause = PAUSE_MAX_MS;
-    return pause / 2 + (int64_t)(z->env->random(z->env) % (uint64_t)(pause / 2 + 1));
+    return rounds ? net_pause_ms(z->env, rounds - 1) : 0;
 }
 
 void zk_link_drop(zk *z, int code, const char *format, ...)
