@@ -183,10 +183,10 @@ void redis_wait_plan(redis_wait *w, bool watches, int64_t left, bool stranger)
 static bool answer_queued(redis_call *call, redis_wait *w, const resp_node *reply)
 {
     const resp_node *round = resp_child(reply, 6);
-    int64_t position, left, stranger, now;
+    int64_t behind, left, stranger, now;
     bool listens, watches;
 
-    if (!integer_at(reply, 2, &position) || !integer_at(reply, 3, &left) ||
+    if (!integer_at(reply, 2, &behind) || !integer_at(reply, 3, &left) ||
         !integer_at(reply, 4, &stranger) || !integer_at(reply, 5, &now) || !w->op->queue)
         return false;
     redis_clock_set(call, now);
@@ -198,7 +198,7 @@ static bool answer_queued(redis_call *call, redis_wait *w, const resp_node *repl
         w->round[round->length] = 0;
     }
     listens = w->redis->layout->listen && w->redis->layout->listen(w);
-    watches = position == 0 && w->op->mode != PAWL_MODE_LATCH &&
+    watches = behind == 0 && w->op->mode != PAWL_MODE_LATCH &&
               (!w->channel || redis_listens_first(w));
     redis_wait_plan(w, watches, left, stranger != 0);
     if (listens)

@@ -212,7 +212,7 @@ class Server:
         self.folder = tempfile.mkdtemp(prefix='pawl-redis-')
         self.path = os.path.join(self.folder, 'socket')
         self.clients = []
-        self.texts = {n: t.replace('CLAIM_MS = 2000', 'CLAIM_MS = %d' % claim_ms)
+        self.texts = {n: t.replace("'2000', '1999'", "'%d', '%d'" % (claim_ms, claim_ms - 1))
                       for n, t in TEXTS.items()}
         self.shas = {n: hashlib.sha1(t.encode()).hexdigest() for n, t in self.texts.items()}
         self.command = ['redis-server', '--port', '0', '--unixsocket', self.path, '--save', '',

@@ -27,8 +27,8 @@ def lease_end(events, key='pawl:n'):
     for e in reversed(events[:last]):
         if e.command == 'pexpireat' and e.words[1] == key:
             return int(e.words[2])
-        if e.command == 'set' and e.words[1] == key and e.words[3].upper() == 'PXAT':
-            return int(e.words[4])
+        if e.command == 'set' and e.words[1] == key:
+            return int(e.words[4]) + (int(e.ms) if e.words[3].upper() == 'PX' else 0)
     raise AssertionError('the key has no lease')
 
 
@@ -119,7 +119,7 @@ def _(s):
     gone = s.queue('n')[-1]
     crew[5].kill()
     at = m.now()
-    for _ in range(3):  # longer than it would have waited with its look
+    for _ in range(4):  # longer than it would have waited with its look
         at = m.script('renew', at)[0] + 1
     crew[2].ask('drop', 'l').ok()
     crew[3].answer('acquire', 'l').ok()

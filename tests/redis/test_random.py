@@ -63,8 +63,7 @@ class World:
         if status == 'GRANTED':
             self.grants.append((reply[2], reply[3], owner))
         elif status == 'QUEUED':
-            place = [w.owner for w in self.model.waiters].index(owner)
-            self.same('position', reply[2], 0 if owner == self.model.watch else place)
+            self.same('watches', reply[2] == 0, owner == self.model.watch)
             self.same('foreign', reply[4], int(self.model.foreign))
 
     def acquire(self):
@@ -191,7 +190,7 @@ class World:
         if m.waiters:
             self.same('who watches', watch, m.watch)
             assert m.waiter(watch), f'{watch} watches, and does not wait'
-        known = {w.owner for w in m.waiters} | {'used', 'x', 'watch'}
+        known = {w.owner for w in m.waiters} | {'used', 'x', 'watch', 'line'}
         known |= set(self.admin.call('ZRANGE', self.keys[4], 0, -1))
         assert set(self.admin.call('HKEYS', self.keys[3])) <= known, 'a record without an owner'
         if kind == 'semaphore':

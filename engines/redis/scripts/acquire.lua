@@ -8,40 +8,87 @@
 -- this shared one, or "", 10 floor of the tokens (0: none), 11 latch: the round seen when queued,
 -- or "".
 --
--- Replies: GRANTED owner token ntokens ms now | QUEUED owner position left foreign now [round] (who
--- is to watch is at position 0, wherever it stands) |
+-- Replies: GRANTED owner token ntokens ms now | QUEUED owner behind left foreign now [round]
+-- (behind 0: it is to watch, and `left` is for it; 1: somebody else does) |
 -- BUSY owner left foreign now | STATE owner | INVAL owner.
+--#include head.lua
+
+local owner, mode, text = ARGV[1], ARGV[2], redis.pcall('GET', K)
+
+-- The usual cases. TAKE: nobody has it, nobody waits, and the clock is ahead of the counter.
+local plain = match(ARGV[3], '^[1-9]%d*$') and #ARGV[3] < 12
+if plain and not text and mode == 'x' and ARGV[5] == '1' and ARGV[10] == '0' and
+   call('EXISTS', QUEUE) == 0 then
+    local last = redis.pcall('SET', FENCE, micros, 'GET')
+    if not last or (type(last) == 'string' and #last == #micros and last < micros) then
+        call('SET', K, 'pawl x ' .. owner .. ' ' .. micros .. ' 1 ' .. millis .. ' ' .. ARGV[6],
+             'PX', ARGV[3])
+        return {'GRANTED', owner, tonumber(micros), 1, tonumber(ARGV[3]), tonumber(millis)}
+    elseif type(last) == 'string' then
+        call('SET', FENCE, last)
+    end
+end
+-- QUEUE: somebody has it exclusively, and one of those who wait watches.
+if plain and type(text) == 'string' and sub(text, 1, 7) == 'pawl x ' and
+   sub(text, 8, 8 + #owner) ~= owner .. ' ' and (mode == 'x' or mode == 's') and
+   match(ARGV[4], '^[1-9]%d*$') and #ARGV[4] < 12 and match(ARGV[5], '^[1-9]%d?%d?%d?$') and
+   ARGV[9] == '' then
+    local known = call('HMGET', REC, 'line', 'watch', owner)
+    local kept, last = match(known[1] or '', '^(%d+) (%d+)$')
+    local looks = match(known[2] or '', '^(%d+) ') or ''
+    local limit = millis + ARGV[4]
+    if kept and #looks == #millis and looks >= millis and limit + 1000 <= tonumber(kept) and
+       not known[3] then
+        last = last + 1
+        call('ZADD', QUEUE, 'NX', last, owner)
+        call('HSET', REC, owner, mode .. ' 0 0 ' .. ARGV[5] .. ' ' .. millis .. ' ' .. ARGV[3] ..
+             ' ' .. limit .. ' ' .. ARGV[6], 'line', kept .. ' ' .. last)
+        return {'QUEUED', owner, 1, -1, 0, tonumber(millis)}
+    end
+end
 --#include base.lua
 
-local owner, mode, ntokens, chan = ARGV[1], ARGV[2], tonumber(ARGV[5]), ARGV[6]
+local ntokens, chan, floor = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[10])
 local lease, wait = math.min(tonumber(ARGV[3]), 1e14), math.min(tonumber(ARGV[4]), 1e14)
-local floor = tonumber(ARGV[10])
 
 if (mode ~= 'l' and lease <= 0) or ntokens < 1 or ntokens > 65536 then
     return {'INVAL', owner}
 end
-
--- The two usual cases, in as few calls as can be. TAKE: nobody has it, nobody waits.
-local text = redis.pcall('GET', K)
 if not text and mode == 'x' and call('EXISTS', QUEUE) == 0 then
     local token = reserve(ntokens, floor)
     call('SET', K, exclusive('x', owner, token, ntokens, now, chan), 'PXAT', now + lease)
     return {'GRANTED', owner, token, ntokens, lease, now}
 end
--- QUEUE behind an exclusive holder: nobody can be admitted, whoever waits.
+
+-- QUEUE: the last place, if it has none yet, and what it waits for. REC's field `line` says until
+-- when QUEUE and REC are kept at least, and what the last place was.
+local function stand(line, record)
+    local kept, last = match(line or '', '^(%d+) (%d+)$')
+    if not kept then
+        kept, last = 0, call('ZREVRANGE', QUEUE, 0, 0, 'WITHSCORES')[2] or 0
+    end
+    kept = format('%.0f', math.max(kept, now + wait + 10000))
+    call('ZADD', QUEUE, 'NX', last + 1, owner)
+    call('PEXPIREAT', QUEUE, kept)
+    call('HSET', REC, owner, record, 'line', format('%s %.0f', kept, last + 1))
+    if call('PTTL', REC) < kept - now then
+        call('PEXPIREAT', REC, kept)
+    end
+end
+
+-- Behind an exclusive holder nobody can be admitted, whoever waits.
 if wait > 0 and (mode == 'x' or mode == 's') and ARGV[9] == '' and type(text) == 'string' and
    sub(text, 1, 7) == 'pawl x ' and sub(text, 8, 8 + #owner) ~= owner .. ' ' then
-    local last = call('ZREVRANGE', QUEUE, 0, 0, 'WITHSCORES')
-    if call('ZADD', QUEUE, 'NX', (last[2] or 0) + 1, owner) == 1 then
-        local r, ms = record_of(mode, 0, 0, ntokens, now, lease, now + wait, chan), call('PTTL', K)
-        if last[1] then
-            call('HSET', REC, owner, r)
-        else
-            call('HSET', REC, owner, r, 'watch', watching(owner, ms))
+    local known = call('HMGET', REC, 'line', 'watch', owner)
+    if not known[3] then
+        local watched = is_watched(known[2])
+        stand(known[1], record_of(mode, 0, 0, ntokens, now, lease, now + wait, chan))
+        if watched then
+            return {'QUEUED', owner, 1, -1, 0, now}
         end
-        keep(QUEUE, now + wait)
-        keep(REC, now + wait)
-        return {'QUEUED', owner, last[1] and call('ZCARD', QUEUE) - 1 or 0, ms, 0, now}
+        local ms = call('PTTL', K)
+        call('HSET', REC, 'watch', watching(owner, ms))
+        return {'QUEUED', owner, 0, ms, 0, now}
     end
 end
 --#include rules.lua
@@ -61,25 +108,19 @@ end
 
 -- QUEUE, or AGAIN: the place is kept up.
 local function queue(round)
-    local r = read(owner)
-    if not call('ZSCORE', QUEUE, owner) then
-        local last = call('ZREVRANGE', QUEUE, 0, 0, 'WITHSCORES')
-        call('ZADD', QUEUE, (last[2] or 0) + 1, owner)
-        r = nil
-    end
-    record(owner, {mode = mode, permits = permits, capacity = capacity, ntokens = ntokens,
-                   since = r and r.since or now, lease = lease, limit = now + wait, chan = chan})
-    keep(QUEUE, now + wait)
-    keep(REC, now + wait)
-    local position, ms = call('ZRANK', QUEUE, owner), left(mode)
+    local known = call('HMGET', REC, 'line', 'watch')
+    local r = call('ZSCORE', QUEUE, owner) and read(owner)
+    stand(known[1], record_of(mode, permits, capacity, ntokens, r and r.since or now, lease,
+                              now + wait, chan))
+    local behind, ms = 1, left(mode)
     if mode ~= 'l' then -- WATCH
-        local watch = call('HGET', REC, 'watch')
-        if position == 0 or watcher(watch) == owner or not is_watched(watch) then
+        local watched = is_watched(known[2]) and call('ZSCORE', QUEUE, watcher(known[2]))
+        if front() == owner or not watched or watcher(known[2]) == owner then
             call('HSET', REC, 'watch', watching(owner, ms))
-            position = 0
+            behind = 0
         end
     end
-    return {'QUEUED', owner, position, ms, foreign(), now, round}
+    return {'QUEUED', owner, behind, ms, foreign(), now, round}
 end
 
 -- ---- latch --------------------------------------------------------------------------------------

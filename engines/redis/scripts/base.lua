@@ -1,15 +1,12 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
--- Tokens, records and times, needed by everything that grants or queues. KEYS as in rules.lua.
+-- Tokens, records and times, needed by everything that grants or queues. Comes behind head.lua.
 --
 -- The counter is the last token given out. It never stays behind the server's time in microseconds:
 -- so tokens rise also across a FLUSHALL, a restart from an old snapshot and a fail-over to a replica
 -- that lags. All stay below 2^53, where Lua's numbers are exact.
 
-local call, format, sub, match = redis.call, string.format, string.sub, string.match
-local K, FENCE, QUEUE, REC, HOLD = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local CLAIM_MS = 2000
-local time = call('TIME')
+local format = string.format
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 -- The first of n new tokens, all of them above `floor`.
@@ -40,7 +37,9 @@ end
 
 -- WATCH. One waiter watches the end of the holder's lease: REC's field `watch` says which, and when
 -- it will look. It need not be the front, and keeps the task as long as it stands in the queue,
--- looks no later than the lease ends and is not due: so that a hand-over need not wake two.
+-- looks no later than the lease ends and is not due: so that a hand-over need not wake two. Whoever
+-- takes it out of the queue appoints another: so a watcher stands in the queue, and without one the
+-- queue is empty.
 local function watching(owner, ms)
     return format('%.0f %s', now + math.max(ms, 0), owner)
 end
@@ -52,7 +51,7 @@ end
 -- `ends`: when the lease does, if that may be sooner than it was.
 local function is_watched(watch, ends)
     local at = tonumber(match(watch or '', '^(%d+) '))
-    return at and at >= now and at <= (ends or at) and call('ZSCORE', QUEUE, watcher(watch))
+    return at and at >= now and at <= (ends or at)
 end
 
 -- Helper keys outlive what is in them by some seconds, and are then gone without anybody's doing.

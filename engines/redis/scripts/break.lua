@@ -4,6 +4,7 @@
 --
 -- KEYS: as in rules.lua. ARGV: none. Replies: OK now | NOTHELD now. A stranger's K is deleted too;
 -- a latch is not held by anybody. The holders' clients get "e owner now".
+--#include head.lua
 --#include base.lua
 --#include rules.lua
 

@@ -5,6 +5,7 @@
 -- KEYS: as in rules.lua. ARGV: 1 owner.
 -- Replies: QUEUED owner now (it was) | HELD owner now (it was, and is passed on) | NOTHELD owner
 -- now. Only for an owner whose acquire has not been taken up: its grant ends whatever it is.
+--#include head.lua
 --#include base.lua
 --#include rules.lua
 

@@ -4,38 +4,75 @@
 --
 -- KEYS: as in rules.lua. ARGV: 1 owner, 2 permits to keep (0: none), 3 linger ms (0: end now).
 -- Replies: OK owner now | NOTHELD owner now. Works on a full server.
+--#include head.lua
+
+local owner = ARGV[1]
+local mark = 'pawl x ' .. owner .. ' '
+local text = redis.pcall('GET', K)
+local first, records, passed, heard
+
+-- The usual cases: nobody waits; or PASS to a front that wants it exclusively, hears of it, and has
+-- nobody behind it or somebody who watches.
+if ARGV[2] == '0' and ARGV[3] == '0' and type(text) == 'string' and sub(text, 1, #mark) == mark then
+    first = call('ZPOPMIN', QUEUE)
+    local w = first[1]
+    if not w then -- RELEASE
+        call('DEL', K)
+        return {'OK', owner, tonumber(millis)}
+    end
+    records = call('HMGET', REC, w, 'watch')
+    local limit, chan = match(records[1] or '', '^x 0 0 1 %d+ %d%d%d%d%d+ (%d+) p(.*)$')
+    local looks, watcher = match(records[2] or '', '^(%d+) (%S+)$')
+    local watched = looks and watcher ~= w and looks >= millis and looks - millis - CLAIM_MS <= 0
+    if limit and #limit == #millis and limit > millis and
+       (watched or call('EXISTS', QUEUE) == 0) then
+        local last = redis.pcall('SET', FENCE, micros, 'GET')
+        if not last or (type(last) == 'string' and #last == #micros and last < micros) then
+            if watched then
+                call('HDEL', REC, w)
+            else
+                call('HDEL', REC, w, 'watch', 'line')
+            end
+            call('SET', K, 'pawl x ' .. w .. ' ' .. micros .. ' 1 ' .. millis .. ' p' .. chan,
+                 'PX', CLAIM_MS)
+            heard = redis.pcall('PUBLISH', chan,
+                                'g ' .. w .. ' ' .. micros .. ' 1 ' .. CLAIM_TOLD .. ' ' .. millis)
+            passed, heard = true, type(heard) == 'number' and heard > 0
+            if heard then
+                return {'OK', owner, tonumber(millis)}
+            end
+        elseif type(last) == 'string' then
+            call('SET', FENCE, last)
+        end
+    end
+end
 --#include base.lua
 
-local owner, kept, linger = ARGV[1], tonumber(ARGV[2]), math.min(tonumber(ARGV[3]), 1e14)
-local mark = 'pawl x ' .. owner .. ' '
+local kept, linger = tonumber(ARGV[2]), math.min(tonumber(ARGV[3]), 1e14)
 
--- WATCH: whoever came last has the longest time before its turn, so it is asked to.
+-- WATCH: whoever came last has the longest time before its turn, so it is asked to. False: it can't
+-- be told. If there is nobody, nobody has to.
 local function appoint(ms)
     local w = call('ZRANGE', QUEUE, -1, -1)[1]
-    local chan = match(call('HGET', REC, w) or '', '^[xs] %d+ %d+ %d+ %d+ %d+ %d+ (.*)$')
+    local chan = w and match(call('HGET', REC, w) or '', '^[xs] %d+ %d+ %d+ %d+ %d+ %d+ (.*)$')
     if chan and tell(chan, format('f %s %d 0 %.0f', w, ms, now)) then
         call('HSET', REC, 'watch', watching(w, ms))
         return true
     end
+    if not w then
+        call('HDEL', REC, 'watch', 'line')
+    end
+    return not w
 end
 
--- The usual cases, in as few calls as can be: nobody waits, or the front wants it exclusively and
--- hears of it. The rest is left to the rules, also what is begun here and does not work out.
-local text = redis.pcall('GET', K)
-local passed, heard
-if kept == 0 and linger <= 0 and type(text) == 'string' and sub(text, 1, #mark) == mark then
-    local two = call('ZRANGE', QUEUE, 0, 1)
-    local w, behind = two[1], two[2]
-    if not w then -- RELEASE
-        call('DEL', K)
-        return {'OK', owner, now}
-    end
-    local records = call('HMGET', REC, w, 'watch')
+-- The same PASS for the less usual: a range of tokens, a short lease, a cluster's channel, nobody
+-- who watches, a counter ahead of the clock. What does not work out is left to the rules.
+if first and not passed then
+    local w = first[1]
     local n, lease, limit, chan = match(records[1] or '', '^x %d+ %d+ (%d+) %d+ (%d+) (%d+) (.*)$')
     if n and tonumber(limit) > now then
-        local ms = math.min(lease, CLAIM_MS)
-        call('ZREM', QUEUE, w) -- PASS
-        call('HDEL', REC, w, behind and w or 'watch')
+        local ms, watched = math.min(lease, CLAIM_MS), watcher(records[2]) ~= w
+        call('HDEL', REC, w, watched and w or 'watch')
         passed, heard = pcall(function()
             local token = reserve(n)
             call('SET', K, exclusive('x', w, token, n, now, chan), 'PXAT', now + ms)
@@ -46,9 +83,11 @@ if kept == 0 and linger <= 0 and type(text) == 'string' and sub(text, 1, #mark) 
             tell(chan, format('f %s 0 0 %.0f', w, now))
             return {'OK', owner, now}
         end
-        if heard and (not behind or is_watched(records[2], now + ms) or appoint(ms)) then
+        if heard and ((watched and is_watched(records[2], now + ms)) or appoint(ms)) then
             return {'OK', owner, now}
         end
+    else
+        call('ZADD', QUEUE, first[2], w)
     end
 end
 --#include rules.lua

@@ -254,7 +254,7 @@ local function conclude(before, asker, sooner)
         w = not full and front()
     end
     if not w then
-        call('HDEL', REC, 'watch')
+        call('HDEL', REC, 'watch', 'line')
     end
     return mine
 end
