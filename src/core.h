@@ -381,6 +381,10 @@ struct pawl_client {
     struct call *driver;
     struct list sleepers;
     uint64_t activity;
+    bool asked;         /* something was sent since the last wait */
+    bool contended;     /* the last acquire had to wait for others */
+    unsigned in_vain;   /* spins in a row that did not see the answer */
+    unsigned spin_rest; /* waits to come that do without */
 
     pthread_t keeper;
     pthread_cond_t keeper_wake;

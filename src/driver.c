@@ -24,6 +24,12 @@
  * keeper or the foreign loop, has therefore a descriptor of its own (tell_fd) that callers neither
  * wait for nor read. A foreign loop's descriptor is another epoll over the same four.
  *
+ * An answer of a server on the same machine comes sooner than a thread that slept gets a CPU again.
+ * So a driver that has just sent something looks again and again for a moment before it sleeps.
+ * Where the answers take longer, or the CPUs are busy, it finds that in vain and does so ever more
+ * seldom. A client whose last acquire had to wait for others does not at all: on a machine with few
+ * CPUs it would be in their way. (No sched_yield: the kernel takes it for a wish to wait for long.)
+ *
  * User callbacks are queued and run in order, one at a time, with no mutex held: by the keeper
  * thread, or in pawl_client_process once pawl_client_fd was called. Never by a caller's thread: it
  * may hold locks of its own that the callback wants.
@@ -42,6 +48,9 @@
 #define LATE (20 * PAWL_NS_PER_MS)
 #define DISPATCH_MAX 1000
 #define TURNS_MAX 8
+#define SPIN 50000        /* ns */
+#define SPIN_VAIN 4       /* so many in vain cost nothing yet */
+#define SPIN_REST_MAX 256 /* waits without one, at most, before the next */
 
 static _Thread_local int callback_depth;
 static _Thread_local const struct hold *acting;
@@ -249,17 +258,56 @@ void pawl__signals_forget(pawl_client *client)
     forget_signals(client);
 }
 
+/* Without the mutex. Returns as epoll_wait does. */
+static int spin(pawl_client *client, struct epoll_event *events, int room)
+{
+    int64_t end = pawl__now(client) + SPIN;
+    int n;
+
+    do {
+        n = epoll_wait(client->epoll_fd, events, room, 0);
+    } while (!n && pawl__now(client) < end);
+    return n;
+}
+
+static bool may_spin(pawl_client *client)
+{
+    bool asked = client->asked;
+
+    client->asked = false;
+    if (!asked || client->contended)
+        return false;
+    if (!client->spin_rest)
+        return true;
+    client->spin_rest--;
+    return false;
+}
+
+static void learn_from_spin(pawl_client *client, bool seen)
+{
+    client->in_vain = seen ? 0 : client->in_vain + 1;
+    if (client->in_vain > SPIN_VAIN) {
+        unsigned doubled = client->in_vain - SPIN_VAIN;
+
+        client->spin_rest = doubled < 8 ? 1u << doubled : SPIN_REST_MAX;
+    }
+}
+
 /* Wait, and do what there is: an event that was taken off the descriptor is this thread's to see
  * to, even if another one drives by now. */
 static void wait_for_events(pawl_client *client, struct call *me)
 {
+    bool spins = may_spin(client);
     struct epoll_event events[4];
-    int n;
+    int seen, n;
 
     client->driver = me;
     pawl__unlock(client);
-    n = epoll_wait(client->epoll_fd, events, 4, -1);
+    seen = spins ? spin(client, events, 4) : 0;
+    n = seen ? seen : epoll_wait(client->epoll_fd, events, 4, -1);
     pthread_mutex_lock(&client->mu);
+    if (spins)
+        learn_from_spin(client, seen > 0);
     if (client->driver == me)
         client->driver = NULL;
     forget_these(client, events, n);

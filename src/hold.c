@@ -326,6 +326,7 @@ void pawl__hold_granted(struct hold *hold)
     client->stats.held++;
     client->stats.acquired++;
     client->stats.waited += hold->waited;
+    client->contended = hold->waited;
     client->stats.orphaned += hold->orphan;
     pawl__histogram_add(client->stats.wait_us, now - hold->asked);
     pawl__hold_finish(hold, 0);

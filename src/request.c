@@ -84,7 +84,7 @@ static void submit(struct request *r)
     client->in_submit = false;
     client->in_engine--;
     if (client->submitting == r) /* it stayed out; else it may be gone */
-        client->unflushed = true;
+        client->unflushed = client->asked = true;
     client->submitting = NULL;
 }
 
