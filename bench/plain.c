@@ -157,6 +157,13 @@ void plain_arg(struct plain_request *r, const char *arg)
     }
 }
 
+void plain_command(struct plain_request *r, int args, const char *const *arg)
+{
+    plain_begin(r, args);
+    for (int i = 0; i < args; i++)
+        plain_arg(r, arg[i]);
+}
+
 const char *plain_do(struct plain *c, int args, const char *const *arg, size_t *len)
 {
     char head[40];
@@ -170,12 +177,13 @@ const char *plain_do(struct plain *c, int args, const char *const *arg, size_t *
     return plain_reply(c, len);
 }
 
-void plain_load(struct plain *c, const char *script)
+void plain_script(struct plain *c, const char *script, char digest[41])
 {
     const char *const args[] = {"SCRIPT", "LOAD", script};
     size_t len;
+    const char *reply = plain_do(c, 3, args, &len);
 
-    plain_do(c, 3, args, &len);
+    snprintf(digest, 41, "%s", reply + strlen("$40\r\n"));
 }
 
 double plain_info(struct plain *c, const char *section, const char *field)
@@ -261,8 +269,10 @@ void plain_lock_next(struct plain_lock *lock)
 
 void plain_locks_load(struct plain *c)
 {
-    plain_load(c, pawl__redis_acquire);
-    plain_load(c, pawl__redis_release);
+    char digest[41];
+
+    plain_script(c, pawl__redis_acquire, digest);
+    plain_script(c, pawl__redis_release, digest);
 }
 
 static void expect(struct plain *c, const char *start)

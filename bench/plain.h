@@ -42,9 +42,11 @@ struct plain_request {
 
 void plain_begin(struct plain_request *r, int args);
 void plain_arg(struct plain_request *r, const char *arg);
+void plain_command(struct plain_request *r, int args, const char *const *arg); /* all of it */
 /* A whole command, for what is not measured; returns the reply as plain_reply does. */
 const char *plain_do(struct plain *c, int args, const char *const *arg, size_t *len);
-void plain_load(struct plain *c, const char *script); /* SCRIPT LOAD */
+/* SCRIPT LOAD; the digest is for EVALSHA. */
+void plain_script(struct plain *c, const char *script, char digest[41]);
 /* A number of INFO, say "memory" "used_memory:"; 0 if it is not there. */
 double plain_info(struct plain *c, const char *section, const char *field);
 uint64_t plain_scripts_run(struct plain *c); /* EVALSHA and EVAL that the server has carried out */

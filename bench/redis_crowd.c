@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * redis_crowd.c - how often one lock changes hands among 2 to 256 processes that all want it all
- * the time and do nothing with it: Pawl beside subscribe-and-retry.
+ * the time and do nothing with it: Pawl beside subscribe-and-retry, once with the commands that
+ * Redisson sends, and once as cheap as it can be made.
  *
  * A hand-over is counted when the holder is another process than the one before. Pawl serves in
  * order, so that every acquire is one. With subscribe-and-retry who has just released is often
  * the first to try again; how many acquires there were in all is printed, too. So are the scripts
  * that the server ran for each hand-over.
  *
- * Both crowds exist all the time; one runs while the other is parked on a futex. In every critical
+ * All crowds exist all the time; one runs while the others are parked on a futex. In every critical
  * section the processes check that they are alone.
  */
 #include <limits.h>
@@ -161,30 +162,45 @@ static void *pawl_begin(void)
 
 static const struct subject pawl = {"pawl", pawl_begin, bench_pawl_acquire, bench_pawl_release};
 
+static const struct subject *const subjects[] = {&pawl, &bench_redisson, &bench_retry};
+
+#define SUBJECTS ((int)(sizeof subjects / sizeof subjects[0]))
+
+static void print_others(struct crowd *mine, struct crowd *theirs)
+{
+    double handovers[SLICES], acquires[SLICES];
+
+    for (int i = 0; i < SLICES; i++) {
+        handovers[i] = mine->slices[i] / theirs->slices[i];
+        acquires[i] = mine->acquired[i] / theirs->acquired[i];
+    }
+    printf("crowd           beside %-28s %6.0f, %5.1f scripts each   ratio %5.1f   (acquires: "
+           "%.0f/s, ratio %.1f)\n", theirs->subject->name, bench_median(theirs->slices, SLICES),
+           bench_median(theirs->scripts, SLICES), bench_median(handovers, SLICES),
+           bench_median(theirs->acquired, SLICES), bench_median(acquires, SLICES));
+}
+
 /* Returns Pawl's hand-overs per second. */
 static double crowd_of(int size)
 {
-    struct crowd *mine = crowd_new(&pawl, size), *theirs = crowd_new(&bench_retry, size);
     struct plain *admin = plain_open(&setup.by_socket);
-    double ratio[SLICES], of_acquires[SLICES], rate;
+    struct crowd *crowds[SUBJECTS];
+    double rate;
 
-    for (int i = 0; i < SLICES; i++) {
-        run_slice(i % 2 ? theirs : mine, admin, i);
-        run_slice(i % 2 ? mine : theirs, admin, i);
-        ratio[i] = mine->slices[i] / theirs->slices[i];
-        of_acquires[i] = mine->acquired[i] / theirs->acquired[i];
-    }
-    rate = bench_median(mine->slices, SLICES);
-    printf("crowd      %3d processes: pawl %6.0f hand-overs/s, %.1f scripts each   "
-           "subscribe-and-retry %6.0f, %.1f scripts each   ratio %5.1f   (acquires: %.0f/s, ratio "
-           "%.1f)\n", size, rate, bench_median(mine->scripts, SLICES),
-           bench_median(theirs->slices, SLICES), bench_median(theirs->scripts, SLICES),
-           bench_median(ratio, SLICES), bench_median(theirs->acquired, SLICES),
-           bench_median(of_acquires, SLICES));
+    for (int i = 0; i < SUBJECTS; i++)
+        crowds[i] = crowd_new(subjects[i], size);
+    for (int slice = 0; slice < SLICES; slice++)
+        for (int i = 0; i < SUBJECTS; i++)
+            run_slice(crowds[(i + slice) % SUBJECTS], admin, slice);
+    rate = bench_median(crowds[0]->slices, SLICES);
+    printf("crowd      %3d processes: pawl %13s %6.0f hand-overs/s, %.1f scripts each\n", size, "",
+           rate, bench_median(crowds[0]->scripts, SLICES));
+    for (int i = 1; i < SUBJECTS; i++)
+        print_others(crowds[0], crowds[i]);
     fflush(stdout);
     plain_close(admin);
-    crowd_end(mine);
-    crowd_end(theirs);
+    for (int i = 0; i < SUBJECTS; i++)
+        crowd_end(crowds[i]);
     return rate;
 }
 
