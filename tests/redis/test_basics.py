@@ -125,6 +125,17 @@ def _(s):
     assert 'DB' in failure.words or 'database' in failure.words, failure.words
 
 
+@case('valkey:// is another name of redis://')
+def _(s):
+    a, b = s.actor(), Actor(s.url().replace('redis:', 'valkey:'))
+    for actor in (a, b):
+        actor.lock('l', 'n')
+    a.ask('take', 'l', 0).ok()
+    b.ask('take', 'l', 0).be('PAWL_EBUSY')
+    a.ask('drop', 'l').ok()
+    b.ask('take', 'l', 0).ok()
+
+
 @case('prefixes are apart, and may be empty')
 def _(s):
     actors = {p: s.actor(prefix=p) for p in ('pawl:', 'shop:', '')}

@@ -41,6 +41,18 @@ def _(s, name):
     equal(tokens, sorted(set(tokens)))
 
 
+@case('postgresql:// and mariadb:// are other names of the same')
+def _(s, name):
+    url = s.url(timeout=10000).replace('postgres:', 'postgresql:').replace('mysql:', 'mariadb:')
+    a, b = s.actor(), Actor(url)
+    for actor in (a, b):
+        actor.lock('l', name)
+    a.ask('take', 'l', 0).ok()
+    b.ask('take', 'l', 0).be('PAWL_EBUSY')
+    a.ask('drop', 'l').ok()
+    b.ask('take', 'l', 0).ok()
+
+
 @case('who holds it and who waits is shown in order, with host, pid, program and label')
 def _(s, name):
     a, b, c = (s.actor(label) for label in ('first', 'second', 'third'))
