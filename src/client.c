@@ -30,6 +30,7 @@ int pawl__enter(pawl_client *client, bool blocking, pawl_error *err)
 void pawl__leave(pawl_client *client)
 {
     pawl__settle(client);
+    pawl__keeper_need(client);
     pawl__unlock(client);
 }
 
@@ -144,7 +145,7 @@ static pawl_client *client_new(const struct pawl_world *world)
     client->generation = pawl__fork_generation();
     client->refs = 1;
     client->epoll_fd = client->timer_fd = client->kick_fd = -1;
-    client->tell_fd = client->user_fd = -1;
+    client->tell_fd = client->rest_fd = client->user_fd = -1;
     pthread_mutex_init(&client->mu, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);

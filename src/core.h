@@ -128,6 +128,8 @@ void pawl__signals_forget(pawl_client *client);
 void pawl__kick(pawl_client *client);
 /* Tell who runs callbacks (a foreign loop, or the keeper in its poll); callers never read it. */
 void pawl__tell(pawl_client *client);
+/* Something may be under way that no caller waits for: the keeper is not to rest over it. */
+void pawl__keeper_need(pawl_client *client);
 int pawl__user_fd(pawl_client *client); /* the foreign loop's descriptor; -1: none to be had */
 /* Run queued callbacks; returns how many, or PAWL_EFORK: one forked and this is the child, which
  * must touch nothing of the client any more. */
@@ -374,6 +376,7 @@ struct pawl_client {
     bool loop_open;
     int epoll_fd, timer_fd, kick_fd;
     int tell_fd; /* only for who runs callbacks */
+    int rest_fd; /* only for the keeper: it has rested enough */
     int user_fd; /* all of the above, for a foreign loop; -1 until it is asked for */
     int64_t armed;
     bool stepped_in;   /* fd_mode: the foreign loop was late, the keeper drives */
@@ -388,8 +391,11 @@ struct pawl_client {
 
     pthread_t keeper;
     pthread_cond_t keeper_wake;
-    bool keeper_runs, keeper_stops, keeper_deep;
-    bool keeper_polls; /* it sits in poll(): a signal of the condition would be lost */
+    bool keeper_runs, keeper_stops;
+    bool keeper_polls;  /* it sits in poll(): a signal of the condition would be lost */
+    bool keeper_rests;  /* it lets callers drive */
+    bool keeper_needed; /* something is under way that no caller waits for */
+    int64_t rest_until; /* when rest_fd rings, or PAWL_NEVER */
 
     struct list callbacks;
     bool dispatching, fd_mode;

@@ -14,8 +14,10 @@
  *     when its own is done it wakes one of them to drive on; those that wait for another thread of
  *     the process only (the cohort) never drive;
  *   - the keeper thread drives when no caller does. A caller that needs the role takes it from the
- *     keeper. The keeper takes it back only after a nap in which no caller drove, so that a
- *     program in a loop of calls does not fight with it for every answer.
+ *     keeper, which then rests. It takes the role back at once if something is under way that no
+ *     caller waits for, else only when no caller has driven for a while: so a program in a loop of
+ *     calls need not fight with it for every answer. Its rest has no end while a caller drives;
+ *     who drives last sets one, on a timer descriptor, which wakes nobody up now.
  *   - a foreign loop polls the same descriptor and calls pawl_client_process. The keeper then only
  *     steps in when a timer is overdue, until that loop comes round again.
  *
@@ -44,7 +46,7 @@
 
 #include "core.h"
 
-#define NAP (3 * PAWL_NS_PER_MS)
+#define REST (20 * PAWL_NS_PER_MS)
 #define LATE (20 * PAWL_NS_PER_MS)
 #define DISPATCH_MAX 1000
 #define TURNS_MAX 8
@@ -98,15 +100,16 @@ int pawl__driver_init(pawl_client *client, pawl_error *err)
 {
     list_init(&client->sleepers);
     list_init(&client->callbacks);
-    client->armed = client->backed_up = PAWL_NEVER;
+    client->armed = client->backed_up = client->rest_until = PAWL_NEVER;
     if (client->world)
         return 0;
     client->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     client->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
     client->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     client->tell_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    client->rest_fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
     if (client->epoll_fd < 0 || client->timer_fd < 0 || client->kick_fd < 0 ||
-        client->tell_fd < 0 || uv_loop_init(&client->loop))
+        client->tell_fd < 0 || client->rest_fd < 0 || uv_loop_init(&client->loop))
         return pawl_error_set(err, PAWL_ENOMEM, "can't make an event loop: %s", strerror(errno));
     client->loop_open = true;
     client->env.loop = &client->loop;
@@ -118,7 +121,7 @@ int pawl__driver_init(pawl_client *client, pawl_error *err)
 void pawl__driver_end(pawl_client *client)
 {
     int *fds[] = {&client->user_fd, &client->epoll_fd, &client->timer_fd, &client->kick_fd,
-                  &client->tell_fd};
+                  &client->tell_fd, &client->rest_fd};
 
     if (client->loop_open) {
         while (uv_loop_close(&client->loop) == UV_EBUSY)
@@ -152,22 +155,28 @@ void pawl__tell(pawl_client *client)
         pthread_cond_signal(&client->keeper_wake);
 }
 
+static void ring_at(int timer_fd, int64_t when)
+{
+    struct itimerspec at = {0};
+
+    if (when < 1)
+        when = 1;
+    at.it_value.tv_sec = when / 1000000000;
+    at.it_value.tv_nsec = when % 1000000000;
+    timerfd_settime(timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
+}
+
 /* Make the timer descriptor ring no later than the earliest timer. It may ring for nothing. */
 static void arm(pawl_client *client)
 {
     int64_t due = pawl__timers_next(&client->timers);
-    struct itimerspec at = {0};
 
     if (client->fd_mode && due < client->backed_up)
         pthread_cond_signal(&client->keeper_wake);
     if (due >= client->armed || client->timer_fd < 0)
         return;
     client->armed = due;
-    if (due < 1)
-        due = 1;
-    at.it_value.tv_sec = due / 1000000000;
-    at.it_value.tv_nsec = due % 1000000000;
-    timerfd_settime(client->timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
+    ring_at(client->timer_fd, due);
 }
 
 static void flush_engine(pawl_client *client)
@@ -367,6 +376,19 @@ void pawl__call_drive(struct call *call)
     pthread_cond_signal(&call->wake);
 }
 
+/* Nobody drives: the keeper will when it has rested, or a timer is due. */
+static void end_rest(pawl_client *client)
+{
+    int64_t due = pawl__timers_next(&client->timers), until = pawl__now(client) + REST;
+
+    if (due < until)
+        until = due;
+    if (until < client->rest_until) {
+        client->rest_until = until;
+        ring_at(client->rest_fd, until);
+    }
+}
+
 /* Nobody drives any more: somebody else must. */
 static void hand_on_driving(pawl_client *client)
 {
@@ -380,8 +402,8 @@ static void hand_on_driving(pawl_client *client)
             return;
         }
     }
-    if (client->keeper_deep)
-        pthread_cond_signal(&client->keeper_wake);
+    if (client->keeper_rests)
+        end_rest(client);
 }
 
 static void drive_for(pawl_client *client, struct call *call)
@@ -557,11 +579,43 @@ static void keeper_back_up(pawl_client *client)
     pthread_mutex_lock(&client->mu);
 }
 
-static void keeper_nap(pawl_client *client)
+static void keeper_rest(pawl_client *client)
 {
-    int64_t now = pawl__now(client), due = pawl__timers_next(&client->timers), until = now + NAP;
+    struct pollfd fds[2] = {{client->rest_fd, POLLIN, 0}, {client->tell_fd, POLLIN, 0}};
+    uint64_t count;
 
-    keeper_sleep(client, due > now && due < until ? due : until);
+    client->keeper_rests = client->keeper_polls = true;
+    if (!client->driver)
+        end_rest(client);
+    pawl__unlock(client);
+    poll(fds, 2, -1);
+    pthread_mutex_lock(&client->mu);
+    client->keeper_rests = client->keeper_polls = false;
+    if (read(client->rest_fd, &count, sizeof count) > 0)
+        client->rest_until = PAWL_NEVER;
+    if (!client->fd_mode) /* else it is the foreign loop's */
+        (void)!read(client->tell_fd, &count, sizeof count);
+}
+
+/* `seen` is what was known of the callers' activity at the last rest. */
+static bool keeper_may_rest(pawl_client *client, uint64_t *seen)
+{
+    bool active = client->activity != *seen;
+
+    *seen = client->activity;
+    if (client->driver)
+        return true;
+    return active && !client->keeper_needed &&
+           pawl__timers_next(&client->timers) > pawl__now(client);
+}
+
+/* For calls that do not wait for what they began. */
+void pawl__keeper_need(pawl_client *client)
+{
+    if (!client->keeper_rests || client->driver || list_empty(&client->requests))
+        return;
+    client->keeper_needed = true;
+    pawl__tell(client);
 }
 
 static void *keeper_main(void *arg)
@@ -576,15 +630,10 @@ static void *keeper_main(void *arg)
                 return NULL; /* a child: this was its only thread */
         } else if (client->fd_mode) {
             keeper_back_up(client);
-        } else if (client->activity != seen &&
-                   (client->driver || pawl__timers_next(&client->timers) > pawl__now(client))) {
-            seen = client->activity;
-            keeper_nap(client);
-        } else if (client->driver) {
-            client->keeper_deep = true;
-            keeper_sleep(client, PAWL_NEVER);
-            client->keeper_deep = false;
+        } else if (keeper_may_rest(client, &seen)) {
+            keeper_rest(client);
         } else {
+            client->keeper_needed = false;
             pawl__settle(client);
             if (list_empty(&client->callbacks) || client->dispatching)
                 keeper_wait_for_events(client);
