@@ -24,9 +24,9 @@
 #include "redis.h"
 
 #define CROWD_MAX 256
-#define SLICES 3
+#define SLICES 5
 #define WARM_NS 150000000
-#define SLICE_NS 700000000
+#define SLICE_NS 500000000
 #define END (~0u)
 
 struct crowd {
