@@ -117,6 +117,7 @@ bool redis_error_is(const resp_node *reply, const char *word)
 
 int redis_error_code(const resp_node *reply, char words[REDIS_WORDS])
 {
+    static const char not_allowed[] = "The user executing the script can't";
     int code = PAWL_EBACKEND;
     int length = reply->length < 140 ? (int)reply->length : 140;
 
@@ -125,8 +126,8 @@ int redis_error_code(const resp_node *reply, char words[REDIS_WORDS])
             code = meanings[i].code;
     if (begins(reply, "ERR max number of clients"))
         code = PAWL_ECONN;
-    if (begins(reply, "ERR The user executing the script can't")) /* NOPERM, inside a script */
-        code = PAWL_EAUTH;
+    if (memmem(reply->text, reply->length, not_allowed, sizeof not_allowed - 1))
+        code = PAWL_EAUTH; /* NOPERM, inside a script */
     snprintf(words, REDIS_WORDS, "the server says: %.*s", length, reply->text);
     for (char *c = words; *c; c++)
         if ((unsigned char)*c < ' ')

@@ -63,8 +63,8 @@ class Cluster:
             for other in self.nodes[:i]:
                 node.meet(other)
         for i, node in enumerate(heads):
-            node.call('CLUSTER', 'ADDSLOTSRANGE', SLOTS * i // masters,
-                      SLOTS * (i + 1) // masters - 1)
+            node.call('CLUSTER', 'ADDSLOTS', *range(SLOTS * i // masters,
+                                                    SLOTS * (i + 1) // masters))
         until(lambda: all(len(n.rows()) == len(self.nodes)
                           and not any('handshake' in row[2] for row in n.rows())
                           for n in self.nodes), 'for the nodes to meet')

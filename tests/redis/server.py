@@ -9,6 +9,7 @@ import hashlib
 import functools
 import importlib.util
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -207,8 +208,20 @@ class Client:
         return self.conn.push()[2].split(' ')
 
 
+def server_version():
+    text = subprocess.run(['redis-server', '--version'], capture_output=True, text=True,
+                          check=True).stdout
+    return int(re.search(r'v=(\d+)', text)[1])
+
+
+VERSION = server_version()
+
+
 class Server:
     def __init__(self, *options, claim_ms=2000):
+        if VERSION < 7 and '--enable-debug-command' in options:  # always so
+            at = options.index('--enable-debug-command')
+            options = options[:at] + options[at + 2:]
         self.folder = tempfile.mkdtemp(prefix='pawl-redis-')
         self.path = os.path.join(self.folder, 'socket')
         self.clients = []
