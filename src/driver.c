@@ -389,20 +389,29 @@ static void end_rest(pawl_client *client)
     }
 }
 
-/* Nobody drives any more: somebody else must. */
-static void hand_on_driving(pawl_client *client)
+/* A caller who sleeps and could drive, or NULL. */
+static struct call *next_driver(pawl_client *client)
 {
-    if (client->driver)
-        return;
     for (struct list *l = client->sleepers.next; l != &client->sleepers; l = l->next) {
         struct call *next = list_entry(l, struct call, sleeping);
 
-        if (!next->local && !next->done) {
-            pthread_cond_signal(&next->wake);
-            return;
-        }
+        if (!next->local && !next->done)
+            return next;
     }
-    if (client->keeper_rests)
+    return NULL;
+}
+
+/* Nobody drives any more: somebody else must. */
+static void hand_on_driving(pawl_client *client)
+{
+    struct call *next;
+
+    if (client->driver)
+        return;
+    next = next_driver(client);
+    if (next)
+        pthread_cond_signal(&next->wake);
+    else if (client->keeper_rests)
         end_rest(client);
 }
 
@@ -605,17 +614,22 @@ static bool keeper_may_rest(pawl_client *client, uint64_t *seen)
     *seen = client->activity;
     if (client->driver)
         return true;
-    return active && !client->keeper_needed &&
+    return active && !(client->keeper_needed && !list_empty(&client->requests)) &&
            pawl__timers_next(&client->timers) > pawl__now(client);
 }
 
-/* For calls that do not wait for what they began. */
+/* For calls that do not wait for what they began. The keeper may be just about to rest. */
 void pawl__keeper_need(pawl_client *client)
 {
-    if (!client->keeper_rests || client->driver || list_empty(&client->requests))
+    if (client->driver || client->fd_mode || next_driver(client))
         return;
-    client->keeper_needed = true;
-    pawl__tell(client);
+    if (!list_empty(&client->requests)) {
+        client->keeper_needed = true;
+        if (client->keeper_rests)
+            pawl__tell(client);
+    } else if (client->keeper_rests) {
+        end_rest(client); /* a timer may have been set */
+    }
 }
 
 static void *keeper_main(void *arg)

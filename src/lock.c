@@ -116,8 +116,10 @@ void pawl_lock_free(pawl_lock *lock)
     client->in_engine++; /* nothing is sent while we walk the list */
     discard_holds(lock);
     client->in_engine--;
-    if (client->state == CLIENT_OPEN)
+    if (client->state == CLIENT_OPEN) {
         pawl__settle(client);
+        pawl__keeper_need(client);
+    }
     pawl__site_put(client, lock->site);
     pawl__lock_unref(lock);
     pawl__unlock(client);

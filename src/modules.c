@@ -27,13 +27,6 @@ static const pawl_engine *const built_in[] = {
     &pawl_engine_quorum,
 };
 
-/* What other clients of the same services call them. */
-static const struct {
-    const char *theirs, *ours;
-} other_names[] = {
-    {"postgresql", "postgres"}, {"mariadb", "mysql"}, {"valkey", "redis"}, {"valkeys", "rediss"},
-};
-
 #define LOADED_MAX 16
 
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
@@ -120,9 +113,6 @@ int pawl__engine_find(const pawl_engine **ret, const char *scheme, pawl_error *e
     char path[600];
     int code;
 
-    for (size_t i = 0; i < sizeof other_names / sizeof other_names[0]; i++)
-        if (!strcmp(other_names[i].theirs, scheme))
-            scheme = other_names[i].ours;
     for (size_t i = 0; i < sizeof built_in / sizeof built_in[0]; i++)
         if (!strcmp(built_in[i]->scheme, scheme)) {
             *ret = built_in[i];

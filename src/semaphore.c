@@ -271,8 +271,10 @@ void pawl_semaphore_free(pawl_semaphore *sem)
     client = sem->client;
     pthread_mutex_lock(&client->mu);
     each_hold(sem, true);
-    if (client->state == CLIENT_OPEN)
+    if (client->state == CLIENT_OPEN) {
         pawl__settle(client);
+        pawl__keeper_need(client);
+    }
     pawl__site_put(client, sem->site);
     pawl__unlock(client);
     free(sem);

@@ -14,6 +14,22 @@
 
 static const char *const wrappers[] = {"trace", "fault", "quorum"};
 
+/* Other clients of the same services have other names for them. */
+static char *our_name(const char *scheme, size_t length)
+{
+    static const struct {
+        const char *theirs, *ours;
+    } names[] = {
+        {"postgresql", "postgres"}, {"mariadb", "mysql"}, {"valkey", "redis"},
+        {"valkeys", "rediss"},
+    };
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strlen(names[i].theirs) == length && !memcmp(names[i].theirs, scheme, length))
+            return strdup(names[i].ours);
+    return strndup(scheme, length);
+}
+
 static bool is_wrapper(const char *scheme)
 {
     for (size_t i = 0; i < sizeof wrappers / sizeof wrappers[0]; i++)
@@ -104,7 +120,7 @@ static int parse(pawl_url *url, const char *text, pawl_error *err)
         return pawl_error_set(err, PAWL_EINVAL,
                               "'%.*s...' is not a URL; write for example local: or local:/a/folder",
                               harmless(text, strlen(text)), text);
-    url->scheme = strndup(text, scheme);
+    url->scheme = our_name(text, scheme);
     if (!url->scheme)
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
     length = is_wrapper(url->scheme) ? strlen(rest) : strcspn(rest, "?");

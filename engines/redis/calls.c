@@ -97,6 +97,10 @@ static const struct {
     {"DENIED", PAWL_EAUTH},      {"MOVED", PAWL_ECONN},      {"ASK", PAWL_ECONN},
 };
 
+/* NOPERM inside a script, in the words of Redis and of Valkey. */
+static const char *const not_allowed[] = {"The user executing the script can't",
+                                          "ACL failure in script"};
+
 static bool begins(const resp_node *reply, const char *text)
 {
     size_t length = strlen(text);
@@ -117,7 +121,6 @@ bool redis_error_is(const resp_node *reply, const char *word)
 
 int redis_error_code(const resp_node *reply, char words[REDIS_WORDS])
 {
-    static const char not_allowed[] = "The user executing the script can't";
     int code = PAWL_EBACKEND;
     int length = reply->length < 140 ? (int)reply->length : 140;
 
@@ -126,8 +129,9 @@ int redis_error_code(const resp_node *reply, char words[REDIS_WORDS])
             code = meanings[i].code;
     if (begins(reply, "ERR max number of clients"))
         code = PAWL_ECONN;
-    if (memmem(reply->text, reply->length, not_allowed, sizeof not_allowed - 1))
-        code = PAWL_EAUTH; /* NOPERM, inside a script */
+    for (size_t i = 0; i < sizeof not_allowed / sizeof not_allowed[0]; i++)
+        if (memmem(reply->text, reply->length, not_allowed[i], strlen(not_allowed[i])))
+            code = PAWL_EAUTH;
     snprintf(words, REDIS_WORDS, "the server says: %.*s", length, reply->text);
     for (char *c = words; *c; c++)
         if ((unsigned char)*c < ' ')

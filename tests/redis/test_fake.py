@@ -128,6 +128,16 @@ def _(s):
         no_grant(f, a, reply, 'an error', UNREADABLE + ('PAWL_EBACKEND',))
 
 
+@case('rights that a script lacks, in the words of Redis 6.2, of 7.0 and of Valkey')
+def _(s):
+    f, a = pair(s)
+    for words in (b'Error running script (call to f_1): @user_script:1: @user_script: 1: The user '
+                  b"executing the script can't run this command or subcommand",
+                  b"The user executing the script can't run this command or subcommand",
+                  b"ACL failure in script: User u has no permissions to run the 'set' command"):
+        no_grant(f, a, b'-ERR ' + words + b'\r\n', words, ('PAWL_EAUTH',))
+
+
 @case('numbers that make no sense')
 def _(s):
     f, a = pair(s)

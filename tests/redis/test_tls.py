@@ -66,6 +66,7 @@ def _():
     w.works(w.trusted(verify='full'))
     w.works(w.trusted(verify='chain'))
     w.works(w.url(verify='none'))
+    w.works(w.trusted().replace('rediss:', 'valkeys:'))
 
 
 @case('another authority is refused, with words about the certificate', server=False)
@@ -73,6 +74,7 @@ def _():
     w = World()
     w.fails(w.url(cafile=w.certs.pem('other')), 'certificate|verif')
     w.fails(w.url(), 'certificate|verif')  # the system's authorities
+    w.fails(w.url().replace('rediss:', 'valkeys:'), 'certificate|verif')
     w.fails(w.url(cafile=w.certs.pem('other'), verify='chain'), 'certificate|verif')
 
 

@@ -23,7 +23,8 @@ if ARGV[2] == '0' and ARGV[3] == '0' and type(text) == 'string' and sub(text, 1,
     records = call('HMGET', REC, w, 'watch')
     local limit, chan = match(records[1] or '', '^x 0 0 1 %d+ %d%d%d%d%d+ (%d+) p(.*)$')
     local looks, watcher = match(records[2] or '', '^(%d+) (%S+)$')
-    local watched = looks and watcher ~= w and looks >= millis and looks - millis - CLAIM_MS <= 0
+    local watched = looks and watcher ~= w and #looks == #millis and looks >= millis and
+                    looks - millis - CLAIM_MS <= 0
     if limit and #limit == #millis and limit > millis and
        (watched or call('EXISTS', QUEUE) == 0) then
         local last = redis.pcall('SET', FENCE, micros, 'GET')
