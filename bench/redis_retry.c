@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * redis_retry.c - a lock by subscribe-and-retry, as cheap as it can be made: try by a script (SET NX
- * PX, else how long the holder still has); if that fails, wait for a message on the lock's channel
- * and try again; release by a script that compares, deletes and publishes. Two connections for each
- * process: one for commands, one for messages.
+ * redis_retry.c - a lock by subscribe-and-retry, as cheap as it can be made: try by a script (SET
+ * NX PX, else how long the holder still has); if that fails, wait for a message on the lock's
+ * channel and try again; release by a script that compares, deletes and publishes. Two connections
+ * for each process: one for commands, one for messages.
  *
  * No library does so little (redis_redisson.c has what one sends): the subscription stays, instead
  * of being made and ended with every wait; a plain string instead of a hash with counts; no

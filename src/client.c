@@ -362,7 +362,7 @@ int pawl_close(pawl_client *client)
         pthread_cond_wait(&client->settled, &client->mu);
     pawl__keeper_thread_stop(client);
     while (!list_empty(&client->callbacks))
-        if (pawl__dispatch(client) < 0)
+        if (pawl__dispatch(client, false) < 0)
             return PAWL_EFORK;
     code = client->close_unknown ? PAWL_EUNKNOWN : 0;
     take_down(client);
@@ -406,7 +406,7 @@ int pawl_client_process(pawl_client *client)
     pawl__signals_forget(client);
     pawl__turn(client);
     pawl__settle(client);
-    code = pawl__dispatch(client);
+    code = pawl__dispatch(client, false);
     if (code >= 0)
         pawl__leave(client);
     return code;

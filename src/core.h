@@ -128,12 +128,17 @@ void pawl__signals_forget(pawl_client *client);
 void pawl__kick(pawl_client *client);
 /* Tell who runs callbacks (a foreign loop, or the keeper in its poll); callers never read it. */
 void pawl__tell(pawl_client *client);
+/* Make the timer descriptor ring no later than the earliest timer; it may ring for nothing. */
+void pawl__arm(pawl_client *client);
+void pawl__forget(pawl_client *client); /* what the outer descriptor has rung for */
+/* Nobody drives: the keeper will when it has rested, or a timer is due. */
+void pawl__rest_end(pawl_client *client);
 /* Something may be under way that no caller waits for: the keeper is not to rest over it. */
 void pawl__keeper_need(pawl_client *client);
 int pawl__user_fd(pawl_client *client); /* the foreign loop's descriptor; -1: none to be had */
 /* Run queued callbacks; returns how many, or PAWL_EFORK: one forked and this is the child, which
  * must touch nothing of the client any more. */
-int pawl__dispatch(pawl_client *client);
+int pawl__dispatch(pawl_client *client, bool by_keeper);
 
 /* ---- keeper.c ------------------------------------------------------------------------------- */
 

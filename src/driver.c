@@ -47,7 +47,6 @@
 #include "core.h"
 
 #define REST (20 * PAWL_NS_PER_MS)
-#define LATE (20 * PAWL_NS_PER_MS)
 #define DISPATCH_MAX 1000
 #define TURNS_MAX 8
 #define SPIN 50000        /* ns */
@@ -167,7 +166,7 @@ static void ring_at(int timer_fd, int64_t when)
 }
 
 /* Make the timer descriptor ring no later than the earliest timer. It may ring for nothing. */
-static void arm(pawl_client *client)
+void pawl__arm(pawl_client *client)
 {
     int64_t due = pawl__timers_next(&client->timers);
 
@@ -226,7 +225,7 @@ void pawl__settle(pawl_client *client)
     flush_engine(client);
     if (client->dirty)
         pawl__turn(client);
-    arm(client);
+    pawl__arm(client);
     if (client->dirty)
         pawl__kick(client); /* it goes on and on: who waits next must turn again */
 }
@@ -248,7 +247,7 @@ static void forget_these(pawl_client *client, const struct epoll_event *events, 
     }
 }
 
-static void forget_signals(pawl_client *client)
+void pawl__forget(pawl_client *client)
 {
     struct epoll_event events[4];
 
@@ -264,7 +263,7 @@ void pawl__signals_forget(pawl_client *client)
     if (client->fd_mode)
         (void)!read(client->tell_fd, &count, sizeof count);
     client->stepped_in = false;
-    forget_signals(client);
+    pawl__forget(client);
 }
 
 /* Without the mutex. Returns as epoll_wait does. */
@@ -321,28 +320,7 @@ static void wait_for_events(pawl_client *client, struct call *me)
         client->driver = NULL;
     forget_these(client, events, n);
     pawl__turn(client);
-    arm(client);
-}
-
-/* The keeper's wait: also for what is told to it alone. */
-static void keeper_wait_for_events(pawl_client *client)
-{
-    struct pollfd fds[2] = {{client->epoll_fd, POLLIN, 0}, {client->tell_fd, POLLIN, 0}};
-    uint64_t count;
-
-    client->driver = DRIVER_KEEPER;
-    client->keeper_polls = true;
-    pawl__unlock(client);
-    poll(fds, 2, -1);
-    pthread_mutex_lock(&client->mu);
-    client->keeper_polls = false;
-    if (client->driver == DRIVER_KEEPER)
-        client->driver = NULL;
-    if (!client->fd_mode) /* else it is the foreign loop's */
-        (void)!read(client->tell_fd, &count, sizeof count);
-    forget_signals(client);
-    pawl__turn(client);
-    arm(client);
+    pawl__arm(client);
 }
 
 /* ---- blocking callers ------------------------------------------------------------------------ */
@@ -377,7 +355,7 @@ void pawl__call_drive(struct call *call)
 }
 
 /* Nobody drives: the keeper will when it has rested, or a timer is due. */
-static void end_rest(pawl_client *client)
+void pawl__rest_end(pawl_client *client)
 {
     int64_t due = pawl__timers_next(&client->timers), until = pawl__now(client) + REST;
 
@@ -412,7 +390,21 @@ static void hand_on_driving(pawl_client *client)
     if (next)
         pthread_cond_signal(&next->wake);
     else if (client->keeper_rests)
-        end_rest(client);
+        pawl__rest_end(client);
+}
+
+/* For calls that do not wait for what they began. The keeper may be just about to rest. */
+void pawl__keeper_need(pawl_client *client)
+{
+    if (client->driver || client->fd_mode || next_driver(client))
+        return;
+    if (!list_empty(&client->requests)) {
+        client->keeper_needed = true;
+        if (client->keeper_rests)
+            pawl__tell(client);
+    } else if (client->keeper_rests) {
+        pawl__rest_end(client); /* a timer may have been set */
+    }
 }
 
 static void drive_for(pawl_client *client, struct call *call)
@@ -511,7 +503,7 @@ static bool run_callback(pawl_client *client, struct callback *callback)
     return true;
 }
 
-static int dispatch(pawl_client *client, bool by_keeper)
+int pawl__dispatch(pawl_client *client, bool by_keeper)
 {
     struct list *link;
     int n = 0;
@@ -530,159 +522,4 @@ static int dispatch(pawl_client *client, bool by_keeper)
         pawl__tell(client); /* callbacks that start new work must not keep a foreign loop here */
     pthread_cond_broadcast(&client->settled);
     return n;
-}
-
-int pawl__dispatch(pawl_client *client)
-{
-    return dispatch(client, false);
-}
-
-/* ---- the keeper thread ----------------------------------------------------------------------- */
-
-/* Sleep on the condition until it is signalled or `until` (PAWL_NEVER: no limit) has passed. */
-static void keeper_sleep(pawl_client *client, int64_t until)
-{
-    struct timespec at;
-    int64_t left;
-
-    if (client->log_lines) {
-        pawl__unlock(client);
-        pthread_mutex_lock(&client->mu);
-        return; /* things may have changed */
-    }
-    if (until == PAWL_NEVER) {
-        pthread_cond_wait(&client->keeper_wake, &client->mu);
-        return;
-    }
-    left = until - pawl__now(client);
-    if (left <= 0)
-        return;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_sec += (at.tv_nsec + left) / 1000000000;
-    at.tv_nsec = (at.tv_nsec + left) % 1000000000;
-    pthread_cond_timedwait(&client->keeper_wake, &client->mu, &at);
-}
-
-/* A foreign loop drives; step in only when it is late, and then until it comes round again or
- * nothing is out: the answers, too, must be read. */
-static void keeper_back_up(pawl_client *client)
-{
-    struct pollfd fd = {client->epoll_fd, POLLIN, 0};
-    int64_t due = pawl__timers_next(&client->timers);
-
-    if (!client->stepped_in && due > pawl__now(client) - LATE) {
-        client->backed_up = due;
-        keeper_sleep(client, due < PAWL_NEVER - LATE ? due + LATE : PAWL_NEVER);
-        return;
-    }
-    client->stepped_in = true;
-    forget_signals(client);
-    pawl__turn(client);
-    arm(client);
-    if (list_empty(&client->requests)) {
-        client->stepped_in = false;
-        return;
-    }
-    pawl__unlock(client);
-    poll(&fd, 1, LATE / PAWL_NS_PER_MS);
-    pthread_mutex_lock(&client->mu);
-}
-
-static void keeper_rest(pawl_client *client)
-{
-    struct pollfd fds[2] = {{client->rest_fd, POLLIN, 0}, {client->tell_fd, POLLIN, 0}};
-    uint64_t count;
-
-    client->keeper_rests = client->keeper_polls = true;
-    if (!client->driver)
-        end_rest(client);
-    pawl__unlock(client);
-    poll(fds, 2, -1);
-    pthread_mutex_lock(&client->mu);
-    client->keeper_rests = client->keeper_polls = false;
-    if (read(client->rest_fd, &count, sizeof count) > 0)
-        client->rest_until = PAWL_NEVER;
-    if (!client->fd_mode) /* else it is the foreign loop's */
-        (void)!read(client->tell_fd, &count, sizeof count);
-}
-
-/* `seen` is what was known of the callers' activity at the last rest. */
-static bool keeper_may_rest(pawl_client *client, uint64_t *seen)
-{
-    bool active = client->activity != *seen;
-
-    *seen = client->activity;
-    if (client->driver)
-        return true;
-    return active && !(client->keeper_needed && !list_empty(&client->requests)) &&
-           pawl__timers_next(&client->timers) > pawl__now(client);
-}
-
-/* For calls that do not wait for what they began. The keeper may be just about to rest. */
-void pawl__keeper_need(pawl_client *client)
-{
-    if (client->driver || client->fd_mode || next_driver(client))
-        return;
-    if (!list_empty(&client->requests)) {
-        client->keeper_needed = true;
-        if (client->keeper_rests)
-            pawl__tell(client);
-    } else if (client->keeper_rests) {
-        end_rest(client); /* a timer may have been set */
-    }
-}
-
-static void *keeper_main(void *arg)
-{
-    pawl_client *client = arg;
-    uint64_t seen = 0;
-
-    pthread_mutex_lock(&client->mu);
-    while (!client->keeper_stops) {
-        if (!list_empty(&client->callbacks) && !client->fd_mode && !client->dispatching) {
-            if (dispatch(client, true) < 0)
-                return NULL; /* a child: this was its only thread */
-        } else if (client->fd_mode) {
-            keeper_back_up(client);
-        } else if (keeper_may_rest(client, &seen)) {
-            keeper_rest(client);
-        } else {
-            client->keeper_needed = false;
-            pawl__settle(client);
-            if (list_empty(&client->callbacks) || client->dispatching)
-                keeper_wait_for_events(client);
-        }
-    }
-    pawl__unlock(client);
-    return NULL;
-}
-
-int pawl__keeper_thread_start(pawl_client *client)
-{
-    sigset_t all, before;
-    int failed;
-
-    if (client->keeper_runs || client->world)
-        return 0;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    failed = pthread_create(&client->keeper, NULL, keeper_main, client);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (failed)
-        return PAWL_ENOMEM;
-    client->keeper_runs = true;
-    return 0;
-}
-
-void pawl__keeper_thread_stop(pawl_client *client)
-{
-    if (!client->keeper_runs)
-        return;
-    client->keeper_stops = true;
-    pthread_cond_signal(&client->keeper_wake);
-    pawl__tell(client);
-    pthread_mutex_unlock(&client->mu);
-    pthread_join(client->keeper, NULL);
-    pthread_mutex_lock(&client->mu);
-    client->keeper_runs = false;
 }
