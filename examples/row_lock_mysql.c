@@ -4,6 +4,7 @@
  * transaction. Two connections want the same row; the second one is told, waits, and goes on when
  * the first has committed.
  *
+ *     cc row_lock_mysql.c sql_stock_mysql.c $(pkg-config --cflags --libs pawl libmariadb)
  *     row_lock_mysql mysql://user@host:port/database
  */
 #include <mysql.h>

@@ -4,7 +4,8 @@
  * transaction. Two connections want the same row; the second one is told, waits, and goes on when
  * the first has committed.
  *
- *     row_lock_postgres URL
+ *     cc row_lock_postgres.c $(pkg-config --cflags --libs pawl libpq)
+ *     row_lock_postgres postgres://user@host:port/database
  */
 #include <libpq-fe.h>
 #include <pawl-sql.h>

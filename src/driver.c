@@ -37,8 +37,6 @@
  * may hold locks of its own that the callback wants.
  */
 #include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
