@@ -19,22 +19,27 @@
 
 #define LATE (20 * PAWL_NS_PER_MS)
 
-/* The keeper's wait: also for what is told to it alone. */
-static void keeper_wait_for_events(pawl_client *client)
+/* Wait for `fd`, and for what is told to the keeper alone. */
+static void keeper_poll(pawl_client *client, int fd)
 {
-    struct pollfd fds[2] = {{client->epoll_fd, POLLIN, 0}, {client->tell_fd, POLLIN, 0}};
+    struct pollfd fds[2] = {{fd, POLLIN, 0}, {client->tell_fd, POLLIN, 0}};
     uint64_t count;
 
-    client->driver = DRIVER_KEEPER;
     client->keeper_polls = true;
     pawl__unlock(client);
     poll(fds, 2, -1);
     pthread_mutex_lock(&client->mu);
     client->keeper_polls = false;
-    if (client->driver == DRIVER_KEEPER)
-        client->driver = NULL;
     if (!client->fd_mode) /* else it is the foreign loop's */
         (void)!read(client->tell_fd, &count, sizeof count);
+}
+
+static void keeper_drive(pawl_client *client)
+{
+    client->driver = DRIVER_KEEPER;
+    keeper_poll(client, client->epoll_fd);
+    if (client->driver == DRIVER_KEEPER)
+        client->driver = NULL;
     pawl__forget(client);
     pawl__turn(client);
     pawl__arm(client);
@@ -91,20 +96,15 @@ static void keeper_back_up(pawl_client *client)
 
 static void keeper_rest(pawl_client *client)
 {
-    struct pollfd fds[2] = {{client->rest_fd, POLLIN, 0}, {client->tell_fd, POLLIN, 0}};
     uint64_t count;
 
-    client->keeper_rests = client->keeper_polls = true;
+    client->keeper_rests = true;
     if (!client->driver)
         pawl__rest_end(client);
-    pawl__unlock(client);
-    poll(fds, 2, -1);
-    pthread_mutex_lock(&client->mu);
-    client->keeper_rests = client->keeper_polls = false;
+    keeper_poll(client, client->rest_fd);
+    client->keeper_rests = false;
     if (read(client->rest_fd, &count, sizeof count) > 0)
         client->rest_until = PAWL_NEVER;
-    if (!client->fd_mode) /* else it is the foreign loop's */
-        (void)!read(client->tell_fd, &count, sizeof count);
 }
 
 /* `seen` is what was known of the callers' activity at the last rest. */
@@ -137,7 +137,7 @@ static void *keeper_main(void *arg)
             client->keeper_needed = false;
             pawl__settle(client);
             if (list_empty(&client->callbacks) || client->dispatching)
-                keeper_wait_for_events(client);
+                keeper_drive(client);
         }
     }
     pawl__unlock(client);

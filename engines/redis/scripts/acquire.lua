@@ -19,13 +19,11 @@ local owner, mode, text = ARGV[1], ARGV[2], redis.pcall('GET', K)
 local plain = match(ARGV[3], '^[1-9]%d*$') and #ARGV[3] < 12
 if plain and not text and mode == 'x' and ARGV[5] == '1' and ARGV[10] == '0' and
    call('EXISTS', QUEUE) == 0 then
-    local last = redis.pcall('SET', FENCE, micros, 'GET')
-    if not last or (type(last) == 'string' and #last == #micros and last < micros) then
+    --#include draw.lua
+    if drawn then
         call('SET', K, 'pawl x ' .. owner .. ' ' .. micros .. ' 1 ' .. millis .. ' ' .. ARGV[6],
              'PX', ARGV[3])
         return {'GRANTED', owner, tonumber(micros), 1, tonumber(ARGV[3]), tonumber(millis)}
-    elseif type(last) == 'string' then
-        call('SET', FENCE, last)
     end
 end
 -- QUEUE: somebody has it exclusively, and one of those who wait watches.

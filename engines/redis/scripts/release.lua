@@ -27,8 +27,8 @@ if ARGV[2] == '0' and ARGV[3] == '0' and type(text) == 'string' and sub(text, 1,
                     looks - millis - CLAIM_MS <= 0
     if limit and #limit == #millis and limit > millis and
        (watched or call('EXISTS', QUEUE) == 0) then
-        local last = redis.pcall('SET', FENCE, micros, 'GET')
-        if not last or (type(last) == 'string' and #last == #micros and last < micros) then
+        --#include draw.lua
+        if drawn then
             if watched then
                 call('HDEL', REC, w)
             else
@@ -42,8 +42,6 @@ if ARGV[2] == '0' and ARGV[3] == '0' and type(text) == 'string' and sub(text, 1,
             if heard then
                 return {'OK', owner, tonumber(millis)}
             end
-        elseif type(last) == 'string' then
-            call('SET', FENCE, last)
         end
     end
 end
