@@ -55,6 +55,7 @@ static void detach(void)
     for (int fd = 0; fd < 3; fd++)
         close(fd);
     prctl(PR_SET_NAME, text);
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     if (title_size > sizeof text) {
         memset(title, 0, title_size);
         memcpy(title, text, sizeof text);
