@@ -21,6 +21,7 @@ typedef struct pg {
     PGconn *conn;
     PGresult *result; /* of the oldest call, or of a text: what came until now */
     size_t syncs;     /* to come */
+    unsigned nulls;   /* NULL results in a row: see out_of_step */
     bool asked;       /* a text is out */
     bool piped;
 } pg;
@@ -369,6 +370,23 @@ static void deliver(sql_link *link)
     PQclear(result);
 }
 
+/* In a pipeline libpq separates the results of two statements by one NULL. A second NULL in a row
+ * means that the server has answered fewer statements than were sent, or that libpq has given up the
+ * connection: no further result will ever come. */
+static bool out_of_step(sql_link *link, bool is_null)
+{
+    pg *p = link->conn;
+
+    p->nulls = is_null ? p->nulls + 1 : 0;
+    if (!p->piped || p->nulls < 2)
+        return false;
+    if (PQstatus(p->conn) == CONNECTION_BAD)
+        drop_broken(link);
+    else
+        sql_link_drop(link, PAWL_EPROTO, "PostgreSQL's answers do not match the requests");
+    return true;
+}
+
 /* One result, if there is one. False: no more for now, or the link has dropped. */
 static bool take_result(sql_link *link)
 {
@@ -378,7 +396,9 @@ static bool take_result(sql_link *link)
     if (PQisBusy(p->conn) || (p->piped && !p->syncs))
         return false;
     result = PQgetResult(p->conn);
-    if (result && PQresultStatus(result) == PGRES_PIPELINE_SYNC) {
+    if (out_of_step(link, !result)) {
+        return false;
+    } else if (result && PQresultStatus(result) == PGRES_PIPELINE_SYNC) {
         PQclear(result);
         p->syncs--;
         deliver(link);
