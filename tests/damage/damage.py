@@ -23,6 +23,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'
 from ports import free_port  # noqa: E402
 
 MEMORY = 400 * 1024 * int(os.environ.get('PAWL_MEMORY_FACTOR', '1'))
+FIRST = int(os.environ.get('PAWL_DAMAGE_FIRST', '0'))  # answers before this offset stay sound
 KINDS = ('bit', 'byte', 'omit', 'repeat', 'insert', 'ff', 'huge', 'cut', 'stall', 'noise', 'none')
 HUGE = (b'9223372036854775807', b'4294967296', b'-1', b'99999999999999999999999',
         b'\x7f\xff\xff\xff', b'\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01', b'\r\n', b'\0\0\0\0')
@@ -34,7 +35,7 @@ class Damage:
     def __init__(self, chance):
         self.chance = chance
         self.kind = chance.choice(KINDS)
-        self.at = int(2 ** chance.uniform(0, 12))  # bytes from the start: small ones are likelier
+        self.at = FIRST + int(2 ** chance.uniform(0, 12))  # small offsets are likelier
         self.seen = 0
         self.over = False
 
