@@ -19,7 +19,8 @@
 
 #include "etcd.h"
 
-#define CANCEL_MS 100 /* so long the answer to a cancel is waited for */
+#define CANCEL_MS 100 /* so long the answer to a cancel is waited for ... */
+#define ANSWER_MS 400 /* ... and the first answer, if none has come yet */
 
 void etcd_answer_releases(etcd_seat *s, int code)
 {
@@ -257,10 +258,10 @@ void etcd_acquire_cancel(etcd *e, pawl_op *op)
     } else if (s->state == SEAT_ASKS && !s->call && !s->maybe) {
         give_up(s, op);
     } else {
+        int64_t ms = !etcd_link_ready(&e->link) ? 0 : s->waited ? CANCEL_MS : ANSWER_MS;
+
         s->cancelled = true;
-        e->env->timer_set(e->env, &s->timer,
-                          e->env->now(e->env) +
-                              (etcd_link_ready(&e->link) ? CANCEL_MS * PAWL_NS_PER_MS : 0));
+        e->env->timer_set(e->env, &s->timer, e->env->now(e->env) + ms * PAWL_NS_PER_MS);
         if (!s->call)
             etcd_seat_leave(s, PAWL_ECANCELED);
     }

@@ -11,7 +11,8 @@
 
 #include "place.h"
 
-#define CANCEL_MS 100 /* so long the confirmation of a delete is waited for */
+#define CANCEL_MS 100 /* so long the confirmation of a delete is waited for ... */
+#define ANSWER_MS 400 /* ... and the first answer, if none has come yet */
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
@@ -175,7 +176,7 @@ void zk_acquire_cancel(zk *z, pawl_op *op)
     p->leaving = true;
     p->code = PAWL_ECANCELED;
     p->words[0] = 0;
-    place_timer(p, z->link.state == LINK_READY ? CANCEL_MS : 0);
+    place_timer(p, z->link.state != LINK_READY ? 0 : p->waited ? CANCEL_MS : ANSWER_MS);
     zk_task_go(&p->task);
 }
 

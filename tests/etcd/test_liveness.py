@@ -145,6 +145,19 @@ def _(s, p):
     within(lambda: actors[-1].answer('acquire', 'l').ok(), LEASE / 1000 + BEYOND)
 
 
+@on_etcd('a waiter whose own lease has ended stands in line as soon as it has a connection')
+def _(s, p):
+    a, b = s.actor(), through(p, watchdog=LEASE, timeout=500)
+    queue_up(s, 'one', [a, b])
+    a.answer('acquire', 'l').ok()
+    p.freeze()
+    p.refuse()
+    until(lambda: len(s.keys('pawl/one/')) == 1)
+    a.ask('drop', 'l').ok()
+    p.accept()
+    within(lambda: b.answer('acquire', 'l').ok(), BEYOND)
+
+
 @on_etcd('a server that went back to an older state costs the waiter no more than a lease')
 def _(s, p):
     first, a, b = (through(p, watchdog=LEASE, timeout=500) for _ in range(3))

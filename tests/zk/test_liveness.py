@@ -123,6 +123,19 @@ def _(w):
     within(lambda: actors[-1].answer('acquire', 'l').ok())
 
 
+@case('a waiter whose own session has ended queues again as soon as it has a connection')
+def _(w):
+    p = proxy_of(w)
+    a, b = w.actor(), w.actor(port=p.port, session=SESSION, timeout=400)
+    w.queue_up('x', [a, b])
+    a.answer('acquire', 'l').ok()
+    p.stall()
+    until(lambda: len(w.queue('x')) == 1, 'until the session has ended')
+    a.ask('drop', 'l').ok()
+    p.flow()
+    within(lambda: b.answer('acquire', 'l').ok(), BEYOND)
+
+
 @case('an event that is never sent costs a session')
 def _(w):
     fake = Fake(w.servers.port)
