@@ -387,6 +387,11 @@ void etcd_link_flush(etcd_link *link)
         net_stream_watch(&link->stream, link->out.length > link->out_begin);
 }
 
+static void broke_rules(etcd_link *link, int code)
+{
+    etcd_link_drop(link, code, "not as HTTP/2 should be; is this an etcd server?");
+}
+
 static void receive(etcd_link *link)
 {
     char words[ETCD_WORDS] = "closed by the server";
@@ -413,9 +418,8 @@ static void receive(etcd_link *link)
         link->in_h2 = false;
         if (!survives(link))
             return;
-        if (used < 0 || !nghttp2_session_want_read(link->h2)) { /* it has seen a breach of rules */
-            etcd_link_drop(link, used == NGHTTP2_ERR_NOMEM ? PAWL_ENOMEM : PAWL_EPROTO,
-                           "not as HTTP/2 should be; is this an etcd server?");
+        if (used < 0) {
+            broke_rules(link, used == NGHTTP2_ERR_NOMEM ? PAWL_ENOMEM : PAWL_EPROTO);
             return;
         }
         if (!link->stream.secure && (size_t)n < sizeof data)
@@ -432,6 +436,8 @@ static void stream_ready(net_stream *s, bool readable, bool writable)
         receive(link);
     if (link->h2)
         etcd_link_flush(link);
+    if (link->h2 && !nghttp2_session_want_read(link->h2)) /* it has said good-bye because of that */
+        broke_rules(link, PAWL_EPROTO);
 }
 
 static void stream_opened(net_stream *s)

@@ -242,11 +242,23 @@ def _(s, p):
     all_silent(a)
 
 
+class Greeter(Fake):
+    """Says one thing, and nothing more."""
+
+    def __init__(self, greeting):
+        super().__init__(None, greeting)
+
+    def _serve(self, s):
+        s.sendall(self.greeting)
+        while s.recv(4096):
+            pass
+
+
 @case('a server that is none of etcd is said to be so', server=False)
 def _():
     for greeting in (b'HTTP/1.1 400 Bad Request\r\n\r\n', b'-ERR unknown command\r\n',
                      b'SSH-2.0-OpenSSH_9.2p1\r\n', b'220 mail ESMTP\r\n'):
-        fake = Fake(lambda stream, n: b'', greeting=greeting)
+        fake = Greeter(greeting)
         a = Actor(f'etcd://127.0.0.1:{fake.port}/?timeout=1000')
         a.lock('l', 'one')
         a.ask('take', 'l', 4000).be('PAWL_EPROTO')
