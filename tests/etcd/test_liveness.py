@@ -227,21 +227,6 @@ def all_silent(a, codes=('PAWL_ECONN', 'PAWL_EUNKNOWN')):
     a.answer('acquire', 'l').be(*codes)
 
 
-@case('a server that never says anything is no connection, never busy or free', server=False)
-def _():
-    fake = Fake(lambda stream, n: b'', greeting=b'')
-    all_silent(Actor(f'etcd://127.0.0.1:{fake.port}/?timeout=300'))
-
-
-@on_etcd('a server that falls silent is no connection, never busy or free')
-def _(s, p):
-    a = through(p, timeout=300)
-    a.lock('x', 'x')
-    a.ask('take', 'x', 20000).ok()
-    p.stall('down')
-    all_silent(a)
-
-
 class Greeter(Fake):
     """Says one thing, and nothing more."""
 
@@ -252,6 +237,21 @@ class Greeter(Fake):
         s.sendall(self.greeting)
         while s.recv(4096):
             pass
+
+
+@case('a server that never says anything is no connection, never busy or free', server=False)
+def _():
+    fake = Greeter(b'')
+    all_silent(Actor(f'etcd://127.0.0.1:{fake.port}/?timeout=300'))
+
+
+@on_etcd('a server that falls silent is no connection, never busy or free')
+def _(s, p):
+    a = through(p, timeout=300)
+    a.lock('x', 'x')
+    a.ask('take', 'x', 20000).ok()
+    p.stall('down')
+    all_silent(a)
 
 
 @case('a server that is none of etcd is said to be so', server=False)
