@@ -188,7 +188,7 @@ typedef struct pawl_lock_options {
     pawl_lost_fn *on_lost; /* default: none; the next call tells */
     void *arg;             /* first argument of on_lost */
     int64_t at_least_ms;   /* stay held at least so long after the acquire, even if released; zk:,
-                              etcd:, layout=advisory, =redisson: while the client is open */
+                              layout=advisory, =redisson: while the client is open */
 } pawl_lock_options;
 
 /* A handle on the lock `name` (1 to 255 bytes, no control characters). No I/O: nothing is acquired.

@@ -195,6 +195,8 @@ static inline int pawl_error_set(pawl_error *err, int code, const char *format, 
     va_start(args, format);
     vsnprintf(err->text, sizeof err->text, format, args);
     va_end(args);
+    for (char *c = err->text; *c; c++) /* names and what servers say go to terminals and logs */
+        *c = (unsigned char)*c < 0x20 || *c == 0x7f ? '?' : *c;
     return code;
 }
 

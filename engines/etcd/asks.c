@@ -19,6 +19,8 @@
  */
 #include "etcd.h"
 
+#define PERMITS_READ 100000 /* of the keys ahead, at most; an answer has room for fewer */
+
 enum { TAG_ASK, TAG_TRY, TAG_LOOK, TAG_TAKE };
 
 static const etcd_call_type ask_type, peek_type, check_type;
@@ -56,7 +58,7 @@ static void add_ahead(etcd_seat *s, pb_buf *b, enum etcd_branch branch, int64_t 
         q.range = *etcd_bounds_of(&bounds, s->e, s->name, ETCD_PERMITS);
         q.order = ETCD_OLDEST_FIRST;
         q.older_than = 0;
-        q.limit = s->capacity < 100000 ? s->capacity + 1 : 0;
+        q.limit = s->capacity < PERMITS_READ ? s->capacity + 1 : PERMITS_READ;
     }
     etcd_do_range(b, branch, &q);
 }
@@ -78,8 +80,9 @@ static void if_empty(etcd_seat *s, pb_buf *b, enum etcd_section section)
 }
 
 /* The branch ELSE has: the own key, something of another type, something in the way of a try. */
-static void write_ask(etcd_seat *s, pb_buf *b, bool try)
+static void write_ask(etcd_seat *s, etcd_call *call, bool try)
 {
+    pb_buf *b = &call->body;
     bool permits = s->mode == PAWL_MODE_PERMITS;
     enum etcd_section way = s->mode == PAWL_MODE_SHARED ? ETCD_LOCKS : ETCD_ALL;
     etcd_range own = own_range(s);
@@ -90,7 +93,7 @@ static void write_ask(etcd_seat *s, pb_buf *b, bool try)
         return;
     }
     etcd_if_created(b, &own, 0);
-    etcd_if_fenced(b, s->lease);
+    etcd_if_fenced(call, s->lease);
     if (s->mode == PAWL_MODE_LATCH) {
         add_put(s, b);
         etcd_latch_view(b, s->e, s->name, ETCD_THEN);
@@ -113,13 +116,14 @@ static void write_ask(etcd_seat *s, pb_buf *b, bool try)
         add_ahead(s, b, ETCD_ELSE, 0);
 }
 
-static void write_look(etcd_seat *s, pb_buf *b, bool take)
+static void write_look(etcd_seat *s, etcd_call *call, bool take)
 {
+    pb_buf *b = &call->body;
     etcd_range own = own_range(s);
     etcd_query q = {.range = own, .keys_only = true};
 
     etcd_if_created(b, &own, s->created);
-    etcd_if_fenced(b, s->lease);
+    etcd_if_fenced(call, s->lease);
     if (take) {
         s->since = s->e->env->wall_ms(s->e->env);
         add_put(s, b);
@@ -168,9 +172,9 @@ void etcd_seat_ask(etcd_seat *s)
     else if (check)
         write_check(s, &call->body);
     else if (looks)
-        write_look(s, &call->body, take);
+        write_look(s, call, take);
     else
-        write_ask(s, &call->body, try);
+        write_ask(s, call, try);
     if (!etcd_call_send(call))
         goto out;
     s->call = call;
@@ -322,13 +326,14 @@ static bool not_made(etcd_seat *s, const etcd_call *call, const etcd_txn *txn)
         else
             etcd_seat_end(s, PAWL_EBUSY);
     } else {
-        etcd_lease_refence(s->lease);
+        etcd_lease_unfenced(s->lease, call->fence);
+        etcd_seat_step(s);
     }
     return true;
 }
 
 /* The own key is gone (stand in line again), or the fence is. */
-static bool not_there(etcd_seat *s, const etcd_txn *txn)
+static bool not_there(etcd_seat *s, const etcd_call *call, const etcd_txn *txn)
 {
     etcd_kvs own;
     etcd_kv kv;
@@ -337,7 +342,8 @@ static bool not_there(etcd_seat *s, const etcd_txn *txn)
         return false;
     if (etcd_next_kv(&own, &kv) && kv.created == s->created) {
         s->look = true;
-        etcd_lease_refence(s->lease);
+        etcd_lease_unfenced(s->lease, call->fence);
+        etcd_seat_step(s);
         return true;
     }
     etcd_seat_lost(s);
@@ -356,7 +362,7 @@ static bool answer_ask(etcd_call *call, pb_span message)
     s->call = NULL;
     s->maybe = false;
     if (!txn.succeeded)
-        return asked ? not_made(s, call, &txn) : not_there(s, &txn);
+        return asked ? not_made(s, call, &txn) : not_there(s, call, &txn);
     if (asked && !(call->tag == TAG_TRY && s->mode == PAWL_MODE_LATCH))
         s->created = txn.revision;
     return see(s, call, &txn);

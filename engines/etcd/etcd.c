@@ -3,7 +3,7 @@
  * etcd.c - the engine's slots, events, and the end.
  *
  * The end: a client that closes has released what it held, but its leases are still known to the
- * server. They are given back, except those whose locks are to stay for a while after the end. The
+ * server. They are given back, except those on which released locks linger (move.c). The
  * answers are waited for, in the loop that the core runs until everything is closed, but no longer
  * than the time-out: a lease also ends by itself.
  */
@@ -59,6 +59,16 @@ void etcd_dropped(etcd *e, int code, const char *words, bool refused)
         return;
     etcd_seats_refuse(e, code, words);
     etcd_jobs_refuse(e, code, words);
+}
+
+int etcd_no_answer(const etcd *e, pawl_error *err, int code)
+{
+    const etcd_link *link = &e->link;
+
+    if (!etcd_link_ready(link) && link->last_code)
+        return pawl_error_set(err, code, "%s", link->words);
+    return pawl_error_set(err, code, "%s: no answer in time",
+                          e->settings.endpoints.list[link->endpoint].where);
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
@@ -206,7 +216,7 @@ static void engine_cancel(void *self, pawl_op *op)
 static const pawl_engine engine = {
     .abi = PAWL_ENGINE_ABI,
     .caps = PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_SHARED | PAWL_CAP_PERMITS | PAWL_CAP_LATCH |
-            PAWL_CAP_SESSION_LEASE | PAWL_CAP_LIST,
+            PAWL_CAP_SESSION_LEASE | PAWL_CAP_LINGER | PAWL_CAP_LIST,
     .scheme = "etcd",
     .state_size = sizeof(etcd),
     .open = engine_open,

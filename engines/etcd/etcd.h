@@ -5,7 +5,7 @@
  *     etcd.c      the engine's slots, events, the end
  *     settings.c  what the URL says
  *     link.c      the one connection: HTTP/2 by nghttp2, rotation over endpoints
- *     calls.c     gRPC calls on it
+ *     calls.c     gRPC calls on it      memory.c  memory that is wiped
  *     login.c     the first words on it: user and password for a token
  *     proto.c, messages.c   protobuf, and etcd's messages in it
  *     keys.c      names to keys, and who stands in a key's value
@@ -15,6 +15,7 @@
  *     line.c      seats in line: who asks first, and what is watched
  *     asks.c      what a seat asks the server, and what the answers mean
  *     leave.c     release, cancel, and keys that are rewritten
+ *     move.c      keys that move to another lease: a longer one, or one that ends by itself
  *     renew.c     renewals, answered from the leases
  *     jobs.c      ops that are a few calls one after the other
  *     latch.c     latches       look.c  inspect, count, list, break
@@ -110,7 +111,9 @@ bool etcd_key_name(const etcd *e, pb_span key, char name[PAWL_NAME_MAX + 1], pb_
 #define ETCD_VALUE_MAX 1536
 #define ETCD_TEXT_MAX 128
 
-/* What stands in a key: who it is, and what it wants. A stranger's has pid 0 and no texts. */
+/* What stands in a key: who it is, and what it wants. A stranger's has pid 0 and no texts. Anybody
+ * may write anything there: numbers are brought within bounds when they are read, so that sums of
+ * as many as fit into an answer can't overflow. */
 typedef struct etcd_value {
     int64_t since;        /* Unix time, ms; 0 unknown */
     int64_t pid;
@@ -143,6 +146,7 @@ struct etcd_call {
     etcd *e;
     void *about;      /* the maker's; NULL: nobody wants the answer */
     int64_t tag;      /* the maker's */
+    int64_t fence;    /* the revision of the fence that its condition names */
     int64_t sent;     /* an instant before it was written */
     pb_buf body;
     size_t written, sealed; /* bytes of body that are out; where the next message begins */
@@ -202,6 +206,10 @@ bool etcd_call_send(etcd_call *call);
 pb_buf *etcd_call_begin(etcd_call *call);
 bool etcd_call_more(etcd_call *call);
 
+/* ---- memory.c ------------------------------------------------------------------------------- */
+
+nghttp2_mem etcd_wiped_memory(void);
+
 /* ---- login.c --------------------------------------------------------------------------------- */
 
 void etcd_login(etcd_link *link);
@@ -230,10 +238,16 @@ struct etcd_lease {
     int64_t fence;      /* the revision of its fence; 0: never written */
     pawl_timer timer;
     struct list seats;
+    unsigned confirmed; /* how often */
+    bool ends;          /* never kept alive: a released lock lingers on it (move.c) */
 };
 
 /* A lease for locks that ask for lease_ms; NULL: no memory. */
 etcd_lease *etcd_lease_for(etcd *e, int64_t lease_ms);
+/* One of its own that is not kept alive and ends in so many ms or a little later; NULL: no
+ * memory. */
+etcd_lease *etcd_lease_that_ends(etcd *e, int64_t ms);
+void etcd_lease_free(etcd_lease *lease);
 /* Would that be a longer one than this? */
 bool etcd_lease_is_shorter(const etcd_lease *lease, int64_t lease_ms);
 /* So long is it surely good from `from`, in ms, at least 1. */
@@ -244,9 +258,11 @@ bool etcd_lease_fresh(const etcd_lease *lease);
 void etcd_lease_poke(etcd_lease *lease);
 /* The server does not know it. */
 void etcd_lease_gone(etcd_lease *lease);
-/* Its fence was not as expected: write it again. */
-void etcd_lease_refence(etcd_lease *lease);
-void etcd_if_fenced(pb_buf *b, const etcd_lease *lease);
+/* A request failed because the fence is no longer at revision `fence`, which the request named. The
+ * caller then steps its seat or job, which sends again as soon as the lease is ready. */
+void etcd_lease_unfenced(etcd_lease *lease, int64_t fence);
+/* Add the condition on the lease's fence to a transaction. */
+void etcd_if_fenced(etcd_call *call, const etcd_lease *lease);
 void etcd_leases_connected(etcd *e);
 void etcd_leases_dropped(etcd *e);
 /* Send the revocations of all that have no seat. How many. */
@@ -286,6 +302,7 @@ enum etcd_seat_state {
     SEAT_WAITS,   /* its key is in line */
     SEAT_HOLDS,
     SEAT_SHELL,   /* its owner has released it, but reads on through it (a guest does) */
+    SEAT_LINGERS, /* released, but its key stays until seat->linger */
     SEAT_LEAVES,  /* its key is to go */
     SEAT_GONE     /* it held, and the key has vanished */
 };
@@ -299,6 +316,7 @@ struct etcd_seat {
     etcd *e;
     etcd_lease *lease;     /* NULL: GONE */
     etcd_lease *target;    /* the lease that its key is to be moved to; NULL: none */
+    etcd_lease *moving;    /* the lease that its key may have been moved to; NULL: none */
     enum etcd_seat_state state;
     pawl_op *acquires;     /* chained by engine[1] */
     pawl_op *releases;
@@ -314,6 +332,7 @@ struct etcd_seat {
     int64_t created;       /* its key's creation, a revision; 0: none is known */
     int64_t since;         /* Unix time, ms */
     int64_t began;         /* when it was granted */
+    int64_t linger;        /* its key is to stay until then, also when it is released; 0: no */
     int64_t capacity, lease_ms;
     int64_t revision;      /* of the answer by which it knows what is ahead ... */
     int64_t ahead_is;      /* ... and that key's creation or modification; 0: it is a range */
@@ -327,7 +346,9 @@ struct etcd_seat {
     bool check;            /* see whether what is ahead is still as it was */
     bool waited;
     bool past_readers;     /* a shared try: go past a lock that is only read by now */
-    bool rewrite;          /* its key's value is not what it should be */
+    bool rewrite;          /* its key's value or lease is not what it should be */
+    bool only_reads;       /* its owner has released it and a guest read on */
+    bool unsure;           /* HOLDS: whether its key is still there, until it is written again */
     bool peeked;           /* the capacity in force is known */
     int refused;           /* LEAVES: what the acquires are told */
     char name[];
@@ -390,6 +411,18 @@ void etcd_seat_delete(etcd_seat *s);
 void etcd_seat_rewrite(etcd_seat *s);
 void etcd_answer_releases(etcd_seat *s, int code);
 size_t etcd_seat_value(const etcd_seat *s, char text[ETCD_VALUE_MAX]);
+
+/* move.c */
+/* The key is under another lease now. */
+void etcd_seat_moved(etcd_seat *s, etcd_lease *lease);
+/* Its lease has ended. False: its key may be under another one; the seat goes on there. */
+bool etcd_seat_ended_with(etcd_seat *s, const etcd_lease *lease);
+/* Released: the key stays until s->linger, also if the process ends. */
+void etcd_seat_linger(etcd_seat *s);
+/* True: it has to. */
+bool etcd_seat_lingers(const etcd_seat *s);
+/* The server gives no lease to linger on. */
+void etcd_linger_refused(etcd_lease *lease);
 
 /* ---- renew.c --------------------------------------------------------------------------------- */
 
@@ -485,5 +518,7 @@ struct etcd {
 void etcd_event_tell(etcd *e, int event);
 void etcd_connected(etcd *e);
 void etcd_dropped(etcd *e, int code, const char *words, bool refused);
+/* Fill `err`: nothing answered in time. `code`: PAWL_ECONN (not sent) or PAWL_EUNKNOWN. */
+int etcd_no_answer(const etcd *e, pawl_error *err, int code);
 
 #endif

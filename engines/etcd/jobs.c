@@ -99,11 +99,11 @@ void etcd_job_cancel(etcd *e, pawl_op *op)
     const etcd_link *link = &e->link;
 
     if (job->call && !job->reads)
-        etcd_job_done(job, PAWL_EUNKNOWN, "no answer in time");
+        etcd_job_done(job, etcd_no_answer(e, op->err, PAWL_EUNKNOWN), NULL);
     else if (!etcd_link_ready(link) && link->last_code)
         etcd_job_done(job, link->last_code, link->words);
     else
-        etcd_job_done(job, PAWL_ECANCELED, NULL);
+        etcd_job_done(job, etcd_no_answer(e, op->err, PAWL_ECONN), NULL);
 }
 
 void etcd_jobs_start(etcd *e)

@@ -24,6 +24,8 @@
 #include "etcd.h"
 
 #define NAME_MAX_ENCODED (3 * PAWL_NAME_MAX + 1)
+#define TIME_MAX (INT64_C(1) << 53) /* ms */
+#define COUNT_MAX (INT64_C(1) << 62)
 
 static void encode_name(char out[NAME_MAX_ENCODED], const char *name)
 {
@@ -167,12 +169,15 @@ static bool is_word(pb_span text, const char *word, pb_span *value)
     return true;
 }
 
-static int64_t number(pb_span text)
+/* From 0 to `most`. */
+static int64_t number(pb_span text, int64_t most)
 {
     char digits[24];
+    long long value;
 
     decode(digits, sizeof digits, text);
-    return strtoll(digits, NULL, 10);
+    value = strtoll(digits, NULL, 10);
+    return value < 0 ? 0 : value > most ? most : value;
 }
 
 static void read_word(pb_span word, etcd_value *v)
@@ -180,19 +185,19 @@ static void read_word(pb_span word, etcd_value *v)
     pb_span text;
 
     if (is_word(word, "since=", &text))
-        v->since = number(text);
+        v->since = number(text, TIME_MAX);
     else if (is_word(word, "pid=", &text))
-        v->pid = number(text);
+        v->pid = number(text, INT32_MAX);
     else if (is_word(word, "permits=", &text))
-        v->permits = number(text);
+        v->permits = number(text, UINT32_MAX);
     else if (is_word(word, "of=", &text))
-        v->capacity = number(text);
+        v->capacity = number(text, COUNT_MAX);
     else if (is_word(word, "readers=", &text))
-        v->readers = number(text);
+        v->readers = number(text, UINT32_MAX);
     else if (is_word(word, "token=", &text))
-        v->token = (uint64_t)number(text);
+        v->token = (uint64_t)number(text, INT64_MAX);
     else if (is_word(word, "shared=", &text))
-        v->shared = number(text) == 1;
+        v->shared = number(text, 2) == 1;
     else if (is_word(word, "host=", &text))
         decode(v->host, sizeof v->host, text);
     else if (is_word(word, "program=", &text))

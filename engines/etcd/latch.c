@@ -22,7 +22,7 @@
 int64_t etcd_latch_left(const etcd_kv *kv)
 {
     etcd_value value;
-    int64_t downs = kv->version - 1;
+    int64_t downs = kv->version > 1 ? kv->version - 1 : 0;
 
     etcd_value_read(kv->value, &value);
     return value.capacity > downs ? value.capacity - downs : 0;
@@ -143,6 +143,7 @@ static bool answer_change(etcd_call *call, pb_span message)
     etcd_txn txn;
     struct view v;
     etcd_kvs receipt;
+    etcd_lease *lease;
 
     if (!etcd_read_txn(message, &txn))
         return false;
@@ -168,7 +169,10 @@ static bool answer_change(etcd_call *call, pb_span message)
         etcd_job_start(job);
         return true;
     }
-    etcd_lease_refence(etcd_lease_for(job->e, ETCD_HELPERS_MS));
+    lease = etcd_lease_for(job->e, ETCD_HELPERS_MS);
+    if (lease)
+        etcd_lease_unfenced(lease, call->fence);
+    etcd_job_start(job);
     return true;
 }
 
@@ -198,7 +202,7 @@ static void start_change(etcd_job *job)
     receipt_key(key, job, lease);
     receipt = (etcd_range){.key = etcd_span(key)};
     etcd_if_created(&call->body, &receipt, 0);
-    etcd_if_fenced(&call->body, lease);
+    etcd_if_fenced(call, lease);
     if (set) {
         etcd_if_created(&call->body, latch, 0);
         if_no_others(job, &call->body);

@@ -9,6 +9,12 @@
  * its time; one that no lock has used for a minute is given back. A lease is good until `from` +
  * `ttl`, where `from` is an instant before the last renewal that was confirmed. The answer that it
  * has no time left means that it is gone, with all its keys.
+ *
+ * The fence is written by FENCING alone, and only one write of it is out at a time: a second write
+ * would fail every request that names the first one's revision, each of which would then write the
+ * fence again, without end. A request whose condition failed names the revision it was sent with
+ * (etcd_lease_unfenced). If the lease has another fence by now, or is writing one, the request only
+ * has to be sent again.
  */
 #include <stdlib.h>
 
@@ -21,6 +27,7 @@
 
 static void timer_fired(pawl_timer *timer);
 static void keep_alive(etcd_lease *lease);
+static void write_fence(etcd_lease *lease);
 
 static int64_t now_of(const etcd_lease *lease)
 {
@@ -32,13 +39,35 @@ static void set_timer(etcd_lease *lease, int64_t due)
     lease->e->env->timer_set(lease->e->env, &lease->timer, due);
 }
 
-static void lease_free(etcd_lease *lease)
+/* A call about the lease may be out; nobody waits for it any more. */
+static void forget_calls(etcd_lease *lease)
+{
+    struct list *calls = &lease->e->link.calls;
+
+    for (struct list *l = calls->next; l != calls; l = l->next)
+        if (list_entry(l, etcd_call, link)->about == lease)
+            list_entry(l, etcd_call, link)->about = NULL;
+}
+
+/* Seats that were to move to the lease, or may have: writing the key again shows where it is. */
+static void forget_moves(const etcd_lease *lease)
 {
     struct list *seats = &lease->e->seats;
 
-    for (struct list *l = seats->next; l != seats; l = l->next)
-        if (list_entry(l, etcd_seat, link)->target == lease)
-            list_entry(l, etcd_seat, link)->target = NULL;
+    for (struct list *l = seats->next; l != seats; l = l->next) {
+        etcd_seat *s = list_entry(l, etcd_seat, link);
+
+        s->rewrite |= s->moving == lease && s->state != SEAT_LEAVES;
+        s->unsure |= s->moving == lease && s->state != SEAT_LEAVES;
+        s->moving = s->moving == lease ? NULL : s->moving;
+        s->target = s->target == lease ? NULL : s->target;
+    }
+}
+
+void etcd_lease_free(etcd_lease *lease)
+{
+    forget_calls(lease);
+    forget_moves(lease);
     list_remove(&lease->link);
     lease->e->env->timer_clear(lease->e->env, &lease->timer);
     free(lease);
@@ -80,14 +109,20 @@ static bool answer_grant(etcd_call *call, pb_span message)
     lease->ttl = answer.ttl * NS_PER_S;
     lease->from = call->sent;
     lease->fence = 0; /* no earlier connection knew of it */
-    set_timer(lease, lease->from + lease->ttl / 3);
+    if (!lease->ends)
+        set_timer(lease, lease->from + lease->ttl / 3);
     became_ready(lease);
     return true;
 }
 
 static void grant_failed(etcd_call *call, int code, const char *words)
 {
-    refused(call->about, LEASE_WANTED, code == ETCD_NO_LEASE ? PAWL_EBACKEND : code, words);
+    etcd_lease *lease = call->about;
+
+    if (lease->ends && code != PAWL_ECANCELED && code != PAWL_EUNKNOWN && code != PAWL_ECONN)
+        etcd_linger_refused(lease);
+    else
+        refused(call->about, LEASE_WANTED, code == ETCD_NO_LEASE ? PAWL_EBACKEND : code, words);
 }
 
 static void grant(etcd_lease *lease)
@@ -116,23 +151,15 @@ static int64_t seconds(const etcd *e, int64_t lease_ms)
     return s < 1 ? 1 : s > TTL_MAX ? TTL_MAX : s;
 }
 
-etcd_lease *etcd_lease_for(etcd *e, int64_t lease_ms)
+static etcd_lease *lease_new(etcd *e, int64_t asked, bool ends)
 {
-    int64_t asked = seconds(e, lease_ms);
-    etcd_lease *lease;
+    etcd_lease *lease = calloc(1, sizeof *lease);
 
-    for (struct list *l = e->leases.next; l != &e->leases; l = l->next) {
-        lease = list_entry(l, etcd_lease, link);
-        if (lease->asked == asked) {
-            lease->used = now_of(lease);
-            return lease;
-        }
-    }
-    lease = calloc(1, sizeof *lease);
     if (!lease)
         return NULL;
     lease->e = e;
     lease->asked = asked;
+    lease->ends = ends;
     lease->timer = (pawl_timer){.fire = timer_fired, .arg = lease};
     lease->used = now_of(lease);
     list_init(&lease->seats);
@@ -140,6 +167,28 @@ etcd_lease *etcd_lease_for(etcd *e, int64_t lease_ms)
     if (etcd_link_ready(&e->link))
         grant(lease);
     return lease;
+}
+
+etcd_lease *etcd_lease_for(etcd *e, int64_t lease_ms)
+{
+    int64_t asked = seconds(e, lease_ms);
+
+    for (struct list *l = e->leases.next; l != &e->leases; l = l->next) {
+        etcd_lease *lease = list_entry(l, etcd_lease, link);
+
+        if (lease->asked == asked && !lease->ends) {
+            lease->used = now_of(lease);
+            return lease;
+        }
+    }
+    return lease_new(e, asked, false);
+}
+
+etcd_lease *etcd_lease_that_ends(etcd *e, int64_t ms)
+{
+    int64_t s = ms / 1000 + (ms % 1000 > 0);
+
+    return lease_new(e, s < TTL_MAX ? s : TTL_MAX, true);
 }
 
 bool etcd_lease_is_shorter(const etcd_lease *lease, int64_t lease_ms)
@@ -163,8 +212,23 @@ bool etcd_lease_fresh(const etcd_lease *lease)
 
 void etcd_lease_poke(etcd_lease *lease)
 {
-    if (lease->id && !lease->sent && etcd_link_ready(&lease->e->link))
+    if (lease->id && !lease->ends && !lease->sent && etcd_link_ready(&lease->e->link))
         keep_alive(lease);
+}
+
+/* Whoever waits sees whether what is ahead is still there, in case that an event was lost. */
+static void check_waiters(etcd_lease *lease)
+{
+    for (struct list *l = lease->seats.next, *next; l != &lease->seats; l = next) {
+        etcd_seat *s = list_entry(l, etcd_seat, in_lease);
+
+        next = l->next;
+        if (s->state != SEAT_WAITS || s->call || s->look)
+            continue;
+        s->look = true;
+        s->check = s->ahead_is != 0;
+        etcd_seat_step(s);
+    }
 }
 
 static void confirmed(etcd_lease *lease, int64_t ttl)
@@ -174,9 +238,11 @@ static void confirmed(etcd_lease *lease, int64_t ttl)
     lease->ttl = ttl * NS_PER_S;
     set_timer(lease, lease->from + lease->ttl / 3);
     if (lease->state == LEASE_CHECKING)
-        etcd_lease_refence(lease);
+        write_fence(lease);
     else
         etcd_renewals_check(lease->e);
+    if (lease->state == LEASE_READY && ++lease->confirmed % 3 == 0) /* once in its length */
+        check_waiters(lease);
 }
 
 static bool answer_keepalive(etcd_call *call, pb_span message)
@@ -258,7 +324,7 @@ static void fence_failed(etcd_call *call, int code, const char *words)
         refused(lease, LEASE_STALE, code, words);
 }
 
-void etcd_lease_refence(etcd_lease *lease)
+static void write_fence(etcd_lease *lease)
 {
     static const etcd_call_type type = {.path = "/etcdserverpb.KV/Put", .answer = answer_fence,
         .failed = fence_failed};
@@ -276,27 +342,24 @@ void etcd_lease_refence(etcd_lease *lease)
         refused(lease, LEASE_STALE, PAWL_ECONN, "");
 }
 
-void etcd_if_fenced(pb_buf *b, const etcd_lease *lease)
+void etcd_lease_unfenced(etcd_lease *lease, int64_t fence)
+{
+    if (lease->state == LEASE_READY && lease->fence == fence)
+        write_fence(lease);
+}
+
+void etcd_if_fenced(etcd_call *call, const etcd_lease *lease)
 {
     char key[ETCD_KEY_MAX];
     etcd_range range = {0};
 
     etcd_helper(key, lease->e, "fence", lease->id, 0);
     range.key = etcd_span(key);
-    etcd_if_modified(b, &range, lease->fence);
+    call->fence = lease->fence;
+    etcd_if_modified(&call->body, &range, lease->fence);
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
-
-/* A call about the lease may be out; nobody waits for it any more. */
-static void forget_calls(etcd_lease *lease)
-{
-    struct list *calls = &lease->e->link.calls;
-
-    for (struct list *l = calls->next; l != calls; l = l->next)
-        if (list_entry(l, etcd_call, link)->about == lease)
-            list_entry(l, etcd_call, link)->about = NULL;
-}
 
 void etcd_lease_gone(etcd_lease *lease)
 {
@@ -312,9 +375,10 @@ void etcd_lease_gone(etcd_lease *lease)
         etcd_seat *s = list_entry(l, etcd_seat, in_lease);
 
         s->lease = NULL;
-        etcd_seat_lost(s);
+        if (etcd_seat_ended_with(s, lease))
+            etcd_seat_lost(s);
     }
-    lease_free(lease);
+    etcd_lease_free(lease);
     if (had)
         etcd_event_tell(e, PAWL_EVENT_VERIFY);
     etcd_renewals_check(e);
@@ -350,16 +414,14 @@ static bool give_back(etcd_lease *lease)
     return call && etcd_call_send(call);
 }
 
-/* What its owner left to end by itself must not end now. */
+/* What is to linger must not end now. */
 static bool in_use(const etcd_lease *lease)
 {
-    for (struct list *l = lease->seats.next; l != &lease->seats; l = l->next) {
-        const etcd_seat *s = list_entry(l, etcd_seat, in_lease);
+    bool lingers = lease->ends;
 
-        if (s->state == SEAT_HOLDS || s->state == SEAT_SHELL)
-            return true;
-    }
-    return false;
+    for (struct list *l = lease->seats.next; l != &lease->seats; l = l->next)
+        lingers |= list_entry(l, etcd_seat, in_lease)->state == SEAT_LINGERS;
+    return lingers;
 }
 
 size_t etcd_leases_revoke(etcd *e)
@@ -390,10 +452,12 @@ static void timer_fired(pawl_timer *timer)
     }
     if (lease->state == LEASE_WANTED)
         grant(lease);
+    else if (lease->ends)
+        return;
     else if (list_empty(&lease->seats) && lease->state == LEASE_READY &&
              now - lease->used > IDLE_NS) {
         give_back(lease);
-        lease_free(lease);
+        etcd_lease_free(lease);
     } else if (lease->id)
         keep_alive(lease);
 }
@@ -406,11 +470,13 @@ void etcd_leases_connected(etcd *e)
         etcd_lease *lease = list_entry(l, etcd_lease, link);
 
         next = l->next;
-        if (list_empty(&lease->seats) && lease->id &&
+        if (list_empty(&lease->seats) && lease->id && !lease->ends &&
             now_of(lease) >= lease->from + lease->ttl)
-            lease_free(lease); /* it has ended by itself */
+            etcd_lease_free(lease); /* it has ended by itself */
         else if (lease->state == LEASE_WANTED)
             grant(lease);
+        else if (lease->ends)
+            lease->state = LEASE_READY; /* no request of before makes anything under it */
         else
             keep_alive(lease);
     }
@@ -429,5 +495,5 @@ void etcd_leases_dropped(etcd *e)
 void etcd_leases_free(etcd *e)
 {
     while (!list_empty(&e->leases))
-        lease_free(list_entry(e->leases.next, etcd_lease, link));
+        etcd_lease_free(list_entry(e->leases.next, etcd_lease, link));
 }

@@ -6,16 +6,21 @@
  * When the answer is lost the release is unknown; the seat goes on by itself until its key is
  * surely gone, whether the release is sent again or not.
  *
+ * An acquire that is given up is PAWL_ECANCELED only if the server has answered that somebody is
+ * ahead. If no answer came the acquire is PAWL_ECONN (not sent) or PAWL_EUNKNOWN, so that a silent
+ * server never looks like a lock that is held.
+ *
  * A key is written again when its owner keeps some of its permits, is read through (a guest), is
- * shown to others since when it holds, or moves to a longer lease. That is done on condition that
- * it is still the same key, so a rewrite that comes late brings nothing back.
+ * shown to others since when it holds, or moves to another lease (move.c). That is done on
+ * condition that it is still the same key, so a rewrite that comes late brings nothing back.
  */
 #include <errno.h>
 #include <unistd.h>
 
 #include "etcd.h"
 
-#define CANCEL_MS 100 /* so long the answer to a cancel is waited for */
+#define CANCEL_MS 100 /* so long the answer to a cancel is waited for ... */
+#define ANSWER_MS 400 /* ... and the first answer, if none has come yet */
 
 void etcd_answer_releases(etcd_seat *s, int code)
 {
@@ -87,7 +92,7 @@ size_t etcd_seat_value(const etcd_seat *s, char text[ETCD_VALUE_MAX])
     pawl_env *env = s->e->env;
     etcd_value v = {.since = s->since, .pid = getpid(), .token = s->token,
                     .permits = s->permits, .capacity = s->capacity,
-                    .readers = s->guests, .shared = s->state == SEAT_SHELL};
+                    .readers = s->guests, .shared = s->state == SEAT_SHELL || s->only_reads};
 
     if (s->mode != PAWL_MODE_PERMITS)
         v.capacity = 0;
@@ -110,15 +115,14 @@ static void admit_guests(etcd_seat *host, const etcd_call *call, int64_t revisio
     }
 }
 
-static void moved(etcd_seat *s, etcd_lease *lease)
+/* Nobody reads through it any more. */
+static void shell_ends(etcd_seat *s)
 {
-    list_remove(&s->in_lease);
-    s->lease->used = s->e->env->now(s->e->env);
-    s->lease = lease;
-    list_append(&lease->seats, &s->in_lease);
-    if (s->target == lease)
-        s->target = NULL;
-    etcd_renewals_check(s->e);
+    s->only_reads = true;
+    if (etcd_seat_lingers(s))
+        etcd_seat_linger(s);
+    else
+        etcd_seat_leave(s, PAWL_ECANCELED);
 }
 
 static bool answer_rewrite(etcd_call *call, pb_span message)
@@ -134,9 +138,12 @@ static bool answer_rewrite(etcd_call *call, pb_span message)
     s->call = NULL;
     if (!txn.succeeded && etcd_next_kv(&own, &kv) && kv.created == s->created) {
         s->rewrite = true;
-        etcd_lease_refence(s->lease);
+        etcd_lease_unfenced(s->lease, call->fence);
+        etcd_seat_step(s);
         return true;
     }
+    s->moving = NULL;
+    s->unsure = false;
     if (!txn.succeeded) {
         etcd *e = s->e;
 
@@ -151,9 +158,10 @@ static bool answer_rewrite(etcd_call *call, pb_span message)
         etcd_answer_releases(s, 0);
     admit_guests(s, call, txn.revision);
     if (call->tag && s->target && s->target->id == call->tag)
-        moved(s, s->target);
+        etcd_seat_moved(s, s->target);
+    etcd_renewals_check(s->e);
     if (s->state == SEAT_SHELL && !s->guests)
-        etcd_seat_leave(s, PAWL_ECANCELED);
+        shell_ends(s);
     else
         etcd_seat_step(s);
     return true;
@@ -172,13 +180,14 @@ void etcd_seat_rewrite(etcd_seat *s)
     if (call) {
         call->tag = s->target ? s->target->id : 0;
         etcd_if_created(&call->body, &own, s->created);
-        etcd_if_fenced(&call->body, s->lease);
+        etcd_if_fenced(call, s->lease);
         etcd_do_put(&call->body, ETCD_THEN, own.key, (pb_span){(const uint8_t *)value, n},
                     call->tag ? call->tag : s->lease->id);
         etcd_do_range(&call->body, ETCD_ELSE, &q);
     }
     if (call && etcd_call_send(call)) {
         s->call = call;
+        s->moving = call->tag ? s->target : s->moving;
         s->rewrite = false;
     }
 }
@@ -200,6 +209,7 @@ static void guest_leaves(etcd_seat *s)
     pawl_op *releases = s->releases;
 
     s->host = NULL;
+    host->linger = s->linger > host->linger ? s->linger : host->linger;
     host->guests--;
     host->rewrite = true;
     if (host->state != SEAT_SHELL || host->guests) { /* the key stays: nothing to wait for */
@@ -213,7 +223,7 @@ static void guest_leaves(etcd_seat *s)
             op->engine[1] = host->releases;
             host->releases = op;
         }
-        etcd_seat_leave(host, PAWL_ECANCELED);
+        shell_ends(host);
     }
     etcd_seat_end(s, PAWL_ECANCELED);
 }
@@ -221,10 +231,12 @@ static void guest_leaves(etcd_seat *s)
 static void give_up(etcd_seat *s, pawl_op *op)
 {
     const etcd_link *link = &s->e->link;
-    int code = PAWL_ECANCELED;
+    int code;
 
     if (!etcd_link_ready(link) && link->last_code)
         code = pawl_error_set(op->err, link->last_code, "%s", link->words);
+    else
+        code = etcd_no_answer(s->e, op->err, PAWL_ECONN);
     s->acquires = NULL;
     pawl_op_finish(op, code);
     etcd_seat_end(s, code);
@@ -246,10 +258,10 @@ void etcd_acquire_cancel(etcd *e, pawl_op *op)
     } else if (s->state == SEAT_ASKS && !s->call && !s->maybe) {
         give_up(s, op);
     } else {
+        int64_t ms = !etcd_link_ready(&e->link) ? 0 : s->waited ? CANCEL_MS : ANSWER_MS;
+
         s->cancelled = true;
-        e->env->timer_set(e->env, &s->timer,
-                          e->env->now(e->env) +
-                              (etcd_link_ready(&e->link) ? CANCEL_MS * PAWL_NS_PER_MS : 0));
+        e->env->timer_set(e->env, &s->timer, e->env->now(e->env) + ms * PAWL_NS_PER_MS);
         if (!s->call)
             etcd_seat_leave(s, PAWL_ECANCELED);
     }
@@ -272,11 +284,17 @@ void etcd_release(etcd *e, pawl_op *op)
         pawl_op_finish(op, 0);
         return;
     }
+    if (s->state == SEAT_LINGERS && !s->target && !s->rewrite && !s->call) {
+        pawl_op_finish(op, 0);
+        return;
+    }
+    if (op->linger_ms > 0 && s->state == SEAT_HOLDS)
+        s->linger = e->env->now(e->env) + op->linger_ms * PAWL_NS_PER_MS;
     op->engine[0] = s;
     op->engine[1] = s->releases;
     s->releases = op;
     if (s->state != SEAT_HOLDS) {
-        s->cancelled = true;
+        s->cancelled |= s->state == SEAT_ASKS || s->state == SEAT_WAITS;
         etcd_seat_step(s);
     } else if (s->host) {
         guest_leaves(s);
@@ -285,6 +303,8 @@ void etcd_release(etcd *e, pawl_op *op)
         s->state = s->guests ? SEAT_SHELL : SEAT_HOLDS;
         s->rewrite = true;
         etcd_seat_step(s);
+    } else if (etcd_seat_lingers(s)) {
+        etcd_seat_linger(s);
     } else {
         etcd_seat_leave(s, PAWL_ECANCELED);
     }

@@ -136,7 +136,7 @@ static void own_missed(etcd_watch *w)
 {
     etcd_seat *s = w->arg;
 
-    s->rewrite = s->state == SEAT_HOLDS || s->state == SEAT_SHELL;
+    s->rewrite |= s->state == SEAT_HOLDS || s->state == SEAT_SHELL;
     s->look |= s->state == SEAT_WAITS;
     etcd_seat_step(s);
 }

@@ -182,6 +182,9 @@ static void end_call(etcd_link *link, etcd_call *call, uint32_t h2_error)
     } else {
         code = code_of(call);
         snprintf(words, sizeof words, "the server says: %.140s", call->words);
+        if (call->status == GRPC_PERMISSION_DENIED)
+            snprintf(words, sizeof words, "the server says: %.60s; the user needs readwrite on the "
+                     "prefix \"%.60s\"", call->words, link->e->settings.prefix);
     }
     tell_failed(call, code, words);
     if (call->type->streams || code == PAWL_EUNKNOWN || code == PAWL_EPROTO || code == PAWL_ECONN)
@@ -230,6 +233,14 @@ static int small_number(const uint8_t *text, size_t length)
     return length ? n : 1000;
 }
 
+/* What the server says goes to terminals and logs: no control characters. */
+static void plain_words(char words[ETCD_WORDS], pb_span text)
+{
+    snprintf(words, ETCD_WORDS, "%.*s", (int)text.length, (const char *)text.data);
+    for (char *c = words; *c; c++)
+        *c = (unsigned char)*c < 0x20 || *c == 0x7f ? '?' : *c;
+}
+
 static int on_header(nghttp2_session *h2, const nghttp2_frame *frame, const uint8_t *name,
                      size_t name_length, const uint8_t *value, size_t length, uint8_t flags,
                      void *user)
@@ -245,8 +256,7 @@ static int on_header(nghttp2_session *h2, const nghttp2_frame *frame, const uint
     else if (named(name, name_length, "grpc-status"))
         call->status = small_number(value, length);
     else if (named(name, name_length, "grpc-message"))
-        snprintf(call->words, sizeof call->words, "%.*s", (int)(length < 150 ? length : 150),
-                 (const char *)value);
+        plain_words(call->words, (pb_span){value, length < 150 ? length : 150});
     return 0;
 }
 
@@ -306,6 +316,7 @@ static int make_session(etcd_link *link)
 {
     const nghttp2_settings_entry settings[] = {
         {NGHTTP2_SETTINGS_ENABLE_PUSH, 0}, {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, WINDOW}};
+    nghttp2_mem memory = etcd_wiped_memory();
     nghttp2_session_callbacks *callbacks;
     int error = nghttp2_session_callbacks_new(&callbacks);
 
@@ -315,7 +326,7 @@ static int make_session(etcd_link *link)
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
-    error = nghttp2_session_client_new(&link->h2, callbacks, link);
+    error = nghttp2_session_client_new3(&link->h2, callbacks, link, NULL, &memory);
     nghttp2_session_callbacks_del(callbacks);
     if (!error)
         error = nghttp2_submit_settings(link->h2, NGHTTP2_FLAG_NONE, settings, 2);
@@ -376,6 +387,11 @@ void etcd_link_flush(etcd_link *link)
         net_stream_watch(&link->stream, link->out.length > link->out_begin);
 }
 
+static void broke_rules(etcd_link *link, int code)
+{
+    etcd_link_drop(link, code, "not as HTTP/2 should be; is this an etcd server?");
+}
+
 static void receive(etcd_link *link)
 {
     char words[ETCD_WORDS] = "closed by the server";
@@ -402,9 +418,8 @@ static void receive(etcd_link *link)
         link->in_h2 = false;
         if (!survives(link))
             return;
-        if (used < 0 || !nghttp2_session_want_read(link->h2)) { /* it has seen a breach of rules */
-            etcd_link_drop(link, used == NGHTTP2_ERR_NOMEM ? PAWL_ENOMEM : PAWL_EPROTO,
-                           "not as HTTP/2 should be; is this an etcd server?");
+        if (used < 0) {
+            broke_rules(link, used == NGHTTP2_ERR_NOMEM ? PAWL_ENOMEM : PAWL_EPROTO);
             return;
         }
         if (!link->stream.secure && (size_t)n < sizeof data)
@@ -421,6 +436,8 @@ static void stream_ready(net_stream *s, bool readable, bool writable)
         receive(link);
     if (link->h2)
         etcd_link_flush(link);
+    if (link->h2 && !nghttp2_session_want_read(link->h2)) /* it has said good-bye because of that */
+        broke_rules(link, PAWL_EPROTO);
 }
 
 static void stream_opened(net_stream *s)
@@ -450,11 +467,14 @@ static int64_t limit_of(const etcd_link *link)
     return link->e->env->timeout_ms * PAWL_NS_PER_MS;
 }
 
-/* The timer of a link that is up. */
+/* The timer of a link that is up. etcd hangs up on clients that ping it while no stream is open, so
+ * a link on which nobody waits for anything is left alone: the next call shows whether it still
+ * works. */
 static void plan(etcd_link *link)
 {
     pawl_env *env = link->e->env;
-    int64_t due = link->heard + PING_MS * (int64_t)PAWL_NS_PER_MS;
+    bool pings = !list_empty(&link->streams) || !list_empty(&link->calls);
+    int64_t due = pings ? link->heard + PING_MS * (int64_t)PAWL_NS_PER_MS : PAWL_NEVER;
 
     if (link->state == LINK_GREETING)
         due = env->now(env) + limit_of(link);
@@ -465,7 +485,10 @@ static void plan(etcd_link *link)
 
         due = first < due ? first : due;
     }
-    env->timer_set(env, &link->timer, due);
+    if (due == PAWL_NEVER)
+        env->timer_clear(env, &link->timer);
+    else
+        env->timer_set(env, &link->timer, due);
 }
 
 static void dial(etcd_link *link)
@@ -496,7 +519,8 @@ static void timer_fired(pawl_timer *timer)
                        (long long)link->e->env->timeout_ms);
         return;
     }
-    if (!link->pinged && now >= link->heard + PING_MS * (int64_t)PAWL_NS_PER_MS) {
+    if (!link->pinged && !(list_empty(&link->streams) && list_empty(&link->calls)) &&
+        now >= link->heard + PING_MS * (int64_t)PAWL_NS_PER_MS) {
         link->pinged = now;
         nghttp2_submit_ping(link->h2, NGHTTP2_FLAG_NONE, NULL);
         link->e->env->loop_changed(link->e->env);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * look.c - inspect, count, list and break: read the keys of a name, or of all names in pages.
+ * look.c - inspect, count, list and break: read the keys of a name, or of all names, in pages.
+ *
+ * Of one name at most LOOK_KEYS_MAX keys are kept, so that nobody can fill this process's memory by
+ * filling a name. Whoever needs all of them is told that there are too many.
  *
  * Inspect also asks how long the holders' leases still last; etcd answers in whole seconds. Break
  * deletes the holders' keys on condition that they still are what was read; else it reads again.
@@ -11,7 +14,8 @@
 
 #include "look.h"
 
-#define PAGE 256
+#define PAGE 256  /* keys in one answer */
+#define WAITS 5000 /* those who wait for a latch: so many are shown */
 #define LEASES_MAX 16
 #define BREAK_MAX 100 /* etcd allows 128 operations in a transaction */
 #define BREAK_TRIES 10
@@ -21,7 +25,7 @@ struct look {
     size_t at;          /* inspect: the entry whose lease is asked for; break: how far it is */
     int asked, tries;
     bool broke;
-    char from[ETCD_KEY_MAX + 1]; /* list: where the next page begins */
+    char from[ETCD_KEY_MAX + 1]; /* where the next page begins */
     size_t from_length;
 };
 
@@ -34,21 +38,30 @@ static void finish(etcd_job *job)
     free(k->name.entries);
 }
 
-static void start_read(etcd_job *job)
+static void read_page(etcd_job *job)
 {
     struct look *k = job->data;
     etcd_call *call = etcd_job_call(job, &read_type);
     etcd_bounds bounds;
-    etcd_query q = {0};
+    etcd_query q = {.limit = PAGE};
 
     if (!call)
         return;
-    look_clear(&k->name);
-    k->at = 0;
-    snprintf(k->name.name, sizeof k->name.name, "%s", job->op->name);
     q.range = *etcd_bounds_of(&bounds, job->e, job->op->name, ETCD_ALL);
+    if (k->from_length)
+        q.range.key = (pb_span){(const uint8_t *)k->from, k->from_length};
     etcd_put_range(&call->body, &q);
     etcd_job_send(job, call);
+}
+
+static void start_read(etcd_job *job)
+{
+    struct look *k = job->data;
+
+    look_clear(&k->name);
+    k->at = k->from_length = 0;
+    snprintf(k->name.name, sizeof k->name.name, "%s", job->op->name);
+    read_page(job);
 }
 
 /* ---- inspect --------------------------------------------------------------------------------- */
@@ -92,7 +105,8 @@ static bool answer_lease(etcd_call *call, pb_span message)
     etcd_job_of(call);
     for (size_t i = k->at; i < k->name.n; i++)
         if (k->name.entries[i].lease == lease)
-            k->name.entries[i].lease_ms = answer.ttl > 0 ? answer.ttl * 1000 : 0;
+            k->name.entries[i].lease_ms = answer.ttl <= 0 ? 0 : answer.ttl < INT64_MAX / 1000
+                                              ? answer.ttl * 1000 : INT64_MAX;
     ask_lease(job);
     return true;
 }
@@ -125,7 +139,7 @@ static void ask_waits(etcd_job *job)
 {
     etcd_call *call = etcd_job_call(job, &waits_type);
     etcd_bounds bounds;
-    etcd_query q = {0};
+    etcd_query q = {.limit = WAITS};
 
     if (!call)
         return;
@@ -226,6 +240,17 @@ static const etcd_call_type break_type = {.path = "/etcdserverpb.KV/Txn", .answe
 
 /* ---- one name -------------------------------------------------------------------------------- */
 
+/* The next page begins right behind this key; behind one that is too long to be ours, with another
+ * byte, which skips nothing of ours. */
+static void page_ends(struct look *k, const etcd_kv *kv)
+{
+    size_t n = kv->key.length < sizeof k->from - 1 ? kv->key.length : sizeof k->from - 1;
+
+    memcpy(k->from, kv->key.data, n);
+    k->from[n] = n == kv->key.length ? 0 : (char)0xff;
+    k->from_length = n + 1;
+}
+
 static bool answer_read(etcd_call *call, pb_span message)
 {
     etcd_job *job = call->about;
@@ -234,15 +259,27 @@ static bool answer_read(etcd_call *call, pb_span message)
     etcd_kv kv;
     char name[PAWL_NAME_MAX + 1];
     pb_span tail;
+    bool more;
 
     if (!etcd_read_range(message, &kvs))
         return false;
     etcd_job_of(call);
-    while (etcd_next_kv(&kvs, &kv))
+    more = kvs.more && kvs.n;
+    while (etcd_next_kv(&kvs, &kv)) {
+        page_ends(k, &kv);
         if (etcd_key_name(job->e, kv.key, name, &tail) && !look_add(&k->name, &kv, tail)) {
             etcd_job_done(job, PAWL_ENOMEM, "out of memory");
             return true;
         }
+    }
+    if (k->name.too_many) {
+        etcd_job_done(job, PAWL_EBACKEND, "the name has more keys than can be looked at");
+        return true;
+    }
+    if (more) {
+        read_page(job);
+        return true;
+    }
     if (job->op->kind == PAWL_OP_INSPECT && k->name.type == PAWL_TYPE_LATCH) {
         ask_waits(job);
         return true;
@@ -298,11 +335,7 @@ static int take_key(etcd_job *job, const etcd_kv *kv)
     pb_span tail;
     int code = 0;
 
-    if (kv->key.length < sizeof k->from - 1) { /* the next page begins right behind it */
-        memcpy(k->from, kv->key.data, kv->key.length);
-        k->from[kv->key.length] = 0;
-        k->from_length = kv->key.length + 1;
-    }
+    page_ends(k, kv);
     if (!etcd_key_name(job->e, kv->key, name, &tail))
         return 0;
     if (strcmp(name, k->name.name)) {

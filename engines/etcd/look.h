@@ -22,11 +22,14 @@ typedef struct look_name {
     int64_t count;       /* a semaphore's capacity, a latch's count */
     int64_t used;        /* permits that are held */
     size_t holders, waiters;
+    bool too_many;       /* more keys than are kept */
     look_entry *entries; /* once settled: in the order of their creation */
     size_t n, room;
 } look_name;
 
-/* Add a key of the name. False: no memory. */
+#define LOOK_KEYS_MAX 20000 /* of one name */
+
+/* Add a key of the name, unless there are too many. False: no memory. */
 bool look_add(look_name *n, const etcd_kv *kv, pb_span tail);
 /* All are there: sort them, and see who holds. */
 void look_settle(look_name *n);

@@ -12,9 +12,30 @@
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
+/* Requests and answers may hold a password or a token. */
+static void wipe(uint8_t *data, size_t length)
+{
+    if (data)
+        explicit_bzero(data, length);
+    free(data);
+}
+
+/* A larger block with the same content; the old one is wiped. */
+static uint8_t *enlarge(uint8_t *data, size_t length, size_t room)
+{
+    uint8_t *grown = malloc(room);
+
+    if (!grown)
+        return NULL;
+    if (length)
+        memcpy(grown, data, length);
+    wipe(data, length);
+    return grown;
+}
+
 void pb_free(pb_buf *b)
 {
-    free(b->data);
+    wipe(b->data, b->room);
     *b = (pb_buf){0};
 }
 
@@ -29,7 +50,7 @@ static bool reserve(pb_buf *b, size_t more)
         return true;
     while (room - b->length < more)
         room *= 2;
-    grown = realloc(b->data, room);
+    grown = enlarge(b->data, b->length, room);
     if (!grown) {
         b->failed = true;
         return false;
@@ -174,7 +195,7 @@ int pb_next(pb_span *rest, pb_field *field)
 
 void grpc_free(grpc_reader *r)
 {
-    free(r->data);
+    wipe(r->data, r->room);
     *r = (grpc_reader){0};
 }
 
@@ -208,7 +229,7 @@ static bool grow(grpc_reader *r, size_t need)
         return true;
     while (room < need)
         room *= 2;
-    grown = realloc(r->data, room);
+    grown = enlarge(r->data, r->room, room);
     if (!grown)
         return false;
     r->data = grown;

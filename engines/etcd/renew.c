@@ -22,7 +22,7 @@ static bool is_good(etcd_seat *s, int64_t lease_ms)
         s->rewrite |= s->target != NULL;
         etcd_seat_step(s);
     }
-    if (s->target)
+    if (s->target || holder->unsure)
         return false;
     if (etcd_lease_fresh(holder->lease))
         return true;
@@ -88,5 +88,5 @@ void etcd_renew_cancel(etcd *e, pawl_op *op)
         at = (pawl_op **)&(*at)->engine[1];
     if (*at)
         *at = op->engine[1];
-    pawl_op_finish(op, PAWL_ECANCELED);
+    pawl_op_finish(op, etcd_no_answer(e, op->err, PAWL_EUNKNOWN));
 }

@@ -10,6 +10,8 @@
 
 #include "look.h"
 
+#define GUESTS_SHOWN 1000 /* rows of those who read through one key; the summary counts all */
+
 /* ---- who holds ------------------------------------------------------------------------------- */
 
 static bool begins(pb_span text, const char *with)
@@ -24,6 +26,10 @@ bool look_add(look_name *n, const etcd_kv *kv, pb_span tail)
     if (etcd_same(tail, etcd_span("~latch"))) {
         n->count = etcd_latch_left(kv);
         n->type = n->count ? PAWL_TYPE_LATCH : n->type;
+        return true;
+    }
+    if (n->n >= LOOK_KEYS_MAX) {
+        n->too_many = true;
         return true;
     }
     if (n->n == n->room) {
@@ -186,6 +192,8 @@ int look_show(etcd *e, pawl_op *op, const look_name *n, bool all)
     for (size_t i = 0; all && !code && i < n->n; i++) {
         const look_entry *entry = &n->entries[i];
         int64_t guests = entry->holder && !entry->value.shared ? entry->value.readers : 0;
+
+        guests = guests < GUESTS_SHOWN ? guests : GUESTS_SHOWN;
 
         code = show_entry(e, op, n, entry, false);
         for (int64_t g = 0; !code && g < guests; g++)

@@ -6,6 +6,7 @@
  *       |                      | its key vanishes --> GONE --release--> over
  *       v somebody ahead       | release, but a guest reads on --> SHELL --the guest's--> LEAVES
  *     WAITS --what was ahead is gone, and the own key is there--> HOLDS
+ *     HOLDS or SHELL --release of a lock that is to linger--> LINGERS (move.c) --> LEAVES
  *
  * A seat has at most one call out. When that is answered, or a watch tells something, or there is
  * a new connection, etcd_seat_step sees what is to be done next. Acquires whose answer was lost are
@@ -88,6 +89,10 @@ static void seat_free(etcd_seat *s)
     etcd_seat_in_line(s);
     if (s->lease)
         s->lease->used = e->env->now(e->env);
+    if (s->target && s->target->ends)
+        etcd_lease_free(s->target);
+    if (s->lease && s->lease->ends && list_empty(&s->lease->seats))
+        etcd_lease_free(s->lease);
     free(s->ahead_key);
     free(s->key);
     free(s);
@@ -237,7 +242,9 @@ void etcd_seat_lost(etcd_seat *s)
     list_remove(&s->fresh);
     s->created = 0;
     s->maybe = s->rewrite = s->look = s->woken = false;
-    s->target = NULL;
+    s->moving = NULL;
+    if (!s->target || !s->target->ends)
+        s->target = NULL;
     if (state == SEAT_HOLDS || state == SEAT_GONE) {
         s->state = SEAT_GONE;
         s->host = NULL;
@@ -246,7 +253,7 @@ void etcd_seat_lost(etcd_seat *s)
     } else if (state == SEAT_SHELL) {
         guests_lost(s);
         etcd_seat_end(s, PAWL_ECANCELED);
-    } else if (state == SEAT_LEAVES) {
+    } else if (state == SEAT_LEAVES || state == SEAT_LINGERS) {
         etcd_seat_left(s, false);
     } else {
         s->state = SEAT_ASKS;
@@ -298,6 +305,7 @@ void etcd_seat_step(etcd_seat *s)
         break;
     case SEAT_HOLDS:
     case SEAT_SHELL:
+    case SEAT_LINGERS:
         if (s->rewrite && ready && (!s->target || s->target->state == LEASE_READY))
             etcd_seat_rewrite(s);
         break;
@@ -317,14 +325,22 @@ static void try_again(pawl_timer *timer)
     etcd_seat *s = timer->arg;
     pawl_op *op = s->acquires;
 
+    if (s->state == SEAT_LINGERS) {
+        if (etcd_seat_lingers(s))
+            s->e->env->timer_set(s->e->env, timer, s->linger);
+        else
+            etcd_seat_leave(s, PAWL_ECANCELED);
+    }
     if (!s->cancelled || !op) {
         etcd_seat_step(s);
         return;
     }
-    /* The answer takes too long. It will come, and the key will go; unless the connection is lost,
-     * nobody has to be told more. */
+    /* The answer takes too long. It will come, and the key will go; unless the connection is lost
+     * or nothing was ever answered, nobody has to be told more. */
     s->acquires = NULL;
-    pawl_op_finish(op, !s->maybe && etcd_link_ready(&s->e->link) ? PAWL_ECANCELED : PAWL_EUNKNOWN);
+    pawl_op_finish(op, s->waited && !s->maybe && etcd_link_ready(&s->e->link)
+                           ? PAWL_ECANCELED
+                           : etcd_no_answer(s->e, op->err, PAWL_EUNKNOWN));
     if (s->state != SEAT_LEAVES && !s->call)
         etcd_seat_leave(s, PAWL_ECANCELED);
     else
@@ -337,13 +353,18 @@ void etcd_seat_failed(etcd_call *call, int code, const char *words)
     bool lost = code == PAWL_EUNKNOWN || code == PAWL_ECONN || code == PAWL_ECANCELED;
 
     s->call = NULL;
-    if (code == ETCD_NO_LEASE) {
-        etcd_lease_gone(s->lease);
+    if (code == ETCD_NO_LEASE) { /* a rewrite that moves the key names only the other lease */
+        bool moves = call->tag && s->target && s->target->id == call->tag;
+
+        if (moves && s->state != SEAT_LEAVES)
+            s->rewrite = true;
+        etcd_lease_gone(moves ? s->target : s->lease);
         return;
     }
     s->maybe |= code == PAWL_EUNKNOWN;
     s->look |= s->state == SEAT_WAITS;
-    s->rewrite |= lost && (s->state == SEAT_HOLDS || s->state == SEAT_SHELL);
+    s->rewrite |= lost && (s->state == SEAT_HOLDS || s->state == SEAT_SHELL ||
+                           s->state == SEAT_LINGERS);
     etcd_answer_releases(s, code);
     if (s->cancelled && s->state != SEAT_LEAVES) {
         end_acquires(s, lost ? PAWL_EUNKNOWN : code);

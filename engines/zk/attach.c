@@ -4,7 +4,14 @@
  * for. The answer is the session, or that it has ended.
  *
  * A server that can only be read from (it has lost its ensemble) is left again; so is one that is
- * behind what this client has seen, which that server itself sees to.
+ * behind what this client has seen, which that server itself sees to: it hangs up.
+ *
+ * An ensemble that has lost its data, or went back to an older snapshot, is behind for good. So
+ * what was seen counts only as long as the session is surely good. After that nothing is held any
+ * more by this client's own clock; it asks for its session as one who has seen nothing, and lets
+ * the server catch up with the leader (session.c) before anything is read. The ensemble then knows
+ * the session, and its nodes are looked at, or does not, and everybody who waits queues again in a
+ * new one.
  */
 #include "zk.h"
 
@@ -15,6 +22,8 @@ void zk_link_attach(zk *z)
 
     z->link.state = LINK_ATTACHING;
     z->link.attached = z->env->now(z->env);
+    if (z->link.attached > s->until)
+        s->last_zxid = 0;
     w = jute_begin(&z->link.out);
     jute_put_int(&w, 0); /* version of the protocol */
     jute_put_long(&w, s->last_zxid);
@@ -53,7 +62,7 @@ static bool session_ended(zk *z)
         zk_link_drop(z, PAWL_EPROTO, "the server gives no session");
         return false;
     }
-    s->id = 0;
+    s->id = s->last_zxid = 0;
     s->epoch++;
     zk_link_drop(z, PAWL_ECONN, "the session has ended");
     z->link.server = (z->link.server + z->settings.servers.n - 1) % z->settings.servers.n;

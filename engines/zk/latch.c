@@ -9,7 +9,9 @@
  * In between, `count` is written by its version: whoever was overtaken reads it again. A count-down
  * whose answer was lost reads it again as well, and sees by the receipts whether it was counted. A
  * latch that was made anew meanwhile is another one: the old one, and with it this count-down, is
- * over. So each owner counts once; a repetition by the core is known by its number (zk->receipts).
+ * over. A count-down that finds no latch looks what else the name is in use as, and is refused if
+ * it is a lock or a semaphore. So each owner counts once; a repetition by the core is known by its
+ * number (zk->receipts).
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -27,6 +29,8 @@ typedef struct latch {
     pawl_op *op;
     uint8_t step;
     bool folders;      /* they are missing */
+    bool denied;       /* the right to make one of them is, maybe */
+    uint8_t tries;
     bool sent;         /* a write was, and was not answered */
     bool set, other;   /* what a look said: it is set; the name is something else */
     int error;         /* of the last write or read */
@@ -61,7 +65,7 @@ static void finish(latch *l, int code, const char *words)
 static void failed(latch *l)
 {
     char words[ZK_WORDS];
-    int code = zk_error_code(l->error, words);
+    int code = zk_error_code(l->task.zk, l->error, words);
 
     finish(l, code, words);
 }
@@ -120,8 +124,7 @@ static bool count_read(zk_task *task, int64_t tag, int error, jute_reader *body)
         memcpy(l->data, data.data, data.length);
         l->data[data.length] = 0;
     }
-    l->value = -1;
-    sscanf(l->data, "pawl count=%" SCNd64, &l->value);
+    l->value = zk_count_read(data, "pawl count=");
     return jute_at_end(body);
 }
 
@@ -189,6 +192,14 @@ static void end_multi(latch *l, jute_writer *w)
     zk_request_end(&l->task, w, written, 1);
 }
 
+static bool folder_made(zk_task *task, int64_t tag, int error, jute_reader *body)
+{
+    (void)tag;
+    (void)body;
+    latch_of(task)->denied |= error == ZK_NO_AUTH; /* also said of folders that exist */
+    return true;
+}
+
 static void write_set(latch *l)
 {
     char text[64 + RECEIPT_MAX];
@@ -196,7 +207,7 @@ static void write_set(latch *l)
 
     snprintf(text, sizeof text, "pawl count=%" PRId64 " %s", l->op->count, l->receipt);
     if (l->folders)
-        zk_ask_folders(&l->task, zk_path(l->task.zk, l->name, "latch", NULL));
+        zk_ask_folders(&l->task, zk_path(l->task.zk, l->name, "latch", NULL), folder_made);
     l->step = LATCH_WRITE;
     l->cversion = l->folders ? 0 : l->seen_cversion;
     l->sent = true;
@@ -241,15 +252,11 @@ static void write_down(latch *l)
 
 /* ---- decisions ------------------------------------------------------------------------------- */
 
-static void latch_go(zk_task *task)
+static void look_at_name(latch *l)
 {
-    latch *l = latch_of(task);
+    zk_task *task = &l->task;
     zk *z = task->zk;
 
-    if (l->op->kind == PAWL_OP_LATCH_DOWN) {
-        read_count(l);
-        return;
-    }
     l->step = LATCH_LOOK;
     l->set = l->other = false;
     l->seen_cversion = -1;
@@ -258,6 +265,16 @@ static void latch_go(zk_task *task)
     zk_ask(task, ZK_CHILDREN, zk_path(z, l->name, NULL, NULL), false, name_listed, 0);
     zk_ask(task, ZK_CHILDREN, zk_path(z, l->name, "locks", NULL), false, folder_listed, 0);
     zk_ask(task, ZK_CHILDREN, zk_path(z, l->name, "leases", NULL), false, folder_listed, 0);
+}
+
+static void latch_go(zk_task *task)
+{
+    latch *l = latch_of(task);
+
+    if (l->op->kind == PAWL_OP_LATCH_DOWN)
+        read_count(l);
+    else
+        look_at_name(l);
 }
 
 static void decide_set(latch *l)
@@ -274,10 +291,26 @@ static void decide_set(latch *l)
         finish(l, has_receipt(l) ? 0 : PAWL_ESTATE, "it is set already");
     else if (l->step == LATCH_WRITE && !l->error)
         finish(l, 0, NULL);
-    else if (l->error == ZK_NO_NODE || l->error == ZK_NODE_EXISTS)
+    else if (l->error == ZK_NO_NODE && l->denied && ++l->tries > 3) { /* no folders */
+        l->error = ZK_NO_AUTH;
+        failed(l);
+    } else if (l->error == ZK_NO_NODE || l->error == ZK_NODE_EXISTS)
         zk_task_go(&l->task);
     else
         failed(l);
+}
+
+/* There was no latch: is the name something else? */
+static void decide_without(latch *l)
+{
+    if (l->error)
+        failed(l);
+    else if (l->other)
+        finish(l, PAWL_ESTATE, "the name is in use as something else");
+    else if (l->set) /* since then */
+        read_count(l);
+    else
+        finish(l, 0, NULL);
 }
 
 static void decide_down(latch *l)
@@ -285,7 +318,11 @@ static void decide_down(latch *l)
     bool counted = l->step == LATCH_READ && !l->error &&
                    (has_receipt(l) || (l->sent && l->seen_czxid != l->czxid));
 
-    if (l->error == ZK_NO_NODE || (l->step == LATCH_WRITE && !l->error) || counted)
+    if (l->step == LATCH_LOOK)
+        decide_without(l);
+    else if (l->step == LATCH_READ && l->error == ZK_NO_NODE && !l->sent)
+        look_at_name(l);
+    else if (l->error == ZK_NO_NODE || (l->step == LATCH_WRITE && !l->error) || counted)
         finish(l, 0, NULL);
     else if (l->step == LATCH_WRITE && l->error == ZK_BAD_VERSION)
         read_count(l);

@@ -8,6 +8,9 @@
  *     NODES      what stands in the nodes that will be shown
  *     DELETE     BREAK: the holders' nodes
  *
+ * Of one name at most LOOK_NODES_MAX nodes are kept, so that nobody can fill this process's memory
+ * by filling a name.
+ *
  * A connection that is lost in between begins the present names anew; but a BREAK whose deletes
  * were sent is never repeated: it might hit the next holder.
  */
@@ -58,7 +61,7 @@ static void finish(look *k, int code)
 static bool good(look *k, int error)
 {
     if (error && error != ZK_NO_NODE && error != ZK_LOST)
-        k->code = zk_error_code(error, k->words);
+        k->code = zk_error_code(k->task.zk, error, k->words);
     return !error;
 }
 
@@ -86,6 +89,12 @@ static void add_name(look *k, const char *name)
 
 static void add_node(look *k, look_name *n, jute_bytes name, zk_child child)
 {
+    if (!name.length)
+        return;
+    if (n->nnodes >= LOOK_NODES_MAX) {
+        n->too_many = true;
+        return;
+    }
     if (n->nnodes == n->room) {
         size_t room = n->room ? 2 * n->room : 4;
         look_node *nodes = realloc(n->nodes, room * sizeof *nodes);
@@ -146,6 +155,7 @@ static bool children_listed(zk_task *task, int64_t i, int error, jute_reader *bo
 
         name->latch |= zk_bytes_are(child, "latch");
         name->semaphore |= zk_bytes_are(child, "locks") || zk_bytes_are(child, "leases");
+        name->locks |= what.sort == ZK_EXCLUSIVE || what.sort == ZK_SHARED;
         if (what.sort == ZK_EXCLUSIVE || what.sort == ZK_SHARED || what.sort == ZK_WAITER)
             add_node(k, name, child, what);
     }
@@ -155,16 +165,17 @@ static bool children_listed(zk_task *task, int64_t i, int error, jute_reader *bo
 static bool data_read(zk_task *task, int64_t i, int error, jute_reader *body)
 {
     look *k = look_of(task);
-    char text[64] = "";
+    look_name *name = &k->names[i];
     jute_bytes data;
+    int64_t capacity, count;
 
     if (!good(k, error))
         return true;
     data = jute_get_bytes(body);
-    if (data.length)
-        memcpy(text, data.data, data.length < sizeof text ? data.length : sizeof text - 1);
-    sscanf(text, "pawl permits=%lld", (long long *)&k->names[i].capacity);
-    sscanf(text, "pawl count=%lld", (long long *)&k->names[i].count);
+    capacity = zk_count_read(data, "pawl permits=");
+    count = zk_count_read(data, "pawl count=");
+    name->capacity = capacity >= 0 ? capacity : name->capacity;
+    name->count = count >= 0 ? count : name->count;
     return !body->bad;
 }
 
@@ -180,25 +191,11 @@ static bool mutex_listed(zk_task *task, int64_t i, int error, jute_reader *body)
         jute_bytes child = jute_get_bytes(body);
         zk_child what = zk_child_read(false, child);
 
+        k->names[i].queue |= what.sort == ZK_EXCLUSIVE;
         if (what.sort == ZK_EXCLUSIVE)
             add_node(k, &k->names[i], child, (zk_child){ZK_WAITER, what.sequence});
     }
     return !body->bad;
-}
-
-/* Permits of one owner have the same id in front of their sequence. */
-static look_node *same_owner(look_name *n, jute_bytes child)
-{
-    for (size_t i = 0; i < n->nnodes; i++) {
-        const look_node *node = &n->nodes[i];
-        size_t length = strlen(node->name);
-
-        if (node->child.sort == ZK_LEASE && length > 10 && child.length > 10 &&
-            !strncmp(node->name, child.data, length - 10) && length == child.length &&
-            zk_bytes_begin(child, "_c_"))
-            return &n->nodes[i];
-    }
-    return NULL;
 }
 
 static bool leases_listed(zk_task *task, int64_t i, int error, jute_reader *body)
@@ -213,19 +210,13 @@ static bool leases_listed(zk_task *task, int64_t i, int error, jute_reader *body
     name->in_use = (int64_t)n;
     for (size_t j = 0; j < n && k->op->kind != PAWL_OP_COUNT; j++) {
         jute_bytes child = jute_get_bytes(body);
-        look_node *node = k->op->kind == PAWL_OP_BREAK ? NULL : same_owner(name, child);
         zk_child what = zk_child_read(false, child);
 
         what.sort = ZK_LEASE;
-        if (!node)
-            add_node(k, name, child, what);
-        else if (zk_before(what.sequence, node->child.sequence)) { /* the first says who it is */
-            memcpy(node->name, child.data, child.length);
-            node->child = what;
-        }
-        if (node)
-            node->permits++;
+        add_node(k, name, child, what);
     }
+    if (k->op->kind != PAWL_OP_BREAK)
+        look_merge(name);
     return !body->bad;
 }
 
@@ -324,12 +315,25 @@ static void ask_nodes(look *k)
     }
 }
 
+/* Who must see all of a name's nodes is told that it can't. */
+static bool too_many(look *k)
+{
+    if (!k->names[0].too_many || k->op->kind == PAWL_OP_LIST)
+        return false;
+    snprintf(k->words, sizeof k->words, "\"%.80s\" has more nodes than can be looked at",
+             k->names[0].name);
+    finish(k, PAWL_EBACKEND);
+    return true;
+}
+
 static void delete_holders(look *k)
 {
     zk *z = k->task.zk;
     look_name *n = &k->names[0];
 
     k->step = LOOK_DELETE;
+    if (too_many(k))
+        return;
     look_sort(n);
     for (size_t j = 0; j < n->nnodes; j++)
         if (n->nodes[j].holder) {
@@ -347,6 +351,11 @@ static void count(look *k)
     bool others = n->in_use || n->nnodes;
     int64_t capacity = others && n->capacity ? n->capacity : k->op->count;
 
+    if (n->locks || (k->op->mode == PAWL_MODE_LATCH ? n->in_use || n->queue : n->latch)) {
+        snprintf(k->words, sizeof k->words, "\"%.80s\" is in use as something else", n->name);
+        finish(k, PAWL_ESTATE);
+        return;
+    }
     if (k->op->mode == PAWL_MODE_LATCH) {
         k->op->value = n->latch && n->count > 0 ? n->count : 0;
         finish(k, 0);
@@ -393,6 +402,8 @@ static void look_next(zk_task *task)
         count(k);
     else if (k->step == LOOK_INSIDE && k->op->kind == PAWL_OP_BREAK)
         delete_holders(k);
+    else if (k->step == LOOK_INSIDE && too_many(k))
+        return;
     else if (k->step == LOOK_INSIDE) {
         ask_nodes(k);
         if (!task->out && !task->lost)

@@ -21,7 +21,10 @@ typedef struct look_node {
 /* One name. */
 typedef struct look_name {
     char *name;
-    bool latch, semaphore;
+    bool latch, semaphore; /* semaphore: only has been, maybe */
+    bool locks;            /* contenders for a lock */
+    bool queue;            /* contenders for permits */
+    bool too_many;         /* more nodes than are kept */
     int64_t capacity, in_use, count;
     look_node *nodes;
     size_t nnodes, room;
@@ -40,6 +43,10 @@ typedef struct look {
     size_t nnames, room;
 } look;
 
+#define LOOK_NODES_MAX 20000 /* of one name */
+
+/* Count the leases of one owner together. */
+void look_merge(look_name *n);
 /* Put holders and waiters in their order and say which is which. */
 void look_sort(look_name *n);
 /* Tell the rows: the summary, or everything. */

@@ -41,17 +41,12 @@ const char *permits_lease_path(zk_place *p, uint32_t i)
 static bool capacity_read(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
     zk_place *p = place_of(task);
-    char text[64] = "";
-    jute_bytes data;
 
     (void)tag;
     if (error)
         return true;
-    data = jute_get_bytes(body);
-    if (data.length < sizeof text && data.length)
-        memcpy(text, data.data, data.length);
-    if (sscanf(text, "pawl permits=%lld", (long long *)&p->capacity) != 1)
-        p->capacity = 0;
+    p->capacity = zk_count_read(jute_get_bytes(body), "pawl permits=");
+    p->capacity = p->capacity < 0 ? 0 : p->capacity;
     return !body->bad;
 }
 

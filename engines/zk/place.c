@@ -17,13 +17,19 @@
  * A create without an answer: FIND looks for the node by its id, which nobody else has, behind a
  * write: what was asked for on the last connection may be carried out much later, when a majority
  * is back, and a node that is overlooked would stand in everybody's way as long as the session
- * lasts. Deleting is
- * repeated until it is confirmed or the session has ended, whoever still waits for it; so nothing
- * is left behind that blocks others. A place whose node somebody else deleted while it waited
- * begins anew, at the end of the queue.
+ * lasts. Deleting is repeated until it is confirmed or the session has ended, whoever still waits
+ * for it; so nothing is left behind that blocks others. A place whose node somebody else deleted
+ * while it waited begins anew, at the end of the queue.
+ *
+ * A DOWNGRADE (p->with_seq) gets a node with its writer's sequence, in front of those who wait. It
+ * has a right to that only as long as the writer's node is there, and this client may not have
+ * heard yet that somebody deleted it. So one request checks the writer's node and creates the
+ * reader's: both are there at once, or the reader is not created and stands in line like everybody.
+ * From then on the list decides, as for every reader: nothing exclusive may be in front.
  *
  * Who has waited or held for a tenth of a second also watches its own node. Most are through before
- * that, and need not pay for it.
+ * that, and need not pay for it. Once in the length of a session everybody reads again what is
+ * watched (place_check), so an event that a server fails to send costs no more than that.
  */
 #include <stdlib.h>
 
@@ -38,7 +44,7 @@ static void place_next(zk_task *task);
 void place_note(zk_place *p, int error)
 {
     if (error != ZK_LOST)
-        p->code = zk_error_code(error, p->words);
+        p->code = zk_error_code(p->task.zk, error, p->words);
 }
 
 bool place_noted(zk_task *task, int64_t tag, int error, jute_reader *body)
@@ -98,38 +104,103 @@ int place_in_use(zk_place *p)
     return PAWL_ESTATE;
 }
 
+/* Its node is there under this path. False: that is not the path of a node of ours. */
+static bool note_node(zk_place *p, jute_bytes path)
+{
+    bool kazoo = p->task.zk->settings.kazoo && !p->kind->dir;
+    const char *slash = path.length ? memrchr(path.data, '/', path.length) : NULL;
+    size_t length = slash ? (size_t)(path.data + path.length - slash - 1) : 0;
+
+    if (!slash || length >= sizeof p->node)
+        return false;
+    memcpy(p->node, slash + 1, length);
+    p->node[length] = 0;
+    p->sequence = zk_child_read(kazoo, (jute_bytes){p->node, length}).sequence;
+    return true;
+}
+
 static bool created(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
     zk_place *p = place_of(task);
     jute_bytes path;
     zk_stat stat;
-    const char *slash;
 
     (void)tag;
-    if (error == ZK_LOST || error == ZK_NODE_EXISTS) /* a downgrade's name is known before */
+    if (error == ZK_LOST)
         return true;
     if (error) {
         p->unsure = false;
         p->folders = error == ZK_NO_NODE;
         if (error != ZK_NO_NODE)
             place_note(p, error);
+        else if (p->denied && p->tries > 2) /* the folders can't be made */
+            place_note(p, ZK_NO_AUTH);
         return true;
     }
     path = jute_get_bytes(body);
     stat = jute_stat(body);
-    slash = path.length ? memrchr(path.data, '/', path.length) : NULL;
-    if (!jute_at_end(body) || !slash || stat.ephemeral_owner != task->zk->session.id ||
-        path.length - (size_t)(slash + 1 - path.data) >= sizeof p->node)
+    if (!jute_at_end(body) || stat.ephemeral_owner != task->zk->session.id || !note_node(p, path))
         return false;
     p->unsure = p->folders = false;
-    snprintf(p->node, sizeof p->node, "%.*s", (int)(path.data + path.length - slash - 1),
-             slash + 1);
-    p->sequence = zk_child_read(false, (jute_bytes){p->node, strlen(p->node)}).sequence;
-    if (task->zk->settings.kazoo && !p->kind->dir)
-        p->sequence = zk_child_read(true, (jute_bytes){p->node, strlen(p->node)}).sequence;
-    if (!p->with_seq)
-        p->token = (uint64_t)stat.czxid;
+    p->token = (uint64_t)stat.czxid;
     return true;
+}
+
+/* The check of the writer's node, and the reader's node beside it. */
+static bool created_beside(zk_task *task, int64_t tag, int header, jute_reader *body)
+{
+    zk_place *p = place_of(task);
+    int type, error = header;
+    jute_bytes path = {0};
+
+    (void)tag;
+    if (error == ZK_LOST)
+        return true;
+    while (!header && (type = jute_multi(body, &error))) {
+        if (type == ZK_CREATE)
+            path = jute_get_bytes(body);
+        else if (type != ZK_CHECK)
+            return false;
+    }
+    if (body->bad)
+        return false;
+    if (error == ZK_NODE_EXISTS) /* an earlier request of its own made it */
+        return true;
+    p->unsure = false;
+    if (error == ZK_NO_NODE)
+        p->with_seq = p->token = 0; /* the writer has lost its lock */
+    else if (error)
+        place_note(p, error);
+    else
+        return note_node(p, path);
+    return true;
+}
+
+/* With the writer's sequence, if the writer's node is there. */
+static void create_beside(zk_place *p, const zk_place *writer, const char *path, const char *who,
+                          size_t length)
+{
+    zk *z = p->task.zk;
+    char beside[ZK_PATH_MAX];
+    jute_writer w = zk_request(z, ZK_MULTI);
+
+    snprintf(beside, sizeof beside, "%s", place_node_path(p, writer->node));
+    jute_put_int(&w, ZK_CHECK);
+    jute_put_bool(&w, false);
+    jute_put_int(&w, -1);
+    jute_put_text(&w, beside);
+    jute_put_int(&w, -1);
+    jute_put_int(&w, ZK_CREATE);
+    jute_put_bool(&w, false);
+    jute_put_int(&w, -1);
+    jute_put_text(&w, path);
+    jute_put_bytes(&w, who, length);
+    zk_put_acl(z, &w);
+    jute_put_int(&w, ZK_EPHEMERAL);
+    jute_put_int(&w, -1);
+    jute_put_bool(&w, true);
+    jute_put_int(&w, -1);
+    zk_request_end(&p->task, &w, created_beside, 0);
 }
 
 static enum zk_sort sort_of(const zk_place *p)
@@ -158,12 +229,20 @@ static const zk_place *partner_of(const zk_place *p)
     return partner && partner->held && !partner->gone ? partner : NULL;
 }
 
+static bool folder_made(zk_task *task, int64_t tag, int error, jute_reader *body)
+{
+    (void)tag;
+    (void)body;
+    place_of(task)->denied |= error == ZK_NO_AUTH; /* also said of folders that exist */
+    return true;
+}
+
 static void enter(zk_place *p)
 {
     zk *z = p->task.zk;
     const zk_place *partner = partner_of(p);
     char node[ZK_NODE_MAX + 12], who[ZK_WHO_MAX], path[ZK_PATH_MAX];
-    int flags = ZK_EPHEMERAL | (partner ? 0 : ZK_SEQUENTIAL);
+    size_t length = zk_who_write(who, z, p->permits);
 
     if (!partner)
         p->with_seq = 0; /* then it stands in line like everybody */
@@ -175,14 +254,20 @@ static void enter(zk_place *p)
     if (partner)
         snprintf(node + strlen(node), 12, "%010d", partner->sequence);
     snprintf(path, sizeof path, "%s", place_node_path(p, node));
+    p->denied = false;
     if (p->folders)
-        zk_ask_folders(&p->task, path);
-    if (p->folders && p->mode == PAWL_MODE_PERMITS)
+        zk_ask_folders(&p->task, path, folder_made);
+    if (p->folders && p->mode == PAWL_MODE_PERMITS) {
+        p->made_leases = true;
         zk_ask_create(&p->task, ZK_CREATE_CONTAINER, zk_path(z, p->name, "leases", NULL), "", 0,
-                      ZK_CONTAINER, NULL, 0);
+                      ZK_CONTAINER, folder_made, 0);
+    }
     p->unsure = true;
-    zk_ask_create(&p->task, ZK_CREATE2, path, who, zk_who_write(who, z, p->permits), flags, created,
-                  0);
+    if (partner)
+        create_beside(p, partner, path, who, length);
+    else
+        zk_ask_create(&p->task, ZK_CREATE2, path, who, length, ZK_EPHEMERAL | ZK_SEQUENTIAL,
+                      created, 0);
     start_look(p, STEP_ENTER);
 }
 
@@ -237,6 +322,9 @@ static void leave(zk_place *p)
     if (p->node[0])
         zk_ask_delete(&p->task, zk_path(z, p->name, p->kind->dir, p->node), -1, deleted, 0);
     permits_give_back(p, 0);
+    if (p->made_leases && !p->nleases) /* a container that never had a child is never removed */
+        zk_ask_delete(&p->task, zk_path(z, p->name, "leases", NULL), -1, NULL, 0);
+    p->made_leases = false;
     if (!p->task.out && !p->task.lost)
         place_end(p, p->gone ? PAWL_ENOTHELD : 0);
 }
@@ -257,6 +345,7 @@ void place_grant(zk_place *p)
     struct list *l;
 
     p->step = STEP_IDLE;
+    p->made_leases = false;
     if (p->mode == PAWL_MODE_LATCH) { /* nothing is held; its node goes in the background */
         place_finish(&p->ops, 0, NULL);
         refuse(p, 0);
@@ -309,6 +398,21 @@ static void wait_for(zk_place *p)
         zk_ask(&p->task, ZK_GET, path, true, ahead_read, 0);
     else
         refuse(p, PAWL_EBACKEND);
+}
+
+void place_check(zk_place *p)
+{
+    if (p->leaving || p->task.out || p->step != STEP_IDLE || p->task.zk->link.state != LINK_READY)
+        return;
+    p->task.lost = false;
+    if (p->held && p->watched) {
+        p->step = STEP_VERIFY;
+        place_ask_own(p);
+    } else if (!p->held && p->list.ahead) {
+        wait_for(p);
+    } else if (!p->held && p->node[0]) {
+        place_look(p);
+    }
 }
 
 static void begin(zk_place *p)

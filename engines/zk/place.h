@@ -76,6 +76,8 @@ struct zk_place {
     bool queue;
     bool unsure;          /* a create of its node was sent and not answered */
     bool folders;         /* the folders are missing */
+    bool denied;          /* the right to make one of them is, maybe */
+    bool made_leases;     /* a semaphore's folder, which nobody may ever use */
     bool held, gone;      /* gone: the server no longer has the node */
     bool watched;         /* its own node is */
     bool waited, again;   /* again: something happened while it was asking */
@@ -137,6 +139,8 @@ bool place_noted(zk_task *task, int64_t tag, int error, jute_reader *body);
 void place_note(zk_place *p, int error);
 /* Ask again how things stand. */
 void place_look(zk_place *p);
+/* Ask again for what it waits for, or holds. */
+void place_check(zk_place *p);
 /* Ask for its own node, or its first lease, and to be told when that goes. */
 void place_ask_own(zk_place *p);
 int place_in_use(zk_place *p); /* PAWL_ESTATE, with words */

@@ -11,7 +11,8 @@
 
 #include "place.h"
 
-#define CANCEL_MS 100 /* so long the confirmation of a delete is waited for */
+#define CANCEL_MS 100 /* so long the confirmation of a delete is waited for ... */
+#define ANSWER_MS 400 /* ... and the first answer, if none has come yet */
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
@@ -129,13 +130,13 @@ void zk_acquire(zk *z, pawl_op *op)
 }
 
 /* Its op is told now. With a connection the deletes are on their way, and in front of whatever this
- * client asks for next; without one nothing is certain. */
+ * client asks for next; without one, or if no answer ever came, nothing is certain. */
 static void give_up(zk_place *p)
 {
     zk *z = p->task.zk;
     struct list *l;
 
-    if (z->link.state == LINK_READY)
+    if (z->link.state == LINK_READY && (p->waited || p->code != PAWL_ECANCELED))
         place_finish(&p->ops, p->code, p->words);
     while ((l = list_take(&p->ops)))
         zk_give_up(z, place_op(l), true);
@@ -175,7 +176,7 @@ void zk_acquire_cancel(zk *z, pawl_op *op)
     p->leaving = true;
     p->code = PAWL_ECANCELED;
     p->words[0] = 0;
-    place_timer(p, z->link.state == LINK_READY ? CANCEL_MS : 0);
+    place_timer(p, z->link.state != LINK_READY ? 0 : p->waited ? CANCEL_MS : ANSWER_MS);
     zk_task_go(&p->task);
 }
 
@@ -203,6 +204,13 @@ void zk_release_cancel(zk *z, pawl_op *op)
 {
     list_remove(place_link(op));
     zk_give_up(z, op, true);
+}
+
+void zk_places_check(zk *z)
+{
+    for (size_t i = 0; i < ZK_BUCKETS; i++)
+        for (struct list *l = z->places[i].next; l != &z->places[i]; l = l->next)
+            place_check(list_entry(l, zk_place, in_table));
 }
 
 void zk_places_end(zk *z)

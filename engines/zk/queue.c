@@ -160,22 +160,24 @@ static bool folder_answered(zk_task *task, int64_t tag, int error, jute_reader *
     return !body->bad;
 }
 
-static int lock_decide(zk_place *p)
+static int look_into_folders(zk_place *p)
 {
     zk *z = p->task.zk;
 
+    p->in_use = 0;
+    p->step = STEP_MORE;
+    zk_ask(&p->task, ZK_CHILDREN, zk_path(z, p->name, "locks", NULL), false, folder_answered, 0);
+    zk_ask(&p->task, ZK_CHILDREN, zk_path(z, p->name, "leases", NULL), false, folder_answered, 0);
+    return PLACE_GOES_ON;
+}
+
+static int lock_decide(zk_place *p)
+{
     if (p->list.latch)
         return place_in_use(p);
-    if (p->list.semaphore && !p->not_semaphore) {
-        p->in_use = 0;
-        p->step = STEP_MORE;
-        zk_ask(&p->task, ZK_CHILDREN, zk_path(z, p->name, "locks", NULL), false, folder_answered,
-               0);
-        zk_ask(&p->task, ZK_CHILDREN, zk_path(z, p->name, "leases", NULL), false, folder_answered,
-               0);
-        return PLACE_GOES_ON;
-    }
-    return p->list.ahead && !p->with_seq ? PLACE_BLOCKED : PLACE_GRANTED;
+    if (p->list.semaphore && !p->not_semaphore)
+        return look_into_folders(p);
+    return p->list.ahead ? PLACE_BLOCKED : PLACE_GRANTED;
 }
 
 static int lock_more(zk_place *p)
@@ -225,7 +227,18 @@ static int latch_decide(zk_place *p)
 {
     if (p->list.locks)
         return place_in_use(p);
+    if (p->list.semaphore && !p->list.latch && !p->not_semaphore)
+        return look_into_folders(p);
     return p->list.latch ? PLACE_BLOCKED : PLACE_GRANTED;
 }
 
-const place_kind place_latch = {.peeks = true, .look = latch_look, .decide = latch_decide};
+static int latch_more(zk_place *p)
+{
+    if (p->in_use)
+        return place_in_use(p);
+    p->not_semaphore = true;
+    return latch_decide(p);
+}
+
+const place_kind place_latch = {.peeks = true, .look = latch_look, .decide = latch_decide,
+        .more = latch_more};

@@ -25,6 +25,46 @@ static int by_place(const void *a, const void *b)
     return (int)x->child.sort - (int)y->child.sort;
 }
 
+/* Leases in the order of their names: those of one owner beside each other. */
+static int by_owner(const void *a, const void *b)
+{
+    const look_node *x = a, *y = b;
+    bool lease_x = x->child.sort == ZK_LEASE, lease_y = y->child.sort == ZK_LEASE;
+
+    if (lease_x != lease_y)
+        return lease_x ? -1 : 1;
+    return lease_x ? strcmp(x->name, y->name) : 0;
+}
+
+/* Permits of one owner have the same id in front of their sequence. */
+static bool same_owner(const look_node *a, const look_node *b)
+{
+    size_t length = strlen(a->name);
+
+    return a->child.sort == ZK_LEASE && b->child.sort == ZK_LEASE && length > 10 &&
+           length == strlen(b->name) && !strncmp(a->name, "_c_", 3) &&
+           !memcmp(a->name, b->name, length - 10);
+}
+
+void look_merge(look_name *n)
+{
+    size_t kept = 0;
+
+    if (n->nnodes)
+        qsort(n->nodes, n->nnodes, sizeof *n->nodes, by_owner);
+    for (size_t i = 0; i < n->nnodes; i++) {
+        look_node *node = &n->nodes[i], *last = kept ? &n->nodes[kept - 1] : NULL;
+
+        if (!last || !same_owner(last, node)) {
+            n->nodes[kept++] = *node;
+            continue;
+        }
+        last->permits++;
+        free(node->name);
+    }
+    n->nnodes = kept;
+}
+
 void look_sort(look_name *n)
 {
     bool open = true; /* may the next one hold it, too? */
@@ -65,9 +105,9 @@ static void describe(pawl_info *info, const look_node *node, char id[16])
 
 static int64_t since(const look *k, const look_node *node)
 {
-    int64_t ms = k->task.zk->env->wall_ms(k->task.zk->env) - node->stat.ctime;
+    int64_t now = k->task.zk->env->wall_ms(k->task.zk->env), ctime = node->stat.ctime;
 
-    return !node->known ? -1 : ms > 0 ? ms : 0;
+    return !node->known ? -1 : ctime > 0 && ctime < now ? now - ctime : 0;
 }
 
 static int show_summary(const look *k, const look_name *n, int type)

@@ -92,7 +92,7 @@ void zk_renew(zk *z, pawl_op *op)
 void zk_renew_cancel(zk *z, pawl_op *op)
 {
     list_remove(link_of(op));
-    zk_give_up(z, op, false);
+    zk_give_up(z, op, true);
 }
 
 /* ---- heartbeats ------------------------------------------------------------------------------ */
@@ -157,6 +157,8 @@ static void beat_due(pawl_timer *timer)
 
     if (z->link.state == LINK_READY && !z->session.beat.out) {
         send_beat(&z->session.beat);
+        if (++z->session.nbeats % BEATS == 0)
+            zk_places_check(z);
         z->env->loop_changed(z->env);
     }
     z->env->timer_set(z->env, timer, z->env->now(z->env) + length_ns(&z->session) / BEATS);
@@ -181,6 +183,8 @@ void zk_session_ready(zk *z, bool fresh, int64_t sent)
     touched(s, sent);
     confirm(s, sent);
     s->verified = fresh;
+    if (!fresh && !s->last_zxid) /* the server may be behind what was seen before */
+        zk_ask_sync(&s->beat);
     zk_tasks_go(z);
     if (z->link.state != LINK_READY)
         return;

@@ -125,6 +125,8 @@ void zk_call_done(zk_call *call, int error, jute_reader *body)
     zk_answer_fn *answer = call->answer;
     int64_t tag = call->tag;
 
+    if (z)
+        z->opcode = call->opcode;
     if (!task) {
         free(call);
         return;
@@ -169,6 +171,7 @@ jute_writer zk_request(zk *z, int opcode)
     w = jute_begin(&link->out);
     jute_put_int(&w, link->xid);
     jute_put_int(&w, opcode);
+    z->opcode = opcode;
     return w;
 }
 
@@ -192,7 +195,7 @@ void zk_request_end(zk_task *task, jute_writer *w, zk_answer_fn *answer, int64_t
         return;
     }
     *call = (zk_call){.task = task, .answer = answer, .tag = tag, .xid = link->xid,
-                      .sent = z->env->now(z->env)};
+                      .opcode = z->opcode, .sent = z->env->now(z->env)};
     list_append(&link->calls, &call->link);
     if (task)
         task->out++;
@@ -223,7 +226,7 @@ void zk_ask_create(zk_task *task, int opcode, const char *path, const char *data
     zk_request_end(task, &w, answer, tag);
 }
 
-void zk_ask_folders(zk_task *task, const char *path)
+void zk_ask_folders(zk_task *task, const char *path, zk_answer_fn *answer)
 {
     bool stays = task->zk->settings.kazoo;
     char part[ZK_PATH_MAX];
@@ -231,7 +234,7 @@ void zk_ask_folders(zk_task *task, const char *path)
     for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         snprintf(part, sizeof part, "%.*s", (int)(slash - path), path);
         zk_ask_create(task, stays ? ZK_CREATE2 : ZK_CREATE_CONTAINER, part, "", 0,
-                      stays ? ZK_PERSISTENT : ZK_CONTAINER, NULL, 0);
+                      stays ? ZK_PERSISTENT : ZK_CONTAINER, answer, 0);
     }
 }
 
@@ -270,10 +273,29 @@ void zk_ask_turn(zk_task *task, const char *folder)
     zk_ask_delete(task, path, INT32_MAX, NULL, 0);
 }
 
-int zk_error_code(int error, char words[ZK_WORDS])
+static const char *right_to(int opcode)
+{
+    switch (opcode) {
+    case ZK_CREATE:
+    case ZK_CREATE2:
+    case ZK_CREATE_CONTAINER:
+        return "create";
+    case ZK_DELETE:
+        return "delete";
+    case ZK_SET:
+        return "write";
+    case ZK_MULTI:
+        return "create or delete";
+    default:
+        return "read";
+    }
+}
+
+int zk_error_code(const zk *z, int error, char words[ZK_WORDS])
 {
     if (error == ZK_NO_AUTH || error == ZK_AUTH_FAILED) {
-        snprintf(words, ZK_WORDS, "ZooKeeper: no rights on this path (error %d)", error);
+        snprintf(words, ZK_WORDS, "ZooKeeper: the right to %s is missing at or below %.100s (error "
+                 "%d)", right_to(z->opcode), z->settings.base, error);
         return PAWL_EAUTH;
     }
     snprintf(words, ZK_WORDS, "ZooKeeper: error %d", error);

@@ -69,6 +69,27 @@ static void value_of(char *ret, size_t room, const char *text, const char *key)
     ret[n] = 0;
 }
 
+/* From 0 to `most`. */
+static int64_t bounded(const char *text, int64_t most)
+{
+    long long value = strtoll(text, NULL, 10);
+
+    return value < 0 ? 0 : value > most ? most : value;
+}
+
+int64_t zk_count_read(jute_bytes data, const char *word)
+{
+    char digits[24] = "";
+    size_t n = strlen(word), length;
+
+    if (!zk_bytes_begin(data, word))
+        return -1;
+    length = data.length - n < sizeof digits - 1 ? data.length - n : sizeof digits - 1;
+    if (length)
+        memcpy(digits, data.data + n, length);
+    return isdigit((unsigned char)digits[0]) ? bounded(digits, INT64_C(1) << 62) : -1;
+}
+
 void zk_who_read(zk_who *ret, jute_bytes data)
 {
     char text[ZK_WHO_MAX], number[24];
@@ -84,9 +105,9 @@ void zk_who_read(zk_who *ret, jute_bytes data)
     value_of(ret->program, sizeof ret->program, text, " program=");
     value_of(ret->label, sizeof ret->label, text, " label=");
     value_of(number, sizeof number, text, " pid=");
-    ret->pid = strtoll(number, NULL, 10);
+    ret->pid = bounded(number, INT32_MAX);
     value_of(number, sizeof number, text, " lease=");
-    ret->lease_ms = strtoll(number, NULL, 10);
+    ret->lease_ms = bounded(number, INT64_C(1) << 53);
     value_of(number, sizeof number, text, " want=");
-    ret->want = strtoll(number, NULL, 10);
+    ret->want = bounded(number, UINT32_MAX);
 }

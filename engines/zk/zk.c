@@ -34,11 +34,14 @@ static void submit_event(zk *z, pawl_op *op)
 
 void zk_give_up(zk *z, pawl_op *op, bool sent)
 {
-    int code = sent ? PAWL_EUNKNOWN : PAWL_ECANCELED;
+    int code = sent ? PAWL_EUNKNOWN : PAWL_ECONN;
 
     if (z->link.state != LINK_READY && z->link.last_code) {
         code = sent ? PAWL_EUNKNOWN : z->link.last_code;
         pawl_error_set(op->err, code, "%s", z->link.words);
+    } else {
+        pawl_error_set(op->err, code, "%s: no answer in time",
+                       z->settings.servers.list[z->link.server].where);
     }
     pawl_op_finish(op, code);
 }

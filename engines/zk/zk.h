@@ -75,6 +75,7 @@ enum zk_opcode {
     ZK_SET = 5,
     ZK_SYNC = 9,
     ZK_CHILDREN = 12, /* with the parent's Stat */
+    ZK_CHECK = 13,    /* only inside a multi: is the node there? */
     ZK_MULTI = 14,
     ZK_CREATE2 = 15, /* with the new node's Stat */
     ZK_CREATE_CONTAINER = 19,
@@ -149,6 +150,9 @@ typedef struct zk_who {
 /* What stands in a node of this client's. */
 size_t zk_who_write(char ret[ZK_WHO_MAX], const zk *z, uint32_t want);
 void zk_who_read(zk_who *ret, jute_bytes data);
+/* The number behind `word`, if that is what the data begins with; -1: none. Anybody may write
+ * anything there, so it is brought within bounds in which sums can't overflow. */
+int64_t zk_count_read(jute_bytes data, const char *word);
 
 /* ---- task.c ---------------------------------------------------------------------------------- */
 
@@ -184,6 +188,7 @@ typedef struct zk_call {
     zk_answer_fn *answer;
     int64_t tag, sent;
     int32_t xid;
+    int opcode;
 } zk_call;
 
 void zk_task_begin(zk_task *task, zk *z, const zk_task_type *type);
@@ -207,7 +212,7 @@ void zk_ask_create(zk_task *task, int opcode, const char *path, const char *data
                    int flags, zk_answer_fn *answer, int64_t tag);
 /* Every folder above the node, as containers; that they exist is fine. kazoo looks after a folder
  * once and fails if it goes later, so there they stay, as its own do. */
-void zk_ask_folders(zk_task *task, const char *path);
+void zk_ask_folders(zk_task *task, const char *path, zk_answer_fn *answer);
 void zk_ask_delete(zk_task *task, const char *path, int version, zk_answer_fn *answer, int64_t tag);
 /* ZK_EXISTS, ZK_GET or ZK_CHILDREN. */
 void zk_ask(zk_task *task, int opcode, const char *path, bool watch, zk_answer_fn *answer,
@@ -228,8 +233,8 @@ void zk_watch_clear(zk_watch *watch);
 /* An event arrived. */
 void zk_watches_fire(zk *z, jute_bytes path, int happened);
 
-/* What an error of the server's means, in words. */
-int zk_error_code(int error, char words[ZK_WORDS]);
+/* What an error of the server's means, in words; also which right is missing, inside an answer. */
+int zk_error_code(const zk *z, int error, char words[ZK_WORDS]);
 
 /* ---- link.c, attach.c ------------------------------------------------------------------------ */
 
@@ -286,6 +291,7 @@ typedef struct zk_session {
     size_t ntouches;
     bool verified; /* since the connection was made, what is held has been looked at */
     uint16_t epoch; /* counts sessions */
+    unsigned nbeats;
     pawl_timer beat_timer;
     zk_task beat;
     struct list renewals; /* RENEW ops that wait; op->engine[0..1] is the link */
@@ -308,6 +314,8 @@ void zk_release(zk *z, pawl_op *op);
 void zk_release_cancel(zk *z, pawl_op *op);
 /* Forget what is left; the session takes the nodes along. */
 void zk_places_end(zk *z);
+/* Read again what everybody waits for and holds, in case that an event was lost. */
+void zk_places_check(zk *z);
 /* Does the server, as far as we know, still have this grant? */
 bool zk_holds(zk *z, uint64_t seq);
 
@@ -340,12 +348,14 @@ struct zk {
     struct list places[ZK_BUCKETS];  /* by owner.seq */
     uint64_t receipts[ZK_RECEIPTS];  /* latch ops that are done, by owner.seq */
     size_t nreceipts;
+    int opcode; /* of the request that is being written, or answered */
     char path[ZK_PATH_MAX];
     char host[256];
 };
 
 void zk_event(zk *z, int event);
-/* Finish an op that was given up: with why there is no connection, if there is none. */
+/* Finish an op that was given up before anything was answered: PAWL_EUNKNOWN if it was sent, else
+ * PAWL_ECONN or why there is no connection. */
 void zk_give_up(zk *z, pawl_op *op, bool sent);
 
 #endif

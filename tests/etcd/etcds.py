@@ -162,6 +162,16 @@ class Cluster:
             self.ctl('compact', revision)
         self.compacted = revision
 
+    def give_rights(self, user, password, *rights):
+        """As docs/etcd.md says, to a user; and switch users on."""
+        for words in (('user', 'add', 'root:root'), ('user', 'grant-role', 'root', 'root'),
+                      ('user', 'add', f'{user}:{password}'), ('role', 'add', 'pawl'),
+                      ('role', 'grant-permission', 'pawl', '--prefix=true',
+                       *(rights or ('readwrite', 'pawl/'))),
+                      ('user', 'grant-role', user, 'pawl'), ('auth', 'enable')):
+            self.ctl(*words)
+        self.environ = {'ETCDCTL_USER': 'root:root'}
+
     def leases(self):
         return self.ctl('lease', 'list').split('\n')[1:-1]
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""on_server.py one|cluster|tls PROGRAM [ARGUMENT ...]: run a program on private etcd servers.
+"""on_server.py one|cluster|tls|least PROGRAM [ARGUMENT ...]: run a program on private etcd servers.
 
-@URL@ in an argument is their URL, with the certificate of the authority for TLS.
+@URL@ in an argument is their URL, with the certificate of the authority for TLS, or with a user that
+has just the rights that docs/etcd.md says.
 """
 import os
 import sys
@@ -19,9 +20,12 @@ def start(kind, folder, servers):
         servers.append(Etcd('--cert-file', certs.pem('server'), '--key-file', certs.key('server'),
                             scheme='https'))
         return servers[0].url(timeout=10000, cafile=certs.pem('ca'))
-    servers.append(Etcd() if kind == 'one' else Cluster())
+    servers.append(Cluster() if kind == 'cluster' else Etcd('--bcrypt-cost=4'))
+    if kind == 'least':
+        servers[0].give_rights('app', 'sesame')
+        return servers[0].url(timeout=10000).replace('//', '//app:sesame@')
     return servers[0].url(timeout=10000)
 
 
 if __name__ == '__main__':
-    sys.exit(run(__doc__, ('one', 'cluster', 'tls'), start))
+    sys.exit(run(__doc__, ('one', 'cluster', 'tls', 'least'), start))

@@ -9,8 +9,16 @@
  */
 #include <string.h>
 
-#include "etcd/etcd.h"
+#include "etcd/look.h"
 #include "fuzz.h"
+
+static char prefix[] = "pawl/";
+
+/* latch.c needs a connection; this is what it says of a key. */
+int64_t etcd_latch_left(const etcd_kv *kv)
+{
+    return kv->version > 0 ? kv->version : 0;
+}
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
@@ -27,6 +35,8 @@ static void check_value(pb_span text)
     size_t n;
 
     etcd_value_read(text, &first);
+    DEMAND(first.permits >= 0 && first.permits <= UINT32_MAX && first.capacity >= 0);
+    DEMAND(first.readers >= 0 && first.readers <= UINT32_MAX && first.since >= 0);
     n = etcd_value_write(written, &first);
     DEMAND(n < sizeof written);
     etcd_value_read((pb_span){(const uint8_t *)written, n}, &second);
@@ -35,6 +45,26 @@ static void check_value(pb_span text)
     DEMAND(first.capacity == second.capacity && first.token == second.token);
     DEMAND(!strcmp(first.host, second.host) && !strcmp(first.label, second.label));
     DEMAND(!strcmp(first.program, second.program));
+}
+
+/* What is shown of a name whose keys these are: no number of theirs does harm. */
+static void check_rows(pb_span message)
+{
+    look_name name = {.type = -1};
+    etcd_kvs kvs;
+    etcd_kv kv;
+    pb_span tail;
+    char text[PAWL_NAME_MAX + 1];
+    etcd e = {.settings.prefix = prefix};
+
+    if (!etcd_read_range(message, &kvs))
+        return;
+    while (etcd_next_kv(&kvs, &kv))
+        if (etcd_key_name(&e, kv.key, text, &tail))
+            DEMAND(look_add(&name, &kv, tail));
+    look_settle(&name);
+    DEMAND(name.n <= LOOK_KEYS_MAX && name.used >= 0 && name.count >= 0);
+    look_clear(&name);
 }
 
 static void check_kv(const etcd_kv *kv, pb_span whole)
@@ -117,6 +147,7 @@ static void check_message(pb_span message)
 
     check_again(message);
     check_range(message);
+    check_rows(message);
     check_txn(message);
     check_watch(message);
     etcd_read_lease(message, &lease);

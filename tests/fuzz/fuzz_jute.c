@@ -30,7 +30,9 @@ static void use_text(jute_bytes text)
             DEMAND(strlen(again) == text.length && !memcmp(again, text.data, text.length));
             DEMAND(!strchr(again, '/') && strcmp(again, ".") && strcmp(again, ".."));
         }
+    DEMAND(zk_count_read(text, "pawl permits=") >= -1);
     zk_who_read(&who, text);
+    DEMAND(who.pid >= 0 && who.lease_ms >= -1 && who.want >= 0 && who.want <= UINT32_MAX);
     DEMAND(strlen(who.host) < sizeof who.host && strlen(who.label) < sizeof who.label);
 }
 

@@ -11,6 +11,7 @@
  * ID is any word of the caller's; it names the object in later lines.
  *
  *   lock ID NAME [kind=mutex|fair|read|write|spin] [lease=MS] [max_hold=MS] [at_least=MS]
+ *                [thread=1]     owned by the thread, so that a writer can become a reader
  *   sem ID NAME [permits=N] [lease=MS]            latch ID NAME           free ID
  *   acquire ID WAIT_MS    a lock, in the background: answered when it is done (token= valid=)
  *   release ID            likewise
@@ -30,9 +31,9 @@
  *
  * The end of the input is a `close`. Unasked for, at once: "lost ID PAWL_ELOST NS".
  *
- * Every lock belongs to its handle and there is one loop, over the input and pawl_client_fd(), in
- * one thread; callbacks come where the loop calls pawl_client_process(). The input is not read
- * while a blocking verb is under way.
+ * Every lock belongs to its handle (but see thread=1) and there is one loop, over the input and
+ * pawl_client_fd(), in one thread; callbacks come where the loop calls pawl_client_process(). The
+ * input is not read while a blocking verb is under way.
  */
 #include "actor.h"
 

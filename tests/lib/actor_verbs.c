@@ -91,7 +91,9 @@ static int make(struct object *o, int n, char **words, pawl_error *err)
                               .lease_ms = option(n, words, "lease", 0),
                               .max_hold_ms = option(n, words, "max_hold", 0),
                               .at_least_ms = option(n, words, "at_least", 0),
-                              .owner = PAWL_OWNER_HANDLE, .on_lost = on_lost, .arg = o};
+                              .owner = option(n, words, "thread", 0) ? PAWL_OWNER_THREAD
+                                                                     : PAWL_OWNER_HANDLE,
+                              .on_lost = on_lost, .arg = o};
     pawl_semaphore_options sem = {.size = sizeof sem, .lease_ms = lock.lease_ms,
                                   .permits = (uint64_t)option(n, words, "permits", 0),
                                   .on_lost = on_lost, .arg = o};

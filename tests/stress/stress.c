@@ -139,8 +139,8 @@ static void one_round(struct worker *w)
     pawl_error err = {0};
     int code = pawl_lock_acquire(lock, hasty ? dice : PATIENCE_MS, &err);
 
-    if (code && hasty && (code == PAWL_EBUSY || code == PAWL_ETIMEDOUT ||
-                          (cut_port && (code == PAWL_ECONN || code == PAWL_EUNKNOWN)))) {
+    if (code && hasty && (code == PAWL_EBUSY || code == PAWL_ETIMEDOUT || /* or nothing said yet: */
+                          code == PAWL_ECONN || code == PAWL_EUNKNOWN)) {
         atomic_fetch_add(&w->slot->gave_up, 1);
         return;
     }

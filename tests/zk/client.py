@@ -3,6 +3,8 @@
 
 It blocks, has one session and no watches, and shares no code with the engine.
 """
+import base64
+import hashlib
 import socket
 import struct
 
@@ -18,6 +20,12 @@ class Error(Exception):
 def text(value):
     data = value if isinstance(value, bytes) else value.encode()
     return struct.pack('>i', len(data)) + data
+
+
+def digest(user, password):
+    """As an ACL names them."""
+    hashed = hashlib.sha1(f'{user}:{password}'.encode()).digest()
+    return f'{user}:{base64.b64encode(hashed).decode()}'
 
 
 class Reader:
@@ -97,6 +105,11 @@ class Client:
     def acl(self, path):
         r = self.call(6, text(path))
         return [(r.take('i'), r.bytes().decode(), r.bytes().decode()) for _ in range(r.take('i'))]
+
+    def set_acl(self, path, *entries):
+        """Each (rights, scheme, id); rights: read 1, write 2, create 4, delete 8, admin 16."""
+        acl = b''.join(struct.pack('>i', r) + text(s) + text(i) for r, s, i in entries)
+        self.call(7, text(path) + struct.pack('>i', len(entries)) + acl + struct.pack('>i', -1))
 
     def children(self, path):
         """Sorted; none if the node is not there."""

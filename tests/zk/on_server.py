@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""on_server.py one|three PROGRAM [ARGUMENT ...]: run a program on private ZooKeeper servers.
+"""on_server.py one|three|least PROGRAM [ARGUMENT ...]: run a program on private ZooKeeper servers.
 
-@URL@ in an argument is their URL. No session is shorter than 2 s, no time-out than 10 s: a crowded
+@URL@ in an argument is their URL; `least`: with a user that has just the rights that
+docs/zookeeper.md says. No session is shorter than 2 s, no time-out than 10 s: a crowded
 machine keeps both.
 """
 import os
@@ -10,14 +11,23 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, '..', 'lib')]
+from client import Client, digest  # noqa: E402
 from guest import run  # noqa: E402
 from server import Ensemble, Server  # noqa: E402
 
 
 def start(kind, folder, servers):
-    servers.append(Server(least=2000) if kind == 'one' else Ensemble(least=2000))
-    return servers[0].start().url('/conformance?timeout=10000')
+    servers.append(Ensemble(least=2000) if kind == 'three' else Server(least=2000))
+    url = servers[0].start().url('/conformance?timeout=10000')
+    if kind != 'least':
+        return url
+    admin = Client(servers[0].port)
+    admin.create('/conformance')
+    admin.set_acl('/conformance', (1 | 4, 'digest', digest('app', 'sesame')))
+    admin.set_acl('/', (1, 'world', 'anyone'))
+    admin.close()
+    return url.replace('//', '//app:sesame@')
 
 
 if __name__ == '__main__':
-    sys.exit(run(__doc__, ('one', 'three'), start))
+    sys.exit(run(__doc__, ('one', 'three', 'least'), start))

@@ -166,7 +166,7 @@ def _(w):
     b, c = w.actor(), w.actor(environ=secret)
     b.lock('l', 'safe')
     failed = b.ask('take', 'l', 0).be('PAWL_EAUTH')
-    assert 'rights' in failed.words, failed
+    assert 'the right to' in failed.words, failed
     c.lock('l', 'safe')
     c.ask('take', 'l', 0).be('PAWL_EBUSY')
     d = w.actor(environ=dict(secret, PAWL_PASSWORD='guess'))

@@ -82,6 +82,21 @@ def finish(w, workers, over, done):
 # away and has caught up may forget what it was given when they vote again (ZOOKEEPER-4785). Deletes
 # that had been confirmed were seen to be undone on all of them.
 
+@case('a leader that dies together with the holder costs a session')
+def _(w):
+    a, b = (w.actor(session=SESSION, timeout=500) for _ in range(2))
+    w.queue_up('x', [a, b])
+    a.answer('acquire', 'l').ok()
+    a.kill()
+    w.servers.leader().kill()
+    began = time.monotonic()
+    b.answer('acquire', 'l').ok()
+    took = time.monotonic() - began
+    print(f'# {took:.1f} s')
+    assert took <= SESSION / 1000 + 5, f'{took:.1f} s'
+    healed(w)
+
+
 @case('the leader is killed: sessions and locks go on under the next one')
 def _(w):
     a, b = w.actor(session=20000, timeout=500), w.actor(session=20000, timeout=500)
