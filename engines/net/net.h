@@ -109,7 +109,8 @@ typedef struct net_tls_settings {
 
 typedef struct net_tls net_tls;
 
-/* What all connections of a client share. 0 or a code with words. */
+/* What all connections of a client share. 0 or a code with words. The files are read again for a
+ * new connection if they have changed. */
 int net_tls_context(void **ret, pawl_env *env, const net_tls_settings *s, pawl_error *err);
 void net_tls_context_free(void *context);
 net_tls *net_tls_new(void *context, const net_tls_settings *s, int fd);

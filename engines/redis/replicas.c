@@ -59,13 +59,21 @@ static int write_wait(redis_call *call, resp_buf *out)
     return resp_end(&c);
 }
 
+/* The one that was out is over; redis_proof_ask sends the next one before the loop polls. */
+static void wait_over(redis_link *link)
+{
+    link->proof_out = false;
+    if (link->proof_wanted)
+        link->env->loop_changed(link->env);
+}
+
 static bool wait_answered(redis_call *call, const resp_node *reply)
 {
     int64_t n;
 
     if (!resp_integer(reply, &n) || n < 0)
         return false;
-    call->on->proof_out = false;
+    wait_over(call->on);
     proven(call->on, (uint64_t)call->tag, n);
     return true;
 }
@@ -73,7 +81,7 @@ static bool wait_answered(redis_call *call, const resp_node *reply)
 /* WAIT itself is refused: then nothing is proven. */
 static void wait_failed(redis_call *call, int code, const char *words)
 {
-    call->on->proof_out = false;
+    wait_over(call->on);
     if (code == PAWL_EUNKNOWN || code == PAWL_ECANCELED)
         return; /* the link drops: redis_proofs_fail */
     call->on->env->log(call->on->env, PAWL_LOG_WARNING, "replicas= can't be had: %s", words);
