@@ -12,8 +12,9 @@
  *
  * Certificates are replaced while programs run. Each new connection looks whether one of the files
  * is another than before (device, inode, size, times), and reads them all again then. What can't be
- * used, for instance a new certificate whose key is not there yet, is logged and tried again with the
- * next connection; until then the old ones are used. A connection that is open keeps what it has.
+ * used, for instance a new certificate whose key is not there yet, is logged and tried again with
+ * the next connection; until then the old ones are used. A connection that is open keeps what it
+ * has.
  */
 #include <arpa/inet.h>
 #include <errno.h>

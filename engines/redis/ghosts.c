@@ -9,8 +9,8 @@
  * queue, or ends the claim that it was just granted, and passes the lock on.
  *
  * The client may still believe in a grant to the ghost's owner (made by the old master), and a
- * renewal may have reached the new one before the answer does. cancel.lua therefore ends a claim only
- * if nobody has renewed it; claims of leases shorter than 2.1 s can't be told apart so, and are left
+ * renewal may have reached the new one before the answer does. cancel.lua therefore ends a claim
+ * only if nobody has renewed it; claims of leases up to 2.1 s can't be told apart so, and are left
  * to end by themselves.
  *
  * A ghost is freed when its call is over, whatever the answer: if that was lost, the claim ends by

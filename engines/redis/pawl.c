@@ -7,9 +7,9 @@
  * may be old. One that is over by now is asked for again. So is one that came over another node of
  * a cluster than the one that sent it: that one may not know that anybody heard.
  *
- * A message to a waiter repeats the waiter's secret, which is in its record: whoever may publish but
- * not read the keys can't forge one. A message about an acquire that this client does not know is
- * answered, see ghosts.c.
+ * A message to a waiter repeats the waiter's secret, which is in its record: whoever may publish
+ * but not read the keys can't forge one. A message about an acquire that this client does not know
+ * is answered, see ghosts.c.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -11,7 +11,8 @@
 
 #define NUMBER_MAX (INT64_C(1) << 53)
 
-/* A number from `least` to 2^53; what is outside (no script of ours says so) becomes the nearest. */
+/* A number from `least` to 2^53; what is outside (no script of ours says so) becomes the nearest
+ * of these. */
 static bool number_at(const resp_node *node, uint32_t i, int64_t least, int64_t *ret)
 {
     const resp_node *child = resp_child(node, i);

@@ -17,8 +17,8 @@
  *
  * The server keeps a place for REDIS_PLACE_MS; it is asked again long before. One waiter watches
  * for all: it asks again when what is in their way should be over; behind a stranger, who sends no
- * messages, also before. All others ask again so often (the layout's refresh_ms) that a watcher that
- * died, or is a ghost (ghosts.c), keeps nobody waiting for longer.
+ * messages, also before. All others ask again so often (the layout's refresh_ms) that a watcher
+ * that died, or is a ghost (ghosts.c), keeps nobody waiting for longer.
  *
  * A wait outlives its connection: whatever has no call out is sent again on the next one, which is
  * harmless because the same owner gets the same answer. So an acquire whose answer was lost is

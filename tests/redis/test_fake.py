@@ -359,7 +359,8 @@ def _(s):
     secret = s.call('HGET', '{pawl:n}:rec', owner).split(' ')[7]
     end = f'{secret} pawl:n'
     for text in (f'g {owner} 5 1 1999 {now}', f'g {owner} 5 1 1999 {now} 0 pawl:n',
-                 f'g {owner} 5 1 1999 {now} {int(secret, 16) ^ 1:x} pawl:n', f'o {owner} {now} 1 pawl:n',
+                 f'g {owner} 5 1 1999 {now} {int(secret, 16) ^ 1:x} pawl:n',
+                 f'o {owner} {now} 1 pawl:n',
                  f'g {owner} 5 1 2001 {now} {end}', f'g {owner} 5 1 60000 {now} {end}',
                  f'g {owner} 0 1 2000 {now} {end}', f'g {owner} 5 0 2000 {now} {end}',
                  f'g {owner} 5 1 0 {now} {end}', f'g {owner} 5 1 -1 {now} {end}',
@@ -412,7 +413,8 @@ def _(s):
                 .replace(b'$1\r\nx\r\n', rows))
         shown = a.rows('show', 'n')
         for r in shown:
-            assert all(-1 <= int(v) <= 2 ** 53 for v in r.fields.values() if v.lstrip('-').isdigit()), r
+            numbers = [int(v) for v in r.fields.values() if v.lstrip('-').isdigit()]
+            assert all(-1 <= v <= 2 ** 53 for v in numbers), r
     many = b'*20000\r\n' + bulk(*row, *[1] * 5) * 20000
     f.spoil('inspect', lambda r: bulk(1, 'lock', 0, 0, 1, 0, 'x').replace(b'$1\r\nx\r\n', many))
     a.ask('show', 'n').be('PAWL_ECONN', 'PAWL_EUNKNOWN', 'PAWL_EPROTO')

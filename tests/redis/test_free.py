@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long a lock may stand free while somebody waits for it: the bounds that docs/redis.md states.
 
-What is in the way is a lease or a claim of a known length; from its end, by the server's clock, until
-the next grant at most BOUND_MS may pass. A machine that keeps the control waiting (scenes.Control)
-is given that much more.
+What is in the way is a lease or a claim of a known length; from its end, by the server's clock,
+until the next grant at most BOUND_MS may pass. A machine that keeps the control waiting
+(scenes.Control) is given that much more.
 
-A ghost is an acquire that has ended, of a client that lives, which the queue names again because the
-server's data are older than that.
+A ghost is an acquire that has ended, of a client that lives, which the queue names again because
+the server's data are older than that.
 """
 import os
 import shutil
@@ -38,13 +38,13 @@ def since(s, at):
 
 
 def in_time(control, s, waiters, ends, what):
-    """One of the waiters has it soon after what was in their way; which. (Who is not connected again
-    when it is passed on loses its turn.)"""
+    """One of the waiters has it soon after what was in their way; which. (Who is not connected
+    again when it is passed on loses its turn.)"""
     got, who = until(lambda: next(((a, w) for w in waiters if (a := w.have('acquire', 'l'))), None),
                      what, patience=90)
     got.ok()
     ms, late = since(s, ends), control.late_ms()
-    print(f'# {what}: {ms:.0f} ms after the lease or claim; the control was up to {late:.0f} ms late')
+    print(f'# {what}: {ms:.0f} ms after the lease or claim; the control: {late:.0f} ms late')
     assert ms <= BOUND_MS + 3 * late, f'{what}: {ms:.0f} ms'
     return who
 
@@ -103,7 +103,7 @@ def _(s, ghosts=6):
     last.send('take', 'k', 120000)
     got = last.answer('take', 'k', patience=90).ok()
     ms, late = since(s, ends), control.late_ms()
-    print(f'# {ghosts} ghosts: {ms:.0f} ms after the lease; the control was up to {late:.0f} ms late')
+    print(f'# {ghosts} ghosts: {ms:.0f} ms after the lease; the control: {late:.0f} ms late')
     assert got.token > token
     assert ms <= BOUND_MS + 3 * late, ms
     last.ask('drop', 'k').ok()
