@@ -41,10 +41,10 @@
  *
  * States stored in the full search, spin 6.5.2 (run.sh has the list):
  *     safety    N=3 FAULTS=2           291,062
- *               N=2 R=2 FAULTS=3     1,091,197
+ *               N=2 R=2 FAULTS=3     1,089,900
  *               N=3 FAULTS=3 cuts only 452,266
  *     liveness  N=3 FAULTS=1            15,431
- *               N=2 R=2 FAULTS=2        93,892
+ *               N=2 R=2 FAULTS=2        93,867
  *               N=3 FAULTS=2 losses and kills only, with the net 9,698
  *               N=3 FAULTS=1 kills only, without the net         2,327
  *               N=4, the same                                   31,205
