@@ -7,16 +7,16 @@
 -- that lags. All stay below 2^53, where Lua's numbers are exact.
 --
 -- Once the clock has passed the last token, the clock alone gives a larger one, so the counter need
--- not be kept: it expires FENCE_S after the last token was given out, or after the clock has reached
--- that token if the counter ran ahead. A clock that is set back by more than FENCE_S afterwards may
--- repeat tokens.
+-- not be kept: it expires a day or more (FENCE_MS less 10,000 s, see draw.lua) after the last token
+-- was given out, or after the clock has reached that token if the counter ran ahead. A clock that is
+-- set back by more than a day afterwards may repeat tokens.
 
 local format = string.format
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 -- When the counter may go: see above.
 local function keep_fence(last)
-    call('PEXPIREAT', FENCE, format('%.0f', math.max(now, math.floor(last / 1000)) + FENCE_S * 1000))
+    call('PEXPIREAT', FENCE, format('%.0f', math.max(now, math.floor(last / 1000)) + FENCE_MS))
 end
 
 -- The first of n new tokens, all of them above `floor`.
