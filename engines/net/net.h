@@ -16,6 +16,24 @@
 
 #define NET_WORDS 224
 
+/* What a service said, for people: control characters, and bytes that are not UTF-8 (a terminal may
+ * take them for control characters), become '?'. */
+static inline void net_printable(char *text)
+{
+    for (unsigned char *c = (unsigned char *)text; *c; c++) {
+        int more = *c < 0x80 ? 0 : *c >= 0xc2 && *c < 0xe0 ? 1 : *c >= 0xe0 && *c < 0xf0 ? 2 :
+                   *c >= 0xf0 && *c < 0xf5 ? 3 : -1;
+        bool good = more >= 0 && *c >= 0x20 && *c != 0x7f && !(*c == 0xc2 && c[1] < 0xa0);
+
+        for (int i = 1; good && i <= more; i++)
+            good = (c[i] & 0xc0) == 0x80;
+        if (good)
+            c += more;
+        else
+            *c = '?';
+    }
+}
+
 /* ---- resolve.c ------------------------------------------------------------------------------- */
 
 struct addrinfo;
@@ -109,7 +127,8 @@ typedef struct net_tls_settings {
 
 typedef struct net_tls net_tls;
 
-/* What all connections of a client share. 0 or a code with words. */
+/* What all connections of a client share. 0 or a code with words. The files are read again for a
+ * new connection if they have changed. */
 int net_tls_context(void **ret, pawl_env *env, const net_tls_settings *s, pawl_error *err);
 void net_tls_context_free(void *context);
 net_tls *net_tls_new(void *context, const net_tls_settings *s, int fd);

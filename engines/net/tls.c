@@ -9,6 +9,12 @@
  * OpenSSL has locks inside. A child that was forked while another thread held one would wait for it
  * for ever when it opens a client of its own; so all clients of the process take one mutex around
  * their calls, which is also held around fork().
+ *
+ * Certificates are replaced while programs run. Each new connection looks whether one of the files
+ * is another than before (device, inode, size, times), and reads them all again then. What can't be
+ * used, for instance a new certificate whose key is not there yet, is logged and tried again with
+ * the next connection; until then the old ones are used. A connection that is open keeps what it
+ * has.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,6 +24,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "net.h"
 
@@ -80,9 +87,22 @@ static BIO_METHOD *bio_method(void)
 
 /* ---- one client's rules ---------------------------------------------------------------------- */
 
+/* Which file it was. */
+struct stamp {
+    dev_t device;
+    ino_t inode;
+    off_t size;
+    struct timespec modified, changed;
+};
+
+enum { CAFILE, CERT, KEY, FILES };
+
 struct context {
     SSL_CTX *ssl;
     BIO_METHOD *method;
+    pawl_env *env;
+    net_tls_settings settings; /* the files' names are its own */
+    struct stamp stamps[FILES];
 };
 
 static int failed(pawl_error *err, const char *what, const char *file)
@@ -121,22 +141,76 @@ static bool offer(SSL_CTX *ssl, const char *protocol)
     return SSL_CTX_set_alpn_protos(ssl, list, (unsigned)length + 1) == 0;
 }
 
-static int make_context(struct context *context, const net_tls_settings *s, pawl_error *err)
+static int make_context(SSL_CTX **ret, const net_tls_settings *s, pawl_error *err)
 {
+    SSL_CTX *ssl;
+
     ERR_clear_error();
-    context->ssl = SSL_CTX_new(TLS_client_method());
-    context->method = bio_method();
-    if (!context->ssl || !context->method)
+    ssl = *ret = SSL_CTX_new(TLS_client_method());
+    if (!ssl)
         return pawl_error_set(err, PAWL_ENOMEM, "can't set up TLS");
-    SSL_CTX_set_min_proto_version(context->ssl, TLS1_2_VERSION);
-    SSL_CTX_set_options(context->ssl, SSL_OP_NO_RENEGOTIATION); /* so writing never has to read */
-    SSL_CTX_set_mode(context->ssl,
-                     SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-    SSL_CTX_set_verify(context->ssl, s->verify == NET_VERIFY_NONE ? SSL_VERIFY_NONE
-                                                                  : SSL_VERIFY_PEER, NULL);
-    if (s->alpn && !offer(context->ssl, s->alpn))
+    SSL_CTX_set_min_proto_version(ssl, TLS1_2_VERSION);
+    SSL_CTX_set_options(ssl, SSL_OP_NO_RENEGOTIATION); /* so writing never has to read */
+    SSL_CTX_set_mode(ssl, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    SSL_CTX_set_verify(ssl, s->verify == NET_VERIFY_NONE ? SSL_VERIFY_NONE : SSL_VERIFY_PEER, NULL);
+    if (s->alpn && !offer(ssl, s->alpn))
         return pawl_error_set(err, PAWL_ENOMEM, "can't set up TLS");
-    return load_files(context->ssl, s, err);
+    return load_files(ssl, s, err);
+}
+
+/* Without cafile it is the system's file of authorities; its folder is looked into by OpenSSL. */
+static void take_stamps(const net_tls_settings *s, struct stamp stamps[FILES])
+{
+    const char *given = getenv(X509_get_default_cert_file_env());
+    const char *files[FILES] = {s->cafile, s->cert, s->key};
+
+    if (!s->cafile)
+        files[CAFILE] = given ? given : X509_get_default_cert_file();
+    memset(stamps, 0, FILES * sizeof *stamps);
+    for (size_t i = 0; i < FILES; i++) {
+        struct stat st;
+
+        if (!files[i] || stat(files[i], &st))
+            continue;
+        stamps[i].device = st.st_dev;
+        stamps[i].inode = st.st_ino;
+        stamps[i].size = st.st_size;
+        stamps[i].modified = st.st_mtim;
+        stamps[i].changed = st.st_ctim;
+    }
+}
+
+/* If the files are others than before, read them; `err` says why they can't be used. The stamps are
+ * from before they were read: what changes meanwhile is seen next time. */
+static void read_again(struct context *context, pawl_error *err)
+{
+    struct stamp stamps[FILES];
+    SSL_CTX *ssl = NULL;
+
+    take_stamps(&context->settings, stamps);
+    if (!memcmp(stamps, context->stamps, sizeof stamps))
+        return;
+    if (make_context(&ssl, &context->settings, err)) {
+        SSL_CTX_free(ssl);
+        return;
+    }
+    SSL_CTX_free(context->ssl); /* connections have references of their own */
+    context->ssl = ssl;
+    memcpy(context->stamps, stamps, sizeof stamps);
+}
+
+static int copy_settings(net_tls_settings *to, const net_tls_settings *from, pawl_error *err)
+{
+    int code = 0;
+
+    *to = (net_tls_settings){.alpn = from->alpn, .verify = from->verify};
+    if (from->cafile)
+        code = net_copy(&to->cafile, from->cafile, err);
+    if (!code && from->cert)
+        code = net_copy(&to->cert, from->cert, err);
+    if (!code && from->key)
+        code = net_copy(&to->key, from->key, err);
+    return code;
 }
 
 int net_tls_context(void **ret, pawl_env *env, const net_tls_settings *s, pawl_error *err)
@@ -147,9 +221,16 @@ int net_tls_context(void **ret, pawl_env *env, const net_tls_settings *s, pawl_e
     *ret = context;
     if (!context)
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
+    context->env = env;
+    code = copy_settings(&context->settings, s, err);
+    if (code)
+        return code;
     env->fork_mutex_add(&openssl);
     pthread_mutex_lock(&openssl);
-    code = make_context(context, s, err);
+    take_stamps(&context->settings, context->stamps);
+    context->method = bio_method();
+    code = context->method ? make_context(&context->ssl, &context->settings, err)
+                           : pawl_error_set(err, PAWL_ENOMEM, "can't set up TLS");
     pthread_mutex_unlock(&openssl);
     return code;
 }
@@ -164,6 +245,7 @@ void net_tls_context_free(void *arg)
     SSL_CTX_free(context->ssl);
     BIO_meth_free(context->method);
     pthread_mutex_unlock(&openssl);
+    net_tls_settings_free(&context->settings);
     free(context);
 }
 
@@ -200,17 +282,23 @@ static bool make_session(net_tls *tls, const struct context *context, const net_
     return true;
 }
 
-net_tls *net_tls_new(void *context, const net_tls_settings *s, int fd)
+net_tls *net_tls_new(void *arg, const net_tls_settings *s, int fd)
 {
+    struct context *context = arg;
     net_tls *tls = calloc(1, sizeof *tls);
+    pawl_error err = {0};
     bool made;
 
     if (!tls)
         return NULL;
     tls->fd = fd;
     pthread_mutex_lock(&openssl);
+    read_again(context, &err);
     made = make_session(tls, context, s);
     pthread_mutex_unlock(&openssl);
+    if (err.code)
+        context->env->log(context->env, PAWL_LOG_WARNING, "the TLS files have changed and can't be "
+                          "used, so the old ones are: %s", err.text);
     if (made)
         return tls;
     net_tls_free(tls);

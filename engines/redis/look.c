@@ -13,8 +13,6 @@
 #include "look.h"
 
 #define NAMES_AT_ONCE 64
-#define ROWS_INSPECT 10000
-#define ROWS_LIST 64
 
 enum phase { PHASE_SCAN, PHASE_INSPECT, PHASE_CLIENTS };
 
@@ -93,7 +91,7 @@ static int write_inspect(redis_call *call, resp_buf *out)
     int mode = k->op ? k->op->mode : PAWL_MODE_EXCLUSIVE;
 
     return k->redis->layout->write_inspect(call, k->names[call->tag].name, mode,
-                                           k->single ? ROWS_INSPECT : ROWS_LIST, out);
+                                           k->single ? LOOK_ROWS : LOOK_ROWS_LIST, out);
 }
 
 static bool answer_inspect(redis_call *call, const resp_node *reply)

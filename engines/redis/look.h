@@ -7,6 +7,10 @@
 
 #include "redis.h"
 
+#define LOOK_ROWS 10000          /* holders and waiters that are shown of one name */
+#define LOOK_ROWS_LIST 64        /* and looked at in a list */
+#define LOOK_NAMES (1024 * 1024) /* in a list */
+
 /* A holder or waiter, as the script tells. */
 typedef struct look_row {
     uint64_t client, seq;

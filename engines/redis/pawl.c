@@ -6,10 +6,20 @@
  * A grant by message counts from the server's time in it (redis_since), not from its arrival: it
  * may be old. One that is over by now is asked for again. So is one that came over another node of
  * a cluster than the one that sent it: that one may not know that anybody heard.
+ *
+ * A message to a waiter repeats the waiter's secret, which is in its record: whoever may publish
+ * but not read the keys can't forge one. A message about an acquire that this client does not know
+ * is answered, see ghosts.c.
  */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
 #include "waits.h"
 
-#define CLAIM_MAX_MS 60000
+#define CLAIM_MS 2000      /* head.lua */
+#define CLAIM_TOLD 1999
+#define REFRESH_MS 4500
 #define REMEMBER_MS 60000 /* latch requests that may be repeated */
 
 static void add_owner(resp_command *c, const pawl_owner *owner)
@@ -28,8 +38,9 @@ static int write_acquire(redis_call *call, resp_buf *out)
     redis_wait *w = call->about;
     redis *r = w->redis;
     const pawl_op *op = w->op;
-    resp_command c = redis_begin(call, &redis_script_acquire, out, 5, 11);
+    resp_command c = redis_begin(call, &redis_script_acquire, out, 5, 12);
     char owner[REDIS_OWNER_MAX], with[REDIS_OWNER_MAX] = "", channel[REDIS_CHANNEL_MAX];
+    char secret[17];
     redis_keys keys;
 
     redis_keys_make(&keys, r->settings.prefix, w->name);
@@ -49,6 +60,8 @@ static int write_acquire(redis_call *call, resp_buf *out)
     resp_add_text(&c, with);
     resp_add_uint(&c, op->floor);
     resp_add_text(&c, w->round);
+    snprintf(secret, sizeof secret, "%" PRIx64, w->secret);
+    resp_add_text(&c, secret);
     return resp_end(&c);
 }
 
@@ -152,69 +165,150 @@ static int write_inspect(const redis_call *call, const char *name, int mode, int
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* Does it come from the server that sent it? In a cluster its last word says which that is. */
-static bool first_hand(const redis_link *link, const char *text)
-{
-    const char *last = strrchr(text, ' ');
+/* A message in parts: LETTER CLIENT:SEQ NUMBER ... SECRET K [NODE]. */
+typedef struct message_parts {
+    char letter;
+    uint64_t client, seq;
+    int64_t number[4];
+    uint64_t secret;
+    const char *name; /* K without the prefix */
+    const char *node; /* of a cluster, which sent it; else NULL */
+} message_parts;
 
-    return link->settings->service != REDIS_CLUSTER ||
-           (link->id[0] && last && !strcmp(last + 1, link->id));
+/* The number at *at, up to max, and one space. */
+static bool take_number(char **at, int base, uint64_t max, uint64_t *ret)
+{
+    char *end;
+
+    if (!strchr(base == 16 ? "0123456789abcdef" : "0123456789", **at) || !**at)
+        return false;
+    errno = 0;
+    *ret = strtoull(*at, &end, base);
+    if (errno || *ret > max || *end != ' ')
+        return false;
+    *at = end + 1;
+    return true;
 }
 
-/* The claim is ours if it still lasts; else the same acquire finds out what has become of it. */
-static void message_granted(redis_wait *w, redis_link *link, const char *text)
+/* -1 (it is not known) or a number. */
+static bool take_signed(char **at, int64_t *ret)
 {
-    long long token, ntokens, ms, now;
-    int64_t from;
+    uint64_t value;
 
-    if (w->op->mode == PAWL_MODE_LATCH ||
-        sscanf(text, "%lld %lld %lld %lld", &token, &ntokens, &ms, &now) != 4 || token < 1 ||
-        ntokens < 1 || ntokens > UINT32_MAX || ms < 1 || ms > CLAIM_MAX_MS)
+    if (!strncmp(*at, "-1 ", 3)) {
+        *ret = -1;
+        *at += 3;
+        return true;
+    }
+    if (!take_number(at, 10, UINT64_C(1) << 53, &value))
+        return false;
+    *ret = (int64_t)value;
+    return true;
+}
+
+static bool take_owner(char **at, message_parts *m)
+{
+    char *colon = strchr(*at, ':');
+
+    if (!colon || colon - *at != 16)
+        return false;
+    *colon = ' ';
+    return take_number(at, 16, UINT64_MAX, &m->client) && take_number(at, 16, UINT64_MAX, &m->seq);
+}
+
+/* K, and in a cluster the node behind it. */
+static bool take_name(const redis *r, char *at, message_parts *m)
+{
+    size_t prefix = strlen(r->settings.prefix), length;
+    char *space = r->settings.service == REDIS_CLUSTER ? strrchr(at, ' ') : NULL;
+
+    if (r->settings.service == REDIS_CLUSTER && !space)
+        return false;
+    if (space)
+        *space = 0;
+    m->node = space ? space + 1 : NULL;
+    length = strlen(at);
+    m->name = at + prefix;
+    return length > prefix && length - prefix <= PAWL_NAME_MAX &&
+           !memcmp(at, r->settings.prefix, prefix);
+}
+
+static bool read_message(const redis *r, char *text, message_parts *m)
+{
+    static const char letters[] = "gfo";
+    static const int numbers[] = {4, 3, 1};
+    const char *letter = text[0] ? strchr(letters, text[0]) : NULL;
+    char *at = text + 2;
+
+    if (!letter || text[1] != ' ' || !take_owner(&at, m))
+        return false;
+    m->letter = *letter;
+    for (int i = 0; i < numbers[letter - letters]; i++)
+        if (!take_signed(&at, &m->number[i]))
+            return false;
+    return take_number(&at, 16, UINT64_MAX, &m->secret) && take_name(r, at, m);
+}
+
+/* Does it come from the server that sent it? In a cluster its last word says which that is. */
+static bool first_hand(const redis_link *link, const message_parts *m)
+{
+    return !m->node || (link->id[0] && !strcmp(m->node, link->id));
+}
+
+/* TOKEN NTOKENS MS NOW. The claim is ours if it still lasts; else the same acquire finds out what
+ * has become of it. */
+static void message_granted(redis_wait *w, redis_link *link, const message_parts *m)
+{
+    int64_t token = m->number[0], ntokens = m->number[1], ms = m->number[2], from;
+
+    if (w->op->mode == PAWL_MODE_LATCH || token < 1 || ntokens < 1 || ntokens > UINT32_MAX ||
+        ms < 1 || ms > CLAIM_MS || ms > w->lease_ms)
         return;
-    from = redis_since(link, now);
+    from = redis_since(link, m->number[3]);
     w->state = WAIT_QUEUED;
-    if (!first_hand(link, text) || from + ms * PAWL_NS_PER_MS <= link->env->now(link->env))
+    if (!first_hand(link, m) || from + ms * PAWL_NS_PER_MS <= link->env->now(link->env))
         redis_wait_ask(w);
     else
         redis_wait_granted(w, NULL, (uint64_t)token, ntokens, from, ms);
 }
 
-static void message_watch(redis_wait *w, const char *text)
+/* Nobody waits for it: the acquire is over. */
+static void message_unknown(redis *r, redis_link *link, const message_parts *m)
 {
-    long long left, stranger;
+    bool grant = m->letter == 'g';
 
-    if (w->state == WAIT_QUEUED && sscanf(text, "%lld %lld", &left, &stranger) == 2)
-        redis_wait_plan(w, true, left, stranger != 0);
+    if (m->letter == 'o' || !first_hand(link, m) || (grant && m->number[2] < CLAIM_TOLD))
+        return;
+    redis_disown(r, m->name, m->seq, grant ? (uint64_t)m->number[0] : 0, m->number[grant ? 3 : 2]);
 }
 
 static void message(redis *r, redis_link *link, const resp_node *channel, const resp_node *node)
 {
-    size_t length = node->length;
-    char copy[160];
-    unsigned long long client, seq;
+    char copy[REDIS_K_MAX + 192];
+    message_parts m = {0};
     redis_wait *w;
-    int used = 0;
 
     (void)channel;
-    if (length >= sizeof copy)
+    if (node->length >= sizeof copy || node->length < 2)
         return;
-    memcpy(copy, node->text, length);
-    copy[length] = 0;
-    if (length < 2 || sscanf(copy + 1, " %16llx:%llx%n", &client, &seq, &used) != 2 ||
-        client != r->env->client_id)
-        return;
-    if (copy[0] == 'e') {
-        redis_event(r, PAWL_EVENT_VERIFY);
+    memcpy(copy, node->text, node->length);
+    copy[node->length] = 0;
+    if (copy[0] == 'e' && copy[1] == ' ') {
+        redis_event(r, PAWL_EVENT_VERIFY); /* harmless, whoever sent it */
         return;
     }
-    w = redis_wait_find(r, seq);
-    if (!w || !w->op || w->state == WAIT_LEAVING)
+    if (!read_message(r, copy, &m) || m.client != r->env->client_id)
         return;
-    if (copy[0] == 'g')
-        message_granted(w, link, copy + 1 + used);
-    else if (copy[0] == 'f')
-        message_watch(w, copy + 1 + used);
-    else if (copy[0] == 'o' && w->op->mode == PAWL_MODE_LATCH)
+    w = redis_wait_find(r, m.seq);
+    if (!w)
+        message_unknown(r, link, &m);
+    else if (!w->op || w->state == WAIT_LEAVING || w->secret != m.secret)
+        return;
+    else if (m.letter == 'g')
+        message_granted(w, link, &m);
+    else if (m.letter == 'f' && w->state == WAIT_QUEUED)
+        redis_wait_plan(w, true, m.number[0], m.number[1] != 0);
+    else if (m.letter == 'o' && w->op->mode == PAWL_MODE_LATCH)
         redis_wait_finish(w, 0);
 }
 
@@ -224,6 +318,7 @@ const redis_layout redis_layout_pawl = {
             PAWL_CAP_LATCH | PAWL_CAP_LINGER | PAWL_CAP_LIST | PAWL_CAP_FLOOR,
     .own_channel = true,
     .exclusive_alone = true,
+    .refresh_ms = REFRESH_MS,
     .write_acquire = write_acquire,
     .write_cancel = write_cancel,
     .write_release = write_release,

@@ -15,6 +15,7 @@
  *     waits.c     acquire: the ops that may wait        waits_table.c  those there are
  *     ops.c       release, break, latch         renew.c  renew
  *     replicas.c  proof that replicas have it
+ *     ghosts.c    messages about acquires that are over
  *     pawl.c, redisson.c   the layouts: what is sent, what messages say
  *     channels.c  channels that waits listen on
  *     look.c      inspect, count and list      scan.c  which names there are
@@ -212,7 +213,8 @@ struct redis_link {
     uint8_t *listens;      /* shards.c: to which slots' channels, a bit each; NULL: to none */
     struct list proving;   /* answered, but WAIT is not: by redis_proof.link */
     uint64_t proof_next;   /* the number of the next WAIT */
-    bool proof_wanted;
+    bool proof_wanted;     /* calls were written that the next WAIT is to prove */
+    bool proof_out;        /* a WAIT is out */
     struct list calls;     /* out, in order */
     struct list backlog;   /* not written yet */
     pawl_timer timer;      /* PAUSED: its end. READY: the first call's limit. CONNECTING: none */
@@ -321,6 +323,7 @@ typedef struct redis_layout {
     uint32_t caps;
     bool own_channel;     /* this client has one on which its messages arrive */
     bool exclusive_alone; /* an exclusive grant is alone on its key, mostly: renewed by one key */
+    int64_t refresh_ms;   /* how often waiters ask again, at most; 0: the usual */
     int (*write_acquire)(redis_call *call, resp_buf *out); /* a wait */
     int (*write_cancel)(redis_call *call, resp_buf *out);
     int (*write_release)(redis_call *call, resp_buf *out); /* an op */
@@ -424,6 +427,7 @@ struct redis {
     size_t nwaits, table_room;
     struct list spare_waits;
     size_t nspare_waits;
+    size_t nghosts;        /* cancels of acquires that this client does not know, out */
     struct list channels[REDIS_CHANNEL_BUCKETS]; /* that waits listen on */
 };
 
@@ -471,6 +475,10 @@ void redis_waits_move(redis *r);
 void redis_waits_ask(redis *r, uint16_t slot);
 void redis_waits_refuse(redis *r, redis_link *link, int code, const char *words);
 void redis_waits_end(redis *r);
+
+/* ghosts.c: a message told of an acquire that this client does not know. token 0: it was told to
+ * watch, not granted. */
+void redis_disown(redis *r, const char *name, uint64_t seq, uint64_t token, int64_t granted);
 
 void redis_simple(redis *r, pawl_op *op); /* release, break, latch */
 void redis_simple_cancel(redis *r, pawl_op *op);

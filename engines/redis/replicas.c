@@ -7,8 +7,10 @@
  * did before. WAITs are numbered; a call has the number of the one behind it. Who has its answer
  * then stands in link->proving until that WAIT is answered, in order.
  *
- * A WAIT holds up what is behind it, at most a quarter of the time-out of an exchange: a script
- * that the server did not know is sent a second time, with a second WAIT, in that time.
+ * A WAIT holds up what is behind it on the connection, at most a quarter of the timeout of an
+ * exchange. Only one WAIT is out at a time: while a replica is gone every WAIT takes that long, and
+ * several behind each other would take longer than an answer may. Calls that are written while a
+ * WAIT is out are proven by the next WAIT, which is sent when the first is answered.
  */
 #include "redis.h"
 
@@ -42,7 +44,7 @@ static void proven(redis_link *link, uint64_t number, int64_t replicas)
 
 void redis_proofs_fail(redis_link *link)
 {
-    link->proof_wanted = false;
+    link->proof_wanted = link->proof_out = false;
     proven(link, UINT64_MAX, -1);
 }
 
@@ -57,12 +59,21 @@ static int write_wait(redis_call *call, resp_buf *out)
     return resp_end(&c);
 }
 
+/* The one that was out is over; redis_proof_ask sends the next one before the loop polls. */
+static void wait_over(redis_link *link)
+{
+    link->proof_out = false;
+    if (link->proof_wanted)
+        link->env->loop_changed(link->env);
+}
+
 static bool wait_answered(redis_call *call, const resp_node *reply)
 {
     int64_t n;
 
     if (!resp_integer(reply, &n) || n < 0)
         return false;
+    wait_over(call->on);
     proven(call->on, (uint64_t)call->tag, n);
     return true;
 }
@@ -70,6 +81,7 @@ static bool wait_answered(redis_call *call, const resp_node *reply)
 /* WAIT itself is refused: then nothing is proven. */
 static void wait_failed(redis_call *call, int code, const char *words)
 {
+    wait_over(call->on);
     if (code == PAWL_EUNKNOWN || code == PAWL_ECANCELED)
         return; /* the link drops: redis_proofs_fail */
     call->on->env->log(call->on->env, PAWL_LOG_WARNING, "replicas= can't be had: %s", words);
@@ -82,12 +94,13 @@ void redis_proof_ask(redis_link *link)
         .failed = wait_failed};
     redis_call *call;
 
-    if (!link->proof_wanted || link->state != LINK_READY)
+    if (!link->proof_wanted || link->proof_out || link->state != LINK_READY)
         return;
     call = redis_call_new(link, &type, link, (int64_t)link->proof_next);
     if (!call)
         return; /* tried again with the next */
     link->proof_wanted = false;
+    link->proof_out = true;
     link->proof_next++;
     redis_link_send(link, call);
 }

@@ -9,11 +9,18 @@
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static bool integer_at(const resp_node *node, uint32_t i, int64_t *ret)
+#define NUMBER_MAX (INT64_C(1) << 53)
+
+/* A number from `least` to 2^53; what is outside (no script of ours says so) becomes the nearest
+ * of these. */
+static bool number_at(const resp_node *node, uint32_t i, int64_t least, int64_t *ret)
 {
     const resp_node *child = resp_child(node, i);
 
-    return child && resp_integer(child, ret);
+    if (!child || !resp_integer(child, ret))
+        return false;
+    *ret = *ret < least ? least : *ret > NUMBER_MAX ? NUMBER_MAX : *ret;
+    return true;
 }
 
 /* "CLIENT:SEQ", or "z:CLIENT:SEQ" of one that lingers; in Redisson's layout "UUID:NUMBER", which
@@ -41,9 +48,9 @@ static bool read_row(const look *k, look_row *row, const resp_node *node, int64_
     int64_t since;
 
     if (!role || !owner || !mode || !resp_is_text(role) || !resp_is_text(owner) ||
-        !resp_is_text(mode) || !integer_at(node, 3, &row->permits) ||
-        !integer_at(node, 4, &row->token) || !integer_at(node, 6, &since) ||
-        !integer_at(node, 7, &row->left_ms))
+        !resp_is_text(mode) || !number_at(node, 3, 0, &row->permits) ||
+        !number_at(node, 4, 0, &row->token) || !number_at(node, 6, -1, &since) ||
+        !number_at(node, 7, -1, &row->left_ms))
         return false;
     read_owner(k, row, owner);
     row->holder = resp_equal(role, "h", 1);
@@ -72,9 +79,10 @@ bool look_read(const look *k, look_name *n, const resp_node *reply, int *code)
     int64_t now;
 
     if (!type || !resp_is_text(type) || !rows || rows->type != RESP_ARRAY ||
-        !integer_at(reply, 0, &now) || !integer_at(reply, 2, &n->count) ||
-        !integer_at(reply, 3, &n->used) || !integer_at(reply, 4, &n->holders) ||
-        !integer_at(reply, 5, &n->waiters))
+        !number_at(reply, 0, 0, &now) || !number_at(reply, 2, 0, &n->count) ||
+        !number_at(reply, 3, 0, &n->used) || !number_at(reply, 4, 0, &n->holders) ||
+        !number_at(reply, 5, 0, &n->waiters) ||
+        rows->count > (k->single ? LOOK_ROWS : LOOK_ROWS_LIST))
         return false;
     n->type = type_of(type);
     n->rows = calloc(rows->count ? rows->count : 1, sizeof *n->rows);

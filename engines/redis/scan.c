@@ -101,6 +101,8 @@ static int add_name(look *k, const char *name, size_t length)
     look_name *n;
     char *copy;
 
+    if (k->nnames >= LOOK_NAMES)
+        return PAWL_EBACKEND;
     if (k->nnames == k->room) {
         size_t room = k->room ? 2 * k->room : 64;
         look_name *names = realloc(k->names, room * sizeof *names);
@@ -187,7 +189,8 @@ static bool answer_scan(redis_call *call, const resp_node *reply)
         if (resp_is_text(key))
             code = take_key(k, key);
     if (code) {
-        look_end(k, code, "out of memory");
+        look_end(k, code, code == PAWL_ENOMEM ? "out of memory" : "more than a million names; list "
+                 "fewer of them, by a longer prefix or pattern");
     } else if (k->op && (next || !k->queues)) {
         k->queues |= next == 0;
         look_scan(k, (uint64_t)next);

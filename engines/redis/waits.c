@@ -17,7 +17,8 @@
  *
  * The server keeps a place for REDIS_PLACE_MS; it is asked again long before. One waiter watches
  * for all: it asks again when what is in their way should be over; behind a stranger, who sends no
- * messages, also before.
+ * messages, also before. All others ask again so often (the layout's refresh_ms) that a watcher
+ * that died, or is a ghost (ghosts.c), keeps nobody waiting for longer.
  *
  * A wait outlives its connection: whatever has no call out is sent again on the next one, which is
  * harmless because the same owner gets the same answer. So an acquire whose answer was lost is
@@ -166,7 +167,9 @@ static int64_t pause_ms(redis_wait *w)
 void redis_wait_plan(redis_wait *w, bool watches, int64_t left, bool stranger)
 {
     pawl_env *env = w->redis->env;
-    int64_t ms = REFRESH_MS - (int64_t)(env->random(env) % (REFRESH_MS / 8));
+    int64_t refresh = w->redis->layout->refresh_ms && w->mode != PAWL_MODE_LATCH
+                          ? w->redis->layout->refresh_ms : REFRESH_MS;
+    int64_t ms = refresh - (int64_t)(env->random(env) % (uint64_t)(refresh / 8));
 
     if (!watches || (left > 0 && !stranger))
         w->looks = 0;
@@ -378,7 +381,6 @@ static void send_cancel(redis_wait *w)
     static const redis_call_type type = {.write = write_cancel, .answer = answer_cancel,
         .failed = cancel_failed};
 
-    w->overtaken = w->call ? w->call : w->overtaken; /* its acquire, in front of this */
     send_call(w, &type);
 }
 
@@ -403,6 +405,7 @@ static void leave(redis_wait *w)
 
     w->gone_by = env->now(env) + (REDIS_PLACE_MS + w->lease_ms) * PAWL_NS_PER_MS;
     w->state = WAIT_LEAVING;
+    w->overtaken = w->call; /* an acquire: the cancel goes out behind it */
     list_remove(&w->proof.link);
     redis_unlisten(w);
     set_timer(w, CANCEL_MS);
@@ -412,7 +415,7 @@ static void leave(redis_wait *w)
     }
     if (w->call && !redis_call_withdraw(w->call))
         w->call->about = NULL;
-    w->call = NULL;
+    w->call = w->overtaken = NULL;
     give_up(w);
 }
 
@@ -422,6 +425,8 @@ void redis_acquire_cancel(redis *r, pawl_op *op)
     redis_link *link = redis_link_for(r, op->name);
     bool ready = link->state == LINK_READY;
 
+    if (w->state == WAIT_LEAVING) /* by itself (replicas=): its cancel is out, and ends the op */
+        return;
     if (w->state == WAIT_ASKING && !(w->call && ready)) { /* the server has nothing of it */
         give_up(w);
         redis_wait_free(w);

@@ -25,6 +25,7 @@ struct redis_wait {
     bool nothing;     /* LEAVING: it was refused, the server has nothing of it */
     pawl_timer timer;
     uint64_t seq;
+    uint64_t secret;  /* that messages to it must repeat */
     int64_t asked;    /* when the op was submitted */
     int64_t gone_by;  /* LEAVING: by then nothing can be left of it */
     uint32_t looks;   /* in a row at a lock that should be free, or is a stranger's */

@@ -64,6 +64,7 @@ redis_wait *redis_wait_new(redis *r, pawl_op *op)
     list_init(&w->proof.link);
     w->timer = (pawl_timer){0};
     w->seq = op->owner.seq;
+    w->secret = op->queue ? r->env->random(r->env) : 0;
     w->looks = 0;
     w->trouble = 0;
     w->unsure = w->nothing = false;

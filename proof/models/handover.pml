@@ -14,6 +14,8 @@
  *              as long as it is in the queue; then another is told
  *     RELEASE  the owner's grant ends, PASS;  by anybody else: nothing
  *     CANCEL   leave the queue, or end a grant that is on its way, PASS
+ *     DISOWN   a client was told of an acquire that it does not know: the same, but of grants only
+ *              the one that it was told of
  *     EXPIRE   a lease or claim ends by itself; nobody is told
  *
  * Faults, at most FAULTS of the KINDS allowed: a connection is cut (CUTS: the request in flight was
@@ -39,10 +41,10 @@
  *
  * States stored in the full search, spin 6.5.2 (run.sh has the list):
  *     safety    N=3 FAULTS=2           291,062
- *               N=2 R=2 FAULTS=3     1,091,197
+ *               N=2 R=2 FAULTS=3     1,089,900
  *               N=3 FAULTS=3 cuts only 452,266
  *     liveness  N=3 FAULTS=1            15,431
- *               N=2 R=2 FAULTS=2        93,892
+ *               N=2 R=2 FAULTS=2        93,867
  *               N=3 FAULTS=2 losses and kills only, with the net 9,698
  *               N=3 FAULTS=1 kills only, without the net         2,327
  *               N=4, the same                                   31,205
@@ -199,6 +201,13 @@ inline do_cancel(me) { /* CANCEL */
     y = 0
 }
 
+inline do_disown(me, t) { /* DISOWN; t: the token it was told, 0 of a WATCH */
+    if
+    :: owner == me && token != t -> skip
+    :: else -> do_cancel(me)
+    fi
+}
+
 /* ---- what happens to a client ---------------------------------------------------------------- */
 
 inline believe(t) {
@@ -280,7 +289,7 @@ await:
     if
     :: atomic { push[c]?GRANT, x, t ->
         if
-        :: x != id -> do_cancel(x); x = 0; t = 0; goto await /* of a wait long given up */
+        :: x != id -> do_disown(x, t); x = 0; t = 0; goto await /* of a wait long given up */
 #ifdef LATE_PUSH
         :: x == id -> armed = false; believe(t); x = 0; t = 0; goto work
 #else
@@ -290,7 +299,7 @@ await:
 #endif
         fi }
     :: atomic { push[c]?WATCH, x, t ->
-        if :: x == id -> armed = true :: else -> skip fi;
+        if :: x == id -> armed = true :: else -> do_disown(x, 0) fi;
         x = 0; goto await }
     :: atomic { empty(push[c]) && armed && owner == 0 -> goto ask } /* the watcher's timer */
 #ifndef NO_NET

@@ -12,6 +12,7 @@
     p.trickle = True          one byte at a time
     p.refuse() / p.accept()   the port is closed, is open again
     p.cut_every = True        every new connection is cut at once
+    p.replace = b'a', b'b'    each piece of a request that has a gets b for it
 
 Directions are 'down' (server to client) and 'up'. Counters: p.accepted, p.cuts. One thread runs it.
 """
@@ -51,6 +52,7 @@ class Proxy:
         self.stalled = set()
         self.delay = 0
         self.trickle = self.cut_every = self.gently = False
+        self.replace = None
         self.accepted = self.cuts = 0
         self.ending = False
         self.listener = None
@@ -180,6 +182,8 @@ class Proxy:
             data = b''
         if not data:
             link.ended.add(direction)
+        if self.replace and direction == 'up':
+            data = data.replace(*self.replace)
         at = time.monotonic() + self.delay
         pieces = [data[i:i + 1] for i in range(len(data))] if self.trickle and data else [data]
         link.waiting[direction].extend((at, piece) for piece in pieces)

@@ -140,6 +140,11 @@ def helper_base(k):
     return '{%d}:%s' % (n, k)
 
 
+def secret(seq):
+    """Of an acquire: what messages about it repeat."""
+    return '%x' % (0x5ec2e7 + seq)
+
+
 class Client:
     """One Pawl client: an id, a channel, and the scripts."""
 
@@ -168,7 +173,8 @@ class Client:
     def acquire_args(self, name, seq, mode='x', lease=30000, wait=0, tokens=1, permits=0,
                      capacity=0, with_owner='', floor=0, seen=''):
         return ['EVALSHA', self.server.shas['acquire'], 5, *keys(name)[:5], self.owner(seq), mode,
-                lease, wait, tokens, 'p' + self.channel, permits, capacity, with_owner, floor, seen]
+                lease, wait, tokens, 'p' + self.channel, permits, capacity, with_owner, floor, seen,
+                secret(seq)]
 
     def acquire(self, name, seq, **options):
         return self.conn.call(*self.acquire_args(name, seq, **options))
@@ -176,8 +182,9 @@ class Client:
     def release(self, name, seq, keep=0, linger=0):
         return self.script('release', keys(name)[:5], self.owner(seq), keep, linger)
 
-    def cancel(self, name, seq):
-        return self.script('cancel', keys(name)[:5], self.owner(seq))
+    def cancel(self, name, seq, *told):
+        """told: the token and the time of a grant that the client does not know of."""
+        return self.script('cancel', keys(name)[:5], self.owner(seq), *told)
 
     def renew(self, items, step=3):
         """items: (name, seq, lease)."""

@@ -282,8 +282,9 @@ def _(s):
     equal(m.grant(start)[1].granted(), second)
 
 
-@case('a holder and the front die together: the next waiter settles it', limit=120)
+@case('a holder and the front die together: the next waiter settles it within 5 s', limit=120)
 def _(s):
+    control = Control()
     m = s.monitor()
     h, w1, w2 = s.actor(watchdog=1500), s.actor(), s.actor()
     h.lock('l', 'n')
@@ -295,7 +296,8 @@ def _(s):
     w2.answer('acquire', 'l').ok()
     at, grant = m.grant(owner=second)
     end = lease_end(m.all()[:at])
-    assert 0 <= grant.ms - end <= 30000, grant.ms - end
+    assert grant.ms >= end, 'the lease was not over'
+    control.prompt(grant.ms - end, 4900, 'from the end of the lease to the grant')
 
 
 @case('a whole queue that is killed: the last one standing gets the lock in one script')

@@ -339,7 +339,10 @@ def _(s):
                  f'f {owner} -9223372036854775808 0 1', f'e {owner}', 'e x 1', f'o {owner} 1',
                  'z' * 100000, f'g {owner} 99999999999999999999 1 2000 1', 'g\0g',
                  f'e {client}:1 1',
-                 f'g {"0" * 16}:1 1 1 2000 1'):
+                 f'g {"0" * 16}:1 1 1 2000 1', 'g ' + client, f'g {owner} 1 1 1999 1 0 ',
+                 f'g {owner} 1 1 1999 1 0 pawl:', f'g {owner} 1 1 1999 1 0 other:n',
+                 f'g {owner} 1 1 1999 1 0 pawl:' + 'n' * 300, f'f {owner} 0 0 1 x pawl:n',
+                 f'f {owner} 0 0 1 0 pawl:n', f'g {client}:{"f" * 16} 1 1 1999 1 0 pawl:n'):
         survives(s, f, a, lambda channel: message(channel, text), repr(text[:40]))
 
 
@@ -352,8 +355,17 @@ def _(s):
     a.send('acquire', 'l', -1)
     until(lambda: s.queue('n'))
     owner = s.queue('n')[0]
-    now = int(s.call('TIME')[0]) * 1000
-    for text in (f'g {owner}', f'g {owner} 0 1 2000 {now}', f'g {owner} -5 1 2000 {now}',
+    now = int(s.call('TIME')[0]) * 1000 + 1000
+    secret = s.call('HGET', '{pawl:n}:rec', owner).split(' ')[7]
+    end = f'{secret} pawl:n'
+    for text in (f'g {owner} 5 1 1999 {now}', f'g {owner} 5 1 1999 {now} 0 pawl:n',
+                 f'g {owner} 5 1 1999 {now} {int(secret, 16) ^ 1:x} pawl:n',
+                 f'o {owner} {now} 1 pawl:n',
+                 f'g {owner} 5 1 2001 {now} {end}', f'g {owner} 5 1 60000 {now} {end}',
+                 f'g {owner} 0 1 2000 {now} {end}', f'g {owner} 5 0 2000 {now} {end}',
+                 f'g {owner} 5 1 0 {now} {end}', f'g {owner} 5 1 -1 {now} {end}',
+                 f'g {owner} 5 1 2000 {now - 10 ** 7} {end}', f'g {owner}0 5 1 1999 {now} {end}',
+                 f'g {owner}', f'g {owner} 0 1 2000 {now}', f'g {owner} -5 1 2000 {now}',
                  f'g {owner} 5 0 2000 {now}', f'g {owner} 5 1 0 {now}', f'g {owner} 5 1 -1 {now}',
                  f'g {owner} 5 1 2000', f'g {owner} 5 1 2000 x',
                  f'g {owner}0 5 1 2000 {now}', f' g {owner} 5 1 2000 {now}',
@@ -389,6 +401,40 @@ def _(s):
         a.ask('take', 'l', 30000, patience=60).ok()
         a.ask('drop', 'l').ok()
     bounded(a)
+
+
+@case('numbers of an inspection that can\'t be, and more rows than were asked for')
+def _(s):
+    f, a = pair(s)
+    top, row = 2 ** 63 - 1, ('h', '0123456789abcdef:1', 'x')
+    for number in (top, -top - 1, -2):
+        rows = b'*1\r\n' + bulk(*row, *[number] * 5)
+        f.spoil('inspect', lambda r: bulk(number, 'lock', *[number] * 4, 'x')
+                .replace(b'$1\r\nx\r\n', rows))
+        shown = a.rows('show', 'n')
+        for r in shown:
+            numbers = [int(v) for v in r.fields.values() if v.lstrip('-').isdigit()]
+            assert all(-1 <= v <= 2 ** 53 for v in numbers), r
+    many = b'*20000\r\n' + bulk(*row, *[1] * 5) * 20000
+    f.spoil('inspect', lambda r: bulk(1, 'lock', 0, 0, 1, 0, 'x').replace(b'$1\r\nx\r\n', many))
+    a.ask('show', 'n').be('PAWL_ECONN', 'PAWL_EUNKNOWN', 'PAWL_EPROTO')
+    bounded(a)
+
+
+@case('a server\'s words reach nobody with control characters in them')
+def _(s):
+    f, a = pair(s)
+    for said in (b'\x1b]0;title\x07', b'\x7f\x9b31m', b'\xc2\x9b31m', b'\xff\xfe\xc3'):
+        f.spoil('acquire', b'-ERR ' + said + b' end\r\n')
+        words = a.ask('take', 'l', 0).be('PAWL_EBACKEND').words
+        assert 'end' in words and all(c.isprintable() for c in words), repr(words)
+    f.spoil('acquire', '-ERR Größe é €\r\n'.encode())
+    assert 'Größe é €' in a.ask('take', 'l', 0).words
+    f.spoil('HELLO', b'%1\r\n$7\r\nversion\r\n$9\r\n5.0\x1b[31mx\r\n')
+    b = Actor(f.url())
+    b.lock('l', 'n')
+    words = b.ask('take', 'l', 2000).be('PAWL_ENOTSUP').words
+    assert '5.0' in words and words.isprintable(), repr(words)
 
 
 if __name__ == '__main__':

@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cases import equal  # noqa: E402
 from forked import case, run  # noqa: E402
 from live import Actor, until  # noqa: E402
-from scenes import Control, fails, free_again, queue_up  # noqa: E402
+from scenes import Control, fails, free_again, queue_up, seen_until_now  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -94,12 +94,13 @@ def documented_user(s):
     with open(os.path.join(HERE, '..', '..', 'docs', 'redis.md'), encoding='utf-8') as f:
         words = re.search(r'^ACL SETUSER shop (.*)$', f.read(), re.M)[1].split(' ')
     s.call('ACL', 'SETUSER', 'shop', 'reset', *[w.replace('PASSWORD', 'pw') for w in words])
-    return f'redis://shop:pw@127.0.0.1:{s.port}/'
+    return f'redis://shop:pw@127.0.0.1:{s.port}/', {w[1:] for w in words if w[0] == '+'}
 
 
-@case('the rights that docs/redis.md names are enough for everything')
+@case('the rights that docs/redis.md names are enough for everything, and each is needed')
 def _(s):
-    url = documented_user(s)
+    url, commands = documented_user(s)
+    m = s.monitor()
     a, b = Actor(url), Actor(url)
     a.lock('l', 'n')
     a.ask('take', 'l', 0).ok()
@@ -135,9 +136,59 @@ def _(s):
     for r in s.subscribers():
         s.call('CLIENT', 'KILL', 'ID', r['id'])
     a.ask('take', 'read', 20000).ok()
+    for name in ('tag{x}y', 'a}b', '{n', 'n n'):
+        a.lock(name.replace(' ', '_'), name.replace(' ', '%20'))
+        a.ask('take', name.replace(' ', '_'), 20000).ok()
+    a.lock('w', 'kread', kind='write')
+    b.lock('r', 'kread', kind='read')
+    b.ask('take', 'r', 20000).ok()
     a.close().ok()
     b.close().ok()
-    equal(s.call('ACL', 'LOG'), [])
+    refused = [e['object'] for e in s.call('ACL', 'LOG')
+               if e['object'] not in ('client|kill', 'client')]
+    equal(refused, [])
+    used = {e.command for e in seen_until_now(s, m) if 'unix' not in e.source}
+    equal(commands - used - {'hello'}, set(), 'never needed:')  # MONITOR may hide HELLO
+
+
+@case('rights to look, and no more: ls and show work, a lock is refused')
+def _(s):
+    a = s.actor('shown')
+    a.lock('l', 'n')
+    a.ask('take', 'l', 0).ok()
+    with open(os.path.join(HERE, '..', '..', 'docs', 'redis.md'), encoding='utf-8') as f:
+        rights = re.search(r'who only looks .*? of these', f.read(), re.S)
+    commands = re.findall(r'\+[a-z]+', rights[0])
+    assert len(commands) > 10, commands
+    url = with_user(s, '~pawl:*', '~{pawl:*', '~{*}:pawl:*', 'resetchannels', '&pawl:@*', '-@all',
+                    *commands)
+    b = Actor(url)
+    equal([r.role for r in b.rows('show', 'n')], ['summary', 'holder'])
+    equal([r.id for r in b.rows('ls')], ['n'])
+    b.lock('k', 'k')
+    b.ask('take', 'k', 1000).be('PAWL_EAUTH')
+
+
+@case('who may publish and not read can neither grant a lock nor open a latch')
+def _(s):
+    a, h = s.actor(), s.actor()
+    h.lock('l', 'n')
+    h.ask('take', 'l', 0).ok()
+    h.latch('d', 'd')
+    h.ask('set', 'd', 1).ok()
+    queue_up(s, 'n', [a])
+    a.latch('d', 'd')
+    a.send('take', 'd', 3000)
+    until(lambda: s.queue('d'))
+    now = int(s.call('TIME')[0]) * 1000
+    for owner in s.queue('n') + s.queue('d'):
+        for text in (f'g {owner} {now}000 1 60000 {now}', f'g {owner} {now}000 1 1999 {now}',
+                     f'o {owner} {now}', f'g {owner} {now}000 1 1999 {now} 0 pawl:n',
+                     f'o {owner} {now} 0 pawl:d'):
+            assert s.call('PUBLISH', 'pawl:@' + owner.split(':')[0], text) == 1
+    a.answer('take', 'd').be('PAWL_ETIMEDOUT')
+    equal(a.have('acquire', 'l'), None)
+    equal(a.ask('held', 'l').held, 0)
 
 
 # ---- servers that can't, for now -----------------------------------------------------------------

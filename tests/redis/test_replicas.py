@@ -9,6 +9,7 @@ does not notice.
 import os
 import re
 import sys
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cases import equal  # noqa: E402
@@ -141,6 +142,25 @@ def _(w):
     w.servers[0].call('CLIENT', 'KILL', 'TYPE', 'pubsub')
     answer = a.ask('renew', 'l', 1000)
     assert answer.code not in ('PAWL_OK', 'PAWL_ELOST'), answer
+
+
+@case('a replica that is gone: requests one after the other are refused, the connection stays',
+      server=Watched)
+def _(w):
+    a = w.actor(replicas=2, timeout=BUSY_MS)
+    names = [f'l{i}' for i in range(12)]
+    for name in names:
+        a.lock(name, name)
+    a.ask('take', 'l0', 30000).ok()
+    a.ask('drop', 'l0').ok()
+    stopped(w, 2)
+    before = a.ask('stats').reconnects
+    for name in names:  # each leaves in a piece of its own, with a WAIT behind it
+        a.send('acquire', name, 20000)
+        time.sleep(0.02)
+    for name in names:
+        a.answer('acquire', name).be('PAWL_EBACKEND')
+    equal(a.ask('stats').reconnects, before)
 
 
 @case('Cluster: a replica that is stopped concerns its own slots only', server=Calm)

@@ -334,5 +334,92 @@ def _(s):
     assert s.admin.call('PTTL', keys('n')[0]) > 20000
 
 
+# ---- ghosts, and what is left behind -------------------------------------------------------------
+
+def granted_by_message(s, mode='x'):
+    """A ghost at the front gets the lock: (its client, token, when)."""
+    a, b = s.client(), s.client()
+    a.acquire('n', 1)
+    b.acquire('n', 2, mode=mode, wait=60000)
+    a.release('n', 1)
+    message = [m for m in b.messages() if m[0] == 'g'][0]
+    return b, message[2], message[5]
+
+
+@case('a claim that the client disowns is passed on; once it was renewed it is not')
+def _(s):
+    for mode in 'xs':
+        b, token, when = granted_by_message(s, mode)
+        c = s.client()
+        c.acquire('n', 3, wait=60000)
+        equal(b.cancel('n', 2, '1', when)[0], 'NOTHELD', 'another token:')
+        equal(b.cancel('n', 2, '', when)[0], 'NOTHELD', 'told to watch:')
+        equal(b.cancel('n', 2, token, when)[0], 'HELD')
+        equal([m[0] for m in c.messages()][-1:], ['g'])
+        c.release('n', 3)
+        b, token, when = granted_by_message(s, mode)
+        equal(b.renew([('n', 2, 2101)]), [b.owner(2)])
+        equal(b.cancel('n', 2, token, when)[0], 'NOTHELD', 'renewed:')
+        equal(b.renew([('n', 2, 2101)]), [b.owner(2)])
+        b.release('n', 2)
+
+
+@case('messages repeat the secret of the wait, and the key')
+def _(s):
+    a, b, c = s.client(), s.client(), s.client()
+    a.acquire('n', 1)
+    b.acquire('n', 2, wait=60000)
+    c.acquire('n', 3, wait=60000)
+    a.release('n', 1)
+    equal([m[6:] for m in b.messages() if m[0] == 'g'], [['%x' % (0x5ec2e7 + 2), 'pawl:n']])
+    equal([m[5:] for m in c.messages() if m[0] == 'f'], [['%x' % (0x5ec2e7 + 3), 'pawl:n']])
+
+
+@case('dead waiters behind one that lives are swept away when it asks again')
+def _(s):
+    a, b, c = s.client(), s.client(), s.client()
+    a.acquire('n', 1)
+    b.acquire('n', 2, wait=60000)
+    for seq in range(10, 161):
+        c.acquire('n', seq, wait=300)
+    c.acquire('n', 3, wait=60000)
+    queue = keys('n')[2]
+    equal(s.admin.call('ZCARD', queue), 153)
+    time.sleep(0.4)
+    equal(b.acquire('n', 2, wait=60000)[0], 'QUEUED')
+    equal(s.admin.call('ZRANGE', queue, 0, -1), [b.owner(2), c.owner(3)])
+    equal(s.admin.call('HLEN', keys('n')[3]), 4, 'two records, watch and line:')
+
+
+@case('a counter ends a day or more after its last token, or after the clock has reached it')
+def _(s):
+    a = s.client()
+    fence, most = keys('n')[1], 96400 * 1000  # a day, and how long that is not looked at
+    a.acquire('n', 1)
+    a.release('n', 1)
+    assert most - 5000 < s.admin.call('PTTL', fence) <= most
+    seconds, micros = (int(x) for x in s.admin.call('TIME'))
+    ahead = (seconds + 3600) * 1000000 + micros
+    s.admin.call('SET', fence, ahead)
+    equal(a.acquire('n', 2)[2], ahead + 1)
+    assert most + 3590000 < s.admin.call('PTTL', fence) <= most + 3600000
+    equal(a.acquire('n', 2, floor=ahead + 3600 * 10 ** 6)[2], ahead + 1)
+    assert most + 7190000 < s.admin.call('PTTL', fence) <= most + 7200000
+    a.release('n', 2)
+    before = a.acquire('n', 3)[2]
+    a.release('n', 3)
+    assert a.acquire('m', 4)[2] < before, 'names count by themselves'
+    for used in (10001, 86000):  # s ago
+        s.admin.call('SET', keys('m')[1], (seconds - used) * 1000000, 'PX', 96400000 - used * 1000)
+        a.release('m', 4)
+        a.acquire('m', 4)
+        assert most - 5000 < s.admin.call('PTTL', keys('m')[1]) <= most, used
+    b = s.client()  # by a hand-over, too
+    b.acquire('m', 5, wait=60000)
+    s.admin.call('SET', keys('m')[1], (seconds - 86000) * 1000000, 'PX', 10000)
+    a.release('m', 4)
+    assert most - 5000 < s.admin.call('PTTL', keys('m')[1]) <= most
+
+
 if __name__ == '__main__':
     sys.exit(run())

@@ -3,6 +3,7 @@
 """TLS: who the server is, is checked before anything is said to it; and it may ask who we are."""
 import os
 import re
+import shutil
 import sys
 import tempfile
 from urllib.parse import quote
@@ -14,7 +15,7 @@ from cluster import Cluster  # noqa: E402
 from forked import case, run  # noqa: E402
 from live import Actor, Live, until  # noqa: E402
 from proxy import Proxy  # noqa: E402
-from scenes import warm_up  # noqa: E402
+from scenes import kill_connections, warm_up  # noqa: E402
 from sentinel import Watched  # noqa: E402
 
 REFUSED = ('PAWL_EAUTH',)
@@ -118,6 +119,45 @@ def _():
         a = Actor(w.url(**dict({'cafile': c.pem('ca')}, **params)), opens=False)
         a.opened.be('PAWL_EINVAL', 'PAWL_EAUTH')
         assert a.opened.words
+
+
+def rotate(to, new, names, parts=('pem', 'key')):
+    """Certificates are replaced by others of the same name, each in one step."""
+    for name in names:
+        for part in parts:
+            fresh = os.path.join(to.folder, f'{name}.fresh')
+            shutil.copy(os.path.join(new.folder, f'{name}.{part}'), fresh)
+            os.rename(fresh, os.path.join(to.folder, f'{name}.{part}'))
+
+
+@case('authority, certificate and key are replaced while a client runs: it goes on', server=False)
+def _():
+    w = World(clients='yes')
+    c, new = w.certs, Certs(tempfile.mkdtemp())
+    a = Actor(w.trusted(cert=c.pem('client'), key=c.key('client')))
+    a.lock('l', 'n')
+    a.ask('take', 'l', 20000).ok()
+    a.ask('drop', 'l').ok()
+    # a certificate whose key comes later: the old ones are used until then
+    rotate(c, new, ['client'], ['pem'])
+    kill_connections(w.server)
+    a.ask('take', 'l', 20000).ok()
+    a.ask('drop', 'l').ok()
+    rotate(c, new, ['client'], ['key'])
+    rotate(c, new, ['ca', 'server'])
+    w.server.restart()
+    a.ask('take', 'l', 20000).ok()
+    a.ask('drop', 'l').ok()
+    # in place, with the same names: written anew, not renamed
+    again = Certs(tempfile.mkdtemp())
+    for name in ('ca', 'server', 'client'):
+        for part in ('pem', 'key'):
+            shutil.copyfile(os.path.join(again.folder, f'{name}.{part}'),
+                            os.path.join(c.folder, f'{name}.{part}'))
+    w.server.restart()
+    a.ask('take', 'l', 20000).ok()
+    a.ask('drop', 'l').ok()
+    a.close().ok()
 
 
 @case('plain text to a TLS port, and TLS to a plain port: an error in time', server=False)

@@ -6,7 +6,7 @@
 -- place in the queue is kept, ms (0: don't queue), 5 tokens, 6 channel, p or s before its name,
 -- 7 permits, 8 capacity (0: as set), 9 an owner of the same client whose exclusive grant allows
 -- this shared one, or "", 10 floor of the tokens (0: none), 11 latch: the round seen when queued,
--- or "".
+-- or "", 12 the waiter's secret, in hex.
 --
 -- Replies: GRANTED owner token ntokens ms now | QUEUED owner behind left foreign now [round]
 -- (behind 0: it is to watch, and `left` is for it; 1: somebody else does) |
@@ -26,27 +26,34 @@ if plain and not text and mode == 'x' and ARGV[5] == '1' and ARGV[10] == '0' and
         return {'GRANTED', owner, tonumber(micros), 1, tonumber(ARGV[3]), tonumber(millis)}
     end
 end
--- QUEUE: somebody has it exclusively, and one of those who wait watches.
+-- QUEUE, AGAIN: somebody has it exclusively, and one of those who wait watches. A place that is
+-- kept for long enough is not written again.
 if plain and type(text) == 'string' and sub(text, 1, 7) == 'pawl x ' and
    sub(text, 8, 8 + #owner) ~= owner .. ' ' and (mode == 'x' or mode == 's') and
    match(ARGV[4], '^[1-9]%d*$') and #ARGV[4] < 12 and match(ARGV[5], '^[1-9]%d?%d?%d?$') and
    ARGV[9] == '' then
     local known = call('HMGET', REC, 'line', 'watch', owner)
     local kept, last = match(known[1] or '', '^(%d+) (%d+)$')
-    local looks = match(known[2] or '', '^(%d+) ') or ''
+    local looks, watcher = match(known[2] or '', '^(%d+) (%S+)$')
     local limit = millis + ARGV[4]
-    if kept and #looks == #millis and looks >= millis and limit + 1000 <= tonumber(kept) and
-       not known[3] then
+    local watched = kept and looks and #looks == #millis and looks >= millis
+    if watched and limit + 1000 <= tonumber(kept) and not known[3] then
         last = last + 1
         call('ZADD', QUEUE, 'NX', last, owner)
         call('HSET', REC, owner, mode .. ' 0 0 ' .. ARGV[5] .. ' ' .. millis .. ' ' .. ARGV[3] ..
-             ' ' .. limit .. ' ' .. ARGV[6], 'line', kept .. ' ' .. last)
+             ' ' .. limit .. ' ' .. ARGV[12] .. ' ' .. ARGV[6], 'line', kept .. ' ' .. last)
         return {'QUEUED', owner, 1, -1, 0, tonumber(millis)}
+    end
+    if watched and known[3] and watcher ~= owner then
+        local place = match(known[3], '^[xs] 0 0 %d+ %d+ %d+ (%d+) ') or ''
+        if #place == #millis and limit - place < ARGV[4] / 4 and call('ZSCORE', QUEUE, owner) then
+            return {'QUEUED', owner, 1, -1, 0, tonumber(millis)}
+        end
     end
 end
 --#include base.lua
 
-local ntokens, chan, floor = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[10])
+local ntokens, chan, floor, secret = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[10]), ARGV[12]
 local lease, wait = math.min(tonumber(ARGV[3]), 1e14), math.min(tonumber(ARGV[4]), 1e14)
 
 if (mode ~= 'l' and lease <= 0) or ntokens < 1 or ntokens > 65536 then
@@ -80,7 +87,7 @@ if wait > 0 and (mode == 'x' or mode == 's') and ARGV[9] == '' and type(text) ==
     local known = call('HMGET', REC, 'line', 'watch', owner)
     if not known[3] then
         local watched = is_watched(known[2])
-        stand(known[1], record_of(mode, 0, 0, ntokens, now, lease, now + wait, chan))
+        stand(known[1], record_of(mode, 0, 0, ntokens, now, lease, now + wait, secret, chan))
         if watched then
             return {'QUEUED', owner, 1, -1, 0, now}
         end
@@ -97,6 +104,7 @@ local before = front()
 local function raise()
     if floor > 0 and (tonumber(call('GET', FENCE)) or 0) < floor then
         call('SET', FENCE, format('%.0f', floor))
+        keep_fence(floor)
     end
 end
 
@@ -104,12 +112,29 @@ local function granted(token, n, ms)
     return {'GRANTED', owner, token, n, ms, now}
 end
 
+-- Those behind it whose places have run out, up to a hundred or two: each waiter that lives sweeps
+-- behind itself, and admit() at the front.
+local function sweep()
+    local place = call('ZSCORE', QUEUE, owner)
+    for _ = 1, place and 100 or 0 do
+        local behind = call('ZRANGEBYSCORE', QUEUE, '(' .. place, '+inf', 'LIMIT', 0, 2)
+        for i = 1, 2 do
+            local r = behind[i] and read(behind[i])
+            if not behind[i] or (r and r.limit > now) then
+                return
+            end
+            drop_waiter(behind[i])
+        end
+    end
+end
+
 -- QUEUE, or AGAIN: the place is kept up.
 local function queue(round)
     local known = call('HMGET', REC, 'line', 'watch')
     local r = call('ZSCORE', QUEUE, owner) and read(owner)
     stand(known[1], record_of(mode, permits, capacity, ntokens, r and r.since or now, lease,
-                              now + wait, chan))
+                              now + wait, secret, chan))
+    sweep()
     local behind, ms = 1, left(mode)
     if mode ~= 'l' then -- WATCH
         local watched = is_watched(known[2]) and call('ZSCORE', QUEUE, watcher(known[2]))
@@ -175,7 +200,7 @@ local function downgrades()
         call('SET', K, value, 'PXAT', ends)
         call('ZADD', HOLD, ends, with)
         record(with, {mode = 'x', permits = 0, capacity = 0, ntokens = n, since = since,
-                      lease = lease, limit = token, chan = its_chan})
+                      lease = lease, limit = token, secret = '0', chan = its_chan})
         call('HSET', REC, 'x', with)
     end
     return true
@@ -231,7 +256,7 @@ if mode == 'p' and (permits < 1 or permits > capacity) then
     return {'INVAL', owner}
 end
 local want = {mode = mode, permits = permits, capacity = capacity, ntokens = ntokens, since = now,
-              lease = lease, limit = 0, chan = chan}
+              lease = lease, limit = 0, secret = secret, chan = chan}
 if downgrades() or (not front() and fits(want)) then
     raise()
     return granted(enter(owner, want, lease), ntokens, lease)

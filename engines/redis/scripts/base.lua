@@ -5,9 +5,19 @@
 -- The counter is the last token given out. It never stays behind the server's time in microseconds:
 -- so tokens rise also across a FLUSHALL, a restart from an old snapshot and a fail-over to a replica
 -- that lags. All stay below 2^53, where Lua's numbers are exact.
+--
+-- Once the clock has passed the last token, the clock alone gives a larger one, so the counter need
+-- not be kept: it expires a day or more (FENCE_MS less 10,000 s, see draw.lua) after the last token
+-- was given out, or after the clock has reached that token if the counter ran ahead. A clock that is
+-- set back by more than a day afterwards may repeat tokens.
 
 local format = string.format
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+-- When the counter may go: see above.
+local function keep_fence(last)
+    call('PEXPIREAT', FENCE, format('%.0f', math.max(now, math.floor(last / 1000)) + FENCE_MS))
+end
 
 -- The first of n new tokens, all of them above `floor`.
 local function reserve(n, floor)
@@ -17,10 +27,18 @@ local function reserve(n, floor)
         last = least
         call('SET', FENCE, format('%.0f', least))
     end
+    keep_fence(last)
     if last >= 9007199254740992 then
         error('the token counter is full')
     end
     return last - n + 1
+end
+
+-- A claim of this lease, ms. Whoever renews a lease that is longer than a claim makes it at least
+-- 100 ms longer than the claim: so cancel.lua can tell a claim that nobody has renewed.
+local function claim_of(lease)
+    local claim = tonumber(CLAIM_MS)
+    return tonumber(lease) > claim + 100 and claim or math.min(lease, claim - 100)
 end
 
 -- What K says of an exclusive holder: `letter` x holds, z has released and lingers.
@@ -28,11 +46,12 @@ local function exclusive(letter, owner, token, ntokens, since, chan)
     return format('pawl %s %s %.0f %d %.0f %s', letter, owner, token, ntokens, since, chan)
 end
 
--- A record: mode, permits, capacity, tokens, since, lease, limit, channel. `limit` is a waiter's
--- deadline, a holder's first token.
-local function record_of(mode, permits, capacity, ntokens, since, lease, limit, chan)
-    return format('%s %d %.0f %d %.0f %.0f %.0f %s', mode, permits, capacity, ntokens, since,
-                  lease, limit, chan)
+-- A record: mode, permits, capacity, tokens, since, lease, limit, secret, channel. `limit` is a
+-- waiter's deadline, a holder's first token. `secret` is the waiter's own, in hex: messages to it
+-- repeat it, so that only who may read the record can send one.
+local function record_of(mode, permits, capacity, ntokens, since, lease, limit, secret, chan)
+    return format('%s %d %.0f %d %.0f %.0f %.0f %s %s', mode, permits, capacity, ntokens, since,
+                  lease, limit, secret, chan)
 end
 
 -- WATCH. One waiter watches the end of the holder's lease: REC's field `watch` says which, and when

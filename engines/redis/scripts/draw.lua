@@ -2,8 +2,12 @@
 --
 -- The usual way to one token, as a part of a block (a function would cost more): `drawn` says
 -- whether it is `micros`. Else the counter is ahead of the clock, or not a counter: nothing changed.
-local last = redis.pcall('SET', FENCE, micros, 'GET')
+-- When the counter ends is set once in 10,000 s, for whose sake the first digits are compared: it
+-- is a microsecond each time otherwise.
+local last = redis.pcall('SET', FENCE, micros, 'KEEPTTL', 'GET')
 local drawn = not last or (type(last) == 'string' and #last == #micros and last < micros)
-if not drawn and type(last) == 'string' then
-    call('SET', FENCE, last)
+if drawn and sub(last or '', 1, 6) ~= sub(micros, 1, 6) then
+    call('PEXPIRE', FENCE, FENCE_MS)
+elseif not drawn and type(last) == 'string' then
+    call('SET', FENCE, last, 'KEEPTTL')
 end

@@ -10,6 +10,8 @@ local call, sub, match = redis.call, string.sub, string.match
 local K, FENCE, QUEUE, REC, HOLD = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 -- A claim, ms, and what of it is told where K's time is not counted from the same reading of the clock.
 local CLAIM_MS, CLAIM_TOLD = '2000', '1999'
+-- How long the counter outlives its token when that is set, ms: see base.lua.
+local FENCE_MS = '96400000'
 local time = call('TIME')
 local micros = time[1] .. sub('00000' .. time[2], -6)
 local millis = sub(micros, 1, -4)

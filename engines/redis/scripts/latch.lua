@@ -8,7 +8,8 @@
 --
 -- K is "pawl l COUNT ROUND" and has no lease; the round is the owner that set it. {K}:done
 -- remembers who has been served, so that a repeated request changes nothing, also after the latch
--- opened. When it opens, everybody who waits is told "o owner now".
+-- opened. When it opens, everybody who waits is told "o owner now
+-- secret K".
 local call, format, match, sub = redis.call, string.format, string.match, string.sub
 local K, DONE, QUEUE, REC = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local what, owner, count, remember = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -26,9 +27,10 @@ end
 
 local function open()
     for _, w in ipairs(call('ZRANGE', QUEUE, 0, -1)) do
-        local chan = match(call('HGET', REC, w) or '', '^l %d+ %d+ %d+ %d+ %d+ %d+ (.*)$')
+        local secret, chan = match(call('HGET', REC, w) or '',
+                                   '^l %d+ %d+ %d+ %d+ %d+ %d+ (%x+) (.*)$')
         if chan then
-            tell(chan, format('o %s %.0f', w, now))
+            tell(chan, format('o %s %.0f %s %s', w, now, secret, K))
         end
         call('HDEL', REC, w)
     end

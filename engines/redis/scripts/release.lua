@@ -21,7 +21,8 @@ if ARGV[2] == '0' and ARGV[3] == '0' and type(text) == 'string' and sub(text, 1,
         return {'OK', owner, tonumber(millis)}
     end
     records = call('HMGET', REC, w, 'watch')
-    local limit, chan = match(records[1] or '', '^x 0 0 1 %d+ %d%d%d%d%d+ (%d+) p(.*)$')
+    local limit, secret, chan = match(records[1] or '',
+                                      '^x 0 0 1 %d+ %d%d%d%d%d+ (%d+) (%x+) p(.*)$')
     local looks, watcher = match(records[2] or '', '^(%d+) (%S+)$')
     local watched = looks and watcher ~= w and #looks == #millis and looks >= millis and
                     looks - millis - CLAIM_MS <= 0
@@ -37,7 +38,8 @@ if ARGV[2] == '0' and ARGV[3] == '0' and type(text) == 'string' and sub(text, 1,
             call('SET', K, 'pawl x ' .. w .. ' ' .. micros .. ' 1 ' .. millis .. ' p' .. chan,
                  'PX', CLAIM_MS)
             heard = redis.pcall('PUBLISH', chan,
-                                'g ' .. w .. ' ' .. micros .. ' 1 ' .. CLAIM_TOLD .. ' ' .. millis)
+                                'g ' .. w .. ' ' .. micros .. ' 1 ' .. CLAIM_TOLD .. ' ' ..
+                                millis .. ' ' .. secret .. ' ' .. K)
             passed, heard = true, type(heard) == 'number' and heard > 0
             if heard then
                 return {'OK', owner, tonumber(millis)}
@@ -53,8 +55,9 @@ local kept, linger = tonumber(ARGV[2]), math.min(tonumber(ARGV[3]), 1e14)
 -- be told. If there is nobody, nobody has to.
 local function appoint(ms)
     local w = call('ZRANGE', QUEUE, -1, -1)[1]
-    local chan = w and match(call('HGET', REC, w) or '', '^[xs] %d+ %d+ %d+ %d+ %d+ %d+ (.*)$')
-    if chan and tell(chan, format('f %s %d 0 %.0f', w, ms, now)) then
+    local secret, chan = match(w and call('HGET', REC, w) or '',
+                               '^[xs] %d+ %d+ %d+ %d+ %d+ %d+ (%x+) (.*)$')
+    if chan and tell(chan, format('f %s %d 0 %.0f %s %s', w, ms, now, secret, K)) then
         call('HSET', REC, 'watch', watching(w, ms))
         return true
     end
@@ -68,18 +71,19 @@ end
 -- who watches, a counter ahead of the clock. What does not work out is left to the rules.
 if first and not passed then
     local w = first[1]
-    local n, lease, limit, chan = match(records[1] or '', '^x %d+ %d+ (%d+) %d+ (%d+) (%d+) (.*)$')
+    local n, lease, limit, secret, chan =
+        match(records[1] or '', '^x %d+ %d+ (%d+) %d+ (%d+) (%d+) (%x+) (.*)$')
     if n and tonumber(limit) > now then
-        local ms, watched = math.min(lease, CLAIM_MS), watcher(records[2]) ~= w
+        local ms, watched = claim_of(lease), watcher(records[2]) ~= w
         call('HDEL', REC, w, watched and w or 'watch')
         passed, heard = pcall(function()
             local token = reserve(n)
             call('SET', K, exclusive('x', w, token, n, now, chan), 'PXAT', now + ms)
-            return tell(chan, format('g %s %.0f %s %d %.0f', w, token, n, ms, now))
+            return tell(chan, format('g %s %.0f %s %d %.0f %s %s', w, token, n, ms, now, secret, K))
         end)
         if not passed then -- it can't be written: free, and the waiter looks for itself
             call('DEL', K)
-            tell(chan, format('f %s 0 0 %.0f', w, now))
+            tell(chan, format('f %s 0 0 %.0f %s %s', w, now, secret, K))
             return {'OK', owner, now}
         end
         if heard and ((watched and is_watched(records[2], now + ms)) or appoint(ms)) then

@@ -27,16 +27,17 @@ local function look()
 end
 
 local function parse(text)
-    local mode, permits, capacity, ntokens, since, lease, limit, chan =
-        match(text or '', '^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
+    local mode, permits, capacity, ntokens, since, lease, limit, secret, chan =
+        match(text or '', '^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%x+) (.*)$')
     return mode and {mode = mode, permits = tonumber(permits), capacity = tonumber(capacity),
                      ntokens = tonumber(ntokens), since = tonumber(since),
-                     lease = tonumber(lease), limit = tonumber(limit), chan = chan}
+                     lease = tonumber(lease), limit = tonumber(limit), secret = secret,
+                     chan = chan}
 end
 
 local function record(owner, r)
     call('HSET', REC, owner, record_of(r.mode, r.permits, r.capacity, r.ntokens, r.since, r.lease,
-                                       r.limit, r.chan))
+                                       r.limit, r.secret, r.chan))
 end
 
 local function read(owner)
@@ -184,7 +185,7 @@ end
 -- server so full that not even this can be written is left with the lock free; the waiter is told
 -- to look.
 local function grant(w, r)
-    local ms = math.min(r.lease, CLAIM_MS)
+    local ms = claim_of(r.lease)
     local was = kind
     drop_waiter(w)
     local ok, token = pcall(enter, w, r, ms)
@@ -196,10 +197,11 @@ local function grant(w, r)
             call('ZREM', HOLD, w)
         end
         full = true
-        tell(r.chan, format('f %s 0 0 %.0f', w, now))
+        tell(r.chan, format('f %s 0 0 %.0f %s %s', w, now, r.secret, K))
         return false
     end
-    if tell(r.chan, format('g %s %.0f %d %d %.0f', w, token, r.ntokens, ms, now)) then
+    if tell(r.chan, format('g %s %.0f %d %d %.0f %s %s', w, token, r.ntokens, ms, now, r.secret,
+                           K)) then
         return true
     end
     leave(w, r)
@@ -219,7 +221,7 @@ local function admit(asker)
                 return mine
             end
             drop_waiter(w)
-            tell(r.chan, format('o %s %.0f', w, now))
+            tell(r.chan, format('o %s %.0f %s %s', w, now, r.secret, K))
         elseif not fits(r) then
             return mine
         elseif w == asker then
@@ -245,7 +247,7 @@ local function conclude(before, asker, sooner)
         end
         local ms = left(r and r.mode)
         if r and r.limit > now and
-           tell(r.chan, format('f %s %.0f %d %.0f', w, ms, foreign(), now)) then
+           tell(r.chan, format('f %s %.0f %d %.0f %s %s', w, ms, foreign(), now, r.secret, K)) then
             call('HSET', REC, 'watch', watching(w, ms))
             break
         end
