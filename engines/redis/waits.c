@@ -34,6 +34,7 @@
 #define CANCEL_MS 100       /* so long the answer to a cancel is waited for */
 #define STRANGER_MIN_MS 20  /* how often a stranger's lock is looked at, at first */
 #define STRANGER_MAX_MS 250
+#define DEAF_MS 1000        /* how often a lock is looked at whose channel is not subscribed to */
 #define PERMITS_MAX 10000   /* each has an id of its own there */
 
 static void timer_fired(pawl_timer *timer);
@@ -177,6 +178,8 @@ void redis_wait_plan(redis_wait *w, bool watches, int64_t left, bool stranger)
 
         ms = stranger && left > 0 && left < pause ? left + 1 : pause;
     }
+    if (ms > DEAF_MS && redis_is_deaf(w))
+        ms = DEAF_MS;
     set_timer(w, ms);
 }
 
