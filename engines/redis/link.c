@@ -84,6 +84,7 @@ void redis_link_drop(redis_link *link, int code, const char *format, ...)
         memcpy(link->old_address, link->address, sizeof link->address);
     }
     link->server_id = 0;
+    link->state = LINK_PAUSED; /* what is sent from now on waits for the next connection */
     if (link->role->dropped)
         link->role->dropped(link);
     pause_link(link);

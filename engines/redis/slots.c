@@ -52,8 +52,8 @@ static uint16_t index_of(redis_view *view, const redis_link *from, const char *h
     if (view->n == REDIS_NODES_MAX)
         snprintf(view->flaw, sizeof view->flaw, "it names more than %d masters", REDIS_NODES_MAX);
     else if (!redis_may_follow(from, host))
-        snprintf(view->flaw, sizeof view->flaw, "it names the host %.80s, which the URL's hosts= "
-                 "does not allow", host);
+        snprintf(view->flaw, sizeof view->flaw, "it names the host %.80s, which may not be "
+                 "followed (see hosts=)", host);
     if (view->flaw[0])
         return 0;
     node = &view->nodes[view->n++];

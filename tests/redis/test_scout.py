@@ -13,10 +13,10 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cases import equal  # noqa: E402
 from cluster import Calm, Cluster, ClusterNode, Severable, lock_slot  # noqa: E402
+from fake import Fake, bulk  # noqa: E402
 from forked import case, run  # noqa: E402
 from live import Actor, boot_ns, until  # noqa: E402
 from scenes import LONG, holder, waiters  # noqa: E402
-from server import Error  # noqa: E402
 
 BOUND = 5
 SLACK = 3  # of a crowded machine; without what is tested it takes 17 s, or for ever
@@ -146,6 +146,48 @@ def _(c):
         in_time(since, b.answer('acquire', 'l'), what)
 
 
+@case('a master that stops is left for its replica in time', server=Cluster)
+def _(c):
+    old = c.master_of(lock_slot('n'))
+    tag = slot_tag(old, c)
+    pairs = []
+    for w in LAYOUTS:
+        a, b = (c.actor(layout=w, watchdog=LONG) for _ in range(2))
+        for x in (a, b):
+            x.lock('l', tag + w)
+        a.ask('take', 'l', 30000).ok()
+        b.send('acquire', 'l', -1)
+        pairs.append((w, a, b))
+    time.sleep(0.5)
+    c.synced()
+    c.note(old)
+    old.pause()
+    c.promoted(old)
+    since = boot_ns()
+    for w, a, b in pairs:
+        until(lambda: a.ask('renew', 'l', LONG).code == 'PAWL_OK', 'for the holder to follow', 20)
+        a.ask('drop', 'l').ok()
+        in_time(since, b.answer('acquire', 'l'), w)
+
+
+@case('connections are lost in the moment of a release', server=Calm)
+def _(c):
+    node = c.master_of(lock_slot('n'))
+    tag = slot_tag(node, c)
+    for w in LAYOUTS:
+        for kind in ('mutex', 'fair', 'read', 'write', 'sem'):
+            a, b = wait_for(c, w, kind, tag + w + kind)
+            time.sleep(0.3)
+            since = boot_ns()
+            a.send('drop' if kind == 'sem' else 'release', 'l2' if kind == 'read' else 'l')
+            for r in node.connections():
+                if 'P' in r['flags']:  # who listens to anything
+                    node.call('CLIENT', 'KILL', 'ID', r['id'])
+            in_time(since, b.answer('take' if kind == 'sem' else 'acquire', 'l'), f'{w} {kind}')
+            a.kill()
+            b.kill()
+
+
 # ---- slots that move -----------------------------------------------------------------------------
 
 def wait_for(c, w, kind, name):
@@ -193,6 +235,38 @@ def _(c):
 @case('layout redisson: a slot moves away and back while the waiters are stopped', server=Calm)
 def _(c):
     there_and_back(c, 'redisson')
+
+
+# ---- Redis 6.2 -----------------------------------------------------------------------------------
+
+class Old(Fake):
+    """A node before the fake says that it is of version 6.2, and that the others are here."""
+
+    def pretend(self, c, fakes):
+        hello = {'server': 'redis', 'version': '6.2.14', 'proto': 3, 'id': 1, 'mode': 'cluster',
+                 'role': 'master', 'modules': ''}
+        words = [w for pair in hello.items() for w in pair]
+        self.spoil('HELLO', b'%' + b'%d' % len(hello) + bulk(*words)[3:], carry_out=True)
+        rows = []
+        for row in c.nodes[0].call('CLUSTER', 'SLOTS'):
+            at = next(i for i, n in enumerate(c.nodes) if n.port == row[2][1])
+            rows.append(b'*3\r\n:%d\r\n:%d\r\n' % (row[0], row[1]) +
+                        bulk('127.0.0.1', fakes[at].port, c.nodes[at].id))
+        state = 'cluster_state:ok\r\ncluster_current_epoch:9\r\n'
+        self.spoil('CLUSTER', lambda r: bulk(state)[4:] if r.words[1] == 'INFO' else
+                   b'*%d\r\n' % len(rows) + b''.join(rows))
+
+
+@case('nodes without sharded channels: messages take the plain way', server=Plain)
+def _(c):
+    fakes = [Old(n) for n in c.nodes]
+    for f in fakes:
+        f.pretend(c, fakes)
+    hosts = ','.join(f'127.0.0.1:{f.port}' for f in fakes)
+    for w in LAYOUTS:
+        hand_over(f'redis+cluster://{hosts}?layout={w}', w)
+    equal(c.stat('ssubscribe', 'spublish'), 0)
+    assert c.stat('publish') >= 8
 
 
 # ---- rights --------------------------------------------------------------------------------------
