@@ -212,8 +212,8 @@ static void info_failed(redis_call *call, int code, const char *words)
     if (code != PAWL_EAUTH || c->told)
         return;
     c->told = true;
-    link->env->log(link->env, PAWL_LOG_WARNING, "CLUSTER INFO is refused, so a node that is cut "
-                   "off from its cluster can't be told from others (give +cluster|info): %s", words);
+    link->env->log(link->env, PAWL_LOG_WARNING, "CLUSTER INFO is refused (give +cluster|info): a "
+                   "node that is cut off from its cluster can't be told from others: %s", words);
 }
 
 static bool slots_answered(redis_call *call, const resp_node *reply)
