@@ -42,10 +42,10 @@ def fails(a, f, what, wait=WAIT_MS):
     return failure
 
 
-def misled(f, scheme, rest='', **params):
+def misled(f, scheme, rest='', timeout=300, **params):
     """An actor that knows only this server."""
     words = ''.join(f'&{k}={v}' for k, v in params.items())
-    a = Actor(f'redis+{scheme}://127.0.0.1:{f.port}{rest}?timeout=300{words}')
+    a = Actor(f'redis+{scheme}://127.0.0.1:{f.port}{rest}?timeout={timeout}{words}')
     a.lock('l', 'n')
     return a
 
@@ -228,14 +228,14 @@ def _(c):
     f = node(c)
     mine = slot_of('pawl:n')
     f.spoil('CLUSTER', hosts_of(16384, mine, f.port))
-    a = misled(f, 'cluster')
-    for _ in range(3):
+    a = misled(f, 'cluster', timeout=3000)
+    for _ in range(2):
         began = boot_ns()
-        failure = a.ask('take', 'l', 700, patience=30)
+        failure = a.ask('take', 'l', 3000, patience=30)
         s = (boot_ns() - began) / 1e9
         print(f'# {failure.code} after {s:.2f} s: {failure.words}')
         assert failure.code in FAILED and '1000 masters' in failure.words, failure
-        assert s < 5, f'it took {s:.1f} s'
+        assert s < 9, f'it took {s:.1f} s'
     equal(sockets(a) < 20, True, f'{sockets(a)} descriptors are open:')
     takes(a, f)
     held = a.ask('take', 'l', 10000).ok().token
@@ -252,7 +252,7 @@ def _(c):
                    if s != mine // 16 else (16 * s, 16 * s + 15, '127.0.0.1', f.port)
                    for s in range(1000)))
     f.spoil('CLUSTER', some)
-    b = misled(f, 'cluster')
+    b = misled(f, 'cluster', timeout=3000)
     for _ in range(5):
         b.ask('take', 'l', 10000).ok()
         b.ask('drop', 'l').ok()
@@ -275,7 +275,7 @@ def _(c):
             ('127.0.0.2', '127.*', True), ('localhost', '*.example', False),
             ('localhost', '*HOST', True), ('127.0.0.1', '*.example', True)):
         f.spoil('CLUSTER', all_at(f.port, host))
-        a = misled(f, 'cluster', **({'hosts': hosts} if hosts else {}))
+        a = misled(f, 'cluster', timeout=3000, **({'hosts': hosts} if hosts else {}))
         got = a.ask('take', 'l', 3000 if allowed and host != '127.0.0.2' else 400, patience=30)
         named = host in got.words and 'hosts=' in got.words
         print(f'# {host} {hosts}: {got.code} {got.words}')
@@ -291,7 +291,7 @@ def _(c):
 
 def moved_to(c, *to):
     f = node(c)
-    a = misled(f, 'cluster')
+    a = misled(f, 'cluster', timeout=3000)
     takes(a, f)
     for host in to:
         f.send_on(f'{host}:7000')
@@ -321,7 +321,7 @@ def _(c):
         says(f, *old)
         says(g, 'ok', 7, g.port)
         hosts = f'127.0.0.1:{g.port},127.0.0.1:{f.port}'
-        a = Actor(f'redis+cluster://{hosts}?timeout=300')
+        a = Actor(f'redis+cluster://{hosts}?timeout=3000')
         a.lock('l', 'n')
         a.ask('take', 'l', 10000).ok()
         until(g.open_sides, 'for the client')
