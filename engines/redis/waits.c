@@ -385,6 +385,15 @@ static void send_cancel(redis_wait *w)
     send_call(w, &type);
 }
 
+/* Is anything sent there? Not by a scout without a map: it only asks for that. */
+static bool serves(const redis_link *link)
+{
+    const redis *r = link->redis;
+
+    return link->state == LINK_READY &&
+           (r->settings.service != REDIS_CLUSTER || r->cluster.known || link != &r->link);
+}
+
 /* The caller is told now; the server, when it can be reached. */
 static void give_up(redis_wait *w)
 {
@@ -395,6 +404,9 @@ static void give_up(redis_wait *w)
     w->op = NULL;
     if (link->state != LINK_READY && link->last_code)
         code = pawl_error_set(op->err, link->last_code, "%s", link->words);
+    else if (link->state == LINK_READY && !serves(link))
+        code = pawl_error_set(op->err, PAWL_ECONN, "%s", link->words[0] ? link->words :
+                              "no node of the cluster has sent its map yet");
     if (w->state == WAIT_LEAVING && !w->nothing && (w->unsure || link->state != LINK_READY))
         code = PAWL_EUNKNOWN;
     pawl_op_finish(op, code);
@@ -423,7 +435,7 @@ void redis_acquire_cancel(redis *r, pawl_op *op)
 {
     redis_wait *w = op->engine[0];
     redis_link *link = redis_link_for(r, op->name);
-    bool ready = link->state == LINK_READY;
+    bool ready = serves(link);
 
     if (w->state == WAIT_ASKING && !(w->call && ready)) { /* the server has nothing of it */
         give_up(w);
