@@ -7,6 +7,17 @@
  * it, on the same connection, so no message is missed in between. A message wakes the first so many
  * of the waits, in order of arrival: each asks again.
  *
+ *     NONE --subscribe--> ASKED --confirmed--> HEARD
+ *       ^                   | refused, lost       | the server ends it (its slot has moved), lost
+ *       +-------------------+---------------------+
+ *
+ * Where it was subscribed to is `on`. Answers count only from there. NONE is left at once when the
+ * server has ended it, the slot has another node, or there is a new connection; after a refusal
+ * with the next answer to one of its waits, RETRY_MS later at the earliest. While it is not HEARD
+ * the first of its waits asks every second (redis_is_deaf), so that no lost subscription costs more
+ * than that. A user who may not use sharded channels listens to a plain one, which those who may
+ * don't send to: that counts as not heard, too.
+ *
  * Only the first of the waits looks at the holder's lease. When it leaves, granted or not, the next
  * one asks: a release that the first was told of may now be its own, and it must know the lease.
  */
@@ -14,11 +25,17 @@
 
 #include "waits.h"
 
+#define RETRY_MS 1000
+
+enum { NONE, ASKED, HEARD };
+
 struct redis_channel {
     struct list link;  /* in its bucket */
     struct list waits; /* by their in_channel */
     redis *redis;
     redis_link *on;    /* where it was subscribed to last, or NULL */
+    int state;
+    int64_t retry;     /* NONE: not before this */
     size_t length;
     char name[];
 };
@@ -50,39 +67,82 @@ static redis_channel *find(redis *r, const char *name, size_t length)
 /* A call of its own memory: the channel may be gone when it is answered. */
 struct subscription {
     redis *redis;
-    bool leave;
+    bool leave, sharded;
     size_t length;
     char name[];
 };
+
+static const char *word_of(const struct subscription *s)
+{
+    if (s->leave)
+        return s->sharded ? "sunsubscribe" : "unsubscribe";
+    return s->sharded ? "ssubscribe" : "subscribe";
+}
 
 static int write_subscription(redis_call *call, resp_buf *out)
 {
     const struct subscription *s = call->about;
     resp_command c = resp_begin(out, 2);
 
-    resp_add_text(&c, call->on->sharded ? s->leave ? "SUNSUBSCRIBE" : "SSUBSCRIBE"
-                                       : s->leave ? "UNSUBSCRIBE" : "SUBSCRIBE");
+    resp_add_text(&c, word_of(s));
     resp_add(&c, s->name, s->length);
     return resp_end(&c);
 }
 
+static bool by_push(const redis_call *call, const resp_node *push)
+{
+    const struct subscription *s = call->about;
+
+    return redis_push_is(push, word_of(s), s->name, s->length);
+}
+
+/* Its channel, if that still waits for this answer. */
+static redis_channel *channel_asked(const redis_call *call)
+{
+    const struct subscription *s = call->about;
+    redis_channel *channel = s->leave ? NULL : find(s->redis, s->name, s->length);
+
+    return channel && channel->on == call->on && channel->state == ASKED ? channel : NULL;
+}
+
 static bool subscription_confirmed(redis_call *call, const resp_node *reply)
 {
+    redis_channel *channel = channel_asked(call);
+
     (void)reply;
+    if (channel)
+        channel->state = HEARD;
     free(call->about);
     call->about = NULL;
     return true;
 }
 
+static void subscribe(redis_channel *channel, bool leave);
+
 static void subscription_failed(redis_call *call, int code, const char *words)
 {
     struct subscription *s = call->about;
+    redis_channel *channel = channel_asked(call);
+    redis *r = s->redis;
+    bool sharded = s->sharded;
 
-    if (code != PAWL_EUNKNOWN && code != PAWL_ECANCELED)
-        s->redis->env->log(s->redis->env, PAWL_LOG_WARNING,
-                           "no messages from '%s', so waits take longer: %s", s->name, words);
-    free(s);
     call->about = NULL;
+    if (code != PAWL_EUNKNOWN && code != PAWL_ECANCELED && code != PAWL_ECONN && !s->leave &&
+        (!sharded || code != PAWL_EAUTH))
+        r->env->log(r->env, PAWL_LOG_WARNING, "no messages from '%s', so waits take longer: %s",
+                    s->name, words);
+    free(s);
+    if (channel) {
+        channel->state = NONE;
+        channel->retry = r->env->now(r->env) + RETRY_MS * PAWL_NS_PER_MS;
+    }
+    if (code == PAWL_ECONN && r->settings.service == REDIS_CLUSTER) /* it may have moved */
+        redis_cluster_refresh(r);
+    if (sharded && code == PAWL_EAUTH) {
+        redis_shards_refused(call->on, words);
+        if (channel)
+            subscribe(channel, false);
+    }
 }
 
 static redis_link *link_of(const redis_channel *channel)
@@ -97,12 +157,14 @@ static void subscribe(redis_channel *channel, bool leave)
     static const redis_call_type type = {.write = write_subscription,
                                          .answer = subscription_confirmed,
                                          .failed = subscription_failed,
-                                         .by_push = true};
+                                         .by_push = by_push};
     redis_link *link = link_of(channel);
     struct subscription *s;
     redis_call *call;
 
     channel->on = link;
+    channel->state = NONE;
+    channel->retry = 0;
     if (link->state != LINK_READY)
         return; /* redis_channels_ready does it */
     s = malloc(sizeof *s + channel->length + 1);
@@ -111,8 +173,10 @@ static void subscribe(redis_channel *channel, bool leave)
         free(s);
         return; /* the waits have timers, too */
     }
-    *s = (struct subscription){.redis = channel->redis, .leave = leave, .length = channel->length};
+    *s = (struct subscription){.redis = channel->redis, .leave = leave, .length = channel->length,
+                               .sharded = link->sharded && !link->plain};
     memcpy(s->name, channel->name, channel->length + 1);
+    channel->state = ASKED;
     redis_link_send(link, call);
 }
 
@@ -123,8 +187,12 @@ bool redis_listen(redis_wait *w, const char *name)
     redis_channel *channel = find(r, name, length);
     bool is_new = !channel;
 
-    if (w->channel)
+    if (w->channel && (channel->state != NONE || r->env->now(r->env) < channel->retry))
         return false;
+    if (w->channel) {
+        subscribe(channel, false);
+        return true;
+    }
     if (is_new) {
         channel = calloc(1, sizeof *channel + length + 1);
         if (!channel)
@@ -145,6 +213,12 @@ bool redis_listen(redis_wait *w, const char *name)
 bool redis_listens_first(const redis_wait *w)
 {
     return w->channel && w->channel->waits.next == &w->in_channel;
+}
+
+bool redis_is_deaf(const redis_wait *w)
+{
+    return w->channel && redis_listens_first(w) &&
+           (w->channel->state != HEARD || w->channel->on->plain);
 }
 
 static void wake_first(redis_channel *channel, int64_t n)
@@ -193,6 +267,14 @@ void redis_channels_move(redis *r)
             if (link_of(channel) != channel->on)
                 subscribe(channel, false);
         }
+}
+
+void redis_channel_ended(redis_link *link, const char *name, size_t length)
+{
+    redis_channel *channel = find(link->redis, name, length);
+
+    if (channel && channel->on == link)
+        subscribe(channel, false);
 }
 
 void redis_channel_wake(redis *r, const char *name, size_t length, int64_t wake)

@@ -2,30 +2,30 @@
  *
  * cluster.c - which node serves a slot.
  *
- * The map has for each slot the node that serves it, as far as is known. Each master has a link of
- * its own. One more, the scout (redis.link), goes to any node of the cluster, the next one when
- * that fails, and is there to ask for the map: at first, when something shows that it is out of
- * date (MOVED, a lost connection), every 300 ms while a master can't be reached, and every 5 s
- * anyway, since a stopped master does not hang up. Calls about slots that nobody is known to serve
- * go to the scout, too; the node it talks to says where they belong.
+ * The map has for each slot the node that serves it, as far as is known; scout.c says where the map
+ * comes from. Each master that the map names has a link of its own, which sleeps until this client
+ * asks about one of the master's slots: so a map costs no connections, and passwords only go to
+ * nodes that are needed. Calls about slots that nobody is known to serve go to the scout; the node
+ * that the scout talks to says where they belong.
  *
  * MOVED and ASK prove that nothing was done: the call is sent on, at most HOPS times; then they are
  * errors of "not now", as TRYAGAIN and CLUSTERDOWN are. After a MOVED it is the node it names that
- * is asked for the map: others may not have heard yet.
+ * is asked for the map: others may not have heard yet. After a CLUSTERDOWN others are asked: the
+ * node that says so may be cut off or removed.
  *
  * When a slot has a new node: calls that were not sent are sent there, and waits ask there
- * (redis_waits_move). If the old node is gone, or the new one had no slots before, it has taken
- * over, and every lease is verified as soon as it is connected. That counts as a fail-over unless
- * it had slots a moment ago: for some seconds one node's map says this, another's that.
+ * (redis_waits_move). If the slot was in use, and the old node is gone or the new one had no slots
+ * before, the new one has taken over, and every lease is verified as soon as it is connected. That
+ * counts as a fail-over unless it had slots a moment ago: for some seconds one node's map says
+ * this, another's that.
  */
 #include <stdlib.h>
 
 #include "waits.h"
 
 #define HOPS 5
-#define ASK_ANYWAY_MS 5000
-#define ASK_TROUBLED_MS 300
 #define STALE_MS INT64_C(10000) /* so long some node may still have an old map */
+#define LINKS_MAX (2 * REDIS_NODES_MAX) /* those of the old map and of the new one */
 
 /* ---- the map --------------------------------------------------------------------------------- */
 
@@ -40,13 +40,15 @@ uint16_t redis_cluster_slot(const redis *r, const char *name)
 redis_link *redis_cluster_link(redis *r, uint16_t slot)
 {
     uint16_t node = r->cluster.slots[slot];
+    redis_link *link = node ? r->cluster.nodes[node - 1] : &r->link;
 
-    return node ? r->cluster.nodes[node - 1] : &r->link;
+    r->cluster.used[slot / 8] |= (uint8_t)(1u << slot % 8);
+    if (redis_link_sleeps(link))
+        redis_link_wake(link);
+    return link;
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
-
-static void ask(redis *r, redis_link *link);
 
 void redis_cluster_taken(redis_link *node)
 {
@@ -69,13 +71,13 @@ static void node_ready(redis_link *link)
     redis *r = link->redis;
 
     if (link->knows_better)
-        ask(r, link);
-
+        redis_scout_ask(link);
     if (link->moved)
         tell_taken(link);
     else if (link->epochs > 1)
         redis_event(r, PAWL_EVENT_RECONNECT);
     redis_age_ready(r, link);
+    redis_shard_probe(link);
     redis_waits_resend(r, link);
     if (link == redis_link_at(r, r->entry_slot))
         redis_entry_keep(r);
@@ -99,10 +101,10 @@ static redis_link *unused_node(redis *r)
 
     for (size_t i = 0; i < c->nnodes; i++)
         if (c->nodes[i]->state == LINK_CLOSED) {
-            *c->nodes[i] = (redis_link){0};
+            *c->nodes[i] = (redis_link){.number = (uint16_t)(i + 1)};
             return c->nodes[i];
         }
-    if (c->nnodes == REDIS_SLOTS)
+    if (c->nnodes == LINKS_MAX)
         return NULL;
     if (c->nnodes == c->room) {
         size_t room = c->room ? 2 * c->room : 8;
@@ -114,7 +116,10 @@ static redis_link *unused_node(redis *r)
         c->room = room;
     }
     c->nodes[c->nnodes] = calloc(1, sizeof *c->nodes[0]);
-    return c->nodes[c->nnodes] ? c->nodes[c->nnodes++] : NULL;
+    if (!c->nodes[c->nnodes])
+        return NULL;
+    c->nodes[c->nnodes]->number = (uint16_t)(c->nnodes + 1);
+    return c->nodes[c->nnodes++];
 }
 
 redis_link *redis_cluster_node(redis *r, const char *host, uint16_t port)
@@ -132,26 +137,11 @@ redis_link *redis_cluster_node(redis *r, const char *host, uint16_t port)
     redis_link_address(link, host, port);
     redis_link_for_locks(link, r);
     redis_link_open(link, r, &role_node);
+    redis_link_sleep(link);
     return link;
 }
 
-/* ---- the question ---------------------------------------------------------------------------- */
-
-static bool troubled(const redis *r)
-{
-    for (size_t i = 0; i < r->cluster.nnodes; i++)
-        if (r->cluster.nodes[i]->nslots && r->cluster.nodes[i]->state != LINK_READY)
-            return true;
-    return !r->cluster.known;
-}
-
-static void plan(redis *r)
-{
-    int64_t ms = troubled(r) ? ASK_TROUBLED_MS : ASK_ANYWAY_MS;
-
-    ms -= (int64_t)(r->env->random(r->env) % (uint64_t)(ms / 4));
-    r->env->timer_set(r->env, &r->cluster.timer, r->env->now(r->env) + ms * PAWL_NS_PER_MS);
-}
+/* ---- a new map ------------------------------------------------------------------------------- */
 
 /* Calls that were not sent yet, and are somebody else's now. */
 static void reroute(redis_link *link)
@@ -169,8 +159,7 @@ static void reroute(redis_link *link)
     }
 }
 
-/* The map is another one. */
-static void map_changed(redis *r)
+void redis_cluster_changed(redis *r)
 {
     redis_cluster *c = &r->cluster;
 
@@ -182,6 +171,8 @@ static void map_changed(redis *r)
         reroute(link);
         if (link->moved && link->state == LINK_READY)
             tell_taken(link);
+        else if (link->moved)
+            redis_link_wake(link);
     }
     reroute(&r->link);
     redis_waits_move(r);
@@ -193,133 +184,17 @@ static void map_changed(redis *r)
             redis_link_close(c->nodes[i]);
 }
 
-static int write_question(redis_call *call, resp_buf *out)
-{
-    resp_command c = resp_begin(out, 2);
-
-    (void)call;
-    resp_add_text(&c, "CLUSTER");
-    resp_add_text(&c, "SLOTS");
-    return resp_end(&c);
-}
-
-static bool answer_question(redis_call *call, const resp_node *reply)
-{
-    redis *r = call->about;
-    redis_cluster *c = &r->cluster;
-
-    if (!redis_slots_read(r, call->on, reply))
-        return false;
-    c->asked = false;
-    c->known = true;
-    c->rounds = 0;
-    map_changed(r);
-    plan(r);
-    if (c->wanted)
-        ask(r, &r->link);
-    return true;
-}
-
-static void question_failed(redis_call *call, int code, const char *words)
-{
-    redis *r = call->about;
-
-    r->cluster.asked = false;
-    if (code == PAWL_EUNKNOWN || code == PAWL_ECANCELED)
-        return; /* asked again with the next connection */
-    if (call->on != &r->link)
-        return;
-    if (!r->cluster.known && code != PAWL_ECONN)
-        redis_refused(&r->link, code, words);
-    redis_link_drop(&r->link, PAWL_ECONN, "%s", words); /* another node may know better */
-}
-
-static void ask(redis *r, redis_link *link)
-{
-    static const redis_call_type type = {.write = write_question, .answer = answer_question,
-        .failed = question_failed};
-    redis_cluster *c = &r->cluster;
-    redis_call *call;
-
-    c->wanted = c->asked || link->state != LINK_READY;
-    if (c->wanted)
-        return;
-    call = redis_call_new(link, &type, r, 0);
-    if (!call)
-        return; /* the timer comes back */
-    c->asked = true;
-    link->knows_better = false;
-    redis_link_send(link, call);
-}
-
-void redis_cluster_refresh(redis *r)
-{
-    ask(r, &r->link);
-    plan(r);
-}
-
-static void timer_fired(pawl_timer *timer)
-{
-    redis_cluster_refresh(timer->arg);
-}
-
-/* ---- the scout ------------------------------------------------------------------------------- */
-
-/* The URL's addresses, then those of the nodes that are known. */
-static bool scout_locate(redis_link *link)
-{
-    redis *r = link->redis;
-    redis_cluster *c = &r->cluster;
-    size_t n = r->settings.at.n, at = c->next % (n + c->nnodes);
-
-    if (at < n)
-        redis_link_address(link, r->settings.at.list[at].host, r->settings.at.list[at].port);
-    else if (c->nodes[at - n]->host[0])
-        redis_link_address(link, c->nodes[at - n]->host, c->nodes[at - n]->port);
-    return true;
-}
-
-static void scout_ready(redis_link *link)
-{
-    ask(link->redis, link);
-}
-
-static void scout_dropped(redis_link *link)
-{
-    redis_cluster *c = &link->redis->cluster;
-
-    c->next++;
-    link->failures = 0;
-    if (c->next % (link->settings->at.n + c->nnodes) == 0)
-        link->failures = c->rounds++;
-}
-
-static void scout_refused(redis_link *link, int code, const char *words)
-{
-    redis *r = link->redis;
-
-    if (!r->cluster.known && r->cluster.next % r->settings.at.n == 0)
-        redis_refused(link, code, words);
-}
-
-/* What is for a slot's own node waits here until there is a map. */
-static bool scout_holds_back(const redis_link *link, const redis_call *call)
-{
-    return call->routed && !link->redis->cluster.known;
-}
-
-static const redis_role role_scout = {.locate = scout_locate, .ready = scout_ready,
-    .refused = scout_refused, .push = redis_server_push, .dropped = scout_dropped,
-    .holds_back = scout_holds_back};
+/* ---- life ------------------------------------------------------------------------------------ */
 
 int redis_cluster_open(redis *r, pawl_error *err)
 {
     r->cluster.slots = calloc(REDIS_SLOTS, sizeof *r->cluster.slots);
-    if (!r->cluster.slots)
+    r->cluster.used = calloc(REDIS_SLOTS / 8, 1);
+    if (!r->cluster.slots || !r->cluster.used) {
+        redis_cluster_free(r);
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
-    r->cluster.timer = (pawl_timer){.fire = timer_fired, .arg = r};
-    redis_link_open(&r->link, r, &role_scout);
-    plan(r);
+    }
+    redis_scout_open(r);
     return 0;
 }
 
@@ -328,8 +203,7 @@ void redis_cluster_close(redis *r)
 {
     redis_cluster *c = &r->cluster;
 
-    if (c->timer.fire)
-        r->env->timer_clear(r->env, &c->timer);
+    redis_scout_close(r);
     for (size_t i = 0; i < c->nnodes; i++)
         redis_link_close(c->nodes[i]);
 }
@@ -340,6 +214,7 @@ void redis_cluster_free(redis *r)
         free(r->cluster.nodes[i]);
     free(r->cluster.nodes);
     free(r->cluster.slots);
+    free(r->cluster.used);
     r->cluster = (redis_cluster){0};
 }
 
@@ -365,7 +240,7 @@ static redis_link *node_named(redis_link *link, const resp_node *reply, uint16_t
         return NULL;
     *slot = (uint16_t)number;
     snprintf(host, sizeof host, "%s", text[used] && text[used] != '?' ? text + used : link->host);
-    if (!redis_is_host(host))
+    if (!redis_is_host(host) || !redis_may_follow(link, host))
         return NULL;
     return redis_cluster_node(link->redis, host, (uint16_t)port);
 }
@@ -382,16 +257,14 @@ static void slot_moved(redis *r, uint16_t slot, redis_link *to)
     from->nslots -= from->nslots > 0;
     to->nslots++;
     to->served = r->env->now(r->env);
-    for (size_t i = 0; i < r->cluster.nnodes; i++)
-        if (r->cluster.nodes[i] == to)
-            r->cluster.slots[slot] = (uint16_t)(i + 1);
+    r->cluster.slots[slot] = to->number;
     redis_channels_move(r);
     to->knows_better = true;
     if (to->state != LINK_READY)
         return;
     if (to->moved)
         tell_taken(to);
-    ask(r, to);
+    redis_scout_ask(to);
 }
 
 bool redis_cluster_redirect(redis_link *link, redis_call *call, const resp_node *reply)
@@ -401,6 +274,10 @@ bool redis_cluster_redirect(redis_link *link, redis_call *call, const resp_node 
     redis_link *to;
     uint16_t slot;
 
+    if (r->settings.service != REDIS_CLUSTER)
+        return false;
+    if (redis_error_is(reply, "CLUSTERDOWN"))
+        redis_cluster_doubt(r);
     if ((!moved && !asked) || !call->routed || !call->about)
         return false;
     to = node_named(link, reply, &slot);

@@ -12,7 +12,7 @@
  * answer has env->timeout_ms once the link is READY. Calls that
  * were written and not answered when the link drops have failed as unknown; those in the backlog
  * stay, unless trying again can't help. Pauses between attempts grow from 10 ms to 1 s, half of
- * each by chance, until a call has been answered.
+ * each by chance, until a call has been answered. A link that sleeps is PAUSED without a timer.
  *
  * Nothing is written before the loop is about to poll (redis.c, prepare), so that what many
  * threads ask for meanwhile leaves in one piece.
@@ -85,6 +85,7 @@ void redis_link_drop(redis_link *link, int code, const char *format, ...)
         memcpy(link->old_address, link->address, sizeof link->address);
     }
     link->server_id = 0;
+    link->state = LINK_PAUSED; /* what is sent from now on waits for the next connection */
     if (link->role->dropped)
         link->role->dropped(link);
     pause_link(link);
@@ -185,11 +186,12 @@ static bool take_answer(redis_link *link, const resp_node *reply)
 /* The confirmation of the oldest call, if that is a SUBSCRIBE: it stands in line like an answer. */
 static bool answers_call(const redis_link *link, const resp_node *push)
 {
-    const resp_node *word = push + 1;
+    const redis_call *call;
 
-    return link->state == LINK_READY && !list_empty(&link->calls) &&
-           list_entry(link->calls.next, redis_call, link)->type->by_push &&
-           word->length >= 9 && !memcmp(word->text + word->length - 9, "subscribe", 9);
+    if (link->state != LINK_READY || list_empty(&link->calls))
+        return false;
+    call = list_entry(link->calls.next, redis_call, link);
+    return call->type->by_push && call->type->by_push(call, push);
 }
 
 static bool take_greeting(redis_link *link, const resp_node *reply)
@@ -370,6 +372,17 @@ void redis_link_hurry(redis_link *link)
         set_timer(link, 0);
 }
 
+void redis_link_sleep(redis_link *link)
+{
+    link->env->timer_clear(link->env, &link->timer);
+}
+
+void redis_link_wake(redis_link *link)
+{
+    if (redis_link_sleeps(link))
+        set_timer(link, 0);
+}
+
 void redis_link_open(redis_link *link, redis *r, const redis_role *role)
 {
     link->redis = r;
@@ -454,6 +467,7 @@ void redis_link_send(redis_link *link, redis_call *call)
     if (link->state != LINK_READY || link->read_only ||
         (link->role->holds_back && link->role->holds_back(link, call))) {
         list_append(&link->backlog, &call->link);
+        redis_link_wake(link);
         return;
     }
     if (call->type->before)

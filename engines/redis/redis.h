@@ -7,7 +7,8 @@
  *     link.c      one connection: its life, and the calls on it; on top of ../net/stream.c
  *     hello.c     its first words
  *     sentinel.c  where the master is, by asking sentinels
- *     cluster.c   which node serves a slot      slots.c  what the cluster says of them
+ *     cluster.c   which node serves a slot      scout.c  whom to ask, and whom to believe
+ *     slots.c     what a node says of them      hosts.c  which hosts may be followed
  *     shards.c    the client's channels in a cluster
  *     age.c       for how long the server has run
  *     calls.c     what a call and an error of the server's are
@@ -57,6 +58,7 @@ typedef struct redis_settings {
     net_addresses at; /* the server, the sentinels, or some nodes of the cluster */
     char *path;       /* of a unix socket, instead; else NULL */
     char *master;     /* what the sentinels call it */
+    char *hosts;      /* of a cluster: which hosts may be followed; NULL: see hosts.c */
     net_login login, sentinel_login;
     char *prefix;
     bool tls;
@@ -117,7 +119,8 @@ typedef struct redis_call_type {
     bool (*answer)(redis_call *call, const resp_node *reply);
     /* It was not: PAWL_EUNKNOWN it was sent and nothing came; else it was not carried out. */
     void (*failed)(redis_call *call, int code, const char *words);
-    bool by_push; /* it is answered by a push: SUBSCRIBE */
+    /* It is answered by a push, as SUBSCRIBE is: by this one? NULL: it is not. */
+    bool (*by_push)(const redis_call *call, const resp_node *push);
     bool proven;  /* with replicas=, a WAIT must follow it */
     void (*before)(redis_call *call); /* what must be sent before it on call->on; may be NULL */
 } redis_call_type;
@@ -209,6 +212,11 @@ struct redis_link {
     bool counts;           /* and that was a fail-over, not a map that was out of date */
     int64_t served;        /* when it was last seen to serve slots; 0: never */
     bool knows_better;     /* MOVED has named it: ask it for the map */
+    bool asked, ask_again; /* the question for the map is out; and must be asked once more */
+    int8_t sound;          /* its cluster_state: 1 ok, 0 fail, -1 not known; see scout.c */
+    int64_t epoch;         /* its cluster_current_epoch; 0 not known */
+    uint16_t number;       /* its index in the cluster's nodes, plus 1 */
+    bool plain;            /* sharded messages are refused here: use plain ones */
     size_t nslots, had;    /* how many it serves, and did before the map was read */
     uint8_t *listens;      /* shards.c: to which slots' channels, a bit each; NULL: to none */
     struct list proving;   /* answered, but WAIT is not: by redis_proof.link */
@@ -243,6 +251,13 @@ void redis_link_address(redis_link *link, const char *host, uint16_t port);
 void redis_link_located(redis_link *link);
 /* The next attempt shall not wait. */
 void redis_link_hurry(redis_link *link);
+/* A link that was opened and put to sleep does not connect before it is woken. */
+void redis_link_sleep(redis_link *link);
+void redis_link_wake(redis_link *link);
+static inline bool redis_link_sleeps(const redis_link *link)
+{
+    return link->state == LINK_PAUSED && !link->timer.armed;
+}
 /* Fails what is on it with PAWL_ECANCELED. Accepts zeroes. */
 void redis_link_close(redis_link *link);
 /* The call is the link's now. Whoever keeps a pointer to it does so before: it may fail at once. */
@@ -355,19 +370,26 @@ typedef struct redis_part {
 /* Is this owner ("UUID:NUMBER") a client of Pawl's? Then which, for its entry. */
 bool redisson_client_of(const char *owner, uint64_t *client);
 
-/* ---- cluster.c, slots.c ---------------------------------------------------------------------- */
+/* ---- cluster.c ------------------------------------------------------------------------------- */
 
 #define REDIS_SLOTS 16384
+#define REDIS_NODES_MAX 1000 /* masters: as many as Redis Cluster is made for */
+#define REDIS_NODE_ID 16     /* so much of a node's id is kept */
 
 typedef struct redis_cluster {
     redis_link **nodes; /* masters, now or once; those that serve nothing are closed */
     size_t nnodes, room;
     uint16_t *slots;    /* the index of the node that serves it, plus 1; 0: not known */
+    uint8_t *used;      /* the slots that this client has asked about, a bit each */
     size_t next;        /* which address the scout (redis.link) tries next */
     uint32_t rounds;    /* through all of them in vain */
-    bool asked;         /* the question is out */
-    bool wanted;        /* and must be asked again */
-    bool known;         /* it was answered once */
+    size_t turn;        /* which node is asked for the map next, beside the scout */
+    bool known;         /* there is a map; see scout.c */
+    bool trusted;       /* and it is of a node that was in order */
+    bool doubted;       /* a node has said CLUSTERDOWN since */
+    bool told;          /* that CLUSTER INFO is refused */
+    int64_t epoch;      /* of the map; 0 not known */
+    int64_t confirmed;  /* when it was last read from a node that was in order */
     pawl_timer timer;
 } redis_cluster;
 
@@ -376,16 +398,54 @@ void redis_cluster_close(redis *r);
 void redis_cluster_free(redis *r);
 uint16_t redis_cluster_slot(const redis *r, const char *name);
 redis_link *redis_cluster_link(redis *r, uint16_t slot);
-/* The map may be out of date: ask for it soon. */
-void redis_cluster_refresh(redis *r);
 /* MOVED, ASK: send the call where it belongs. False: the reply is nothing of that sort. */
 bool redis_cluster_redirect(redis_link *link, redis_call *call, const resp_node *reply);
-/* The node at this address; a new one begins to connect. NULL: no memory. */
+/* The node at this address; a new one sleeps. NULL: no memory, or too many. */
 redis_link *redis_cluster_node(redis *r, const char *host, uint16_t port);
 /* This node serves slots that another one did. */
 void redis_cluster_taken(redis_link *node);
-/* slots.c: CLUSTER SLOTS' answer into the map. False: it makes no sense. */
-bool redis_slots_read(redis *r, const redis_link *from, const resp_node *reply);
+/* The map is another one. */
+void redis_cluster_changed(redis *r);
+
+/* ---- scout.c --------------------------------------------------------------------------------- */
+
+void redis_scout_open(redis *r);
+void redis_scout_close(redis *r);
+/* Ask this node for the map. */
+void redis_scout_ask(redis_link *link);
+/* The map may be out of date: ask for it now, or soon. */
+void redis_cluster_refresh(redis *r);
+void redis_cluster_doubt(redis *r);
+
+/* ---- slots.c --------------------------------------------------------------------------------- */
+
+#define REDIS_VIEW_BUCKETS 2048
+
+typedef struct redis_view_node {
+    char host[NET_HOST_MAX];
+    uint16_t port;
+    char id[REDIS_NODE_ID + 1];
+} redis_view_node;
+
+/* What a node says of the cluster. */
+typedef struct redis_view {
+    char flaw[REDIS_WORDS]; /* why it can't be used; "": it can */
+    size_t n, covered;      /* masters; slots, counted as often as they are named */
+    uint16_t slots[REDIS_SLOTS]; /* an index in `nodes`, plus 1; 0: nobody's */
+    uint16_t table[REDIS_VIEW_BUCKETS];
+    redis_view_node nodes[REDIS_NODES_MAX];
+} redis_view;
+
+/* An answer to CLUSTER SLOTS; to be freed. NULL: no memory, or (*sense false) it makes none. */
+redis_view *redis_view_read(const redis_link *from, const resp_node *reply, bool *sense);
+void redis_view_use(redis *r, const redis_view *view);
+
+/* ---- hosts.c --------------------------------------------------------------------------------- */
+
+/* Is this a list for hosts=? */
+bool redis_hosts_valid(const char *list);
+/* May a host that this node has named be connected to? */
+bool redis_may_follow(const redis_link *from, const char *host);
 
 /* ---- shards.c -------------------------------------------------------------------------------- */
 
@@ -397,6 +457,12 @@ void redis_shard_channel(char text[REDIS_CHANNEL_MAX], const redis_call *call);
 void redis_shard_listen(redis_call *call);
 /* A confirmation came unasked: the server listens no more on our behalf. */
 void redis_shard_ended(redis_link *link, const resp_node *channel);
+/* The connection is new: may this user send sharded messages? */
+void redis_shard_probe(redis_link *link);
+/* This user may not use sharded channels there. */
+void redis_shards_refused(redis_link *link, const char *words);
+/* Is the push this word about this channel? */
+bool redis_push_is(const resp_node *push, const char *word, const char *channel, size_t length);
 
 #define REDIS_CHANNEL_BUCKETS 64
 

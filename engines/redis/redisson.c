@@ -165,7 +165,7 @@ static resp_command begin(const struct request *q, const redis_script *script, r
     resp_add_text(&c, tag);
     resp_add(&c, &q->mode, 1);
     resp_add_text(&c, owner);
-    resp_add_text(&c, q->call->on->sharded ? "SPUBLISH" : "PUBLISH");
+    resp_add_text(&c, q->call->on->sharded && !q->call->on->plain ? "SPUBLISH" : "PUBLISH");
     channel_of(text, &names, q->mode);
     resp_add_text(&c, q->silent ? "" : text);
     base_of(text, &names);

@@ -213,7 +213,7 @@ static int write_ping(redis_call *call, resp_buf *out)
     return resp_end(&c);
 }
 
-/* The scout asks for the map before anything else: it is known now. */
+/* The scout holds it back until there is a map (scout.c). */
 static bool pinged(redis_call *call, const resp_node *reply)
 {
     look *k = call->about;
@@ -232,7 +232,7 @@ void look_scan_begin(look *k)
     redis *r = k->redis;
     redis_call *call;
 
-    if (r->settings.service != REDIS_CLUSTER) {
+    if (r->settings.service != REDIS_CLUSTER || (r->cluster.known && next_node(k))) {
         look_scan(k, 0);
         return;
     }

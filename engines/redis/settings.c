@@ -135,6 +135,16 @@ static int read_replicas(redis_settings *s, const pawl_url *url, pawl_error *err
     return 0;
 }
 
+static int read_hosts(redis_settings *s, const pawl_url *url, pawl_error *err)
+{
+    const char *hosts = pawl_url_param(url, "hosts");
+
+    if (hosts && !redis_hosts_valid(hosts))
+        return pawl_error_set(err, PAWL_EINVAL, "hosts=%.60s: give networks (10.1.0.0/16) and "
+                              "patterns (*.redis.example.com), with commas between them", hosts);
+    return hosts ? net_copy(&s->hosts, hosts, err) : 0;
+}
+
 static int read_params(redis_settings *s, const pawl_url *url, pawl_error *err)
 {
     const char *prefix = pawl_url_param(url, "prefix");
@@ -145,6 +155,8 @@ static int read_params(redis_settings *s, const pawl_url *url, pawl_error *err)
         code = net_read_tls_wanted(&s->tls, url, err);
     if (!code && s->service == REDIS_SENTINEL)
         code = read_sentinel_params(s, url, err);
+    if (!code && s->service == REDIS_CLUSTER)
+        code = read_hosts(s, url, err);
     if (!code)
         code = read_replicas(s, url, err);
     if (!code)
@@ -229,5 +241,6 @@ void redis_settings_free(redis_settings *s)
     free(s->path);
     free(s->master);
     free(s->prefix);
+    free(s->hosts);
     *s = (redis_settings){0};
 }

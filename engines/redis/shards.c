@@ -11,22 +11,33 @@
  * heard the sharded one: so a waiter keeps its turn whose slot has moved a moment ago. But messages
  * are passed on by other nodes, a sharded one by the replicas of a master, a former master among
  * them; so each says which node sent it (base.lua, pawl.c).
+ *
+ * A user who may not use sharded channels is told so in the log, and uses the plain one on that
+ * connection (link->plain): refusals of SSUBSCRIBE are seen when it is sent, those of SPUBLISH,
+ * which only scripts send, by a message to a channel of our own with every new connection.
  */
 #include <stdlib.h>
 
 #include "waits.h"
 
+/* With this before it. */
+static void channel_of(char text[REDIS_CHANNEL_MAX], const char *how, const redis *r, uint16_t slot)
+{
+    char tag[12];
+
+    redis_slot_tag(tag, slot);
+    snprintf(text, REDIS_CHANNEL_MAX, "%s{%s}%s", how, tag, r->channel + 1);
+}
+
 void redis_shard_channel(char text[REDIS_CHANNEL_MAX], const redis_call *call)
 {
     const redis *r = call->on->redis;
-    char tag[12];
 
-    if (!call->on->sharded) {
+    if (!call->on->sharded || call->on->plain) {
         strcpy(text, r->channel);
         return;
     }
-    redis_slot_tag(tag, call->slot);
-    snprintf(text, REDIS_CHANNEL_MAX, "s{%s}%s", tag, r->channel + 1);
+    channel_of(text, "s", r, call->slot);
 }
 
 static int write_listen(redis_call *call, resp_buf *out)
@@ -34,10 +45,26 @@ static int write_listen(redis_call *call, resp_buf *out)
     char channel[REDIS_CHANNEL_MAX];
     resp_command c = resp_begin(out, 2);
 
-    redis_shard_channel(channel, call);
+    channel_of(channel, "", call->on->redis, call->slot);
     resp_add_text(&c, "SSUBSCRIBE");
-    resp_add_text(&c, channel + 1);
+    resp_add_text(&c, channel);
     return resp_end(&c);
+}
+
+bool redis_push_is(const resp_node *push, const char *word, const char *channel, size_t length)
+{
+    const resp_node *first = resp_child(push, 0), *second = resp_child(push, 1);
+
+    return first && second && resp_equal(first, word, strlen(word)) &&
+           resp_equal(second, channel, length);
+}
+
+static bool by_push(const redis_call *call, const resp_node *push)
+{
+    char channel[REDIS_CHANNEL_MAX];
+
+    channel_of(channel, "", call->on->redis, call->slot);
+    return redis_push_is(push, "ssubscribe", channel, strlen(channel));
 }
 
 static bool confirmed(redis_call *call, const resp_node *reply)
@@ -53,22 +80,30 @@ static void forget(redis_link *link, uint16_t slot)
         link->listens[slot / 8] &= (uint8_t)~(1u << slot % 8);
 }
 
+void redis_shards_refused(redis_link *link, const char *words)
+{
+    if (!link->plain)
+        link->env->log(link->env, PAWL_LOG_WARNING, "%s: sharded messages are refused, so messages "
+                       "go to all nodes of the cluster: %s", link->where, words);
+    link->plain = true;
+}
+
 /* Moved, most likely: what follows it is sent on, and listens there. */
 static void refused(redis_call *call, int code, const char *words)
 {
-    (void)code;
-    (void)words;
     forget(call->on, call->slot);
+    if (code == PAWL_EAUTH)
+        redis_shards_refused(call->on, words);
 }
 
 void redis_shard_listen(redis_call *about)
 {
     static const redis_call_type type = {.write = write_listen, .answer = confirmed,
-        .failed = refused, .by_push = true};
+        .failed = refused, .by_push = by_push};
     redis_link *link = about->on;
     redis_call *call;
 
-    if (!link->sharded || !link->channel)
+    if (!link->sharded || link->plain || !link->channel)
         return;
     if (!link->listens)
         link->listens = calloc(REDIS_SLOTS / 8, 1);
@@ -88,5 +123,39 @@ void redis_shard_ended(redis_link *link, const resp_node *channel)
     uint16_t slot = redis_slot(channel->text, channel->length);
 
     forget(link, slot);
+    redis_channel_ended(link, channel->text, channel->length);
     redis_waits_ask(link->redis, slot);
+}
+
+/* ---- may we send? ---------------------------------------------------------------------------- */
+
+static int write_probe(redis_call *call, resp_buf *out)
+{
+    char channel[REDIS_CHANNEL_MAX];
+    resp_command c = resp_begin(out, 3);
+
+    channel_of(channel, "", call->on->redis, 0);
+    resp_add_text(&c, "SPUBLISH");
+    resp_add_text(&c, channel);
+    resp_add_text(&c, "");
+    return resp_end(&c);
+}
+
+/* MOVED: the slot is another node's, but we may. */
+static void probe_failed(redis_call *call, int code, const char *words)
+{
+    if (code == PAWL_EAUTH)
+        redis_shards_refused(call->on, words);
+}
+
+void redis_shard_probe(redis_link *link)
+{
+    static const redis_call_type type = {.write = write_probe, .answer = confirmed,
+        .failed = probe_failed};
+    redis_call *call;
+
+    link->plain = false;
+    call = link->sharded && link->channel ? redis_call_new(link, &type, link, 0) : NULL;
+    if (call)
+        redis_link_send(link, call);
 }

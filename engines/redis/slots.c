@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * slots.c - the answer to CLUSTER SLOTS: an array with for each range of slots its first, its last,
- * and its nodes, each an array that begins with host, port and id; the first is the master.
+ * slots.c - one node's view of the cluster: its answer to CLUSTER SLOTS, an array with for each
+ * range of slots its first, its last, and its nodes, each an array that begins with host, port and
+ * id; the first is the master.
  *
- * A host that is empty, unknown or null means the one that was asked. An answer that makes no sense
- * anywhere changes nothing.
+ * Reading a view changes nothing: no node is added and nobody is connected to until scout.c has
+ * judged the view and redis_view_use makes it the map. A host that is empty, unknown or null means
+ * the node that was asked. An answer that makes no sense anywhere is refused whole. So is one with
+ * more than REDIS_NODES_MAX masters, or with a host that may not be followed (hosts.c): view->flaw
+ * then says why. Masters are found by a hash, so that the time to read a view is proportional to
+ * its length, whatever a hostile node puts into it.
  */
 #include <stdlib.h>
 
@@ -24,8 +29,42 @@ static bool read_host(char host[NET_HOST_MAX], const resp_node *node, const redi
     return strlen(host) == node->length && redis_is_host(host);
 }
 
-/* One range. */
-static bool read_range(redis *r, const redis_link *from, const resp_node *range, redis_link **map)
+static uint32_t hash_of(const char *host, uint16_t port)
+{
+    uint32_t hash = 2166136261u ^ port; /* FNV-1a */
+
+    for (; *host; host++)
+        hash = (hash ^ (unsigned char)*host) * 16777619u;
+    return hash;
+}
+
+/* The index of this master in the view, plus 1; a new one is added. 0: the view has a flaw. */
+static uint16_t index_of(redis_view *view, const redis_link *from, const char *host, uint16_t port)
+{
+    uint32_t at = hash_of(host, port) % REDIS_VIEW_BUCKETS;
+    redis_view_node *node;
+
+    for (; view->table[at]; at = (at + 1) % REDIS_VIEW_BUCKETS) {
+        node = &view->nodes[view->table[at] - 1];
+        if (node->port == port && !strcmp(node->host, host))
+            return view->table[at];
+    }
+    if (view->n == REDIS_NODES_MAX)
+        snprintf(view->flaw, sizeof view->flaw, "it names more than %d masters", REDIS_NODES_MAX);
+    else if (!redis_may_follow(from, host))
+        snprintf(view->flaw, sizeof view->flaw, "it names the host %.80s, which may not be "
+                 "followed (see hosts=)", host);
+    if (view->flaw[0])
+        return 0;
+    node = &view->nodes[view->n++];
+    strcpy(node->host, host);
+    node->port = port;
+    view->table[at] = (uint16_t)view->n;
+    return view->table[at];
+}
+
+/* One range. False: it makes no sense. */
+static bool read_range(redis_view *view, const redis_link *from, const resp_node *range)
 {
     const resp_node *first = resp_child(range, 0), *last = resp_child(range, 1);
     const resp_node *master = resp_child(range, 2);
@@ -34,82 +73,93 @@ static bool read_range(redis *r, const redis_link *from, const resp_node *range,
     const resp_node *id = master ? resp_child(master, 2) : NULL;
     char name[NET_HOST_MAX];
     int64_t a, b, number;
-    redis_link *node;
+    uint16_t node;
 
     if (!first || !last || !host || !port || !resp_integer(first, &a) || !resp_integer(last, &b) ||
         !resp_integer(port, &number) || a < 0 || b < a || b >= REDIS_SLOTS || number < 1 ||
         number > 65535 || !read_host(name, host, from))
         return false;
-    node = redis_cluster_node(r, name, (uint16_t)number);
-    if (node && id && resp_is_text(id) && id->length >= sizeof node->id - 1)
-        snprintf(node->id, sizeof node->id, "%.*s", (int)sizeof node->id - 1, id->text);
-    for (; node && a <= b; a++)
-        map[a] = node;
-    return true; /* without memory: not known */
+    view->covered += (size_t)(b - a + 1);
+    if (view->covered > 4 * REDIS_SLOTS) /* ranges overlap again and again */
+        return false;
+    node = index_of(view, from, name, (uint16_t)number);
+    if (!node)
+        return true;
+    if (id && resp_is_text(id) && id->length >= REDIS_NODE_ID)
+        memcpy(view->nodes[node - 1].id, id->text, REDIS_NODE_ID);
+    for (; a <= b; a++)
+        view->slots[a] = node;
+    return true;
 }
 
-static uint16_t index_of(const redis_cluster *c, const redis_link *node)
+redis_view *redis_view_read(const redis_link *from, const resp_node *reply, bool *sense)
 {
-    for (size_t i = 0; node && i < c->nnodes; i++)
-        if (c->nodes[i] == node)
-            return (uint16_t)(i + 1);
-    return 0;
+    redis_view *view = calloc(1, sizeof *view);
+    const resp_node *range = reply + 1;
+
+    *sense = reply->type == RESP_ARRAY;
+    for (uint32_t i = 0; view && *sense && !view->flaw[0] && i < reply->count;
+         i++, range += range->span)
+        *sense = range->type == RESP_ARRAY && read_range(view, from, range);
+    if (view && *sense && !view->flaw[0] && !view->n)
+        snprintf(view->flaw, sizeof view->flaw, "it knows of no master: was it removed from the "
+                 "cluster?");
+    if (view && !*sense) {
+        free(view);
+        view = NULL;
+    }
+    return view;
 }
 
-/* Slots that a node which is gone has left, or that are with one that had none before. */
-static void note_moves(redis *r, redis_link *const *map)
+/* ---- the view becomes the map ---------------------------------------------------------------- */
+
+/* Slots in use that a node which is gone has left, or that are with one that had none before. */
+static void note_moves(redis *r, redis_link *const *links, const redis_view *view)
 {
     redis_cluster *c = &r->cluster;
 
     for (size_t slot = 0; slot < REDIS_SLOTS; slot++) {
         const redis_link *old = c->slots[slot] ? c->nodes[c->slots[slot] - 1] : NULL;
+        redis_link *new = view->slots[slot] ? links[view->slots[slot] - 1] : NULL;
 
-        if (old && map[slot] && old != map[slot] && !map[slot]->moved &&
-            (old->state != LINK_READY || !map[slot]->had))
-            redis_cluster_taken(map[slot]);
+        if (old && new && old != new && !new->moved && (c->used[slot / 8] >> slot % 8 & 1) &&
+            (old->state != LINK_READY || !new->had))
+            redis_cluster_taken(new);
     }
 }
 
-static void use(redis *r, redis_link *const *map)
+static void count_slots(redis_cluster *c, redis_link *const *links, const redis_view *view)
 {
-    redis_cluster *c = &r->cluster;
-    const redis_link *last = NULL;
-    uint16_t index = 0;
-
     for (size_t i = 0; i < c->nnodes; i++) {
         c->nodes[i]->had = c->nodes[i]->nslots;
         c->nodes[i]->nslots = 0;
     }
     for (size_t slot = 0; slot < REDIS_SLOTS; slot++)
-        if (map[slot])
-            map[slot]->nslots++;
-    note_moves(r, map);
-    for (size_t slot = 0; slot < REDIS_SLOTS; slot++) {
-        if (map[slot] != last)
-            index = index_of(c, map[slot]);
-        last = map[slot];
-        c->slots[slot] = last ? index : 0;
-    }
-    for (size_t i = 0; i < c->nnodes; i++)
-        if (c->nodes[i]->nslots)
-            c->nodes[i]->served = r->env->now(r->env);
+        if (view->slots[slot] && links[view->slots[slot] - 1])
+            links[view->slots[slot] - 1]->nslots++;
 }
 
-bool redis_slots_read(redis *r, const redis_link *from, const resp_node *reply)
+void redis_view_use(redis *r, const redis_view *view)
 {
-    redis_link **map;
-    const resp_node *range = reply + 1;
-    bool good = reply->type == RESP_ARRAY;
+    redis_cluster *c = &r->cluster;
+    redis_link **links = calloc(view->n, sizeof *links);
+    uint16_t *numbers = calloc(view->n, sizeof *numbers); /* in c->nodes, plus 1 */
 
-    if (!good)
-        return false;
-    map = calloc(REDIS_SLOTS, sizeof *map);
-    if (!map)
-        return true; /* the old one is kept for now */
-    for (uint32_t i = 0; good && i < reply->count; i++, range += range->span)
-        good = range->type == RESP_ARRAY && read_range(r, from, range, map);
-    if (good)
-        use(r, map);
-    free(map);
-    return good;
+    for (size_t i = 0; links && numbers && i < view->n; i++) {
+        links[i] = redis_cluster_node(r, view->nodes[i].host, view->nodes[i].port);
+        numbers[i] = links[i] ? links[i]->number : 0; /* without memory: not known */
+        if (links[i])
+            memcpy(links[i]->id, view->nodes[i].id, sizeof links[i]->id);
+    }
+    if (links && numbers) { /* else the old map is kept for now */
+        count_slots(c, links, view);
+        note_moves(r, links, view);
+        for (size_t slot = 0; slot < REDIS_SLOTS; slot++)
+            c->slots[slot] = view->slots[slot] ? numbers[view->slots[slot] - 1] : 0;
+        for (size_t i = 0; i < c->nnodes; i++)
+            if (c->nodes[i]->nslots)
+                c->nodes[i]->served = r->env->now(r->env);
+    }
+    free(links);
+    free(numbers);
 }

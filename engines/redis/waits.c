@@ -35,6 +35,7 @@
 #define CANCEL_MS 100       /* so long the answer to a cancel is waited for */
 #define STRANGER_MIN_MS 20  /* how often a stranger's lock is looked at, at first */
 #define STRANGER_MAX_MS 250
+#define DEAF_MS 1000        /* how often a lock is looked at whose channel is not subscribed to */
 #define PERMITS_MAX 10000   /* each has an id of its own there */
 
 static void timer_fired(pawl_timer *timer);
@@ -180,6 +181,8 @@ void redis_wait_plan(redis_wait *w, bool watches, int64_t left, bool stranger)
 
         ms = stranger && left > 0 && left < pause ? left + 1 : pause;
     }
+    if (ms > DEAF_MS && redis_is_deaf(w))
+        ms = DEAF_MS;
     set_timer(w, ms);
 }
 
@@ -384,6 +387,15 @@ static void send_cancel(redis_wait *w)
     send_call(w, &type);
 }
 
+/* Is anything sent there? Not by a scout without a map: it only asks for that. */
+static bool serves(const redis_link *link)
+{
+    const redis *r = link->redis;
+
+    return link->state == LINK_READY &&
+           (r->settings.service != REDIS_CLUSTER || r->cluster.known || link != &r->link);
+}
+
 /* The caller is told now; the server, when it can be reached. */
 static void give_up(redis_wait *w)
 {
@@ -394,6 +406,9 @@ static void give_up(redis_wait *w)
     w->op = NULL;
     if (link->state != LINK_READY && link->last_code)
         code = pawl_error_set(op->err, link->last_code, "%s", link->words);
+    else if (link->state == LINK_READY && !serves(link))
+        code = pawl_error_set(op->err, PAWL_ECONN, "%s", link->words[0] ? link->words :
+                              "no node of the cluster has sent its map yet");
     if (w->state == WAIT_LEAVING && !w->nothing && (w->unsure || link->state != LINK_READY))
         code = PAWL_EUNKNOWN;
     pawl_op_finish(op, code);
@@ -423,7 +438,7 @@ void redis_acquire_cancel(redis *r, pawl_op *op)
 {
     redis_wait *w = op->engine[0];
     redis_link *link = redis_link_for(r, op->name);
-    bool ready = link->state == LINK_READY;
+    bool ready = serves(link);
 
     if (w->state == WAIT_LEAVING) /* by itself (replicas=): its cancel is out, and ends the op */
         return;

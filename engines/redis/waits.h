@@ -78,6 +78,10 @@ bool redis_listens_first(const redis_wait *w);
 void redis_channels_ready(redis *r, redis_link *link);
 /* Slots have moved: listen where they are now. */
 void redis_channels_move(redis *r);
+/* The server listens no more on our behalf. */
+void redis_channel_ended(redis_link *link, const char *channel, size_t length);
+/* Its channel may stay silent, and nobody else asks: it must ask again soon. */
+bool redis_is_deaf(const redis_wait *w);
 /* Wake so many of those who listen on the channel. */
 void redis_channel_wake(redis *r, const char *channel, size_t length, int64_t wake);
 

@@ -10,6 +10,8 @@
     c.synced()                        until all that run agree, and replicas have everything
 """
 import re
+import socket
+import threading
 import time
 
 from live import Actor, query, until
@@ -54,9 +56,11 @@ class ClusterNode(Node):
 
 
 class Cluster:
+    kind = ClusterNode
+
     def __init__(self, *options, masters=3, replicas=3):
         """Options of every node."""
-        self.nodes = together(lambda _: ClusterNode(*options), range(masters + replicas))
+        self.nodes = together(lambda _: self.kind(*options), range(masters + replicas))
         heads = self.nodes[:masters]
         for i, node in enumerate(self.nodes):
             node.call('CLUSTER', 'SET-CONFIG-EPOCH', i + 1)
@@ -102,8 +106,12 @@ class Cluster:
         """The node that serves it and says so, waiting for it."""
         return until(lambda: self._serving(slot), f'for a master of slot {slot}')
 
-    def _serving(self, slot):
-        for node in self.running():
+    def _serving_beside(self, slot, old):
+        """Who serves it, in the opinion of all but the old one."""
+        return self._serving(slot, [n for n in self.running() if n is not old])
+
+    def _serving(self, slot, nodes=None):
+        for node in nodes or self.running():
             for row in node.rows():
                 if 'myself,master' in row[2] and any(slot in ranged(w) for w in row[8:]):
                     return node
@@ -209,6 +217,88 @@ class Calm(Cluster):
 
     def actor(self, label='', **params):
         return super().actor(label, **{'timeout': PATIENT, **params})
+
+
+class Bus:
+    """The way to a node's cluster bus, which can be cut for some: who calls says its id first."""
+
+    def __init__(self):
+        self.listener = socket.socket()
+        self.listener.bind(('127.0.0.1', 0))
+        self.listener.listen(64)
+        self.port = self.listener.getsockname()[1]
+        self.to = None
+        self.cut = set()  # ids, or 'all'
+        self.sides = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            client, _ = self.listener.accept()
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client):
+        try:
+            head = b''
+            while len(head) < 80:
+                data = client.recv(65536)
+                if not data:
+                    raise ConnectionError
+                head += data
+            caller = head[40:80].decode(errors='replace')
+            if caller in self.cut or 'all' in self.cut or not self.to:
+                raise ConnectionError
+            server = socket.create_connection(('127.0.0.1', self.to))
+            self.sides.append((caller, client, server))
+            server.sendall(head)
+            threading.Thread(target=self._pass, args=(server, client), daemon=True).start()
+            self._pass(client, server)
+        except OSError:
+            client.close()
+
+    @staticmethod
+    def _pass(a, b):
+        try:
+            while data := a.recv(65536):
+                b.sendall(data)
+        except OSError:
+            pass
+        hang_up(a, b)
+
+    def close_to(self, caller):
+        """No more for this one, or for all."""
+        self.cut.add(caller)
+        for who, *sockets in self.sides:
+            if caller in ('all', who):
+                hang_up(*sockets)
+
+
+def hang_up(*sockets):
+    for s in sockets:
+        try:
+            s.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+
+class BusNode(ClusterNode):
+    def __init__(self, *options):
+        self.bus = Bus()
+        super().__init__('--cluster-announce-bus-port', self.bus.port, *options)
+        self.bus.to = self.extra_port
+
+    def meet(self, other):
+        self.call('CLUSTER', 'MEET', '127.0.0.1', other.port, other.bus.port)
+
+
+class Severable(Cluster):
+    """One whose nodes can be cut off from the others, but not from clients."""
+    kind = BusNode
+
+    def sever(self, node):
+        node.bus.close_to('all')
+        for other in self.nodes:
+            other.bus.close_to(node.id)
 
 
 class Migration:

@@ -14,7 +14,7 @@ from cases import equal  # noqa: E402
 from cluster import Calm, slot_of  # noqa: E402
 from fake import Fake, bulk, message  # noqa: E402
 from forked import case, run  # noqa: E402
-from live import Actor, free_port, until  # noqa: E402
+from live import Actor, boot_ns, free_port, until  # noqa: E402
 from sentinel import NAME, Watched  # noqa: E402
 
 FAILED = ('PAWL_ECONN', 'PAWL_EPROTO', 'PAWL_EBACKEND', 'PAWL_ETIMEDOUT', 'PAWL_EUNKNOWN')
@@ -42,10 +42,10 @@ def fails(a, f, what, wait=WAIT_MS):
     return failure
 
 
-def misled(f, scheme, rest='', **params):
+def misled(f, scheme, rest='', timeout=300, **params):
     """An actor that knows only this server."""
     words = ''.join(f'&{k}={v}' for k, v in params.items())
-    a = Actor(f'redis+{scheme}://127.0.0.1:{f.port}{rest}?timeout=300{words}')
+    a = Actor(f'redis+{scheme}://127.0.0.1:{f.port}{rest}?timeout={timeout}{words}')
     a.lock('l', 'n')
     return a
 
@@ -214,6 +214,126 @@ def _(c):
     a = misled(f, 'cluster')
     a.ask('take', 'l', 30000).ok()
     a.ask('drop', 'l').ok()
+
+
+def hosts_of(n, mine, port):
+    """A map of one slot for each of n hosts, but ours at this port."""
+    return slots(*((s, s, f'127.0.{1 + s // 250}.{1 + s % 250}', 7000) if s != mine
+                   else (s, s, '127.0.0.1', port) for s in range(n)))
+
+
+@case('a map with 16,384 hosts is refused in time, a smaller one connects to nobody without need',
+      server=ONE)
+def _(c):
+    f = node(c)
+    mine = slot_of('pawl:n')
+    f.spoil('CLUSTER', hosts_of(16384, mine, f.port))
+    a = misled(f, 'cluster', timeout=3000)
+    for _ in range(2):
+        began = boot_ns()
+        failure = a.ask('take', 'l', 3000, patience=30)
+        s = (boot_ns() - began) / 1e9
+        print(f'# {failure.code} after {s:.2f} s: {failure.words}')
+        assert failure.code in FAILED and '1000 masters' in failure.words, failure
+        assert s < 9, f'it took {s:.1f} s'
+    equal(sockets(a) < 20, True, f'{sockets(a)} descriptors are open:')
+    takes(a, f)
+    held = a.ask('take', 'l', 10000).ok().token
+    f.spoil('CLUSTER', hosts_of(16384, mine, f.port))
+    a.lock('k', 'k')
+    for _ in range(10):  # it has a map, and goes on with that
+        a.ask('take', 'k', 5000).ok()
+        a.ask('drop', 'k').ok()
+    equal(a.ask('token', 'l').token, held)
+    began = boot_ns()
+    a.close()
+    assert boot_ns() - began < 5e9
+    some = slots(*((16 * s, 16 * s + 15, f'127.0.{1 + s // 250}.{1 + s % 250}', 7000)
+                   if s != mine // 16 else (16 * s, 16 * s + 15, '127.0.0.1', f.port)
+                   for s in range(1000)))
+    f.spoil('CLUSTER', some)
+    b = misled(f, 'cluster', timeout=3000)
+    for _ in range(5):
+        b.ask('take', 'l', 10000).ok()
+        b.ask('drop', 'l').ok()
+    assert sockets(b) < 20, f'{sockets(b)} descriptors are open'
+
+
+def sockets(a):
+    return len(os.listdir(f'/proc/{a.pid}/fd'))
+
+
+@case('hosts= and the default say which hosts are followed', server=ONE)
+def _(c):
+    f = node(c)
+    for host, hosts, allowed in (
+            ('127.0.0.1', None, True), ('127.0.0.2', None, True), ('169.254.169.254', None, False),
+            ('224.0.0.1', None, False), ('0.0.0.0', None, False), ('::', None, False),
+            ('fe80::1', None, False), ('localhost', None, True),
+            ('127.0.0.2', '127.0.0.2', True), ('127.0.0.2', '10.0.0.0/8', False),
+            ('127.0.0.2', '10.0.0.0/8,127.0.0.0/30', True), ('127.0.0.2', '127.0.0.0/31', False),
+            ('127.0.0.2', '127.*', True), ('localhost', '*.example', False),
+            ('localhost', '*HOST', True), ('127.0.0.1', '*.example', True)):
+        f.spoil('CLUSTER', all_at(f.port, host))
+        a = misled(f, 'cluster', timeout=3000, **({'hosts': hosts} if hosts else {}))
+        got = a.ask('take', 'l', 3000 if allowed and host != '127.0.0.2' else 400, patience=30)
+        named = host in got.words and 'hosts=' in got.words
+        print(f'# {host} {hosts}: {got.code} {got.words}')
+        assert named == (not allowed), f'{host} {hosts}: {got}'
+        a.close()
+        f.behave()
+    for text in ('', ',', '10.0.0.0/33', 'x/8', '10.0.0.0/', 'a,,b', '::/129'):
+        a = Actor(f'redis+cluster://127.0.0.1:{f.port}?hosts={text}', opens=False)
+        assert a.opened.code == 'PAWL_EINVAL' and 'hosts=' in a.opened.words, f'{text}: {a.opened}'
+    a = Actor(f'redis://127.0.0.1:{f.port}?hosts=x', opens=False)
+    equal(a.opened.code, 'PAWL_EINVAL')
+
+
+def moved_to(c, *to):
+    f = node(c)
+    a = misled(f, 'cluster', timeout=3000)
+    takes(a, f)
+    for host in to:
+        f.send_on(f'{host}:7000')
+        failure = a.ask('take', 'l', 400, patience=30)
+        assert 'MOVED' in failure.be(*FAILED).words, f'{host}: {failure}'
+        takes(a, f)
+
+
+@case('MOVED to a host that may not be followed is an error that shows it', server=ONE)
+def _(c):
+    moved_to(c, '169.254.169.254', '0.0.0.0', '224.1.1.1')
+
+
+def info(state, epoch):
+    text = f'cluster_state:{state}\r\ncluster_current_epoch:{epoch}\r\n'.encode()
+    return b'$%d\r\n%s\r\n' % (len(text), text)
+
+
+@case('of two nodes with different maps the one with the higher epoch is believed', server=ONE)
+def _(c):
+    f, g = node(c), node(c)
+    dead = free_port()
+
+    def says(x, state, epoch, port):
+        x.spoil('CLUSTER', lambda r: info(state, epoch) if r.words[1] == 'INFO' else all_at(port))
+    for old in (('ok', 5, dead), ('fail', 9, dead), ('fail', 3, f.port)):
+        says(f, *old)
+        says(g, 'ok', 7, g.port)
+        hosts = f'127.0.0.1:{g.port},127.0.0.1:{f.port}'
+        a = Actor(f'redis+cluster://{hosts}?timeout=3000')
+        a.lock('l', 'n')
+        a.ask('take', 'l', 10000).ok()
+        until(g.open_sides, 'for the client')
+        for side in g.open_sides():  # the scout goes on to the other one
+            side.client.shutdown(socket.SHUT_RDWR)
+        began = boot_ns()
+        while boot_ns() - began < 3e9:
+            a.ask('drop', 'l').be('PAWL_OK', 'PAWL_EUNKNOWN', 'PAWL_ECONN')
+            a.ask('take', 'l', 10000).ok()
+        assert not any(r.name == 'acquire' for r in f.seen), old
+        f.seen.clear()
+        a.close()
 
 
 def bounded(f, others=()):

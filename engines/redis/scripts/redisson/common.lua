@@ -20,10 +20,11 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local field = mode == 'w' and owner .. ':write' or owner
 local kind = call('TYPE', N).ok
 
--- A spin lock has no channel: nobody listens.
+-- A spin lock has no channel: nobody listens. Who may not send a sharded message sends a plain one;
+-- who may send neither has all the same done what is told of.
 local function tell(message, to)
-    if channel ~= '' then
-        call(publish, to or channel, message)
+    if channel ~= '' and type(redis.pcall(publish, to or channel, message)) == 'table' then
+        redis.pcall('PUBLISH', to or channel, message)
     end
 end
 

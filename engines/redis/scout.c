@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * scout.c - the map of the slots: whom to ask for it, and whom to believe.
+ *
+ * Any node can be asked (CLUSTER INFO and CLUSTER SLOTS, one behind the other), and any node can be
+ * wrong: removed from the cluster, cut off from the others, or late to hear. So no node is believed
+ * for ever. Each question goes to two nodes: to the scout (redis.link), a connection that goes
+ * through the URL's addresses and those of all known masters and stays with one that is in order;
+ * and to one of the other masters that are connected, each in its turn. Questions are sent at
+ * first, when a connection is lost, when MOVED names a node (which is asked itself), every 300 ms
+ * while a master in use can't be reached or the map is not trusted or doubted, and every 3 s
+ * anyway, since a stopped master does not hang up.
+ *
+ * The map has one of these states, changed only by adopt() and redis_cluster_doubt(), under the
+ * client's mutex like everything here:
+ *
+ *     unknown (known false)     nothing has been answered; calls about slots wait at the scout
+ *     tentative (trusted false) of a node that says cluster_state:fail. Used only because there is
+ *                               nothing better; any node in order replaces it
+ *     trusted                   of a node that said cluster_state:ok, or may not be asked for it
+ *     doubted                   trusted, but a node has answered CLUSTERDOWN since
+ *
+ * A view is refused, and the map stays as it is, if the view has a flaw (slots.c: no masters, too
+ * many, hosts that may not be followed), if its node says cluster_state:fail and there is a map, or
+ * if it contradicts a map that was confirmed within the last STALE_MS: its node's epoch is lower
+ * than the map's, or it shares no node with the map (an address that another cluster has now).
+ * After STALE_MS without a confirmation both are taken: the cluster may have been built anew.
+ * Why that is safe: a wrong map never grants anything. A node that does not serve a slot answers
+ * MOVED or CLUSTERDOWN, so a wrong map costs time alone, and a refused right one as well.
+ *
+ * When the scout's own node gives a view that is refused, the scout goes on to the next address;
+ * pauses only come after a round through all of them, and grow to 1 s.
+ */
+#include <stdlib.h>
+
+#include "waits.h"
+
+#define ASK_ANYWAY_MS 3000
+#define ASK_TROUBLED_MS 300
+#define STALE_MS INT64_C(10000)
+
+/* ---- when ------------------------------------------------------------------------------------ */
+
+static bool troubled(const redis *r)
+{
+    const redis_cluster *c = &r->cluster;
+
+    for (size_t i = 0; i < c->nnodes; i++)
+        if (c->nodes[i]->nslots && c->nodes[i]->state != LINK_READY &&
+            !redis_link_sleeps(c->nodes[i]))
+            return true;
+    return !c->trusted || c->doubted;
+}
+
+static void plan(redis *r)
+{
+    int64_t ms = troubled(r) ? ASK_TROUBLED_MS : ASK_ANYWAY_MS;
+
+    ms -= (int64_t)(r->env->random(r->env) % (uint64_t)(ms / 4));
+    r->env->timer_set(r->env, &r->cluster.timer, r->env->now(r->env) + ms * PAWL_NS_PER_MS);
+}
+
+/* One of the connected masters that is not the scout's node; NULL: there is none. */
+static redis_link *another(redis *r)
+{
+    redis_cluster *c = &r->cluster;
+
+    for (size_t i = 0; i < c->nnodes; i++) {
+        redis_link *link = c->nodes[c->turn++ % c->nnodes];
+
+        if (link->state == LINK_READY &&
+            (link->port != r->link.port || strcmp(link->host, r->link.host)))
+            return link;
+    }
+    return NULL;
+}
+
+void redis_cluster_refresh(redis *r)
+{
+    redis_link *link = another(r);
+
+    redis_scout_ask(&r->link);
+    if (link)
+        redis_scout_ask(link);
+    plan(r);
+}
+
+void redis_cluster_doubt(redis *r)
+{
+    redis_cluster *c = &r->cluster;
+
+    c->doubted = true;
+    if (c->timer.due - r->env->now(r->env) > ASK_TROUBLED_MS * PAWL_NS_PER_MS)
+        plan(r);
+}
+
+static void timer_fired(pawl_timer *timer)
+{
+    redis_cluster_refresh(timer->arg);
+}
+
+/* ---- judging --------------------------------------------------------------------------------- */
+
+/* None of the nodes that serve slots now is in this view. */
+static bool is_foreign(const redis_cluster *c, const redis_view *view)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < c->nnodes; i++) {
+        if (!c->nodes[i]->nslots || !c->nodes[i]->id[0])
+            continue;
+        any = true;
+        for (size_t n = 0; n < view->n; n++)
+            if (!strcmp(view->nodes[n].id, c->nodes[i]->id))
+                return false;
+    }
+    return any;
+}
+
+/* Should the map be replaced by this view? False: the words say why not. */
+static bool judge(const redis_link *link, const redis_view *view, char words[REDIS_WORDS])
+{
+    const redis *r = link->redis;
+    const redis_cluster *c = &r->cluster;
+    bool fresh = c->trusted &&
+                 r->env->now(r->env) - c->confirmed < STALE_MS * PAWL_NS_PER_MS;
+
+    if (view->flaw[0])
+        snprintf(words, REDIS_WORDS, "its map of the cluster is not used: %.170s", view->flaw);
+    else if (!link->sound && c->known)
+        snprintf(words, REDIS_WORDS, "it says that the cluster is down (cluster_state:fail)");
+    else if (fresh && link->epoch && link->epoch < c->epoch)
+        snprintf(words, REDIS_WORDS, "its map of the cluster is an old one");
+    else if (fresh && is_foreign(c, view))
+        snprintf(words, REDIS_WORDS, "it belongs to another cluster by now");
+    else
+        return true;
+    return false;
+}
+
+static void adopt(redis_link *link, const redis_view *view)
+{
+    redis *r = link->redis;
+    redis_cluster *c = &r->cluster;
+
+    redis_view_use(r, view);
+    c->known = true;
+    if (link->sound) {
+        c->trusted = true;
+        c->doubted = false;
+        c->epoch = link->epoch ? link->epoch : c->epoch;
+        c->confirmed = r->env->now(r->env);
+    }
+    redis_cluster_changed(r);
+    plan(r);
+}
+
+/* The scout's node is of no use for the map. */
+static void go_on(redis *r, const char *words)
+{
+    redis_link_drop(&r->link, PAWL_ECONN, "%s", words);
+}
+
+/* ---- the question ---------------------------------------------------------------------------- */
+
+static int write_two(resp_buf *out, const char *word)
+{
+    resp_command c = resp_begin(out, 2);
+
+    resp_add_text(&c, "CLUSTER");
+    resp_add_text(&c, word);
+    return resp_end(&c);
+}
+
+static int write_info(redis_call *call, resp_buf *out)
+{
+    (void)call;
+    return write_two(out, "INFO");
+}
+
+static int write_slots(redis_call *call, resp_buf *out)
+{
+    (void)call;
+    return write_two(out, "SLOTS");
+}
+
+static bool info_answered(redis_call *call, const resp_node *reply)
+{
+    static const char state[] = "cluster_state:", epoch[] = "cluster_current_epoch:";
+    redis_link *link = call->about;
+    char text[2048];
+    const char *at;
+
+    if (!resp_is_text(reply) || reply->length >= sizeof text)
+        return true; /* CLUSTER SLOTS decides */
+    memcpy(text, reply->text, reply->length);
+    text[reply->length] = 0;
+    at = strstr(text, state);
+    if (at)
+        link->sound = !strncmp(at + strlen(state), "ok", 2);
+    at = strstr(text, epoch);
+    if (at)
+        link->epoch = strtoll(at + strlen(epoch), NULL, 10);
+    return true;
+}
+
+static void info_failed(redis_call *call, int code, const char *words)
+{
+    redis_link *link = call->about;
+    redis_cluster *c = &link->redis->cluster;
+
+    if (code != PAWL_EAUTH || c->told)
+        return;
+    c->told = true;
+    link->env->log(link->env, PAWL_LOG_WARNING, "CLUSTER INFO is refused (give +cluster|info): a "
+                   "node that is cut off from its cluster can't be told from others: %s", words);
+}
+
+static bool slots_answered(redis_call *call, const resp_node *reply)
+{
+    redis_link *link = call->about;
+    redis *r = link->redis;
+    bool good, sense, scout = link == &r->link, again = link->ask_again;
+    redis_view *view = redis_view_read(link, reply, &sense);
+    char words[REDIS_WORDS] = "out of memory";
+
+    if (!sense)
+        return false;
+    link->asked = link->ask_again = false;
+    good = view && judge(link, view, words);
+    if (good) {
+        if (scout)
+            r->cluster.rounds = 0;
+        adopt(link, view);
+    }
+    free(view);
+    if (scout && (!good || !link->sound))
+        go_on(r, good ? "it says that the cluster is down (cluster_state:fail)" : words);
+    else if (!good)
+        link->env->log(link->env, PAWL_LOG_INFO, "%s: %s", link->where, words);
+    else if (again)
+        redis_scout_ask(link);
+    return true;
+}
+
+static void slots_failed(redis_call *call, int code, const char *words)
+{
+    redis_link *link = call->about;
+    redis *r = link->redis;
+
+    link->asked = link->ask_again = false;
+    if (code == PAWL_EUNKNOWN || code == PAWL_ECANCELED || link != &r->link)
+        return; /* asked again with the next connection */
+    go_on(r, words);
+    if (!r->cluster.known && code != PAWL_ECONN && r->cluster.next % r->settings.at.n == 0)
+        redis_refused(&r->link, code, r->link.words);
+}
+
+static const redis_call_type info_type = {.write = write_info, .answer = info_answered,
+    .failed = info_failed};
+static const redis_call_type slots_type = {.write = write_slots, .answer = slots_answered,
+    .failed = slots_failed};
+
+void redis_scout_ask(redis_link *link)
+{
+    redis_call *info, *slots;
+
+    link->ask_again = link->asked;
+    if (link->asked || link->state != LINK_READY)
+        return; /* asked with the next answer or connection; see also the timer */
+    info = redis_call_new(link, &info_type, link, 0);
+    slots = info ? redis_call_new(link, &slots_type, link, 0) : NULL;
+    if (!slots) {
+        if (info)
+            redis_call_free(info);
+        return; /* the timer comes back */
+    }
+    link->asked = true;
+    link->knows_better = false;
+    link->sound = -1;
+    link->epoch = 0;
+    redis_link_send(link, info);
+    redis_link_send(link, slots);
+}
+
+/* ---- the scout ------------------------------------------------------------------------------- */
+
+/* The URL's addresses, then those of the nodes that are known. */
+static bool scout_locate(redis_link *link)
+{
+    redis *r = link->redis;
+    redis_cluster *c = &r->cluster;
+    size_t n = r->settings.at.n, at = c->next % (n + c->nnodes);
+
+    if (at < n)
+        redis_link_address(link, r->settings.at.list[at].host, r->settings.at.list[at].port);
+    else if (c->nodes[at - n]->host[0])
+        redis_link_address(link, c->nodes[at - n]->host, c->nodes[at - n]->port);
+    return true;
+}
+
+static void scout_ready(redis_link *link)
+{
+    redis_scout_ask(link);
+}
+
+static void scout_dropped(redis_link *link)
+{
+    redis_cluster *c = &link->redis->cluster;
+
+    c->next++;
+    link->failures = 0;
+    if (c->next % (link->settings->at.n + c->nnodes) == 0)
+        link->failures = c->rounds++;
+}
+
+static void scout_refused(redis_link *link, int code, const char *words)
+{
+    redis *r = link->redis;
+
+    if (!r->cluster.known && r->cluster.next % r->settings.at.n == 0)
+        redis_refused(link, code, words);
+}
+
+/* What is not the question itself waits here until there is a map. */
+static bool scout_holds_back(const redis_link *link, const redis_call *call)
+{
+    return !link->redis->cluster.known && call->type != &info_type && call->type != &slots_type;
+}
+
+static const redis_role role_scout = {.locate = scout_locate, .ready = scout_ready,
+    .refused = scout_refused, .push = redis_server_push, .dropped = scout_dropped,
+    .holds_back = scout_holds_back};
+
+void redis_scout_open(redis *r)
+{
+    r->cluster.timer = (pawl_timer){.fire = timer_fired, .arg = r};
+    redis_link_open(&r->link, r, &role_scout);
+    plan(r);
+}
+
+void redis_scout_close(redis *r)
+{
+    if (r->cluster.timer.fire)
+        r->env->timer_clear(r->env, &r->cluster.timer);
+}
