@@ -179,6 +179,22 @@ enum pawl_owner_kind {
  * pawl_close(). Be short: other leases wait. May call every function that doesn't block. */
 typedef void pawl_lost_fn(void *arg, pawl_lock *lock, int code);
 
+/* Why a lock was lost, as far as this client can tell. One list makes enum and texts. */
+#define PAWL_LOST_REASONS(X)                                                                       \
+    X(BROKEN, 1, "it was broken (pawl_lock_break, pawl break)")                                    \
+    X(GONE, 2, "the service no longer has it: deleted, ended there, or its data were lost")        \
+    X(SILENCE, 3, "the service did not confirm its renewal before the lease ended")                \
+    X(STOPPED, 4, "this process was stopped or too busy to renew it before the lease ended")       \
+    X(ENDED, 5, "its fixed lease or max_hold_ms was over")                                         \
+    X(SESSION, 6, "the service ended this client's session")
+
+enum pawl_lost_reason {
+#define PAWL_X(name, value, text) PAWL_LOST_##name = value,
+    PAWL_LOST_REASONS(PAWL_X)
+#undef PAWL_X
+        PAWL_LOST_NOT = 0
+};
+
 typedef struct pawl_lock_options {
     uint64_t size;
     uint64_t kind;         /* enum pawl_kind; default PAWL_MUTEX */
@@ -264,6 +280,17 @@ PAWL_API int64_t pawl_lock_valid_ms(const pawl_lock *lock);
  * members). Thread: any. Blocks: no. In callbacks: yes. */
 PAWL_API uint64_t pawl_lock_token(const pawl_lock *lock);
 
+/* Why the calling owner's hold was lost (enum pawl_lost_reason), until the hold is released; of a
+ * multi-lock, the reason of its first lost member. 0: not lost. The same words are in the text of
+ * every PAWL_ELOST and in the log. An engine that can't tell a break from a deleted key says
+ * PAWL_LOST_GONE. No I/O. Inside on_lost the owner is the one that on_lost is about.
+ * Thread: any. Blocks: no. In callbacks: yes. */
+PAWL_API int pawl_lock_lost_reason(const pawl_lock *lock);
+
+/* The reason in words; "not lost" for 0. Never NULL.
+ * Thread: any. Blocks: no. In callbacks: yes. */
+PAWL_API const char *pawl_lost_text(int reason);
+
 /* The name; of a multi-lock, that of its first member in acquiring order.
  * Thread: any. Blocks: no. In callbacks: yes. */
 PAWL_API const char *pawl_lock_name(const pawl_lock *lock);
@@ -347,6 +374,11 @@ PAWL_API uint64_t pawl_semaphore_token(const pawl_semaphore *sem);
 /* How long all permits of this handle are surely good from now; 0: it holds none, or one was lost.
  * Thread: any. Blocks: no. In callbacks: yes. */
 PAWL_API int64_t pawl_semaphore_valid_ms(const pawl_semaphore *sem);
+
+/* Why the newest of this handle's permits that were lost and not released were lost (enum
+ * pawl_lost_reason); 0: none were. No I/O.
+ * Thread: any. Blocks: no. In callbacks: yes. */
+PAWL_API int pawl_semaphore_lost_reason(const pawl_semaphore *sem);
 
 /* Make acquires that wait on this handle return PAWL_ECANCELED. Returns how many.
  * Thread: any. Blocks: no. In callbacks: yes. */

@@ -171,6 +171,11 @@ static uint32_t late_caps(void *self)
     return l->inner.engine ? pawl_instance_caps(&l->inner) & ~l->without : 0;
 }
 
+static int late_identity(void *self, char *ret, size_t size)
+{
+    return pawl_instance_identity(&((late *)self)->inner, ret, size);
+}
+
 static const pawl_engine late_engine = {
     .abi = PAWL_ENGINE_ABI,
     .scheme = "late",
@@ -180,6 +185,7 @@ static const pawl_engine late_engine = {
     .submit = late_submit,
     .cancel = late_cancel,
     .caps_of = late_caps,
+    .identity = late_identity,
 };
 
 PAWL_API pawl_engine_module_fn pawl_engine_module;
