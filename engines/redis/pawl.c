@@ -204,7 +204,7 @@ static void message(redis *r, redis_link *link, const resp_node *channel, const 
         client != r->env->client_id)
         return;
     if (copy[0] == 'e') {
-        redis_event(r, PAWL_EVENT_VERIFY);
+        redis_broken(r);
         return;
     }
     w = redis_wait_find(r, seq);
