@@ -149,6 +149,7 @@ static void release_whole(struct hold *hold)
             abandon(hold);
         return;
     }
+    pawl__timers_clear(&client->timers, &hold->wait_timer); /* it may have lingered */
     not_held_any_more(hold);
     client->stats.released++;
     if (linger <= 0 && pawl__cohort_pass(hold)) {
@@ -165,7 +166,8 @@ int pawl__hold_release(struct hold *hold, uint32_t keep, const struct asker *ask
 {
     if (hold->state == HOLD_HELD && pawl__now(hold->client) >= hold->deadline)
         pawl__hold_lost(hold, 0);
-    if (hold->partial || (asker && hold->done_cb.pending))
+    if (hold->partial || (asker && hold->done_cb.pending) ||
+        (hold->state != HOLD_HELD && hold->state != HOLD_LOST && hold->state != HOLD_UNRELEASED))
         return pawl_error_set(err, PAWL_ESTATE, "'%s': this owner's last call is still under way",
                               hold->site->name);
     if (hold->state == HOLD_LOST)
