@@ -9,7 +9,7 @@
  * in the same step, so a renewal can't outlive it.
  *
  *   state       its request         ways out
- *   ----------  ------------------  ----------------------------------------------------------------
+ *   ----------  ------------------  --------------------------------------------------------------
  *   WAITING     none                front of its site -> ACQUIRING; handed the grant inside the
  *                                   process -> HELD; time-out, cancel, free, close -> OVER
  *   ACQUIRING   ACQUIRE             granted -> HELD; refused, time-out, cancel -> OVER; no answer,
@@ -17,7 +17,8 @@
  *                                   its lease was over -> ACQUIRING with a new number
  *   HELD        none, or (partial)  release, free, close -> RELEASING, or OVER if it is handed on
  *               ACQUIRE, RELEASE    inside the process; deadline, renewal or event says that it is
- *               of counts, permits  gone -> LOST; at_least_ms left -> HELD as a ghost, then released
+ *               of counts, permits  gone -> LOST; at_least_ms left -> HELD as a ghost, to be
+ *                                   released later
  *   RELEASING   RELEASE             done, or gone -> OVER; failed -> UNRELEASED (closing: OVER)
  *   UNRELEASED  none                release once more, free, close, the same owner acquires ->
  *                                   RELEASING (the last three as a ghost); lease over -> OVER, or
@@ -31,8 +32,8 @@
  * get PAWL_ESTATE, freeing only sets give_back, and what the answer says the service still has is
  * given back by a ghost of its own (pawl__hold_let_go).
  *
- * Whoever is owed an outcome is told exactly once: `call` (a blocking caller) or `done_cb.fn` (until
- * its callback runs) is set with the request, or when the hold is queued, and only
+ * Whoever is owed an outcome is told exactly once: `call` (a blocking caller) or `done_cb.fn`
+ * (until its callback runs) is set with the request, or when the hold is queued, and only
  * pawl__hold_finish clears or queues it. A second asker is never taken while one is owed.
  *
  * An OVER hold goes to client->spare, to be used again, when nothing refers to it: its request is

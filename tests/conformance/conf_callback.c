@@ -324,7 +324,7 @@ CASE("done of a waiting handle that is freed is never 0, also if the grant came 
     }
 }
 
-/* ---- Why it was lost -------------------------------------------------------------------------- */
+/* ---- Why it was lost ------------------------------------------------------------------------- */
 
 CASE("a lock that is lost says why, until it is released")
 {

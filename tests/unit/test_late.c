@@ -263,7 +263,8 @@ static void hear_releases(void *arg, int level, const char *text)
 /* Holds are used again; the one that lets go had four permits before. */
 CASE("a grant that came too late gives back as many permits as it took")
 {
-    pawl_client *client = open_client("late:grant=200;memory:", CLIENT_OPTIONS(.log = hear_releases));
+    pawl_client *client = open_client("late:grant=200;memory:",
+                                      CLIENT_OPTIONS(.log = hear_releases));
     pawl_semaphore_options o = {.size = sizeof o, .permits = 10, .lease_ms = 60000};
     pawl_semaphore *big, *small;
     int before;
