@@ -292,7 +292,7 @@ CASE("what is granted to a thread that has ended is not renewed")
     CHECK_EQ(stats_of(mine).orphaned, 1);
 }
 
-/* ---- Freed before it is told ------------------------------------------------------------------ */
+/* ---- Freed before it is told ----------------------------------------------------------------- */
 
 static void tell_code(void *arg, pawl_lock *lock, int code)
 {
