@@ -93,7 +93,15 @@ void desk_event(desk *d, int event)
     }
     d->event = NULL;
     op->event = event;
+    op->reason = event == PAWL_EVENT_LOST ? PAWL_LOST_GONE : d->broken ? PAWL_LOST_BROKEN : 0;
+    d->broken = false;
     pawl_op_finish(op, 0);
+}
+
+void desk_broken(desk *d)
+{
+    d->broken = true;
+    desk_event(d, PAWL_EVENT_VERIFY);
 }
 
 void desk_submit(desk *d, pawl_op *op)

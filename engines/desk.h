@@ -96,6 +96,7 @@ struct desk {
     desk_wait *spare;
     pawl_op *event;
     int untold; /* an event that came while no EVENT op was out */
+    bool broken; /* grants of this client were broken, and no EVENT has said so yet */
     struct desk_peers tells, blockers;
     pawl_timer safety;
 };
@@ -114,6 +115,8 @@ void desk_cancel(desk *d, pawl_op *op);
 /* Look at what waits in the buckets of the mask. */
 void desk_look(desk *d, uint64_t mask, enum desk_cause cause);
 void desk_event(desk *d, int event);
+/* Grants of this client were broken. */
+void desk_broken(desk *d);
 
 uint32_t desk_bucket(const desk *d, const char *name);
 

@@ -114,7 +114,7 @@ static void deliver(desk *d, uint32_t bucket)
         if (p->peer != d->peer || p->gen != d->gen) {
             d->store->tell(d->arg, p->peer, p->gen, bucket, p->why);
         } else if (p->why == LOCKSTATE_EVICTED) {
-            desk_event(d, PAWL_EVENT_VERIFY);
+            desk_broken(d);
         } else {
             for (struct list *l = d->waits.next; l != &d->waits; l = l->next) {
                 desk_wait *w = list_entry(l, desk_wait, link);

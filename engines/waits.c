@@ -203,7 +203,7 @@ void desk_look(desk *d, uint64_t mask, enum desk_cause cause)
             w->look |= cause;
     }
     if (cause == DESK_TOLD && (mask & DESK_EVICTED))
-        desk_event(d, PAWL_EVENT_VERIFY);
+        desk_broken(d);
     desk_look_around(d);
 }
 

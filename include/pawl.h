@@ -28,6 +28,11 @@
  * Rules that hold for every function:
  *  - int results are 0 or a negative PAWL_E... code; what is returned through `ret` is untouched on
  *    failure. The pawl_error is always optional (NULL); it is written only on failure.
+ *  - Each comment lists the codes that are particular to its function. Every function that asks the
+ *    service may also return PAWL_ECONN, PAWL_EAUTH, PAWL_EPROTO, PAWL_EBACKEND, PAWL_EQUORUM (a
+ *    quorum), PAWL_EUNKNOWN (no answer), PAWL_ESTATE (the client is closed, or the name is in use
+ *    as something else: lock, semaphore, latch), PAWL_EFORK and PAWL_ENOMEM; every function with
+ *    arguments PAWL_EINVAL.
  *  - Times are int64_t milliseconds. A wait of 0 is one try, PAWL_FOREVER has no limit.
  *  - Input strings are copied. Getters return what stays valid as long as the object.
  *  - Any thread may call any function unless its comment says otherwise. Each comment ends with a
@@ -152,8 +157,14 @@ PAWL_API int pawl_open(pawl_client **ret, const char *url, const pawl_client_opt
 
 /* Release what this client holds, cancel what waits (PAWL_ECANCELED), and end the client. Handles
  * made from it stay valid to free; other calls on them return PAWL_ESTATE. NULL is a no-op.
- * Returns 0; PAWL_EUNKNOWN if a release got no answer (its lease then ends by itself).
- * Thread: any. Blocks: up to the time-out. In callbacks: PAWL_EDEADLK, nothing is closed. */
+ * Releases that failed before are tried once more. Locks that at_least_ms keeps, where the service
+ * can't do that itself, are kept up to the time-out and then released; a lease that would end
+ * before at_least_ms is over ends by itself instead.
+ * Returns 0: nothing of this client is left. PAWL_EUNKNOWN: a release got no answer; else the code
+ * with which the service refused a release (PAWL_EBACKEND, say). Such a lock stays until its lease
+ * ends by itself. The client is closed in each case.
+ * Thread: any. Blocks: up to the time-out; with at_least_ms up to twice that. In callbacks:
+ * PAWL_EDEADLK, nothing is closed. */
 PAWL_API int pawl_close(pawl_client *client);
 
 /* ---- Locks ---------------------------------------------------------------------------------- */
@@ -179,6 +190,22 @@ enum pawl_owner_kind {
  * pawl_close(). Be short: other leases wait. May call every function that doesn't block. */
 typedef void pawl_lost_fn(void *arg, pawl_lock *lock, int code);
 
+/* Why a lock was lost, as far as this client can tell. One list makes enum and texts. */
+#define PAWL_LOST_REASONS(X)                                                                       \
+    X(BROKEN, 1, "it was broken (pawl_lock_break, pawl break)")                                    \
+    X(GONE, 2, "the service no longer has it: deleted, ended there, or its data were lost")        \
+    X(SILENCE, 3, "the service did not confirm its renewal before the lease ended")                \
+    X(STOPPED, 4, "this process was stopped or too busy to renew it before the lease ended")       \
+    X(ENDED, 5, "its fixed lease or max_hold_ms was over")                                         \
+    X(SESSION, 6, "the service ended this client's session")
+
+enum pawl_lost_reason {
+#define PAWL_X(name, value, text) PAWL_LOST_##name = value,
+    PAWL_LOST_REASONS(PAWL_X)
+#undef PAWL_X
+        PAWL_LOST_NOT = 0
+};
+
 typedef struct pawl_lock_options {
     uint64_t size;
     uint64_t kind;         /* enum pawl_kind; default PAWL_MUTEX */
@@ -188,7 +215,8 @@ typedef struct pawl_lock_options {
     pawl_lost_fn *on_lost; /* default: none; the next call tells */
     void *arg;             /* first argument of on_lost */
     int64_t at_least_ms;   /* stay held at least so long after the acquire, even if released; zk:,
-                              layout=advisory, =redisson: while the client is open */
+                              layout=advisory, =redisson: while the client is open, and then up to
+                              its time-out (see pawl_close) */
 } pawl_lock_options;
 
 /* A handle on the lock `name` (1 to 255 bytes, no control characters). No I/O: nothing is acquired.
@@ -200,15 +228,21 @@ PAWL_API int pawl_lock_new(pawl_lock **ret, pawl_client *client, const char *nam
 
 /* One lock made of several: acquired all or not at all, always in one global order, so that two
  * multi-locks never wait for each other in a circle. Members may be of different clients; they stay
- * the caller's, must outlive the multi-lock, and must not repeat a name at one URL. Releasing it
- * gives back every member that is held, and returns the first failure.
- * Returns 0, PAWL_EINVAL, PAWL_ENOMEM.
+ * the caller's and must not repeat a name of one service. Freeing a member first is no error, but
+ * the multi-lock then can't be acquired any more (PAWL_ESTATE). Services are told apart by folder
+ * (local:), and by hosts, ports, database, prefix and layout, whatever the spelling; localhost,
+ * 127.0.0.1 and ::1 are one. Pawl can't know that two host names, or two lists of hosts, are one
+ * service: use one spelling for it in all programs. Acquiring returns PAWL_ELOST, with nothing
+ * held, if a member was lost while another was waited for. Releasing gives back every member that
+ * is held, and returns the first failure. Freeing gives back what any thread holds through it.
+ * Returns 0, PAWL_EINVAL, PAWL_EFORK, PAWL_ENOMEM.
  * Thread: any. Blocks: no. In callbacks: yes. */
 PAWL_API int pawl_multi_new(pawl_lock **ret, pawl_lock *const *members, size_t n, pawl_error *err);
 
 /* End the handle. What was acquired through it and is still held is released in the background
  * (entering once more what was acquired through another handle of the name does not count); what
- * waits is cancelled. NULL is a no-op.
+ * waits is cancelled, and so is what was granted but not told yet (done gets PAWL_ECANCELED). The
+ * owner may acquire the name through another handle at once. NULL is a no-op.
  * Thread: any, but no other call on this handle may be under way or follow. Blocks: no.
  * In callbacks: yes. */
 PAWL_API void pawl_lock_free(pawl_lock *lock);
@@ -218,18 +252,22 @@ PAWL_API void pawl_lock_free(pawl_lock *lock);
  * Returns 0: held. Not held: PAWL_EBUSY (wait_ms 0), PAWL_ETIMEDOUT, PAWL_ECANCELED, PAWL_EDEADLK
  * (asks to write while it reads), PAWL_ELOST (an earlier hold was lost: release it first), service
  * errors. PAWL_EUNKNOWN: no answer came in time; Pawl takes it back in the background.
- * Thread: any. Blocks: up to wait_ms. In callbacks: PAWL_EDEADLK. */
+ * Thread: any. Blocks: up to wait_ms; a wait of 0 up to the time-out, if the service is silent. In
+ * callbacks: PAWL_EDEADLK. */
 PAWL_API int pawl_lock_acquire(pawl_lock *lock, int64_t wait_ms, pawl_error *err);
 
 /* Give back one hold; the last one frees the lock.
  * Returns 0; PAWL_ENOTHELD: not held by this owner, nothing changed; PAWL_ELOST: it had been lost
- * before, nobody's lock was touched; PAWL_EUNKNOWN: no answer, the lease ends by itself.
+ * before, nobody's lock was touched; PAWL_EUNKNOWN: no answer; or the service's refusal. After the
+ * last two the owner no longer holds the lock, but the service may have it until the lease ends by
+ * itself. Until then the release can be repeated, and acquiring the lock again first gives it back.
  * Thread: the owner's. Blocks: up to the time-out. In callbacks: PAWL_EDEADLK. */
 PAWL_API int pawl_lock_release(pawl_lock *lock, pawl_error *err);
 
 /* Make the lease last lease_ms from now (0: the handle's own lease). For fixed leases; watchdog
  * leases are renewed by themselves. A lease can't be shortened for others: asking for less than is
- * left only makes this owner lose it earlier. Returns 0, PAWL_ENOTHELD, PAWL_ELOST, PAWL_EUNKNOWN.
+ * left only makes this owner lose it earlier. It never lasts longer than max_hold_ms from the
+ * acquire. Returns 0, PAWL_ENOTHELD, PAWL_ELOST, PAWL_EUNKNOWN.
  * Thread: the owner's. Blocks: up to the time-out. In callbacks: PAWL_EDEADLK. */
 PAWL_API int pawl_lock_renew(pawl_lock *lock, int64_t lease_ms, pawl_error *err);
 
@@ -260,9 +298,21 @@ PAWL_API int pawl_lock_hold_count(const pawl_lock *lock);
 PAWL_API int64_t pawl_lock_valid_ms(const pawl_lock *lock);
 
 /* The fencing token of the calling owner's hold: larger than every earlier one of this name. It
- * stays the same when the hold is re-entered or renewed. 0: not held, or a multi-lock (ask its
+ * stays the same when the hold is re-entered or renewed. A hold that was lost keeps its token until
+ * it is released: pawl_lock_held tells the difference. 0: not held, or a multi-lock (ask its
  * members). Thread: any. Blocks: no. In callbacks: yes. */
 PAWL_API uint64_t pawl_lock_token(const pawl_lock *lock);
+
+/* Why the calling owner's hold was lost (enum pawl_lost_reason), until the hold is released; of a
+ * multi-lock, the reason of its first lost member. 0: not lost. The same words are in the text of
+ * every PAWL_ELOST and in the log. An engine that can't tell a break from a deleted key says
+ * PAWL_LOST_GONE. No I/O. Inside on_lost the owner is the one that on_lost is about.
+ * Thread: any. Blocks: no. In callbacks: yes. */
+PAWL_API int pawl_lock_lost_reason(const pawl_lock *lock);
+
+/* The reason in words; "not lost" for 0. Never NULL.
+ * Thread: any. Blocks: no. In callbacks: yes. */
+PAWL_API const char *pawl_lost_text(int reason);
 
 /* The name; of a multi-lock, that of its first member in acquiring order.
  * Thread: any. Blocks: no. In callbacks: yes. */
@@ -286,19 +336,21 @@ typedef void pawl_done_fn(void *arg, pawl_lock *lock, int code);
 /* Start to acquire; `done` (not NULL) tells the outcome. The owner is the calling thread, or the
  * handle: programs with an event loop want PAWL_OWNER_HANDLE. A multi-lock needs handle-owned
  * members. Returns 0 (done will be called) or what is wrong at once: PAWL_EINVAL, PAWL_ESTATE,
- * PAWL_EDEADLK, PAWL_ENOMEM (done is not called).
+ * PAWL_EDEADLK, PAWL_ELOST (an earlier hold was lost), PAWL_ENOMEM (done is not called).
  * Thread: any. Blocks: no. In callbacks: yes. */
 PAWL_API int pawl_lock_acquire_start(pawl_lock *lock, int64_t wait_ms, pawl_done_fn *done,
                                      void *arg);
 
-/* Start to release; `done` tells the outcome. Returns 0, or at once PAWL_ENOTHELD, PAWL_ESTATE.
+/* Start to release; `done` tells the outcome. Returns 0, or at once PAWL_ENOTHELD, PAWL_ESTATE (the
+ * owner's last call is still under way).
  * Thread: the owner's. Blocks: no. In callbacks: yes. */
 PAWL_API int pawl_lock_release_start(pawl_lock *lock, pawl_done_fn *done, void *arg);
 
 /* One descriptor for your event loop: readable when pawl_client_process() has something to do.
  * The same for the client's whole life; poll it for input, level-triggered, never read or close it.
- * From the first call on, done and on_lost callbacks come only inside pawl_client_process(). Leases
- * are still renewed by Pawl's own thread when your loop is late. Returns it, or a PAWL_E... code.
+ * From the first call on, done and on_lost callbacks come only inside pawl_client_process(), so
+ * on_lost is only as prompt as your loop. Leases are still renewed by Pawl's own thread when your
+ * loop is late. Returns it, or a PAWL_E... code.
  * Thread: any. Blocks: no. In callbacks: yes. */
 PAWL_API int pawl_client_fd(pawl_client *client);
 
@@ -333,7 +385,8 @@ PAWL_API int pawl_semaphore_acquire(pawl_semaphore *sem, uint32_t permits, int64
 
 /* Give back `permits` of the permits acquired through this handle, the newest first.
  * Returns 0; PAWL_ENOTHELD: the handle holds fewer, nothing changed; PAWL_ELOST: some of them had
- * been lost; PAWL_EUNKNOWN. Thread: any. Blocks: up to the time-out. In callbacks: PAWL_EDEADLK. */
+ * been lost; PAWL_EUNKNOWN. A release that failed can be repeated, as that of a lock.
+ * Thread: any. Blocks: up to the time-out. In callbacks: PAWL_EDEADLK. */
 PAWL_API int pawl_semaphore_release(pawl_semaphore *sem, uint32_t permits, pawl_error *err);
 
 /* How many permits are free now, whoever asks. Returns 0, PAWL_ESTATE (no capacity known).
@@ -347,6 +400,11 @@ PAWL_API uint64_t pawl_semaphore_token(const pawl_semaphore *sem);
 /* How long all permits of this handle are surely good from now; 0: it holds none, or one was lost.
  * Thread: any. Blocks: no. In callbacks: yes. */
 PAWL_API int64_t pawl_semaphore_valid_ms(const pawl_semaphore *sem);
+
+/* Why the newest of this handle's permits that were lost and not released were lost (enum
+ * pawl_lost_reason); 0: none were. No I/O.
+ * Thread: any. Blocks: no. In callbacks: yes. */
+PAWL_API int pawl_semaphore_lost_reason(const pawl_semaphore *sem);
 
 /* Make acquires that wait on this handle return PAWL_ECANCELED. Returns how many.
  * Thread: any. Blocks: no. In callbacks: yes. */

@@ -36,11 +36,11 @@ void pawl__leave(pawl_client *client)
 
 /* ---- events of the engine -------------------------------------------------------------------- */
 
-static void session_lost(pawl_client *client)
+static void session_lost(pawl_client *client, int why)
 {
     for (struct list *l = client->holds.next, *next; l != &client->holds; l = next) {
         next = l->next;
-        pawl__hold_lost(list_entry(l, struct hold, in_client));
+        pawl__hold_lost(list_entry(l, struct hold, in_client), why ? why : PAWL_LOST_SESSION);
     }
 }
 
@@ -61,9 +61,9 @@ static void event_told(struct request *r, int code)
     if (code || client->state != CLIENT_OPEN)
         return;
     if (r->op.event == PAWL_EVENT_LOST)
-        session_lost(client);
+        session_lost(client, r->op.reason);
     else if (r->op.event != PAWL_EVENT_NONE)
-        pawl__keeper_verify_all(client);
+        pawl__keeper_verify_all(client, r->op.reason);
     client->stats.reconnects +=
         r->op.event == PAWL_EVENT_RECONNECT || r->op.event == PAWL_EVENT_FAILOVER;
     client->stats.failovers += r->op.event == PAWL_EVENT_FAILOVER;
@@ -180,7 +180,7 @@ static void client_free(pawl_client *client)
     free(client->label);
     free(client->user);
     wipe_and_free(client->password);
-    wipe_and_free(client->url);
+    wipe_and_free(client->identity);
     pthread_cond_destroy(&client->keeper_wake);
     pthread_cond_destroy(&client->settled);
     pthread_mutex_destroy(&client->mu);
@@ -212,6 +212,17 @@ static void take_down(pawl_client *client)
     client->state = CLIENT_CLOSED;
 }
 
+/* Which service it is (engine.h); NULL: no memory. */
+static char *identity_of(const pawl_instance *i, const char *url)
+{
+    int length = pawl_instance_identity(i, NULL, 0);
+    char *text = length < 0 ? strdup(url) : malloc((size_t)length + 1);
+
+    if (text && length >= 0)
+        pawl_instance_identity(i, text, (size_t)length + 1);
+    return text;
+}
+
 static int set_up(pawl_client *client, const char *text, pawl_error *err)
 {
     pawl_url url;
@@ -219,16 +230,16 @@ static int set_up(pawl_client *client, const char *text, pawl_error *err)
 
     if (code)
         return code;
-    client->url = strdup(text);
     if (pawl__env_init(client))
         code = pawl_error_set(err, PAWL_EBACKEND, "no random numbers: %s", strerror(errno));
     else
-        code = client->url ? take_options(client, &url, err)
-                       : pawl_error_set(err, PAWL_ENOMEM, "out of memory");
+        code = take_options(client, &url, err);
     if (!code)
         code = pawl__driver_init(client, err);
     if (!code)
         code = pawl__instance_open(&client->env, &client->engine, &url, err);
+    if (!code && !(client->identity = identity_of(&client->engine, text)))
+        code = pawl_error_set(err, PAWL_ENOMEM, "out of memory");
     pawl__url_free(&url);
     return code;
 }
@@ -281,8 +292,18 @@ void pawl__close_check(pawl_client *client)
 
     /* the closing call itself counts as one that waits */
     if (closing && !closing->done && !client->live && client->active <= 1 &&
-        list_empty(&client->requests))
+        list_empty(&client->requests) &&
+        (client->close_late || !pawl_instance_busy(&client->engine)))
         pawl__call_done(client, closing, 0);
+}
+
+/* No answer outweighs a refusal: that lock may be there or not. */
+void pawl__close_failed(pawl_client *client, int code)
+{
+    if (code == PAWL_EUNKNOWN || code == PAWL_ECONN)
+        client->close_code = PAWL_EUNKNOWN;
+    else if (!client->close_code)
+        client->close_code = code;
 }
 
 static void cancel_requests(pawl_client *client, bool all)
@@ -314,16 +335,21 @@ static void closing_takes_too_long(pawl_timer *timer)
 {
     pawl_client *client = timer->arg;
 
-    client->close_unknown = true;
+    if (client->live || !list_empty(&client->requests))
+        client->close_code = PAWL_EUNKNOWN;
+    client->close_late = true;
     cancel_requests(client, true);
+    pawl__close_check(client);
     /* What ends now may begin to give something back: that is cut short, too. */
     pawl__timers_set(&client->timers, timer, pawl__now(client) + 10 * PAWL_NS_PER_MS);
 }
 
-/* Everything that is under way comes to its end, within the time-out. */
+/* Everything that is under way comes to its end: within the time-out, after what at_least_ms keeps,
+ * which is at most another time-out. */
 static void wind_up(pawl_client *client)
 {
     pawl_timer limit = {.fire = closing_takes_too_long, .arg = client};
+    int64_t begin = pawl__now(client);
     struct call call;
 
     client->in_engine++; /* so that nothing ends while we walk the lists */
@@ -333,8 +359,9 @@ static void wind_up(pawl_client *client)
     pawl__requests_flush(client);
     pawl__call_begin(&call, NULL);
     client->closing = &call;
-    pawl__timers_set(&client->timers, &limit,
-                     pawl__now(client) + client->env.timeout_ms * PAWL_NS_PER_MS);
+    if (client->linger_until > begin)
+        begin = client->linger_until;
+    pawl__timers_set(&client->timers, &limit, begin + client->env.timeout_ms * PAWL_NS_PER_MS);
     client->active++;
     pawl__close_check(client);
     client->active--;
@@ -353,7 +380,6 @@ int pawl_close(pawl_client *client)
     if (code)
         return code;
     client->state = CLIENT_CLOSING;
-    client->close_unknown = false;
     pawl__unlock(client);
     pawl__client_unregister(client);
     pthread_mutex_lock(&client->mu);
@@ -364,7 +390,7 @@ int pawl_close(pawl_client *client)
     while (!list_empty(&client->callbacks))
         if (pawl__dispatch(client, false) < 0)
             return PAWL_EFORK;
-    code = client->close_unknown ? PAWL_EUNKNOWN : 0;
+    code = client->close_code;
     take_down(client);
     pawl__unlock(client);
     pawl__client_unref(client);
@@ -458,6 +484,13 @@ void pawl__exchange_init(struct request *r, pawl_client *client, int kind, int m
     r->op.owner = (pawl_owner){client->env.client_id, 0, ++client->last_seq};
 }
 
+/* Only who waits for a lock or a latch can be told that the time was too short. */
+static int no_answer(const struct request *r, pawl_error *err)
+{
+    return pawl_error_set(err, PAWL_EUNKNOWN, "'%s': no answer within %lld ms",
+                          r->op.name ? r->op.name : "*", (long long)r->client->env.timeout_ms);
+}
+
 int pawl__exchange(struct request *r, int64_t wait_ms, pawl_error *err)
 {
     pawl_client *client = r->client;
@@ -471,6 +504,8 @@ int pawl__exchange(struct request *r, int64_t wait_ms, pawl_error *err)
                                ? PAWL_NEVER
                                : now + wait * PAWL_NS_PER_MS);
     code = pawl__call_wait(client, &call);
+    if (code == PAWL_ETIMEDOUT && r->op.kind != PAWL_OP_ACQUIRE)
+        return no_answer(r, err);
     if (code)
         pawl__error_about(err, code, r->op.name ? r->op.name : "*",
                           r->err.text[0] ? r->err.text : NULL);

@@ -153,11 +153,13 @@ void pawl__keeper_confirm(struct hold *hold, int64_t from, int64_t lease_ms);
 /* A lease of lease_ms was asked for, and given_ms of it (0: all) were confirmed. */
 void pawl__keeper_extend(struct hold *hold, int64_t from, int64_t lease_ms, int64_t given_ms);
 void pawl__keeper_stop_renewing(struct hold *hold);
-void pawl__keeper_verify_all(pawl_client *client);
+void pawl__keeper_verify_all(pawl_client *client, int why); /* why: as in pawl_op.reason */
 /* Until when a lease of lease_ms that began at `from` is surely good. */
 int64_t pawl__valid_until(int64_t from, int64_t lease_ms);
 /* The lease to ask for: the handle's, not past max_hold. */
 int64_t pawl__lease_wanted(const struct hold *hold, int64_t now);
+/* The deadline has passed: why was the lease not renewed? */
+int pawl__keeper_why(const struct hold *hold, int64_t now);
 
 /* ---- hold.c, hold_end.c ---------------------------------------------------------------------- */
 
@@ -166,8 +168,9 @@ enum hold_state {
     HOLD_ACQUIRING, /* at the engine */
     HOLD_HELD,
     HOLD_RELEASING, /* at the engine */
+    HOLD_UNRELEASED, /* the release failed and may be repeated until the lease has ended */
     HOLD_LOST,      /* the owner has not released it yet */
-    HOLD_OVER       /* nobody's; freed when nothing refers to it any more */
+    HOLD_OVER       /* nobody's; used again when nothing refers to it any more */
 };
 
 /* What a hold needs to know about its handle. */
@@ -194,10 +197,17 @@ struct hold {
     pawl_lock *lock;           /* the handle it was acquired through; NULL once that is freed */
     pawl_semaphore *sem;
     pawl_owner owner; /* owner.seq is what the engine's grant belongs to */
+    uint64_t id;      /* of this life: a hold is used again */
+    const struct group *group; /* the multi-lock that asked for it, or NULL */
     uint8_t state;
+    uint8_t why;      /* LOST: enum pawl_lost_reason */
+    uint8_t verify_why; /* why the engine wants it verified, or 0 */
     bool is_front;    /* the one hold of its site's cohort that the engine knows of */
     bool orphan;      /* its thread has ended */
-    bool give_back;   /* release as soon as it is acquired */
+    bool ghost;       /* its owner is through with it, and may ask anew */
+    bool give_back;   /* release as soon as its request is answered */
+    bool acquires;    /* done_cb is, or was last, about an acquire */
+    bool maybe_released; /* a release of it got no answer */
     int count;
     uint32_t permits;
     struct call *call; /* the blocking caller who waits for the present transition, or NULL */
@@ -208,7 +218,7 @@ struct hold {
     pawl_timer wait_timer; /* HOLD_WAITING */
     uint64_t with_seq; /* the exclusive hold that this shared one goes with */
     bool waited, try_once;
-    bool partial;      /* HELD, and its request is out: some permits or counts come or go */
+    bool partial;      /* HELD or LOST, and its request is out: permits or counts come or go */
     uint32_t keep;     /* a partial release (permits, counts) keeps so many */
 
     /* the grant */
@@ -217,6 +227,7 @@ struct hold {
     int64_t deadline; /* surely good until then */
     int64_t lease_from, lease_len; /* the last confirmed lease, ns */
     int64_t ends;                  /* when the lease that was asked for is over */
+    int64_t renewal_late;          /* how much later than due its latest renewal was sent, ns */
     bool claim;                    /* it is shorter than asked for, and to be renewed soon */
     pawl_timer lost_timer;
     pawl_timer renew_timer; /* in client->renewals */
@@ -232,6 +243,14 @@ struct asker {
     pawl_done_fn *done;
     void *arg;
     uint64_t holder;
+    const struct group *group; /* the multi-lock that asks, or NULL */
+};
+
+/* A multi-lock, as far as its members' holds know it. Under a member's mutex: `cancels` is raised
+ * before the member's holds are cancelled. So an acquire either sees that it changed or is found
+ * by the cancel. */
+struct group {
+    atomic_uint cancels;
 };
 
 /* Acquire. Returns 0 if the asker will be told (or has been), else what is wrong. */
@@ -239,7 +258,7 @@ int pawl__hold_acquire(pawl_client *client, struct site *site, const struct term
                        const struct asker *asker, uint32_t permits, int64_t wait_ms,
                        pawl_error *err);
 struct hold *pawl__hold_new(pawl_client *client, struct site *site); /* NULL: no memory */
-/* Who is to be told of the next outcome. NULL: nobody; what an earlier asker is owed stays. */
+/* Who is to be told of the next outcome. NULL: nobody, and who is owed one already still is. */
 void pawl__hold_set_asker(struct hold *hold, const struct asker *asker);
 /* A grant may have been given to us, or was and is not wanted: release it, telling nobody. */
 void pawl__hold_give_back(struct hold *hold);
@@ -253,11 +272,17 @@ int pawl__hold_release(struct hold *hold, uint32_t keep, const struct asker *ask
 /* End a hold in whatever state it is: waiting is cancelled, held is released. */
 void pawl__hold_discard(struct hold *hold, bool forget); /* forget: on_lost is not wanted, either */
 void pawl__hold_cancel(struct hold *hold, int why);
-void pawl__hold_lost(struct hold *hold);
+/* why: enum pawl_lost_reason; 0: its deadline has passed. */
+void pawl__hold_lost(struct hold *hold, int why);
+/* PAWL_ELOST, and in `err` why this hold was lost. */
+int pawl__hold_error_lost(const struct hold *hold, pawl_error *err);
 void pawl__hold_start(struct hold *hold); /* send the acquire to the engine */
 void pawl__hold_finish(struct hold *hold, int code); /* tell the caller */
 void pawl__hold_granted(struct hold *hold);
-void pawl__hold_drop(struct hold *hold); /* state OVER: free when nothing refers to it */
+/* The request of a partial hold is answered: tell, and go on with what was put off. */
+void pawl__hold_partial_over(struct hold *hold, int code);
+/* State OVER. Used again when its request is answered, its asker told and its callbacks over. */
+void pawl__hold_drop(struct hold *hold);
 
 /* ---- cohort.c ------------------------------------------------------------------------------- */
 
@@ -339,7 +364,7 @@ struct pawl_client {
     uint32_t refs;
     uint32_t active;     /* blocking calls that wait */
     int state;
-    char *url;           /* as given, for ordering multi-locks */
+    char *identity;      /* of the service, for ordering multi-locks */
     char *label;
     char *user, *password;
     const struct pawl_world *world;
@@ -352,7 +377,7 @@ struct pawl_client {
     pawl_client_options options; /* as given */
     int64_t cohort;
 
-    uint64_t last_seq, last_handle;
+    uint64_t last_seq, last_handle, last_hold;
     struct request event; /* the standing EVENT op */
     bool in_submit; /* or in cancel: the engine may leave things to be flushed */
     bool unflushed; /* an op stayed out, or was cancelled */
@@ -364,7 +389,9 @@ struct pawl_client {
     size_t live;       /* how many */
     struct list requests; /* all that are under way, except `event` */
     struct call *closing; /* pawl_close waits for live, requests and active to be gone */
-    bool close_unknown;
+    bool close_late;      /* it waits no longer for what the engine does in the background */
+    int close_code;       /* what pawl_close returns */
+    int64_t linger_until; /* what at_least_ms keeps while the client closes is released by then */
     struct list spare; /* holds to use again */
 
     struct timers timers;
@@ -428,6 +455,8 @@ int pawl__open_in(pawl_client **ret, const char *url, const pawl_client_options 
 
 /* Something that pawl_close waits for may be over. */
 void pawl__close_check(pawl_client *client);
+/* While the client closes: a lock may stay behind, this is why. */
+void pawl__close_failed(pawl_client *client, int code);
 
 /* Send one op and wait for its outcome: inspection, latches, counts. wait_ms 0: the time-out. */
 void pawl__exchange_init(struct request *request, pawl_client *client, int kind, int mode,
@@ -439,7 +468,8 @@ int pawl__exchanges_cancel(pawl_client *client, const void *handle);
 /* ---- lock.c --------------------------------------------------------------------------------- */
 
 struct pawl_lock {
-    uint32_t refs; /* the handle's own, and one per callback on its way */
+    uint32_t refs; /* the handle's own, one per callback on its way, one per multi-lock */
+    bool freed;    /* pawl_lock_free was called */
     pawl_client *client;
     struct site *site;
     struct terms terms;
@@ -448,8 +478,21 @@ struct pawl_lock {
     struct multi *multi; /* NULL: an ordinary lock */
 };
 
-void pawl__lock_unref(pawl_lock *lock); /* with the mutex */
-void pawl__lock_give_back(pawl_lock *lock, unsigned times); /* in the background, telling nobody */
+/* With the mutex. The last one lets go of the client, whose memory stays: the caller, or the
+ * client's being open, has a reference to it. */
+void pawl__lock_unref(pawl_lock *lock);
+/* Release what `holder` acquired through the lock so many times, in the background. */
+void pawl__lock_give_back(pawl_lock *lock, uint64_t holder, unsigned times);
+int pawl__lock_acquire(pawl_lock *lock, const struct group *group, unsigned cancels,
+                       int64_t wait_ms, pawl_error *err);
+int pawl__lock_acquire_start(pawl_lock *lock, const struct group *group, unsigned cancels,
+                             int64_t wait_ms, pawl_done_fn *done, void *arg);
+/* Has the calling owner something that pawl_lock_release would give back? */
+bool pawl__lock_releasable(const pawl_lock *lock);
+/* 0: the calling owner holds it. Else PAWL_ELOST, with words. */
+int pawl__lock_check_held(const pawl_lock *lock, pawl_error *err);
+/* Cancel what waits through this handle, for this group or (NULL) for any and none. */
+int pawl__lock_cancel(pawl_lock *lock, const struct group *group);
 /* The hold that a query on the lock is about, or NULL. */
 struct hold *pawl__lock_hold(const pawl_lock *lock);
 
@@ -462,6 +505,7 @@ int pawl__multi_acquire_start(pawl_lock *lock, int64_t wait_ms, pawl_done_fn *do
 int pawl__multi_release_start(pawl_lock *lock, pawl_done_fn *done, void *arg);
 int64_t pawl__multi_valid_ms(const pawl_lock *lock);
 int pawl__multi_hold_count(const pawl_lock *lock);
+int pawl__multi_lost_reason(const pawl_lock *lock);
 void pawl__multi_free(pawl_lock *lock);
 
 #endif

@@ -208,6 +208,8 @@ static void turn_once(pawl_client *client)
     client->in_engine--;
     pawl__requests_flush(client);
     flush_engine(client);
+    if (client->closing)
+        pawl__close_check(client); /* the engine may have come to an end of its own work */
 }
 
 /* What a turn began (a watcher, bytes to write) reaches the system in the next one. */
@@ -479,6 +481,7 @@ static bool run_callback(pawl_client *client, struct callback *callback)
     pawl_lock *lock = callback->lock;
     void *arg = callback->arg;
     int code = callback->code;
+    const struct hold *hold = callback->hold;
 
     callback->fn = NULL;
     callback->pending = false;
@@ -486,7 +489,7 @@ static bool run_callback(pawl_client *client, struct callback *callback)
         callback->running = true;
         pawl__unlock(client);
         callback_depth++;
-        acting = callback->hold;
+        acting = hold;
         fn(arg, lock, code);
         acting = NULL;
         callback_depth--;

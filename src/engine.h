@@ -39,7 +39,7 @@
 
 struct uv_loop_s;
 
-#define PAWL_ENGINE_ABI 1u
+#define PAWL_ENGINE_ABI 2u
 #define PAWL_NEVER INT64_MAX
 #define PAWL_NAME_MAX 255
 #define PAWL_NS_PER_MS 1000000
@@ -136,6 +136,8 @@ typedef struct pawl_renewal {
     uint8_t mode;
     uint8_t lock_kind;
     int32_t code; /* the answer */
+    uint8_t reason; /* with PAWL_ENOTHELD: enum pawl_lost_reason, as far as the service can tell;
+                       0: the one of the event that it follows, else PAWL_LOST_GONE */
     void *arg;    /* the submitter's */
 } pawl_renewal;
 
@@ -174,6 +176,9 @@ struct pawl_op {
     int64_t granted_ms; /* the lease given, if shorter than asked (a claim); 0: as asked */
     int64_t value; /* COUNT; ACQUIRE: the store's age in ms, where it can tell, else 0 */
     int event;
+    uint8_t reason; /* EVENT: why grants may be gone (enum pawl_lost_reason), or 0. VERIFY that
+                       follows a break says PAWL_LOST_BROKEN: it is the reason of every grant that
+                       is then found missing, unless its pawl_renewal has one of its own */
     bool waited; /* ACQUIRE: it was queued before it was granted */
 
     /* The engine's own while the op is out; zeroed by the submitter. */
@@ -327,11 +332,34 @@ struct pawl_engine {
     /* Write what submit and cancel have left in buffers; called before anybody waits. NULL: the
      * loop is turned instead, if an op stayed out. */
     void (*flush)(void *self);
+
+    /* Which service this is, in words that are the same for all spellings of its URL, and differ
+     * for services that do not share their names: "local 2049:131" (device and inode of the
+     * folder), "redis localhost:6379 0 pawl:". Returns the length as snprintf does; called after
+     * open. It orders multi-locks and finds a name that is a member twice, so clients in all
+     * processes must come to the same words. NULL: the URL's text stands for it. */
+    int (*identity)(void *self, char *ret, size_t size);
+
+    /* Is something under way that no op waits for but that should not be cut off by close, such as
+     * giving back what a slow server granted late? pawl_close asks after each turn of the loop and
+     * waits, up to the time-out, until it is false. NULL: never. */
+    bool (*busy)(void *self);
 };
 
 static inline uint32_t pawl_instance_caps(const pawl_instance *i)
 {
     return i->engine->caps_of ? i->engine->caps_of(i->state) : i->engine->caps;
+}
+
+/* As the slot; below 0: the engine has none. For an engine around another one. */
+static inline int pawl_instance_identity(const pawl_instance *i, char *ret, size_t size)
+{
+    return i->engine && i->engine->identity ? i->engine->identity(i->state, ret, size) : -1;
+}
+
+static inline bool pawl_instance_busy(const pawl_instance *i)
+{
+    return i->engine && i->engine->busy && i->engine->busy(i->state);
 }
 
 /* A module "pawl-SCHEME.so" exports this; libpawl loads it by the URL's scheme. */

@@ -32,6 +32,18 @@ const char *pawl_errname(int code)
     return "PAWL_?";
 }
 
+const char *pawl_lost_text(int reason)
+{
+    switch (reason) {
+#define X(name, value, text)                                                                       \
+    case value:                                                                                    \
+        return text;
+        PAWL_LOST_REASONS(X)
+#undef X
+    }
+    return "not lost";
+}
+
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
 

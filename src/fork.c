@@ -33,6 +33,7 @@ static pthread_mutex_t *mutexes[16]; /* under guards_mutex */
 static size_t nmutexes;
 
 static _Thread_local uint64_t this_thread;
+static _Thread_local bool watched; /* thread_ends will run */
 
 static void before_fork(void)
 {
@@ -60,12 +61,15 @@ static void in_child(void)
     in_parent();
 }
 
-/* Runs in the ending thread. */
+/* Runs in the ending thread. A destructor of the program that runs later may still acquire: the
+ * thread then keeps its number, is watched again, and thread_ends runs once more. (POSIX lets the
+ * system stop after PTHREAD_DESTRUCTOR_ITERATIONS rounds, at least 4.) */
 static void thread_ends(void *value)
 {
     uint64_t thread = *(uint64_t *)value;
 
     free(value);
+    watched = false;
     pthread_mutex_lock(&clients_mutex);
     for (struct list *l = clients.next; l != &clients; l = l->next)
         pawl__client_thread_gone(list_entry(l, struct pawl_client, registered), thread);
@@ -87,18 +91,19 @@ uint64_t pawl__thread_id(void)
 {
     uint64_t *value;
 
-    if (this_thread)
+    if (watched)
         return this_thread;
     pthread_once(&once, prepare);
     value = malloc(sizeof *value);
     if (!value)
         return 0;
-    *value = atomic_fetch_add(&last_thread, 1) + 1;
+    *value = this_thread ? this_thread : atomic_fetch_add(&last_thread, 1) + 1;
     if (!have_key || pthread_setspecific(thread_key, value)) {
         free(value);
         return 0;
     }
     this_thread = *value;
+    watched = true;
     return this_thread;
 }
 

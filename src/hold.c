@@ -2,20 +2,49 @@
  *
  * hold.c - one owner's relation to one name.
  *
- *   (new) --> WAITING --(becomes the front of its site)--> ACQUIRING --granted--> HELD
- *     HELD --release--> RELEASING --> OVER          HELD --handed on inside the process--> OVER
- *     HELD --deadline, or the engine says it is gone--> LOST --release--> OVER
- *     WAITING, ACQUIRING --time-out, cancel, refused--> OVER
- *
  * Every change happens under the client's mutex: by the owner's call, by the answer to the hold's
- * one request, by its timers, by the answer to a renewal (keeper.c) or by closing. A hold has at
- * most one request at a time, so a release can't overtake its acquire; and a hold that leaves HELD
- * leaves the keeper in the same step, so a renewal can't outlive it.
+ * one request, by its timers, by the answer to a renewal (keeper.c), by freeing the handle, by the
+ * end of the owner's thread, or by closing. A hold has at most one request at a time (RENEW is the
+ * keeper's), so a release can't overtake its acquire; and a hold that leaves HELD leaves the keeper
+ * in the same step, so a renewal can't outlive it.
+ *
+ *   state       its request         ways out
+ *   ----------  ------------------  --------------------------------------------------------------
+ *   WAITING     none                front of its site -> ACQUIRING; handed the grant inside the
+ *                                   process -> HELD; time-out, cancel, free, close -> OVER
+ *   ACQUIRING   ACQUIRE             granted -> HELD; refused, time-out, cancel -> OVER; no answer,
+ *                                   or granted to who is gone -> RELEASING as a ghost; granted when
+ *                                   its lease was over -> ACQUIRING with a new number
+ *   HELD        none, or (partial)  release, free, close -> RELEASING, or OVER if it is handed on
+ *               ACQUIRE, RELEASE    inside the process; deadline, renewal or event says that it is
+ *               of counts, permits  gone -> LOST; at_least_ms left -> HELD as a ghost, to be
+ *                                   released later
+ *   RELEASING   RELEASE             done, or gone -> OVER; failed -> UNRELEASED (closing: OVER)
+ *   UNRELEASED  none                release once more, free, close, the same owner acquires ->
+ *                                   RELEASING (the last three as a ghost); lease over -> OVER, or
+ *                                   where the lease is the session's -> RELEASING as a ghost
+ *   LOST        none, or (partial)  released as often as acquired, free, close, thread ends -> OVER
+ *               as HELD
+ *   OVER        none, or (partial)  used again, see below
+ *
+ * `partial` means that a request of a HELD hold went out to count up, count down or give back some
+ * permits. The hold may be LOST or OVER when the answer comes. Until then the owner's further calls
+ * get PAWL_ESTATE, freeing only sets give_back, and what the answer says the service still has is
+ * given back by a ghost of its own (pawl__hold_let_go).
+ *
+ * Whoever is owed an outcome is told exactly once: `call` (a blocking caller) or `done_cb.fn`
+ * (until its callback runs) is set with the request, or when the hold is queued, and only
+ * pawl__hold_finish clears or queues it. A second asker is never taken while one is owed.
+ *
+ * An OVER hold goes to client->spare, to be used again, when nothing refers to it: its request is
+ * idle, nobody is owed an outcome, and none of its callbacks is queued or running. Each of these
+ * ends in pawl__hold_drop, which looks at all of them. The memory stays until the client is freed.
+ *
+ * A ghost is a hold whose owner is through with it: pawl__hold_find does not see it, so that its
+ * owner may acquire the name anew while the old grant is still on its way back.
  *
  * Each acquire has a number of its own (owner.seq), which the engine's grant belongs to. A late or
  * repeated request of an earlier acquire can therefore never touch a later one.
- *
- * OVER holds go to client->spare and are used again; their memory stays until the client is freed.
  */
 #include <stdlib.h>
 
@@ -36,14 +65,15 @@ struct hold *pawl__hold_new(pawl_client *client, struct site *site)
 
     if (!hold)
         return NULL;
-    if (!link) {
-        list_init(&hold->in_client);
-        list_init(&hold->in_site);
-        list_init(&hold->in_queue);
-        list_init(&hold->request.todo);
-        hold->renew_timer.arg = hold;
-        hold->done_cb.gone = hold->lost_cb.gone = callback_gone;
-    }
+    if (link)
+        *hold = (struct hold){0};
+    list_init(&hold->in_queue);
+    list_init(&hold->request.todo);
+    list_init(&hold->request.all);
+    hold->renew_timer.arg = hold;
+    hold->done_cb.gone = hold->lost_cb.gone = callback_gone;
+    hold->done_cb.hold = hold->lost_cb.hold = hold;
+    hold->id = ++client->last_hold;
     hold->client = client;
     hold->site = site;
     hold->state = HOLD_WAITING;
@@ -52,6 +82,14 @@ struct hold *pawl__hold_new(pawl_client *client, struct site *site)
     list_append(&client->holds, &hold->in_client);
     list_append(&site->holds, &hold->in_site);
     return hold;
+}
+
+/* Does anything still refer to the hold, or is anybody owed an outcome? */
+static bool needed(const struct hold *hold)
+{
+    return hold->request.phase != REQUEST_IDLE || hold->call || hold->done_cb.fn ||
+           hold->done_cb.pending || hold->done_cb.running || hold->lost_cb.pending ||
+           hold->lost_cb.running;
 }
 
 void pawl__hold_drop(struct hold *hold)
@@ -63,8 +101,7 @@ void pawl__hold_drop(struct hold *hold)
         client->live--;
         pawl__close_check(client);
     }
-    if (hold->done_cb.pending || hold->done_cb.running || hold->lost_cb.pending ||
-        hold->lost_cb.running || list_empty(&hold->in_site))
+    if (needed(hold) || list_empty(&hold->in_site))
         return;
     list_remove(&hold->in_queue);
     list_remove(&hold->in_site);
@@ -86,10 +123,21 @@ struct hold *pawl__hold_find(struct site *site, uint64_t holder, int mode)
     for (struct list *l = site->holds.next; l != &site->holds; l = l->next) {
         struct hold *hold = list_entry(l, struct hold, in_site);
 
-        if (hold->owner.holder == holder && hold->terms.mode == mode && hold->state != HOLD_OVER)
+        if (hold->owner.holder == holder && hold->terms.mode == mode && !hold->ghost &&
+            hold->state != HOLD_OVER)
             return hold;
     }
     return NULL;
+}
+
+static void put_words(const struct hold *hold, int code, pawl_error *err)
+{
+    if (code == PAWL_ELOST)
+        pawl__hold_error_lost(hold, err);
+    else if (hold->request.err.text[0] && hold->request.op.code == code)
+        pawl__error_about(err, code, hold->site->name, hold->request.err.text);
+    else
+        pawl__error_about(err, code, hold->site->name, NULL);
 }
 
 /* Tell whoever waits for the present transition. */
@@ -99,10 +147,8 @@ void pawl__hold_finish(struct hold *hold, int code)
 
     hold->call = NULL;
     if (call) {
-        if (code && hold->request.err.text[0] && hold->request.op.code == code)
-            pawl__error_about(call->err, code, hold->site->name, hold->request.err.text);
-        else if (code)
-            pawl__error_about(call->err, code, hold->site->name, NULL);
+        if (code)
+            put_words(hold, code, call->err);
         pawl__call_done(hold->client, call, code);
     } else if (hold->done_cb.fn && !hold->done_cb.pending) {
         if (code && hold->request.err.text[0] && hold->request.op.code == code)
@@ -114,13 +160,13 @@ void pawl__hold_finish(struct hold *hold, int code)
 
 void pawl__hold_set_asker(struct hold *hold, const struct asker *asker)
 {
-    hold->call = asker ? asker->call : NULL;
     if (!asker)
         return;
+    hold->call = asker->call;
     hold->done_cb.fn = asker->done;
     hold->done_cb.arg = asker->arg;
     hold->done_cb.lock = asker->lock;
-    hold->done_cb.hold = hold;
+    hold->acquires = false;
     if (asker->done && asker->lock)
         asker->lock->refs++; /* the callback gets it, even if the handle is freed before */
 }
@@ -134,10 +180,14 @@ static int check_own(struct hold *own, const struct terms *terms, struct hold **
     const char *name = own->site->name;
 
     if (own->state == HOLD_HELD && pawl__now(own->client) >= own->deadline)
-        pawl__hold_lost(own);
+        pawl__hold_lost(own, 0);
+    if (own->state == HOLD_UNRELEASED) {
+        pawl__hold_give_back(own); /* before the new acquire, which may wait for that */
+        return 0;
+    }
     if (own->state == HOLD_LOST)
-        return pawl_error_set(err, PAWL_ELOST,
-                              "'%s' was lost while this owner held it; release it first", name);
+        return pawl_error_set(err, PAWL_ELOST, "'%s' was lost while this owner held it (%s); "
+                              "release it first", name, pawl_lost_text(own->why));
     if (own->state != HOLD_HELD || own->partial || own->done_cb.pending)
         return pawl_error_set(err, PAWL_ESTATE, "'%s': this owner's last call is still under way",
                               name);
@@ -168,7 +218,8 @@ static int look_for_own(struct site *site, const struct terms *terms, uint64_t h
 
         if (code)
             return code;
-        if (own && modes[i] == PAWL_MODE_EXCLUSIVE && terms->mode == PAWL_MODE_SHARED)
+        if (own && own->state == HOLD_HELD && modes[i] == PAWL_MODE_EXCLUSIVE &&
+            terms->mode == PAWL_MODE_SHARED)
             *with_seq = own->owner.seq;
     }
     return 0;
@@ -194,8 +245,10 @@ static void entered_again(struct request *r, int code)
     hold->partial = false;
     pthread_cond_broadcast(&hold->client->settled);
     if (code == PAWL_ENOTHELD)
-        pawl__hold_lost(hold);
-    if (hold->state == HOLD_LOST) {
+        pawl__hold_lost(hold, PAWL_LOST_GONE);
+    if (hold->state != HOLD_HELD) {
+        if (code != PAWL_ENOTHELD)
+            pawl__hold_let_go(hold, r->op.lease_ms); /* it may have got a new lease */
         code = PAWL_ELOST;
     } else if (code == 0) {
         hold->count++;
@@ -204,14 +257,13 @@ static void entered_again(struct request *r, int code)
         pawl__keeper_confirm(hold, r->op.lease_from ? r->op.lease_from : r->first_sent,
                              r->op.lease_ms);
     }
-    pawl__hold_finish(hold, code);
-    if (hold->give_back && hold->state == HOLD_HELD)
-        pawl__hold_release(hold, 0, NULL, NULL);
+    pawl__hold_partial_over(hold, code);
 }
 
 static void enter_again(struct hold *hold, const struct asker *asker)
 {
     pawl__hold_set_asker(hold, asker);
+    hold->acquires = true;
     if (hold->client->caps & PAWL_CAP_COUNTS) {
         count_up(hold);
         return;
@@ -228,16 +280,10 @@ static void fill_new(struct hold *hold, const struct terms *terms, const struct 
     hold->terms = *terms;
     hold->lock = asker->lock;
     hold->sem = asker->sem;
+    hold->group = asker->group;
     hold->owner = (pawl_owner){client->env.client_id, asker->holder, ++client->last_seq};
-    hold->is_front = hold->orphan = hold->give_back = hold->waited = hold->partial = false;
     hold->try_once = wait_ms == 0;
     hold->permits = permits;
-    hold->count = 0;
-    hold->token = hold->token_end = 0;
-    hold->with_seq = 0;
-    hold->renewing = NULL;
-    hold->verify = false;
-    hold->request.err.text[0] = 0;
     hold->asked = pawl__now(client);
     hold->wait_until = wait_ms < 0 || wait_ms > (PAWL_NEVER - hold->asked) / PAWL_NS_PER_MS
                            ? PAWL_NEVER
@@ -245,8 +291,8 @@ static void fill_new(struct hold *hold, const struct terms *terms, const struct 
     hold->lost_cb.fn = terms->on_lost;
     hold->lost_cb.arg = terms->arg;
     hold->lost_cb.lock = asker->lock;
-    hold->lost_cb.hold = hold;
     pawl__hold_set_asker(hold, asker);
+    hold->acquires = true;
 }
 
 int pawl__hold_acquire(pawl_client *client, struct site *site, const struct terms *terms,
@@ -368,8 +414,10 @@ static void acquire_finished(struct request *r, int code)
         /* The answer came when its lease was over. Ask anew, if there is time; what the service
          * may still have of the old grant must not stand in the way. */
         pawl__hold_let_go(hold, r->op.lease_ms);
+        bool with_other = hold->owner.seq == hold->with_seq; /* whose lease is over, too */
+
         hold->owner.seq = ++hold->client->last_seq;
-        if (!hold->try_once && now < hold->wait_until)
+        if (!with_other && !hold->try_once && now < hold->wait_until)
             pawl__hold_start(hold);
         else
             not_acquired(hold, PAWL_ETIMEDOUT);

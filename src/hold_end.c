@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * hold_end.c - how holds end (the states are in hold.c): released, kept a while for at_least_ms,
- * handed back when nobody wants them, or lost.
+ * given back when nobody wants them, kept as UNRELEASED when the release failed, or lost.
+ *
+ * at_least_ms where the engine can't let a lock linger (no PAWL_CAP_LINGER): the client holds on to
+ * the lock as a ghost, and releases it when the time is over. A client that closes waits for that
+ * up to its time-out and releases the lock then. If the lease would end before at_least_ms is over
+ * anyway, the lease ends by itself.
  */
 #include "core.h"
 
@@ -23,6 +28,13 @@ static void prepare_release(struct hold *hold)
     r->op.lease_ms = pawl__lease_wanted(hold, pawl__now(hold->client));
 }
 
+static void now_a_ghost(struct hold *hold)
+{
+    hold->ghost = true;
+    hold->lock = NULL;
+    hold->sem = NULL;
+}
+
 /* A grant may have been given to us, or was and is not wanted: give it back, telling nobody. */
 void pawl__hold_give_back(struct hold *hold)
 {
@@ -31,11 +43,9 @@ void pawl__hold_give_back(struct hold *hold)
     int64_t lease = r->op.lease_ms;
 
     hold->state = HOLD_RELEASING;
-    hold->call = NULL;
+    now_a_ghost(hold);
+    pawl__timers_clear(&client->timers, &hold->wait_timer);
     prepare_release(hold);
-    hold->owner.holder = 0; /* its owner is through with it and may ask anew */
-    hold->lock = NULL;
-    hold->sem = NULL;
     pawl__request_start(r, pawl__now(client) + lease * PAWL_NS_PER_MS);
 }
 
@@ -48,11 +58,7 @@ void pawl__hold_let_go(const struct hold *hold, int64_t lease_ms)
         return;
     ghost->terms = hold->terms;
     ghost->owner = hold->owner;
-    ghost->lock = NULL;
-    ghost->sem = NULL;
-    ghost->is_front = ghost->partial = false;
-    ghost->renewing = NULL;
-    ghost->deadline = 0;
+    ghost->permits = hold->permits;
     ghost->request.op.lease_ms = lease_ms;
     pawl__hold_give_back(ghost);
 }
@@ -87,17 +93,23 @@ static void linger_over(pawl_timer *timer)
 /* The engine can't let a lock linger: the process keeps it a while longer, for nobody. */
 static void linger_here(struct hold *hold, int64_t until)
 {
+    pawl_client *client = hold->client;
+    int64_t most = pawl__now(client) + client->env.timeout_ms * PAWL_NS_PER_MS;
+
+    if (client->state != CLIENT_OPEN) {
+        until = until < most ? until : most;
+        if (until > client->linger_until)
+            client->linger_until = until;
+    }
     pawl__hold_finish(hold, 0);
-    hold->owner.holder = 0;
-    hold->lock = NULL;
-    hold->sem = NULL;
+    now_a_ghost(hold);
     hold->lost_cb.fn = NULL;
-    pawl__timers_clear(&hold->client->timers, &hold->wait_timer); /* discarded while it lingers */
+    pawl__timers_clear(&client->timers, &hold->wait_timer); /* discarded while it lingers */
     hold->wait_timer = (pawl_timer){.fire = linger_over, .arg = hold};
-    pawl__timers_set(&hold->client->timers, &hold->wait_timer, until);
+    pawl__timers_set(&client->timers, &hold->wait_timer, until);
 }
 
-/* The client closes and can't stay to let it linger: its lease ends by itself. */
+/* The client closes, and the lease ends by itself before at_least_ms is over. */
 static void abandon(struct hold *hold)
 {
     not_held_any_more(hold);
@@ -131,12 +143,13 @@ static void release_whole(struct hold *hold)
     int64_t linger = hold->since + hold->terms.at_least_ms * PAWL_NS_PER_MS - now;
 
     if (hold->terms.at_least_ms && linger > 0 && !(client->caps & PAWL_CAP_LINGER)) {
-        if (client->state == CLIENT_OPEN)
+        if (client->state == CLIENT_OPEN || hold->lease_from + hold->lease_len > now + linger)
             linger_here(hold, now + linger);
         else
             abandon(hold);
         return;
     }
+    pawl__timers_clear(&client->timers, &hold->wait_timer); /* it may have lingered */
     not_held_any_more(hold);
     client->stats.released++;
     if (linger <= 0 && pawl__cohort_pass(hold)) {
@@ -152,13 +165,20 @@ static void release_whole(struct hold *hold)
 int pawl__hold_release(struct hold *hold, uint32_t keep, const struct asker *asker, pawl_error *err)
 {
     if (hold->state == HOLD_HELD && pawl__now(hold->client) >= hold->deadline)
-        pawl__hold_lost(hold);
-    if (hold->state == HOLD_LOST && !(asker && hold->done_cb.pending))
-        return release_lost(hold, asker);
-    if (hold->state != HOLD_HELD || hold->partial || (asker && hold->done_cb.pending))
+        pawl__hold_lost(hold, 0);
+    if (hold->partial || (asker && hold->done_cb.pending) ||
+        (hold->state != HOLD_HELD && hold->state != HOLD_LOST && hold->state != HOLD_UNRELEASED))
         return pawl_error_set(err, PAWL_ESTATE, "'%s': this owner's last call is still under way",
                               hold->site->name);
+    if (hold->state == HOLD_LOST)
+        return release_lost(hold, asker);
     pawl__hold_set_asker(hold, asker);
+    if (hold->state == HOLD_UNRELEASED) {
+        pawl__timers_clear(&hold->client->timers, &hold->wait_timer);
+        hold->state = HOLD_RELEASING;
+        send_release(hold, 0, 0);
+        return 0;
+    }
     if (hold->count > 1 && (hold->client->caps & PAWL_CAP_COUNTS))
         keep = (uint32_t)hold->count - 1;
     if (hold->count > 1 && !keep) {
@@ -178,20 +198,64 @@ int pawl__hold_release(struct hold *hold, uint32_t keep, const struct asker *ask
  * knows it. */
 static void partly_released(struct hold *hold, int code)
 {
+    bool permits = hold->terms.mode == PAWL_MODE_PERMITS;
+
     hold->partial = false;
     pthread_cond_broadcast(&hold->client->settled);
-    if (code == 0 && hold->terms.mode != PAWL_MODE_PERMITS) {
-        hold->count = (int)hold->keep;
-    } else if (code == 0) {
+    if (code == PAWL_ENOTHELD)
+        pawl__hold_lost(hold, PAWL_LOST_GONE);
+    if (code == 0 && permits) {
         hold->permits = hold->keep;
         hold->client->stats.released++;
-    } else if (code == PAWL_ENOTHELD) {
-        pawl__hold_lost(hold);
-        code = PAWL_ELOST;
     }
+    if (hold->state != HOLD_HELD) {
+        if (code != PAWL_ENOTHELD) /* what was to be kept may be there, with a new lease */
+            pawl__hold_let_go(hold, hold->request.op.lease_ms);
+        if (permits) /* as many as were asked for are gone, one way or the other */
+            hold->permits = hold->keep;
+        else
+            hold->count--;
+        code = PAWL_ELOST;
+    } else if (code == 0 && !permits) {
+        hold->count = (int)hold->keep;
+    }
+    pawl__hold_partial_over(hold, code);
+}
+
+void pawl__hold_partial_over(struct hold *hold, int code)
+{
     pawl__hold_finish(hold, code);
-    if (hold->give_back && hold->state == HOLD_HELD)
+    if (hold->state == HOLD_OVER)
+        pawl__hold_drop(hold); /* put off until now */
+    else if (hold->give_back && hold->state == HOLD_HELD)
         pawl__hold_release(hold, 0, NULL, NULL);
+}
+
+static void lease_over(pawl_timer *timer)
+{
+    struct hold *hold = timer->arg;
+
+    if (hold->client->caps & PAWL_CAP_SESSION_LEASE) /* it does not end by itself */
+        pawl__hold_give_back(hold);
+    else
+        pawl__hold_drop(hold);
+}
+
+/* The release failed: the service may have the lock until a lease that began now would be over.
+ * Until then the release can be repeated. */
+static void keep_unreleased(struct hold *hold, int code)
+{
+    pawl_client *client = hold->client;
+    int64_t now = pawl__now(client), lease = hold->request.op.lease_ms;
+
+    hold->state = HOLD_UNRELEASED;
+    hold->wait_timer = (pawl_timer){.fire = lease_over, .arg = hold};
+    if (lease < (PAWL_NEVER - now) / PAWL_NS_PER_MS)
+        pawl__timers_set(&client->timers, &hold->wait_timer, now + lease * PAWL_NS_PER_MS);
+    if (!hold->call && (!hold->done_cb.fn || hold->done_cb.pending)) /* nobody is told */
+        pawl__log(client, PAWL_LOG_WARNING, "'%s' could not be released: %s", hold->site->name,
+                  hold->request.err.text[0] ? hold->request.err.text : pawl_strerror(code));
+    pawl__hold_finish(hold, code);
 }
 
 static void release_finished(struct request *r, int code)
@@ -206,34 +270,48 @@ static void release_finished(struct request *r, int code)
         partly_released(hold, code);
         return;
     }
-    /* Gone at a repetition while the lease was good: it was the first try that did it. */
-    if (code == PAWL_ENOTHELD && r->unknown && pawl__now(hold->client) < hold->deadline)
+    hold->maybe_released |= r->unknown || code == PAWL_EUNKNOWN;
+    /* Gone at a repetition while the lease was good: it was an earlier try that did it. */
+    if (code == PAWL_ENOTHELD && hold->maybe_released &&
+        pawl__now(hold->client) < hold->deadline)
         code = 0;
     if (code == PAWL_ENOTHELD) {
         code = PAWL_ELOST;
+        hold->why = PAWL_LOST_GONE;
         hold->client->stats.lost += hold->call || (hold->done_cb.fn && !hold->done_cb.pending);
     }
-    if (code == PAWL_EUNKNOWN || code == PAWL_ECONN)
-        hold->client->close_unknown = true;
+    if (code && code != PAWL_ELOST && hold->client->state == CLIENT_OPEN) {
+        keep_unreleased(hold, code);
+        return;
+    }
+    if (code != PAWL_ELOST)
+        pawl__close_failed(hold->client, code);
     pawl__hold_finish(hold, code);
     pawl__hold_drop(hold);
 }
 
 /* ---- losing ---------------------------------------------------------------------------------- */
 
-void pawl__hold_lost(struct hold *hold)
+int pawl__hold_error_lost(const struct hold *hold, pawl_error *err)
+{
+    return pawl_error_set(err, PAWL_ELOST, "'%s' was lost: %s", hold->site->name,
+                          pawl_lost_text(hold->why));
+}
+
+void pawl__hold_lost(struct hold *hold, int why)
 {
     pawl_client *client = hold->client;
 
     if (hold->state != HOLD_HELD)
         return;
+    hold->why = (uint8_t)(why ? why : pawl__keeper_why(hold, pawl__now(client)));
     pawl__keeper_remove(hold);
     pawl__timers_clear(&client->timers, &hold->wait_timer);
     hold->state = HOLD_LOST;
     not_held_any_more(hold);
     client->stats.lost++;
-    pawl__log(client, PAWL_LOG_WARNING, "lost '%s' (token %llu)", hold->site->name,
-              (unsigned long long)hold->token);
+    pawl__log(client, PAWL_LOG_WARNING, "lost '%s' (token %llu): %s", hold->site->name,
+              (unsigned long long)hold->token, pawl_lost_text(hold->why));
     if (hold->lost_cb.fn) {
         if (hold->lost_cb.lock)
             hold->lost_cb.lock->refs++;
@@ -248,10 +326,11 @@ void pawl__hold_lost(struct hold *hold)
 
 void pawl__hold_discard(struct hold *hold, bool forget)
 {
-    hold->lock = NULL;
-    hold->sem = NULL;
+    now_a_ghost(hold);
     if (forget)
         hold->lost_cb.fn = NULL;
+    if (hold->acquires && hold->done_cb.pending && hold->done_cb.code == 0)
+        hold->done_cb.code = PAWL_ECANCELED; /* when it is told, nothing is held any more */
     hold->give_back = true;
     switch (hold->state) {
     case HOLD_WAITING:
@@ -262,6 +341,9 @@ void pawl__hold_discard(struct hold *hold, bool forget)
         hold->count = 1;
         if (!hold->partial)
             pawl__hold_release(hold, 0, NULL, NULL);
+        break;
+    case HOLD_UNRELEASED:
+        pawl__hold_give_back(hold);
         break;
     case HOLD_LOST:
         pawl__hold_drop(hold);

@@ -25,6 +25,7 @@
 #define BATCH_MAX 512
 #define MARGIN (2 * PAWL_NS_PER_MS)
 #define SOON 10 /* a claim is made the whole lease after such a part of it */
+#define LATE (100 * PAWL_NS_PER_MS) /* more than a busy machine keeps a thread waiting */
 
 struct batch {
     struct request request;
@@ -75,7 +76,24 @@ static void renew_at(struct hold *hold, int64_t due)
 
 static void deadline_reached(pawl_timer *timer)
 {
-    pawl__hold_lost(timer->arg);
+    pawl__hold_lost(timer->arg, 0);
+}
+
+/* The process was stopped if the timers of this hold came late: the one at its deadline, or the one
+ * before its latest renewal. Else the renewals went out in time, without an answer. */
+int pawl__keeper_why(const struct hold *hold, int64_t now)
+{
+    int64_t late = hold->lease_len / 10 > LATE ? hold->lease_len / 10 : LATE;
+    bool fixed = hold->terms.lease_ms && !hold->claim;
+
+    if (fixed || hold->orphan)
+        return PAWL_LOST_ENDED;
+    if (hold->terms.max_hold_ms &&
+        now - hold->since >= hold->terms.max_hold_ms * PAWL_NS_PER_MS - late)
+        return PAWL_LOST_ENDED;
+    if (now - hold->deadline > late || hold->renewal_late > late)
+        return PAWL_LOST_STOPPED;
+    return PAWL_LOST_SILENCE;
 }
 
 /* Renewed by itself? Not fixed leases, not those of ended threads, not past max_hold. */
@@ -94,6 +112,8 @@ void pawl__keeper_confirm(struct hold *hold, int64_t from, int64_t lease_ms)
     int64_t now = pawl__now(client);
 
     hold->claim = false;
+    hold->renewal_late = 0;
+    hold->verify_why = 0;
     hold->lease_from = from;
     hold->lease_len = PAWL_NEVER;
     if (lease_ms < PAWL_NEVER / PAWL_NS_PER_MS)
@@ -153,6 +173,8 @@ void pawl__keeper_move(struct hold *from, struct hold *to)
     pawl_renewal *item = from->renewing;
     bool verify = from->verify;
 
+    to->verify_why = from->verify_why;
+    to->renewal_late = from->renewal_late;
     pawl__keeper_remove(from);
     to->lease_from = from->lease_from;
     to->lease_len = from->lease_len;
@@ -187,6 +209,7 @@ static void renewed(struct hold *hold, const pawl_renewal *item, int code,
     int64_t sent = r->op.lease_from ? r->op.lease_from : r->first_sent;
     int64_t lease = item->lease_ms;
     bool again = hold->verify;
+    uint8_t why = hold->verify_why;
 
     if (hold->terms.lease_ms && (hold->ends - sent) / PAWL_NS_PER_MS < lease)
         lease = (hold->ends - sent) / PAWL_NS_PER_MS;
@@ -196,13 +219,17 @@ static void renewed(struct hold *hold, const pawl_renewal *item, int code,
         hold->client->stats.renewed++;
         give(hold, sent, lease, r->op.granted_ms, 3);
     } else if (code == 0 && item->code == PAWL_ENOTHELD) {
-        pawl__hold_lost(hold);
+        pawl__hold_lost(hold, item->reason    ? item->reason
+                              : hold->verify_why ? hold->verify_why
+                                                 : PAWL_LOST_GONE);
         return;
     } else if (code != 0 || item->code != 0) {
         renew_soon(hold);
     }
-    if (again)
+    if (again) {
+        hold->verify_why = why;
         renew_at(hold, 0);
+    }
 }
 
 /* The engine reads the names until it answers; by then hold and handle may be gone. */
@@ -239,6 +266,8 @@ static void add_item(struct batch *batch, struct hold *hold, int64_t now)
     pawl_renewal *item = &batch->items[batch->n++];
     int64_t lease = pawl__lease_wanted(hold, now);
 
+    if (hold->renew_timer.due && now - hold->renew_timer.due > hold->renewal_late)
+        hold->renewal_late = now - hold->renew_timer.due;
     if (hold->renewing) /* renewed by hand meanwhile: the older batch has no say any more */
         hold->renewing->arg = NULL;
     hold->site->refs++;
@@ -298,13 +327,15 @@ void pawl__keeper_init(pawl_client *client)
 
 /* Something happened to the service: ask for every lease now, fixed ones included. A renewal that
  * is under way may have passed before it happened, and is followed by another one. */
-void pawl__keeper_verify_all(pawl_client *client)
+void pawl__keeper_verify_all(pawl_client *client, int why)
 {
     for (struct list *l = client->holds.next; l != &client->holds; l = l->next) {
         struct hold *hold = list_entry(l, struct hold, in_client);
 
         if (hold->state != HOLD_HELD || hold->orphan)
             continue;
+        if (why)
+            hold->verify_why = (uint8_t)why;
         if (hold->renewing)
             hold->verify = true;
         else

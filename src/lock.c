@@ -84,8 +84,11 @@ int pawl_lock_new(pawl_lock **ret, pawl_client *client, const char *name,
 
 void pawl__lock_unref(pawl_lock *lock)
 {
-    if (--lock->refs == 0)
-        free(lock);
+    if (--lock->refs)
+        return;
+    lock->client->refs--;
+    pawl__site_put(lock->client, lock->site);
+    free(lock);
 }
 
 static void discard_holds(pawl_lock *lock)
@@ -113,6 +116,7 @@ void pawl_lock_free(pawl_lock *lock)
     if (client->generation != pawl__fork_generation())
         return; /* the child can't know what state the parent's memory was in */
     pthread_mutex_lock(&client->mu);
+    client->refs++;
     client->in_engine++; /* nothing is sent while we walk the list */
     discard_holds(lock);
     client->in_engine--;
@@ -120,7 +124,7 @@ void pawl_lock_free(pawl_lock *lock)
         pawl__settle(client);
         pawl__keeper_need(client);
     }
-    pawl__site_put(client, lock->site);
+    lock->freed = true;
     pawl__lock_unref(lock);
     pawl__unlock(client);
     pawl__client_unref(client);
@@ -133,10 +137,12 @@ static uint64_t holder_of(const pawl_lock *lock)
     return lock->by_thread ? pawl__thread_id() : lock->handle;
 }
 
-/* The arguments of acquire, and the door. */
-static int begin_acquire(pawl_lock *lock, struct asker *asker, int64_t wait_ms, bool blocking,
+/* The arguments of acquire, and the door. `cancels` is what the group's was at the beginning. */
+static int begin_acquire(pawl_lock *lock, struct asker *asker, unsigned cancels, int64_t wait_ms,
                          pawl_error *err)
 {
+    int code;
+
     if (!lock || wait_ms < PAWL_FOREVER)
         return pawl_error_set(err, PAWL_EINVAL,
                               lock ? "wait_ms is negative; PAWL_FOREVER is -1" : "lock is NULL");
@@ -144,18 +150,25 @@ static int begin_acquire(pawl_lock *lock, struct asker *asker, int64_t wait_ms, 
     asker->holder = holder_of(lock);
     if (!asker->holder)
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
-    return pawl__enter(lock->client, blocking, err);
+    code = pawl__enter(lock->client, asker->call, err);
+    if (code)
+        return code;
+    if (lock->freed)
+        code = pawl_error_set(err, PAWL_ESTATE, "the handle was freed");
+    else if (asker->group && atomic_load(&asker->group->cancels) != cancels)
+        code = pawl__error_about(err, PAWL_ECANCELED, lock->site->name, NULL);
+    if (code)
+        pawl__leave(lock->client);
+    return code;
 }
 
-int pawl_lock_acquire(pawl_lock *lock, int64_t wait_ms, pawl_error *err)
+int pawl__lock_acquire(pawl_lock *lock, const struct group *group, unsigned cancels,
+                       int64_t wait_ms, pawl_error *err)
 {
     struct call call;
-    struct asker asker = {.call = &call};
-    int code;
+    struct asker asker = {.call = &call, .group = group};
+    int code = begin_acquire(lock, &asker, cancels, wait_ms, err);
 
-    if (lock && lock->multi)
-        return pawl__multi_acquire(lock, wait_ms, err);
-    code = begin_acquire(lock, &asker, wait_ms, true, err);
     if (code)
         return code;
     pawl__call_begin(&call, err);
@@ -168,21 +181,31 @@ int pawl_lock_acquire(pawl_lock *lock, int64_t wait_ms, pawl_error *err)
     return code;
 }
 
-int pawl_lock_acquire_start(pawl_lock *lock, int64_t wait_ms, pawl_done_fn *done, void *arg)
+int pawl_lock_acquire(pawl_lock *lock, int64_t wait_ms, pawl_error *err)
 {
-    struct asker asker = {.done = done, .arg = arg};
-    int code;
+    return lock && lock->multi ? pawl__multi_acquire(lock, wait_ms, err)
+                               : pawl__lock_acquire(lock, NULL, 0, wait_ms, err);
+}
 
-    if (!done)
-        return PAWL_EINVAL;
-    if (lock && lock->multi)
-        return pawl__multi_acquire_start(lock, wait_ms, done, arg);
-    code = begin_acquire(lock, &asker, wait_ms, false, NULL);
+int pawl__lock_acquire_start(pawl_lock *lock, const struct group *group, unsigned cancels,
+                             int64_t wait_ms, pawl_done_fn *done, void *arg)
+{
+    struct asker asker = {.done = done, .arg = arg, .group = group};
+    int code = begin_acquire(lock, &asker, cancels, wait_ms, NULL);
+
     if (code)
         return code;
     code = pawl__hold_acquire(lock->client, lock->site, &lock->terms, &asker, 0, wait_ms, NULL);
     pawl__leave(lock->client);
     return code;
+}
+
+int pawl_lock_acquire_start(pawl_lock *lock, int64_t wait_ms, pawl_done_fn *done, void *arg)
+{
+    if (!done)
+        return PAWL_EINVAL;
+    return lock && lock->multi ? pawl__multi_acquire_start(lock, wait_ms, done, arg)
+                               : pawl__lock_acquire_start(lock, NULL, 0, wait_ms, done, arg);
 }
 
 static int not_held(const pawl_lock *lock, pawl_error *err)
@@ -192,16 +215,46 @@ static int not_held(const pawl_lock *lock, pawl_error *err)
 
 static bool releasable(const struct hold *hold)
 {
-    return hold && (hold->state == HOLD_HELD || hold->state == HOLD_LOST);
+    return hold && (hold->state == HOLD_HELD || hold->state == HOLD_LOST ||
+                    hold->state == HOLD_UNRELEASED);
 }
 
-void pawl__lock_give_back(pawl_lock *lock, unsigned times)
+bool pawl__lock_releasable(const pawl_lock *lock)
+{
+    bool result;
+
+    if (pawl__enter(lock->client, false, NULL))
+        return false;
+    result = releasable(pawl__lock_hold(lock));
+    pawl__leave(lock->client);
+    return result;
+}
+
+int pawl__lock_check_held(const pawl_lock *lock, pawl_error *err)
+{
+    struct hold *hold;
+    int code = pawl__enter(lock->client, false, err);
+
+    if (code)
+        return code;
+    hold = pawl__lock_hold(lock);
+    if (hold && hold->state == HOLD_HELD && pawl__now(lock->client) >= hold->deadline)
+        pawl__hold_lost(hold, 0);
+    if (!hold || hold->state != HOLD_HELD)
+        code = pawl_error_set(err, PAWL_ELOST, "'%s' was lost while others were waited for (%s); "
+                              "nothing is held", lock->site->name,
+                              pawl_lost_text(hold ? hold->why : PAWL_LOST_GONE));
+    pawl__leave(lock->client);
+    return code;
+}
+
+void pawl__lock_give_back(pawl_lock *lock, uint64_t holder, unsigned times)
 {
     struct hold *hold;
 
     if (pawl__enter(lock->client, false, NULL))
         return;
-    hold = pawl__lock_hold(lock);
+    hold = pawl__hold_find(lock->site, lock->by_thread ? holder : lock->handle, lock->terms.mode);
     if (times && releasable(hold)) {
         unsigned most = hold->count > 0 ? (unsigned)hold->count : 1;
 
@@ -257,20 +310,22 @@ int pawl_lock_release_start(pawl_lock *lock, pawl_done_fn *done, void *arg)
 
 int pawl_lock_cancel(pawl_lock *lock)
 {
-    int n = 0, code;
-
     if (!lock)
         return PAWL_EINVAL;
-    if (lock->multi)
-        return pawl__multi_cancel(lock);
-    code = pawl__enter(lock->client, false, NULL);
+    return lock->multi ? pawl__multi_cancel(lock) : pawl__lock_cancel(lock, NULL);
+}
+
+int pawl__lock_cancel(pawl_lock *lock, const struct group *group)
+{
+    int n = 0, code = pawl__enter(lock->client, false, NULL);
+
     if (code)
         return code;
     for (struct list *l = lock->site->holds.next, *next; l != &lock->site->holds; l = next) {
         struct hold *hold = list_entry(l, struct hold, in_site);
 
         next = l->next;
-        if (hold->lock != lock ||
+        if (hold->lock != lock || (group && hold->group != group) ||
             (hold->state != HOLD_WAITING && hold->state != HOLD_ACQUIRING))
             continue;
         lock->client->in_engine++; /* nothing ends while we walk the list */
@@ -292,26 +347,38 @@ static int renew_hold(pawl_client *client, struct hold *hold, int64_t lease_ms, 
                          .lease_ms = lease_ms,
                          .mode = hold->terms.mode,
                          .lock_kind = hold->terms.kind};
-    uint64_t seq = hold->owner.seq;
+    uint64_t id = hold->id;
+    int64_t now = pawl__now(client);
     struct request r;
     int code;
+
+    if (hold->terms.max_hold_ms) {
+        int64_t left = hold->terms.max_hold_ms - (now - hold->since) / PAWL_NS_PER_MS;
+
+        if (left < item.lease_ms)
+            item.lease_ms = left < 1 ? 1 : left;
+    }
 
     pawl__exchange_init(&r, client, PAWL_OP_RENEW, hold->terms.mode, hold->site->name);
     r.op.batch = &item;
     r.op.batch_len = 1;
     code = pawl__exchange(&r, 0, err);
-    if (hold->owner.seq != seq || hold->state != HOLD_HELD)
-        return pawl__error_about(err, PAWL_ELOST, item.name, NULL);
+    if (hold->id != id) /* released meanwhile, and used again */
+        return pawl__error_about(err, PAWL_ENOTHELD, item.name, NULL);
+    if (!code && item.code == PAWL_ENOTHELD)
+        pawl__hold_lost(hold, item.reason       ? item.reason
+                              : hold->verify_why ? hold->verify_why
+                                                 : PAWL_LOST_GONE);
+    if (hold->state == HOLD_LOST)
+        return pawl__hold_error_lost(hold, err);
+    if (hold->state != HOLD_HELD)
+        return pawl__error_about(err, PAWL_ENOTHELD, item.name, NULL);
     if (code)
         return code;
-    if (item.code == PAWL_ENOTHELD) {
-        pawl__hold_lost(hold);
-        return pawl__error_about(err, PAWL_ELOST, item.name, NULL);
-    }
     if (item.code)
         return pawl__error_about(err, item.code, item.name, NULL);
     client->stats.renewed++;
-    pawl__keeper_extend(hold, r.op.lease_from ? r.op.lease_from : r.sent, lease_ms,
+    pawl__keeper_extend(hold, r.op.lease_from ? r.op.lease_from : r.sent, item.lease_ms,
                         r.op.granted_ms);
     return 0;
 }
@@ -328,11 +395,11 @@ static int renew_one(pawl_lock *lock, int64_t lease_ms, pawl_error *err)
     if (!lease_ms)
         lease_ms = lock->terms.lease_ms ? lock->terms.lease_ms : lock->client->env.watchdog_ms;
     if (hold && hold->state == HOLD_HELD && pawl__now(lock->client) >= hold->deadline)
-        pawl__hold_lost(hold);
+        pawl__hold_lost(hold, 0);
     if (hold && hold->state == HOLD_HELD)
         code = renew_hold(lock->client, hold, lease_ms, err);
     else if (hold && hold->state == HOLD_LOST)
-        code = pawl__error_about(err, PAWL_ELOST, lock->site->name, NULL);
+        code = pawl__hold_error_lost(hold, err);
     else
         code = not_held(lock, err);
     pawl__leave(lock->client);

@@ -2,54 +2,135 @@
  *
  * multi.c - several locks as one: all or none.
  *
- * Members are acquired one after the other in an order that every process agrees on: by the URL of
- * the client, then by name. A holder of some members only ever waits for larger ones, so no circle
- * of waiting can form between multi-locks. The first failure gives back what was acquired.
+ * ORDER. Members are acquired one after the other in an order that every process agrees on: by the
+ * identity of the service (engine.h: the same for all spellings of its URL, as far as the engine
+ * can know), then by name. A holder of some members only ever waits for larger ones, so no circle
+ * of waiting can form between multi-locks. The first failure gives back what was acquired. When the
+ * last member is acquired all are looked at once more: one that was lost while others were waited
+ * for is a failure, too.
+ *
+ * LIFE. The multi-lock is referred to by its handle and by a chain that is under way; it refers to
+ * its members' handles. So the chain's members exist until the chain ends, whatever the program
+ * frees; but nothing is acquired through a handle that was freed (pawl_lock.freed).
+ *
+ *   handle   open --pawl_lock_free--> freed
+ *   chain    none --start--> under way (busy) --last callback--> none; then `done` is called
  *
  * The asynchronous form is a chain: the done callback of one member starts the next (or, after a
  * failure, the release of the one before). Only one link is under way at any time, so the chain's
- * fields need no mutex: each link's start and callback pass through a client's mutex.
+ * fields need no mutex: each link's start and callback pass through a client's mutex. Freeing the
+ * handle cancels the chain, which then ends with PAWL_ECANCELED and gives back what it got; if the
+ * handle is freed in the moment of success, one of the two sees the other (busy, freed).
+ *
+ * CANCEL raises group.cancels first and then cancels each member's waits of this group. An acquire
+ * compares group.cancels under the member's mutex before it waits: it is refused, or found.
+ *
+ * OWNERS. `mutex` guards the list of owners: who acquired all members and how often more than
+ * released. Freeing the handle gives back what is on the list, whichever thread frees it.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "core.h"
 
+struct owner {
+    struct owner *next;
+    uint64_t thread; /* 0 where all members are handle-owned */
+    unsigned times;
+};
+
 struct multi {
+    struct group group;
     size_t n;
     atomic_uint refs;      /* the handle's, and the chain's */
-    atomic_uint cancels;   /* how often it was cancelled: an acquire sees whether that changed */
-    atomic_uint held;      /* acquired and not released */
+    atomic_uint acquiring; /* acquires under way */
     atomic_bool busy;      /* a chain is under way */
     atomic_bool freed;
+    bool by_thread;        /* some members are thread-owned */
+    pthread_mutex_t mutex;
+    struct owner *owners;
     /* the chain */
     pawl_lock *self;
     size_t at;        /* acquiring: the member under way; releasing: those below are to go */
     int code;         /* the first failure */
     unsigned cancels_before;
     int64_t deadline; /* boot clock of the first member's client, or PAWL_NEVER; 0: one try each */
+    bool acquires;
+    struct owner *owner; /* of an acquire: a new entry for the list */
     pawl_done_fn *done;
     void *arg;
     pawl_lock *members[];
 };
 
+/* ---- making and freeing ---------------------------------------------------------------------- */
+
 static int order(const void *a, const void *b)
 {
     const pawl_lock *x = *(pawl_lock *const *)a, *y = *(pawl_lock *const *)b;
-    int by_url = strcmp(x->client->url, y->client->url);
+    int by_service = strcmp(x->client->identity, y->client->identity);
 
-    return by_url ? by_url : strcmp(x->site->name, y->site->name);
+    return by_service ? by_service : strcmp(x->site->name, y->site->name);
 }
 
 static int check_members(pawl_lock *const *members, size_t n, pawl_error *err)
 {
     if (!members || n == 0)
         return pawl_error_set(err, PAWL_EINVAL, "a multi-lock needs at least one member");
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         if (!members[i] || members[i]->multi)
             return pawl_error_set(err, PAWL_EINVAL, "member %zu is %s", i,
                                   members[i] ? "itself a multi-lock" : "NULL");
+        if (members[i]->client->generation != pawl__fork_generation())
+            return pawl_error_set(err, PAWL_EFORK, "member %zu belongs to the parent process; "
+                                  "open a client after fork()", i);
+    }
     return 0;
+}
+
+static int check_order(const struct multi *multi, pawl_error *err)
+{
+    for (size_t i = 1; i < multi->n; i++)
+        if (!order(&multi->members[i - 1], &multi->members[i]))
+            return pawl_error_set(err, PAWL_EINVAL, "'%s' is a member twice",
+                                  multi->members[i]->site->name);
+    return 0;
+}
+
+static void ref_member(pawl_lock *member)
+{
+    pthread_mutex_lock(&member->client->mu);
+    member->refs++;
+    pthread_mutex_unlock(&member->client->mu);
+}
+
+static void unref_member(pawl_lock *member)
+{
+    pawl_client *client = member->client;
+
+    pthread_mutex_lock(&client->mu);
+    client->refs++;
+    pawl__lock_unref(member);
+    pthread_mutex_unlock(&client->mu);
+    pawl__client_unref(client);
+}
+
+static struct multi *multi_make(pawl_lock *const *members, size_t n)
+{
+    struct multi *multi;
+
+    if (n >= SIZE_MAX / sizeof *members / 2)
+        return NULL;
+    multi = calloc(1, sizeof *multi + n * sizeof *members);
+    if (!multi)
+        return NULL;
+    multi->n = n;
+    for (size_t i = 0; i < n; i++)
+        multi->by_thread |= members[i]->by_thread;
+    atomic_init(&multi->refs, 1);
+    pthread_mutex_init(&multi->mutex, NULL);
+    memcpy(multi->members, members, n * sizeof *members);
+    qsort(multi->members, n, sizeof *members, order);
+    return multi;
 }
 
 int pawl_multi_new(pawl_lock **ret, pawl_lock *const *members, size_t n, pawl_error *err)
@@ -62,27 +143,17 @@ int pawl_multi_new(pawl_lock **ret, pawl_lock *const *members, size_t n, pawl_er
     if (code)
         return code;
     lock = calloc(1, sizeof *lock);
-    multi = n < SIZE_MAX / sizeof *members / 2 ? calloc(1, sizeof *multi + n * sizeof *members)
-                                               : NULL;
-    if (!lock || !multi) {
-        free(lock);
-        free(multi);
-        return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
-    }
-    multi->n = n;
-    multi->self = lock;
-    atomic_init(&multi->refs, 1);
-    memcpy(multi->members, members, n * sizeof *members);
-    qsort(multi->members, n, sizeof *members, order);
-    for (size_t i = 1; i < n && !code; i++)
-        if (!order(&multi->members[i - 1], &multi->members[i]))
-            code = pawl_error_set(err, PAWL_EINVAL, "'%s' is a member twice",
-                                  multi->members[i]->site->name);
+    multi = multi_make(members, n);
+    code = lock && multi ? check_order(multi, err)
+                         : pawl_error_set(err, PAWL_ENOMEM, "out of memory");
     if (code) {
-        free(multi);
         free(lock);
+        free(multi);
         return code;
     }
+    for (size_t i = 0; i < n; i++)
+        ref_member(multi->members[i]);
+    multi->self = lock;
     lock->multi = multi;
     lock->client = multi->members[0]->client;
     lock->site = multi->members[0]->site;
@@ -94,17 +165,85 @@ static void unref(struct multi *multi)
 {
     if (atomic_fetch_sub(&multi->refs, 1) > 1)
         return;
+    for (size_t i = 0; i < multi->n; i++)
+        unref_member(multi->members[i]);
+    while (multi->owners) {
+        struct owner *owner = multi->owners;
+
+        multi->owners = owner->next;
+        free(owner);
+    }
+    pthread_mutex_destroy(&multi->mutex);
     free(multi->self);
     free(multi);
 }
 
-/* Release what was acquired and not released, as often as it was; by whoever takes the count. */
+/* ---- owners ---------------------------------------------------------------------------------- */
+
+/* An entry for the calling thread, made before anything is acquired; NULL: no memory. */
+static struct owner *owner_new(const struct multi *multi)
+{
+    struct owner *owner = calloc(1, sizeof *owner);
+
+    if (owner)
+        owner->thread = multi->by_thread ? pawl__thread_id() : 0;
+    return owner;
+}
+
+/* Where the entry of this thread is, or where it would go. With the mutex. */
+static struct owner **owner_at(struct multi *multi, uint64_t thread)
+{
+    struct owner **at = &multi->owners;
+
+    while (*at && (*at)->thread != thread)
+        at = &(*at)->next;
+    return at;
+}
+
+/* All members are acquired. Takes the new entry, also if there is one already. */
+static void owner_acquired(struct multi *multi, struct owner *owner)
+{
+    struct owner **at;
+
+    pthread_mutex_lock(&multi->mutex);
+    at = owner_at(multi, owner->thread);
+    if (*at)
+        free(owner);
+    else
+        *at = owner;
+    (*at)->times++;
+    pthread_mutex_unlock(&multi->mutex);
+}
+
+static void owner_released(struct multi *multi)
+{
+    struct owner **at, *owner;
+
+    pthread_mutex_lock(&multi->mutex);
+    at = owner_at(multi, multi->by_thread ? pawl__thread_id() : 0);
+    owner = *at;
+    if (owner && --owner->times == 0) {
+        *at = owner->next;
+        free(owner);
+    }
+    pthread_mutex_unlock(&multi->mutex);
+}
+
+/* Release what was acquired and not released, as often as it was, by all owners. */
 static void give_back(struct multi *multi)
 {
-    unsigned times = atomic_exchange(&multi->held, 0);
+    struct owner *owners, *next;
 
-    for (size_t i = multi->n; times && i-- > 0;)
-        pawl__lock_give_back(multi->members[i], times);
+    pthread_mutex_lock(&multi->mutex);
+    owners = multi->owners;
+    multi->owners = NULL;
+    pthread_mutex_unlock(&multi->mutex);
+    for (; owners; owners = next) {
+        next = owners->next;
+        for (size_t i = multi->n; i-- > 0;)
+            pawl__lock_give_back(multi->members[i], owners->thread, owners->times);
+        free(owners);
+    }
 }
 
 /* A chain that is under way ends by itself, gives back what it got, and tells. */
@@ -112,9 +251,12 @@ void pawl__multi_free(pawl_lock *lock)
 {
     struct multi *multi = lock->multi;
 
+    for (size_t i = 0; i < multi->n; i++)
+        if (multi->members[i]->client->generation != pawl__fork_generation())
+            return; /* as pawl_lock_free */
     atomic_store(&multi->freed, true);
     if (atomic_load(&multi->busy))
-        pawl__multi_cancel(lock); /* else nothing waits, and the members' own waits are not ours */
+        pawl__multi_cancel(lock);
     else
         give_back(multi);
     unref(multi);
@@ -159,62 +301,83 @@ static int release_below(struct multi *multi, size_t n, pawl_error *err)
 }
 
 /* The next member; the time that ran out between two members is a time-out, not "busy". */
-static int acquire_member(struct multi *multi, size_t i, int64_t deadline, pawl_error *err)
+static int acquire_member(struct multi *multi, size_t i, unsigned cancels, int64_t deadline,
+                          pawl_error *err)
 {
-    int code = pawl_lock_acquire(multi->members[i], time_left(multi, deadline), err);
+    int code = pawl__lock_acquire(multi->members[i], &multi->group, cancels,
+                                  time_left(multi, deadline), err);
 
     if (code == PAWL_EBUSY && deadline)
         code = pawl__error_about(err, PAWL_ETIMEDOUT, multi->members[i]->site->name, NULL);
     return code;
 }
 
-int pawl__multi_acquire(pawl_lock *lock, int64_t wait_ms, pawl_error *err)
+/* Are all members still held, now that the last one is? */
+static int check_all(struct multi *multi, pawl_error *err)
 {
-    struct multi *multi = lock->multi;
-    unsigned cancels = atomic_load(&multi->cancels);
+    int code = 0;
+
+    for (size_t i = 0; i < multi->n && !code; i++)
+        code = pawl__lock_check_held(multi->members[i], err);
+    return code;
+}
+
+static int acquire_all(struct multi *multi, int64_t wait_ms, pawl_error *err)
+{
+    unsigned cancels = atomic_load(&multi->group.cancels);
     int64_t deadline = deadline_in(multi, wait_ms);
     size_t i = 0;
     int code = 0;
 
-    if (wait_ms < PAWL_FOREVER)
-        return pawl_error_set(err, PAWL_EINVAL, "wait_ms is negative; PAWL_FOREVER is -1");
     while (i < multi->n && !code) {
-        if (atomic_load(&multi->cancels) != cancels)
-            code = pawl__error_about(err, PAWL_ECANCELED, lock->site->name, NULL);
-        else
-            code = acquire_member(multi, i, deadline, err);
+        code = acquire_member(multi, i, cancels, deadline, err);
         i += !code;
     }
+    if (!code)
+        code = check_all(multi, err);
     if (code)
         release_below(multi, i, NULL);
-    else
-        atomic_fetch_add(&multi->held, 1);
     return code;
 }
 
-static void no_longer_held(struct multi *multi)
+int pawl__multi_acquire(pawl_lock *lock, int64_t wait_ms, pawl_error *err)
 {
-    unsigned held = atomic_load(&multi->held);
+    struct multi *multi = lock->multi;
+    struct owner *owner;
+    int code;
 
-    while (held && !atomic_compare_exchange_weak(&multi->held, &held, held - 1))
-        ;
+    if (wait_ms < PAWL_FOREVER)
+        return pawl_error_set(err, PAWL_EINVAL, "wait_ms is negative; PAWL_FOREVER is -1");
+    if (pawl__in_callback())
+        return pawl_error_set(err, PAWL_EDEADLK,
+                              "a callback must not make a call that blocks; use the _start form");
+    owner = owner_new(multi);
+    if (!owner)
+        return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
+    atomic_fetch_add(&multi->acquiring, 1);
+    code = acquire_all(multi, wait_ms, err);
+    atomic_fetch_sub(&multi->acquiring, 1);
+    if (code)
+        free(owner);
+    else
+        owner_acquired(multi, owner);
+    return code;
 }
 
 int pawl__multi_release(pawl_lock *lock, pawl_error *err)
 {
+    struct multi *multi = lock->multi;
+    bool any = false;
+
     if (pawl__in_callback()) /* before anything is counted */
         return pawl_error_set(err, PAWL_EDEADLK,
                               "a callback must not make a call that blocks; use the _start form");
-    if (pawl__multi_hold_count(lock) == 0) { /* unless lost: then each member is told off below */
-        bool any = false;
-
-        for (size_t i = 0; i < lock->multi->n; i++)
-            any |= pawl_lock_token(lock->multi->members[i]) != 0;
-        if (!any)
-            return pawl__error_about(err, PAWL_ENOTHELD, lock->site->name, NULL);
-    }
-    no_longer_held(lock->multi);
-    return release_below(lock->multi, lock->multi->n, err);
+    for (size_t i = 0; i < multi->n; i++)
+        any |= pawl__lock_releasable(multi->members[i]);
+    if (!any)
+        return pawl__error_about(err, PAWL_ENOTHELD, lock->site->name, NULL);
+    owner_released(multi);
+    return release_below(multi, multi->n, err);
 }
 
 int pawl__multi_each(pawl_lock *lock, int (*fn)(pawl_lock *, int64_t, pawl_error *), int64_t arg,
@@ -233,14 +396,12 @@ int pawl__multi_each(pawl_lock *lock, int (*fn)(pawl_lock *, int64_t, pawl_error
 
 int pawl__multi_cancel(pawl_lock *lock)
 {
-    int n = 0;
+    struct multi *multi = lock->multi;
+    int n = (int)atomic_load(&multi->acquiring);
 
-    atomic_fetch_add(&lock->multi->cancels, 1);
-    for (size_t i = 0; i < lock->multi->n; i++) {
-        int code = pawl_lock_cancel(lock->multi->members[i]);
-
-        n += code > 0 ? code : 0;
-    }
+    atomic_fetch_add(&multi->group.cancels, 1);
+    for (size_t i = 0; i < multi->n; i++)
+        pawl__lock_cancel(multi->members[i], &multi->group);
     return n;
 }
 
@@ -251,10 +412,21 @@ static void finish(struct multi *multi)
     pawl_done_fn *done = multi->done;
     void *arg = multi->arg;
     int code = multi->code;
+    bool acquired = multi->acquires && !code;
 
+    if (acquired)
+        owner_acquired(multi, multi->owner);
+    else
+        free(multi->owner);
+    multi->owner = NULL;
+    if (multi->acquires)
+        atomic_fetch_sub(&multi->acquiring, 1);
     atomic_store(&multi->busy, false);
-    if (atomic_load(&multi->freed)) /* in the moment of success: one of us two sees the other */
+    if (atomic_load(&multi->freed)) { /* in the moment of success: one of us two sees the other */
         give_back(multi);
+        if (acquired)
+            code = PAWL_ECANCELED;
+    }
     done(arg, multi->self, code);
     unref(multi);
 }
@@ -291,17 +463,16 @@ static void acquired(void *arg, pawl_lock *member, int code)
 
     (void)member;
     multi->at += !code;
-    if (!code && (atomic_load(&multi->cancels) != multi->cancels_before ||
-                  atomic_load(&multi->freed)))
+    if (!code && atomic_load(&multi->freed))
         code = PAWL_ECANCELED;
-    if (!code && multi->at == multi->n) {
-        atomic_fetch_add(&multi->held, 1);
+    if (!code && multi->at == multi->n && !(code = check_all(multi, NULL))) {
         finish(multi);
         return;
     }
     if (!code)
-        code = pawl_lock_acquire_start(multi->members[multi->at],
-                                       time_left(multi, multi->deadline), acquired, multi);
+        code = pawl__lock_acquire_start(multi->members[multi->at], &multi->group,
+                                        multi->cancels_before, time_left(multi, multi->deadline),
+                                        acquired, multi);
     if (code) {
         multi->code = code == PAWL_EBUSY && multi->deadline ? PAWL_ETIMEDOUT : code;
         release_next(multi);
@@ -310,22 +481,26 @@ static void acquired(void *arg, pawl_lock *member, int code)
 
 static int begin_chain(struct multi *multi, pawl_done_fn *done, void *arg)
 {
-    for (size_t i = 0; i < multi->n; i++)
-        if (multi->members[i]->by_thread)
-            return PAWL_EINVAL; /* the callbacks run on other threads than the caller's */
+    if (multi->by_thread)
+        return PAWL_EINVAL; /* the callbacks run on other threads than the caller's */
     if (atomic_exchange(&multi->busy, true))
         return PAWL_ESTATE;
     atomic_fetch_add(&multi->refs, 1);
     multi->done = done;
     multi->arg = arg;
     multi->code = 0;
-    multi->cancels_before = atomic_load(&multi->cancels);
+    multi->cancels_before = atomic_load(&multi->group.cancels);
+    multi->acquires = false;
     return 0;
 }
 
 /* Nothing was started after all. */
 static int end_chain(struct multi *multi, int code)
 {
+    if (multi->acquires)
+        atomic_fetch_sub(&multi->acquiring, 1);
+    free(multi->owner);
+    multi->owner = NULL;
     atomic_store(&multi->busy, false);
     unref(multi);
     return code;
@@ -340,7 +515,13 @@ int pawl__multi_acquire_start(pawl_lock *lock, int64_t wait_ms, pawl_done_fn *do
         return code;
     multi->at = 0;
     multi->deadline = deadline_in(multi, wait_ms);
-    code = pawl_lock_acquire_start(multi->members[0], wait_ms, acquired, multi);
+    multi->acquires = true;
+    atomic_fetch_add(&multi->acquiring, 1);
+    multi->owner = owner_new(multi);
+    if (!multi->owner)
+        return end_chain(multi, PAWL_ENOMEM);
+    code = pawl__lock_acquire_start(multi->members[0], &multi->group, multi->cancels_before,
+                                    wait_ms, acquired, multi);
     return code ? end_chain(multi, code) : 0;
 }
 
@@ -351,7 +532,7 @@ int pawl__multi_release_start(pawl_lock *lock, pawl_done_fn *done, void *arg)
 
     if (code)
         return code;
-    no_longer_held(multi);
+    owner_released(multi);
     multi->at = multi->n;
     while (multi->at) { /* the first that can be released begins the chain */
         code = pawl_lock_release_start(multi->members[--multi->at], released, multi);
@@ -389,4 +570,13 @@ int pawl__multi_hold_count(const pawl_lock *lock)
             least = count;
     }
     return least;
+}
+
+int pawl__multi_lost_reason(const pawl_lock *lock)
+{
+    int why = 0;
+
+    for (size_t i = 0; i < lock->multi->n && !why; i++)
+        why = pawl_lock_lost_reason(lock->multi->members[i]);
+    return why;
 }

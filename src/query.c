@@ -89,6 +89,26 @@ uint64_t pawl_lock_token(const pawl_lock *lock)
     return token;
 }
 
+int pawl_lock_lost_reason(const pawl_lock *lock)
+{
+    struct hold *hold;
+    int why = 0;
+
+    if (!lock)
+        return 0;
+    if (lock->multi)
+        return pawl__multi_lost_reason(lock);
+    if (pawl__enter(lock->client, false, NULL))
+        return 0;
+    hold = pawl__lock_hold(lock);
+    if (hold && hold->state == HOLD_HELD && pawl__now(lock->client) >= hold->deadline)
+        pawl__hold_lost(hold, 0);
+    if (hold && hold->state == HOLD_LOST)
+        why = hold->why;
+    pawl__leave(lock->client);
+    return why;
+}
+
 const char *pawl_lock_name(const pawl_lock *lock)
 {
     if (!lock)

@@ -82,8 +82,9 @@ int pawl_semaphore_acquire(pawl_semaphore *sem, uint32_t permits, int64_t wait_m
 
 static bool is_ours(const pawl_semaphore *sem, const struct hold *hold)
 {
-    return hold->owner.holder == sem->handle &&
-           (hold->state == HOLD_HELD || hold->state == HOLD_LOST);
+    return hold->owner.holder == sem->handle && !hold->ghost &&
+           (hold->state == HOLD_HELD || hold->state == HOLD_LOST ||
+            hold->state == HOLD_UNRELEASED);
 }
 
 /* The newest hold of this handle; NULL: none. */
@@ -141,8 +142,10 @@ static int release_newest(pawl_semaphore *sem, uint32_t permits, uint32_t *given
     *given = hold->permits - keep;
     if (hold->state == HOLD_LOST && keep) {
         hold->permits = keep;
-        return pawl__error_about(err, PAWL_ELOST, sem->site->name, NULL);
+        return pawl__hold_error_lost(hold, err);
     }
+    if (hold->state == HOLD_UNRELEASED) /* all of it is to go, as was asked for before */
+        keep = 0;
     pawl__call_begin(&call, err);
     code = pawl__hold_release(hold, keep, &asker, err);
     if (code)
@@ -203,7 +206,7 @@ uint64_t pawl_semaphore_token(const pawl_semaphore *sem)
     if (!sem || pawl__enter(sem->client, false, NULL))
         return 0;
     hold = newest(sem);
-    token = hold ? hold->token : 0;
+    token = hold && hold->state != HOLD_UNRELEASED ? hold->token : 0;
     pawl__leave(sem->client);
     return token;
 }
@@ -219,12 +222,27 @@ int64_t pawl_semaphore_valid_ms(const pawl_semaphore *sem)
         const struct hold *hold = list_entry(l, struct hold, in_site);
         int64_t left = hold->state == HOLD_HELD && hold->deadline > now ? hold->deadline - now : 0;
 
-        if (hold->owner.holder == sem->handle && left < least &&
-            (hold->state == HOLD_HELD || hold->state == HOLD_LOST))
+        if (is_ours(sem, hold) && hold->state != HOLD_UNRELEASED && left < least)
             least = left;
     }
     pawl__leave(sem->client);
     return least == PAWL_NEVER ? 0 : least / PAWL_NS_PER_MS;
+}
+
+int pawl_semaphore_lost_reason(const pawl_semaphore *sem)
+{
+    int why = 0;
+
+    if (!sem || pawl__enter(sem->client, false, NULL))
+        return 0;
+    for (struct list *l = sem->site->holds.prev; l != &sem->site->holds && !why; l = l->prev) {
+        const struct hold *hold = list_entry(l, struct hold, in_site);
+
+        if (is_ours(sem, hold) && hold->state == HOLD_LOST)
+            why = hold->why;
+    }
+    pawl__leave(sem->client);
+    return why;
 }
 
 /* Cancel or discard every hold of the handle; how many. */

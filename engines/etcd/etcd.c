@@ -213,6 +213,13 @@ static void engine_cancel(void *self, pawl_op *op)
     }
 }
 
+static int engine_identity(void *self, char *ret, size_t size)
+{
+    const etcd_settings *s = &((const etcd *)self)->settings;
+
+    return net_identity(ret, size, "etcd", &s->endpoints, s->prefix);
+}
+
 static const pawl_engine engine = {
     .abi = PAWL_ENGINE_ABI,
     .caps = PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_SHARED | PAWL_CAP_PERMITS | PAWL_CAP_LATCH |
@@ -224,6 +231,7 @@ static const pawl_engine engine = {
     .submit = engine_submit,
     .cancel = engine_cancel,
     .flush = engine_flush,
+    .identity = engine_identity,
 };
 
 __attribute__((visibility("default"))) const pawl_engine *pawl_engine_module(void);

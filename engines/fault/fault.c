@@ -63,8 +63,11 @@ static void deliver(fault_request *r)
     outer->waited = r->inner.waited;
     outer->value = r->inner.value;
     outer->event = r->inner.event;
-    for (size_t i = 0; r->inner.batch && i < r->inner.batch_len; i++)
+    outer->reason = r->inner.reason;
+    for (size_t i = 0; r->inner.batch && i < r->inner.batch_len; i++) {
         outer->batch[i].code = r->batch[i].code;
+        outer->batch[i].reason = r->batch[i].reason;
+    }
     if (code && outer->err)
         *outer->err = r->err;
     fault_request_free(r);
@@ -334,11 +337,23 @@ static uint32_t fault_caps(void *self)
     return f->inner.engine ? pawl_instance_caps(&f->inner) : 0;
 }
 
+static int fault_identity(void *self, char *ret, size_t size)
+{
+    return pawl_instance_identity(&((fault *)self)->inner, ret, size);
+}
+
+static bool fault_busy(void *self)
+{
+    return pawl_instance_busy(&((fault *)self)->inner);
+}
+
 const pawl_engine pawl_engine_fault = {
     .abi = PAWL_ENGINE_ABI,
     .scheme = "fault",
     .state_size = sizeof(fault),
     .open = fault_open,
+    .identity = fault_identity,
+    .busy = fault_busy,
     .close = fault_close,
     .submit = fault_submit,
     .cancel = fault_cancel,

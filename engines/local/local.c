@@ -143,6 +143,17 @@ static void local_cancel(void *self, pawl_op *op)
     desk_cancel(&((local *)self)->desk, op);
 }
 
+/* The folder, however it is spelled. */
+static int local_identity(void *self, char *ret, size_t size)
+{
+    struct stat folder;
+
+    if (fstat(((local *)self)->dir, &folder))
+        return -1;
+    return snprintf(ret, size, "local %llx:%llx", (unsigned long long)folder.st_dev,
+                    (unsigned long long)folder.st_ino);
+}
+
 const pawl_engine pawl_engine_local = {
     .abi = PAWL_ENGINE_ABI,
     .caps = PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_RANGE | PAWL_CAP_SHARED | PAWL_CAP_PERMITS |
@@ -150,6 +161,7 @@ const pawl_engine pawl_engine_local = {
     .scheme = "local",
     .state_size = sizeof(local),
     .open = local_open,
+    .identity = local_identity,
     .close = local_close,
     .submit = local_submit,
     .cancel = local_cancel,

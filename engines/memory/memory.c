@@ -394,6 +394,11 @@ static void memory_cancel(void *self, pawl_op *op)
     desk_cancel(&((memory *)self)->desk, op);
 }
 
+static int memory_identity(void *self, char *ret, size_t size)
+{
+    return snprintf(ret, size, "memory %s", ((memory *)self)->space->name);
+}
+
 const pawl_engine pawl_engine_memory = {
     .abi = PAWL_ENGINE_ABI,
     .caps = PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_RANGE | PAWL_CAP_SHARED | PAWL_CAP_PERMITS |
@@ -401,6 +406,7 @@ const pawl_engine pawl_engine_memory = {
     .scheme = "memory",
     .state_size = sizeof(memory),
     .open = memory_open,
+    .identity = memory_identity,
     .close = memory_close,
     .submit = memory_submit,
     .cancel = memory_cancel,

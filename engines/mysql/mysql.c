@@ -257,6 +257,15 @@ static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
     return sql_open(self, &driver, env, url, err);
 }
 
+static int engine_identity(void *self, char *ret, size_t size)
+{
+    const sql_settings *s = &((const sql *)self)->settings;
+    char more[SQL_PREFIX_MAX + 100];
+
+    snprintf(more, sizeof more, "%.64s %s", s->db ? s->db : "", s->prefix);
+    return net_identity(ret, size, "mysql", &s->hosts, more);
+}
+
 static const pawl_engine engine = {
     .abi = PAWL_ENGINE_ABI,
     .caps = SQL_CAPS,
@@ -266,6 +275,7 @@ static const pawl_engine engine = {
     .close = sql_close,
     .submit = sql_submit,
     .cancel = sql_cancel,
+    .identity = engine_identity,
 };
 
 PAWL_API pawl_engine_module_fn pawl_engine_module;

@@ -97,6 +97,10 @@ int net_read_address(net_address *ret, const char *text, size_t length, uint16_t
 int net_read_addresses(net_addresses *ret, const char *text, size_t length, uint16_t port,
                        pawl_error *err);
 void net_addresses_free(net_addresses *addresses);
+/* For pawl_engine.identity: the service, its hosts in order and in lower case (localhost and its
+ * two addresses are one), and what else tells names apart there. */
+int net_identity(char *ret, size_t size, const char *service, const net_addresses *at,
+                 const char *more);
 /* tls=1 or 0, where no scheme says it. */
 int net_read_tls_wanted(bool *ret, const pawl_url *url, pawl_error *err);
 /* cafile, cert, key, verify. */

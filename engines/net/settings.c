@@ -9,6 +9,7 @@
 #include "net.h"
 
 #include <stdlib.h>
+#include <strings.h>
 
 #include "url.h"
 
@@ -151,6 +152,37 @@ void net_addresses_free(net_addresses *addresses)
         free(addresses->list[i].host);
     free(addresses->list);
     *addresses = (net_addresses){0};
+}
+
+static const char *usual_host(const char *host)
+{
+    return !strcmp(host, "127.0.0.1") || !strcmp(host, "::1") ? "localhost" : host;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const net_address *x = *(const net_address *const *)a, *y = *(const net_address *const *)b;
+    int by_host = strcasecmp(usual_host(x->host), usual_host(y->host));
+
+    return by_host ? by_host : (int)x->port - (int)y->port;
+}
+
+int net_identity(char *ret, size_t size, const char *service, const net_addresses *at,
+                 const char *more)
+{
+    const net_address *sorted[NET_ADDRESSES_MAX];
+    char hosts[4096] = "";
+    size_t used = 0;
+
+    for (size_t i = 0; i < at->n; i++)
+        sorted[i] = &at->list[i];
+    qsort(sorted, at->n, sizeof sorted[0], by_place);
+    for (size_t i = 0; i < at->n && used < sizeof hosts; i++)
+        used += (size_t)snprintf(hosts + used, sizeof hosts - used, " %s:%u",
+                                 usual_host(sorted[i]->host), sorted[i]->port);
+    for (char *c = hosts; *c; c++)
+        *c = *c >= 'A' && *c <= 'Z' ? (char)(*c + 'a' - 'A') : *c;
+    return snprintf(ret, size, "%s%s %s", service, hosts, more);
 }
 
 /* ---- TLS ------------------------------------------------------------------------------------- */

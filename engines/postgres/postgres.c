@@ -532,6 +532,16 @@ static uint32_t engine_caps(void *self)
     return is_advisory(self) ? ADVISORY_CAPS : SQL_CAPS;
 }
 
+static int engine_identity(void *self, char *ret, size_t size)
+{
+    const sql_settings *s = &((const sql *)self)->settings;
+    char more[SQL_PREFIX_MAX + 100];
+
+    snprintf(more, sizeof more, "%.64s %s %s", s->db ? s->db : "",
+             is_advisory(self) ? "advisory" : "table", s->prefix);
+    return net_identity(ret, size, "postgres", &s->hosts, more);
+}
+
 static const pawl_engine engine = {
     .abi = PAWL_ENGINE_ABI,
     .caps = SQL_CAPS,
@@ -542,6 +552,7 @@ static const pawl_engine engine = {
     .submit = engine_submit,
     .cancel = engine_cancel,
     .caps_of = engine_caps,
+    .identity = engine_identity,
 };
 
 PAWL_API pawl_engine_module_fn pawl_engine_module;

@@ -372,4 +372,5 @@ const pawl_engine pawl_engine_quorum = {
     .cancel = quorum_cancel,
     .caps_of = quorum_caps,
     .flush = quorum_flush,
+    .identity = quorum_identity,
 };

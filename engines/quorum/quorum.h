@@ -301,4 +301,8 @@ static inline int64_t quorum_now(const quorum *q)
     return q->env->now(q->env);
 }
 
+/* ---- identity.c ------------------------------------------------------------------------------ */
+
+int quorum_identity(void *self, char *ret, size_t size);
+
 #endif

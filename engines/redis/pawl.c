@@ -294,7 +294,7 @@ static void message(redis *r, redis_link *link, const resp_node *channel, const 
     memcpy(copy, node->text, node->length);
     copy[node->length] = 0;
     if (copy[0] == 'e' && copy[1] == ' ') {
-        redis_event(r, PAWL_EVENT_VERIFY); /* harmless, whoever sent it */
+        redis_broken(r); /* only verifies the leases: harmless, whoever sent it */
         return;
     }
     if (!read_message(r, copy, &m) || m.client != r->env->client_id)

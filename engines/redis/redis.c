@@ -30,7 +30,15 @@ void redis_event(redis *r, int event)
     }
     r->event = NULL;
     op->event = event;
+    op->reason = r->broken ? PAWL_LOST_BROKEN : 0;
+    r->broken = false;
     pawl_op_finish(op, 0);
+}
+
+void redis_broken(redis *r)
+{
+    r->broken = true;
+    redis_event(r, PAWL_EVENT_VERIFY);
 }
 
 static void submit_event(redis *r, pawl_op *op)
@@ -412,6 +420,18 @@ static uint32_t engine_caps(void *self)
     return r->layout->caps;
 }
 
+/* TLS or not is no difference: it is the same server, if it is the same port. */
+static int engine_identity(void *self, char *ret, size_t size)
+{
+    const redis_settings *s = &((const redis *)self)->settings;
+    char more[REDIS_MASTER_MAX + REDIS_PREFIX_MAX + 200];
+
+    snprintf(more, sizeof more, "%s%s %lld %s %s", s->path ? s->path : "",
+             s->master ? s->master : "", (long long)s->db, s->redisson ? "redisson" : "pawl",
+             s->prefix);
+    return net_identity(ret, size, "redis", &s->at, more);
+}
+
 #define ENGINE(name, text)                                                                         \
     const pawl_engine pawl_engine_##name = {                                                       \
         .abi = PAWL_ENGINE_ABI,                                                                    \
@@ -423,6 +443,7 @@ static uint32_t engine_caps(void *self)
         .cancel = engine_cancel,                                                                   \
         .caps_of = engine_caps,                                                                    \
         .flush = engine_flush,                                                                     \
+        .identity = engine_identity,                                                               \
     }
 ENGINE(redis, "redis");
 ENGINE(rediss, "rediss");

@@ -122,6 +122,7 @@ static void done(pawl_op *op)
     outer->waited = op->waited;
     outer->value = op->value;
     outer->event = op->event;
+    outer->reason = op->reason;
     int code = op->code;
     free(c);
     pawl_op_finish(outer, code);
@@ -189,11 +190,23 @@ static uint32_t trace_caps(void *self)
     return t->inner.engine ? pawl_instance_caps(&t->inner) : 0;
 }
 
+static int trace_identity(void *self, char *ret, size_t size)
+{
+    return pawl_instance_identity(&((trace *)self)->inner, ret, size);
+}
+
+static bool trace_busy(void *self)
+{
+    return pawl_instance_busy(&((trace *)self)->inner);
+}
+
 const pawl_engine pawl_engine_trace = {
     .abi = PAWL_ENGINE_ABI,
     .scheme = "trace",
     .state_size = sizeof(trace),
     .open = trace_open,
+    .identity = trace_identity,
+    .busy = trace_busy,
     .close = trace_close,
     .submit = trace_submit,
     .cancel = trace_cancel,

@@ -171,6 +171,13 @@ static void engine_cancel(void *self, pawl_op *op)
     }
 }
 
+static int engine_identity(void *self, char *ret, size_t size)
+{
+    const zk_settings *s = &((const zk *)self)->settings;
+
+    return net_identity(ret, size, "zk", &s->servers, s->base);
+}
+
 static const pawl_engine engine = {
     .abi = PAWL_ENGINE_ABI,
     .caps = PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_SHARED | PAWL_CAP_PERMITS | PAWL_CAP_LATCH |
@@ -182,6 +189,7 @@ static const pawl_engine engine = {
     .submit = engine_submit,
     .cancel = engine_cancel,
     .flush = engine_flush,
+    .identity = engine_identity,
 };
 
 PAWL_API const pawl_engine *pawl_engine_module(void);

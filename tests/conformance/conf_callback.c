@@ -291,3 +291,66 @@ CASE("what is granted to a thread that has ended is not renewed")
     CHECK_OK(pawl_lock_acquire(taken, 20000, NULL));
     CHECK_EQ(stats_of(mine).orphaned, 1);
 }
+
+/* ---- Freed before it is told ----------------------------------------------------------------- */
+
+static void tell_code(void *arg, pawl_lock *lock, int code)
+{
+    calls *c = arg;
+
+    (void)lock; /* freed meanwhile */
+    c->code = code;
+    event_raise(&c->event);
+}
+
+CASE("done of a waiting handle that is freed is never 0, also if the grant came first")
+{
+    static calls got = CALLS_INIT;
+    const char *name = check_name("a");
+    pawl_client *client = client_open(NULL);
+    const pawl_lock_options *handle = LOCK_OPTIONS(.owner = PAWL_OWNER_HANDLE);
+
+    CHECK(pawl_client_fd(client) >= 0); /* callbacks only when this case says so */
+    for (int i = 1; i <= 20; i++) {
+        pawl_lock *first = lock_new(client, name, handle), *second = lock_new(client, name, handle);
+
+        CHECK_OK(pawl_lock_acquire(first, 20000, NULL));
+        CHECK_OK(pawl_lock_acquire_start(second, PAWL_FOREVER, tell_code, &got));
+        lock_free(first);
+        lock_free(second);
+        while (event_count(&got.event) < i)
+            CHECK(pawl_client_process(client) >= 0);
+        CHECK_CODE(got.code, PAWL_ECANCELED);
+    }
+}
+
+/* ---- Why it was lost ------------------------------------------------------------------------- */
+
+CASE("a lock that is lost says why, until it is released")
+{
+    static calls lost = CALLS_INIT;
+    const char *name = check_name("a");
+    pawl_client *mine = client_open(NULL), *yours = client_open(NULL);
+    pawl_lock *lock = lock_new(mine, name, LOCK_OPTIONS(.on_lost = count_call, .arg = &lost));
+    pawl_lock *brief = lock_new(mine, check_name("b"), LOCK_OPTIONS(.lease_ms = SHORT_LEASE));
+    pawl_error err;
+    int why;
+
+    CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
+    CHECK_EQ(pawl_lock_lost_reason(lock), PAWL_LOST_NOT);
+    CHECK_OK(pawl_lock_break(lock_new(yours, name, NULL), NULL));
+    event_await(&lost.event, 1);
+    why = pawl_lock_lost_reason(lock);
+    CHECK(why == PAWL_LOST_BROKEN || why == PAWL_LOST_GONE);
+    if (!strncmp(conf_url, "memory:", 7) || !strncmp(conf_url, "local:", 6))
+        CHECK_EQ(why, PAWL_LOST_BROKEN);
+    CHECK_CODE(pawl_lock_release(lock, &err), PAWL_ELOST);
+    CHECK(strstr(err.text, pawl_lost_text(why)));
+    CHECK_EQ(pawl_lock_lost_reason(lock), PAWL_LOST_NOT);
+    CHECK_OK(pawl_lock_acquire(brief, 0, NULL));
+    while (pawl_lock_held(brief))
+        pause_ms(10);
+    CHECK_EQ(pawl_lock_lost_reason(brief), PAWL_LOST_ENDED);
+    CHECK_CODE(pawl_lock_release(brief, &err), PAWL_ELOST);
+    CHECK(strstr(err.text, pawl_lost_text(PAWL_LOST_ENDED)));
+}

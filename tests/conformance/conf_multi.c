@@ -361,3 +361,114 @@ CASE("freeing a multi-lock that was acquired twice releases all of it")
     CHECK_EQ(pawl_lock_held(a) + pawl_lock_held(b), 0);
     CHECK_CODE(pawl_lock_release(a, NULL), PAWL_ENOTHELD);
 }
+
+/* ---- Members that are lost meanwhile, cancels between members, frees ------------------------- */
+
+CASE("a multi-lock is not acquired if a member was lost while another was waited for")
+{
+    const char *na = check_name("a"), *nb = check_name("b");
+    pawl_client *mine = client_open(NULL), *yours = client_open(NULL);
+    pawl_lock *a = lock_new(mine, na, LOCK_OPTIONS(.lease_ms = SHORT_LEASE));
+    pawl_lock *multi = multi_new(a, lock_new(mine, nb, NULL), NULL);
+    pawl_lock *taken = lock_new(yours, nb, NULL), *next = lock_new(yours, na, NULL);
+    waiter w;
+
+    CHECK_OK(pawl_lock_acquire(taken, 0, NULL));
+    waiter_start(&w, multi, PAWL_FOREVER);
+    await_waiters(yours, nb, 1);
+    CHECK_OK(pawl_lock_acquire(next, PAWL_FOREVER, NULL)); /* its lease has ended */
+    CHECK_OK(pawl_lock_release(taken, NULL));
+    CHECK_CODE(waiter_code(&w), PAWL_ELOST);
+    waiter_join(&w);
+    CHECK_EQ(pawl_lock_held(next), 1);
+    CHECK_OK(pawl_lock_acquire(taken, 20000, NULL)); /* what it got was given back */
+}
+
+CASE("a multi-lock is not acquired asynchronously if a member was broken meanwhile")
+{
+    static calls got = CALLS_INIT, lost = CALLS_INIT;
+    const char *na = check_name("a"), *nb = check_name("b");
+    pawl_client *mine = client_open(NULL), *yours = client_open(NULL);
+    pawl_lock *a = lock_new(mine, na, LOCK_OPTIONS(.owner = PAWL_OWNER_HANDLE,
+                                                   .on_lost = count_call, .arg = &lost));
+    pawl_lock *b = lock_new(mine, nb, LOCK_OPTIONS(.owner = PAWL_OWNER_HANDLE));
+    pawl_lock *multi = multi_new(a, b, NULL), *taken = lock_new(yours, nb, NULL);
+
+    CHECK_OK(pawl_lock_acquire(taken, 0, NULL));
+    CHECK_OK(pawl_lock_acquire_start(multi, PAWL_FOREVER, count_call, &got));
+    await_waiters(yours, nb, 1);
+    CHECK_OK(pawl_lock_break(lock_new(yours, na, NULL), NULL));
+    event_await(&lost.event, 1);
+    CHECK_OK(pawl_lock_release(taken, NULL));
+    event_await(&got.event, 1);
+    CHECK_CODE(got.code, PAWL_ELOST);
+    CHECK_EQ(pawl_lock_held(a) + pawl_lock_held(b), 0);
+    CHECK_OK(pawl_lock_acquire(taken, 20000, NULL));
+}
+
+CASE("a multi-lock that is cancelled between two members is cancelled")
+{
+    const char *nb = check_name("b");
+    pawl_client *mine = client_open(NULL), *yours = client_open(NULL);
+    pawl_lock *multi = multi_new(lock_new(mine, check_name("a"), NULL), lock_new(mine, nb, NULL),
+                                 NULL);
+    pawl_lock *taken = lock_new(yours, nb, NULL);
+    waiter w;
+
+    CHECK_OK(pawl_lock_acquire(taken, 0, NULL));
+    for (int i = 0; i < 50; i++) {
+        uint64_t before = stats_of(mine).acquired;
+
+        waiter_start(&w, multi, PAWL_FOREVER);
+        while (stats_of(mine).acquired == before)
+            ;
+        CHECK_EQ(pawl_lock_cancel(multi), 1);
+        CHECK_CODE(waiter_code(&w), PAWL_ECANCELED);
+        waiter_join(&w);
+    }
+}
+
+CASE("a multi-lock that waits and its members can be freed at once")
+{
+    static calls got = CALLS_INIT;
+    const char *na = check_name("a"), *nb = check_name("b");
+    pawl_client *mine = client_open(NULL), *yours = client_open(NULL);
+    const pawl_lock_options *handle = LOCK_OPTIONS(.owner = PAWL_OWNER_HANDLE);
+    pawl_lock *taken = lock_new(yours, nb, NULL);
+
+    CHECK_OK(pawl_lock_acquire(taken, 0, NULL));
+    for (int i = 1; i <= 20; i++) {
+        pawl_lock *a = lock_new(mine, na, handle), *b = lock_new(mine, nb, handle);
+        pawl_lock *multi = multi_new(a, b, NULL);
+
+        CHECK_OK(pawl_lock_acquire_start(multi, PAWL_FOREVER, count_only, &got));
+        lock_free(multi);
+        lock_free(a);
+        lock_free(b);
+        event_await(&got.event, i);
+        CHECK_CODE(got.code, PAWL_ECANCELED);
+    }
+    CHECK_OK(pawl_lock_release(taken, NULL));
+    CHECK_OK(pawl_lock_acquire(lock_new(yours, na, NULL), 20000, NULL));
+}
+
+static int free_it(void *arg)
+{
+    lock_free(arg);
+    return 0;
+}
+
+CASE("freeing a multi-lock in another thread releases what its owner holds through it")
+{
+    const char *na = check_name("a"), *nb = check_name("b");
+    pawl_client *mine = client_open(NULL), *yours = client_open(NULL);
+    pawl_lock *a = lock_new(mine, na, NULL), *b = lock_new(mine, nb, NULL);
+    pawl_lock *multi = multi_new(a, b, NULL);
+
+    CHECK_OK(pawl_lock_acquire(a, 0, NULL)); /* by itself: stays */
+    CHECK_OK(pawl_lock_acquire(multi, 0, NULL));
+    in_thread(free_it, multi);
+    CHECK_OK(pawl_lock_acquire(lock_new(yours, nb, NULL), 20000, NULL));
+    CHECK_EQ(pawl_lock_hold_count(a), 1);
+    CHECK_OK(pawl_lock_release(a, NULL));
+}

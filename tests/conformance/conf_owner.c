@@ -278,3 +278,28 @@ CASE("a new thread does not inherit the holds of one that ended")
         CHECK_OK(in_thread(ask_all, lock));
     }
 }
+
+CASE("a thread that frees a handle may acquire the lock through another one at once")
+{
+    const char *name = check_name("a");
+    pawl_client *client = client_open(NULL);
+
+    for (int i = 0; i < 20; i++) {
+        pawl_lock *lock = lock_new(client, name, NULL);
+
+        CHECK_OK(pawl_lock_acquire(lock, 20000, NULL));
+        lock_free(lock);
+    }
+}
+
+CASE("a renewal by hand does not go past max_hold_ms")
+{
+    pawl_client *client = client_open(NULL);
+    pawl_lock *lock = lock_new(client, check_name("a"),
+                               LOCK_OPTIONS(.lease_ms = 60000, .max_hold_ms = 90000));
+
+    CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
+    CHECK_OK(pawl_lock_renew(lock, LONG_LEASE, NULL));
+    CHECK(pawl_lock_valid_ms(lock) <= 90000);
+    CHECK_OK(pawl_lock_release(lock, NULL));
+}

@@ -7,10 +7,14 @@
  *   lose=down    the answer of the first count-down of a latch is lost, later ones stay here
  *   claim=MS     the first grant is given as a claim of so long, to be renewed to the whole lease
  *   without=N    capabilities (enum pawl_caps) that the inner engine has and this one hides
+ *   counts=1     CAP_COUNTS: entering once more and leaving once are a renewal below
+ *   grant=MS     a grant whose lease is shorter than that is answered so late
+ *   refuse=N     the first N releases are refused with PAWL_EBACKEND; -N: each Nth is
  *
  * Options are joined by commas. Unlike "fault:" nothing is drawn by lot, and what happens is
  * written to the log, so that a test can wait for it: "late: kept", "late: let go", "late: lost",
- * and "late: changed" if the name in a renewal was not the same any more when it was let go.
+ * and "late: changed" if the name in a renewal was not the same any more when it was let go. With
+ * grant=, each release of permits is logged as "late: release N".
  */
 #include <stdlib.h>
 
@@ -24,6 +28,9 @@ typedef struct late {
     uint8_t lose;  /* the kind of op */
     bool lost;
     int64_t claim_ms;
+    bool counts;
+    int64_t grant_ms;
+    int64_t refuse, releases;
     pawl_op *kept; /* a renewal or a count-down */
     pawl_timer timer;
     char name[PAWL_NAME_MAX + 1]; /* in the kept renewal */
@@ -91,6 +98,94 @@ static void claimed(pawl_op *child)
     pawl_op_finish(op, child->code);
 }
 
+/* ---- Ops that become others, or are answered late ------------------------------------------- */
+
+typedef struct part {
+    late *late;
+    pawl_op op, *outer;
+    pawl_renewal item;
+    pawl_timer timer;
+} part;
+
+static void part_answer(part *p)
+{
+    pawl_op *outer = p->outer;
+    int code = p->op.code ? p->op.code : p->item.code;
+
+    outer->token = p->op.token;
+    outer->ntokens = p->op.ntokens;
+    outer->lease_from = p->op.lease_from;
+    outer->waited = p->op.waited;
+    free(p);
+    pawl_op_finish(outer, code);
+}
+
+static void part_timer(pawl_timer *timer)
+{
+    part_answer(timer->arg);
+}
+
+static void part_done(pawl_op *op)
+{
+    part *p = op->arg;
+    late *l = p->late;
+
+    if (op->kind != PAWL_OP_ACQUIRE || op->code) {
+        part_answer(p);
+        return;
+    }
+    p->timer = (pawl_timer){.fire = part_timer, .arg = p};
+    l->env->timer_set(l->env, &p->timer, l->env->now(l->env) + l->grant_ms * PAWL_NS_PER_MS);
+}
+
+/* The op itself, or a renewal instead of it. */
+static void send_part(late *l, pawl_op *op, bool renewal)
+{
+    part *p = calloc(1, sizeof *p);
+
+    if (!p) {
+        pawl_op_finish(op, PAWL_ENOMEM);
+        return;
+    }
+    p->late = l;
+    p->outer = op;
+    op->engine[0] = p;
+    p->op = *op;
+    memset(p->op.engine, 0, sizeof p->op.engine);
+    p->op.done = part_done;
+    p->op.arg = p;
+    p->item = (pawl_renewal){.name = op->name, .owner = op->owner, .lease_ms = op->lease_ms,
+                             .mode = op->mode, .lock_kind = op->lock_kind};
+    if (renewal) {
+        p->op.kind = PAWL_OP_RENEW;
+        p->op.batch = &p->item;
+        p->op.batch_len = 1;
+    }
+    l->inner.engine->submit(l->inner.state, &p->op);
+}
+
+static bool counts_only(const late *l, const pawl_op *op)
+{
+    if (!l->counts || op->mode == PAWL_MODE_PERMITS || op->mode == PAWL_MODE_LATCH)
+        return false;
+    return (op->kind == PAWL_OP_ACQUIRE && op->count > 0) ||
+           (op->kind == PAWL_OP_RELEASE && op->permits > 0);
+}
+
+static bool grant_is_late(const late *l, const pawl_op *op)
+{
+    return op->kind == PAWL_OP_ACQUIRE && l->grant_ms > op->lease_ms;
+}
+
+/* True: this release is refused. */
+static bool refused(late *l, const pawl_op *op)
+{
+    if (op->kind != PAWL_OP_RELEASE || !l->refuse)
+        return false;
+    l->releases++;
+    return l->refuse > 0 ? l->releases <= l->refuse : l->releases % -l->refuse == 0;
+}
+
 /* ---- Slots ----------------------------------------------------------------------------------- */
 
 static int option(late *l, const char *text)
@@ -105,6 +200,12 @@ static int option(late *l, const char *text)
         l->lose = PAWL_OP_LATCH_DOWN;
     else if (!strncmp(text, "claim=", 6))
         l->claim_ms = atoi(text + 6);
+    else if (!strncmp(text, "counts=", 7))
+        l->counts = atoi(text + 7);
+    else if (!strncmp(text, "grant=", 6))
+        l->grant_ms = atoi(text + 6);
+    else if (!strncmp(text, "refuse=", 7))
+        l->refuse = atoi(text + 7);
     else
         return PAWL_EINVAL;
     return 0;
@@ -139,7 +240,13 @@ static void late_submit(void *self, pawl_op *op)
 {
     late *l = self;
 
-    if (op->kind == PAWL_OP_RENEW && l->renew_ms && !l->kept)
+    if (l->grant_ms && op->kind == PAWL_OP_RELEASE && op->mode == PAWL_MODE_PERMITS)
+        l->env->log(l->env, PAWL_LOG_WARNING, "late: release %lld", (long long)op->count);
+    if (refused(l, op))
+        pawl_op_finish(op, pawl_error_set(op->err, PAWL_EBACKEND, "late: refused"));
+    else if (counts_only(l, op) || grant_is_late(l, op))
+        send_part(l, op, counts_only(l, op));
+    else if (op->kind == PAWL_OP_RENEW && l->renew_ms && !l->kept)
         keep(l, op);
     else if (op->kind == PAWL_OP_ACQUIRE && l->claim_ms)
         send_child(l, op, claimed);
@@ -159,6 +266,11 @@ static void late_cancel(void *self, pawl_op *op)
         l->kept = NULL;
         l->env->timer_clear(l->env, &l->timer);
         pawl_op_finish(op, PAWL_ECANCELED);
+    } else if (counts_only(l, op) || grant_is_late(l, op)) {
+        part *p = op->engine[0];
+
+        if (!p->timer.armed) /* else the answer is on its way */
+            l->inner.engine->cancel(l->inner.state, &p->op);
     } else {
         l->inner.engine->cancel(l->inner.state, op);
     }
@@ -168,7 +280,14 @@ static uint32_t late_caps(void *self)
 {
     late *l = self;
 
-    return l->inner.engine ? pawl_instance_caps(&l->inner) & ~l->without : 0;
+    if (!l->inner.engine)
+        return 0;
+    return (pawl_instance_caps(&l->inner) & ~l->without) | (l->counts ? PAWL_CAP_COUNTS : 0);
+}
+
+static int late_identity(void *self, char *ret, size_t size)
+{
+    return pawl_instance_identity(&((late *)self)->inner, ret, size);
 }
 
 static const pawl_engine late_engine = {
@@ -180,6 +299,7 @@ static const pawl_engine late_engine = {
     .submit = late_submit,
     .cancel = late_cancel,
     .caps_of = late_caps,
+    .identity = late_identity,
 };
 
 PAWL_API pawl_engine_module_fn pawl_engine_module;

@@ -158,6 +158,250 @@ CASE("closing does not wait for at_least_ms where the client itself would have t
     pawl_lock_free(y);
 }
 
+CASE("closing keeps a lock for at_least_ms, and no longer, where the client itself holds on")
+{
+    pawl_client *client, *other = open_client("memory:", NULL);
+    pawl_lock *x, *next;
+    char url[64];
+    int64_t began;
+
+    snprintf(url, sizeof url, "late:without=%d;memory:", PAWL_CAP_LINGER);
+    client = open_client(url, NULL);
+    CHECK_OK(pawl_lock_new(&x, client, "x", LOCK_OPTIONS(.at_least_ms = 300), NULL));
+    CHECK_OK(pawl_lock_new(&next, other, "x", NULL, NULL));
+    began = now_ms();
+    CHECK_OK(pawl_lock_acquire(x, 0, NULL));
+    CHECK_OK(pawl_lock_release(x, NULL));
+    CHECK_OK(pawl_close(client));
+    CHECK_OK(pawl_lock_acquire(next, 10000, NULL)); /* the lease is 30 s */
+    CHECK(now_ms() - began >= 295);
+    pawl_lock_free(x);
+    pawl_lock_free(next);
+    CHECK_OK(pawl_close(other));
+}
+
+/* ---- Releases that fail ---------------------------------------------------------------------- */
+
+CASE("a release that was refused can be repeated")
+{
+    pawl_client *client = open_client("late:refuse=2;memory:", NULL);
+    pawl_lock *lock;
+    pawl_semaphore *sem;
+    int64_t n;
+
+    CHECK_OK(pawl_lock_new(&lock, client, "x", NULL, NULL));
+    CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
+    CHECK_CODE(pawl_lock_release(lock, NULL), PAWL_EBACKEND);
+    CHECK_EQ(pawl_lock_held(lock), 0);
+    CHECK_CODE(pawl_lock_release(lock, NULL), PAWL_EBACKEND);
+    CHECK_OK(pawl_lock_release(lock, NULL));
+    CHECK_CODE(pawl_lock_release(lock, NULL), PAWL_ENOTHELD);
+    pawl_lock_free(lock);
+    CHECK_OK(pawl_close(client));
+
+    client = open_client("late:refuse=1;memory:", NULL);
+    CHECK_OK(pawl_semaphore_new(&sem, client, "s",
+                                &(pawl_semaphore_options){.size = sizeof(pawl_semaphore_options),
+                                                          .permits = 5}, NULL));
+    CHECK_OK(pawl_semaphore_acquire(sem, 3, 0, NULL));
+    CHECK_CODE(pawl_semaphore_release(sem, 3, NULL), PAWL_EBACKEND);
+    CHECK_OK(pawl_semaphore_release(sem, 3, NULL));
+    CHECK_OK(pawl_semaphore_available(sem, &n, NULL));
+    CHECK_EQ(n, 5);
+    pawl_semaphore_free(sem);
+    CHECK_OK(pawl_close(client));
+}
+
+CASE("the owner of a lock whose release was refused may acquire it again")
+{
+    pawl_client *client = open_client("late:refuse=1;memory:", NULL);
+    pawl_lock *lock;
+
+    CHECK_OK(pawl_lock_new(&lock, client, "x", NULL, NULL));
+    CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
+    CHECK_CODE(pawl_lock_release(lock, NULL), PAWL_EBACKEND);
+    CHECK_OK(pawl_lock_acquire(lock, 5000, NULL)); /* the old lease is 30 s */
+    CHECK_EQ(pawl_lock_hold_count(lock), 1);
+    CHECK_OK(pawl_lock_release(lock, NULL));
+    pawl_lock_free(lock);
+    CHECK_OK(pawl_close(client));
+}
+
+CASE("closing tries a refused release once more, and reports that the lock stays")
+{
+    pawl_client *client;
+    pawl_lock *lock;
+
+    for (int refused = 1; refused <= 9; refused += 8) {
+        char url[64];
+
+        snprintf(url, sizeof url, "late:refuse=%d;memory:%d", refused, refused);
+        client = open_client(url, NULL);
+        CHECK_OK(pawl_lock_new(&lock, client, "x", NULL, NULL));
+        CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
+        CHECK_CODE(pawl_lock_release(lock, NULL), PAWL_EBACKEND);
+        CHECK_CODE(pawl_close(client), refused == 1 ? 0 : PAWL_EBACKEND);
+        pawl_lock_free(lock);
+    }
+    client = open_client("late:refuse=9;memory:", NULL);
+    CHECK_OK(pawl_lock_new(&lock, client, "x", NULL, NULL));
+    CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
+    CHECK_CODE(pawl_close(client), PAWL_EBACKEND);
+    pawl_lock_free(lock);
+}
+
+static int wrong_releases, right_releases;
+
+static void hear_releases(void *arg, int level, const char *text)
+{
+    (void)arg;
+    (void)level;
+    right_releases += !strcmp(text, "late: release 1");
+    wrong_releases += !strcmp(text, "late: release 4");
+}
+
+/* Holds are used again; the one that lets go had four permits before. */
+CASE("a grant that came too late gives back as many permits as it took")
+{
+    pawl_client *client = open_client("late:grant=200;memory:",
+                                      CLIENT_OPTIONS(.log = hear_releases));
+    pawl_semaphore_options o = {.size = sizeof o, .permits = 10, .lease_ms = 60000};
+    pawl_semaphore *big, *small;
+    int before;
+
+    CHECK_OK(pawl_semaphore_new(&big, client, "s", &o, NULL));
+    o.lease_ms = 50;
+    CHECK_OK(pawl_semaphore_new(&small, client, "s", &o, NULL));
+    CHECK_OK(pawl_semaphore_acquire(big, 4, 0, NULL));
+    CHECK_OK(pawl_semaphore_acquire(big, 4, 0, NULL));
+    CHECK_OK(pawl_semaphore_release(big, 8, NULL));
+    before = wrong_releases;
+    CHECK(pawl_semaphore_acquire(small, 1, 0, NULL) != 0);
+    pawl_semaphore_free(big);
+    pawl_semaphore_free(small);
+    pawl_close(client);
+    CHECK_EQ(before, 2);
+    CHECK_EQ(wrong_releases, 2);
+    CHECK_EQ(right_releases, 1);
+}
+
+CASE("a renewal by hand without an answer is unknown, not a time-out")
+{
+    pawl_client *client = open_client("fault:delay=3600000,seed=1,only=renew;memory:",
+                                      CLIENT_OPTIONS(.timeout_ms = 100));
+    pawl_lock *lock;
+
+    CHECK_OK(pawl_lock_new(&lock, client, "x", LOCK_OPTIONS(.lease_ms = 60000), NULL));
+    CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
+    CHECK_CODE(pawl_lock_renew(lock, 0, NULL), PAWL_EUNKNOWN);
+    CHECK_OK(pawl_lock_release(lock, NULL));
+    pawl_lock_free(lock);
+    CHECK_OK(pawl_close(client));
+}
+
+/* ---- Threads that end ------------------------------------------------------------------------ */
+
+static pthread_key_t late_key;
+static pawl_lock *late_lock;
+
+static void acquire_at_the_end(void *value)
+{
+    (void)value;
+    CHECK_OK(pawl_lock_acquire(late_lock, 0, NULL));
+}
+
+static void end_with_a_lock(void *arg)
+{
+    (void)arg;
+    CHECK_EQ(pawl_lock_held(late_lock), 0); /* this thread is known to Pawl before the key is set */
+    CHECK_EQ(pthread_setspecific(late_key, &late_key), 0);
+}
+
+CASE("a lock acquired in a later destructor of an ending thread is no longer renewed")
+{
+    pawl_stats stats = {.size = sizeof stats};
+    pawl_client *client = open_client("memory:", NULL);
+    actor a;
+
+    CHECK_OK(pawl_lock_new(&late_lock, client, "x", NULL, NULL));
+    CHECK_EQ(pthread_key_create(&late_key, acquire_at_the_end), 0);
+    actor_start(&a, end_with_a_lock, NULL);
+    actor_join(&a);
+    CHECK_OK(pawl_client_stats(client, &stats));
+    CHECK_EQ(stats.acquired, 1);
+    CHECK_EQ(stats.orphaned, 1);
+    pawl_lock_free(late_lock);
+    CHECK_OK(pawl_close(client));
+}
+
+/* ---- Why it was lost ------------------------------------------------------------------------- */
+
+static void note_reason(void *arg, pawl_lock *lock, int code)
+{
+    (void)code;
+    CHECK_EQ(pawl_lock_lost_reason(lock), PAWL_LOST_SILENCE);
+    event_raise(arg);
+}
+
+CASE("a lock whose renewals are not answered is lost for that reason")
+{
+    event gone = EVENT_INIT;
+    pawl_client *client = open_client("fault:drop=100,only=renew;memory:",
+                                      CLIENT_OPTIONS(.watchdog_ms = 600));
+    pawl_lock *lock;
+    pawl_error err;
+
+    CHECK_OK(pawl_lock_new(&lock, client, "x", LOCK_OPTIONS(.on_lost = note_reason, .arg = &gone),
+                           NULL));
+    CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
+    CHECK_EQ(pawl_lock_lost_reason(lock), 0);
+    event_await(&gone, 1);
+    CHECK_EQ(pawl_lock_lost_reason(lock), PAWL_LOST_SILENCE);
+    CHECK_CODE(pawl_lock_release(lock, &err), PAWL_ELOST);
+    CHECK(strstr(err.text, pawl_lost_text(PAWL_LOST_SILENCE)));
+    CHECK_EQ(pawl_lock_lost_reason(lock), 0);
+    pawl_lock_free(lock);
+    CHECK_OK(pawl_close(client));
+}
+
+/* ---- One service, several spellings ---------------------------------------------------------- */
+
+static void check_same_service(const char *one, const char *two, bool same)
+{
+    pawl_client *a = open_client(one, NULL), *b = open_client(two, NULL);
+    pawl_lock *members[2], *multi = NULL;
+
+    CHECK_OK(pawl_lock_new(&members[0], a, "x", NULL, NULL));
+    CHECK_OK(pawl_lock_new(&members[1], b, "x", NULL, NULL));
+    CHECK_CODE(pawl_multi_new(&multi, members, 2, NULL), same ? PAWL_EINVAL : 0);
+    pawl_lock_free(multi);
+    pawl_lock_free(members[0]);
+    pawl_lock_free(members[1]);
+    pawl_close(a);
+    pawl_close(b);
+}
+
+CASE("two spellings of one service are one: a name of both is a member twice")
+{
+    char *dir = temp_dir(), one[300], two[300];
+
+    snprintf(one, sizeof one, "local:%s", dir);
+    snprintf(two, sizeof two, "trace:local:%s/../%s/?timeout=1000", dir, strrchr(dir, '/') + 1);
+    check_same_service(one, two, true);
+    check_same_service("memory:a", "fault:drop=1;memory:a?watchdog=5000", true);
+    check_same_service("memory:a", "memory:b", false);
+    check_same_service("redis://localhost/0", "redis://u:p@LOCALHOST:6379?timeout=100", true);
+    check_same_service("redis://127.0.0.1", "redis://localhost?db=0&prefix=pawl:", true);
+    check_same_service("redis://localhost/0", "redis://localhost/1", false);
+    check_same_service("redis://localhost", "redis://localhost:6380", false);
+    check_same_service("redis://localhost", "redis://localhost?layout=redisson", false);
+    check_same_service("redis+cluster://a:1,b:2", "redis+cluster://B:2,a:1", true);
+    check_same_service("quorum:memory:a|memory:b|memory:c", "quorum:memory:c|memory:a|memory:b",
+                       true);
+    remove_tree(dir);
+    free(dir);
+}
+
 /* ---- No answer ------------------------------------------------------------------------------- */
 
 /* One lock is released by hand, the other by the close. */
