@@ -47,9 +47,9 @@ static const char *const statements[SQL_STATEMENTS] = {
 /* Before a procedure is called. Procedures do anything with the rights of those who call them; a
  * view could call other such functions. */
 static const char check[] =
-    "SELECT CONCAT(routine_name, ' was made by ', definer, ', who could make it do anything with "
-    "your rights: let an administrator make the tables (sql.md), or say owner=', "
-    "SUBSTRING_INDEX(definer, 0x40, 1), ' if you trust that user') FROM "
+    "SELECT CONCAT(routine_name, ' was made by ', definer, ', and would run with your rights: "
+    "let an administrator make the tables (sql.md), or trust owner=', "
+    "SUBSTRING_INDEX(definer, 0x40, 1)) FROM "
     "information_schema.routines WHERE routine_schema = $SCHEMA AND routine_name LIKE REPLACE('$TABLE_%', '_', '\\\\_') "
     "AND definer <> CURRENT_USER() AND SUBSTRING_INDEX(definer, 0x40, 1) NOT IN ('root', '$OWNER') "
     "UNION ALL SELECT CONCAT(table_name, ' is no table but a ', LOWER(table_type)) "

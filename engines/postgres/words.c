@@ -71,8 +71,8 @@ const char *const pg_pooled_greeting[] = {
     "'$TABLE_front', '$TABLE_unused', '$TABLE_sweep')) AS o"
 
 const char pg_check[] =
-    "SELECT pg_catalog.format('%s belongs to %s, who could make it do anything with your rights: "
-    "let an administrator make the tables (sql.md), or say owner=%s if you trust that role', "
+    "SELECT pg_catalog.format('%s belongs to %s, and would run with your rights: "
+    "let an administrator make the tables (sql.md), or trust owner=%s', "
     "o.name, r.rolname, r.rolname) AS problem FROM " OBJECTS
     " JOIN pg_catalog.pg_roles r ON r.oid = o.owner "
     "WHERE NOT r.rolsuper AND r.rolname <> current_user AND r.rolname <> '$OWNER'::pg_catalog.name "
