@@ -242,6 +242,12 @@ def _(s, name):
     a.ask('take', 'l', 20000).ok()
 
 
+@case('TLS that is asked for and that the server does not have is an error')
+def _(s, name):
+    for params in ({'sslmode': 'require'}, {'verify': 'none'}):
+        fails(s.url(**params), ['PAWL_EAUTH', 'PAWL_ECONN'], 'TLS|SSL')
+
+
 @case('TLS: the server\'s certificate is checked as asked for', own={})
 def _(s, name):
     with tempfile.TemporaryDirectory() as folder:
