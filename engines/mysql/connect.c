@@ -93,6 +93,27 @@ static void set_tls(MYSQL *mysql, const sql_settings *s)
     mysql_optionsv(mysql, MYSQL_OPT_SSL_ENFORCE, &enforce);
 }
 
+/* Whoever answers may ask for the password by any method, and by most of them can read it. Unless
+ * the server has proved who it is, only those are allowed that answer a challenge. */
+static void set_methods(MYSQL *mysql, const sql_settings *s, bool local)
+{
+    if (s->tls >= SQL_TLS_CHAIN || s->cleartext || local)
+        return;
+    mysql_optionsv(mysql, MYSQL_DEFAULT_AUTH, "mysql_native_password");
+    mysql_optionsv(mysql, MARIADB_OPT_RESTRICTED_AUTH, "mysql_native_password,client_ed25519");
+}
+
+/* The library takes a server without TLS for one where TLS is not needed. */
+static bool is_plain(MYSQL *mysql, struct my_box *box)
+{
+    if (box->s.tls < SQL_TLS_REQUIRE || mysql_get_ssl_cipher(mysql))
+        return false;
+    box->error = 2026;
+    snprintf(box->words, sizeof box->words, "the server has no TLS, which the URL asks for");
+    mysql_close(mysql);
+    return true;
+}
+
 static MYSQL *connect_now(struct my_box *box)
 {
     const sql_settings *s = &box->s;
@@ -114,8 +135,11 @@ static MYSQL *connect_now(struct my_box *box)
     mysql_optionsv(mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
     mysql_options4(mysql, MYSQL_OPT_CONNECT_ATTR_ADD, "program_name", "pawl");
     set_tls(mysql, s);
+    set_methods(mysql, s, local);
     if (mysql_real_connect(mysql, local ? NULL : host->host, s->login.user, s->login.password,
                            s->db, host->port, local ? host->host : NULL, CLIENT_MULTI_RESULTS)) {
+        if (is_plain(mysql, box))
+            return NULL;
         fcntl(mysql_get_socket(mysql), F_SETFD, FD_CLOEXEC);
         return mysql;
     }
@@ -195,7 +219,8 @@ static bool copy_settings(sql_settings *to, const sql_settings *from, const net_
 {
     bool failed = false;
 
-    *to = (sql_settings){.tls = from->tls, .hosts.list = calloc(1, sizeof *host)};
+    *to = (sql_settings){.tls = from->tls, .cleartext = from->cleartext,
+                         .hosts.list = calloc(1, sizeof *host)};
     if (!to->hosts.list)
         return false;
     to->hosts.n = 1;

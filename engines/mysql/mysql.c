@@ -13,11 +13,11 @@
 #include "mysql_schema.h"
 
 static const char *const statements[SQL_STATEMENTS] = {
-    [SQL_ACQUIRE] = "CALL @_acquire(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    [SQL_RELEASE] = "CALL @_release(?, ?, ?, ?, ?)",
+    [SQL_ACQUIRE] = "CALL @_acquire(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    [SQL_RELEASE] = "CALL @_release(?, ?, ?, ?, ?, ?)",
     [SQL_RENEW] = "CALL @_renew(?)",
-    [SQL_BREAK] = "CALL @_break(?, ?)",
-    [SQL_LATCH] = "CALL @_latch(?, ?, ?)",
+    [SQL_BREAK] = "CALL @_break(?, ?, ?)",
+    [SQL_LATCH] = "CALL @_latch(?, ?, ?, ?)",
     [SQL_ENTRY] = "CALL @_entry(?, ?, ?, ?, ?, ?)",
     [SQL_HEAR] = "CALL @_hear(?, ?)",
     [SQL_LOOK] =
@@ -32,18 +32,36 @@ static const char *const statements[SQL_STATEMENTS] = {
         "m.since, m.expires, m.id FROM @_member m JOIN @ l ON l.name = m.name "
         "WHERE m.name >= ? AND m.name < ? AND m.role IN ('h', 'w')) u "
         "LEFT JOIN @_client c ON c.client = LEFT(REPLACE(u.owner, 'z:', ''), 16) "
-        "WHERE u.expires > t.now OR (u.role = '' AND u.type = 3) ORDER BY u.name, u.role, u.id",
+        "WHERE u.expires > t.now OR (u.role = '' AND u.type = 3) ORDER BY u.name, u.role, u.id "
+        "LIMIT $ROWS",
 };
 
-/* A lock that the server holds back (somebody's open transaction) must not hold back the rest. */
+/* A lock that the server holds back (somebody's open transaction) must not hold back the rest:
+ * MariaDB is told not to wait at all, MySQL waits a second at least. */
 #define SESSION                                                                                    \
-    "SET SESSION autocommit = 1, innodb_lock_wait_timeout = 1, wait_timeout = 86400"               \
-    "/*M! , max_statement_time = 0 */"
+    "SET SESSION autocommit = 1, innodb_lock_wait_timeout = 1, wait_timeout = 86400, "             \
+    "group_concat_max_len = 16777215"                                                              \
+    "/*M! , max_statement_time = 0, innodb_lock_wait_timeout = 0 */"
+#define ISOLATION "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+
+/* Before a procedure is called. Procedures do anything with the rights of those who call them; a
+ * view could call other such functions. */
+static const char check[] =
+    "SELECT CONCAT(routine_name, ' was made by ', definer, ', and would run with your rights: "
+    "let an administrator make the tables (sql.md), or trust owner=', "
+    "SUBSTRING_INDEX(definer, 0x40, 1)) FROM "
+    "information_schema.routines WHERE routine_schema = $SCHEMA AND routine_name LIKE REPLACE('$TABLE_%', '_', '\\\\_') "
+    "AND definer <> CURRENT_USER() AND SUBSTRING_INDEX(definer, 0x40, 1) NOT IN ('root', '$OWNER') "
+    "UNION ALL SELECT CONCAT(table_name, ' is no table but a ', LOWER(table_type)) "
+    "FROM information_schema.tables WHERE table_schema = $SCHEMA AND table_type <> 'BASE TABLE' "
+    "AND table_name IN ('$TABLE', '$TABLE_member', '$TABLE_client', '$TABLE_mail') LIMIT 1";
 
 #define READ_ONLY "SHOW GLOBAL VARIABLES LIKE 'read_only'"
 
-static const char *const greeting[] = {SESSION, READ_ONLY, NULL, "CALL @_be('pawl:$CLIENT')", NULL};
-static const char *const ear_greeting[] = {SESSION, NULL, "CALL @_be('pawl:ear:$CLIENT')", NULL};
+static const char *const greeting[] = {
+    SESSION, ISOLATION, READ_ONLY, NULL, "CALL @_be('pawl:$CLIENT')", NULL};
+static const char *const ear_greeting[] = {
+    SESSION, ISOLATION, NULL, "CALL @_be('pawl:ear:$CLIENT')", NULL};
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
@@ -53,7 +71,7 @@ static const struct {
     int code;
 } senses[] = {
     {1213, SQL_AGAIN, 0},       /* deadlock */
-    {1205, SQL_AGAIN, 0},       /* lock wait time-out */
+    {1205, SQL_BLOCKED, 0},     /* lock wait time-out */
     {1317, SQL_AGAIN, 0},       /* interrupted */
     {1243, SQL_AGAIN, 0}, {1615, SQL_AGAIN, 0}, /* not prepared any more */
     {1969, SQL_AGAIN, 0}, {3024, SQL_AGAIN, 0}, /* max_statement_time, max_execution_time */
@@ -66,6 +84,7 @@ static const struct {
     {1227, SQL_REFUSED, PAWL_EAUTH}, {1370, SQL_REFUSED, PAWL_EAUTH},
     {1698, SQL_REFUSED, PAWL_EAUTH}, {1251, SQL_REFUSED, PAWL_EAUTH},
     {2026, SQL_REFUSED, PAWL_EAUTH}, /* TLS */
+    {5010, SQL_REFUSED, PAWL_EAUTH}, /* a method that is not allowed: connect.c */
     {1049, SQL_REFUSED, PAWL_EINVAL}, {1046, SQL_REFUSED, PAWL_EINVAL},
     {1053, SQL_BROKEN, PAWL_ECONN}, {1927, SQL_BROKEN, PAWL_ECONN},
     {1040, SQL_BROKEN, PAWL_ECONN}, {1203, SQL_BROKEN, PAWL_ECONN},
@@ -83,6 +102,9 @@ void my_fault(sql_fault *fault, unsigned error, const char *words)
         }
     snprintf(fault->words, sizeof fault->words, "%s%.150s",
              fault->sense == SQL_BROKEN || error >= 2000 ? "" : "the server says: ", words);
+    if (error == 5010)
+        snprintf(fault->words, sizeof fault->words, "%.90s Whoever answers could read the "
+                 "password: use verify=full with cafile, or cleartext=yes", words);
     for (char *c = fault->words; *c; c++)
         if ((unsigned char)*c < ' ')
             *c = ' ';
@@ -242,6 +264,8 @@ static const sql_driver driver = {
     .version = "CALL @_version()",
     .lock = "DO GET_LOCK('pawl:making', 10)",
     .unlock = "DO RELEASE_LOCK('pawl:making')",
+    .here = "DATABASE()",
+    .check = check,
     .schema = mysql_schema,
     .start = my_start,
     .ready = my_ready,

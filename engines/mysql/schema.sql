@@ -5,9 +5,9 @@
 -- share/pawl/mysql.sql), and then grants rights (docs/sql.md). It does no harm to run it
 -- again.
 --
---   @          a row per name, for good: the last token, and who holds it exclusively
+--   @          a row per name: the last token, and who holds it exclusively
 --   @_member   holders that share, waiters in order of id, receipts of latches
---   @_client   who a client is, to show
+--   @_client   who a client is, to show; and how far the sweep has come
 --   @_mail     messages that no ear has read yet
 --
 -- Whoever changes anything about a name locks its row in @ first, and reads the clock afterwards.
@@ -15,6 +15,12 @@
 -- request is one CALL and one transaction: nobody leaves a row locked while a client thinks.
 -- Times are Unix time in ms by this server's clock. An owner is CLIENT:SEQ, 16 hex digits and a
 -- number in hex; "z:" before it: released, lingers until it expires.
+--
+-- Somebody else's transaction may hold a row locked for long. The session's lock wait time-out is 0
+-- on MariaDB (1 s on MySQL, which has no less), so a locked row is refused at once. A procedure
+-- that is called with `patient` tries for 100 ms to lock its name's row, without it once; then it replies
+-- BLOCKED, and the client tries again a little later. So one locked row holds up nothing but its own
+-- name. @_renew and @_sweep try once.
 --
 -- Waking: the first connection of a client holds the user lock pawl:CLIENT as long as it lives, by
 -- which others see that it does. A client that waits has a second one, its ear, which holds
@@ -78,6 +84,35 @@ DROP PROCEDURE IF EXISTS @_now
 ;;
 CREATE PROCEDURE @_now(OUT t BIGINT) SQL SECURITY INVOKER
     SET t = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000
+;;
+DROP PROCEDURE IF EXISTS @_lock
+;;
+-- In a new transaction, lock the row of a name: got is 1; 0: there is none; 2: somebody has it
+-- locked. A transaction whose lock was refused is given up: where innodb_rollback_on_timeout is set
+-- it has ended already.
+CREATE PROCEDURE @_lock(IN a_name VARBINARY(255), IN patient TINYINT, OUT got TINYINT)
+    SQL SECURITY INVOKER
+BEGIN
+    DECLARE v_refused BOOLEAN;
+    DECLARE v_begun, t BIGINT;
+    DECLARE CONTINUE HANDLER FOR 1205 SET v_refused = TRUE;
+    REPEAT
+        SET v_refused = FALSE, got = 0;
+        START TRANSACTION;
+        SELECT 1 INTO got FROM @ WHERE name = a_name FOR UPDATE;
+        IF v_refused THEN
+            ROLLBACK;
+            SET got = 2;
+            CALL @_now(t);
+            SET v_begun = IFNULL(v_begun, t);
+            IF patient AND t < v_begun + 100 THEN
+                DO SLEEP(IF(t < v_begun + 20, 0.001, 0.004));
+            ELSE
+                SET patient = 0;
+            END IF;
+        END IF;
+    UNTIL got <> 2 OR NOT patient END REPEAT;
+END
 ;;
 DROP PROCEDURE IF EXISTS @_tell
 ;;
@@ -215,8 +250,9 @@ DROP PROCEDURE IF EXISTS @_take
 CREATE PROCEDURE @_take(IN a_name VARBINARY(255), IN me VARBINARY(40), IN a_mode BINARY(1),
     IN a_lease BIGINT, IN keep BIGINT, IN n INT, IN a_permits BIGINT, IN capacity BIGINT,
     IN with_owner VARBINARY(40), IN a_floor BIGINT, IN seen VARBINARY(40), IN a_push TINYINT,
-    OUT reply VARBINARY(200), INOUT ring MEDIUMBLOB) SQL SECURITY INVOKER
+    IN patient TINYINT, OUT reply VARBINARY(200), INOUT ring MEDIUMBLOB) SQL SECURITY INVOKER
 body: BEGIN
+    DECLARE v_got TINYINT;
     DECLARE l_type, v_want TINYINT;
     DECLARE l_value, l_token, l_first, l_expires, t, v_last BIGINT;
     DECLARE l_tokens, m_tokens INT;
@@ -225,17 +261,19 @@ body: BEGIN
     DECLARE m_first, m_lease, m_expires, v_front, v_ms, v_hold, v_used BIGINT;
     DECLARE v_held, v_placed, v_queue, v_in_use BOOLEAN;
     SET v_want = CASE a_mode WHEN 'p' THEN 2 WHEN 'l' THEN 3 ELSE 1 END;
-    SELECT type, value, token, owner, first, tokens, expires, round
-        INTO l_type, l_value, l_token, l_owner, l_first, l_tokens, l_expires, l_round
-        FROM @ WHERE name = a_name FOR UPDATE;
-    WHILE l_type IS NULL DO
+    CALL @_lock(a_name, patient, v_got);
+    WHILE v_got = 0 DO
         COMMIT;
         INSERT IGNORE INTO @ (name) VALUES (a_name);
-        START TRANSACTION;
-        SELECT type, value, token, owner, first, tokens, expires, round
-            INTO l_type, l_value, l_token, l_owner, l_first, l_tokens, l_expires, l_round
-            FROM @ WHERE name = a_name FOR UPDATE;
+        CALL @_lock(a_name, patient, v_got);
     END WHILE;
+    IF v_got = 2 THEN
+        SET reply = 'BLOCKED';
+        LEAVE body;
+    END IF;
+    SELECT type, value, token, owner, first, tokens, expires, round
+        INTO l_type, l_value, l_token, l_owner, l_first, l_tokens, l_expires, l_round
+        FROM @ WHERE name = a_name;
     CALL @_now(t);
     IF a_floor > l_token THEN
         UPDATE @ SET token = a_floor WHERE name = a_name;
@@ -357,16 +395,14 @@ DROP PROCEDURE IF EXISTS @_acquire
 -- Take `name`, or queue for it; see docs/sql.md for arguments and replies.
 CREATE PROCEDURE @_acquire(IN a_name VARBINARY(255), IN me VARBINARY(40), IN a_mode BINARY(1),
     IN a_lease BIGINT, IN keep BIGINT, IN n INT, IN a_permits BIGINT, IN capacity BIGINT,
-    IN with_owner VARBINARY(40), IN a_floor BIGINT, IN seen VARBINARY(40), IN a_push TINYINT)
-    SQL SECURITY INVOKER
+    IN with_owner VARBINARY(40), IN a_floor BIGINT, IN seen VARBINARY(40), IN a_push TINYINT,
+    IN patient TINYINT) SQL SECURITY INVOKER
 BEGIN
     DECLARE reply VARBINARY(200);
     DECLARE ring MEDIUMBLOB DEFAULT '';
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    START TRANSACTION;
     CALL @_take(a_name, me, a_mode, a_lease, keep, n, a_permits, capacity, with_owner, a_floor,
-                seen, a_push, reply, ring);
+                seen, a_push, patient, reply, ring);
     COMMIT;
     CALL @_ring(ring);
     SELECT reply;
@@ -377,17 +413,21 @@ DROP PROCEDURE IF EXISTS @_release
 -- End a grant, but for `kept` permits; a_linger > 0: let it end in so many ms. A place in the queue
 -- is given up, too, and that is said only if `cancels`.
 CREATE PROCEDURE @_release(IN a_name VARBINARY(255), IN me VARBINARY(40), IN kept BIGINT,
-    IN a_linger BIGINT, IN cancels TINYINT) SQL SECURITY INVOKER
-BEGIN
+    IN a_linger BIGINT, IN cancels TINYINT, IN patient TINYINT) SQL SECURITY INVOKER
+body: BEGIN
+    DECLARE v_got TINYINT;
     DECLARE l_owner VARBINARY(40);
     DECLARE m_role BINARY(1);
     DECLARE l_expires, m_expires, m_permits, t, v_front BIGINT;
     DECLARE word VARBINARY(10) DEFAULT 'OK';
     DECLARE ring MEDIUMBLOB DEFAULT '';
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    START TRANSACTION;
-    SELECT owner, expires INTO l_owner, l_expires FROM @ WHERE name = a_name FOR UPDATE;
+    CALL @_lock(a_name, patient, v_got);
+    IF v_got = 2 THEN
+        SELECT 'BLOCKED';
+        LEAVE body;
+    END IF;
+    SELECT owner, expires INTO l_owner, l_expires FROM @ WHERE name = a_name;
     CALL @_now(t);
     CALL @_front(a_name, v_front);
     IF l_owner = me AND l_expires > t THEN
@@ -423,8 +463,10 @@ END
 DROP PROCEDURE IF EXISTS @_renew
 ;;
 -- Leases made to last longer. `list` has for each its name in hex, its owner, its lease, with
--- blanks between, and one at the end; names in order, so that two of these don't wait for each
--- other. The reply has for each 1, or 0: it holds nothing.
+-- blanks between, and one at the end. The reply has for each 1; or 0: it holds nothing; or 2:
+-- somebody has its row locked, so that nobody can tell. Nothing waits here. A refused lock may end
+-- the transaction (innodb_rollback_on_timeout): after the first one all begins anew, with each lease
+-- in a transaction of its own.
 CREATE PROCEDURE @_renew(IN list MEDIUMBLOB) SQL SECURITY INVOKER
 BEGIN
     DECLARE t, v_expires BIGINT;
@@ -432,9 +474,11 @@ BEGIN
     DECLARE v_name VARBINARY(255);
     DECLARE v_owner VARBINARY(40);
     DECLARE v_lease BIGINT;
+    DECLARE v_refused BOOLEAN;
+    DECLARE v_each BOOLEAN DEFAULT FALSE;
     DECLARE reply BLOB DEFAULT '';
+    DECLARE CONTINUE HANDLER FOR 1205 SET v_refused = TRUE;
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     WHILE at < LENGTH(list) DO
         SET a = LOCATE(' ', list, at);
@@ -443,20 +487,34 @@ BEGIN
         SET v_name = UNHEX(SUBSTRING(list, at, a - at)),
             v_owner = SUBSTRING(list, a + 1, b - a - 1),
             v_lease = CAST(SUBSTRING(list, b + 1, c - b - 1) AS SIGNED), at = c + 1;
+        SET v_refused = FALSE;
         SELECT expires INTO v_expires FROM @ WHERE name = v_name FOR UPDATE;
         CALL @_now(t);
         SET v_expires = NULL;
-        SELECT expires INTO v_expires FROM @
-            WHERE name = v_name AND owner = v_owner AND expires > t;
-        IF v_expires IS NOT NULL THEN
-            UPDATE @ SET expires = GREATEST(expires, t + v_lease) WHERE name = v_name;
-        ELSE
-            SELECT expires INTO v_expires FROM @_member
-                WHERE name = v_name AND owner = v_owner AND role = 'h' AND expires > t;
-            UPDATE @_member SET expires = GREATEST(expires, t + v_lease)
-                WHERE name = v_name AND owner = v_owner AND role = 'h' AND expires > t;
+        IF NOT v_refused THEN
+            SELECT expires INTO v_expires FROM @
+                WHERE name = v_name AND owner = v_owner AND expires > t;
+            IF v_expires IS NOT NULL THEN
+                UPDATE @ SET expires = GREATEST(expires, t + v_lease) WHERE name = v_name;
+            ELSE
+                SELECT expires INTO v_expires FROM @_member
+                    WHERE name = v_name AND owner = v_owner AND role = 'h' AND expires > t
+                    FOR UPDATE;
+                IF NOT v_refused AND v_expires IS NOT NULL THEN
+                    UPDATE @_member SET expires = GREATEST(expires, t + v_lease)
+                        WHERE name = v_name AND owner = v_owner;
+                END IF;
+            END IF;
         END IF;
-        SET reply = CONCAT(reply, IF(v_expires IS NULL, '0', '1'));
+        SET reply = CONCAT(reply, IF(v_refused, '2', IF(v_expires IS NULL, '0', '1')));
+        IF v_each THEN
+            COMMIT;
+            START TRANSACTION;
+        ELSEIF v_refused THEN
+            ROLLBACK;
+            START TRANSACTION;
+            SET v_each = TRUE, at = 1, reply = '';
+        END IF;
     END WHILE;
     COMMIT;
     SELECT CONCAT_WS(' ', t, reply);
@@ -465,17 +523,22 @@ END
 DROP PROCEDURE IF EXISTS @_break
 ;;
 -- End every grant, tell the holders, and pass it on.
-CREATE PROCEDURE @_break(IN a_name VARBINARY(255), IN me VARBINARY(40)) SQL SECURITY INVOKER
-BEGIN
+CREATE PROCEDURE @_break(IN a_name VARBINARY(255), IN me VARBINARY(40), IN patient TINYINT)
+    SQL SECURITY INVOKER
+body: BEGIN
+    DECLARE v_got TINYINT;
     DECLARE l_owner VARBINARY(40);
     DECLARE l_expires, t, v_front, v_held BIGINT;
     DECLARE v_had BOOLEAN;
     DECLARE v_clients MEDIUMBLOB;
     DECLARE ring MEDIUMBLOB DEFAULT '';
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    START TRANSACTION;
-    SELECT owner, expires INTO l_owner, l_expires FROM @ WHERE name = a_name FOR UPDATE;
+    CALL @_lock(a_name, patient, v_got);
+    IF v_got = 2 THEN
+        SELECT 'BLOCKED';
+        LEAVE body;
+    END IF;
+    SELECT owner, expires INTO l_owner, l_expires FROM @ WHERE name = a_name;
     CALL @_now(t);
     SET v_had = IFNULL(l_owner IS NOT NULL AND l_expires > t, FALSE);
     IF v_had THEN
@@ -500,21 +563,25 @@ DROP PROCEDURE IF EXISTS @_count
 ;;
 -- The inside of @_latch.
 CREATE PROCEDURE @_count(IN a_name VARBINARY(255), IN me VARBINARY(40), IN n BIGINT,
-    OUT reply VARBINARY(200), INOUT ring MEDIUMBLOB) SQL SECURITY INVOKER
+    IN patient TINYINT, OUT reply VARBINARY(200), INOUT ring MEDIUMBLOB) SQL SECURITY INVOKER
 body: BEGIN
     DECLARE l_type TINYINT;
     DECLARE l_value, l_expires, t, v_now BIGINT;
     DECLARE l_owner VARBINARY(40);
     DECLARE v_clients MEDIUMBLOB;
-    SELECT type, value, owner, expires INTO l_type, l_value, l_owner, l_expires
-        FROM @ WHERE name = a_name FOR UPDATE;
-    WHILE l_type IS NULL DO
+    DECLARE v_got TINYINT;
+    CALL @_lock(a_name, patient, v_got);
+    WHILE v_got = 0 DO
         COMMIT;
         INSERT IGNORE INTO @ (name) VALUES (a_name);
-        START TRANSACTION;
-        SELECT type, value, owner, expires INTO l_type, l_value, l_owner, l_expires
-            FROM @ WHERE name = a_name FOR UPDATE;
+        CALL @_lock(a_name, patient, v_got);
     END WHILE;
+    IF v_got = 2 THEN
+        SET reply = 'BLOCKED';
+        LEAVE body;
+    END IF;
+    SELECT type, value, owner, expires INTO l_type, l_value, l_owner, l_expires
+        FROM @ WHERE name = a_name;
     CALL @_now(t);
     DELETE FROM @_member WHERE name = a_name AND role = 'r' AND expires <= t;
     SET v_now = IF(l_type = 3, l_value, 0);
@@ -552,15 +619,13 @@ END
 DROP PROCEDURE IF EXISTS @_latch
 ;;
 -- Set a latch (n > 0), or count it down (0).
-CREATE PROCEDURE @_latch(IN a_name VARBINARY(255), IN me VARBINARY(40), IN n BIGINT)
-    SQL SECURITY INVOKER
+CREATE PROCEDURE @_latch(IN a_name VARBINARY(255), IN me VARBINARY(40), IN n BIGINT,
+    IN patient TINYINT) SQL SECURITY INVOKER
 BEGIN
     DECLARE reply VARBINARY(200);
     DECLARE ring MEDIUMBLOB DEFAULT '';
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    START TRANSACTION;
-    CALL @_count(a_name, me, n, reply, ring);
+    CALL @_count(a_name, me, n, patient, reply, ring);
     COMMIT;
     CALL @_ring(ring);
     SELECT reply;
@@ -590,14 +655,73 @@ BEGIN
     END IF;
 END
 ;;
+DROP PROCEDURE IF EXISTS @_sweep
+;;
+-- Remove what nobody has used for `idle` ms: rows of names, holders and waiters that are long over,
+-- receipts, messages, entries. One call looks at `most` names, from where the last one ended; at
+-- most one call runs at a time, when it is due. It waits for no lock and stops at the first that it
+-- is refused. What is removed is looked at again under the name's row lock. A name's row goes only
+-- if its last token is behind the clock by `idle`, so that the tokens of a new row are larger.
+CREATE PROCEDURE @_sweep(IN idle BIGINT, IN most INT, OUT more BOOLEAN) SQL SECURITY INVOKER
+body: BEGIN
+    DECLARE t, v_due, v_gone, v_seen BIGINT DEFAULT 0;
+    DECLARE v_from, v_last, v_name VARBINARY(255) DEFAULT '';
+    DECLARE v_hex VARCHAR(1000);
+    DECLARE v_found, v_done BOOLEAN DEFAULT FALSE;
+    DECLARE c_names CURSOR FOR SELECT l.name FROM
+        (SELECT * FROM @ WHERE name > v_from ORDER BY name LIMIT most) l
+        WHERE (l.expires < t - idle AND l.token < (t - idle) * 1000
+               AND NOT (l.type = 3 AND l.value > 0)
+               AND l.created < FROM_UNIXTIME((t - idle) / 1000))
+            OR EXISTS (SELECT 1 FROM @_member m WHERE m.name = l.name AND m.expires < t - 60000);
+    DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_done = TRUE;
+    DECLARE EXIT HANDLER FOR SQLEXCEPTION ROLLBACK; -- another time
+    SET more = FALSE;
+    CALL @_now(t);
+    START TRANSACTION;
+    SELECT TRUE, expires, label INTO v_found, v_due, v_hex FROM @_client WHERE client = 'sweep'
+        FOR UPDATE;
+    IF NOT v_found THEN
+        INSERT IGNORE INTO @_client VALUES ('sweep', '', 0, '', '', 0);
+    END IF;
+    IF NOT v_found OR (v_due > t AND v_due < t + 60000) THEN
+        COMMIT;
+        LEAVE body;
+    END IF;
+    SET v_from = IFNULL(UNHEX(v_hex), ''), v_done = FALSE;
+    SELECT COUNT(*), MAX(name) INTO v_seen, v_last FROM
+        (SELECT name FROM @ WHERE name > v_from ORDER BY name LIMIT most) l;
+    SET v_done = FALSE;
+    OPEN c_names;
+    scan: LOOP
+        FETCH c_names INTO v_name;
+        IF v_done THEN
+            LEAVE scan;
+        END IF;
+        SELECT 1 INTO v_found FROM @ WHERE name = v_name FOR UPDATE;
+        DELETE FROM @_member WHERE name = v_name AND expires < t - 60000;
+        DELETE FROM @ WHERE name = v_name AND expires < t - idle AND token < (t - idle) * 1000
+            AND NOT (type = 3 AND value > 0) AND created < FROM_UNIXTIME((t - idle) / 1000)
+            AND NOT EXISTS (SELECT 1 FROM @_member m WHERE m.name = v_name);
+        SET v_gone = v_gone + ROW_COUNT(), v_done = FALSE;
+    END LOOP;
+    CLOSE c_names;
+    DELETE FROM @_client WHERE expires < t - 86400000 AND client <> 'sweep' LIMIT 1000;
+    DELETE FROM @_mail WHERE at < t - 120000 LIMIT 1000;
+    SET more = v_seen >= most AND v_gone > most DIV 20;
+    UPDATE @_client SET expires = t + IF(more, 500, 20000),
+        label = IF(v_seen >= most, HEX(v_last), '') WHERE client = 'sweep';
+    COMMIT;
+END
+;;
 DROP PROCEDURE IF EXISTS @_entry
 ;;
--- Who a client is, kept for a while; entries and messages that are long over are swept out.
+-- Who a client is, kept for a while; the reply also says whether the sweep has more to do.
 CREATE PROCEDURE @_entry(IN a_client VARBINARY(16), IN a_host VARCHAR(255), IN a_pid BIGINT,
     IN a_program VARCHAR(255), IN a_label VARCHAR(1000), IN kept BIGINT) SQL SECURITY INVOKER
 BEGIN
     DECLARE t BIGINT;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    DECLARE v_more BOOLEAN DEFAULT FALSE;
     CALL @_now(t);
     IF kept <= 0 THEN
         CALL @_end(CONCAT('pawl:ear:', CONVERT(a_client USING ascii)));
@@ -605,14 +729,9 @@ BEGIN
     ELSE
         INSERT INTO @_client VALUES (a_client, a_host, a_pid, a_program, a_label, t + kept)
             ON DUPLICATE KEY UPDATE expires = t + kept;
-        IF EXISTS (SELECT 1 FROM @_client WHERE expires < t - 86400000) THEN
-            DELETE FROM @_client WHERE expires < t - 86400000;
-        END IF;
-        IF EXISTS (SELECT 1 FROM @_mail WHERE at < t - 120000) THEN
-            DELETE FROM @_mail WHERE at < t - 120000;
-        END IF;
+        CALL @_sweep(86400000, 1000, v_more);
     END IF;
-    SELECT 'OK';
+    SELECT IF(v_more, 'OK more', 'OK');
 END
 ;;
 DROP PROCEDURE IF EXISTS @_hear
@@ -640,10 +759,24 @@ END
 ;;
 DROP PROCEDURE IF EXISTS @_version
 ;;
--- Made last: whoever finds it finds the rest, and the tables are asked for.
+-- Made last: whoever finds it finds the rest. It asks for the tables, and needs each of the rights
+-- that the others need, so that one that is missing is told by name at once.
 CREATE PROCEDURE @_version() SQL SECURITY INVOKER
-    SELECT 1 FROM (SELECT 1) one WHERE NOT EXISTS (SELECT 1 FROM @ WHERE FALSE)
+BEGIN
+    INSERT INTO @ SELECT * FROM @ WHERE FALSE;
+    UPDATE @ SET type = type WHERE FALSE;
+    DELETE FROM @ WHERE FALSE;
+    INSERT INTO @_member SELECT * FROM @_member WHERE FALSE;
+    UPDATE @_member SET role = role WHERE FALSE;
+    DELETE FROM @_member WHERE FALSE;
+    INSERT INTO @_client SELECT * FROM @_client WHERE FALSE;
+    UPDATE @_client SET pid = pid WHERE FALSE;
+    DELETE FROM @_client WHERE FALSE;
+    INSERT INTO @_mail SELECT * FROM @_mail WHERE FALSE;
+    DELETE FROM @_mail WHERE FALSE;
+    SELECT 2 FROM (SELECT 1) one WHERE NOT EXISTS (SELECT 1 FROM @ WHERE FALSE)
         AND NOT EXISTS (SELECT 1 FROM @_member WHERE FALSE)
         AND NOT EXISTS (SELECT 1 FROM @_client WHERE FALSE)
-        AND NOT EXISTS (SELECT 1 FROM @_mail WHERE FALSE)
+        AND NOT EXISTS (SELECT 1 FROM @_mail WHERE FALSE);
+END
 ;;

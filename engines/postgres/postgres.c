@@ -26,43 +26,6 @@ typedef struct pg {
     bool piped;
 } pg;
 
-static const char *const statements[SQL_STATEMENTS] = {
-    [SQL_ACQUIRE] = "SELECT @_acquire($1::bytea, $2::text, $3::\"char\", $4::bigint, $5::bigint, "
-                    "$6::integer, $7::bigint, $8::bigint, $9::text, $10::bigint, $11::text, "
-                    "$12::boolean)",
-    [SQL_RELEASE] = "SELECT @_release($1::bytea, $2::text, $3::bigint, $4::bigint, $5::boolean)",
-    [SQL_RENEW] = "SELECT @_renew($1::text)",
-    [SQL_BREAK] = "SELECT @_break($1::bytea, $2::text)",
-    [SQL_LATCH] = "SELECT @_latch($1::bytea, $2::text, $3::bigint)",
-    [SQL_ENTRY] = "SELECT @_entry($1::text, $2::text, $3::bigint, $4::text, $5::text, $6::bigint)",
-    [SQL_LOOK] =
-        "WITH t AS MATERIALIZED (SELECT @_now() AS now) "
-        "SELECT encode(u.name, 'hex'), u.type, u.value, u.role, u.owner, u.mode, u.permits, "
-        "u.first, t.now - u.since, u.expires - t.now, c.pid, c.host, c.program, c.label FROM t, "
-        "LATERAL (SELECT l.name, l.type, l.value, "
-        "CASE WHEN l.owner IS NOT NULL AND l.expires > t.now THEN 'h' ELSE '' END AS role, "
-        "CASE WHEN l.expires > t.now THEN l.owner END AS owner, 'x' AS mode, 0 AS permits, "
-        "l.first, l.since, l.expires, 0 AS id FROM @ l WHERE l.name >= $1::bytea "
-        "AND l.name < $2::bytea AND ((l.owner IS NOT NULL AND l.expires > t.now) "
-        "OR (l.type = 3 AND l.value > 0)) "
-        "UNION ALL SELECT l.name, l.type, l.value, m.role::text, m.owner, m.mode::text, m.permits, "
-        "m.first, m.since, m.expires, m.id FROM @_member m JOIN @ l USING (name) "
-        "WHERE m.name >= $3::bytea AND m.name < $4::bytea AND m.role IN ('h', 'w') "
-        "AND m.expires > t.now) u "
-        "LEFT JOIN @_client c ON c.client = left(replace(u.owner, 'z:', ''), 16) "
-        "ORDER BY u.name, u.role, u.id",
-};
-
-/* A lock that the server holds back (somebody's open transaction) must not hold back the rest. */
-#define SESSION                                                                                    \
-    "SET lock_timeout = $LIMIT; SET statement_timeout = 0; "                                       \
-    "SET default_transaction_isolation = 'read committed'; SET enable_seqscan = off; SET jit = off"
-
-static const char *const greeting[] = {
-    SESSION "; LISTEN pawl_$CLIENT; "
-    "SELECT pg_advisory_lock_shared(('x$CLIENT')::bit(64)::bigint)", NULL, NULL};
-static const char *const pooled_greeting[] = {NULL, NULL};
-
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 /* By SQLSTATE, or its first two characters. */
@@ -72,7 +35,7 @@ static const struct {
     int code;
 } senses[] = {
     {"40", SQL_AGAIN, 0},          /* deadlock, serialization */
-    {"55P03", SQL_AGAIN, 0},       /* lock_timeout */
+    {"55P03", SQL_BLOCKED, 0},     /* lock_timeout */
     {"57014", SQL_AGAIN, 0},       /* cancelled */
     {"26000", SQL_AGAIN, 0},       /* not prepared */
     {"25006", SQL_ELSEWHERE, 0},   /* read only */
@@ -298,11 +261,17 @@ static bool send_statement(sql_link *link, enum sql_statement statement, const s
     return PQsendQueryPrepared(p->conn, name, params->n, v.text, v.lengths, v.formats, 0);
 }
 
+/* So many are out at most, so that what can't wait need not stand behind all the others. */
+#define PIPE_DEPTH 16
+#define PIPE_DEPTH_URGENT 64
+
 static int pg_send(sql_link *link, sql_call *call)
 {
     pg *p = link->conn;
     sql_params params = {.n = 0};
 
+    if (p->syncs >= (call->type->urgent ? PIPE_DEPTH_URGENT : PIPE_DEPTH))
+        return 1;
     if (!p->piped && !PQenterPipelineMode(p->conn)) {
         drop_broken(link);
         return 0;
@@ -448,26 +417,46 @@ static void pg_ready(sql_link *link, int events)
 
 /* ---- the engine ------------------------------------------------------------------------------ */
 
+/* The answer to the first words: where the tables are, or would be made. */
+static bool pg_greeted(sql_link *link, const sql_reply *reply)
+{
+    const char *name = reply->cell(reply, 0, 0), *quoted = reply->cell(reply, 0, 1);
+    int code;
+
+    if (!name || !quoted || !*name) {
+        sql_link_drop(link, PAWL_EINVAL, "search_path names no schema that is there: write "
+                      "prefix=SCHEMA.%s", link->sql->settings.prefix);
+        return false;
+    }
+    code = sql_set_schema(link->sql, name, quoted);
+    if (code)
+        sql_link_drop(link, code, "out of memory");
+    return !code;
+}
+
 static const sql_driver driver = {
     .scheme = "postgres",
     .product = "PostgreSQL",
     .port = 5432,
     .can_pool = true,
-    .statements = statements,
-    .greeting = greeting,
-    .pooled_greeting = pooled_greeting,
-    .ear_greeting = pooled_greeting,
+    .statements = pg_statements,
+    .greeting = pg_greeting,
+    .pooled_greeting = pg_pooled_greeting,
+    .ear_greeting = pg_pooled_greeting,
     .version = "SELECT @_version() WHERE NOT EXISTS (SELECT FROM @ WHERE false) "
                "AND NOT EXISTS (SELECT FROM @_member WHERE false) "
                "AND NOT EXISTS (SELECT FROM @_client WHERE false)",
     .lock = "SELECT pg_advisory_lock(8097293516829)",
     .unlock = "SELECT pg_advisory_unlock(8097293516829)",
+    .here = "current_schema()",
+    .check = pg_check,
     .schema = postgres_schema,
     .start = pg_start,
     .ready = pg_ready,
     .query = pg_query,
     .send = pg_send,
     .end = pg_end,
+    .greeted = pg_greeted,
 };
 
 const sql_driver advisory_driver = {

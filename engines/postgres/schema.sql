@@ -4,13 +4,23 @@
 -- The engine runs this by itself where it may; else somebody who may runs it once, and then grants
 -- rights (docs/sql.md). It does no harm to run it again.
 --
---   @          a row per name, for good: the last token, and who holds it exclusively
+--   @          a row per name: the last token, and who holds it exclusively
 --   @_member   holders that share, waiters in order of id, receipts of latches
---   @_client   who a client is, to show
+--   @_client   who a client is, to show; and how far the sweep has come
 --
 -- Whoever changes anything about a name locks its row in @ first, and reads the clock afterwards.
 -- So all that concerns one name happens one after the other, each step by a later clock. Every
 -- function is one statement and one transaction: nobody leaves a row locked while a client thinks.
+--
+-- Somebody else's transaction may hold a row locked for long. A function that is called with
+-- `patient` waits for a row lock for 100 ms and then fails (55P03); without `patient` the function
+-- does not wait, and replies BLOCKED. The client tries again a little later. So one locked row
+-- holds up nothing but its own name. @_renew and @_sweep never wait.
+--
+-- Every caller runs these functions with its own rights, so the functions must not call anything
+-- that somebody else may have put into the schema: all names here are qualified (@ stands for
+-- SCHEMA.TABLE), and each function that clients call has its own search_path.
+--
 -- Times are Unix time in ms by this server's clock. An owner is CLIENT:SEQ, 16 hex digits and a
 -- number in hex; "z:" before it: released, lingers until it expires.
 
@@ -55,7 +65,37 @@ CREATE TABLE IF NOT EXISTS @_client (
 );
 
 CREATE OR REPLACE FUNCTION @_now() RETURNS bigint LANGUAGE sql VOLATILE AS
-$$ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint $$;
+$$ SELECT pg_catalog.floor(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())
+    OPERATOR(pg_catalog.*) 1000::pg_catalog.float8)::pg_catalog.int8 $$;
+
+-- Lock the row of a name; `make`: there must be one afterwards. False: somebody has it locked, or
+-- is about to insert it. Without `patient` nothing that follows waits for a row either.
+CREATE OR REPLACE FUNCTION @_lock(a_name bytea, patient boolean, make boolean) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('lock_timeout', CASE WHEN patient THEN '100' ELSE '1' END, true);
+    LOOP
+        IF patient THEN
+            PERFORM FROM @ WHERE name = a_name FOR UPDATE;
+        ELSE
+            PERFORM FROM @ WHERE name = a_name FOR UPDATE SKIP LOCKED;
+        END IF;
+        EXIT WHEN FOUND;
+        IF NOT patient AND EXISTS (SELECT FROM @ WHERE name = a_name) THEN
+            RETURN false;
+        END IF;
+        EXIT WHEN NOT make;
+        INSERT INTO @ (name) VALUES (a_name) ON CONFLICT DO NOTHING;
+    END LOOP;
+    RETURN true;
+END $$;
+
+-- The advisory lock by which others see that a client is connected. Everybody may read the numbers
+-- of advisory locks, and whoever knows a client's id can send messages to that client: so the
+-- number does not tell the id.
+CREATE OR REPLACE FUNCTION @_key(client text) RETURNS bigint LANGUAGE sql IMMUTABLE AS
+$$ SELECT ('x' || encode(substr(sha256(convert_to(client, 'UTF8')), 1, 8), 'hex'))::bit(64)::bigint
+$$;
 
 -- A message to the client of an owner.
 CREATE OR REPLACE FUNCTION @_tell(to_owner text, push boolean, message text) RETURNS void
@@ -120,7 +160,7 @@ BEGIN
         EXIT WHEN (l.owner IS NOT NULL AND l.expires > t) OR (w.mode = 'x' AND hold > 0)
             OR (w.mode = 'p' AND used + w.permits > l.value);
         IF w.push AND left(w.owner, 16) <> left(me, 16)
-            AND pg_try_advisory_xact_lock(('x' || left(w.owner, 16))::bit(64)::bigint) THEN
+            AND pg_try_advisory_xact_lock(@_key(left(w.owner, 16))) THEN
             DELETE FROM @_member m WHERE m.name = a_name AND m.owner = w.owner;
             CONTINUE;                       -- its connection is gone
         END IF;
@@ -164,7 +204,8 @@ END $$;
 -- Take `name`, or queue for it; see docs/sql.md for arguments and replies.
 CREATE OR REPLACE FUNCTION @_acquire(a_name bytea, me text, a_mode "char", a_lease bigint,
     keep bigint, n integer, a_permits bigint, capacity bigint, with_owner text, floor bigint,
-    seen text, a_push boolean) RETURNS text LANGUAGE plpgsql AS $$
+    seen text, a_push boolean, patient boolean) RETURNS text LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     l      @%ROWTYPE;
     m      @_member%ROWTYPE;
@@ -178,11 +219,10 @@ DECLARE
     last   bigint;
     want   smallint := CASE a_mode WHEN 'p' THEN 2 WHEN 'l' THEN 3 ELSE 1 END;
 BEGIN
-    LOOP
-        SELECT * INTO l FROM @ WHERE name = a_name FOR UPDATE;
-        EXIT WHEN FOUND;
-        INSERT INTO @ (name) VALUES (a_name) ON CONFLICT DO NOTHING;
-    END LOOP;
+    IF NOT @_lock(a_name, patient, true) THEN
+        RETURN 'BLOCKED';
+    END IF;
+    SELECT * INTO l FROM @ WHERE name = a_name;
     t := @_now();
     IF floor > l.token THEN
         UPDATE @ SET token = floor WHERE name = a_name;
@@ -283,7 +323,8 @@ END $$;
 -- End a grant, but for `kept` permits; linger > 0: let it end in so many ms. A place in the queue
 -- is given up, too, and that is said only if `cancels`.
 CREATE OR REPLACE FUNCTION @_release(a_name bytea, me text, kept bigint, linger bigint,
-    cancels boolean) RETURNS text LANGUAGE plpgsql AS $$
+    cancels boolean, patient boolean) RETURNS text LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     l      @%ROWTYPE;
     m      @_member%ROWTYPE;
@@ -291,7 +332,10 @@ DECLARE
     before bigint;
     reply  text := 'OK';
 BEGIN
-    SELECT * INTO l FROM @ WHERE name = a_name FOR UPDATE;
+    IF NOT @_lock(a_name, patient, false) THEN
+        RETURN 'BLOCKED';
+    END IF;
+    SELECT * INTO l FROM @ WHERE name = a_name;
     t := @_now();
     before := @_front(a_name);
     IF l.owner = me AND l.expires > t THEN
@@ -323,45 +367,67 @@ BEGIN
 END $$;
 
 -- Leases made to last longer. `list` has for each its name in hex, its owner, its lease, with
--- blanks between, and one at the end. The reply has for each 1, or 0: it holds nothing.
-CREATE OR REPLACE FUNCTION @_renew(list text) RETURNS text LANGUAGE plpgsql AS $$
+-- blanks between, and one at the end. The reply has for each 1; or 0: it holds nothing; or 2:
+-- somebody has its row locked, so that nobody can tell.
+CREATE OR REPLACE FUNCTION @_renew(list text) RETURNS text LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     words  text[] := string_to_array(list, ' ');
     names  bytea[];
     owners text[];
     leases bigint[];
+    got    bytea[];
+    done   bigint[];
+    more   bigint[];
     t      bigint;
     reply  text;
 BEGIN
     SELECT array_agg(decode(words[i], 'hex') ORDER BY i), array_agg(words[i + 1] ORDER BY i),
         array_agg(words[i + 2]::bigint ORDER BY i) INTO names, owners, leases
         FROM generate_series(1, cardinality(words) - 3, 3) i;
-    PERFORM FROM @ l WHERE l.name = ANY (names) ORDER BY l.name FOR UPDATE;
+    SELECT coalesce(array_agg(x.name), '{}') INTO got FROM
+        (SELECT l.name FROM @ l WHERE l.name = ANY (names) FOR UPDATE SKIP LOCKED) x;
     t := @_now();
-    WITH item AS (
-        SELECT * FROM unnest(names, owners, leases) WITH ORDINALITY AS i (name, owner, lease, n)
-    ), x AS (
-        UPDATE @ l SET expires = greatest(l.expires, t + i.lease) FROM item i
-        WHERE l.name = i.name AND l.owner = i.owner AND l.expires > t RETURNING i.n
-    ), s AS (
-        UPDATE @_member m SET expires = greatest(m.expires, t + i.lease) FROM item i
-        WHERE m.name = i.name AND m.owner = i.owner AND m.role = 'h' AND m.expires > t
+    WITH x AS (
+        UPDATE @ l SET expires = greatest(l.expires, t + i.lease)
+        FROM unnest(names, owners, leases) WITH ORDINALITY AS i (name, owner, lease, n)
+        WHERE l.name = i.name AND l.name = ANY (got) AND l.owner = i.owner AND l.expires > t
         RETURNING i.n
-    )
-    SELECT string_agg(CASE WHEN d.n IS NULL THEN '0' ELSE '1' END, '' ORDER BY i.n) INTO reply
-        FROM item i LEFT JOIN (SELECT n FROM x UNION SELECT n FROM s) d ON d.n = i.n;
+    ) SELECT coalesce(array_agg(x.n), '{}') INTO done FROM x;
+    IF cardinality(done) = cardinality(names) THEN
+        RETURN format('%s %s', t, repeat('1', cardinality(names)));
+    END IF;
+    WITH f AS (
+        SELECT m.name, m.owner, i.lease, i.n FROM @_member m
+        JOIN unnest(names, owners, leases) WITH ORDINALITY AS i (name, owner, lease, n)
+            ON m.name = i.name AND m.owner = i.owner
+        WHERE m.name = ANY (got) AND m.role = 'h' FOR UPDATE OF m SKIP LOCKED
+    ), s AS (
+        UPDATE @_member m SET expires = greatest(m.expires, t + f.lease) FROM f
+        WHERE m.name = f.name AND m.owner = f.owner AND m.expires > t RETURNING f.n
+    ) SELECT coalesce(array_agg(s.n), '{}') INTO more FROM s;
+    SELECT string_agg(CASE WHEN i.n = ANY (done) OR i.n = ANY (more) THEN '1'
+            WHEN EXISTS (SELECT FROM @ l WHERE l.name = i.name AND l.name <> ALL (got))
+                OR EXISTS (SELECT FROM @_member m WHERE m.name = i.name AND m.owner = i.owner
+                           AND m.role = 'h' AND m.expires > t) THEN '2'
+            ELSE '0' END, '' ORDER BY i.n) INTO reply
+        FROM unnest(names, owners) WITH ORDINALITY AS i (name, owner, n);
     RETURN format('%s %s', t, reply);
 END $$;
 
 -- End every grant, tell the holders, and pass it on.
-CREATE OR REPLACE FUNCTION @_break(a_name bytea, me text) RETURNS text LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION @_break(a_name bytea, me text, patient boolean) RETURNS text LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     l   @%ROWTYPE;
     m   @_member%ROWTYPE;
     t   bigint;
     had boolean;
 BEGIN
-    SELECT * INTO l FROM @ WHERE name = a_name FOR UPDATE;
+    IF NOT @_lock(a_name, patient, false) THEN
+        RETURN 'BLOCKED';
+    END IF;
+    SELECT * INTO l FROM @ WHERE name = a_name;
     t := @_now();
     had := l.owner IS NOT NULL AND l.expires > t;
     IF had THEN
@@ -379,19 +445,20 @@ BEGIN
 END $$;
 
 -- Set a latch (count > 0), or count it down (0).
-CREATE OR REPLACE FUNCTION @_latch(a_name bytea, me text, count bigint) RETURNS text
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION @_latch(a_name bytea, me text, count bigint, patient boolean)
+RETURNS text
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     l       @%ROWTYPE;
     m       @_member%ROWTYPE;
     t       bigint;
     current bigint;
 BEGIN
-    LOOP
-        SELECT * INTO l FROM @ WHERE name = a_name FOR UPDATE;
-        EXIT WHEN FOUND;
-        INSERT INTO @ (name) VALUES (a_name) ON CONFLICT DO NOTHING;
-    END LOOP;
+    IF NOT @_lock(a_name, patient, true) THEN
+        RETURN 'BLOCKED';
+    END IF;
+    SELECT * INTO l FROM @ WHERE name = a_name;
     t := @_now();
     DELETE FROM @_member b WHERE b.name = a_name AND b.role = 'r' AND b.expires <= t;
     current := CASE WHEN l.type = 3 THEN l.value ELSE 0 END;
@@ -419,22 +486,83 @@ BEGIN
     RETURN format('OK %s %s', me, current);
 END $$;
 
--- Who a client is, kept for a while; entries that are long over are swept out.
-CREATE OR REPLACE FUNCTION @_entry(a_client text, a_host text, a_pid bigint, a_program text,
-    a_label text, kept bigint) RETURNS text LANGUAGE plpgsql AS $$
+-- Has nobody used this name since `since`? Members are not looked at.
+CREATE OR REPLACE FUNCTION @_unused(l @, since bigint) RETURNS boolean LANGUAGE sql STABLE AS
+$$ SELECT l.expires < since AND l.token < since * 1000 AND NOT (l.type = 3 AND l.value > 0)
+    AND l.created < to_timestamp(since / 1000.0) $$;
+
+-- Remove what nobody has used for `idle` ms: rows of names, holders and waiters that are long over,
+-- receipts, entries. One call looks at `most` names, from where the last one ended; at most one
+-- call runs at a time, when it is due. Rows that anybody has locked are left alone, and what is
+-- removed is looked at again under the name's row lock. A name's row goes only if its last token is
+-- behind the clock by `idle`, so that the tokens of a new row are larger. True: there is more.
+CREATE OR REPLACE FUNCTION @_sweep(idle bigint, most integer) RETURNS boolean LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    t bigint := @_now();
+    c     @_client%ROWTYPE;
+    t     bigint := @_now();
+    slice bytea[];
+    got   bytea[];
+    gone  bigint;
+    more  boolean;
+BEGIN
+    PERFORM set_config('lock_timeout', '1', true);
+    SELECT * INTO c FROM @_client WHERE client = 'sweep' FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        INSERT INTO @_client VALUES ('sweep', '', 0, '', '', 0) ON CONFLICT DO NOTHING;
+        RETURN false;
+    ELSIF c.expires > t AND c.expires < t + 60000 THEN
+        RETURN false;
+    END IF;
+    SELECT array_agg(x.name ORDER BY x.name) INTO slice FROM
+        (SELECT l.name FROM @ l WHERE l.name > decode(c.label, 'hex') ORDER BY l.name LIMIT most) x;
+    SELECT array_agg(x.name) INTO got FROM (
+        SELECT l.name FROM @ l WHERE l.name = ANY (slice) AND (@_unused(l, t - idle)
+            OR EXISTS (SELECT FROM @_member m WHERE m.name = l.name AND m.expires < t - 60000))
+        FOR UPDATE SKIP LOCKED) x;
+    DELETE FROM @_member m WHERE m.ctid = ANY (ARRAY (SELECT n.ctid FROM @_member n
+        WHERE n.name = ANY (got) AND n.expires < t - 60000 FOR UPDATE SKIP LOCKED));
+    DELETE FROM @ l WHERE l.name = ANY (got) AND @_unused(l, t - idle)
+        AND NOT EXISTS (SELECT FROM @_member m WHERE m.name = l.name);
+    GET DIAGNOSTICS gone = ROW_COUNT;
+    DELETE FROM @_client d WHERE d.ctid = ANY (ARRAY (SELECT e.ctid FROM @_client e
+        WHERE e.expires < t - 86400000 AND e.client <> 'sweep' LIMIT most FOR UPDATE SKIP LOCKED));
+    more := cardinality(slice) = most AND gone > most / 20;
+    UPDATE @_client SET expires = t + CASE WHEN more THEN 500 ELSE 20000 END,
+        label = CASE WHEN cardinality(slice) = most THEN encode(slice[most], 'hex') ELSE '' END
+        WHERE client = 'sweep';
+    RETURN coalesce(more, false);
+END $$;
+
+-- Who a client is, kept for a while; its replies also say whether the sweep has more to do.
+CREATE OR REPLACE FUNCTION @_entry(a_client text, a_host text, a_pid bigint, a_program text,
+    a_label text, kept bigint) RETURNS text LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    t    bigint := @_now();
+    more boolean := false;
 BEGIN
     IF kept <= 0 THEN
         DELETE FROM @_client c WHERE c.client = a_client;
         RETURN 'OK';
     END IF;
+    PERFORM set_config('lock_timeout', '100', true);
     INSERT INTO @_client AS c VALUES (a_client, a_host, a_pid, a_program, a_label, t + kept)
         ON CONFLICT (client) DO UPDATE SET expires = t + kept;
-    DELETE FROM @_client c WHERE c.ctid IN (SELECT d.ctid FROM @_client d
-        WHERE d.expires < t - 86400000 FOR UPDATE SKIP LOCKED);
-    RETURN 'OK';
+    BEGIN
+        more := @_sweep(86400000, 1000);
+    EXCEPTION WHEN lock_not_available OR deadlock_detected OR serialization_failure THEN
+        NULL;                               -- another time
+    END;
+    RETURN CASE WHEN more THEN 'OK more' ELSE 'OK' END;
 END $$;
 
+-- Version 1 had these with other arguments.
+DROP FUNCTION IF EXISTS @_acquire(bytea, text, "char", bigint, bigint, integer, bigint, bigint,
+    text, bigint, text, boolean);
+DROP FUNCTION IF EXISTS @_release(bytea, text, bigint, bigint, boolean);
+DROP FUNCTION IF EXISTS @_break(bytea, text);
+DROP FUNCTION IF EXISTS @_latch(bytea, text, bigint);
+
 -- Created last: whoever finds it finds the rest.
-CREATE OR REPLACE FUNCTION @_version() RETURNS integer LANGUAGE sql AS $$ SELECT 1 $$;
+CREATE OR REPLACE FUNCTION @_version() RETURNS integer LANGUAGE sql AS $$ SELECT 2 $$;

@@ -6,11 +6,12 @@ embed.py --print FILE: the same as an administrator runs it, with the default pr
 import sys
 
 PREFIX = 'distributed_lock'
+SCHEMA = 'public.'  # PostgreSQL: names inside functions are qualified
 
 
 def print_for_people(text):
     """As it is; the command-line client of MySQL must be told where a statement ends."""
-    head, _, rest = text.replace('@', PREFIX).partition('\n\n')
+    head, _, rest = text.replace('@', SCHEMA + PREFIX).partition('\n\n')
     if '\n;;\n' in text:
         head, _, rest = text.replace('@', PREFIX).partition('\nSET SESSION')
         rest = 'delimiter ;;\nSET SESSION' + rest + 'delimiter ;\n'

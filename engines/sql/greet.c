@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * greet.c - the first words on a connection, one after the other: what the session needs, then the
- * version of the tables. Where they are missing they are made, by whoever comes first and may:
+ * version of the tables. Where they are missing they are made, by whoever comes first and may.
+ * Before each question for the version, which is a function of the tables' owner, the driver's
+ * `check` says whether that owner may be trusted.
  *
  *     greeting --> ASK_VERSION --missing--> LOCK --> ASK_AGAIN --missing--> MAKE ... --> ASK_LAST
  *                      | there                           | there                            |
@@ -16,10 +18,11 @@
 
 #include "sql.h"
 
-#define VERSION 1
+#define VERSION 2
 
-/* Steps: the greeting's, then these. */
-enum { ASK_VERSION = 100, LOCK, ASK_AGAIN, MAKE, ASK_LAST, UNLOCK, SECOND_HALF = 200 };
+/* Steps: the greeting's, then these. CHECK is added to the question that follows the check. */
+enum { ASK_VERSION = 100, LOCK, ASK_AGAIN, MAKE, ASK_LAST, UNLOCK, SECOND_HALF = 200,
+    CHECK = 1000 };
 
 /* Each word has the time-out, what makes the tables five times as long. */
 static int ask(sql_link *link, const char *text)
@@ -43,6 +46,11 @@ static void say(sql_link *link, int step, const char *template)
         sql_link_drop(link, code, "out of memory");
 }
 
+static void ask_version(sql_link *link, int step)
+{
+    say(link, CHECK + step, link->sql->driver->check);
+}
+
 /* The next piece of the schema; false: there is none. */
 static bool next_piece(sql_link *link, char **ret)
 {
@@ -64,7 +72,7 @@ static void make(sql_link *link)
     int code;
 
     if (!next_piece(link, &piece)) {
-        say(link, ASK_LAST, link->sql->driver->version);
+        ask_version(link, ASK_LAST);
         return;
     }
     code = ask(link, piece);
@@ -95,7 +103,7 @@ int sql_greet(sql_link *link)
     if (words)
         say(link, link->step, words);
     else
-        say(link, ASK_VERSION, link->sql->driver->version);
+        ask_version(link, ASK_VERSION);
     return 0;
 }
 
@@ -160,13 +168,27 @@ static int version_told(sql_link *link, const char *text)
     return -1;
 }
 
+static int checked(sql_link *link, const sql_reply *reply)
+{
+    const char *problem = reply->cell(reply, 0, 0);
+
+    if (!problem) {
+        say(link, link->step - CHECK, link->sql->driver->version);
+        return 0;
+    }
+    sql_link_drop(link, PAWL_EAUTH, "%s", problem);
+    return -1;
+}
+
 int sql_greet_answer(sql_link *link, const sql_reply *reply, const sql_fault *fault)
 {
     if (fault)
         return failed(link, fault);
+    if (link->step >= CHECK)
+        return checked(link, reply);
     switch (link->step) {
     case LOCK:
-        say(link, ASK_AGAIN, link->sql->driver->version);
+        ask_version(link, ASK_AGAIN);
         return 0;
     case MAKE:
         make(link);

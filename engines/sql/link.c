@@ -13,6 +13,10 @@
  * 10 ms to 1 s, half of each by chance, until a call has been answered. While nobody makes a call
  * nobody may turn the loop; the time of an attempt that was left alone begins anew.
  *
+ * A call whose row somebody has locked is parked: it waits here, not in the server, and is sent
+ * again after a pause that grows from 2 to 200 ms. After env->timeout_ms it has failed. Parked
+ * calls outlive the connection, like the backlog.
+ *
  * Of several hosts the first is tried first, each time, and the next one if it is down or of no use
  * (a standby, which is read only); a pause comes when all were tried.
  *
@@ -26,6 +30,8 @@
 
 #define LEFT_ALONE_MS 50 /* a timer that fires so late: nobody turned the loop */
 #define TRIES_MAX 4      /* of a statement that the server gave up in favour of another */
+#define PARK_MIN_MS 2
+#define PARK_MAX_MS 200
 
 static const sql_driver *driver_of(const sql_link *link)
 {
@@ -198,14 +204,12 @@ static void close_attempt(sql_link *link)
     link->leaving = false;
 }
 
-static void fail_all(struct list *calls, int code, const char *words)
+/* Failing one may bring new ones, which are not meant: the list is nobody else's. */
+static void fail_all(struct list *mine, int code, const char *words)
 {
-    struct list mine, *l;
+    struct list *l;
 
-    list_init(&mine);
-    while ((l = list_take(calls))) /* failing one may bring new ones */
-        list_append(&mine, l);
-    while ((l = list_take(&mine))) {
+    while ((l = list_take(mine))) {
         sql_call *call = list_entry(l, sql_call, link);
 
         if (call->about)
@@ -227,6 +231,7 @@ static void pause_link(sql_link *link)
 void sql_link_drop(sql_link *link, int code, const char *format, ...)
 {
     bool was_ready = link->state == LINK_READY;
+    struct list out, waiting, parked;
     char words[SQL_WORDS];
     va_list args;
 
@@ -250,10 +255,17 @@ void sql_link_drop(sql_link *link, int code, const char *format, ...)
                    ? 0 : (link->at + 1) % (unsigned)link->sql->settings.hosts.n;
     close_attempt(link);
     pause_link(link);
-    fail_all(&link->calls, PAWL_EUNKNOWN, link->words);
     code = was_ready || code == PAWL_ECONN ? 0 : code;
-    if (code)
-        fail_all(&link->backlog, code, link->words);
+    list_init(&waiting);
+    list_init(&parked);
+    list_take_all(&out, &link->calls);
+    if (code) {
+        list_take_all(&waiting, &link->backlog);
+        list_take_all(&parked, &link->parked);
+    }
+    fail_all(&out, PAWL_EUNKNOWN, link->words);
+    fail_all(&waiting, code, link->words);
+    fail_all(&parked, code, link->words);
     if (link->on_drop)
         link->on_drop(link, code);
 }
@@ -318,6 +330,18 @@ static void pump(sql_link *link)
     }
 }
 
+/* Behind the others of its kind; those that can't wait come first. */
+static void enqueue(sql_link *link, sql_call *call)
+{
+    struct list *before = &link->backlog;
+
+    if (call->type->urgent)
+        for (before = link->backlog.next; before != &link->backlog; before = before->next)
+            if (!list_entry(before, sql_call, link)->type->urgent)
+                break;
+    list_append(before, &call->link);
+}
+
 void sql_link_send(sql_link *link, sql_call *call)
 {
     if (link->state == LINK_CLOSED) {
@@ -325,9 +349,71 @@ void sql_link_send(sql_link *link, sql_call *call)
         free(call);
         return;
     }
-    list_append(&link->backlog, &call->link);
+    enqueue(link, call);
     pump(link);
 }
+
+bool sql_call_patient(const sql_call *call)
+{
+    return list_empty(&call->on->parked) && !call->parked;
+}
+
+/* ---- parked calls ---------------------------------------------------------------------------- */
+
+static void set_park_timer(sql_link *link)
+{
+    int64_t first = PAWL_NEVER;
+
+    for (struct list *l = link->parked.next; l != &link->parked; l = l->next) {
+        const sql_call *call = list_entry(l, sql_call, link);
+
+        first = call->due < first ? call->due : first;
+    }
+    if (first < PAWL_NEVER)
+        link->env->timer_set(link->env, &link->park_timer, first);
+}
+
+/* Its row is locked. False: that has been so for too long. */
+static bool park(sql_link *link, sql_call *call)
+{
+    pawl_env *env = link->env;
+    int64_t now = env->now(env);
+
+    if (call->tries >= TRIES_MAX || !call->about)
+        return false;
+    if (!call->parked)
+        call->parked = now;
+    else if (now - call->parked > env->timeout_ms * PAWL_NS_PER_MS)
+        return false;
+    call->pause_ms = call->pause_ms ? 2 * call->pause_ms : PARK_MIN_MS;
+    call->pause_ms = call->pause_ms < PARK_MAX_MS ? call->pause_ms : PARK_MAX_MS;
+    call->due = now + (call->pause_ms * PAWL_NS_PER_MS) / 2 +
+                (int64_t)(env->random(env) % (uint64_t)(call->pause_ms * PAWL_NS_PER_MS / 2));
+    call->sent = 0;
+    list_append(&link->parked, &call->link);
+    set_park_timer(link);
+    return true;
+}
+
+static void park_over(pawl_timer *timer)
+{
+    sql_link *link = timer->arg;
+    int64_t now = link->env->now(link->env);
+
+    for (struct list *l = link->parked.next, *next; l != &link->parked; l = next) {
+        sql_call *call = list_entry(l, sql_call, link);
+
+        next = l->next;
+        if (call->due <= now) {
+            list_remove(l);
+            enqueue(link, call);
+        }
+    }
+    set_park_timer(link);
+    pump(link);
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
 
 bool sql_call_withdraw(sql_call *call)
 {
@@ -343,16 +429,28 @@ static bool refused(sql_link *link, sql_call *call, const sql_fault *fault)
 {
     bool again = fault->sense == SQL_AGAIN && ++call->tries < TRIES_MAX && call->about;
 
+    if (fault->sense == SQL_BLOCKED && park(link, call))
+        return true;
     if (fault->sense == SQL_ELSEWHERE || fault->sense == SQL_MISSING)
         link->leaving = true;
     if (again) {
         call->sent = 0;
-        list_append(&link->backlog, &call->link);
+        enqueue(link, call);
     } else if (call->about) {
         call->type->failed(call, fault->sense == SQL_REFUSED ? fault->code : PAWL_ECONN,
                            fault->words);
     }
     return again;
+}
+
+/* The functions say so instead of failing, which would fill the server's log. */
+static const sql_fault *or_blocked(const sql_reply *reply, const sql_fault *fault)
+{
+    static const sql_fault blocked = {.sense = SQL_BLOCKED, .code = PAWL_ECONN,
+        .words = "somebody's transaction has this name's row locked"};
+    const char *text = fault ? NULL : reply->cell(reply, 0, 0);
+
+    return text && !strcmp(text, "BLOCKED") ? &blocked : fault;
 }
 
 void sql_link_answered(sql_link *link, const sql_reply *reply, const sql_fault *fault)
@@ -362,6 +460,7 @@ void sql_link_answered(sql_link *link, const sql_reply *reply, const sql_fault *
     void *conn = link->conn;
     bool again = false;
 
+    fault = or_blocked(reply, fault);
     if (!call) {
         sql_link_drop(link, PAWL_EPROTO, "an answer came that nobody asked for");
         return;
@@ -399,13 +498,11 @@ static void become_ready(sql_link *link)
     if (link->epochs > 1 && link == &link->sql->link)
         link->env->log(link->env, PAWL_LOG_WARNING, "connected again: %s",
                        sql_link_host(link)->where);
-    list_init(&waiting);
-    while ((l = list_take(&link->backlog)))
-        list_append(&waiting, l);
+    list_take_all(&waiting, &link->backlog);
     if (link->on_ready)
         link->on_ready(link);
     while ((l = list_take(&waiting)))
-        list_append(&link->backlog, l);
+        enqueue(link, list_entry(l, sql_call, link));
     if (link->conn == conn)
         pump(link);
 }
@@ -450,8 +547,10 @@ void sql_link_init(sql_link *link, sql *q, const char *const *greeting)
     link->greeting = greeting;
     link->fd = -1;
     link->timer = (pawl_timer){.fire = timer_fired, .arg = link};
+    link->park_timer = (pawl_timer){.fire = park_over, .arg = link};
     list_init(&link->calls);
     list_init(&link->backlog);
+    list_init(&link->parked);
 }
 
 void sql_link_open(sql_link *link)
@@ -462,13 +561,21 @@ void sql_link_open(sql_link *link)
     set_timer(link, link->env->now(link->env));
 }
 
+/* Failing a call may open the link again, for somebody else: that is not to fail. */
 void sql_link_close(sql_link *link)
 {
+    struct list out, waiting, parked;
+
     if (!link->env)
         return;
     link->state = LINK_CLOSED;
     link->env->timer_clear(link->env, &link->timer);
+    link->env->timer_clear(link->env, &link->park_timer);
     close_attempt(link);
-    fail_all(&link->calls, PAWL_ECANCELED, "closing");
-    fail_all(&link->backlog, PAWL_ECANCELED, "closing");
+    list_take_all(&out, &link->calls);
+    list_take_all(&waiting, &link->backlog);
+    list_take_all(&parked, &link->parked);
+    fail_all(&out, PAWL_ECANCELED, "closing");
+    fail_all(&waiting, PAWL_ECANCELED, "closing");
+    fail_all(&parked, PAWL_ECANCELED, "closing");
 }

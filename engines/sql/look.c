@@ -29,9 +29,12 @@ static const char *text_at(const sql_reply *r, size_t row, int column)
     return text ? text : "";
 }
 
+/* Sums of as many as there may be rows must not overflow. */
 static int64_t number_at(const sql_reply *r, size_t row, int column)
 {
-    return strtoll(text_at(r, row, column), NULL, 10);
+    int64_t number = strtoll(text_at(r, row, column), NULL, 10);
+
+    return column == PERMITS && number > UINT32_MAX ? UINT32_MAX : number;
 }
 
 static int hex(char c)
@@ -221,8 +224,15 @@ int sql_show(pawl_op *op, const sql_reply *reply)
 static bool answer_look(sql_call *call, const sql_reply *reply)
 {
     pawl_op *op = call->about;
+    int code;
 
-    sql_done(op, op->kind == PAWL_OP_COUNT ? count(op, reply) : sql_show(op, reply), NULL);
+    if (sql_cut(reply)) {
+        sql_done(op, PAWL_EBACKEND, "more than " SQL_ROWS_TEXT " holders and waiters: ask for "
+                                    "fewer names");
+        return true;
+    }
+    code = op->kind == PAWL_OP_COUNT ? count(op, reply) : sql_show(op, reply);
+    sql_done(op, code, NULL);
     return true;
 }
 

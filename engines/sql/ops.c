@@ -80,6 +80,7 @@ static void fill_release(const sql_call *call, sql_params *p)
     sql_add_int(p, op->mode == PAWL_MODE_PERMITS ? op->permits : 0);
     sql_add_int(p, sql_lease(op->linger_ms));
     sql_add_int(p, 0);
+    sql_add_int(p, sql_call_patient(call));
 }
 
 static bool answer_release(sql_call *call, const sql_reply *reply)
@@ -104,6 +105,7 @@ static bool answer_release(sql_call *call, const sql_reply *reply)
 static void fill_break(const sql_call *call, sql_params *p)
 {
     add_name_and_owner(p, call->about);
+    sql_add_int(p, sql_call_patient(call));
 }
 
 static bool answer_break(sql_call *call, const sql_reply *reply)
@@ -124,6 +126,7 @@ static void fill_latch(const sql_call *call, sql_params *p)
 
     add_name_and_owner(p, op);
     sql_add_int(p, op->kind == PAWL_OP_LATCH_SET ? op->count : 0);
+    sql_add_int(p, sql_call_patient(call));
 }
 
 static bool answer_latch(sql_call *call, const sql_reply *reply)
@@ -200,23 +203,27 @@ static bool answer_renew(sql_call *call, const sql_reply *reply)
     pawl_op *op = call->about;
     pawl_renewal **items = op->engine[2];
     const char *text = reply->cell(reply, 0, 0);
+    static const int codes[] = {PAWL_ENOTHELD, 0, PAWL_ECONN}; /* the last: its row is locked */
     long long now;
     int used = 0;
 
     if (!text || sscanf(text, "%lld %n", &now, &used) != 1 ||
-        strlen(text + used) != op->batch_len || strspn(text + used, "01") != op->batch_len)
+        strlen(text + used) != op->batch_len || strspn(text + used, "012") != op->batch_len)
         return false;
     sql_clock_set(call->on->sql, call, now);
     for (size_t i = 0; i < op->batch_len; i++)
-        items[i]->code = text[(size_t)used + i] == '1' ? 0 : PAWL_ENOTHELD;
+        items[i]->code = codes[text[(size_t)used + i] - '0'];
     op->lease_from = call->sent;
-    sql_done(op, 0, NULL);
+    if (strspn(text + used, "2") == op->batch_len)
+        sql_done(op, PAWL_ECONN, "somebody's transaction has this name's row locked");
+    else
+        sql_done(op, 0, NULL);
     return true;
 }
 
 static void renew(sql *q, pawl_op *op)
 {
-    static const sql_call_type type = {.statement = SQL_RENEW, .fill = fill_renew,
+    static const sql_call_type type = {.statement = SQL_RENEW, .urgent = true, .fill = fill_renew,
         .answer = answer_renew, .failed = op_failed};
 
     if (!op->batch_len) {
@@ -235,8 +242,8 @@ static void renew(sql *q, pawl_op *op)
 
 void sql_simple(sql *q, pawl_op *op)
 {
-    static const sql_call_type release = {.statement = SQL_RELEASE, .fill = fill_release,
-        .answer = answer_release, .failed = op_failed};
+    static const sql_call_type release = {.statement = SQL_RELEASE, .urgent = true,
+        .fill = fill_release, .answer = answer_release, .failed = op_failed};
     static const sql_call_type breaks = {.statement = SQL_BREAK, .fill = fill_break,
         .answer = answer_break, .failed = op_failed};
     static const sql_call_type latch = {.statement = SQL_LATCH, .fill = fill_latch,

@@ -5,9 +5,10 @@
  *     SCHEME://[user[:password]@][host[:port]{,host[:port]}][/database]
  *
  * The host may be a path with its slashes escaped (%2Frun%2Fpostgresql: where the server's socket
- * is; MySQL: the socket itself). Parameters: prefix, host (a path need not be escaped there), and
- * for TLS sslmode, cafile, cert, key, verify. User and password may also come from the program's
- * options or the environment (env->user, env->password), else from the library's usual files. No
+ * is; MySQL: the socket itself). Parameters: prefix, owner, host (a path need not be escaped
+ * there), cleartext, and for TLS sslmode, cafile, cert, key, verify. User and password may also come
+ * from the program's options or the environment (env->user, env->password), else from the library's
+ * usual files. No
  * error repeats a part of the URL that may be a password.
  */
 #include <ctype.h>
@@ -110,6 +111,31 @@ static int read_pooler(sql_settings *s, const sql_driver *driver, const pawl_url
     return 0;
 }
 
+static int read_cleartext(sql_settings *s, const pawl_url *url, pawl_error *err)
+{
+    const char *text = pawl_url_param(url, "cleartext");
+
+    s->cleartext = text && !strcmp(text, "yes");
+    if (text && !s->cleartext && strcmp(text, "no"))
+        return pawl_error_set(err, PAWL_EINVAL, "cleartext is no (the default) or yes: the "
+                              "password may be sent so that whoever answers can read it");
+    return 0;
+}
+
+/* The name becomes part of statements, in quotes. */
+static int read_owner(sql_settings *s, const char *text, pawl_error *err)
+{
+    bool good = !text || (*text && strlen(text) <= SQL_PREFIX_MAX);
+
+    for (const char *c = text; c && *c && good; c++)
+        good = isalnum((unsigned char)*c) || strchr("_.-$", *c);
+    if (!good)
+        return pawl_error_set(err, PAWL_EINVAL, "owner is the user who made the tables: letters, "
+                              "digits, _ . - $, at most %d", SQL_PREFIX_MAX);
+    snprintf(s->owner, sizeof s->owner, "%s", text ? text : "");
+    return 0;
+}
+
 /* A socket's path, that of a folder with PostgreSQL's. */
 static int read_path(sql_settings *s, const char *path, pawl_error *err)
 {
@@ -139,7 +165,11 @@ int sql_settings_read(sql_settings *s, const sql_driver *driver, const pawl_env 
     if (!code)
         code = read_prefix(s, pawl_url_param(url, "prefix"), err);
     if (!code)
+        code = read_owner(s, pawl_url_param(url, "owner"), err);
+    if (!code)
         code = read_tls(s, url, err);
+    if (!code)
+        code = read_cleartext(s, url, err);
     if (!code)
         code = read_pooler(s, driver, url, err);
     return code;
@@ -157,19 +187,19 @@ void sql_settings_free(sql_settings *s)
 /* ---- texts ----------------------------------------------------------------------------------- */
 
 /* What stands for the mark at `at`, or NULL: it is none. */
-static const char *meaning(const sql *q, const char *at, const char *limit, size_t *length)
+static const char *meaning(const sql *q, const char *at, size_t *length)
 {
-    if (*at == '@') {
-        *length = 1;
-        return q->settings.prefix;
-    }
-    if (!strncmp(at, "$CLIENT", 7)) {
-        *length = 7;
-        return q->client;
-    }
-    if (!strncmp(at, "$LIMIT", 6)) {
-        *length = 6;
-        return limit;
+    const char *dot = strchr(q->settings.prefix, '.');
+    const struct {
+        const char *mark, *text;
+    } marks[] = {{"@", q->place}, {"$TABLE", dot ? dot + 1 : q->settings.prefix},
+                 {"$SCHEMA", q->schema}, {"$OWNER", q->settings.owner}, {"$CLIENT", q->client},
+                 {"$ROWS", SQL_ROWS_TEXT}};
+
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {
+        *length = strlen(marks[i].mark);
+        if (!strncmp(at, marks[i].mark, *length))
+            return marks[i].text;
     }
     return NULL;
 }
@@ -177,17 +207,16 @@ static const char *meaning(const sql *q, const char *at, const char *limit, size
 char *sql_expand(const sql *q, const char *text)
 {
     size_t room = strlen(text) + 1, length, used = 0;
-    char limit[24], *ret;
+    char *ret;
 
-    snprintf(limit, sizeof limit, "%lld", (long long)(q->env->timeout_ms / 2 + 1));
     for (const char *c = text; *c; c++)
         if (*c == '@' || *c == '$')
-            room += SQL_PREFIX_MAX;
+            room += sizeof q->place;
     ret = malloc(room);
     if (!ret)
         return NULL;
     while (*text) {
-        const char *word = meaning(q, text, limit, &length);
+        const char *word = meaning(q, text, &length);
 
         if (word) {
             used += (size_t)snprintf(ret + used, room - used, "%s", word);
@@ -198,4 +227,24 @@ char *sql_expand(const sql *q, const char *text)
     }
     ret[used] = 0;
     return ret;
+}
+
+int sql_set_schema(sql *q, const char *name, const char *quoted)
+{
+    const char *dot = strchr(q->settings.prefix, '.');
+
+    if (dot)
+        snprintf(q->schema, sizeof q->schema, "'%.*s'", (int)(dot - q->settings.prefix),
+                 q->settings.prefix);
+    else
+        snprintf(q->schema, sizeof q->schema, "%s", quoted);
+    snprintf(q->place, sizeof q->place, "%.*s%s%s", SQL_SCHEMA_MAX, dot ? "" : name,
+             dot || !*name ? "" : ".", q->settings.prefix);
+    for (int i = 0; i < SQL_STATEMENTS; i++) {
+        free(q->texts[i]);
+        q->texts[i] = NULL;
+        if (q->driver->statements[i] && !(q->texts[i] = sql_expand(q, q->driver->statements[i])))
+            return PAWL_ENOMEM;
+    }
+    return 0;
 }

@@ -5,7 +5,9 @@
  *
  * The entry says who a client is (host, pid, program, label), for whoever asks who holds a lock. It
  * is kept for 90 s and written again every 30 s, which also shows whether an idle connection still
- * works; it is taken away when the client closes.
+ * works; it is taken away when the client closes. Writing the entry also sweeps out what nobody has
+ * used for a day, a bounded number of rows at a time; where the server says that there is more, the
+ * entry is written again after a second.
  *
  * The ear is a second link, for servers that can't push on the first one. It is open while anybody
  * waits, or has held something for a second (a holder may be told that its lock was broken), and
@@ -21,6 +23,7 @@
 
 #define ENTRY_KEPT_MS 90000
 #define ENTRY_WRITE_MS 30000
+#define ENTRY_MORE_MS 1000
 #define HEAR_LIMIT_MS 30000
 #define EAR_SOON_MS 1000
 #define EAR_IDLE_MS 60000
@@ -113,10 +116,18 @@ static void fill_entry(const sql_call *call, sql_params *p)
     sql_add_int(p, q->closing ? 0 : ENTRY_KEPT_MS);
 }
 
+static void set_entry_timer(sql *q, int64_t ms)
+{
+    if (!q->closing)
+        q->env->timer_set(q->env, &q->entry_timer, q->env->now(q->env) + ms * PAWL_NS_PER_MS);
+}
+
 static bool entry_written(sql_call *call, const sql_reply *reply)
 {
-    (void)call;
-    (void)reply;
+    const char *text = reply->cell(reply, 0, 0);
+
+    if (text && !strcmp(text, "OK more"))
+        set_entry_timer(call->about, ENTRY_MORE_MS);
     return true;
 }
 
@@ -137,9 +148,7 @@ static void keep_entry(sql *q)
 
     if (call)
         sql_link_send(&q->link, call);
-    if (!q->closing)
-        q->env->timer_set(q->env, &q->entry_timer,
-                          q->env->now(q->env) + (ENTRY_WRITE_MS - spread) * PAWL_NS_PER_MS);
+    set_entry_timer(q, ENTRY_WRITE_MS - spread);
 }
 
 static void entry_due(pawl_timer *timer)
@@ -281,14 +290,6 @@ static void ear_ready(sql_link *link)
 
 /* ---- the slots ------------------------------------------------------------------------------- */
 
-static int expand_texts(sql *q, pawl_error *err)
-{
-    for (int i = 0; i < SQL_STATEMENTS; i++)
-        if (q->driver->statements[i] && !(q->texts[i] = sql_expand(q, q->driver->statements[i])))
-            return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
-    return 0;
-}
-
 int sql_open(sql *q, const sql_driver *driver, pawl_env *env, const pawl_url *url,
              pawl_error *err)
 {
@@ -303,9 +304,9 @@ int sql_open(sql *q, const sql_driver *driver, pawl_env *env, const pawl_url *ur
     if (code)
         return code;
     snprintf(q->client, sizeof q->client, "%016" PRIx64, env->client_id);
-    code = expand_texts(q, err);
+    code = sql_set_schema(q, "", driver->here);
     if (code)
-        return code;
+        return pawl_error_set(err, code, "out of memory");
     q->entry_timer = (pawl_timer){.fire = entry_due, .arg = q};
     q->ear_timer = (pawl_timer){.fire = ear_due, .arg = q};
     sql_link_init(&q->link, q, q->settings.pooled ? driver->pooled_greeting : driver->greeting);

@@ -21,6 +21,12 @@
  * sent, and a backlog. Whoever made a call may lose interest (call->about = NULL); the answer is
  * then dropped. A connection is never used again after anything unexpected, or too long nothing.
  *
+ * All calls of a client share one connection, so no statement may wait there for a row that
+ * somebody else's transaction has locked. Each waits at most 100 ms (`patient`), and not at all
+ * while another call of this link has found its row locked. A call that finds its row locked is
+ * *parked*: the link sends it again later, and sends the others meanwhile. Renewals and releases
+ * (`urgent`) go before everything else in the backlog.
+ *
  * Messages (a grant, a new front of the queue) come on the main link where the server can push
  * (PostgreSQL: NOTIFY), else on a second one, the *ear*, which is open only while there is
  * something to hear. A message is a hint that carries its own proof: the server's time of what it
@@ -41,7 +47,10 @@
 #define SQL_WORDS 224
 #define SQL_PREFIX_MAX 40
 #define SQL_OWNER_MAX 40
-#define SQL_PARAMS_MAX 12
+#define SQL_PARAMS_MAX 13
+#define SQL_SCHEMA_MAX 150 /* 63 bytes, each perhaps doubled, in quotes */
+#define SQL_ROWS_MAX 50000  /* of one answer */
+#define SQL_ROWS_TEXT "50000"
 
 typedef struct sql sql;
 typedef struct sql_link sql_link;
@@ -61,6 +70,8 @@ typedef struct sql_settings {
     char prefix[SQL_PREFIX_MAX + 1]; /* of the tables; may have a schema and a dot before it */
     enum sql_tls tls;
     bool pooled;     /* behind a pooler that keeps no session: no messages, nothing prepared */
+    bool cleartext;  /* the password may go out so that the server's side can read it */
+    char owner[SQL_PREFIX_MAX + 1]; /* of the tables, if it is somebody to be trusted; or "" */
 } sql_settings;
 
 struct sql_driver;
@@ -68,8 +79,12 @@ int sql_settings_read(sql_settings *s, const struct sql_driver *driver, const pa
                       const pawl_url *url, pawl_error *err);
 /* Wipes what is secret. Accepts zeroes. */
 void sql_settings_free(sql_settings *s);
-/* The text with its '@' replaced by the prefix, and $CLIENT, $LIMIT; for the caller to free. */
+/* The text with '@' replaced by the qualified prefix, $TABLE by the bare one, $SCHEMA by the schema
+ * as a string, $OWNER, $CLIENT and $ROWS; for the caller to free. */
 char *sql_expand(const sql *q, const char *text);
+/* Where the tables are: as an identifier and as a string of the server's language, which is used
+ * unless the prefix has a schema of its own. 0 or PAWL_ENOMEM. */
+int sql_set_schema(sql *q, const char *name, const char *quoted);
 
 /* ---- statements ------------------------------------------------------------------------------ */
 
@@ -106,7 +121,8 @@ typedef struct sql_reply {
 /* What an error of the server's means for who asked. */
 enum sql_sense {
     SQL_REFUSED,   /* it can't be done; the code says why */
-    SQL_AGAIN,     /* it was not done, but may be if it is asked again: deadlock, lock wait ... */
+    SQL_AGAIN,     /* it was not done, but may be if it is asked again: deadlock ... */
+    SQL_BLOCKED,   /* it was not done: somebody has a row locked */
     SQL_ELSEWHERE, /* it was not done, and this server does not do such things: read only */
     SQL_MISSING,   /* it was not done: a table or function is not there */
     SQL_BROKEN     /* the connection is gone: nobody knows */
@@ -122,6 +138,7 @@ typedef struct sql_fault {
 
 typedef struct sql_call_type {
     enum sql_statement statement;
+    bool urgent;   /* goes before others in the backlog */
     void (*fill)(const sql_call *call, sql_params *p);
     /* It was answered. Return false if the answer makes no sense. */
     bool (*answer)(sql_call *call, const sql_reply *reply);
@@ -137,6 +154,9 @@ struct sql_call {
     int64_t sent;      /* an instant before it was sent; 0: it was not */
     int64_t limit_ms;  /* how long the answer may take */
     int tries;         /* how often the server asked for it again */
+    int64_t parked;    /* when it was parked for the first time; 0: never */
+    int64_t pause_ms;  /* the latest pause */
+    int64_t due;       /* parked: when it is sent again */
 };
 
 enum sql_link_state {
@@ -163,6 +183,8 @@ struct sql_link {
     uv_poll_t *poll;
     struct list calls;     /* out, in order */
     struct list backlog;   /* not sent yet */
+    struct list parked;    /* not sent again yet: their rows were locked */
+    pawl_timer park_timer; /* when the first of them is due */
     pawl_timer timer;      /* PAUSED: its end. READY: the first call's limit. Else: the attempt's */
     net_resolve resolve;
     unsigned at;           /* which of the hosts */
@@ -190,6 +212,8 @@ sql_call *sql_call_new(sql_link *link, const sql_call_type *type, void *about);
 void sql_link_send(sql_link *link, sql_call *call);
 /* Take back a call that was not sent yet. False: it was. */
 bool sql_call_withdraw(sql_call *call);
+/* May the statement of this call wait for a row lock, for a moment? */
+bool sql_call_patient(const sql_call *call);
 /* The connection is of no use: close it, and try again in a while. */
 __attribute__((format(printf, 3, 4)))
 void sql_link_drop(sql_link *link, int code, const char *format, ...);
@@ -225,6 +249,9 @@ typedef struct sql_driver {
     const char *const *greeting, *const *pooled_greeting, *const *ear_greeting;
     const char *version;     /* asks for the version of the tables; NULL: there are none */
     const char *lock, *unlock; /* so that only one makes them */
+    const char *here;        /* the schema of a bare prefix, as an expression */
+    const char *check;       /* a row: what is wrong with tables and functions, or with this user's
+                                rights; none: nothing is. Asked before any of them is used */
     const char *schema;      /* makes them; a line ";;" where the server takes one at a time */
 
     /* Begin to connect; `address` is numeric, or NULL: settings->host is a path. 0 or a code. */
@@ -250,6 +277,8 @@ struct sql {
     sql_link link, ear;
     char *texts[SQL_STATEMENTS]; /* the driver's, with the prefix */
     char client[20];       /* this client's id, in hex */
+    char place[SQL_SCHEMA_MAX + SQL_PREFIX_MAX + 2]; /* the prefix, qualified */
+    char schema[SQL_SCHEMA_MAX]; /* as a string of the server's language */
     pawl_op *event;
     int untold;            /* an event that came while no EVENT op was out */
     unsigned served_by;    /* which of the hosts was the latest */
@@ -308,6 +337,11 @@ void sql_simple(sql *q, pawl_op *op); /* release, renew, break, latch */
 void sql_look(sql *q, pawl_op *op);   /* inspect, count, list */
 /* The rows of look.c, to whoever inspects or lists. */
 int sql_show(pawl_op *op, const sql_reply *reply);
+/* Of the rows from here on a part may be missing: the answer was cut. */
+static inline bool sql_cut(const sql_reply *reply)
+{
+    return reply->rows >= SQL_ROWS_MAX;
+}
 /* Either of them. */
 void sql_give_up(sql *q, pawl_op *op);
 void sql_done(pawl_op *op, int code, const char *words);

@@ -34,7 +34,7 @@
 #define CANCEL_MS 100     /* so long the answer to a cancel is waited for */
 #define POLL_MIN_MS 20    /* asking again where nobody tells us */
 #define POLL_MAX_MS 500
-#define CLAIM_MAX_MS 60000
+#define CLAIM_MAX_MS 2000 /* as @_pass gives out */
 #define DAY_MS 86400000   /* so long a cancel is tried at most, and some more */
 
 enum wait_state { WAIT_ASKING, WAIT_QUEUED, WAIT_LEAVING };
@@ -176,6 +176,7 @@ static void plan(sql_wait *w, bool front, int64_t left)
     pawl_env *env = w->sql->env;
     int64_t ms = REFRESH_MS - (int64_t)(env->random(env) % (REFRESH_MS / 8));
 
+    left = left < DAY_MS ? left : DAY_MS;
     if (front && left > 0 && left < ms)
         ms = left + 1;
     else if (!front && left >= 0 && left + BEHIND_MS < ms) /* holder and front may be gone, both */
@@ -302,6 +303,7 @@ static void fill_acquire(const sql_call *call, sql_params *p)
     sql_add_int(p, (int64_t)(op->floor < INT64_MAX ? op->floor : INT64_MAX));
     sql_add_text(p, w->round);
     sql_add_int(p, w->pushed);
+    sql_add_int(p, sql_call_patient(call));
 }
 
 static void ask(sql_wait *w)
@@ -385,6 +387,7 @@ static void fill_cancel(const sql_call *call, sql_params *p)
     sql_add_int(p, 0);
     sql_add_int(p, 0);
     sql_add_int(p, 1);
+    sql_add_int(p, sql_call_patient(call));
 }
 
 static bool answer_cancel(sql_call *call, const sql_reply *reply)
@@ -413,8 +416,8 @@ static void cancel_failed(sql_call *call, int code, const char *words)
 
 static void send_cancel(sql_wait *w)
 {
-    static const sql_call_type type = {.statement = SQL_RELEASE, .fill = fill_cancel,
-        .answer = answer_cancel, .failed = cancel_failed};
+    static const sql_call_type type = {.statement = SQL_RELEASE, .urgent = true,
+        .fill = fill_cancel, .answer = answer_cancel, .failed = cancel_failed};
     sql_link *link = &w->sql->link;
 
     w->call = link->state == LINK_READY ? sql_call_new(link, &type, w) : NULL;

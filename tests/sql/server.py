@@ -219,7 +219,7 @@ class Postgres(Server):
         return self.number(f"SELECT count(*) FROM {self.prefix}_client c, pg_locks l WHERE c.pid = "
                            f"{actor.pid} AND l.locktype = 'advisory' AND "
                            "(l.classid::bigint << 32 | l.objid::bigint) = "
-                           "('x' || c.client)::bit(64)::bigint")
+                           f"{self.prefix}_key(c.client)")
 
     def statements(self):
         """How many of Pawl's were carried out, by the log."""

@@ -397,5 +397,24 @@ def _(s, name):
             p.stop()
 
 
+@case('a connection that can\'t be given back is closed, and who gets its seat is served')
+def _(s, name):
+    b, a = s.actor(layout='advisory'), s.actor(layout='advisory', connections=1)
+    b.lock('l', name)
+    b.ask('take', 'l', 0).ok()
+    a.lock('l', name)
+    a.lock('k', name + '/free')
+    a.send('acquire', 'l', 2000)
+    waits = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    pid = int(until(lambda: s.sql(waits).strip(), 'for the wait'))
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        a.send('acquire', 'k', 20000)
+        a.answer('acquire', 'l').be('PAWL_ETIMEDOUT')
+        a.answer('acquire', 'k').ok()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
 if __name__ == '__main__':
     sys.exit(run(*sys.argv[1:]))

@@ -186,6 +186,41 @@ def _(s, name):
     b.answer('acquire', 'l').ok()
 
 
+@case('tables that another user has made are not used, unless the URL trusts that user', own={})
+def _(s, name):
+    for user in ('mallory', 'shop'):
+        s.user(user)
+    if s.scheme == 'postgres':
+        s.sql('GRANT CREATE ON SCHEMA public TO PUBLIC')
+    else:
+        s.sql('GRANT ALL ON pawl.* TO mallory')
+    a = s.actor(user='mallory')
+    a.lock('l', name)
+    a.ask('take', 'l', 20000).ok()
+    s.grant('shop')
+    fails(s.url('shop'), ['PAWL_EAUTH'], 'mallory.*administrator')
+    b = s.actor(user='shop', owner='mallory')
+    b.lock('l', name)
+    b.ask('take', 'l', 0).be('PAWL_EBUSY')
+
+
+@case('each of the documented rights is needed, and one that is missing is told by name', own={})
+def _(s, name):
+    s.schema()
+    s.user('shop')
+    for table in s.tables:
+        for right in ('SELECT', 'INSERT', 'UPDATE', 'DELETE'):
+            s.grant('shop')
+            if (table, right) == ('_mail', 'UPDATE'):
+                continue
+            s.sql(f'REVOKE {right} ON {s.prefix}{table} FROM shop')
+            fails(s.url('shop'), ['PAWL_EAUTH'], f'{right}.*{s.prefix}{table}')
+    s.grant('shop')
+    a = s.actor(user='shop')
+    a.lock('l', name)
+    a.ask('take', 'l', 0).ok()
+
+
 @case('wrong password, unknown user and database, nobody there: each with its code and words',
       own={})
 def _(s, name):
@@ -205,6 +240,12 @@ def _(s, name):
         s.sql('GRANT ALL ON pawl.* TO locked')
     a.lock('l', name)
     a.ask('take', 'l', 20000).ok()
+
+
+@case('TLS that is asked for and that the server does not have is an error')
+def _(s, name):
+    for params in ({'sslmode': 'require'}, {'verify': 'none'}):
+        fails(s.url(**params), ['PAWL_EAUTH', 'PAWL_ECONN'], 'TLS|SSL')
 
 
 @case('TLS: the server\'s certificate is checked as asked for', own={})

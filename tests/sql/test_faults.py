@@ -177,31 +177,103 @@ def _(s, name):
     a.ask('take', 'l1', 20000).ok()
 
 
-@case('a deadlock with somebody\'s transaction: one of the two goes on, nothing is lost',
-      own={'postgres': ('-c', 'deadlock_timeout=100ms')})
+@case('rows that somebody has locked for long: every other lock of the clients lives on')
 def _(s, name):
-    a = s.actor(watchdog=9000)
-    for i in ('a', 'b'):
-        a.lock(i, f'{name}/{i}')
-        a.ask('take', i, 0).ok()
-    lock = f"SELECT token FROM {s.prefix} WHERE name = '{name}/%s' FOR UPDATE"
-    t = s.transaction(lock % 'b')
+    clients = [s.actor(watchdog=3000, timeout=2000) for _ in range(3)]
+    for n, a in enumerate(clients):
+        a.lock('mine', f'{name}/mine {n}')
+        a.ask('take', 'mine', 0).ok()
+        a.lock('r', f'{name}/shared', kind='read')
+        a.ask('take', 'r', 0).ok()
+        for i in range(7):
+            a.lock(f'l{i}', f'{name}/{i}')
+    for i in range(7):  # InnoDB locks the row behind the range as well
+        clients[0].ask('take', f'l{i}', 0).ok()
+        clients[0].ask('drop', f'l{i}').ok()
+    t = s.transaction(f"SELECT token FROM {s.prefix} WHERE name >= '{name}/0' AND name < "
+                      f"'{name}/6' FOR UPDATE")
     try:
-        # The renewal of both, in one statement, has a and waits for b.
-        until(lambda: waits_for_row(s), 'for the renewal', 30)
-        said = t.say(lock % 'a')
-        print(f'# the transaction was told: {said.strip()[-100:]!r}')
+        for a in clients:
+            for i in range(6):
+                a.send('acquire', f'l{i}', 4000)
+        until_renewed(clients, 5)
+        b = clients[1]
+        begun = time.monotonic()
+        b.lock('other', f'{name}/x')
+        for _ in range(5):
+            b.ask('take', 'other', 5000).ok()
+            b.ask('drop', 'other').ok()
+        print(f'# five pairs of another name: {time.monotonic() - begun:.2f} s')
+        for a in clients:
+            for i in range(6):
+                a.answer('acquire', f'l{i}').be('PAWL_ECONN', 'PAWL_EUNKNOWN', 'PAWL_ETIMEDOUT')
+            stats = a.ask('stats')
+            equal((stats.lost, stats.reconnects), (0, 0), 'lost and reconnects:')
     finally:
         t.kill()
-    until(lambda: a.ask('valid', 'a').valid > 6500 and a.ask('valid', 'b').valid > 6500,
-          'for a renewal that is confirmed', 20)
-    equal(a.ask('stats').lost, 0)
+    for i in range(6):
+        b.ask('take', f'l{i}', 20000).ok()
 
 
-def waits_for_row(s):
-    if s.scheme == 'postgres':
-        return s.number("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
-    return int(s.sql("SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_current_waits'").split()[1])
+def until_renewed(clients, seconds):
+    """A lease of 3 s is confirmed for so long."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for a in clients:
+            assert a.ask('valid', 'mine').valid > 0
+        time.sleep(0.2)
+
+
+@case('the row of a lock that is held is locked by somebody: no other of the batch is lost')
+def _(s, name):
+    a = s.actor(watchdog=3000, timeout=2000)
+    for i in ('a', 'b', 'c'):
+        a.lock(i, f'{name}/{i}')
+        a.ask('take', i, 0).ok()
+    t = s.transaction(f"SELECT token FROM {s.prefix} WHERE name = '{name}/b' FOR UPDATE")
+    try:
+        a.lost('b')
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            assert a.ask('valid', 'a').valid > 0 and a.ask('valid', 'c').valid > 0
+            time.sleep(0.2)
+    finally:
+        t.kill()
+    equal(a.ask('stats').lost, 1)
+
+
+@case('what nobody has used for a day is swept out; what is held, waited for or set stays', own={})
+def _(s, name):
+    s.schema()
+    ago = '(SELECT 1000 * (' + ('extract(epoch FROM now())' if s.scheme == 'postgres' else
+                                 'UNIX_TIMESTAMP()') + ' - 90000))'
+    blob = ("convert_to('old' || i, 'UTF8')" if s.scheme == 'postgres' else "CONCAT('old', seq)")
+    rows = ('generate_series(1, 3000) i' if s.scheme == 'postgres' else 'seq_1_to_3000')
+    a, b = s.actor(), s.actor()
+    for x, kind in (('x', 'mutex'), ('r', 'read')):
+        a.lock(x, f'{name}/{x}', kind=kind)
+        a.ask('take', x, 0).ok()
+    b.lock('x', f'{name}/x')
+    b.send('acquire', 'x', -1)
+    a.latch('d', f'{name}/d')
+    a.ask('set', 'd', 1).ok()
+    until(lambda: s.waiters(f'{name}/x') == 1)
+    old = "'2020-01-01'"
+    s.sql(f"INSERT INTO {s.prefix} (name, type, token, expires, created) SELECT {blob}, 1, "
+          f"{ago} * 1000, {ago}, {old} FROM {rows}")
+    s.sql(f"INSERT INTO {s.prefix}_member (name, owner, role, mode, push, permits, tokens, first, "
+          f"since, lease, expires) SELECT {blob}, 'x', 'r', 'l', "
+          f"{'false' if s.scheme == 'postgres' else 0}, 0, 0, 0, 0, 0, {ago} FROM {rows}")
+    s.sql(f"UPDATE {s.prefix} SET created = {old}")
+    s.actor()
+    until(lambda: not s.number(f"SELECT count(*) FROM {s.prefix} WHERE name >= 'old' AND name < "
+                               "'olf'"), 'for the sweep')
+    equal(s.number(f"SELECT count(*) FROM {s.prefix}_member WHERE role = 'r' AND owner = 'x'"), 0)
+    equal(s.number(f"SELECT count(*) FROM {s.prefix}"), 3, 'names left:')
+    a.ask('drop', 'x').ok()
+    b.answer('acquire', 'x').ok()
+    b.ask('drop', 'x').ok()
+    a.ask('drop', 'r').ok()
 
 
 @case('the server\'s clock is set forward: the lease ends sooner, tokens tell the two apart',
