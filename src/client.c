@@ -281,7 +281,8 @@ void pawl__close_check(pawl_client *client)
 
     /* the closing call itself counts as one that waits */
     if (closing && !closing->done && !client->live && client->active <= 1 &&
-        list_empty(&client->requests))
+        list_empty(&client->requests) &&
+        (client->close_hurry || !pawl_instance_unfinished(&client->engine)))
         pawl__call_done(client, closing, 0);
 }
 
@@ -314,8 +315,11 @@ static void closing_takes_too_long(pawl_timer *timer)
 {
     pawl_client *client = timer->arg;
 
-    client->close_unknown = true;
+    client->close_hurry = true;
+    if (client->live || !list_empty(&client->requests))
+        client->close_unknown = true;
     cancel_requests(client, true);
+    pawl__close_check(client);
     /* What ends now may begin to give something back: that is cut short, too. */
     pawl__timers_set(&client->timers, timer, pawl__now(client) + 10 * PAWL_NS_PER_MS);
 }
@@ -353,7 +357,7 @@ int pawl_close(pawl_client *client)
     if (code)
         return code;
     client->state = CLIENT_CLOSING;
-    client->close_unknown = false;
+    client->close_unknown = client->close_hurry = false;
     pawl__unlock(client);
     pawl__client_unregister(client);
     pthread_mutex_lock(&client->mu);

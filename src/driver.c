@@ -208,6 +208,8 @@ static void turn_once(pawl_client *client)
     client->in_engine--;
     pawl__requests_flush(client);
     flush_engine(client);
+    if (client->closing)
+        pawl__close_check(client);
 }
 
 /* What a turn began (a watcher, bytes to write) reaches the system in the next one. */

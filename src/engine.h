@@ -17,7 +17,7 @@
  *
  * OUTCOMES. 0: done. PAWL_EBUSY, PAWL_ENOTHELD, PAWL_ESTATE ...: refused, nothing changed.
  * PAWL_ECONN: surely not sent. PAWL_EUNKNOWN: sent, no answer: it may have happened. An engine
- * never turns "unknown" into anything else. The core then submits the same op again (same owner,
+ * never turns "unknown" into anything else, and silence never looks like a refusal (op->waited). The core then submits the same op again (same owner,
  * same sequence number), so the engine must make repetition harmless, as each kind states.
  *
  * TIME. Nanoseconds of CLOCK_BOOTTIME from env->now, or virtual time in the simulator. Engines set
@@ -174,7 +174,10 @@ struct pawl_op {
     int64_t granted_ms; /* the lease given, if shorter than asked (a claim); 0: as asked */
     int64_t value; /* COUNT; ACQUIRE: the store's age in ms, where it can tell, else 0 */
     int event;
-    bool waited; /* ACQUIRE: it was queued before it was granted */
+    bool waited; /* ACQUIRE: the service has said that somebody else has it. Set by pawl_op_waits
+                    as soon as the service has said so, and kept if the op ends without a grant:
+                    without this word a time limit that passes is "no answer", never "busy" */
+    pawl_op *outer; /* a wrapper's: the op that this one stands for */
 
     /* The engine's own while the op is out; zeroed by the submitter. */
     void *engine[4];
@@ -196,6 +199,13 @@ static inline int pawl_error_set(pawl_error *err, int code, const char *format, 
     vsnprintf(err->text, sizeof err->text, format, args);
     va_end(args);
     return code;
+}
+
+/* The service has queued the ACQUIRE, or has refused a try of it: somebody else has the name. */
+static inline void pawl_op_waits(pawl_op *op)
+{
+    for (; op; op = op->outer)
+        op->waited = true;
 }
 
 static inline void pawl_op_finish(pawl_op *op, int code)
@@ -325,7 +335,18 @@ struct pawl_engine {
     /* Write what submit and cancel have left in buffers; called before anybody waits. NULL: the
      * loop is turned instead, if an op stayed out. */
     void (*flush)(void *self);
+
+    /* Is something under way that nobody waits for, but that close would leave behind at the
+     * service (a grant that was given up, a release that is being repeated)? The core lets it go on
+     * while the client closes, for one time-out at most, and asks again after every turn of the
+     * loop. NULL: never. A wrapper asks its inner engines. */
+    bool (*unfinished)(void *self);
 };
+
+static inline bool pawl_instance_unfinished(const pawl_instance *i)
+{
+    return i->engine && i->engine->unfinished && i->engine->unfinished(i->state);
+}
 
 static inline uint32_t pawl_instance_caps(const pawl_instance *i)
 {

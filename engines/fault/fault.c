@@ -116,6 +116,7 @@ static void take_over(fault_request *r, fault_request *inside)
     r->fault->env->timer_clear(r->fault->env, &inside->timer);
     inside->outer = r->outer;
     inside->outer->engine[0] = inside;
+    inside->inner.outer = inside->outer;
     inside->lose = r->lose;
     inside->way_out = r->way_out;
     fault_request_free(r);
@@ -246,7 +247,7 @@ static void fault_submit(void *self, pawl_op *op)
         return;
     }
     op->engine[0] = r;
-    r->outer = op;
+    r->outer = r->inner.outer = op;
     r->lose = lose;
     r->again = again;
     r->later = later;
@@ -334,6 +335,11 @@ static uint32_t fault_caps(void *self)
     return f->inner.engine ? pawl_instance_caps(&f->inner) : 0;
 }
 
+static bool fault_unfinished(void *self)
+{
+    return pawl_instance_unfinished(&((fault *)self)->inner);
+}
+
 const pawl_engine pawl_engine_fault = {
     .abi = PAWL_ENGINE_ABI,
     .scheme = "fault",
@@ -343,4 +349,5 @@ const pawl_engine pawl_engine_fault = {
     .submit = fault_submit,
     .cancel = fault_cancel,
     .caps_of = fault_caps,
+    .unfinished = fault_unfinished,
 };

@@ -32,6 +32,8 @@ static bool answer_undo(sql_call *call, const sql_reply *reply)
     seat *s = seat_of(call);
 
     (void)reply;
+    if (s->op) /* the server is there: the statement before this one waited until it was ended */
+        pawl_op_waits(s->op);
     left(s);
     seat_settle(s);
     return true;

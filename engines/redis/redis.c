@@ -423,6 +423,7 @@ static uint32_t engine_caps(void *self)
         .cancel = engine_cancel,                                                                   \
         .caps_of = engine_caps,                                                                    \
         .flush = engine_flush,                                                                     \
+        .unfinished = redis_waits_leave,                                                           \
     }
 ENGINE(redis, "redis");
 ENGINE(rediss, "rediss");

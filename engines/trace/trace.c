@@ -140,6 +140,7 @@ static void trace_submit(void *self, pawl_op *op)
     memset(c->op.engine, 0, sizeof c->op.engine);
     c->op.done = done;
     c->op.arg = c;
+    c->op.outer = op;
     c->outer = op;
     c->trace = t;
     c->began = t->env->now(t->env);
@@ -189,6 +190,11 @@ static uint32_t trace_caps(void *self)
     return t->inner.engine ? pawl_instance_caps(&t->inner) : 0;
 }
 
+static bool trace_unfinished(void *self)
+{
+    return pawl_instance_unfinished(&((trace *)self)->inner);
+}
+
 const pawl_engine pawl_engine_trace = {
     .abi = PAWL_ENGINE_ABI,
     .scheme = "trace",
@@ -198,4 +204,5 @@ const pawl_engine pawl_engine_trace = {
     .submit = trace_submit,
     .cancel = trace_cancel,
     .caps_of = trace_caps,
+    .unfinished = trace_unfinished,
 };
