@@ -183,6 +183,17 @@ struct pawl_op {
     void *engine[4];
 };
 
+/* Words of a service are shown to people: control characters, of which terminals know orders, and
+ * the C1 ones of UTF-8, become '?'. */
+static inline void pawl_text_clean(char *text)
+{
+    for (unsigned char *p = (unsigned char *)text; *p; p++)
+        if (*p < 0x20 || *p == 0x7f)
+            *p = '?';
+        else if (*p == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0)
+            *p = p[1] = '?';
+}
+
 /* Fill `err` (which may be NULL: nothing happens) and return the code. */
 #if defined(__GNUC__)
 __attribute__((format(printf, 3, 4)))
@@ -198,6 +209,7 @@ static inline int pawl_error_set(pawl_error *err, int code, const char *format, 
     va_start(args, format);
     vsnprintf(err->text, sizeof err->text, format, args);
     va_end(args);
+    pawl_text_clean(err->text);
     return code;
 }
 
