@@ -8,6 +8,7 @@ verbs of one engine run at the same time, since each waits for a limit.
 import os
 import socket
 import threading
+import time
 
 from harness import TOOL, case, equal, main
 
@@ -99,5 +100,31 @@ def for_each(stalls):
 
 case('a port that never answers is "no answer" to every verb on every engine')(for_each(False))
 case('a service that stalls in the middle of its greeting is "no answer", too')(for_each(True))
+
+
+@case('who waits without end for a silent service is told so, once')
+def told_once(box):
+    server = Silent()
+    waiter = box.start('run', '-u', f'redis://127.0.0.1:{server.port}?timeout=300', 'x', '--',
+                       'true')
+    line = waiter.stderr.readline().decode()
+    assert line.startswith("pawl: waiting for 'x' after ") and 'no answer' in line, line
+    time.sleep(3)  # several timeouts more
+    waiter.terminate()
+    equal(box.end(waiter), (143, '', ''))
+    server.close()
+
+
+@case('-v does not stretch -w when the service is silent')
+def not_stretched(box):
+    server = Silent()
+    began = time.monotonic()
+    status, _, err = box.pawl('run', '-v', '-w', '1.2', '-u',
+                              f'redis://127.0.0.1:{server.port}?timeout=8000', 'x', '--', 'true')
+    took = time.monotonic() - began
+    equal(status, 69, err)
+    assert took < 6, took  # a question to the silent service would take eight seconds more
+    server.close()
+
 
 main()
