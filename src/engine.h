@@ -17,8 +17,9 @@
  *
  * OUTCOMES. 0: done. PAWL_EBUSY, PAWL_ENOTHELD, PAWL_ESTATE ...: refused, nothing changed.
  * PAWL_ECONN: surely not sent. PAWL_EUNKNOWN: sent, no answer: it may have happened. An engine
- * never turns "unknown" into anything else, and silence never looks like a refusal (op->waited). The core then submits the same op again (same owner,
- * same sequence number), so the engine must make repetition harmless, as each kind states.
+ * never turns "unknown" into anything else, and silence never looks like a refusal (op->waited).
+ * The core then submits the same op again (same owner, same sequence number), so the engine must
+ * make repetition harmless, as each kind states.
  *
  * TIME. Nanoseconds of CLOCK_BOOTTIME from env->now, or virtual time in the simulator. Engines set
  * timers only through env; loop timers and sleeping are forbidden.

@@ -23,6 +23,8 @@ static void fill_undo(const sql_call *call, sql_params *p)
 static void left(seat *s)
 {
     s->leaving--;
+    if (s->op && s->op->kind == PAWL_OP_ACQUIRE && s->link.state == LINK_READY)
+        pawl_op_waits(s->op); /* the server is there: the statement waited until it was ended */
     if (!s->leaving)
         seat_finish(s, PAWL_ECANCELED, NULL);
 }
@@ -32,8 +34,6 @@ static bool answer_undo(sql_call *call, const sql_reply *reply)
     seat *s = seat_of(call);
 
     (void)reply;
-    if (s->op) /* the server is there: the statement before this one waited until it was ended */
-        pawl_op_waits(s->op);
     left(s);
     seat_settle(s);
     return true;
