@@ -114,6 +114,7 @@ static void arm(desk_wait *w, const desk_job *job)
     int64_t due = job->due, soon = job->edit.now + (int64_t)BLIND_MS * PAWL_NS_PER_MS;
     bool blind = d->blockers.missing;
 
+    pawl_op_waits(w->op);
     for (size_t i = 0; i < d->blockers.n && d->store->watch; i++) {
         struct desk_peer *p = &d->blockers.list[i];
         enum desk_watched result = d->store->watch(d->arg, p->peer, p->gen);

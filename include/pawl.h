@@ -251,7 +251,10 @@ PAWL_API void pawl_lock_free(pawl_lock *lock);
  * owner: the hold count rises) or PAWL_ESTATE (handle owner).
  * Returns 0: held. Not held: PAWL_EBUSY (wait_ms 0), PAWL_ETIMEDOUT, PAWL_ECANCELED, PAWL_EDEADLK
  * (asks to write while it reads), PAWL_ELOST (an earlier hold was lost: release it first), service
- * errors. PAWL_EUNKNOWN: no answer came in time; Pawl takes it back in the background.
+ * errors. PAWL_ETIMEDOUT and PAWL_EBUSY are the service's word that somebody else has it; a service
+ * that has said nothing in that time is PAWL_ECONN, or PAWL_EUNKNOWN: the request may have been
+ * carried out, and Pawl takes it back in the background.
+ * No call of Pawl is a cancellation point: pthread_cancel takes effect after a call that blocks.
  * Thread: any. Blocks: up to wait_ms; a wait of 0 up to the time-out, if the service is silent. In
  * callbacks: PAWL_EDEADLK. */
 PAWL_API int pawl_lock_acquire(pawl_lock *lock, int64_t wait_ms, pawl_error *err);
@@ -355,7 +358,8 @@ PAWL_API int pawl_lock_release_start(pawl_lock *lock, pawl_done_fn *done, void *
 PAWL_API int pawl_client_fd(pawl_client *client);
 
 /* Do what is due and run the callbacks. Returns how many callbacks ran, or PAWL_EDEADLK (called
- * from a callback), PAWL_ESTATE (closed), PAWL_EFORK.
+ * from a callback), PAWL_ESTATE (closing), PAWL_EFORK. Not after pawl_close() has returned: the
+ * client is gone then, with its last handle at the latest.
  * Thread: any, one at a time. Blocks: no. In callbacks: PAWL_EDEADLK. */
 PAWL_API int pawl_client_process(pawl_client *client);
 

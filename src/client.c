@@ -293,7 +293,7 @@ void pawl__close_check(pawl_client *client)
     /* the closing call itself counts as one that waits */
     if (closing && !closing->done && !client->live && client->active <= 1 &&
         list_empty(&client->requests) &&
-        (client->close_late || !pawl_instance_busy(&client->engine)))
+        (client->close_late || !pawl_instance_unfinished(&client->engine)))
         pawl__call_done(client, closing, 0);
 }
 

@@ -107,9 +107,26 @@ uint32_t pawl__cohort_tokens(const struct hold *hold)
     return hold->terms.cohort && hold->site->contended ? (uint32_t)hold->client->cohort : 1;
 }
 
+/* "Busy" is an answer of the service, or of who has the grant in this process. */
 static void waited_too_long(pawl_timer *timer)
 {
-    pawl__hold_cancel(timer->arg, PAWL_ETIMEDOUT);
+    struct hold *hold = timer->arg;
+    int64_t ms = (pawl__now(hold->client) - hold->asked) / PAWL_NS_PER_MS;
+
+    if (pawl__site_held(hold->site)) {
+        pawl__hold_cancel(hold, PAWL_ETIMEDOUT);
+        return;
+    }
+    pawl_error_set(&hold->request.err, PAWL_ECONN, "no answer within %lld ms", (long long)ms);
+    hold->request.op.code = PAWL_ECONN;
+    pawl__hold_cancel(hold, PAWL_ECONN);
+}
+
+bool pawl__site_held(const struct site *site)
+{
+    const struct hold *front = site->front;
+
+    return front && (front->state != HOLD_ACQUIRING || pawl__request_heard_held(&front->request));
 }
 
 bool pawl__cohort_enter(struct hold *hold)

@@ -42,12 +42,14 @@ struct request {
     pawl_client *client;
     struct list todo;
     pawl_timer pause, limit;
+    int64_t started;    /* now() at the start */
     int64_t first_sent; /* now() before the first submit */
     int64_t sent;       /* now() before the latest submit */
     uint8_t phase;
     bool once;          /* don't repeat: finish with whatever the first answer is */
     bool poll;          /* PAWL_EBUSY is not an answer but a reason to try again */
     bool unknown;       /* an earlier answer never came */
+    bool held;          /* ACQUIRE: an answer said that somebody else has it */
     bool cancel_todo;
     int giving_up;      /* why it was cancelled (PAWL_ETIMEDOUT, PAWL_ECANCELED), or 0 */
     uint32_t attempts;
@@ -68,6 +70,12 @@ void pawl__request_start(struct request *request, int64_t deadline);
 
 /* Give up before the deadline; finish() gets `why`, unless the answer is faster. */
 void pawl__request_cancel(struct request *request, int why);
+
+/* Has the service said, by now, that somebody else has it? */
+static inline bool pawl__request_heard_held(const struct request *request)
+{
+    return request->held || request->op.waited;
+}
 
 /* Submit what was put off. Called wherever the engine has returned. */
 void pawl__requests_flush(pawl_client *client);
@@ -301,6 +309,8 @@ struct site {
 struct site *pawl__site_get(pawl_client *client, const char *name); /* NULL: no memory */
 void pawl__site_put(pawl_client *client, struct site *site);
 void pawl__sites_free(pawl_client *client);
+/* The front has the name, or was told that somebody else has it: not just asked. */
+bool pawl__site_held(const struct site *site);
 /* May this hold go to the engine now? If not it is queued. */
 bool pawl__cohort_enter(struct hold *hold);
 /* Hand the grant on to the next in the process. False: there is none, or it is others' turn. */

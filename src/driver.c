@@ -44,6 +44,7 @@
 
 #include "core.h"
 
+#define LOOP_FDS 8
 #define REST (20 * PAWL_NS_PER_MS)
 #define DISPATCH_MAX 1000
 #define TURNS_MAX 8
@@ -93,8 +94,26 @@ int pawl__user_fd(pawl_client *client)
     return client->user_fd;
 }
 
+/* uv_loop_init opens up to LOOP_FDS descriptors (epoll, io_uring, the wake-up of worker threads and
+ * the pipe of signal handlers), and aborts the process if it can't have one of the last. So see
+ * first that there is room. Another thread may take it away in between; that can't be helped. */
+static int room_for_loop(void)
+{
+    int fds[LOOP_FDS], n = 0, error = 0;
+
+    while (n < LOOP_FDS && (fds[n] = eventfd(0, EFD_CLOEXEC)) >= 0)
+        n++;
+    if (n < LOOP_FDS)
+        error = errno;
+    while (n > 0)
+        close(fds[--n]);
+    return error;
+}
+
 int pawl__driver_init(pawl_client *client, pawl_error *err)
 {
+    int error;
+
     list_init(&client->sleepers);
     list_init(&client->callbacks);
     client->armed = client->backed_up = client->rest_until = PAWL_NEVER;
@@ -106,7 +125,12 @@ int pawl__driver_init(pawl_client *client, pawl_error *err)
     client->tell_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     client->rest_fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
     if (client->epoll_fd < 0 || client->timer_fd < 0 || client->kick_fd < 0 ||
-        client->tell_fd < 0 || client->rest_fd < 0 || uv_loop_init(&client->loop))
+        client->tell_fd < 0 || client->rest_fd < 0)
+        return pawl_error_set(err, PAWL_ENOMEM, "can't make an event loop: %s", strerror(errno));
+    error = room_for_loop();
+    if (error)
+        return pawl_error_set(err, PAWL_ENOMEM, "can't make an event loop: %s", strerror(error));
+    if (uv_loop_init(&client->loop))
         return pawl_error_set(err, PAWL_ENOMEM, "can't make an event loop: %s", strerror(errno));
     client->loop_open = true;
     client->env.loop = &client->loop;
@@ -439,8 +463,13 @@ static void sleep_for(pawl_client *client, struct call *call)
     list_remove(&call->sleeping);
 }
 
+/* The call is on this thread's stack, and the driver, the engine and other threads point to it: so
+ * the wait is no cancellation point (pthread_cancel takes effect after the call). */
 int pawl__call_wait(pawl_client *client, struct call *call)
 {
+    int cancels;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
     client->active++;
     while (!call->done) {
         bool others_drive = client->driver && client->driver != DRIVER_KEEPER;
@@ -455,6 +484,7 @@ int pawl__call_wait(pawl_client *client, struct call *call)
     client->active--;
     pawl__close_check(client);
     pawl__call_end(call);
+    pthread_setcancelstate(cancels, NULL);
     return call->code;
 }
 
@@ -481,7 +511,7 @@ static bool run_callback(pawl_client *client, struct callback *callback)
     pawl_lock *lock = callback->lock;
     void *arg = callback->arg;
     int code = callback->code;
-    const struct hold *hold = callback->hold;
+    const struct hold *hold = callback->hold; /* the next operation may write it meanwhile */
 
     callback->fn = NULL;
     callback->pending = false;

@@ -17,8 +17,9 @@
  *
  * OUTCOMES. 0: done. PAWL_EBUSY, PAWL_ENOTHELD, PAWL_ESTATE ...: refused, nothing changed.
  * PAWL_ECONN: surely not sent. PAWL_EUNKNOWN: sent, no answer: it may have happened. An engine
- * never turns "unknown" into anything else. The core then submits the same op again (same owner,
- * same sequence number), so the engine must make repetition harmless, as each kind states.
+ * never turns "unknown" into anything else, and silence never looks like a refusal (op->waited).
+ * The core then submits the same op again (same owner, same sequence number), so the engine must
+ * make repetition harmless, as each kind states.
  *
  * TIME. Nanoseconds of CLOCK_BOOTTIME from env->now, or virtual time in the simulator. Engines set
  * timers only through env; loop timers and sleeping are forbidden.
@@ -179,11 +180,25 @@ struct pawl_op {
     uint8_t reason; /* EVENT: why grants may be gone (enum pawl_lost_reason), or 0. VERIFY that
                        follows a break says PAWL_LOST_BROKEN: it is the reason of every grant that
                        is then found missing, unless its pawl_renewal has one of its own */
-    bool waited; /* ACQUIRE: it was queued before it was granted */
+    bool waited; /* ACQUIRE: the service has said that somebody else has it. Set by pawl_op_waits
+                    as soon as the service has said so, and kept if the op ends without a grant:
+                    without this word a time limit that passes is "no answer", never "busy" */
+    pawl_op *outer; /* a wrapper's: the op that this one stands for */
 
     /* The engine's own while the op is out; zeroed by the submitter. */
     void *engine[4];
 };
+
+/* Words of a service are shown to people: control characters, of which terminals know orders, and
+ * the C1 ones of UTF-8, become '?'. */
+static inline void pawl_text_clean(char *text)
+{
+    for (unsigned char *p = (unsigned char *)text; *p; p++)
+        if (*p < 0x20 || *p == 0x7f)
+            *p = '?';
+        else if (*p == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0)
+            *p = p[1] = '?';
+}
 
 /* Fill `err` (which may be NULL: nothing happens) and return the code. */
 #if defined(__GNUC__)
@@ -200,9 +215,15 @@ static inline int pawl_error_set(pawl_error *err, int code, const char *format, 
     va_start(args, format);
     vsnprintf(err->text, sizeof err->text, format, args);
     va_end(args);
-    for (char *c = err->text; *c; c++) /* names and what servers say go to terminals and logs */
-        *c = (unsigned char)*c < 0x20 || *c == 0x7f ? '?' : *c;
+    pawl_text_clean(err->text);
     return code;
+}
+
+/* The service has queued the ACQUIRE, or has refused a try of it: somebody else has the name. */
+static inline void pawl_op_waits(pawl_op *op)
+{
+    for (; op; op = op->outer)
+        op->waited = true;
 }
 
 static inline void pawl_op_finish(pawl_op *op, int code)
@@ -340,11 +361,17 @@ struct pawl_engine {
      * processes must come to the same words. NULL: the URL's text stands for it. */
     int (*identity)(void *self, char *ret, size_t size);
 
-    /* Is something under way that no op waits for but that should not be cut off by close, such as
-     * giving back what a slow server granted late? pawl_close asks after each turn of the loop and
-     * waits, up to the time-out, until it is false. NULL: never. */
-    bool (*busy)(void *self);
+    /* Is something under way that nobody waits for, but that close would leave behind at the
+     * service (a grant that was given up, a release that is being repeated)? The core lets it go on
+     * while the client closes, for one time-out at most, and asks again after every turn of the
+     * loop. NULL: never. A wrapper asks its inner engines. */
+    bool (*unfinished)(void *self);
 };
+
+static inline bool pawl_instance_unfinished(const pawl_instance *i)
+{
+    return i->engine && i->engine->unfinished && i->engine->unfinished(i->state);
+}
 
 static inline uint32_t pawl_instance_caps(const pawl_instance *i)
 {
@@ -355,11 +382,6 @@ static inline uint32_t pawl_instance_caps(const pawl_instance *i)
 static inline int pawl_instance_identity(const pawl_instance *i, char *ret, size_t size)
 {
     return i->engine && i->engine->identity ? i->engine->identity(i->state, ret, size) : -1;
-}
-
-static inline bool pawl_instance_busy(const pawl_instance *i)
-{
-    return i->engine && i->engine->busy && i->engine->busy(i->state);
 }
 
 /* A module "pawl-SCHEME.so" exports this; libpawl loads it by the URL's scheme. */

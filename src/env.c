@@ -121,6 +121,7 @@ static void keep_line(pawl_client *client, int level, const char *format, va_lis
     if (!client->log || level > client->log_level)
         return;
     vsnprintf(text, sizeof text, format, args);
+    pawl_text_clean(text);
     line = malloc(sizeof *line + strlen(text) + 1);
     if (!line)
         return;

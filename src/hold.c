@@ -309,7 +309,7 @@ int pawl__hold_acquire(pawl_client *client, struct site *site, const struct term
         enter_again(again, asker);
         return 0;
     }
-    if (asker->call && terms->cohort && wait_ms == 0 && site->front)
+    if (asker->call && terms->cohort && wait_ms == 0 && pawl__site_held(site))
         return pawl__error_about(err, PAWL_EBUSY, site->name, NULL);
     if (pawl__keeper_thread_start(client))
         return pawl_error_set(err, PAWL_ENOMEM, "can't start the keeper thread");
@@ -420,7 +420,7 @@ static void acquire_finished(struct request *r, int code)
         if (!with_other && !hold->try_once && now < hold->wait_until)
             pawl__hold_start(hold);
         else
-            not_acquired(hold, PAWL_ETIMEDOUT);
+            not_acquired(hold, r->held ? PAWL_ETIMEDOUT : PAWL_ECONN);
     } else {
         hold->waited |= r->op.waited || (r->poll && r->attempts > 1);
         hold->token = r->op.token;

@@ -9,6 +9,11 @@
  * passes; then, and only then, the owner of the request is told PAWL_EUNKNOWN. PAWL_ECONN (surely
  * not sent) is retried likewise.
  *
+ * PAWL_ETIMEDOUT is an answer: "somebody else had the lock for as long as you wanted to wait". So a
+ * request whose deadline passes ends with this code only if the service has said so (`held`: a
+ * PAWL_EBUSY, or op->waited). A request that ends without any answer ends with PAWL_ECONN if
+ * nothing can have come of it, else with PAWL_EUNKNOWN.
+ *
  * The engine is never called from inside op->done: while it is on the stack (client->in_engine),
  * submits and cancels are put on client->todo and done when it has returned.
  */
@@ -38,9 +43,9 @@ void pawl__request_init(struct request *r, pawl_client *client,
     r->handle = NULL;
     r->pause = (pawl_timer){.fire = pause_over, .arg = r};
     r->limit = (pawl_timer){.fire = limit_reached, .arg = r};
-    r->first_sent = r->sent = 0;
+    r->started = r->first_sent = r->sent = 0;
     r->phase = REQUEST_IDLE;
-    r->once = r->poll = r->unknown = r->cancel_todo = false;
+    r->once = r->poll = r->unknown = r->held = r->cancel_todo = false;
     r->giving_up = 0;
     r->attempts = 0;
     r->finish = finish;
@@ -55,8 +60,8 @@ static void end(struct request *r, int code)
     list_remove(&r->todo);
     list_remove(&r->all);
     r->phase = REQUEST_IDLE;
-    if (r->unknown && code == PAWL_ECONN)
-        code = PAWL_EUNKNOWN; /* the last try was surely not sent, but an earlier one was */
+    if (r->unknown && code == PAWL_ECONN) /* the last try was surely not sent, but one before was */
+        r->op.code = code = PAWL_EUNKNOWN;
     r->finish(r, code);
     pawl__close_check(client);
 }
@@ -126,6 +131,7 @@ void pawl__requests_flush(pawl_client *client)
 void pawl__request_start(struct request *r, int64_t deadline)
 {
     r->op.deadline = deadline;
+    r->started = pawl__now(r->client);
     if (r->op.kind != PAWL_OP_EVENT)
         list_append(&r->client->requests, &r->all);
     if (deadline != PAWL_NEVER)
@@ -165,6 +171,20 @@ static bool worth_repeating(struct request *r, int code)
     return pawl__now(r->client) < r->op.deadline;
 }
 
+/* What a request that was given up, and surely has nothing, ends with. */
+static int given_up(struct request *r)
+{
+    int64_t ms = (pawl__now(r->client) - r->started) / PAWL_NS_PER_MS;
+
+    if (r->giving_up != PAWL_ETIMEDOUT || r->held)
+        return r->giving_up;
+    if (!r->err.text[0])
+        pawl_error_set(&r->err, PAWL_ECONN, "no answer within %lld ms", (long long)ms);
+    r->op.code = r->op.kind == PAWL_OP_RELEASE || r->op.kind == PAWL_OP_RENEW ? PAWL_EUNKNOWN
+                                                                               : PAWL_ECONN;
+    return r->op.code;
+}
+
 static void answered(pawl_op *op)
 {
     struct request *r = op->arg;
@@ -179,6 +199,7 @@ static void answered(pawl_op *op)
         r->client->stats.unknown++;
         r->unknown = true;
     }
+    r->held |= code == PAWL_EBUSY || op->waited;
     if (code == PAWL_EBUSY) /* no lease began before this try; one that is on its way may yet */
         r->first_sent = r->unknown ? r->sent : 0;
     if (worth_repeating(r, code))
@@ -187,7 +208,7 @@ static void answered(pawl_op *op)
         end(r, PAWL_EUNKNOWN); /* this try was not carried out, an earlier one may have been */
     else if (r->giving_up && (code == PAWL_ECANCELED || code == PAWL_EBUSY ||
                               (code == PAWL_ECONN && r->giving_up == PAWL_ECANCELED)))
-        end(r, r->giving_up);
+        end(r, given_up(r));
     else if (code == PAWL_EBUSY && r->poll && pawl__now(r->client) >= r->op.deadline)
         end(r, PAWL_ETIMEDOUT); /* the answer was faster than the timer */
     else
@@ -202,7 +223,7 @@ static void end_unsent(struct request *r)
     else if (r->giving_up == PAWL_ETIMEDOUT && r->op.code == PAWL_ECONN)
         end(r, PAWL_ECONN);
     else
-        end(r, r->giving_up);
+        end(r, given_up(r));
 }
 
 void pawl__request_cancel(struct request *r, int why)

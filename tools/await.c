@@ -31,6 +31,7 @@ int signals_open(signals *s)
             sigaddset(&read, passed_on[i]);
     block = read;
     sigaddset(&block, SIGTTOU);
+    sigaddset(&block, SIGTTIN);
     sigaction(SIGCHLD, &chld, &s->old_chld);
     s->fd = signalfd(-1, &read, SFD_CLOEXEC | SFD_NONBLOCK);
     if (s->fd < 0)

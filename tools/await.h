@@ -22,7 +22,8 @@ typedef struct signals {
 
 /* Block and collect SIGINT SIGTERM SIGHUP SIGQUIT SIGUSR1 SIGUSR2, those of them that were not
  * ignored, and SIGCHLD and SIGCONT. SIGTTOU is blocked too: a background process must be able to
- * hand the terminal on. Returns 0 or an errno. */
+ * hand the terminal on; and SIGTTIN: a pager in our group that reads the terminal while the command
+ * has it must not stop us, too. Returns 0 or an errno. */
 int signals_open(signals *);
 void signals_close(signals *);
 

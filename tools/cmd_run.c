@@ -82,8 +82,11 @@ static int64_t settle(run *r, int *number)
  * environment of a process is no place for it. */
 static int prepare_environment(const run *r)
 {
-    const char *url = r->hold.tool->url;
+    const char *url = r->hold.tool->url, *outside = getenv("PAWL_URL");
     char token[24];
+
+    if (outside && url_has_password(outside) && unsetenv("PAWL_URL"))
+        return -1;
 
     if (url && !url_has_password(url) && setenv("PAWL_URL", url, 1))
         return -1;

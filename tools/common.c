@@ -88,6 +88,20 @@ static int print_help(const verb *v)
     return OPT_HELP;
 }
 
+/* A password does not stay among the arguments, where ps(1) shows it to everybody. */
+static void set_url(tool *t, char *text)
+{
+    t->url = text;
+    if (!url_has_password(text))
+        return;
+    t->url = strdup(text);
+    if (!t->url) {
+        say("out of memory");
+        exit(STATUS_SYSTEM);
+    }
+    memset(text, 'x', strlen(text));
+}
+
 int option_next(tool *t, int argc, char **argv, const char *shorts, const struct option *longs)
 {
     for (;;) {
@@ -97,7 +111,7 @@ int option_next(tool *t, int argc, char **argv, const char *shorts, const struct
         c = getopt_long(argc, argv, shorts, longs, NULL);
         switch (c) {
         case 'u':
-            t->url = optarg;
+            set_url(t, optarg);
             break;
         case OPT_JSON:
             t->json = true;

@@ -181,7 +181,7 @@ int hold_acquire(hold *h, const signals *s)
         return STATUS_SIGNAL + ended_by;
     }
     if (code == PAWL_EBUSY || code == PAWL_ETIMEDOUT) {
-        if (h->tool->verbose)
+        if (h->tool->verbose && !h->silent)
             waiting_say(h, "not acquired");
         return h->options->not_acquired;
     }

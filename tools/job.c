@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,6 +28,25 @@ static void take_terminal(job *j)
     if (j->lent && tcgetpgrp(j->tty) == j->pid)
         tcsetpgrp(j->tty, getpgrp());
     j->lent = false;
+}
+
+/* Whoever reads our output, a pager say, is in our process group and may need the terminal itself:
+ * without the right to it, its first key press would stop the whole group. Such a command gets the
+ * terminal when it asks for it (stop_too). */
+static bool feeds_pipe(void)
+{
+    struct stat st;
+
+    return !fstat(STDOUT_FILENO, &st) && S_ISFIFO(st.st_mode);
+}
+
+static void let_stop(int how)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGTSTP);
+    pthread_sigmask(how, &set, NULL);
 }
 
 /* ---- Starting ------------------------------------------------------------------------------ */
@@ -54,7 +74,10 @@ int job_start(job *j, char **command, const signals *s, guardian *g)
     pid_t pid;
 
     *j = (job){.tty = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY)};
-    j->lent = j->tty >= 0 && tcgetpgrp(j->tty) == getpgrp();
+    j->piped = j->tty >= 0 && feeds_pipe();
+    j->lent = j->tty >= 0 && tcgetpgrp(j->tty) == getpgrp() && !j->piped;
+    if (j->piped)
+        let_stop(SIG_BLOCK);
     fflush(NULL);
     pid = fork();
     if (pid == 0)
@@ -77,20 +100,20 @@ int job_start(job *j, char **command, const signals *s, guardian *g)
 
 void job_signal(job *j, int signal)
 {
-    if (signal == SIGCONT)
+    if (signal == SIGCONT && !j->piped)
         lend_terminal(j);
     kill(-j->pid, signal);
 }
 
-/* Was SIGCONT sent to us meanwhile? It is blocked, so it stays pending. */
-static bool was_continued(void)
+/* Was this signal sent to us meanwhile? It is blocked, so it stays pending. */
+static bool was_sent(int signal)
 {
     static const struct timespec at_once = {0};
     sigset_t set;
 
     sigemptyset(&set);
-    sigaddset(&set, SIGCONT);
-    return sigtimedwait(&set, NULL, &at_once) == SIGCONT;
+    sigaddset(&set, signal);
+    return sigtimedwait(&set, NULL, &at_once) == signal;
 }
 
 /* The command stopped. Without a terminal that is its own affair: the lock stays held. On one, stop
@@ -103,10 +126,20 @@ static void stop_too(job *j, int signal)
 
     if (j->tty < 0)
         return;
+    if (!j->lent && (signal == SIGTTIN || signal == SIGTTOU)) {
+        lend_terminal(j);
+        if (j->lent) {
+            kill(-j->pid, SIGCONT);
+            return;
+        }
+    }
     take_terminal(j);
-    was_continued();
+    was_sent(SIGCONT);
+    let_stop(SIG_UNBLOCK);
     kill(0, SIGTSTP);
-    continued = was_continued();
+    if (j->piped)
+        let_stop(SIG_BLOCK);
+    continued = was_sent(SIGCONT);
     j->stopped |= continued;
     if (continued || signal == SIGTSTP)
         job_signal(j, SIGCONT);
@@ -116,6 +149,8 @@ bool job_ended(job *j)
 {
     siginfo_t info = {0};
 
+    if (j->piped && was_sent(SIGTSTP))
+        kill(-j->pid, SIGTSTP); /* ^Z: we follow when the command has stopped */
     if (waitid(P_PID, (id_t)j->pid, &info, WEXITED | WSTOPPED | WNOHANG | WNOWAIT) ||
         info.si_pid != j->pid)
         return false;
@@ -132,6 +167,8 @@ int job_reap(job *j)
     bool lent = j->lent;
 
     take_terminal(j);
+    if (lent && j->piped)
+        kill(0, SIGCONT); /* a pager that wanted the terminal meanwhile was stopped */
     while (waitpid(j->pid, &status, 0) < 0 && errno == EINTR)
         ;
     if (j->tty >= 0)

@@ -7,6 +7,10 @@
  * that ^C and ^Z reach the command and its children and nothing else. When the command stops, the
  * terminal is taken back and `pawl run` stops as well (its own group with it: it may be one end of
  * a pipe); when it is continued, so is the command.
+ *
+ * If the output goes into a pipe, the reader of the pipe (a pager) is in our group and may want the
+ * terminal. Then the terminal stays with our group; ^C and ^Z reach us and are passed on, and the
+ * command gets the terminal only when it reads from it.
  */
 #ifndef PAWL_JOB_H
 #define PAWL_JOB_H
@@ -18,6 +22,7 @@ typedef struct job {
     pid_t pid;     /* also the number of its group */
     int tty;       /* the controlling terminal, or -1 */
     bool lent;     /* the terminal was given to the command */
+    bool piped;    /* our output goes into a pipe: the terminal stays with our group */
     bool stopped;  /* it stopped, and this process with it */
     bool interrupted; /* ended by SIGINT while it had the terminal */
 } job;

@@ -9,16 +9,52 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tool.h"
 
 /* ---- The URL ------------------------------------------------------------------------------- */
 
+/* The first line of a file. A file that was named but can't be read is an error, never a reason to
+ * use another service or no password. */
+static const char *read_line(const char *path, char *buf, size_t size)
+{
+    FILE *f = fopen(path, "re");
+    bool ok = f && fgets(buf, (int)size, f);
+    size_t n = ok ? strcspn(buf, "\r\n") : 0;
+
+    if (f)
+        fclose(f);
+    if (!n || n == size - 1) {
+        say("can't read one line from '%s'", path);
+        exit(STATUS_USAGE);
+    }
+    buf[n] = '\0';
+    return buf;
+}
+
+/* From the file that VARIABLE names, else from the systemd credential; NULL: there is neither. */
+static const char *from_file(const char *variable, const char *credential, char *buf, size_t size)
+{
+    const char *path = secure_getenv(variable), *folder = secure_getenv("CREDENTIALS_DIRECTORY");
+    char whole[4096];
+
+    if (path && *path)
+        return read_line(path, buf, size);
+    if (!folder || !*folder)
+        return NULL;
+    snprintf(whole, sizeof whole, "%s/%s", folder, credential);
+    return access(whole, F_OK) ? NULL : read_line(whole, buf, size);
+}
+
 /* Good until the next call. */
 const char *service_url(const tool *t)
 {
-    static char whole[4096];
+    static char whole[4096], line[4096];
     const char *url = t->url ? t->url : secure_getenv("PAWL_URL");
+
+    if (!url || (!t->url && !*url))
+        url = from_file("PAWL_URL_FILE", "pawl.url", line, sizeof line);
 
     if (!url || (!t->url && !*url))
         url = "local:";
@@ -91,14 +127,20 @@ int client_open(const tool *t, pawl_client **ret, pawl_client_options *options)
     const char *url = service_url(t);
     pawl_client_options none = {0};
     pawl_error err = {0};
+    char password[1024];
 
     if (!options)
         options = &none;
     options->size = sizeof *options;
     loud = t->verbose > 0;
     options->log = log_line;
+    if (!secure_getenv("PAWL_PASSWORD"))
+        options->password = from_file("PAWL_PASSWORD_FILE", "pawl.password", password,
+                                      sizeof password);
     if (t->verbose > 1 || (loud && !strncmp(url, "trace:", 6)))
         options->log_level = PAWL_LOG_DEBUG; /* who traces and says -v wants to read it */
     err.code = pawl_open(ret, url, options, &err);
+    options->password = NULL;
+    explicit_bzero(password, sizeof password);
     return err.code ? failed(t, "can't open the service", &err) : 0;
 }

@@ -2,14 +2,20 @@
  *
  * waiting.c - who am I waiting for? One line on the terminal, refreshed every second.
  *
- * Only on a terminal: the output of a cron job stays empty. -v writes it once as a plain line. In
- * all other cases nothing is asked and nothing wakes up.
+ * Only on a terminal: the output of a cron job stays empty. -v writes it once as a plain line. Who
+ * waits without end for a server, and is not heard, is told once, and once more when the server
+ * answers. In all other cases nothing is asked and nothing wakes up.
+ *
+ * A question to a service that is silent takes a timeout. So nothing is asked any more when the end
+ * of the wait (-w) is that near.
  */
 #include <string.h>
 #include <unistd.h>
 
 #include "group.h"
 #include "hold.h"
+
+#define ASK_MS 2500
 
 typedef struct holder {
     const tool *tool;
@@ -76,10 +82,18 @@ static void describe(hold *h, char *buf, size_t size, const char *prefix)
              who.text[0] ? ": " : "", who.text, ahead);
 }
 
+static bool ends_soon(const hold *h)
+{
+    return h->options->wait_ms > 0 &&
+           h->waiting_since + (h->options->wait_ms - ASK_MS) * 1000000 < boot_now();
+}
+
 static void refresh(task *t)
 {
     char line[900];
 
+    if (ends_soon((hold *)t))
+        return;
     describe((hold *)t, line, sizeof line, "waiting for");
     status_line(line);
 }
@@ -91,9 +105,27 @@ static void say_once(task *t)
     bool silent = h->silent;
     char line[900];
 
+    if (ends_soon(h))
+        return;
     describe(h, line, sizeof line, "waiting for");
     if (!silent || !h->silent)
         say("%s", line);
+    if (!h->silent)
+        t->second = NULL;
+}
+
+/* Without -v: only that the service is silent, and that this is over. */
+static void say_silence(task *t)
+{
+    hold *h = (hold *)t;
+    bool silent = h->silent;
+    char line[900];
+
+    describe(h, line, sizeof line, "waiting for");
+    if (h->silent && !silent)
+        say("%s; trying on", line);
+    else if (!h->silent && silent)
+        say("the service of '%s' answers again", h->options->name);
     if (!h->silent)
         t->second = NULL;
 }
@@ -102,7 +134,11 @@ void (*waiting_tick(const hold *h))(task *)
 {
     if (!h->options->wait_ms)
         return NULL; /* one try is no wait */
-    return isatty(STDERR_FILENO) ? refresh : h->tool->verbose ? say_once : NULL;
+    if (isatty(STDERR_FILENO))
+        return refresh;
+    if (h->tool->verbose)
+        return say_once;
+    return h->options->wait_ms < 0 && !service_is_local(h->tool) ? say_silence : NULL;
 }
 
 void waiting_say(hold *h, const char *prefix)

@@ -199,6 +199,8 @@ void etcd_seat_waits(etcd_seat *s, const etcd_range *range, int64_t is, int64_t 
 
     s->state = SEAT_WAITS;
     s->waited = true;
+    for (pawl_op *op = s->acquires; op; op = op->engine[1])
+        pawl_op_waits(op);
     s->revision = revision;
     s->ahead_is = is;
     if (s->cancelled) {

@@ -119,6 +119,7 @@ static void take_over(fault_request *r, fault_request *inside)
     r->fault->env->timer_clear(r->fault->env, &inside->timer);
     inside->outer = r->outer;
     inside->outer->engine[0] = inside;
+    inside->inner.outer = inside->outer;
     inside->lose = r->lose;
     inside->way_out = r->way_out;
     fault_request_free(r);
@@ -249,7 +250,7 @@ static void fault_submit(void *self, pawl_op *op)
         return;
     }
     op->engine[0] = r;
-    r->outer = op;
+    r->outer = r->inner.outer = op;
     r->lose = lose;
     r->again = again;
     r->later = later;
@@ -342,9 +343,9 @@ static int fault_identity(void *self, char *ret, size_t size)
     return pawl_instance_identity(&((fault *)self)->inner, ret, size);
 }
 
-static bool fault_busy(void *self)
+static bool fault_unfinished(void *self)
 {
-    return pawl_instance_busy(&((fault *)self)->inner);
+    return pawl_instance_unfinished(&((fault *)self)->inner);
 }
 
 const pawl_engine pawl_engine_fault = {
@@ -353,9 +354,9 @@ const pawl_engine pawl_engine_fault = {
     .state_size = sizeof(fault),
     .open = fault_open,
     .identity = fault_identity,
-    .busy = fault_busy,
     .close = fault_close,
     .submit = fault_submit,
     .cancel = fault_cancel,
     .caps_of = fault_caps,
+    .unfinished = fault_unfinished,
 };

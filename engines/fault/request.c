@@ -41,6 +41,7 @@ fault_request *fault_request_new(fault *f, const pawl_op *op, void (*done)(pawl_
     r->inner.err = &r->err;
     r->inner.done = done;
     r->inner.arg = r;
+    r->inner.outer = NULL;
     r->fault = f;
     r->next = f->requests;
     r->link = &f->requests;

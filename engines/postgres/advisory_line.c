@@ -63,6 +63,8 @@ static bool answer_look(sql_call *call, const sql_reply *reply)
 
     s->look = NULL;
     s->waits = text && text[0] == 't';
+    if (s->waits && s->op)
+        pawl_op_waits(s->op);
     if (s->waits)
         advisory_serve(s->adv);
     else if (s->call)

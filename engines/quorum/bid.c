@@ -22,6 +22,14 @@
  * gate that keeps a majority waiting for too long (node.c) loses its veto, and is no gate until it
  * answers. Order is all that it decides; exclusion rests on the majority alone.
  *
+ * A STALE GRANT at the gate (of a client that ended, or whose release was lost there) must not hold
+ * up a majority that is free. During a hand-over the others are free for a moment while the gate is
+ * not; so a bid overrules the gate only if a majority without the gate was free twice, BRIEF apart.
+ * A bid in TRY tries a second time after BRIEF. A bid in WAIT keeps its place in the gate's queue
+ * and looks (INSPECT) at the nodes BRIEF after a try that found them free, else every one to two
+ * time-outs; if it finds them free twice it goes on to CLAIM without the gate. So a stale grant
+ * holds a waiter up for two time-outs and two BRIEFs at most, not for the rest of its lease.
+ *
  * WHY SOMEBODY ALWAYS GETS IT. Only one bid per gate is in CLAIM, and only in CLAIM does a bid
  * hold something while it waits. A bid in TRY lets go as soon as it knows that it has no majority,
  * which is bounded by the nodes' patience. So if all have one gate, who has the gate meets only
@@ -41,6 +49,14 @@
 #define TRIES_MOST 5 /* of an ACQUIRE that is not queued */
 
 static void bid_run(quorum_task *task);
+
+/* Longer than a hand-over or a release takes to reach all nodes. */
+static int64_t brief(const quorum *q)
+{
+    int64_t least = q->env->timeout_ms * PAWL_NS_PER_MS / 8, usual = 4 * quorum_pace(q);
+
+    return usual > least ? usual : least;
+}
 
 int64_t quorum_random(quorum *q, int64_t most)
 {
@@ -64,8 +80,11 @@ static void enter(quorum_bid *bid, enum quorum_phase phase, int64_t due)
 
     if (bid->phase == BID_WAIT)
         quorum_node_unwait(&q->nodes[bid->gate]);
+    if (bid->look)
+        quorum_look_forget(bid->look);
+    bid->look = NULL;
     bid->phase = phase;
-    bid->over = false;
+    bid->over = bid->gate_left = false;
     if (due == PAWL_NEVER)
         q->env->timer_clear(q->env, &bid->timer);
     else
@@ -147,6 +166,13 @@ static void pause_bid(quorum_bid *bid)
     enter(bid, BID_PAUSE, quorum_now(q) + 1 + quorum_random(q, most < limit ? most : limit));
 }
 
+/* The gate alone refuses: once more, when that must have a reason that does not pass soon. */
+static void try_later(quorum_bid *bid, int64_t due)
+{
+    drop_ballot(bid);
+    enter(bid, BID_PAUSE, due);
+}
+
 static bool open_ballot(quorum_bid *bid)
 {
     drop_ballot(bid);
@@ -178,6 +204,16 @@ static void try_all(quorum_bid *bid)
 
 /* ---- WAIT and CLAIM -------------------------------------------------------------------------- */
 
+static void look_later(quorum_bid *bid)
+{
+    quorum *q = bid->quorum;
+    int64_t now = quorum_now(q), usual = q->env->timeout_ms * PAWL_NS_PER_MS;
+
+    bid->over = false;
+    q->env->timer_set(q->env, &bid->timer,
+                      bid->free_since ? now + brief(q) : now + usual + quorum_random(q, usual));
+}
+
 static void wait_at_gate(quorum_bid *bid)
 {
     quorum *q = bid->quorum;
@@ -193,6 +229,7 @@ static void wait_at_gate(quorum_bid *bid)
     enter(bid, BID_WAIT, PAWL_NEVER);
     bid->gate = gate;
     quorum_node_wait(&q->nodes[gate], bid->ballot->name);
+    look_later(bid);
     quorum_ballot_ask(bid->ballot, gate, true, bid->ballot->floor);
     quorum_later(q, &bid->task);
 }
@@ -248,16 +285,25 @@ static bool vetoed(const quorum_bid *bid)
     return bid->gate < bid->quorum->n && !s->out && !s->ours && s->said == PAWL_EBUSY;
 }
 
-/* Somebody else has it, or tries. Else too few nodes are there. */
+/* Somebody else has it, or tries, and a majority is there. Else too few nodes are there, whatever
+ * they say. */
 static bool is_busy(const quorum_bid *bid, const quorum_tally *t)
 {
-    return (t->busy && t->busy + t->votes >= bid->quorum->majority) || vetoed(bid);
+    return t->busy && t->busy + t->votes >= bid->quorum->majority;
+}
+
+/* The gate refuses, but has done so for long, while a majority was free: nobody stands behind it. */
+static bool overrules(const quorum_bid *bid, int64_t now)
+{
+    return bid->free_since && now - bid->free_since >= brief(bid->quorum);
 }
 
 /* Why the ballot failed, for whoever gives up next. */
 static void note_failure(quorum_bid *bid, const quorum_tally *t)
 {
     bid->code = is_busy(bid, t) ? PAWL_EBUSY : PAWL_EQUORUM;
+    if (bid->code == PAWL_EBUSY)
+        pawl_op_waits(bid->op);
     quorum_ballot_words(bid->ballot, &bid->words, bid->code);
 }
 
@@ -265,7 +311,13 @@ static void lost_try(quorum_bid *bid, const quorum_tally *t, int64_t now)
 {
     quorum *q = bid->quorum;
     bool veto = vetoed(bid);
+    /* Readers beside readers are refused for the sake of a writer that waits. */
+    bool free = veto && t->votes >= q->majority && bid->op->mode == PAWL_MODE_EXCLUSIVE;
 
+    if (!free)
+        bid->free_since = 0;
+    else if (!bid->free_since)
+        bid->free_since = now;
     quorum_ballot_overdue(bid->ballot, now);
     note_failure(bid, t);
     if (t->hopeless > q->n - q->majority) {
@@ -276,6 +328,8 @@ static void lost_try(quorum_bid *bid, const quorum_tally *t, int64_t now)
         wait_at_gate(bid);
     } else if (bid->op->queue) {
         pause_bid(bid);
+    } else if (free) {
+        try_later(bid, bid->free_since + brief(q));
     } else if (bid->code == PAWL_EBUSY && !veto && t->busy <= q->n - q->majority &&
                bid->tries < TRIES_MOST) {
         pause_bid(bid); /* several tried at once, and perhaps nobody got it */
@@ -307,11 +361,12 @@ static void run_try(quorum_bid *bid, int64_t now)
     quorum_tally t = quorum_ballot_count(bid->ballot, now);
     int64_t due = quorum_ballot_patience(bid->ballot, now), gate;
 
-    if (vetoed(bid) || (t.possible < q->majority && (is_busy(bid, &t) || !t.pending))) {
+    if ((t.possible < q->majority && (is_busy(bid, &t) || !t.pending)) ||
+        (vetoed(bid) && t.votes >= q->majority && !overrules(bid, now))) {
         lost_try(bid, &t, now);
         return;
     }
-    if (t.possible < q->majority) {
+    if (t.possible < q->majority || (vetoed(bid) && !overrules(bid, now))) {
         ; /* it is lost, but what is wrong is best said when all have spoken */
     } else if (quorum_ballot_won(bid->ballot, now, bid->op)) {
         gate = gate_patience(bid, now);
@@ -328,14 +383,44 @@ static void run_try(quorum_bid *bid, int64_t now)
         q->env->timer_set(q->env, &bid->timer, due);
 }
 
+/* Nobody has it at a majority of nodes, the gate not counted. */
+static void looked(quorum_bid *bid, bool free)
+{
+    int64_t now = quorum_now(bid->quorum);
+
+    if (bid->phase != BID_WAIT)
+        return;
+    if (free && bid->free_since && now - bid->free_since >= brief(bid->quorum)) {
+        bid->free_since = 0;
+        claim(bid); /* its place in the gate's queue stays */
+        return;
+    }
+    if (!free)
+        bid->free_since = 0;
+    else if (!bid->free_since)
+        bid->free_since = now;
+    look_later(bid);
+}
+
+static void look(quorum_bid *bid)
+{
+    bid->over = false;
+    if (!bid->look)
+        bid->look = quorum_look(bid->quorum, bid->ballot->name, bid->gate, looked, bid);
+    if (!bid->look)
+        look_later(bid);
+}
+
 static void run_wait(quorum_bid *bid)
 {
     const quorum_slot *s = &bid->ballot->slots[bid->gate];
 
     if (s->ours)
         claim(bid);
-    else if (!s->out || bid->over)
+    else if (!s->out || bid->gate_left)
         pause_bid(bid);
+    else if (bid->over)
+        look(bid);
 }
 
 static void run_claim(quorum_bid *bid, int64_t now)
@@ -388,7 +473,7 @@ void quorum_bids_leave(quorum *q, const quorum_node *n)
         quorum_bid *bid = list_entry(l, quorum_bid, link);
 
         if (bid->phase == BID_WAIT && &q->nodes[bid->gate] == n) {
-            bid->over = true;
+            bid->gate_left = true;
             quorum_later(q, &bid->task);
         }
     }
@@ -443,6 +528,11 @@ void quorum_acquire_cancel(quorum *q, pawl_op *op)
 {
     quorum_bid *bid = op->engine[0];
 
+    if (bid->phase == BID_TRY && !bid->code && quorum_now(q) >= op->deadline) {
+        quorum_tally t = quorum_ballot_count(bid->ballot, quorum_now(q));
+
+        note_failure(bid, &t); /* the limit was shorter than a try */
+    }
     if (bid->phase == BID_END)
         end_now(bid);
     else if (bid->code == PAWL_EQUORUM && quorum_now(q) >= op->deadline)

@@ -273,6 +273,8 @@ static void quorum_close(void *self)
     q->env->timer_clear(q->env, &q->soon);
     for (struct list *l = q->ballots.next; l != &q->ballots; l = l->next)
         q->env->timer_clear(q->env, &list_entry(l, quorum_ballot, link)->timer);
+    for (struct list *l = q->bids.next; l != &q->bids; l = l->next)
+        q->env->timer_clear(q->env, &list_entry(l, quorum_bid, link)->timer);
     for (struct list *l = q->surveys.next; l != &q->surveys; l = l->next)
         q->env->timer_clear(q->env, &list_entry(l, quorum_survey, link)->timer);
     for (size_t i = 0; i < q->n; i++) {
@@ -357,6 +359,26 @@ static void quorum_flush(void *self)
         q->env->loop_changed(q->env);
 }
 
+/* A node that has just been heard of will answer; one that is down is left to the lease. */
+static bool quorum_unfinished(void *self)
+{
+    const quorum *q = self;
+    int64_t since = quorum_now(q) - q->env->timeout_ms * PAWL_NS_PER_MS;
+
+    for (const struct list *l = q->ballots.next; l != &q->ballots; l = l->next) {
+        const quorum_ballot *b = list_entry((uintptr_t)l, quorum_ballot, link);
+
+        for (size_t i = 0; i < q->n && b->state == BALLOT_VOID; i++)
+            if (!quorum_slot_quiet(&b->slots[i]) &&
+                (!q->nodes[i].down || q->nodes[i].heard > since))
+                return true;
+    }
+    for (size_t i = 0; i < q->n; i++)
+        if (pawl_instance_unfinished(&q->nodes[i].inner))
+            return true;
+    return false;
+}
+
 static uint32_t quorum_caps(void *self)
 {
     return ((quorum *)self)->caps;
@@ -373,4 +395,5 @@ const pawl_engine pawl_engine_quorum = {
     .caps_of = quorum_caps,
     .flush = quorum_flush,
     .identity = quorum_identity,
+    .unfinished = quorum_unfinished,
 };

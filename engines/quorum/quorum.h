@@ -200,6 +200,9 @@ struct quorum_bid {
     uint32_t tries;
     uint32_t failed;       /* claims that came to nothing */
     bool waited, over;     /* over: this phase's time is */
+    bool gate_left;        /* WAIT: the gate can't be waited at */
+    int64_t free_since;    /* the gate alone refuses since then; 0: not that we know */
+    quorum_survey *look;   /* WAIT: the look that is out, or NULL */
     int code;              /* END: what to answer; before: what the last try failed by */
     pawl_error words;
 };
@@ -225,6 +228,7 @@ typedef struct quorum_answer {
     pawl_op op;
     pawl_error err;
     bool out, canceled, given_up, healed;
+    bool held; /* a look: somebody has it there */
     int code; /* QUORUM_SILENT: none yet */
     pawl_renewal *batch;
     quorum_row *rows, **rows_end;
@@ -245,6 +249,11 @@ struct quorum_survey {
     /* What is to be done with answers, also late ones; or NULL. */
     void (*after)(quorum_survey *s);
     void (*forget)(quorum_survey *s); /* free what it has, or NULL */
+    /* A look, for a bid: */
+    pawl_op look; /* its outer op */
+    void (*told)(quorum_bid *bid, bool free); /* NULL: it is no look, was told or forgotten */
+    quorum_bid *bid;
+    size_t but;
     /* RENEW */
     size_t nitems;
     pawl_renewal *items; /* with the ballots' numbers; code: the verdict, QUORUM_SILENT none yet */
@@ -262,6 +271,11 @@ void quorum_survey_cancel(quorum *q, pawl_op *op);
 void quorum_survey_free(quorum_survey *s);
 void quorum_survey_words(const quorum_survey *s, pawl_error *err, int code);
 void quorum_break(quorum *q, pawl_op *op);
+/* Does nobody hold `name` at a majority of the nodes that vote, `but` this one? told() is called
+ * once, from a task, unless the look is forgotten before. NULL: no memory. */
+quorum_survey *quorum_look(quorum *q, const char *name, size_t but,
+                           void (*told)(quorum_bid *bid, bool free), quorum_bid *bid);
+void quorum_look_forget(quorum_survey *s);
 
 /* renew.c, view.c */
 void quorum_renew(quorum *q, pawl_op *op);

@@ -8,6 +8,8 @@
  *     answered    (outer == NULL) late answers are noted; who takes too long is cancelled
  *     (freed)     when no op is out
  *
+ * A look is a survey for a bid that waits (bid.c): its outer op is its own.
+ *
  * A node that does not answer in its time (node.c) is not waited for, so a survey always ends.
  */
 #include <stdlib.h>
@@ -212,4 +214,65 @@ void quorum_break(quorum *q, pawl_op *op)
         return;
     s->judge = judge_break;
     quorum_survey_send(s);
+}
+
+/* ---- looks ----------------------------------------------------------------------------------- */
+
+static int note_holder(void *arg, const pawl_info *info)
+{
+    quorum_answer *a = arg;
+
+    a->held |= info->role == PAWL_ROLE_HOLDER || info->holders;
+    return 0;
+}
+
+static void look_over(pawl_op *op)
+{
+    (void)op;
+}
+
+static void judge_look(quorum_survey *s, size_t pending)
+{
+    void (*told)(quorum_bid *, bool) = s->told;
+    quorum_bid *bid = s->bid;
+    size_t vacant = 0;
+
+    if (pending && told)
+        return;
+    for (size_t i = 0; i < s->quorum->n; i++)
+        vacant += i != s->but && s->answers[i].code == 0 && !s->answers[i].held &&
+                  !quorum_node_young(&s->quorum->nodes[i], quorum_now(s->quorum));
+    s->outer = NULL;
+    if (!told)
+        return;
+    s->told = NULL;
+    bid->look = NULL;
+    told(bid, vacant >= s->quorum->majority);
+}
+
+quorum_survey *quorum_look(quorum *q, const char *name, size_t but,
+                           void (*told)(quorum_bid *bid, bool free), quorum_bid *bid)
+{
+    pawl_op op = {.kind = PAWL_OP_INSPECT, .name = name, .done = look_over,
+                  .deadline = PAWL_NEVER};
+    quorum_survey *s = quorum_survey_new(q, &op, PAWL_OP_INSPECT);
+
+    if (!s)
+        return NULL;
+    s->look = op;
+    s->look.name = s->name;
+    s->outer = &s->look;
+    s->judge = judge_look;
+    s->row = note_holder;
+    s->told = told;
+    s->bid = bid;
+    s->but = but;
+    quorum_survey_send(s);
+    return s;
+}
+
+void quorum_look_forget(quorum_survey *s)
+{
+    s->told = NULL;
+    s->bid = NULL;
 }

@@ -444,6 +444,7 @@ static int engine_identity(void *self, char *ret, size_t size)
         .caps_of = engine_caps,                                                                    \
         .flush = engine_flush,                                                                     \
         .identity = engine_identity,                                                               \
+        .unfinished = redis_waits_leave,                                                           \
     }
 ENGINE(redis, "redis");
 ENGINE(rediss, "rediss");

@@ -543,6 +543,8 @@ void redis_waits_move(redis *r);
 void redis_waits_ask(redis *r, uint16_t slot);
 void redis_waits_refuse(redis *r, redis_link *link, int code, const char *words);
 void redis_waits_end(redis *r);
+/* A cancel is out at a server that answers: the engine's `unfinished`. */
+bool redis_waits_leave(void *self);
 
 /* ghosts.c: a message told of an acquire that this client does not know. token 0: it was told to
  * watch, not granted. */

@@ -197,6 +197,7 @@ static bool answer_queued(redis_call *call, redis_wait *w, const resp_node *repl
         return false;
     redis_clock_set(call, now);
     w->state = WAIT_QUEUED;
+    pawl_op_waits(w->op);
     w->unsure = false;
     w->trouble = 0;
     if (round && resp_is_text(round) && round->length < REDIS_ROUND_MAX && !w->round[0]) {
@@ -552,6 +553,19 @@ void redis_waits_refuse(redis *r, redis_link *link, int code, const char *words)
         pawl_error_set(w->op->err, code, "%s", words);
         redis_wait_finish(w, code);
     }
+}
+
+bool redis_waits_leave(void *self)
+{
+    redis *r = self;
+
+    for (struct list *l = r->waits.next; l != &r->waits; l = l->next) {
+        const redis_wait *w = list_entry(l, redis_wait, link);
+
+        if (w->state == WAIT_LEAVING && redis_link_for(r, w->name)->state == LINK_READY)
+            return true;
+    }
+    return false;
 }
 
 void redis_waits_end(redis *r)

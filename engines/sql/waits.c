@@ -214,6 +214,7 @@ static bool answer_queued(sql_call *call, sql_wait *w, const char *text)
         return false;
     sql_clock_set(w->sql, call, now);
     w->state = WAIT_QUEUED;
+    pawl_op_waits(w->op);
     if (!w->round[0] && w->op->mode == PAWL_MODE_LATCH)
         strcpy(w->round, round);
     sql_want_ear(w->sql);

@@ -141,6 +141,7 @@ static void trace_submit(void *self, pawl_op *op)
     memset(c->op.engine, 0, sizeof c->op.engine);
     c->op.done = done;
     c->op.arg = c;
+    c->op.outer = op;
     c->outer = op;
     c->trace = t;
     c->began = t->env->now(t->env);
@@ -195,9 +196,9 @@ static int trace_identity(void *self, char *ret, size_t size)
     return pawl_instance_identity(&((trace *)self)->inner, ret, size);
 }
 
-static bool trace_busy(void *self)
+static bool trace_unfinished(void *self)
 {
-    return pawl_instance_busy(&((trace *)self)->inner);
+    return pawl_instance_unfinished(&((trace *)self)->inner);
 }
 
 const pawl_engine pawl_engine_trace = {
@@ -206,9 +207,9 @@ const pawl_engine pawl_engine_trace = {
     .state_size = sizeof(trace),
     .open = trace_open,
     .identity = trace_identity,
-    .busy = trace_busy,
     .close = trace_close,
     .submit = trace_submit,
     .cancel = trace_cancel,
     .caps_of = trace_caps,
+    .unfinished = trace_unfinished,
 };

@@ -385,6 +385,8 @@ static void wait_for(zk_place *p)
     const char *path;
 
     p->waited = true;
+    for (struct list *l = p->ops.next; l != &p->ops; l = l->next)
+        pawl_op_waits(place_op(l));
     p->step = STEP_WATCH;
     if (!p->watched)
         place_timer(p, PLACE_WATCH_MS);

@@ -251,9 +251,10 @@ CASE("a wait for permits times out, not before its time, and is cancelled by its
     taker t;
 
     CHECK_OK(pawl_semaphore_acquire(a, 1, 0, NULL));
+    CHECK_CODE(pawl_semaphore_acquire(b, 1, 0, NULL), PAWL_EBUSY);
     began = now_ms();
-    CHECK_CODE(pawl_semaphore_acquire(b, 1, 100, NULL), PAWL_ETIMEDOUT);
-    CHECK(now_ms() - began >= 99);
+    CHECK_CODE(pawl_semaphore_acquire(b, 1, 300, NULL), PAWL_ETIMEDOUT);
+    CHECK(now_ms() - began >= 299);
     CHECK_EQ(pawl_semaphore_cancel(b), 0);
     taker_start(&t, b, 1);
     await_waiters(mine, name, 1);

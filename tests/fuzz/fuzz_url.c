@@ -43,13 +43,25 @@ static void same(const pawl_url *a, const pawl_url *b)
     }
 }
 
+/* The scheme is as written, or our name for what others call so. */
+static bool named(const char *text, size_t length, const char *scheme)
+{
+    static const char *const names[][2] = {{"postgresql", "postgres"}, {"mariadb", "mysql"},
+                                           {"valkey", "redis"}, {"valkeys", "rediss"}};
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strlen(names[i][0]) == length && !strncmp(text, names[i][0], length))
+            return !strcmp(scheme, names[i][1]);
+    return length && strlen(scheme) == length && !strncmp(text, scheme, length);
+}
+
 static void accepted(const pawl_url *url, const char *text)
 {
-    size_t scheme = strlen(url->scheme);
+    size_t scheme = strcspn(text, ":");
     char *again = written(url);
     pawl_url second;
 
-    DEMAND(scheme && !strncmp(text, url->scheme, scheme) && text[scheme] == ':');
+    DEMAND(text[scheme] == ':' && named(text, scheme, url->scheme));
     DEMAND(!strncmp(text + scheme + 1, url->rest, strlen(url->rest)));
     for (size_t i = 0; i < url->nparams; i++)
         for (size_t j = 0; j < i; j++)

@@ -243,4 +243,87 @@ def background_read(box):
     equal(term.end(), 0)
 
 
+
+def pipeline(box, script, pager):
+    """What a shell does with `pawl run x -- sh -c SCRIPT | PAGER`: one group, in the foreground."""
+    def leader():
+        read, write = os.pipe()
+        signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+        first = os.fork()
+        if first == 0:
+            os.setpgid(0, 0)
+            os.tcsetpgrp(0, os.getpid())
+            signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+            second = os.fork()
+            if second == 0:
+                os.dup2(read, 0)
+                os.close(write)
+                os.execvp(sys.executable, [sys.executable, '-c', pager])
+            os.dup2(write, 1)
+            os.close(read)
+            os.close(write)
+            execute('run', '-l', '1s', 'x', '--', 'sh', '-c', script)
+        os.close(read)
+        os.close(write)
+        stops = 0
+        while True:
+            _, status = os.waitpid(first, os.WUNTRACED)
+            if not os.WIFSTOPPED(status):
+                break
+            stops += 1
+            os.write(1, b'[stopped]\r\n')
+            os.tcsetpgrp(0, os.getpgrp())
+            sys.stdin.readline()
+            os.tcsetpgrp(0, first)
+            os.killpg(first, signal.SIGCONT)
+        return os.waitstatus_to_exitcode(status)
+    return Terminal(box, leader)
+
+
+PAGER = """import sys
+key = open('/dev/tty').readline()
+print('key', key.strip(), flush=True)
+open('pressed', 'w').write('yes')
+sys.stdin.read()"""
+
+
+@case('a pager behind the command reads the terminal, and nobody stops')
+def pager(box):
+    t = pipeline(box, 'echo $$ > pid; until test -e go; do sleep 0.02; done; echo $? > ended',
+                 PAGER)
+    t.until('the command', lambda: box.read('pid'))
+    t.type(b'q\n')
+    t.until_text('key q')
+    time.sleep(1.5)  # longer than the lease: it is renewed
+    open(box.path('go'), 'w').close()
+    equal(t.end(), 0)
+    equal(box.read('ended'), '0\n')
+    assert '[stopped]' not in t.text, t.text
+
+
+@case('a command in front of a pipe gets the terminal when it reads it')
+def reads_terminal(box):
+    t = pipeline(box, 'echo $$ > pid; read line < /dev/tty; echo "$line" > got',
+                 'import sys; sys.stdin.read()')
+    t.until('the command', lambda: box.read('pid'))
+    t.type(b'hello\n')
+    equal(t.end(), 0)
+    equal(box.read('got'), 'hello\n')
+
+
+@case('^Z stops a command in front of a pipe and pawl with it, and both go on')
+def stop_in_pipe(box):
+    t = pipeline(box, 'echo $$ > pid; until test -e go; do sleep 0.02; done',
+                 'import sys; sys.stdin.read()')
+    t.until('the command', lambda: box.read('pid'))
+    t.type(b'\x1a')
+    t.until_text('[stopped]')
+    pid = int(box.read('pid'))
+    with open(f'/proc/{pid}/stat') as f:
+        equal(f.read().rpartition(')')[2].split()[0], 'T')
+    t.type(b'fg\n')
+    open(box.path('go'), 'w').close()
+    equal(t.end(), 0)
+
+
 main()

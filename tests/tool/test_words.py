@@ -118,4 +118,41 @@ def silent(box):
     assert line.startswith("pawl: waiting for 'x' after "), line
 
 
+def secret_url(box):
+    """A URL of this machine that looks as if it had a password."""
+    os.makedirs(box.path('odd:'), exist_ok=True)
+    return 'local:' + box.path('odd:') + '//me:secret@host'
+
+
+@case('a password in PAWL_URL or -u reaches neither the command nor ps')
+def no_password_for_command(box):
+    url = secret_url(box)
+    env = dict(box.env, PAWL_URL=url)
+    status, out, err = box.pawl('run', 'x', '--', 'env', env=env)
+    equal((status, err), (0, ''))
+    assert 'secret' not in out, out
+    status, out, err = box.pawl('run', '-u', url, 'x', '--', 'env', env=env)
+    equal((status, err), (0, ''))
+    assert 'secret' not in out, out
+    holder, _ = box.holder('y', '-u', url)
+    with open(f'/proc/{holder.pid}/cmdline', 'rb') as f:
+        assert b'secret' not in f.read()
+
+
+@case('the URL comes from a file, or from a credential of systemd; one that is not there is an error')
+def url_from_file(box):
+    holder, _ = box.holder('x')
+    del box.env['PAWL_URL']
+    os.mkdir(box.path('credentials'))
+    for path, variable in (('url', 'PAWL_URL_FILE'), ('credentials/pawl.url', None)):
+        with open(box.path(path), 'w') as f:
+            f.write('local:' + box.locks + '\n')
+        env = dict(box.env)
+        env[variable or 'CREDENTIALS_DIRECTORY'] = box.path(path if variable else 'credentials')
+        equal(box.pawl('run', '-n', 'x', '--', 'true', env=env), (1, '', ''), path)
+    env = dict(box.env, PAWL_URL_FILE=box.path('nowhere'))
+    equal(box.pawl('run', '-n', 'x', '--', 'true', env=env),
+          (64, '', f"pawl: can't read one line from '{box.path('nowhere')}'\n"))
+
+
 main()
