@@ -198,11 +198,11 @@ static void entered_again(struct request *r, int code)
     if (hold->state == HOLD_LOST) {
         code = PAWL_ELOST;
     } else if (code == 0) {
+        int64_t from = r->op.lease_from ? r->op.lease_from : r->first_sent;
+
         hold->count++;
-        hold->token = r->op.token ? r->op.token : hold->token;
-        hold->token_end = hold->token + 1;
-        pawl__keeper_confirm(hold, r->op.lease_from ? r->op.lease_from : r->first_sent,
-                             r->op.lease_ms);
+        if (pawl__valid_until(from, r->op.lease_ms) > hold->deadline) /* renewed by hand: later */
+            pawl__keeper_confirm(hold, from, r->op.lease_ms);
     }
     pawl__hold_finish(hold, code);
     if (hold->give_back && hold->state == HOLD_HELD)

@@ -48,6 +48,7 @@ void pawl__hold_let_go(const struct hold *hold, int64_t lease_ms)
         return;
     ghost->terms = hold->terms;
     ghost->owner = hold->owner;
+    ghost->permits = hold->permits;
     ghost->lock = NULL;
     ghost->sem = NULL;
     ghost->is_front = ghost->partial = false;
@@ -97,23 +98,17 @@ static void linger_here(struct hold *hold, int64_t until)
     pawl__timers_set(&hold->client->timers, &hold->wait_timer, until);
 }
 
-/* The client closes and can't stay to let it linger: its lease ends by itself. */
-static void abandon(struct hold *hold)
-{
-    not_held_any_more(hold);
-    pawl__timers_clear(&hold->client->timers, &hold->wait_timer);
-    pawl__keeper_remove(hold);
-    pawl__hold_finish(hold, 0);
-    pawl__cohort_leave(hold);
-    pawl__hold_drop(hold);
-}
-
 static void send_release(struct hold *hold, uint32_t keep, int64_t linger)
 {
     struct request *r = &hold->request;
     pawl_client *client = hold->client;
 
     prepare_release(hold);
+    if (keep && hold->deadline != PAWL_NEVER) { /* renewed by hand: what stays is needed longer */
+        int64_t left = (hold->deadline - pawl__now(client)) / PAWL_NS_PER_MS + 1;
+
+        r->op.lease_ms = left > r->op.lease_ms ? left : r->op.lease_ms;
+    }
     r->op.permits = keep;
     r->op.linger_ms = linger > 0 ? (linger + PAWL_NS_PER_MS - 1) / PAWL_NS_PER_MS : 0;
     client->in_engine++; /* the release goes out before the next acquire */
@@ -130,13 +125,13 @@ static void release_whole(struct hold *hold)
     int64_t now = pawl__now(client);
     int64_t linger = hold->since + hold->terms.at_least_ms * PAWL_NS_PER_MS - now;
 
-    if (hold->terms.at_least_ms && linger > 0 && !(client->caps & PAWL_CAP_LINGER)) {
-        if (client->state == CLIENT_OPEN)
-            linger_here(hold, now + linger);
-        else
-            abandon(hold);
+    if (hold->terms.at_least_ms && linger > 0 && !(client->caps & PAWL_CAP_LINGER) &&
+        client->state == CLIENT_OPEN) {
+        linger_here(hold, now + linger);
         return;
     }
+    /* A client that closes can't stay: an engine that lets no lock linger releases it now. */
+    pawl__timers_clear(&client->timers, &hold->wait_timer);
     not_held_any_more(hold);
     client->stats.released++;
     if (linger <= 0 && pawl__cohort_pass(hold)) {
@@ -239,7 +234,8 @@ void pawl__hold_lost(struct hold *hold)
             hold->lost_cb.lock->refs++;
         pawl__callback_queue(client, &hold->lost_cb, PAWL_ELOST);
     }
-    if (client->caps & PAWL_CAP_SESSION_LEASE) /* it does not end by itself */
+    /* It does not end by itself; or what else the owner has keeps it alive (redisson). */
+    if (client->caps & (PAWL_CAP_SESSION_LEASE | PAWL_CAP_COUNTS))
         pawl__hold_let_go(hold, hold->lease_len / PAWL_NS_PER_MS);
     pawl__cohort_leave(hold);
     if (hold->orphan || (!hold->lock && !hold->sem))
