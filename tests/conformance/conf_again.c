@@ -167,10 +167,11 @@ CASE("a lock that was entered several times stays renewed until the last release
 CASE("a fixed lease that is entered again keeps others out as long as it says")
 {
     static const uint64_t kinds[] = {PAWL_READ, PAWL_WRITE, PAWL_MUTEX};
+    static const char *const suffixes[] = {"r", "w", "x"};
     pawl_client *client = client_open(NULL);
 
     for (int i = 0; i < 3; i++) {
-        const char *name = check_name("again");
+        const char *name = check_name(suffixes[i]);
         pawl_lock *lock = of_kind(client, name, kinds[i], SHORT_LEASE);
 
         CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
