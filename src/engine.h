@@ -62,7 +62,8 @@ enum pawl_caps {
     PAWL_CAP_LIST = 1 << 8,          /* LIST */
     PAWL_CAP_COUNTS = 1 << 9,        /* the service counts re-entries, too (a foreign layout): see
                                         ACQUIRE and RELEASE */
-    PAWL_CAP_FLOOR = 1 << 10         /* op->floor works */
+    PAWL_CAP_FLOOR = 1 << 10,        /* op->floor works */
+    PAWL_CAP_LASTING = 1 << 11       /* permits have no lease: they last until they are released */
 };
 
 /* ---- Ops ------------------------------------------------------------------------------------- */

@@ -216,6 +216,20 @@ static void release_finished(struct request *r, int code)
 
 /* ---- losing ---------------------------------------------------------------------------------- */
 
+/* The service may keep it, although its lease is over. */
+static bool lasts(const struct hold *hold)
+{
+    uint32_t caps = hold->client->caps;
+    struct hold *reads;
+
+    if (hold->terms.mode == PAWL_MODE_PERMITS)
+        return caps & (PAWL_CAP_SESSION_LEASE | PAWL_CAP_LASTING);
+    if (!(caps & PAWL_CAP_COUNTS) || hold->terms.mode != PAWL_MODE_EXCLUSIVE)
+        return caps & PAWL_CAP_SESSION_LEASE;
+    reads = pawl__hold_find(hold->site, hold->owner.holder, PAWL_MODE_SHARED);
+    return reads && reads->state == HOLD_HELD; /* both are one entry there: see ACQUIRE */
+}
+
 void pawl__hold_lost(struct hold *hold)
 {
     pawl_client *client = hold->client;
@@ -234,8 +248,7 @@ void pawl__hold_lost(struct hold *hold)
             hold->lost_cb.lock->refs++;
         pawl__callback_queue(client, &hold->lost_cb, PAWL_ELOST);
     }
-    /* It does not end by itself; or what else the owner has keeps it alive (redisson). */
-    if (client->caps & (PAWL_CAP_SESSION_LEASE | PAWL_CAP_COUNTS))
+    if (lasts(hold))
         pawl__hold_let_go(hold, hold->lease_len / PAWL_NS_PER_MS);
     pawl__cohort_leave(hold);
     if (hold->orphan || (!hold->lock && !hold->sem))

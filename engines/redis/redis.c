@@ -414,7 +414,7 @@ static uint32_t engine_caps(void *self)
 {
     const redis *r = self;
 
-    return r->layout->caps;
+    return r->layout->caps | (r->settings.plain_semaphore ? PAWL_CAP_LASTING : 0);
 }
 
 #define ENGINE(name, text)                                                                         \

@@ -15,8 +15,7 @@ local lease, wait, count = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[1
 local permits, capacity = tonumber(ARGV[11]), tonumber(ARGV[12])
 
 local function granted()
-    local token = mode == 'l' and 0 or count == 0 and call('INCR', TOKEN) or
-                  math.max(1, tonumber(call('GET', TOKEN) or 1)) -- who enters again keeps its own
+    local token = mode == 'l' and 0 or call('INCR', TOKEN)
     return {'GRANTED', tag, token, 1, lease, now}
 end
 
