@@ -382,7 +382,8 @@ PAWL_API int pawl_semaphore_new(pawl_semaphore **ret, pawl_client *client, const
 
 /* Take `permits` permits at once, or none, first come first served. The handle owns them.
  * Returns as pawl_lock_acquire; PAWL_EINVAL if more than the capacity are asked for, PAWL_ESTATE if
- * no capacity is set or a different one. Thread: any. Blocks: up to wait_ms.
+ * no capacity is set or a different one (layout=redisson: the first one stays, others are ignored).
+ * Thread: any. Blocks: up to wait_ms.
  * In callbacks: PAWL_EDEADLK. */
 PAWL_API int pawl_semaphore_acquire(pawl_semaphore *sem, uint32_t permits, int64_t wait_ms,
                                     pawl_error *err);

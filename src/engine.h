@@ -63,7 +63,10 @@ enum pawl_caps {
     PAWL_CAP_LIST = 1 << 8,          /* LIST */
     PAWL_CAP_COUNTS = 1 << 9,        /* the service counts re-entries, too (a foreign layout): see
                                         ACQUIRE and RELEASE */
-    PAWL_CAP_FLOOR = 1 << 10         /* op->floor works */
+    PAWL_CAP_FLOOR = 1 << 10,        /* op->floor works */
+    PAWL_CAP_LASTING = 1 << 11,      /* permits have no lease: they last until they are released */
+    PAWL_CAP_LINGER_CLOSING = 1 << 12 /* as CAP_LINGER, but no waiter is notified when the lock ends:
+                                        used only when the client closes */
 };
 
 /* ---- Ops ------------------------------------------------------------------------------------- */
@@ -78,14 +81,15 @@ enum pawl_op_kind {
      * with_seq != 0: the same owner.client already holds `name` exclusively under that number and
      * now wants it shared too (downgrade): granted at once, past the queue.
      * CAP_COUNTS: `count` says how often this owner holds it already; above 0 it enters once more,
-     * or PAWL_ENOTHELD if it does not hold it. A shared grant beside an exclusive one then has the
-     * same owner.seq.
+     * or PAWL_ENOTHELD if it does not hold it; its token stays the same. A shared grant beside an
+     * exclusive one then has the same owner.seq.
      * PAWL_ESTATE: the name is in use as another type (lock, semaphore, latch).
      * Again with the same owner: if granted, the same grant; if queued, it stays in place. */
     PAWL_OP_ACQUIRE,
     /* End the grant of `owner`. PERMITS: keep `permits` of its `count` (0: none), so that repeating
-     * it does no harm. CAP_COUNTS: likewise of the counts, leased for lease_ms again.
-     * linger_ms > 0 (with CAP_LINGER): let the lease end in so many ms instead of now.
+     * it does no harm. CAP_COUNTS: likewise of the counts, which stay leased for lease_ms at least.
+     * linger_ms > 0 (with CAP_LINGER, or CAP_LINGER_CLOSING and the client closes): let the lease end
+     * in so many ms instead of now.
      * PAWL_ENOTHELD: this owner has no grant (or waits); nothing changed. */
     PAWL_OP_RELEASE,
     /* batch[0..batch_len): make each lease last its lease_ms from now, or longer if it does already

@@ -251,11 +251,11 @@ static void entered_again(struct request *r, int code)
             pawl__hold_let_go(hold, r->op.lease_ms); /* it may have got a new lease */
         code = PAWL_ELOST;
     } else if (code == 0) {
+        int64_t from = r->op.lease_from ? r->op.lease_from : r->first_sent;
+
         hold->count++;
-        hold->token = r->op.token ? r->op.token : hold->token;
-        hold->token_end = hold->token + 1;
-        pawl__keeper_confirm(hold, r->op.lease_from ? r->op.lease_from : r->first_sent,
-                             r->op.lease_ms);
+        if (pawl__valid_until(from, r->op.lease_ms) > hold->deadline) /* renewed by hand: later */
+            pawl__keeper_confirm(hold, from, r->op.lease_ms);
     }
     pawl__hold_partial_over(hold, code);
 }

@@ -126,6 +126,11 @@ static void send_release(struct hold *hold, uint32_t keep, int64_t linger)
     pawl_client *client = hold->client;
 
     prepare_release(hold);
+    if (keep && hold->deadline != PAWL_NEVER) { /* renewed by hand: what stays is needed longer */
+        int64_t left = (hold->deadline - pawl__now(client)) / PAWL_NS_PER_MS + 1;
+
+        r->op.lease_ms = left > r->op.lease_ms ? left : r->op.lease_ms;
+    }
     r->op.permits = keep;
     r->op.linger_ms = linger > 0 ? (linger + PAWL_NS_PER_MS - 1) / PAWL_NS_PER_MS : 0;
     client->in_engine++; /* the release goes out before the next acquire */
@@ -141,8 +146,10 @@ static void release_whole(struct hold *hold)
     pawl_client *client = hold->client;
     int64_t now = pawl__now(client);
     int64_t linger = hold->since + hold->terms.at_least_ms * PAWL_NS_PER_MS - now;
+    uint32_t lingers = client->state == CLIENT_OPEN ? PAWL_CAP_LINGER
+                                                    : PAWL_CAP_LINGER | PAWL_CAP_LINGER_CLOSING;
 
-    if (hold->terms.at_least_ms && linger > 0 && !(client->caps & PAWL_CAP_LINGER)) {
+    if (hold->terms.at_least_ms && linger > 0 && !(client->caps & lingers)) {
         if (client->state == CLIENT_OPEN || hold->lease_from + hold->lease_len > now + linger)
             linger_here(hold, now + linger);
         else
@@ -298,6 +305,20 @@ int pawl__hold_error_lost(const struct hold *hold, pawl_error *err)
                           pawl_lost_text(hold->why));
 }
 
+/* The service may keep it, although its lease is over. */
+static bool lasts(const struct hold *hold)
+{
+    uint32_t caps = hold->client->caps;
+    struct hold *reads;
+
+    if (hold->terms.mode == PAWL_MODE_PERMITS)
+        return caps & (PAWL_CAP_SESSION_LEASE | PAWL_CAP_LASTING);
+    if (!(caps & PAWL_CAP_COUNTS) || hold->terms.mode != PAWL_MODE_EXCLUSIVE)
+        return caps & PAWL_CAP_SESSION_LEASE;
+    reads = pawl__hold_find(hold->site, hold->owner.holder, PAWL_MODE_SHARED);
+    return reads && reads->state == HOLD_HELD; /* both are one entry there: see ACQUIRE */
+}
+
 void pawl__hold_lost(struct hold *hold, int why)
 {
     pawl_client *client = hold->client;
@@ -317,7 +338,7 @@ void pawl__hold_lost(struct hold *hold, int why)
             hold->lost_cb.lock->refs++;
         pawl__callback_queue(client, &hold->lost_cb, PAWL_ELOST);
     }
-    if (client->caps & PAWL_CAP_SESSION_LEASE) /* it does not end by itself */
+    if (lasts(hold))
         pawl__hold_let_go(hold, hold->lease_len / PAWL_NS_PER_MS);
     pawl__cohort_leave(hold);
     if (hold->orphan || (!hold->lock && !hold->sem))

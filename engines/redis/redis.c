@@ -241,6 +241,7 @@ void redis_link_for_locks(redis_link *link, redis *r)
     link->password = r->settings.login.password;
     link->db = r->settings.db;
     link->channel = r->layout->own_channel ? r->channel + 1 : NULL;
+    link->channel2 = r->layout->own_channel ? NULL : r->channel + 1;
 }
 
 static int open_link(redis *r, pawl_error *err)
@@ -294,6 +295,11 @@ static void name_channel(redis *r)
 {
     char db[24] = "";
 
+    if (!r->layout->own_channel) { /* only for break (redisson.c): 60 bits of the id are enough */
+        snprintf(r->channel, sizeof r->channel, "predisson_pawl:%015llx",
+                 (unsigned long long)(r->env->client_id >> 4));
+        return;
+    }
     if (r->settings.db)
         snprintf(db, sizeof db, "/%lld", (long long)r->settings.db);
     snprintf(r->channel, sizeof r->channel, "%c%s@%016llx%s",
@@ -321,8 +327,7 @@ static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
         return code;
     r->started = env->wall_ms(env);
     r->layout = r->settings.redisson ? &redis_layout_redisson : &redis_layout_pawl;
-    if (r->layout->own_channel)
-        name_channel(r);
+    name_channel(r);
     uv_prepare_init(env->loop, &r->prepare);
     r->prepare.data = r;
     r->prepared = true;
@@ -417,7 +422,7 @@ static uint32_t engine_caps(void *self)
 {
     const redis *r = self;
 
-    return r->layout->caps;
+    return r->layout->caps | (r->settings.plain_semaphore ? PAWL_CAP_LASTING : 0);
 }
 
 /* TLS or not is no difference: it is the same server, if it is the same port. */

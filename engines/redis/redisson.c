@@ -8,7 +8,8 @@
  * in a way that tells Pawl's from others (redisson_client_of).
  *
  * Who must wait listens on the channel on which Redisson tells of releases, and asks again when
- * told, or when the holder's lease should be over.
+ * told, or when the holder's lease should be over. A client also listens on a channel of its own,
+ * on which break tells Pawl's holders.
  */
 #include <inttypes.h>
 
@@ -137,7 +138,6 @@ struct request {
     const redis *redis;
     const char *name;
     char mode;
-    bool silent;         /* spin: nobody listens */
     pawl_owner owner;
     const char *receipt; /* what of this owner's it is about */
 };
@@ -167,7 +167,7 @@ static resp_command begin(const struct request *q, const redis_script *script, r
     resp_add_text(&c, owner);
     resp_add_text(&c, q->call->on->sharded && !q->call->on->plain ? "SPUBLISH" : "PUBLISH");
     channel_of(text, &names, q->mode);
-    resp_add_text(&c, q->silent ? "" : text);
+    resp_add_text(&c, text);
     base_of(text, &names);
     resp_add_text(&c, text);
     prefixed(text, "redisson_unlock_latch", &names);
@@ -181,10 +181,7 @@ static struct request about_op(const redis_call *call, const pawl_op *op)
     const redis *r = call->on->redis;
 
     return (struct request){.call = call, .redis = r, .name = op->name, .owner = op->owner,
-                            .mode = mode_of(r, op->mode, op->lock_kind),
-                            .silent = op->mode == PAWL_MODE_EXCLUSIVE &&
-                                      op->lock_kind == PAWL_SPIN,
-                            .receipt = ""};
+                            .mode = mode_of(r, op->mode, op->lock_kind), .receipt = ""};
 }
 
 static struct request about_wait(const redis_call *call, const redis_wait *w)
@@ -193,10 +190,7 @@ static struct request about_wait(const redis_call *call, const redis_wait *w)
 
     return (struct request){.call = call, .redis = r, .name = w->name,
                             .owner = {.client = r->env->client_id, .seq = w->seq},
-                            .mode = mode_of(r, w->mode, w->lock_kind),
-                            .silent = w->mode == PAWL_MODE_EXCLUSIVE &&
-                                      w->lock_kind == PAWL_SPIN,
-                            .receipt = ":a"};
+                            .mode = mode_of(r, w->mode, w->lock_kind), .receipt = ":a"};
 }
 
 /* ---- the scripts ----------------------------------------------------------------------------- */
@@ -268,7 +262,7 @@ static int write_release(redis_call *call, resp_buf *out)
     resp_add_uint(&c, op->permits);
     resp_add_int(&c, op->lease_ms);
     resp_add_uint(&c, held);
-    resp_add_int(&c, 0);
+    resp_add_int(&c, op->linger_ms);
     for (uint32_t i = 0; i < ids; i++)
         add_permit(&c, &op->owner, op->permits + i);
     return resp_end(&c);
@@ -277,18 +271,10 @@ static int write_release(redis_call *call, resp_buf *out)
 static int write_break(redis_call *call, resp_buf *out)
 {
     struct request q = about_op(call, call->about);
-    char text[NAME_MAX_BYTES];
-    struct names names;
     resp_command c;
 
     q.mode = 'x';
-    q.silent = false;
-    c = begin(&q, &redisson_script_break, out, 2);
-    names_of(&names, q.redis, q.name);
-    channel_of(text, &names, 'w');
-    resp_add_text(&c, text);
-    channel_of(text, &names, 'p');
-    resp_add_text(&c, text);
+    c = begin(&q, &redisson_script_break, out, 0);
     return resp_end(&c);
 }
 
@@ -320,7 +306,7 @@ static int write_inspect(const redis_call *call, const char *name, int mode, int
 
 static void add_renewal(resp_command *c, const redis *r, const pawl_renewal *item)
 {
-    char mode = mode_of(r, item->mode, item->lock_kind), text[NAME_MAX_BYTES], owner[80];
+    char mode = mode_of(r, item->mode, item->lock_kind), text[NAME_MAX_BYTES];
     uint32_t ids = mode == 'p' ? item->permits : 0;
     struct names names;
 
@@ -329,8 +315,7 @@ static void add_renewal(resp_command *c, const redis *r, const pawl_renewal *ite
     redis_owner(text, item->owner.client, item->owner.seq);
     resp_add_text(c, text);
     owner_text(text, item->owner.client, item->owner.seq);
-    snprintf(owner, sizeof owner, "%.70s%s", text, mode == 'w' ? ":write" : "");
-    resp_add_text(c, owner);
+    resp_add_text(c, text);
     base_of(text, &names);
     resp_add_text(c, text);
     resp_add_int(c, item->lease_ms);
@@ -391,7 +376,8 @@ static bool begins(const resp_node *node, const char *text)
 }
 
 /* A lock's message is 0, wake one, or 1, wake all; a semaphore's is how many permits there are; a
- * latch's is 0 when it opens. Of a read-write lock whoever waits may have the luck. */
+ * latch's is 0 when it opens, and 1 when it is set or deleted. Of a read-write lock whoever waits
+ * may have the luck. */
 static void message(redis *r, redis_link *link, const resp_node *channel, const resp_node *text)
 {
     int64_t number, wake;
@@ -399,10 +385,14 @@ static void message(redis *r, redis_link *link, const resp_node *channel, const 
     (void)link;
     if (!resp_integer(text, &number))
         return;
+    if (begins(channel, "redisson_pawl:")) {
+        redis_event(r, PAWL_EVENT_VERIFY);
+        return;
+    }
     if (begins(channel, "redisson_sc"))
         wake = number;
     else if (begins(channel, "redisson_countdownlatch"))
-        wake = number == 0 ? INT64_MAX : 0;
+        wake = INT64_MAX;
     else
         wake = number || begins(channel, "redisson_rwlock") ? INT64_MAX : 1;
     redis_channel_wake(r, channel->text, channel->length, wake);
@@ -411,7 +401,7 @@ static void message(redis *r, redis_link *link, const resp_node *channel, const 
 const redis_layout redis_layout_redisson = {
     .name = "redisson",
     .caps = PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_SHARED | PAWL_CAP_PERMITS | PAWL_CAP_LATCH |
-            PAWL_CAP_LIST | PAWL_CAP_COUNTS,
+            PAWL_CAP_LIST | PAWL_CAP_COUNTS | PAWL_CAP_LINGER_CLOSING,
     .write_acquire = write_acquire,
     .write_cancel = write_cancel,
     .write_release = write_release,

@@ -178,6 +178,18 @@ void latch_free(pawl_latch *latch)
     pawl_latch_free(latch);
 }
 
+uint64_t all_waiting(void)
+{
+    uint64_t n = 0;
+
+    pthread_mutex_lock(&things_mutex);
+    for (size_t i = 0; i < sizeof things / sizeof things[0]; i++)
+        if (things[i].type == THING_CLIENT)
+            n += stats_of(things[i].object).waiting;
+    pthread_mutex_unlock(&things_mutex);
+    return n;
+}
+
 /* ---- Threads --------------------------------------------------------------------------------- */
 
 static void waiter_main(void *arg)

@@ -41,6 +41,11 @@ int64_t lease_given(int64_t ms);
 bool has_session(void);
 /* Has it neither semaphores nor latches? Their cases are skipped when one is made. */
 bool only_locks(void);
+/* Does the service know only who waits for a fair lock, and nothing about who holds what since when?
+ * Then await_waiters counts the waits of this process's clients instead. */
+bool waits_unseen(void);
+/* Skips the case where that matters: the order of waiters, waiters of other processes, rows. */
+void need_shown(const char *what);
 /* Does a break take its time, so that it may hit who comes next as well? */
 bool breaks_late(void);
 
@@ -87,6 +92,8 @@ void await_free(pawl_client *client, const char *name);
 /* Until n calls or operations of this client wait. */
 void await_waiting(pawl_client *client, uint64_t n);
 pawl_stats stats_of(pawl_client *client);
+/* How many calls and operations of all open clients of this process wait. */
+uint64_t all_waiting(void);
 
 /* ---- A thread that acquires a lock, keeps it until told, and releases it -------------------- */
 

@@ -54,6 +54,7 @@ CASE("a killed waiter is skipped")
     pawl_lock *lock;
     peer dies, lives;
 
+    need_shown("the layout shows no waiters but those of fair locks");
     need_processes();
     peer_start(&dies, hold_until_told, &kind);
     peer_start(&lives, hold_until_told, &kind);
@@ -172,6 +173,7 @@ CASE("a stopped waiter delays those behind it no longer than its lease")
     pawl_lock *lock;
     peer stopped, lives;
 
+    need_shown("the layout shows no waiters but those of fair locks");
     need_processes();
     peer_start(&stopped, hold_until_told, &kind);
     peer_start(&lives, hold_until_told, &kind);

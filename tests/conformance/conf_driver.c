@@ -31,6 +31,7 @@ CASE("leases are renewed after two calls of one client have ended together")
     pawl_latch *latch = latch_new(yours, go);
     latch_waiter waiters[2];
 
+    need_shown("the layout shows no waiters but those of fair locks");
     CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
     CHECK_OK(pawl_latch_set(latch, 1, NULL));
     for (int i = 0; i < 2; i++) {
@@ -76,6 +77,7 @@ CASE("a program's loop is woken for its callbacks while another thread blocks in
     struct pollfd p = {.fd = pawl_client_fd(mine), .events = POLLIN};
     waiter blocked;
 
+    need_shown("the layout shows no waiters but those of fair locks");
     CHECK_OK(pawl_lock_acquire(taken, 0, NULL));
     waiter_start(&blocked, lock_new(mine, busy, NULL), PAWL_FOREVER);
     await_waiters(yours, busy, 1);

@@ -27,6 +27,7 @@ CASE("the holder is shown with pid, program, label, token, age and lease")
     static rows all;
     row *r = all.row;
 
+    need_shown("the layout does not store it");
     CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
     inspect_rows(client_open(NULL), name, &all);
     CHECK_EQ(all.n, 2);
@@ -57,6 +58,7 @@ CASE("waiters are shown in their order, each with its own owner and label")
     static rows all;
     waiter w[N];
 
+    need_shown("the layout shows no waiters but those of fair locks");
     CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
     for (int i = 0; i < N; i++) {
         pawl_client *client = client_open(CLIENT_OPTIONS(.label = labels[i]));
@@ -88,6 +90,7 @@ CASE("readers are shown as shared holders")
     static rows all;
     waiter w;
 
+    need_shown("the layout shows no waiters but those of fair locks");
     CHECK_OK(pawl_lock_acquire(a, 0, NULL));
     CHECK_OK(pawl_lock_acquire(b, 0, NULL));
     waiter_start(&w, lock_new(client_open(NULL), name, NULL), PAWL_FOREVER);
@@ -113,6 +116,7 @@ CASE("a semaphore is shown with its capacity, its free permits and who holds how
     pawl_semaphore *sem = sem_new(mine, name, SEM_OPTIONS(.permits = 5));
     static rows all;
 
+    need_shown("the layout does not store it");
     CHECK_OK(pawl_semaphore_acquire(sem, 3, 0, NULL));
     inspect_rows(mine, name, &all);
     CHECK_EQ(all.n, 2);
@@ -131,6 +135,7 @@ CASE("a latch is shown with its count")
     pawl_latch *latch = latch_new(mine, name);
     static rows all;
 
+    need_shown("the layout does not store it");
     CHECK_OK(pawl_latch_set(latch, 4, NULL));
     CHECK_OK(pawl_latch_count_down(latch, NULL));
     inspect_rows(mine, name, &all);

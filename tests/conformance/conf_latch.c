@@ -87,6 +87,7 @@ CASE("all waiters of a latch return when it reaches 0 and none before")
     pawl_latch *latch = latch_new(clients[0], name);
     latch_waiter w[N];
 
+    need_shown("the layout shows no waiters but those of fair locks");
     CHECK_OK(pawl_latch_set(latch, 3, NULL));
     for (int i = 0; i < N; i++)
         latch_waiter_start(&w[i], latch_new(clients[i % 3], name));
@@ -121,6 +122,7 @@ CASE("a wait for a latch is cancelled by its handle, and by closing its client")
     pawl_latch *a = latch_new(mine, name), *b = latch_new(yours, name);
     latch_waiter first, second;
 
+    need_shown("the layout shows no waiters but those of fair locks");
     CHECK_OK(pawl_latch_set(a, 1, NULL));
     latch_waiter_start(&first, a);
     latch_waiter_start(&second, b);
@@ -227,6 +229,7 @@ CASE("a name that is in use as a semaphore or a latch is refused as a lock")
     pawl_semaphore *sem = sem_new(client, name, SEM_OPTIONS(.permits = 2));
     pawl_latch *latch = latch_new(client, other);
 
+    need_shown("a semaphore of the layout stays when nobody holds a permit");
     CHECK_OK(pawl_semaphore_acquire(sem, 1, 0, NULL));
     CHECK_OK(pawl_latch_set(latch, 1, NULL));
     CHECK_CODE(try_as_stranger(name, PAWL_MUTEX), PAWL_ESTATE);

@@ -35,6 +35,17 @@ bool breaks_late(void)
     return !strncmp(conf_url, "quorum:", 7);
 }
 
+bool waits_unseen(void)
+{
+    return strstr(conf_url, "layout=redisson");
+}
+
+void need_shown(const char *what)
+{
+    if (waits_unseen())
+        check_skip(what);
+}
+
 void need_processes(void)
 {
     if (is_engine("memory:"))
@@ -43,7 +54,7 @@ void need_processes(void)
 
 void need_ranges(void)
 {
-    if (is_engine("etcd:") || has_session() || is_advisory())
+    if (is_engine("etcd:") || has_session() || is_advisory() || waits_unseen())
         check_skip("tokens can't be reserved, so nothing is handed on inside the process");
 }
 

@@ -64,6 +64,7 @@ CASE("processes are served first come first served")
     pawl_lock *lock;
     peer peers[N];
 
+    need_shown("the layout has an order of waiters for fair locks only");
     need_processes();
     for (int i = 0; i < N; i++)
         peer_start(&peers[i], hold_until_told, &kind);

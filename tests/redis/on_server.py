@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """on_server.py KIND PROGRAM [ARGUMENT ...]: run a program on a private server, or servers.
 
-KIND is tcp, unix, tls, sentinel, cluster or quorum (of five). @URL@ in an argument is the URL, with
-the certificate of its authority for TLS; @PORT@ the plain port of a single server, or of the first.
+KIND is tcp, redisson (its layout), unix, tls, sentinel, cluster or quorum (of five). @URL@ in an
+argument is the URL, with the certificate of its authority for TLS; @PORT@ the plain port of a single
+server, or of the first.
 """
 import os
 import sys
@@ -16,7 +17,7 @@ from sentinel import Watched  # noqa: E402
 from guest import run  # noqa: E402
 
 TIMEOUT = 10000  # ms, which a crowded machine keeps
-KINDS = ('tcp', 'unix', 'tls', 'sentinel', 'cluster', 'quorum')
+KINDS = ('tcp', 'redisson', 'unix', 'tls', 'sentinel', 'cluster', 'quorum')
 
 
 def start(kind, folder, servers):
@@ -33,6 +34,8 @@ def start(kind, folder, servers):
         rest = f'cafile={certs.pem("ca")}&timeout={TIMEOUT}'
         return f'rediss://localhost:{servers[0].extra_port}/?{rest}'
     server = servers[0]
+    if kind == 'redisson':
+        return server.url(layout='redisson', timeout=TIMEOUT)
     return server.url(timeout=TIMEOUT) if kind == 'tcp' else server.unix_url(timeout=TIMEOUT)
 
 

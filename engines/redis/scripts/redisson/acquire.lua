@@ -10,6 +10,7 @@
 -- entered again is gone.
 --#include common.lua
 
+local ALIVE_MS = 30000 -- a waiter asks again after 20 s at the latest (waits.c)
 local lease, wait, count = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
 local permits, capacity = tonumber(ARGV[11]), tonumber(ARGV[12])
 
@@ -31,14 +32,18 @@ end
 
 -- ---- locks --------------------------------------------------------------------------------------
 
+-- An answer that was lost is answered again: the lease counts from now on then, too.
 local function enter_plain()
     call('HSET', N, field, count + 1)
-    call('PEXPIRE', N, lease)
+    at_least(N, lease)
+    if how then
+        at_least(WRITES, lease)
+    end
     return granted()
 end
 
 local function plain()
-    if call('HEXISTS', N, owner) == 1 then
+    if mine() then
         return enter_plain()
     elseif count > 0 then
         return {'GONE', tag}
@@ -50,7 +55,7 @@ end
 
 local function fair()
     local head = clean()
-    if call('HEXISTS', N, owner) == 1 then
+    if mine() then
         return enter_plain()
     elseif count > 0 then
         return {'GONE', tag}
@@ -59,6 +64,7 @@ local function fair()
         if head then
             call('LPOP', QUEUE)
             call('ZREM', DEADLINES, owner)
+            call('ZREM', WAITING, owner)
         end
         for _, who in ipairs(call('ZRANGE', DEADLINES, 0, -1)) do
             call('ZINCRBY', DEADLINES, -wait, who)
@@ -68,16 +74,18 @@ local function fair()
     if wait == 0 then
         return busy(call('PTTL', N))
     end
-    local mine = call('ZSCORE', DEADLINES, owner)
-    if mine then
+    call('ZADD', WAITING, now + ALIVE_MS, owner)
+    at_least(WAITING, 20 * ALIVE_MS)
+    local deadline = call('ZSCORE', DEADLINES, owner)
+    if deadline then
         local alive = now + math.min(wait, 60000)
-        if tonumber(mine) < alive then
+        if tonumber(deadline) < alive then
             call('ZADD', DEADLINES, alive, owner) -- it lives; others would drop it
         end
         return busy(math.max(0, call('PTTL', N)))
     end
     local last = call('LINDEX', QUEUE, -1)
-    local deadline = last and last ~= owner and call('ZSCORE', DEADLINES, last)
+    deadline = last and last ~= owner and call('ZSCORE', DEADLINES, last)
     local left = deadline and deadline - now or math.max(0, call('PTTL', N))
     if call('ZADD', DEADLINES, left + wait + now, owner) == 1 then
         call('RPUSH', QUEUE, owner)
@@ -85,30 +93,48 @@ local function fair()
     return busy(math.max(0, call('PTTL', N)))
 end
 
+-- Whether this owner holds N exclusively, so that it may read, too.
+local function downgrades()
+    local holds = not how and call('HGET', N, owner)
+    if holds then -- a plain or fair lock becomes a write lock
+        call('HSET', N, 'mode', 'write', owner .. ':write', holds)
+        call('HDEL', N, owner)
+    elseif how ~= 'write' or call('HEXISTS', N, owner .. ':write') == 0 then
+        return false
+    end
+    if call('EXISTS', WRITES) == 0 then
+        call('SET', WRITES, 1, 'PX', math.max(1, call('PTTL', N)))
+    end
+    return true
+end
+
+-- All holds of one owner are one hold to Pawl: each lasts as long as the last one.
 local function read()
-    local how = call('HGET', N, 'mode')
-    local mine = call('HEXISTS', N, owner) == 1
-    if count > 0 and not mine then
+    if count > 0 and not mine() then
         return {'GONE', tag}
     end
     if kind == 'none' then
         call('HSET', N, 'mode', 'read')
-    elseif how ~= 'read' and (how ~= 'write' or call('HEXISTS', N, owner .. ':write') == 0) then
+    elseif how ~= 'read' and not downgrades() then
         return busy(call('PTTL', N))
     end
+    local ms = lease
+    for i = 1, count do
+        at_least(hold_key(owner, i), lease)
+        ms = math.max(ms, call('PTTL', hold_key(owner, i)))
+    end
     call('HSET', N, owner, count + 1)
-    call('SET', hold_key(owner, count + 1), 1, 'PX', lease)
-    call('PEXPIRE', N, math.max(call('PTTL', N), lease))
+    call('SET', hold_key(owner, count + 1), 1, 'PX', ms)
+    at_least(N, ms)
     return granted()
 end
 
 local function write()
-    if call('HGET', N, 'mode') == 'write' and call('HEXISTS', N, field) == 1 then
+    if mine() then
         if tonumber(call('HGET', N, field)) <= count then
             call('PEXPIRE', N, call('PTTL', N) + lease) -- Redisson adds them up
         end
-        call('HSET', N, field, count + 1)
-        return granted()
+        return enter_plain()
     elseif count > 0 then
         return {'GONE', tag}
     elseif kind ~= 'none' then
@@ -133,8 +159,28 @@ local function free_permits()
     return free and tonumber(free)
 end
 
+-- The answer was lost: the permits are leased anew. If others took some back since then, because
+-- their lease was over, the rest goes back, too, and all are asked for anew.
+local function asked_before()
+    local have = {}
+    for i = 13, 12 + permits do
+        if call('ZSCORE', PERMITS, ARGV[i]) then
+            have[#have + 1] = ARGV[i]
+        end
+    end
+    for _, id in ipairs(have) do
+        if #have == permits then
+            call('ZADD', PERMITS, now + lease, id)
+        else
+            call('ZREM', PERMITS, id)
+            call('INCRBY', N, 1)
+        end
+    end
+    return #have == permits
+end
+
 local function leased_permits()
-    if call('ZSCORE', PERMITS, ARGV[13]) then -- asked before, and granted
+    if asked_before() then
         return granted()
     end
     give_back(permits)
@@ -177,6 +223,6 @@ local function await_latch()
     return kind == 'none' and granted() or busy(-1)
 end
 
-local how = {x = plain, f = fair, r = read, w = write, p = leased_permits, c = plain_permits,
+local act = {x = plain, f = fair, r = read, w = write, p = leased_permits, c = plain_permits,
              l = await_latch}
-return how[mode]()
+return act[mode]()

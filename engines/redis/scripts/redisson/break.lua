@@ -1,32 +1,52 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
--- break, in the layout `redisson`: what forceUnlock does, for whatever N is.
+-- break, in the layout `redisson`: what forceUnlock does, for whatever N is. Pawl's holders are
+-- told, each client on its own channel; a program with Redisson learns it at its next renewal.
 --
--- KEYS, ARGV 1-7: as in common.lua, mode x; 5 the mutex's channel; 8 the channel of read-write
--- locks, 9 the one of semaphores.
+-- KEYS, ARGV 1-7: as in common.lua, mode x.
 -- Replies: OK now | NOTHELD now.
 --#include common.lua
 
+-- A client's channel has the first 60 bits of its id, which its owners' UUIDs and its permits' ids
+-- begin with. A plain message reaches all nodes of a cluster.
+local told = {}
+local function tell_client(id)
+    if not told[id] then
+        told[id] = true
+        redis.pcall('PUBLISH', 'redisson_pawl:' .. id, 1)
+    end
+end
+
+local function tell_holders()
+    for _, who in ipairs(call('HKEYS', N)) do
+        local a, b, c = match(who, '^(%x%x%x%x%x%x%x%x)%-(%x%x%x%x)%-4(%x%x%x)%-')
+        if a then
+            tell_client(a .. b .. c)
+        end
+    end
+end
+
+local function tell_takers()
+    for _, id in ipairs(call('ZRANGE', PERMITS, 0, -1)) do
+        local hex = string.gsub(string.sub(id, 1, 8), '.', function(c)
+            return format('%02x', string.byte(c))
+        end)
+        tell_client(string.sub(hex, 1, 15))
+    end
+end
+
 if kind == 'hash' then
-    local how = call('HGET', N, 'mode')
-    if how then
-        channel = ARGV[8]
-        mode = how == 'write' and 'w' or 'x'
-    elseif call('EXISTS', QUEUE) == 1 then
-        clean()
-        mode = 'f'
-    end
+    clean()
+    tell_holders()
     call('DEL', N)
+    mode = how == 'read' and 'r' or mode
     wake()
-    if mode == 'f' then
-        tell(0)
-    end
     return {'OK', now}
 elseif kind == 'string' and call('EXISTS', PERMITS) == 1 then
-    channel = ARGV[9]
+    tell_takers()
     local n = call('ZCARD', PERMITS)
     call('DEL', PERMITS)
-    tell(call('INCRBY', N, n))
+    tell(call('INCRBY', N, n), 'redisson_sc:' .. base)
     return {'OK', now}
 end
 return {'NOTHELD', now}

@@ -1,7 +1,17 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
--- Names and helpers of the layout `redisson`: what Redisson 3.x and 4.x write, and no more than one
--- key besides, the token (docs/redisson.md).
+-- Names and helpers of the layout `redisson`: what Redisson 3.x and 4.x write, and three keys that
+-- Redisson does not have (docs/redisson.md): the token, WAITING and WRITES.
+--
+-- WAITING, a sorted set, says until when a waiter of a fair lock that is Pawl's counts as alive:
+-- the waiter asks again long before. Redisson's own deadline of a waiter is minutes away.
+--
+-- WRITES exists while an owner both writes and reads. The hash N then lasts as long as the longer
+-- of both leases, and WRITES, named like the key of a read hold, lasts as long as the writer's. So
+-- N can be shortened when the reader has left, but never below the writer's lease.
+--
+-- An exclusive lock of any kind whose owner also reads is stored as a write lock: `how` says how N
+-- is stored now ("read", "write", or false: a plain or fair lock, or none).
 --
 -- KEYS: 1 N, 2 token, 3 queue of the fair lock, 4 its deadlines, 5 expiries of permits.
 -- ARGV: 1 tag, echoed, 2 mode: x mutex, f fair, r read, w write, p permits with leases, c counting
@@ -17,14 +27,32 @@ local tag, mode, owner, publish, channel, base, RECEIPT =
 local NEVER = '922337203685477'
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local field = mode == 'w' and owner .. ':write' or owner
 local kind = call('TYPE', N).ok
+local how = kind == 'hash' and call('HGET', N, 'mode')
+local field = (mode == 'w' or how and mode ~= 'r') and owner .. ':write' or owner
 
--- A spin lock has no channel: nobody listens. Who may not send a sharded message sends a plain one;
--- who may send neither has all the same done what is told of.
+-- Who may not send a sharded message sends a plain one; who may send neither has all the same done
+-- what is told of.
 local function tell(message, to)
-    if channel ~= '' and type(redis.pcall(publish, to or channel, message)) == 'table' then
+    if type(redis.pcall(publish, to or channel, message)) == 'table' then
         redis.pcall('PUBLISH', to or channel, message)
+    end
+end
+
+-- Whether N is held by this owner, in this mode. The field of a plain lock and the field of a read
+-- hold have the same name.
+local function mine()
+    if kind ~= 'hash' or mode == 'r' and not how or mode == 'w' and how ~= 'write' or
+        (mode == 'x' or mode == 'f') and how == 'read' then
+        return false
+    end
+    return call('HEXISTS', N, field) == 1
+end
+
+-- A lease is made longer, never shorter.
+local function at_least(key, ms)
+    if call('PTTL', key) < ms then
+        call('PEXPIRE', key, ms)
     end
 end
 
@@ -38,8 +66,17 @@ local function hold_key(who, i)
     return format('%s:%s:rwlock_timeout:%d', base, who, i)
 end
 
--- Waiters of a fair lock whose deadline is over; only the head is ever looked at.
+local WAITING = 'redisson_lock_waiting:' .. base
+local WRITES = hold_key(owner .. ':write', 1)
+
+-- Drops waiters of a fair lock that are dead: those of Pawl wherever they stand, others, as
+-- Redisson does, at the head if their deadline is over. Returns the head of the queue.
 local function clean()
+    for _, who in ipairs(call('ZRANGEBYSCORE', WAITING, '-inf', now)) do
+        call('ZREM', WAITING, who)
+        call('ZREM', DEADLINES, who)
+        call('LREM', QUEUE, 0, who)
+    end
     while true do
         local head = call('LINDEX', QUEUE, 0)
         local deadline = head and call('ZSCORE', DEADLINES, head)
@@ -47,6 +84,7 @@ local function clean()
             return head
         end
         call('ZREM', DEADLINES, head)
+        call('ZREM', WAITING, head)
         call('LPOP', QUEUE)
     end
 end
@@ -65,14 +103,13 @@ local function give_back(n)
     end
 end
 
--- A full release of a lock in mode x, f or w by whoever: the next one is woken as Java expects.
+-- The lock N is free: tell whoever waits for it, as whatever kind. Redisson sends only what is on
+-- the channel of the released lock's own kind.
 local function wake()
-    if mode == 'f' then
-        local head = call('LINDEX', QUEUE, 0)
-        if head then
-            tell(0, channel .. ':' .. head)
-        end
-    else
-        tell(mode == 'w' and 1 or 0)
+    local head = call('LINDEX', QUEUE, 0)
+    if head then
+        tell(0, 'redisson_lock__channel:' .. base .. ':' .. head)
     end
+    tell(0, 'redisson_lock__channel:' .. base)
+    tell(mode == 'r' and 0 or 1, 'redisson_rwlock:' .. base)
 end

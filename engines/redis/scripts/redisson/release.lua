@@ -4,8 +4,9 @@
 -- meanwhile goes back, and the waiter leaves a fair lock's queue.
 --
 -- KEYS, ARGV 1-7: as in common.lua. ARGV 8 "" or "leave", 9 how often it stays held (0: not at all;
--- permits: how many), 10 lease ms, 11 permits held (mode c), 12 wait ms of a fair lock's waiter,
--- 13... ids of the permits to give back.
+-- permits: how many), 10 lease ms: so long what stays is needed at least, 11 permits held (mode c),
+-- 12 wait ms of a fair lock's waiter; of a release: ms for which the lock is to stay taken, 13... ids
+-- of the permits to give back.
 -- Replies: OK tag now | NOTHELD tag now.
 --
 -- Where Redisson lets things happen that harm others, this does not: an expired fair lock is not
@@ -19,16 +20,95 @@ local function ended(held)
     return {held and 'OK' or 'NOTHELD', tag, now}
 end
 
+-- The longest of the leases of those who still hold it; 0: none.
+local function longest()
+    local most, all = 0, call('HGETALL', N)
+    for i = 1, #all, 2 do
+        for k = 1, tonumber(all[i + 1]) or 0 do
+            most = math.max(most, call('PTTL', hold_key(all[i], k)))
+        end
+    end
+    return most
+end
+
+local function free()
+    call('DEL', N)
+    wake()
+    return ended(true)
+end
+
+-- How long the lock stays taken for nobody.
+local function linger()
+    return not leaves and tonumber(ARGV[12]) or 0
+end
+
 local function plain()
-    if call('HEXISTS', N, field) == 0 then
+    if not mine() then
         return ended(false)
     elseif keep > 0 then
         call('HSET', N, field, keep)
-        call('PEXPIRE', N, lease)
+        at_least(N, lease)
+    elseif linger() > 0 then
+        call('PEXPIRE', N, linger())
     else
-        call('DEL', N)
-        wake()
+        return free()
     end
+    return ended(true)
+end
+
+local function drop_read_holds(count)
+    for i = keep + 1, count do
+        call('DEL', hold_key(owner, i))
+    end
+    if keep > 0 then
+        call('HSET', N, owner, keep)
+    else
+        call('HDEL', N, owner)
+    end
+end
+
+local function read()
+    if not mine() then
+        return ended(false)
+    elseif keep == 0 and linger() > 0 then
+        for i = 1, tonumber(call('HGET', N, owner)) do
+            call('PEXPIRE', hold_key(owner, i), linger())
+        end
+    else
+        drop_read_holds(tonumber(call('HGET', N, owner)))
+    end
+    if how == 'write' and call('EXISTS', WRITES) == 0 then
+        return ended(true) -- its writer's lease is not known: N stays as it is
+    end
+    local most = call('HLEN', N) > 1 and longest() or 0
+    if most == 0 then
+        return free()
+    end
+    call('PEXPIRE', N, most)
+    return ended(true)
+end
+
+local function write()
+    if not mine() then
+        return ended(false)
+    elseif keep > 0 then
+        call('HSET', N, field, keep)
+        call('PEXPIRE', N, math.max(lease, longest(), leaves and call('PTTL', N) or 0))
+        return ended(true)
+    elseif linger() > 0 then
+        call('PEXPIRE', WRITES, linger())
+        call('PEXPIRE', N, math.max(linger(), longest()))
+        return ended(true)
+    end
+    call('HDEL', N, field)
+    call('DEL', WRITES)
+    local most = call('HLEN', N) > 1 and longest() or 0
+    if most == 0 then
+        return free()
+    end
+    call('HSET', N, 'mode', 'read')
+    call('PEXPIRE', N, most)
+    tell(1, 'redisson_rwlock:' .. base) -- readers may come in now; Redisson leaves them waiting
     return ended(true)
 end
 
@@ -41,6 +121,7 @@ local function leave_queue()
         behind = behind or who == owner
     end
     call('ZREM', DEADLINES, owner)
+    call('ZREM', WAITING, owner)
     call('LREM', QUEUE, 0, owner)
     if behind and kind == 'none' then
         wake()
@@ -52,64 +133,7 @@ local function fair()
     if leaves then
         leave_queue()
     end
-    return plain()
-end
-
--- The longest of the leases of those who still hold it; 0: none.
-local function longest()
-    local most, all = 0, call('HGETALL', N)
-    for i = 1, #all, 2 do
-        for k = 1, tonumber(all[i + 1]) or 0 do
-            most = math.max(most, call('PTTL', hold_key(all[i], k)))
-        end
-    end
-    return most
-end
-
-local function read()
-    local count = tonumber(call('HGET', N, owner) or 0)
-    if count == 0 then
-        return ended(false)
-    end
-    for i = keep + 1, count do
-        call('DEL', hold_key(owner, i))
-    end
-    if keep > 0 then
-        call('HSET', N, owner, keep)
-    else
-        call('HDEL', N, owner)
-    end
-    if call('HLEN', N) > 1 then
-        local most = longest()
-        if most > 0 then
-            call('PEXPIRE', N, most)
-        end
-        if most > 0 or call('HGET', N, 'mode') == 'write' then
-            return ended(true)
-        end
-    end
-    call('DEL', N)
-    tell(0)
-    return ended(true)
-end
-
-local function write()
-    if call('HGET', N, 'mode') ~= 'write' or call('HEXISTS', N, field) == 0 then
-        return ended(false)
-    elseif keep > 0 then
-        call('HSET', N, field, keep)
-        call('PEXPIRE', N, lease)
-        return ended(true)
-    end
-    call('HDEL', N, field)
-    if call('HLEN', N) == 1 then
-        call('DEL', N)
-        tell(1)
-    else
-        call('HSET', N, 'mode', 'read')
-        tell(1) -- readers of others may come in now; Redisson leaves them waiting
-    end
-    return ended(true)
+    return how and write() or plain()
 end
 
 local function leased_permits()
@@ -130,7 +154,9 @@ end
 
 local function plain_permits()
     local n = tonumber(ARGV[11]) - keep
-    if leaves then
+    if kind == 'none' then -- deleted, with all its permits
+        return ended(false)
+    elseif leaves then
         if call('DEL', RECEIPT) == 0 then
             return ended(false)
         end
@@ -144,5 +170,6 @@ end
 if not of_type() or mode == 'l' then
     return ended(false)
 end
-local how = {x = plain, f = fair, r = read, w = write, p = leased_permits, c = plain_permits}
-return how[mode]()
+local act = {x = how and write or plain, f = fair, r = read, w = write, p = leased_permits,
+             c = plain_permits}
+return act[mode]()

@@ -3,7 +3,7 @@
 -- renew, in the layout `redisson`: a batch. A lease is never shortened, and never made anew.
 --
 -- KEYS: for each item N and, for permits, their expiries (else N again). ARGV 1 nothing, then for
--- each item: mode, tag, field of the hash, what keys of N begin with, lease ms, number of ids, ids.
+-- each item: mode, tag, owner, what keys of N begin with, lease ms, number of ids, ids.
 -- Reply: now, then for each item its tag (renewed) or "" (it holds nothing).
 local call, format = redis.call, string.format
 local time = call('TIME')
@@ -16,32 +16,53 @@ local function last(key, ms)
     end
 end
 
-local function renew_lock(N, mode, field, base, lease)
-    local count = call('TYPE', N).ok == 'hash' and tonumber(call('HGET', N, field) or 0) or 0
-    if count == 0 then
+local function hold_key(base, who, i)
+    return format('%s:%s:rwlock_timeout:%d', base, who, i)
+end
+
+-- How N is stored is as in common.lua.
+local function renew_read(N, owner, base, lease)
+    local count = call('HEXISTS', N, 'mode') == 1 and tonumber(call('HGET', N, owner) or 0) or 0
+    local alive = false
+    for i = 1, count do
+        alive = call('EXISTS', hold_key(base, owner, i)) == 1 or alive
+    end
+    for i = 1, alive and count or 0 do
+        last(hold_key(base, owner, i), lease)
+    end
+    return alive
+end
+
+local function renew_exclusive(N, mode, owner, base, lease)
+    local how = call('HGET', N, 'mode')
+    if how == 'read' or not how and mode == 'w' or
+        call('HEXISTS', N, how and owner .. ':write' or owner) == 0 then
         return false
     end
-    if mode == 'r' then
-        local alive = false
-        for i = 1, count do
-            local key = format('%s:%s:rwlock_timeout:%d', base, field, i)
-            alive = call('EXISTS', key) == 1 or alive
-        end
-        if not alive then
-            return false
-        end
-        for i = 1, count do
-            local key = format('%s:%s:rwlock_timeout:%d', base, field, i)
-            if call('EXISTS', key) == 1 then
-                last(key, lease)
-            end
-        end
+    if how then
+        last(hold_key(base, owner .. ':write', 1), lease) -- it may not be there
     end
-    last(N, lease)
     return true
 end
 
+local function renew_lock(N, mode, owner, base, lease)
+    local held = false
+    if call('TYPE', N).ok == 'hash' then
+        held = mode == 'r' and renew_read(N, owner, base, lease) or
+               mode ~= 'r' and renew_exclusive(N, mode, owner, base, lease)
+    end
+    if held then
+        last(N, lease)
+    end
+    return held
+end
+
+-- A part of the permits is given back from the end of the list, perhaps after this renewal was
+-- sent: those at its end may be missing.
 local function renew_permits(PERMITS, lease, from, to)
+    while to > from and not call('ZSCORE', PERMITS, ARGV[to]) do
+        to = to - 1
+    end
     for i = from, to do
         local score = call('ZSCORE', PERMITS, ARGV[i])
         if not score or tonumber(score) <= now then
@@ -58,14 +79,16 @@ end
 
 local at = 2
 for i = 1, #KEYS, 2 do
-    local mode, tag, field, base, lease, n =
+    local mode, tag, owner, base, lease, n =
         ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], tonumber(ARGV[at + 4]),
         tonumber(ARGV[at + 5])
     local held
     if mode == 'p' then
         held = renew_permits(KEYS[i + 1], lease, at + 6, at + 5 + n)
+    elseif mode == 'c' then
+        held = call('TYPE', KEYS[i]).ok == 'string' -- these permits have neither owner nor lease
     else
-        held = renew_lock(KEYS[i], mode, field, base, lease)
+        held = renew_lock(KEYS[i], mode, owner, base, lease)
     end
     reply[#reply + 1] = held and tag or ''
     at = at + 6 + n

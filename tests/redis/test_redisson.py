@@ -1,0 +1,218 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The layout redisson: what other kinds of a name are told, what dead and closed clients leave
+behind, answers that were lost, and plain semaphores. The rest is in the conformance suite.
+"""
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cases import equal  # noqa: E402
+from forked import case, run  # noqa: E402
+from live import Actor, until  # noqa: E402
+from proxy import Proxy  # noqa: E402
+
+KINDS = ('mutex', 'fair', 'read', 'write', 'spin')
+PROMPT = 5  # s, of a lease of 30
+
+
+def listening(s, n):
+    """So many channels, besides each client's own, have a listener."""
+    return len([c for c in s.call('PUBSUB', 'CHANNELS') if not c.startswith('redisson_pawl:')]) >= n
+
+
+def pair(s, held, wanted, name):
+    """Two actors: one holds the name as one kind, the other waits for it as another."""
+    a, b = s.actor(layout='redisson'), s.actor(layout='redisson')
+    a.lock('l', name, kind=held)
+    b.lock('l', name, kind=wanted)
+    a.ask('take', 'l', 0).ok()
+    b.send('acquire', 'l', 25000)
+    if wanted != 'spin':
+        until(lambda: listening(s, 1), 'for the waiter to listen')
+        time.sleep(0.05)  # it asks once more after that; sooner is no harm
+    return a, b
+
+
+def prompt(b, began):
+    b.answer('acquire', 'l').ok()
+    took = time.monotonic() - began
+    assert took < PROMPT, f'got it after {took:.1f} s'
+
+
+for held in KINDS:
+    @case(f'a released {held} lock goes at once to a waiter of each other kind')
+    def _(s, held=held):
+        for wanted in KINDS:
+            if (held, wanted) == ('read', 'read'):
+                continue
+            a, b = pair(s, held, wanted, f'n-{wanted}')
+            began = time.monotonic()
+            a.ask('drop', 'l').ok()
+            prompt(b, began)
+            a.ask('close').ok()
+            b.ask('close').ok()
+
+
+def break_it(s, name):
+    c = s.actor(layout='redisson')
+    c.lock('l', name)
+    c.ask('break', 'l').ok()
+
+
+@case('break tells the holder, of whatever kind, and wakes waiters of each')
+def _(s):
+    for held, wanted in zip(KINDS, ('fair', 'read', 'mutex', 'mutex', 'write')):
+        a, b = pair(s, held, wanted, f'n-{held}')
+        began = time.monotonic()
+        break_it(s, f'n-{held}')
+        a.lost('l')
+        assert time.monotonic() - began < PROMPT, f'the {held} holder heard it late'
+        prompt(b, began)
+        a.ask('close')
+        b.ask('close')
+    a = s.actor(layout='redisson')
+    a.sem('s', 'sem', permits=3)
+    a.ask('take', 's', 0).ok()
+    began = time.monotonic()
+    break_it(s, 'sem')
+    until(lambda: a.ask('held', 's').held == 0, 'for the permit to be lost')
+    assert time.monotonic() - began < PROMPT, 'the semaphore was lost late'
+
+
+@case('a latch that is deleted, as Java does it, lets its waiters go')
+def _(s):
+    a = s.actor(layout='redisson')
+    a.latch('l', 'n')
+    a.ask('set', 'l', 1).ok()
+    a.send('take', 'l', 20000)
+    until(lambda: listening(s, 1), 'for the waiter to listen')
+    time.sleep(0.05)
+    began = time.monotonic()
+    s.call('DEL', 'n')
+    s.call('PUBLISH', 'redisson_countdownlatch__channel__{n}', 1)
+    a.answer('take', 'l').ok()
+    assert time.monotonic() - began < PROMPT
+
+
+@case('a fair lock passes over waiters that were killed, all of them at once', limit=120)
+def _(s):
+    a, dead, b = (s.actor(layout='redisson') for _ in range(3))
+    for x in (a, dead, b):
+        x.lock('l', 'n', kind='fair')
+    dead.lock('m', 'n', kind='fair')
+    a.ask('take', 'l', 0).ok()
+    dead.send('acquire', 'l', -1)
+    dead.send('acquire', 'm', -1)
+    until(lambda: s.call('LLEN', 'redisson_lock_queue:{n}') == 2, 'for two to wait')
+    b.send('acquire', 'l', 80000)
+    until(lambda: s.call('LLEN', 'redisson_lock_queue:{n}') == 3, 'for three to wait')
+    dead.kill()
+    began = time.monotonic()
+    a.ask('drop', 'l').ok()
+    b.answer('acquire', 'l', patience=90).ok()
+    took = time.monotonic() - began
+    assert took < 35, f'the lock was free for {took:.0f} s'
+    equal(s.call('EXISTS', 'redisson_lock_queue:{n}', 'redisson_lock_timeout:{n}',
+                 'redisson_lock_waiting:{n}'), 0)
+
+
+@case('a client that closes leaves a lock that lingers no longer than it should')
+def _(s):
+    for kind in ('mutex', 'fair', 'read', 'write'):
+        a = s.actor(layout='redisson')
+        a.lock('l', f'n-{kind}', kind=kind, at_least=3000)
+        a.ask('take', 'l', 0).ok()
+        a.ask('drop', 'l').ok()
+        a.ask('close').ok()
+        left = s.call('PTTL', f'n-{kind}')
+        assert 0 < left <= 3000, f'{kind}: {left} ms'
+
+
+def answer_lost(s, make, wait):
+    """An acquire whose answer is held back for `wait` s and then lost. The actor."""
+    p = Proxy(s.port)
+    a = Actor(f'redis://127.0.0.1:{p.port}/?layout=redisson&timeout=10000')
+    make(a)
+    a.ask('take', 'l', 0).ok()  # the scripts are known
+    a.ask('drop', 'l').ok()
+    p.stall('down')
+    a.send('take', 'l', 30000)
+    until(lambda: s.call('EXISTS', 'n') == 1 and (s.call('TYPE', 'n') != 'string' or
+                                                  s.call('EXISTS', '{n}:timeout') == 1),
+          'for the grant')
+    time.sleep(wait)
+    p.cut()
+    p.flow()
+    return a
+
+
+@case('a fixed lease whose answer was lost counts from the answer that came')
+def _(s):
+    for kind in ('write', 'mutex', 'read'):
+        a = answer_lost(s, lambda x, k=kind: x.lock('l', 'n', kind=k, lease=6000), 2)
+        valid = a.answer('take', 'l').ok().valid
+        left = s.call('PTTL', 'n')
+        assert left > 5000 and left > valid - 200, f'{kind}: valid {valid}, stored {left}'
+        a.ask('drop', 'l').ok()
+
+
+@case('permits whose answer was lost count from the answer that came')
+def _(s):
+    a = answer_lost(s, lambda x: x.sem('l', 'n', permits=3, lease=6000), 2)
+    a.answer('take', 'l').ok()
+    left = s.call('EVAL', '''local time = redis.call('TIME')
+        local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
+        return first[2] - time[1] * 1000 - time[2] / 1000''', 1, '{n}:timeout')
+    assert left > 5000, f'{left} ms are left'
+    equal(s.call('GET', 'n'), '2')
+
+
+@case('a plain semaphore is renewed, and its permits come back once')
+def _(s):
+    a = s.actor(layout='redisson', semaphore='plain', watchdog=900)
+    a.sem('s', 'n', permits=3)
+    a.ask('take', 's', 0).ok()
+    time.sleep(2)
+    equal(a.ask('held', 's').held, 1)
+    equal(s.call('GET', 'n'), '2')
+    a.ask('drop', 's').ok()
+    equal(s.call('GET', 'n'), '3')
+
+
+@case('a plain semaphore that is deleted is lost, and its release makes no permits')
+def _(s):
+    a = s.actor(layout='redisson', semaphore='plain', watchdog=900)
+    a.sem('s', 'n', permits=3)
+    a.ask('take', 's', 0).ok()
+    s.call('DEL', 'n')
+    until(lambda: a.ask('held', 's').held == 0, 'for the loss')
+    a.ask('drop', 's').be('PAWL_ELOST')
+    equal(s.call('EXISTS', 'n'), 0)
+
+
+@case('the permit of a plain semaphore whose fixed lease ended comes back')
+def _(s):
+    a = s.actor(layout='redisson', semaphore='plain')
+    a.sem('s', 'n', permits=3, lease=500)
+    a.ask('take', 's', 0).ok()
+    until(lambda: s.call('GET', 'n') == '3', 'for the permit')
+
+
+@case('a part of the permits goes back beside a renewal: nothing is lost')
+def _(s):
+    a = s.actor(layout='redisson', watchdog=900)
+    a.sem('s', 'n', permits=5)
+    a.ask('take', 's', 0, 4).ok()
+    # As a release whose answer is under way leaves it.
+    equal(s.call('ZREMRANGEBYRANK', '{n}:timeout', -1, -1), 1)
+    s.call('INCRBY', 'n', 1)
+    time.sleep(2)
+    equal(a.have('lost', 's'), None)
+    equal(a.ask('held', 's').held, 1)
+    equal(s.call('ZCARD', '{n}:timeout'), 3)
+
+
+if __name__ == '__main__':
+    sys.exit(run())
