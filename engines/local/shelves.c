@@ -162,6 +162,11 @@ lockstate_shelf *local_read(void *store, uint32_t bucket)
     uint64_t word, owner;
 
     l->trouble = 0;
+    l->copy.used = 0;
+    if (!local_get(l, LOCAL_AT_BUCKET(bucket), &word, sizeof word)) /* most are empty */
+        return NULL;
+    if (!(word & LOCAL_INDEX_MASK))
+        return &l->copy;
     return load(l, bucket, &word, &owner) ? &l->copy : NULL;
 }
 
