@@ -170,11 +170,11 @@ static int check_way(local *l, const char *path, uid_t owner, pawl_error *err)
 
 static int check_ways(local *l, uid_t owner, pawl_error *err)
 {
-    char *real = realpath(l->path, NULL);
+    char real[PATH_MAX];
     struct stat st, there;
     int code;
 
-    if (!real)
+    if (!realpath(l->path, real))
         return refuse_path(l, errno, err);
     code = check_way(l, real, owner, err);
     if (!code && l->path[0] == '/')
@@ -182,7 +182,6 @@ static int check_ways(local *l, uid_t owner, pawl_error *err)
     if (!code && (stat(real, &st) || fstat(l->outer, &there) || st.st_ino != there.st_ino ||
                   st.st_dev != there.st_dev))
         code = pawl_error_set(err, PAWL_EAUTH, "local: %s was replaced meanwhile", l->path);
-    free(real);
     return code;
 }
 
