@@ -97,16 +97,21 @@ def holders(scene):
 
 
 def hostile(scene, act, until):
+    done = False
     pid = os.fork()
     if pid == 0:
-        as_user(MEMBER)()
-        rng = random.Random(7)
-        while time.time() < until:
-            try:
-                act(scene, rng)
-            except OSError:
-                pass
-        os._exit(0)
+        try:
+            as_user(MEMBER)()
+            rng = random.Random(7)
+            while time.time() < until:
+                try:
+                    act(scene, rng)
+                    done = True
+                except OSError:
+                    pass
+            os._exit(0 if done else 2)
+        finally:
+            os._exit(3)
     return pid
 
 
@@ -128,7 +133,7 @@ def run_case(act):
         assert process.returncode == 0 and codes, text[-500:]
         assert not [c for c in codes if c > 125 or c < 0], f'died: {codes}\n{text[-2000:]}'
         assert 'Sanitizer' not in text and 'runtime error' not in text, text[-3000:]
-    os.waitpid(pid, 0)
+    assert os.waitpid(pid, 0)[1] == 0, 'the member could do nothing'
     for process, log in long:
         # Those may have lost the lock and ended, with a code; a signal is a crash.
         code = process.poll()
