@@ -170,7 +170,9 @@ int desk_init(desk *d, pawl_env *env, const desk_store *store, void *arg, uint32
     d->chains = malloc(DESK_CHAINS * sizeof *d->chains);
     for (size_t i = 0; d->chains && i < DESK_CHAINS; i++)
         list_init(&d->chains[i]);
-    return d->chains && desk_push(&d->tells, none) && desk_push(&d->blockers, none) ? 0 : PAWL_ENOMEM;
+    if (!d->chains || !desk_push(&d->tells, none) || !desk_push(&d->blockers, none))
+        return PAWL_ENOMEM;
+    return 0;
 }
 
 void desk_end(desk *d)

@@ -173,7 +173,7 @@ void desk_mark(desk_wait *w, enum desk_cause cause)
 }
 
 /* Looking at one may give another one a reason; it ends because each reason is a change. Whoever
- * makes changes without end, to do harm, keeps us here for so many looks; then it is the timer's. */
+ * makes changes without end, to do harm, keeps us here for so many looks. */
 void desk_look_around(desk *d)
 {
     int64_t wait = d->safety_ms * PAWL_NS_PER_MS;

@@ -8,7 +8,7 @@
  * So what clients own does not depend on how many names there are, or how many waited.
  *
  * WHO MAY TAKE A BLOCK. A block that a bucket points to: nobody. A free one: whoever swaps his slot
- * into its word. One that was swapped out of its bucket: who did that, by a swap of the word that he
+ * into its word. One that was swapped out of its bucket: who did that, by a swap of the word
  * read while the bucket still pointed there. If he was killed before: the client in the word, which
  * finds it when it looks for blocks (reclaim), or if that one is dead, too, anybody. They may all
  * try at once; each raises the count, so one succeeds. No count is needed where the block's owner

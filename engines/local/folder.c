@@ -100,7 +100,7 @@ static char *default_path(char other[64])
     snprintf(session, sizeof session, "/run/user/%u", (unsigned)geteuid());
     if (geteuid() == 0 || mine(session))
         return strdup(usual);
-    strcat(session, "/pawl");
+    snprintf(session, sizeof session, "/run/user/%u/pawl", (unsigned)geteuid());
     if (mine(usual) == EPERM || (has_clients(session) && !has_clients(usual))) {
         strcpy(other, usual);
         return strdup(session);

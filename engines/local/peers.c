@@ -3,8 +3,8 @@
  * peers.c - the other clients: knocking at their door, and noticing that they died.
  *
  * KNOCKING. A datagram to the other's socket says which bucket changed, which of its owners is
- * meant, and which tokens were drawn (desk.h). If its queue is full, a bit is set in its slot (which
- * of its buckets), and the datagram tried again: if it is full then, too, the other will read what
+ * meant, and which tokens were drawn (desk.h). If its queue is full, a bit is set in its slot
+ * (which bucket), and the datagram tried again: if it is full then, too, the other will read what
  * is there and take the bits after that. A datagram that does not say who is meant, and a bit, make
  * it look at all that waits in the bucket.
  *

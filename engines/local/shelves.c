@@ -115,8 +115,8 @@ static int troubled(local *l, bool full, pawl_error *err)
     int error = l->trouble;
 
     if (error == ETIMEDOUT)
-        return pawl_error_set(err, PAWL_EBACKEND, "local: the lock table in %s is kept by a process "
-                              "that does not go on: continue or kill it", l->path);
+        return pawl_error_set(err, PAWL_EBACKEND, "local: the lock table in %s is kept by a "
+                              "process that does not go on: continue or kill it", l->path);
     if (error && error != ENODATA && error != ENOSPC && error != EFBIG)
         return pawl_error_set(err, PAWL_EBACKEND, "local: the lock table in %s can't be used: %s",
                               l->path, strerror(error));

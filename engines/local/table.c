@@ -268,7 +268,7 @@ static int succeed(local *l, const char *boot, pawl_error *err)
         error = make(l, boot, fence, true);
     }
     close(old);
-    return error ? local_refuse(l, error, "can't replace the table of an earlier boot", err) : AGAIN;
+    return error ? local_refuse(l, error, "can't replace an earlier boot's table", err) : AGAIN;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -371,7 +371,7 @@ int local_table_open(local *l, pawl_error *err)
     if (!read_boot(boot))
         return pawl_error_set(err, PAWL_ENOTSUP,
                               "local: can't tell which boot this is, so locks in %s could be held "
-                              "twice: mount /proc (/proc/sys/kernel/random/boot_id is not readable)",
+                              "twice: mount /proc (can't read /proc/sys/kernel/random/boot_id)",
                               l->path);
     for (int tries = 0; code == AGAIN && tries < 200; tries++) {
         if (tries > 8)

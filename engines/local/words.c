@@ -28,7 +28,7 @@ static local_word *mapped(const local *l, size_t at)
     return (local_word *)(void *)(l->map + at);
 }
 
-/* ---- a table that is not mapped --------------------------------------------------------------- */
+/* ---- a table that is not mapped -------------------------------------------------------------- */
 
 static bool lock_word(local *l, size_t at, short type)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_shelf.c - any bytes as a shelf of local:, which another member of the group may have written.
+ * fuzz_shelf.c - any bytes as a shelf of local:, which another user may have written.
  *
  * What must hold: what lockstate_check passes can go through every rule, for a name on it and for
  * one that is not, and is a good shelf afterwards; nothing is read or written outside of it, and no

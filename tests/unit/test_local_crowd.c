@@ -73,7 +73,7 @@ static void crowd_and_release(struct client *c)
         waitpid(pids[i], NULL, 0);
 }
 
-CASE("1,400 clients wait for one name, the holder releases, and all is as before when they are gone")
+CASE("1,400 clients wait for one name, the holder releases, all is as before when they are gone")
 {
     struct client c;
     pawl_op op;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_local_damage.c - the engine local over damaged tables: bits that flipped, bytes that somebody
- * wrote, files that were cut. Every call ends, with whatever code; nothing crashes.
+ * test_local_damage.c - the engine local over damaged tables: bits that flipped, bytes that
+ * somebody wrote, files that were cut. Every call ends, with whatever code; nothing crashes.
  *
  * Clients have the table open while it is damaged, and another one opens it then. Cutting a file
  * that is mapped is only done while nobody has it open: its owner alone can do that (local.h).
