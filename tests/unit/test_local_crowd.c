@@ -357,50 +357,6 @@ CASE("a release of which no message arrives is found within five seconds")
     client_close(&c);
 }
 
-/* ---- many waits of one client ---------------------------------------------------------------- */
-
-enum { WAITS = 2000, TURNS = 200 };
-
-/* Nanoseconds for a turn: the holder releases, the next one has it, while n wait. */
-static int64_t turn(struct client *c, int n)
-{
-    static pawl_op ops[WAITS + TURNS + 1];
-    int64_t from, took;
-
-    for (int i = 0; i < n + 1; i++) {
-        ops[i] = op_acquire(c, "x", PAWL_MODE_EXCLUSIVE, true);
-        client_start(c, &ops[i]);
-    }
-    CHECK(ops[0].arg && !ops[1].arg);
-    from = clock_now();
-    for (int i = 0; i < n && i < TURNS; i++) {
-        CHECK(client_release(c, &ops[i]) == 0);
-        CHECK(ops[i + 1].arg && ops[i + 1].code == 0);
-    }
-    took = (clock_now() - from) / (n < TURNS ? n : TURNS);
-    for (int i = n < TURNS ? n : TURNS; i < n + 1; i++)
-        CHECK(client_release(c, &ops[i]) == 0);
-    return took;
-}
-
-/* It was 300 times as much when each turn looked at all that wait; what is left is copying. */
-CASE("a turn among 2,000 waits of one client costs little more than among 10")
-{
-    int64_t few = INT64_MAX, many = INT64_MAX, took;
-    struct client c;
-
-    CHECK(!client_open(&c));
-    for (int i = 0; i < 5; i++) {
-        took = turn(&c, 10);
-        few = took < few ? took : few;
-        took = turn(&c, WAITS);
-        many = took < many ? took : many;
-    }
-    check_note("%lld ns with 10, %lld ns with %d", (long long)few, (long long)many, WAITS);
-    CHECK(many < 2 * MS);
-    client_close(&c);
-}
-
 int main(int argc, char **argv)
 {
     return client_main(argc, argv);
