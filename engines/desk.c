@@ -129,7 +129,7 @@ void desk_submit(desk *d, pawl_op *op)
     default:
         desk_view(d, op);
     }
-    if (!list_empty(&d->waits))
+    if (!list_empty(&d->due) || (!list_empty(&d->waits) && !d->safety.armed))
         desk_look_around(d);
 }
 
@@ -147,7 +147,7 @@ void desk_cancel(desk *d, pawl_op *op)
         return;
     desk_perform(&job, op->name);
     if (job.code == PAWL_ESTATE) { /* claimed for an op with the same owner: the same grant */
-        w->look |= DESK_TOLD;
+        desk_mark(w, DESK_TOLD);
     } else {
         desk_free_wait(w);
         if (job.code == 0 || (job.code == PAWL_ENOTHELD && op->mode != PAWL_MODE_LATCH))
@@ -174,7 +174,13 @@ int desk_init(desk *d, pawl_env *env, const desk_store *store, void *arg, uint32
     d->safety.fire = desk_safety;
     d->safety.arg = d;
     list_init(&d->waits);
-    return desk_push(&d->tells, none) && desk_push(&d->blockers, none) ? 0 : PAWL_ENOMEM;
+    list_init(&d->due);
+    d->chains = malloc(DESK_CHAINS * sizeof *d->chains);
+    for (size_t i = 0; d->chains && i < DESK_CHAINS; i++)
+        list_init(&d->chains[i]);
+    if (!d->chains || !desk_push(&d->tells, none) || !desk_push(&d->blockers, none))
+        return PAWL_ENOMEM;
+    return 0;
 }
 
 void desk_end(desk *d)
@@ -197,6 +203,7 @@ void desk_end(desk *d)
     if (d->spare)
         free(d->spare->watched.list);
     free(d->spare);
+    free(d->chains);
     free(d->tells.list);
     free(d->blockers.list);
     *d = (desk){0};

@@ -32,6 +32,22 @@ typedef bool desk_edit_fn(void *arg, lockstate_shelf *shelf);
 
 enum desk_watched { DESK_WATCHED, DESK_DEAD, DESK_BLIND };
 
+struct desk_peer {
+    uint64_t seq; /* of the owner that is meant; 0: several */
+    uint16_t peer;
+    uint32_t gen;
+    enum lockstate_why why;
+};
+
+/* What one who is told is told. Whoever finds his grant must know whether the others have been told
+ * of the same edit, or tell them himself (lockstate_retell): an earlier message about the bucket is
+ * no proof, so each says which tokens its edit drew. */
+struct desk_told {
+    uint64_t seq;          /* as in desk_peer */
+    uint64_t first, last;  /* the tokens; 0: none */
+    uint32_t bucket, unused;
+};
+
 typedef struct desk_store {
     /* Run fn on the bucket's shelf and publish what it made, as one step. 0, or a code. */
     int (*edit)(void *store, uint32_t bucket, desk_edit_fn *fn, void *arg, pawl_error *err);
@@ -42,8 +58,8 @@ typedef struct desk_store {
     void (*raise)(void *store, uint64_t floor);
     /* thorough: ask the system; else only what is known without. Never asked about the client. */
     bool (*dead)(void *store, uint16_t peer, uint32_t gen, bool thorough);
-    /* Make the other client look at what waits in this bucket, or tell it of an eviction. */
-    void (*tell)(void *store, uint16_t peer, uint32_t gen, uint32_t bucket, enum lockstate_why why);
+    /* Make the other client look (desk_told or desk_look), or tell it of an eviction. */
+    void (*tell)(void *store, const struct desk_peer *to, const struct desk_told *what);
     /* Fill in pid, host, program and label. */
     void (*describe)(void *store, uint16_t peer, uint32_t gen, pawl_info *row);
 
@@ -56,24 +72,23 @@ typedef struct desk_store {
     void (*announce)(void *store, uint16_t peer, uint32_t gen);
 } desk_store;
 
-struct desk_peer {
-    uint16_t peer;
-    uint32_t gen;
-    enum lockstate_why why;
-};
-
 struct desk_peers {
     struct desk_peer *list;
     size_t n, room;
     bool missing; /* memory ran out */
 };
 
+#define DESK_CHAINS 1024
+
 typedef struct desk_wait {
-    struct list link;
+    struct list link;     /* of all waits */
+    struct list due;      /* of those that must be looked at; or alone */
+    struct list chain;    /* of those with such a seq */
     desk *desk;
     pawl_op *op;
     uint32_t bucket;
     unsigned look; /* enum desk_cause, why it must be looked at */
+    uint64_t first, last; /* the tokens of the edit that we were told of */
     pawl_timer timer;
     struct desk_peers watched;
 } desk_wait;
@@ -92,7 +107,8 @@ struct desk {
     uint16_t peer;
     bool looking;
     int64_t safety_ms; /* > 0: look at everything that waits so often, whatever happens */
-    struct list waits;
+    struct list waits, due;
+    struct list *chains; /* DESK_CHAINS */
     desk_wait *spare;
     pawl_op *event;
     int untold; /* an event that came while no EVENT op was out */
@@ -112,7 +128,9 @@ int desk_init(desk *d, pawl_env *env, const desk_store *store, void *arg, uint32
 void desk_end(desk *d);
 void desk_submit(desk *d, pawl_op *op);
 void desk_cancel(desk *d, pawl_op *op);
-/* Look at what waits in the buckets of the mask. */
+/* We were told: take down who is meant. desk_look goes on from there. */
+void desk_told(desk *d, const struct desk_told *what);
+/* Look at what waits in the buckets of the mask, and at who is meant by what we were told. */
 void desk_look(desk *d, uint64_t mask, enum desk_cause cause);
 void desk_event(desk *d, int event);
 /* Grants of this client were broken. */

@@ -31,14 +31,21 @@ bool desk_push(struct desk_peers *peers, struct desk_peer peer)
     return true;
 }
 
-/* In a long list it may be there twice. */
+/* Whoever is there already moves to the end: of all that he is told, the last counts, when all who
+ * come before have been told. In a long list he may be there twice. */
 void desk_add(struct desk_peers *peers, const lockstate_entry *e, enum lockstate_why why)
 {
+    struct desk_peer new = {.peer = e->peer, .gen = e->gen, .why = why, .seq = e->seq};
+
     for (size_t i = peers->n; i-- > 0 && peers->n - i <= 16;)
         if (peers->list[i].peer == e->peer && peers->list[i].gen == e->gen &&
-            peers->list[i].why == why)
-            return;
-    desk_push(peers, (struct desk_peer){.peer = e->peer, .gen = e->gen, .why = why});
+            peers->list[i].why == why) {
+            new.seq = peers->list[i].seq == e->seq ? e->seq : 0;
+            memmove(&peers->list[i], &peers->list[i + 1],
+                    (--peers->n - i) * sizeof *peers->list);
+            break;
+        }
+    desk_push(peers, new);
 }
 
 /* ---- one edit -------------------------------------------------------------------------------- */
@@ -46,8 +53,12 @@ void desk_add(struct desk_peers *peers, const lockstate_entry *e, enum lockstate
 static uint64_t draw(void *arg, uint32_t n)
 {
     desk_job *job = arg;
+    uint64_t token = job->desk->store->fence(job->desk->arg, n ? n : 1);
 
-    return job->desk->store->fence(job->desk->arg, n ? n : 1);
+    job->last = token;
+    if (!job->first)
+        job->first = token;
+    return token;
 }
 
 static bool is_dead(void *arg, const lockstate_entry *e)
@@ -88,6 +99,7 @@ static bool run(void *arg, lockstate_shelf *shelf)
     d->tells.n = d->blockers.n = 0;
     d->tells.missing = d->blockers.missing = false;
     job->due = PAWL_NEVER;
+    job->first = job->last = 0;
     job->edit.shelf = shelf;
     job->edit.changed = false;
     lockstate_sweep(&job->edit);
@@ -106,23 +118,21 @@ static bool run(void *arg, lockstate_shelf *shelf)
     return job->edit.changed;
 }
 
-static void deliver(desk *d, uint32_t bucket)
+static void deliver(const desk_job *job, uint32_t bucket)
 {
+    desk *d = job->desk;
+    struct desk_told what = {.first = job->first, .last = job->last, .bucket = bucket};
+
     for (size_t i = 0; i < d->tells.n; i++) {
         struct desk_peer *p = &d->tells.list[i];
 
-        if (p->peer != d->peer || p->gen != d->gen) {
-            d->store->tell(d->arg, p->peer, p->gen, bucket, p->why);
-        } else if (p->why == LOCKSTATE_EVICTED) {
+        what.seq = p->seq;
+        if (p->peer != d->peer || p->gen != d->gen)
+            d->store->tell(d->arg, p, &what);
+        else if (p->why == LOCKSTATE_EVICTED)
             desk_broken(d);
-        } else {
-            for (struct list *l = d->waits.next; l != &d->waits; l = l->next) {
-                desk_wait *w = list_entry(l, desk_wait, link);
-
-                if (w->bucket == bucket)
-                    w->look |= DESK_TOLD;
-            }
-        }
+        else
+            desk_told(d, &what);
     }
     d->tells.n = 0;
 }
@@ -146,7 +156,7 @@ void desk_perform(desk_job *job, const char *name)
     if (code)
         job->code = code;
     else
-        deliver(d, bucket);
+        deliver(job, bucket);
 }
 
 /* ---- ops and entries ------------------------------------------------------------------------- */

@@ -20,9 +20,12 @@ struct desk_job {
     void (*work)(desk_job *job);
     pawl_renewal *renewal;
     lockstate_entry want;
+    uint32_t asked; /* tokens; what comes back from the shelf is not more */
     lockstate_edit edit;
     unsigned cause;
     bool again, thorough, announce;
+    uint64_t told_first, told_last; /* tokens of the edit that we were told of */
+    uint64_t first, last;           /* tokens that this edit drew; 0: none */
     bool full; /* refused because the shelf has no room */
     int type;  /* refused: what the name is in use as, or -1 */
     int64_t value; /* refused: the capacity or count in force */
@@ -44,6 +47,7 @@ int desk_words(const desk_job *job);
 /* waits.c */
 void desk_acquire(desk *d, pawl_op *op);
 void desk_look_around(desk *d);
+void desk_mark(desk_wait *w, enum desk_cause cause); /* it must be looked at */
 void desk_free_wait(desk_wait *w);
 void desk_safety(pawl_timer *timer); /* the timer of safety_ms */
 

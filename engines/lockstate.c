@@ -16,6 +16,8 @@ struct tally {
 
 static int64_t after_ms(int64_t now, int64_t ms)
 {
+    if (ms < 0)
+        ms = 0;
     return ms > (PAWL_NEVER - now) / PAWL_NS_PER_MS ? PAWL_NEVER : now + ms * PAWL_NS_PER_MS;
 }
 

@@ -17,6 +17,17 @@ static size_t nentries(const lockstate_lock *lock)
     return (size_t)lock->holders + lock->waiters;
 }
 
+/* Numbers that the rules reckon with: none may overflow. */
+static bool good_entries(const lockstate_lock *lock)
+{
+    const lockstate_entry *e = lockstate_entries(lock);
+
+    for (size_t i = 0, n = nentries(lock); i < n; i++)
+        if (e[i].mode > PAWL_MODE_LATCH || e[i].since < 0 || e[i].expires < 0 || e[i].lease_ms < 0)
+            return false;
+    return lock->value >= 0;
+}
+
 bool lockstate_check(const unsigned char *bytes, size_t used)
 {
     size_t at = 0;
@@ -30,7 +41,8 @@ bool lockstate_check(const unsigned char *bytes, size_t used)
         head = sizeof *lock + name_room(lock->name_len);
         if (lock->bytes > used - at || lock->bytes < head || lock->type > PAWL_TYPE_LATCH ||
             lock->bytes - head != nentries(lock) * sizeof(lockstate_entry) ||
-            lockstate_name(lock)[lock->name_len])
+            lock->name_len > PAWL_NAME_MAX || lockstate_name(lock)[lock->name_len] ||
+            !good_entries(lock))
             return false;
         at += lock->bytes;
     }

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#define LOOKS 100000 /* at most, before others have their turn */
 #define BLIND_MS 100 /* look so often where a process can't be watched */
 
 /* ---- acquire --------------------------------------------------------------------------------- */
@@ -50,6 +51,7 @@ static void work_acquire(desk_job *job)
     lockstate_ask ask = {.with_seq = op->with_seq, .capacity = op->count};
 
     job->want = desk_entry(job->desk, op);
+    job->asked = job->want.ntokens;
     if (job->again && op->mode == PAWL_MODE_LATCH) {
         job->code = latch_opened(job) ? 0 : LOCKSTATE_QUEUED;
         return;
@@ -62,7 +64,9 @@ static void work_acquire(desk_job *job)
     }
     if (job->code == LOCKSTATE_QUEUED)
         find_blockers(job);
-    else if (job->code == 0 && (job->cause & DESK_SEEN))
+    else if (job->code == 0 && job->again &&
+             ((job->cause & DESK_SEEN) || job->want.token < job->told_first ||
+              job->want.token > job->told_last))
         lockstate_retell(&job->edit, job->owner.client, job->owner.seq);
 }
 
@@ -72,7 +76,7 @@ static void finish_acquire(desk_job *job)
 
     if (job->code == 0 && op->mode != PAWL_MODE_LATCH) {
         op->token = job->want.token;
-        op->ntokens = job->want.ntokens;
+        op->ntokens = job->want.ntokens < job->asked ? job->want.ntokens : job->asked;
         op->lease_from = job->edit.now;
         op->waited = job->again;
     }
@@ -96,6 +100,8 @@ void desk_free_wait(desk_wait *w)
     d->env->timer_clear(d->env, &w->timer);
     unwatch_all(w, w->watched.n);
     list_remove(&w->link);
+    list_remove(&w->due);
+    list_remove(&w->chain);
     if (!d->spare) {
         w->watched.n = 0;
         w->look = 0;
@@ -120,7 +126,7 @@ static void arm(desk_wait *w, const desk_job *job)
         enum desk_watched result = d->store->watch(d->arg, p->peer, p->gen);
 
         if (result == DESK_DEAD)
-            w->look |= DESK_SEEN;
+            desk_mark(w, DESK_SEEN);
         else if (result == DESK_BLIND)
             blind = true;
         else if (!desk_push(&w->watched, *p))
@@ -143,9 +149,11 @@ static void arm(desk_wait *w, const desk_job *job)
 static void look_again(desk_wait *w)
 {
     desk_job job = {.desk = w->desk, .op = w->op, .owner = w->op->owner, .work = work_acquire,
-                    .again = true, .thorough = true, .cause = w->look};
+                    .again = true, .thorough = true, .cause = w->look,
+                    .told_first = w->first, .told_last = w->last};
 
     w->look = 0;
+    w->first = w->last = 0;
     desk_perform(&job, w->op->name);
     if (job.code == LOCKSTATE_QUEUED) {
         arm(w, &job);
@@ -158,35 +166,43 @@ static void look_again(desk_wait *w)
     }
 }
 
-/* Looking at one may give another one a reason; it ends because each reason is a change. */
+void desk_mark(desk_wait *w, enum desk_cause cause)
+{
+    if (!w->look)
+        list_append(&w->desk->due, &w->due);
+    w->look |= cause;
+}
+
+/* Looking at one may give another one a reason; it ends because each reason is a change. Whoever
+ * makes changes without end, to do harm, keeps us here for so many looks. */
 void desk_look_around(desk *d)
 {
-    bool any = !d->looking;
+    int64_t wait = d->safety_ms * PAWL_NS_PER_MS;
+    int rounds = 0;
 
-    d->looking = true;
-    while (any) {
-        any = false;
-        for (struct list *l = d->waits.next, *next; l != &d->waits; l = next) {
-            desk_wait *w = list_entry(l, desk_wait, link);
+    if (!d->looking) {
+        d->looking = true;
+        for (; !list_empty(&d->due) && rounds < LOOKS; rounds++) {
+            desk_wait *w = list_entry(d->due.next, desk_wait, due);
 
-            next = l->next;
-            if (w->look) {
-                any = true;
-                look_again(w);
-            }
+            list_remove(&w->due);
+            look_again(w);
         }
+        d->looking = false;
     }
-    d->looking = false;
+    if (rounds == LOOKS) {
+        d->env->timer_set(d->env, &d->safety, d->env->now(d->env));
+        return;
+    }
     if (d->safety_ms > 0 && !d->safety.armed && !list_empty(&d->waits))
-        d->env->timer_set(d->env, &d->safety,
-                          d->env->now(d->env) + d->safety_ms * PAWL_NS_PER_MS);
+        d->env->timer_set(d->env, &d->safety, d->env->now(d->env) + wait);
 }
 
 static void timer_fired(pawl_timer *timer)
 {
     desk_wait *w = timer->arg;
 
-    w->look |= DESK_SEEN;
+    desk_mark(w, DESK_SEEN);
     desk_look_around(w->desk);
 }
 
@@ -195,13 +211,28 @@ void desk_safety(pawl_timer *timer)
     desk_look(timer->arg, UINT64_MAX, DESK_SEEN);
 }
 
+void desk_told(desk *d, const struct desk_told *what)
+{
+    struct list *head = what->seq ? &d->chains[what->seq % DESK_CHAINS] : &d->waits;
+
+    for (struct list *l = head->next; l != head; l = l->next) {
+        desk_wait *w = what->seq ? list_entry(l, desk_wait, chain) : list_entry(l, desk_wait, link);
+
+        if (w->bucket != what->bucket || (what->seq && w->op->owner.seq != what->seq))
+            continue;
+        w->first = what->first;
+        w->last = what->last;
+        desk_mark(w, DESK_TOLD);
+    }
+}
+
 void desk_look(desk *d, uint64_t mask, enum desk_cause cause)
 {
-    for (struct list *l = d->waits.next; l != &d->waits; l = l->next) {
+    for (struct list *l = d->waits.next; mask && l != &d->waits; l = l->next) {
         desk_wait *w = list_entry(l, desk_wait, link);
 
         if (mask & DESK_BIT(w->bucket))
-            w->look |= cause;
+            desk_mark(w, cause);
     }
     if (cause == DESK_TOLD && (mask & DESK_EVICTED))
         desk_broken(d);
@@ -235,6 +266,9 @@ void desk_acquire(desk *d, pawl_op *op)
     w->timer.fire = timer_fired;
     w->timer.arg = w;
     op->engine[0] = w;
+    w->first = w->last = 0;
     list_append(&d->waits, &w->link);
+    list_append(&d->chains[op->owner.seq % DESK_CHAINS], &w->chain);
+    list_init(&w->due);
     arm(w, &job);
 }

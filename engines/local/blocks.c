@@ -2,253 +2,331 @@
  *
  * blocks.c - where a client's edits are written.
  *
- * The area of blocks is dealt out in units of 16 KiB. A unit's word in the directory goes from 0 to
- * its owner's slot by compare-and-swap, once and for ever; after that only the process in that slot
- * changes it: not ready -> ready for blocks of one class (or the tail of a block larger than a
- * unit). Until it is ready nothing points into it, so a kill in between costs nothing: the next
- * process in the slot finds it and makes it ready.
+ * There are five classes of blocks, each with a fixed part of the file. A block's word in `owners`
+ * names the slot of the client that may write it; 0 is free, for all. An edit takes a free block,
+ * writes it and swaps it into the bucket; the block that was there before becomes the editor's.
+ * So what clients own does not depend on how many names there are, or how many waited.
  *
- *     word = owner's slot + 1 (16 bits) | 0 not ready, 1..5 class + 1, 7 tail (16 bits)
+ * WHO MAY TAKE A BLOCK. A block that a bucket points to: nobody. A free one: whoever swaps his slot
+ * into its word. One that was swapped out of its bucket: who did that, by a swap of the word
+ * read while the bucket still pointed there. If he was killed before: the client in the word, which
+ * finds it when it looks for blocks (reclaim), or if that one is dead, too, anybody. They may all
+ * try at once; each raises the count, so one succeeds. No count is needed where the block's owner
+ * swaps it out himself: nobody else has read its word while it was in that bucket and won the swap.
  *
- * A block is FREE or USED, as far as its owner knows: USED ones become free when somebody swaps
- * another block into the bucket, which the owner finds out by looking (`rescan`), when it runs out
- * of free ones. What its own edit replaced it knows at once, so a client alone never looks.
+ * ROOM TO RELEASE. Of each class beyond the smallest, an edit that grows leaves a free block for
+ * all; an edit that does not grow may take the last one, because it gives back one at least as
+ * large. Of the smallest class each client keeps one for itself in the same way. So whoever holds a
+ * lock can release it, however full the table or the disk is. Between taking and giving back there
+ * may be none for a moment: such an edit tries again for a while.
  */
-#include <stdlib.h>
+#include <sched.h>
+#include <time.h>
 
 #include "local.h"
 
-enum { NOT_OURS, FREE, USED }; /* the state; above it, from bit 4 on, the class */
+#define CHUNK 256 /* words that are looked at together */
+#define OWNER_MASK UINT64_C(0xffff)
+#define COUNT_SHIFT 24
 
-#define TAIL 7u
+static const uint32_t sizes[LOCAL_CLASSES] = {1024, 4096, 16384, 65536, LOCAL_LARGEST};
+static const uint32_t counts[LOCAL_CLASSES] = {32768, 20480, 4096, 512, 64};
+static const uint32_t firsts[LOCAL_CLASSES] = {0, 32768, 53248, 57344, 57856};
 
-static uint32_t steps(unsigned class)
-{
-    return 1u << (2 * class); /* blocks of the smallest class that one of this class takes */
-}
+_Static_assert(57856 + 64 == LOCAL_BLOCKS, "classes");
 
 static unsigned class_of(size_t bytes)
 {
     unsigned class = 0;
 
-    while (class < LOCAL_CLASSES && steps(class) * (size_t)LOCAL_BLOCK < bytes)
+    while (class < LOCAL_CLASSES && sizes[class] < bytes)
         class++;
     return class;
 }
 
-static uint32_t unit_word(const local *l, uint32_t unit)
+static unsigned class_at(uint32_t block)
 {
-    return atomic_load_explicit(&l->map->units[unit], memory_order_acquire);
+    unsigned class = LOCAL_CLASSES - 1;
+
+    while (block < firsts[class])
+        class--;
+    return class;
 }
 
-size_t local_block_capacity(const local *l, uint32_t block)
+size_t local_block_bytes(uint32_t block)
 {
-    uint32_t kind = unit_word(l, block / LOCAL_PER_UNIT) >> 16;
-
-    return kind >= 1 && kind <= LOCAL_CLASSES ? steps(kind - 1) * (size_t)LOCAL_BLOCK : 0;
+    return sizes[class_at(block)];
 }
 
-/* ---- the client's own list ------------------------------------------------------------------- */
-
-static bool pile_room(struct local_pile *pile)
+size_t local_block_at(uint32_t block)
 {
-    size_t room = pile->room ? 2 * pile->room : 32;
-    uint32_t *own, *list;
+    unsigned class = class_at(block);
+    size_t at = sizeof(local_map);
 
-    if (pile->nown < pile->room)
-        return true;
-    own = realloc(pile->own, room * sizeof *own);
-    if (own)
-        pile->own = own;
-    list = realloc(pile->free, room * sizeof *list);
-    if (list)
-        pile->free = list;
-    if (!own || !list)
-        return false;
-    pile->room = room;
-    return true;
+    for (unsigned i = 0; i < class; i++)
+        at += (size_t)counts[i] * sizes[i];
+    return at + (size_t)(block - firsts[class]) * sizes[class];
 }
 
+static uint64_t owned(uint64_t word, uint64_t owner, bool ready)
+{
+    return ((word >> COUNT_SHIFT) + 1) << COUNT_SHIFT | (ready ? LOCAL_READY : 0) | owner;
+}
+
+static bool change_owner(local *l, uint32_t block, uint64_t word, uint64_t owner, bool ready)
+{
+    return local_swap(l, LOCAL_AT_OWNER(block), &word, owned(word, owner, ready));
+}
+
+/* It is ours. */
 static void set_free(local *l, uint32_t block)
 {
-    unsigned class = l->states[block] >> 4;
-    struct local_pile *pile = &l->piles[class];
+    uint64_t word = local_load(l, LOCAL_AT_OWNER(block));
 
-    l->states[block] = (uint8_t)(class << 4 | FREE);
-    pile->free[pile->nfree++] = block;
+    if ((word & OWNER_MASK) == l->slot + 1)
+        (void)change_owner(l, block, word, 0, true);
+    l->rover[class_at(block)] = block - firsts[class_at(block)];
 }
 
-static bool in_use(const local *l, uint32_t block)
-{
-    uint64_t bucket = atomic_load_explicit(&l->map->blocks[block][BLOCK_BUCKET],
-                                           memory_order_relaxed);
+/* ---- looking for blocks ---------------------------------------------------------------------- */
 
-    return bucket < LOCAL_BUCKETS &&
-           (atomic_load_explicit(&l->map->buckets[bucket], memory_order_acquire) &
-            LOCAL_INDEX_MASK) == block + 1;
+/* Go through a class from `start` around; `fn` says when to stop. True: it did. */
+static bool walk(local *l, unsigned class, uint32_t start,
+                 bool (*fn)(local *l, uint32_t block, uint64_t word, void *arg), void *arg)
+{
+    uint64_t words[CHUNK];
+    uint32_t n;
+
+    for (uint32_t done = 0; done < counts[class]; done += n) {
+        uint32_t at = (start + done) % counts[class];
+
+        n = counts[class] - at < CHUNK ? counts[class] - at : CHUNK;
+        n = counts[class] - done < n ? counts[class] - done : n;
+        if (!local_get(l, LOCAL_AT_OWNER(firsts[class] + at), words, n * 8))
+            return false;
+        for (uint32_t i = 0; i < n; i++)
+            if (fn(l, firsts[class] + at + i, words[i], arg))
+                return true;
+    }
+    return false;
 }
 
-static bool add_block(local *l, uint32_t block, unsigned class)
-{
-    struct local_pile *pile = &l->piles[class];
+struct search {
+    bool ready, take; /* what is looked for, and whether to take it */
+    int64_t found;
+};
 
-    if (!pile_room(pile))
+static bool is_free(local *l, uint32_t block, uint64_t word, void *arg)
+{
+    struct search *s = arg;
+
+    if ((word & OWNER_MASK) || !(word & LOCAL_READY) != !s->ready)
         return false;
-    pile->own[pile->nown++] = block;
-    l->states[block] = (uint8_t)(class << 4 | USED);
-    if (!in_use(l, block))
-        set_free(l, block);
+    if (s->take && !change_owner(l, block, word, l->slot + 1, s->ready))
+        return false;
+    s->found = block;
     return true;
 }
 
-static bool add_unit(local *l, uint32_t unit, unsigned class)
+static int64_t find(local *l, unsigned class, bool ready, bool take)
 {
-    bool ok = true;
+    struct search s = {.ready = ready, .take = take, .found = -1};
 
-    for (uint32_t i = 0; ok && i < LOCAL_PER_UNIT; i += steps(class))
-        ok = add_block(l, unit * LOCAL_PER_UNIT + i, class);
-    return ok;
+    walk(l, class, l->rover[class], is_free, &s);
+    if (s.found >= 0 && take)
+        l->rover[class] = (uint32_t)s.found - firsts[class];
+    return s.found;
 }
 
-static void rescan(local *l, unsigned class)
+/* A block that was never used: allocate its bytes. It is ours then. */
+static int64_t make_ready(local *l, unsigned class)
 {
-    struct local_pile *pile = &l->piles[class];
+    int64_t block = find(l, class, false, true);
+    uint64_t word;
 
-    for (size_t i = 0; i < pile->nown; i++)
-        if ((l->states[pile->own[i]] & 15) == USED && !in_use(l, pile->own[i]))
-            set_free(l, pile->own[i]);
-}
-
-/* ---- units ----------------------------------------------------------------------------------- */
-
-static void mark(local *l, uint32_t unit, uint32_t kind)
-{
-    atomic_store_explicit(&l->map->units[unit], (l->slot + 1) | kind << 16, memory_order_release);
-}
-
-/* Allocate and hand out a unit (or several in a row) that is ours and not ready. */
-static bool make_ready(local *l, uint32_t unit, unsigned class)
-{
-    uint32_t n = steps(class) > LOCAL_PER_UNIT ? steps(class) / LOCAL_PER_UNIT : 1;
-    size_t offset = offsetof(local_map, blocks) + (size_t)unit * LOCAL_UNIT;
-
-    if (local_table_reserve(l, offset, (size_t)n * LOCAL_UNIT, true))
-        return false;
-    for (uint32_t i = n; i-- > 1;)
-        mark(l, unit + i, TAIL);
-    mark(l, unit, class + 1);
-    return add_unit(l, unit, class);
-}
-
-static bool claim(local *l, uint32_t unit)
-{
-    uint32_t nobody = 0;
-
-    return atomic_compare_exchange_strong(&l->map->units[unit], &nobody, l->slot + 1);
-}
-
-/* Claim units [unit, unit + n) or none; what was claimed in vain becomes small blocks. */
-static bool claim_row(local *l, uint32_t unit, uint32_t n)
-{
-    uint32_t got = 0;
-
-    for (uint32_t i = 0; i < n; i++)
-        if (unit_word(l, unit + i))
-            return false;
-    while (got < n && claim(l, unit + got))
-        got++;
-    if (got == n)
-        return true;
-    while (got > 0)
-        (void)make_ready(l, unit + --got, 0);
-    return false;
-}
-
-static bool grow(local *l, unsigned class)
-{
-    uint32_t n = steps(class) > LOCAL_PER_UNIT ? steps(class) / LOCAL_PER_UNIT : 1;
-
-    for (uint32_t unit = 0; unit < LOCAL_UNITS; unit += n) {
-        if (!claim_row(l, unit, n))
-            continue;
-        if (make_ready(l, unit, class))
-            return true;
-        for (uint32_t i = 0; i < n; i++)
-            if (unit_word(l, unit + i) >> 16 == 0)
-                atomic_store(&l->map->units[unit + i], 0);
-        return false;
+    if (block < 0)
+        return -1;
+    word = local_load(l, LOCAL_AT_OWNER(block));
+    if ((word & OWNER_MASK) != l->slot + 1)
+        return -1;
+    if (local_table_reserve(l, local_block_at((uint32_t)block), sizes[class])) {
+        (void)change_owner(l, (uint32_t)block, word, 0, false);
+        return -1;
     }
+    return change_owner(l, (uint32_t)block, word, l->slot + 1, true) ? block : -1;
+}
+
+static bool in_use(local *l, uint32_t block)
+{
+    uint64_t bucket = local_load(l, local_block_at(block) + BLOCK_BUCKET * 8);
+
+    return l->trouble || (bucket < LOCAL_BUCKETS &&
+           (local_load(l, LOCAL_AT_BUCKET(bucket)) & LOCAL_INDEX_MASK) == block + 1);
+}
+
+static bool in_pile(const local *l, uint32_t block)
+{
+    for (uint32_t i = 0; i < l->npile; i++)
+        if (l->pile[i] == block)
+            return true;
+    return block == l->in_hand;
+}
+
+struct reclaim {
+    bool self;                   /* only what the former client in our slot left */
+    uint8_t slots[LOCAL_SLOTS];  /* 1: empty, 2: not */
+    bool any;
+};
+
+static bool abandoned(local *l, struct reclaim *r, uint32_t block, uint64_t owner)
+{
+    if (owner == l->slot + 1)
+        return !in_pile(l, block);
+    if (r->self || owner > LOCAL_SLOTS)
+        return !r->self;
+    if (!r->slots[owner - 1])
+        r->slots[owner - 1] = local_slot_empty(l, (uint32_t)owner - 1) ? 1 : 2;
+    return r->slots[owner - 1] == 1;
+}
+
+static bool take_back(local *l, uint32_t block, uint64_t word, void *arg)
+{
+    struct reclaim *r = arg;
+    uint64_t owner = word & OWNER_MASK;
+
+    if (!owner || !abandoned(l, r, block, owner))
+        return false;
+    if (!(word & LOCAL_READY))
+        r->any |= change_owner(l, block, word, 0, false);
+    else if (local_reachable(l, local_block_at(block) + 8) && !in_use(l, block))
+        r->any |= change_owner(l, block, word, 0, true);
     return false;
+}
+
+static bool reclaim(local *l, unsigned class)
+{
+    struct reclaim r = {0};
+
+    walk(l, class, 0, take_back, &r);
+    return r.any;
+}
+
+static int64_t grab(local *l, unsigned class)
+{
+    int64_t block = find(l, class, true, true);
+
+    if (block < 0)
+        block = make_ready(l, class);
+    if (block < 0 && reclaim(l, class))
+        block = find(l, class, true, true);
+    l->grabbed += block >= 0;
+    return block;
 }
 
 /* ---- taking and giving ----------------------------------------------------------------------- */
 
-/* Have more than `spare` free blocks of the class: look at the used ones, then get more. More is a
- * quarter of what there is, so that a client with many locks does not look for each. */
-static bool have_free(local *l, unsigned class, size_t spare)
+/* Have so many blocks of the smallest class; if it must look for any, then for some more. */
+static bool fill_pile(local *l, uint32_t wanted)
 {
-    struct local_pile *pile = &l->piles[class];
-    size_t wanted = spare + 1;
+    uint32_t more = 8 + l->grabbed / 4 < LOCAL_PILE / 2 ? 8 + l->grabbed / 4 : LOCAL_PILE / 2;
 
-    if (pile->nfree >= wanted)
+    if (l->npile >= wanted)
         return true;
-    rescan(l, class);
-    if (pile->nfree < pile->nown / 4)
-        wanted = pile->nown / 4 > wanted ? pile->nown / 4 : wanted;
-    while (pile->nfree < wanted && grow(l, class))
-        ;
-    return pile->nfree > spare;
+    while (l->npile < more) {
+        int64_t block = grab(l, 0);
+
+        if (block < 0)
+            break;
+        l->pile[l->npile++] = (uint32_t)block;
+    }
+    return l->npile >= wanted;
 }
 
-int64_t local_block_take(local *l, size_t bytes, bool spare)
+/* spare: leave one. */
+static int64_t take(local *l, unsigned class, bool spare)
 {
-    for (unsigned class = class_of(bytes + BLOCK_HEAD * 8); class < LOCAL_CLASSES; class++) {
-        struct local_pile *pile = &l->piles[class];
+    int64_t block, other;
 
-        if (have_free(l, class, spare ? 1 : 0)) {
-            uint32_t block = pile->free[--pile->nfree];
+    if (class == 0)
+        return fill_pile(l, spare ? 2 : 1) ? (int64_t)l->pile[--l->npile] : -1;
+    block = grab(l, class);
+    if (block < 0 || !spare || find(l, class, true, false) >= 0)
+        return block;
+    l->in_hand = block;
+    other = grab(l, class);
+    if (other >= 0) {
+        set_free(l, (uint32_t)other);
+        return block;
+    }
+    set_free(l, (uint32_t)block);
+    return -1;
+}
 
-            l->states[block] = (uint8_t)(class << 4 | USED);
-            return block;
+static int64_t take_last(local *l, unsigned need)
+{
+    struct timespec nap = {.tv_nsec = 1000000};
+
+    for (int tries = 0; tries < 500 && !l->trouble; tries++) {
+        for (unsigned class = need; class < LOCAL_CLASSES; class++) {
+            int64_t block = take(l, class, false);
+
+            if (block >= 0)
+                return block;
         }
+        nanosleep(&nap, NULL);
     }
     return -1;
 }
 
-void local_block_give(local *l, uint32_t block)
+int64_t local_block_take(local *l, size_t bytes, int64_t replaced)
 {
-    set_free(l, block);
+    unsigned need = class_of(bytes + BLOCK_HEAD * 8), last = LOCAL_CLASSES;
+    int64_t block = -1;
+
+    if (replaced >= 0)
+        last = class_at((uint32_t)replaced);
+    for (unsigned class = need; class < LOCAL_CLASSES && class <= last && block < 0; class++)
+        block = take(l, class, class != last);
+    if (block < 0 && replaced >= 0)
+        block = take_last(l, need);
+    l->in_hand = block;
+    return block;
 }
 
-void local_block_left(local *l, uint64_t block)
+void local_block_give(local *l, uint32_t block)
 {
-    if (block < LOCAL_BLOCKS && (l->states[block] & 15) == USED)
-        set_free(l, (uint32_t)block);
+    l->in_hand = -1;
+    if (class_at(block) == 0 && l->npile < LOCAL_PILE)
+        l->pile[l->npile++] = block;
+    else
+        set_free(l, block);
+}
+
+void local_block_replaced(local *l, uint32_t block, uint64_t owner)
+{
+    bool keep = class_at(block) == 0 && l->npile < LOCAL_PILE;
+
+    l->in_hand = -1;
+    if ((owner & OWNER_MASK) == l->slot + 1)
+        local_block_give(l, block);
+    else if (change_owner(l, block, owner, keep ? l->slot + 1 : 0, true) && keep)
+        l->pile[l->npile++] = block;
+    else
+        l->rover[class_at(block)] = block - firsts[class_at(block)];
 }
 
 int local_blocks_open(local *l)
 {
-    l->states = calloc(LOCAL_BLOCKS, 1);
-    if (!l->states)
-        return PAWL_ENOMEM;
-    for (uint32_t unit = 0; unit < LOCAL_UNITS; unit++) {
-        uint32_t word = unit_word(l, unit), kind = word >> 16;
+    struct reclaim r = {.self = true};
 
-        if ((word & 0xffff) != l->slot + 1 || kind == TAIL)
-            continue;
-        if (kind ? !add_unit(l, unit, kind - 1) : !make_ready(l, unit, 0))
-            return PAWL_ENOMEM;
-    }
-    return have_free(l, 0, 1) ? 0 : PAWL_EBACKEND;
+    l->in_hand = -1;
+    for (unsigned class = 0; class < LOCAL_CLASSES; class++)
+        walk(l, class, 0, take_back, &r);
+    return !l->trouble && fill_pile(l, 2) ? 0 : PAWL_EBACKEND;
 }
 
 void local_blocks_close(local *l)
 {
-    for (unsigned class = 0; class < LOCAL_CLASSES; class++) {
-        free(l->piles[class].own);
-        free(l->piles[class].free);
-        l->piles[class] = (struct local_pile){0};
-    }
-    free(l->states);
-    l->states = NULL;
+    while (l->npile)
+        set_free(l, l->pile[--l->npile]);
 }

@@ -2,13 +2,23 @@
  *
  * folder.c - where the folder of "local:" is, and who may use it.
  *
- * Who can write to the folder can change every lock in it, so the folder's permissions decide. The
- * default is the user's own folder, in one place that does not depend on the environment, so that a
- * login shell, a cron job and a service of one user meet. An explicit DIR is made if it is missing
- * (one level, for this user alone); the files in it get its read and write bits and its group.
+ * Who can write to the folder can change every lock in it, so the folder's permissions decide. An
+ * explicit DIR is made if it is missing (one level, for this user alone); the files in it get its
+ * read and write bits and its group. A folder of a group is the group's: its members trust each
+ * other with the locks, and with nothing else (local.h). All else on the way there must be out of
+ * other users' hands: each folder above belongs to root, to this user or to the folder's owner, and
+ * nobody else can write it, unless it is sticky and root's, as /tmp is.
+ *
+ * THE DEFAULT is the user's own folder, in one place that does not depend on the environment and
+ * does not vanish at logout, so that a login shell, a cron job and a service of one user meet:
+ * /run/lock/pawl-UID. Everybody can write to /run/lock, so another user may have taken the name.
+ * Then it is /run/user/UID/pawl, which nobody else can take. Where one of the two has clients, that
+ * one is used, whatever has become of the other; and whoever has got a place in one looks at the
+ * other again, so that of two that begin at the same moment one sees the other and begins anew.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -44,18 +54,59 @@ static bool in_memory(const char *path)
 
 /* /run (root) or /run/lock (others), where that is in memory, as it is on most systems; else
  * /dev/shm: on a disk, a write to the mapping may wait for the file system's journal. */
-static char *default_path(void)
+static void usual_path(char path[64])
 {
     unsigned uid = (unsigned)geteuid();
     const char *run = uid ? "/run/lock" : "/run";
     bool shm = usable("/dev/shm") && in_memory("/dev/shm");
-    char path[64];
 
     if (usable(run) && (in_memory(run) || !shm))
-        snprintf(path, sizeof path, uid ? "/run/lock/pawl-%u" : "/run/pawl", uid);
+        snprintf(path, 64, uid ? "/run/lock/pawl-%u" : "/run/pawl", uid);
     else
-        snprintf(path, sizeof path, "/dev/shm/pawl-%u", uid);
-    return strdup(path);
+        snprintf(path, 64, "/dev/shm/pawl-%u", uid);
+}
+
+/* 0: it is there and nobody else's. Else an errno. */
+static int mine(const char *path)
+{
+    struct stat st;
+
+    if (lstat(path, &st))
+        return errno;
+    return S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 022) ? 0 : EPERM;
+}
+
+static bool has_clients(const char *path)
+{
+    char table[96];
+    bool result;
+    int fd;
+
+    snprintf(table, sizeof table, "%s/" LOCAL_FOLDER "/table", path);
+    fd = mine(path) ? -1 : open(table, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    result = fd >= 0 && local_table_in_use(fd);
+    if (fd >= 0)
+        close(fd);
+    return result;
+}
+
+/* The default folder; `other`: where it could be as well, or empty. */
+static char *default_path(char other[64])
+{
+    char usual[64], session[64];
+
+    usual_path(usual);
+    other[0] = 0;
+    snprintf(session, sizeof session, "/run/user/%u", (unsigned)geteuid());
+    if (geteuid() == 0 || mine(session))
+        return strdup(usual);
+    snprintf(session, sizeof session, "/run/user/%u/pawl", (unsigned)geteuid());
+    if (mine(usual) == EPERM || (has_clients(session) && !has_clients(usual))) {
+        strcpy(other, usual);
+        return strdup(session);
+    }
+    strcpy(other, session);
+    return strdup(usual);
 }
 
 static int refuse_path(local *l, int error, pawl_error *err)
@@ -77,38 +128,112 @@ static int refuse_path(local *l, int error, pawl_error *err)
     return code;
 }
 
+/* ---- who may write --------------------------------------------------------------------------- */
+
+/* One step of the way to the folder, which belongs to `owner`. */
+static int check_step(local *l, const char *path, uid_t owner, pawl_error *err)
+{
+    struct stat st;
+
+    if (lstat(path, &st))
+        return refuse_path(l, errno, err);
+    if (st.st_uid && st.st_uid != geteuid() && st.st_uid != owner)
+        return pawl_error_set(err, PAWL_EAUTH, "local: %s can't be trusted: %s belongs to user %u, "
+                              "who could put another folder there; add ?others=allow if you trust "
+                              "them", l->path, path, (unsigned)st.st_uid);
+    if (S_ISLNK(st.st_mode) || !(st.st_mode & 022) || ((st.st_mode & S_ISVTX) && !st.st_uid))
+        return 0;
+    return pawl_error_set(err, PAWL_EAUTH, "local: %s can't be trusted: others can write to %s and "
+                          "put another folder there; chmod go-w it, or add ?others=allow if you "
+                          "trust them", l->path, path);
+}
+
+/* Every folder above `path`, and every symbolic link on the way. */
+static int check_way(local *l, const char *path, uid_t owner, pawl_error *err)
+{
+    char part[PATH_MAX];
+    struct stat st;
+    int code = check_step(l, "/", owner, err);
+
+    for (size_t i = 1; !code && path[0] == '/' && path[i]; i++) {
+        bool last = !path[i + 1 + strspn(path + i + 1, "/")];
+
+        if ((path[i + 1] != '/' && path[i + 1]) || path[i] == '/' || i + 2 > sizeof part)
+            continue;
+        memcpy(part, path, i + 1);
+        part[i + 1] = 0;
+        if (!last || (!lstat(part, &st) && S_ISLNK(st.st_mode)))
+            code = check_step(l, part, owner, err);
+    }
+    return code;
+}
+
+static int check_ways(local *l, uid_t owner, pawl_error *err)
+{
+    char real[PATH_MAX];
+    struct stat st, there;
+    int code;
+
+    if (!realpath(l->path, real))
+        return refuse_path(l, errno, err);
+    code = check_way(l, real, owner, err);
+    if (!code && l->path[0] == '/')
+        code = check_way(l, l->path, owner, err);
+    if (!code && (stat(real, &st) || fstat(l->outer, &there) || st.st_ino != there.st_ino ||
+                  st.st_dev != there.st_dev))
+        code = pawl_error_set(err, PAWL_EAUTH, "local: %s was replaced meanwhile", l->path);
+    return code;
+}
+
+static int check_owner(local *l, const struct stat *st, bool by_default, pawl_error *err)
+{
+    if (st->st_uid == geteuid() || (!by_default && (l->others || (st->st_mode & 020))))
+        return 0;
+    if (!by_default && st->st_uid == 0)
+        return 0;
+    return pawl_error_set(err, PAWL_EAUTH,
+                          "local: %s belongs to user %u, not to you: %s name a folder of your own, "
+                          "as in local:DIR", l->path, (unsigned)st->st_uid,
+                          by_default ? "remove it or" : "add ?others=allow if you trust them, or");
+}
+
 static int check_rights(local *l, const pawl_url *url, bool by_default, pawl_error *err)
 {
     const char *others = pawl_url_param(url, "others");
     struct stat st;
+    int code;
 
     if (others && strcmp(others, "allow"))
         return pawl_error_set(err, PAWL_EINVAL, "local: others can only be \"allow\", not \"%s\"",
                               others);
-    if (fstat(l->dir, &st))
+    l->others = others != NULL;
+    if (fstat(l->outer, &st))
         return refuse_path(l, errno, err);
-    if (by_default && st.st_uid != geteuid())
-        return pawl_error_set(err, PAWL_EAUTH,
-                              "local: %s belongs to user %u, not to you: remove it or name a "
-                              "folder of your own, as in local:DIR",
-                              l->path, (unsigned)st.st_uid);
     if ((st.st_mode & S_IWOTH) && !others)
         return pawl_error_set(err, PAWL_EAUTH,
                               "local: everybody can write to %s: name a folder below it, as in "
                               "local:%s/locks, or add ?others=allow if you trust all users",
                               l->path, strcmp(l->path, "/") ? l->path : "");
-    if (faccessat(l->dir, ".", W_OK | X_OK, AT_EACCESS))
+    code = check_owner(l, &st, by_default, err);
+    if (!code && !others)
+        code = check_ways(l, st.st_uid, err);
+    if (code)
+        return code;
+    if (faccessat(l->outer, ".", W_OK | X_OK, AT_EACCESS))
         return refuse_path(l, errno, err);
     l->mode = (st.st_mode & 0666) | 0600;
+    l->shared = st.st_mode & 022;
     l->gid = st.st_gid;
     return 0;
 }
+
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static int check_system(local *l, pawl_error *err)
 {
     struct statfs fs;
 
-    if (fstatfs(l->dir, &fs))
+    if (fstatfs(l->outer, &fs))
         return refuse_path(l, errno, err);
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
         if (foreign[i].magic == ((unsigned long)fs.f_type & 0xffffffffu))
@@ -119,21 +244,33 @@ static int check_system(local *l, pawl_error *err)
     return 0;
 }
 
-/* Socket names are limited to 107 bytes, folder names are not: go through the descriptor. */
-static int find_sockets(local *l, pawl_error *err)
+/* The sub-folder, with the folder's rights. */
+static int open_inner(local *l, pawl_error *err)
 {
-    char *real;
-    int n = snprintf(l->sockets, sizeof l->sockets, "/proc/self/fd/%d/", l->dir);
+    struct stat st;
+    bool made = !mkdirat(l->outer, LOCAL_FOLDER, 0700);
 
-    if (n > 0 && !access(l->sockets, X_OK))
-        return 0;
-    real = realpath(l->path, NULL);
-    n = real ? snprintf(l->sockets, sizeof l->sockets, "%s/", real) : -1;
-    free(real);
-    if (n < 0 || n > 90)
-        return pawl_error_set(err, PAWL_EINVAL, "local: the name of %s is too long where /proc is "
-                              "not mounted", l->path);
+    if (!made && errno != EEXIST)
+        return refuse_path(l, errno, err);
+    l->dir = openat(l->outer, LOCAL_FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (l->dir < 0 || fstat(l->dir, &st))
+        return local_refuse(l, errno, "can't open the sub-folder " LOCAL_FOLDER, err);
+    if (made && st.st_uid == geteuid()) {
+        (void)!fchown(l->dir, (uid_t)-1, l->gid);
+        (void)!fchmod(l->dir, 0700 | (l->shared ? l->mode : 0) | (l->mode & 044) >> 2 |
+                                  (l->shared ? S_ISGID : 0));
+    }
+    if (!l->shared && !l->others && (st.st_uid != geteuid() || (!made && (st.st_mode & 022))))
+        return pawl_error_set(err, PAWL_EAUTH, "local: others can write to %s/" LOCAL_FOLDER ": "
+                              "remove it when nothing uses it", l->path);
+    /* Socket names are limited to 107 bytes, folder names are not: go through the descriptor. */
+    snprintf(l->sockets, sizeof l->sockets, "/proc/self/fd/%d/", l->dir);
     return 0;
+}
+
+bool local_folder_elsewhere(local *l)
+{
+    return l->other[0] && has_clients(l->other);
 }
 
 int local_folder_open(local *l, const pawl_url *url, pawl_error *err)
@@ -141,7 +278,8 @@ int local_folder_open(local *l, const pawl_url *url, pawl_error *err)
     bool by_default = !url->rest || !*url->rest, bad = false;
     int code;
 
-    l->path = by_default ? default_path() : pawl__url_decode(url->rest, strlen(url->rest), &bad);
+    l->path = by_default ? default_path(l->other)
+                         : pawl__url_decode(url->rest, strlen(url->rest), &bad);
     if (!l->path && !bad)
         return pawl_error_set(err, PAWL_ENOMEM, "local: out of memory");
     if (!l->path)
@@ -149,11 +287,11 @@ int local_folder_open(local *l, const pawl_url *url, pawl_error *err)
                               "%%XX with hex digits");
     if (mkdir(l->path, 0700) && errno != EEXIST)
         return refuse_path(l, errno, err);
-    l->dir = open(l->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (by_default ? O_NOFOLLOW : 0));
-    if (l->dir < 0)
+    l->outer = open(l->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (by_default ? O_NOFOLLOW : 0));
+    if (l->outer < 0)
         return refuse_path(l, errno, err);
     code = check_rights(l, url, by_default, err);
     if (!code)
         code = check_system(l, err);
-    return code ? code : find_sockets(l, err);
+    return code ? code : open_inner(l, err);
 }

@@ -12,23 +12,21 @@
 #include "fork.h"
 #include "local.h"
 
-#define SAFETY_MS 15000
-#define COPY (256 * 1024) /* the largest block */
+#define SAFETY_MS 4000
 
 static void describe(void *store, uint16_t peer, uint32_t gen, pawl_info *row)
 {
     local *l = store;
-    local_slot *slot = &l->map->slots[peer % LOCAL_SLOTS];
+    uint32_t slot = peer % LOCAL_SLOTS, pid;
 
-    if (atomic_load(&slot->gen) != gen)
+    if ((uint32_t)local_load(l, LOCAL_AT_SLOT(slot, gen)) != gen)
         return;
-    row->pid = atomic_load(&slot->pid);
-    local_text_load(l->program, slot->program, 4);
-    local_text_load(l->label, slot->label, 8);
-    if (atomic_load(&slot->gen) != gen) {
-        row->pid = 0;
+    pid = (uint32_t)local_load(l, LOCAL_AT_SLOT(slot, pid));
+    local_text_load(l, l->program, LOCAL_AT_SLOT(slot, program), 4);
+    local_text_load(l, l->label, LOCAL_AT_SLOT(slot, label), 8);
+    if ((uint32_t)local_load(l, LOCAL_AT_SLOT(slot, gen)) != gen)
         return;
-    }
+    row->pid = pid;
     row->host = l->host;
     row->program = l->program;
     row->label = l->label;
@@ -46,6 +44,29 @@ static const desk_store local_store = {
     .announce = local_announce,
 };
 
+static void leave(local *l)
+{
+    local_peers_close(l);
+    if (l->seated)
+        local_blocks_close(l);
+    local_slot_leave(l);
+    if (l->map)
+        munmap(l->map, local_block_at(LOCAL_BLOCKS - 1) + LOCAL_LARGEST);
+    l->map = NULL;
+    if (l->fd >= 0) {
+        pawl__fork_guard_remove(l->fd);
+        close(l->fd);
+    }
+    if (l->dir >= 0)
+        close(l->dir);
+    if (l->outer >= 0)
+        close(l->outer);
+    free(l->path);
+    l->path = NULL;
+    l->fd = l->dir = l->outer = -1;
+    l->slot = 0;
+}
+
 static int begin(local *l, const pawl_url *url, pawl_error *err)
 {
     int code = local_folder_open(l, url, err);
@@ -53,14 +74,11 @@ static int begin(local *l, const pawl_url *url, pawl_error *err)
     if (!code)
         code = local_table_open(l, err);
     if (!code)
-        code = local_slot_take(l, err);
-    if (!code) {
-        code = local_blocks_open(l);
-        if (code)
-            pawl_error_set(err, code, "local: %s in %s", code == PAWL_ENOMEM ? "out of memory"
-                           : "no room for one more client: the disk or the table is full", l->path);
-    }
-    return code ? code : local_peers_open(l, err);
+        code = local_slot_settle(l, err);
+    if (!code && local_blocks_open(l))
+        code = pawl_error_set(err, PAWL_EBACKEND, "local: no room for one more client in %s: the "
+                              "disk or the table is full", l->path);
+    return code;
 }
 
 static int local_open(void *self, pawl_env *env, const pawl_url *url, pawl_error *err)
@@ -69,14 +87,25 @@ static int local_open(void *self, pawl_env *env, const pawl_url *url, pawl_error
     int code;
 
     l->env = env;
-    l->dir = l->fd = l->wake = l->life = -1;
+    l->dir = l->outer = l->fd = l->wake = l->life = -1;
     if (gethostname(l->host, sizeof l->host - 1))
         l->host[0] = 0;
     code = begin(l, url, err);
+    for (int tries = 0; !code && local_folder_elsewhere(l); tries++) {
+        if (tries == 20)
+            return pawl_error_set(err, PAWL_EBACKEND, "local: there are clients in both %s and %s, "
+                                  "which are meant to be one: name one of them, as in local:DIR",
+                                  l->path, l->other);
+        leave(l);
+        usleep(1000 + (useconds_t)(env->random(env) % 10000));
+        code = begin(l, url, err);
+    }
+    if (!code)
+        code = local_peers_open(l, err);
     if (code)
         return code;
-    l->copy.bytes = malloc(COPY);
-    l->copy.cap = COPY - BLOCK_HEAD * 8;
+    l->copy.bytes = malloc(LOCAL_LARGEST);
+    l->copy.cap = LOCAL_LARGEST - BLOCK_HEAD * 8;
     if (!l->copy.bytes ||
         desk_init(&l->desk, env, &local_store, l, LOCAL_BUCKETS, (uint16_t)l->slot, l->gen))
         return pawl_error_set(err, PAWL_ENOMEM, "local: out of memory");
@@ -91,24 +120,9 @@ static void local_close(void *self)
     if (!l->env)
         return;
     desk_end(&l->desk);
-    local_peers_close(l);
-    if (l->map)
-        local_slot_leave(l);
-    local_blocks_close(l);
-    if (l->map)
-        munmap(l->map, sizeof *l->map);
-    l->map = NULL;
-    if (l->fd >= 0) {
-        pawl__fork_guard_remove(l->fd);
-        close(l->fd);
-    }
-    if (l->dir >= 0)
-        close(l->dir);
+    leave(l);
     free(l->copy.bytes);
-    free(l->path);
     l->copy.bytes = NULL;
-    l->path = NULL;
-    l->fd = l->dir = -1;
     l->env = NULL; /* the loop still has l->poll until it is told of its end */
 }
 

@@ -2,27 +2,36 @@
  *
  * local.h - the engine "local:[DIR]": one machine, any number of processes, no server.
  *
- * One folder is one name space. In it:
+ * One folder is one name space. All of Pawl's files are in its sub-folder ".pawl":
  *
- *     table-<boot id>   a file that all clients map: tokens, shelves, who is who
- *     w<slot>           a client's datagram socket: others knock there
- *     d<slot>           a client's FIFO, which it keeps open for writing as long as it lives:
- *                       others open it for reading, and the kernel hangs up when the process ends
+ *     table      a file that all clients share: tokens, shelves, who is who
+ *     w<slot>    a client's datagram socket: others knock there
+ *     d<slot>    a client's FIFO, which it keeps open for writing as long as it lives:
+ *                others open it for reading, and the kernel hangs up when the process ends
  *
- * THE TABLE is changed by compare-and-swap only; nothing in it is ever locked. A process that is
- * killed, or stopped, at any instruction leaves it whole, has nothing half done, and keeps nobody
- * from changing it:
+ * WHO IS TRUSTED. A table that its owner alone can write is mapped: nobody but its user (who could
+ * kill the process as well) and root can change it. A table that others can write, too (the folder
+ * is a group's), is never mapped: a member could truncate the file, and the next access would end
+ * the process with SIGBUS. It is read and written by pread and pwrite, and a compare-and-swap is
+ * done under a kernel lock on that word's byte (words.c). Which way is used is a matter of the file
+ * (header and mode), so all clients of a table use the same one. Either way every value that comes
+ * from the table is checked before it is used: it may be damaged, or forged.
  *
- *   bucket   one 64-bit word: version (44 bits) | block number (20 bits, 0: nothing here). The
+ * THE TABLE is changed by compare-and-swap only. A process that is killed at any instruction leaves
+ * it whole and has nothing half done; in a mapped table also one that is stopped keeps nobody from
+ * changing it (in one that is not, only if it is stopped within the few microseconds of a swap):
+ *
+ *   bucket   one 64-bit word: version (44 bits) | block number + 1 (20 bits, 0: nothing here). The
  *            block has a shelf (lockstate.h) with all names that hash there.
  *            read:  word, copy the block, word again: the same, so the copy is whole, because a
  *                   block is never written while a bucket points to it.
  *            edit:  change the copy, write it to a free block of one's own, swap the word. The
  *                   swap fails if anybody was faster: start over. Versions make it fail also if
  *                   the same block came back meanwhile.
- *   block    belongs for ever to one slot; only the process in that slot writes it. It is free
- *            when the bucket named in its head does not point to it; so after kill -9 there is
- *            nothing to find out: the next process in the slot looks at its blocks (blocks.c).
+ *   block    has a word in `owners`: count (40 bits) | ready (its bytes are allocated) | slot + 1
+ *            of who writes it, 0 free. Each change of owner raises the count. Whoever swaps a block
+ *            out of its bucket owns it from then on; why nobody else can is told in blocks.c. What
+ *            a client that was killed owned is anybody's once its slot is empty.
  *   slot     a client. It holds a lock of the kernel (F_OFD_SETLK) on a byte of the table file
  *            beyond its end. The kernel drops it when the last thread of the process is gone,
  *            however that came about; process numbers play no part. `gen` rises with each client
@@ -54,7 +63,11 @@
  * A process that is *stopped* between publishing and telling is not dead. Who waits for a holder
  * looks when the lease ends that he knew of, as he would had the holder been stopped a moment
  * earlier. And as a net under all this (an announcement that found a full queue, a socket file
- * that was removed by hand) what waits is looked at every 15 s.
+ * that was removed by hand) what waits is looked at every 4 s.
+ *
+ * A process that changes its identity or its root (setuid, chroot) can no longer reach the others'
+ * sockets. It is then *mute* and says so by bytes in its own FIFO, for which no right is needed:
+ * whoever watches it looks at once, and from then on every 100 ms.
  */
 #ifndef PAWL_LOCAL_H
 #define PAWL_LOCAL_H
@@ -65,27 +78,29 @@
 #include "desk.h"
 
 #define LOCAL_MAGIC UINT64_C(0x316c77617043206c)
-#define LOCAL_VERSION 1
+#define LOCAL_VERSION 2
 #define LOCAL_SLOTS 4096
 #define LOCAL_BUCKETS 16384
-#define LOCAL_UNITS 8192
-#define LOCAL_UNIT 16384                             /* bytes */
-#define LOCAL_BLOCK 1024                             /* bytes of the smallest block */
-#define LOCAL_PER_UNIT (LOCAL_UNIT / LOCAL_BLOCK)
-#define LOCAL_BLOCKS (LOCAL_UNITS * LOCAL_PER_UNIT)
-#define LOCAL_CLASSES 5                              /* 1, 4, 16, 64, 256 KiB */
+#define LOCAL_CLASSES 5
+#define LOCAL_BLOCKS (32768 + 20480 + 4096 + 512 + 64)
+#define LOCAL_LARGEST (512 * 1024)                   /* bytes of the largest block */
 #define LOCAL_INDEX_BITS 20
 #define LOCAL_INDEX_MASK ((UINT64_C(1) << LOCAL_INDEX_BITS) - 1)
 #define LOCAL_FENCE_STEP (UINT64_C(1) << 24)         /* tokens per write to the disk */
 #define LOCAL_LOCK_BASE ((off_t)1 << 40)             /* byte of slot 0's lock */
+#define LOCAL_LOCK_WORDS ((off_t)1 << 41)            /* bytes of the words' locks */
+#define LOCAL_READY (UINT64_C(1) << 16)              /* in an owner's word */
+#define LOCAL_FOLDER ".pawl"
 
-/* Everything in the mapping that more than one process touches is atomic. */
+/* Everything in the table that more than one process touches is atomic. */
 typedef _Atomic uint64_t local_word;
 
 typedef struct local_head {
-    uint64_t magic, version, slots, buckets, units, unit; /* written before the file has a name */
+    uint64_t magic, version, slots, buckets, blocks; /* written before the file has a name */
+    uint64_t shared;  /* others than its owner may write it: it is not mapped */
     uint64_t time_ns; /* the clocks' name space of who made it; 0 unknown */
-    char pad[512 - 7 * 8];
+    char boot[40];    /* the boot it belongs to */
+    char pad[512 - 7 * 8 - 40];
     local_word fence;         /* the next token */
     char pad2[56];
     local_word fence_durable; /* tokens below have been reserved on the disk */
@@ -94,33 +109,39 @@ typedef struct local_head {
 } local_head;
 
 typedef struct local_slot {
-    _Atomic uint32_t gen;
-    _Atomic uint32_t pid;
+    local_word gen;
+    local_word pid;
     local_word hints; /* DESK_BIT, DESK_EVICTED */
-    local_word unused[2];
+    local_word unused;
     local_word program[4];
     local_word label[8];
 } local_slot;
 
+/* The beginning of the file; the blocks follow, by class. */
 typedef struct local_map {
     local_head head;
-    _Atomic uint32_t units[LOCAL_UNITS];
     local_word buckets[LOCAL_BUCKETS];
     local_slot slots[LOCAL_SLOTS];
-    local_word blocks[LOCAL_BLOCKS][LOCAL_BLOCK / 8];
+    local_word owners[LOCAL_BLOCKS];
+    char pad[4096 - LOCAL_BLOCKS * 8 % 4096];
 } local_map;
 
 _Static_assert(sizeof(local_head) == 4096 && sizeof(local_slot) == 128 && sizeof(local_word) == 8 &&
-                   offsetof(local_map, blocks) % 4096 == 0 && LOCAL_BLOCKS < LOCAL_INDEX_MASK,
+                   sizeof(local_map) % 4096 == 0 && LOCAL_BLOCKS < LOCAL_INDEX_MASK,
                "layout of the table");
+
+#define LOCAL_AT_BUCKET(b) (offsetof(local_map, buckets) + (size_t)(b) * 8)
+#define LOCAL_AT_OWNER(b) (offsetof(local_map, owners) + (size_t)(b) * 8)
+#define LOCAL_AT_SLOT(s, field) \
+    (offsetof(local_map, slots) + (size_t)(s) * sizeof(local_slot) + offsetof(local_slot, field))
+#define LOCAL_AT_FENCE offsetof(local_map, head.fence)
+#define LOCAL_AT_DURABLE offsetof(local_map, head.fence_durable)
+#define LOCAL_AT_WANTED offsetof(local_map, head.fence_wanted)
 
 /* What a block begins with, in words. */
 enum { BLOCK_BUCKET, BLOCK_USED, BLOCK_HEAD };
 
-struct local_pile { /* this client's blocks of one class */
-    uint32_t *own, *free;
-    size_t nown, nfree, room;
-};
+#define LOCAL_PILE 256
 
 struct local_peer { /* another client's process that is watched */
     struct local_peer *next;
@@ -129,7 +150,8 @@ struct local_peer { /* another client's process that is watched */
     int fd;
     uint32_t slot, gen;
     size_t refs;
-    bool dead;
+    bool dead, mute;
+    bool closed, dropped; /* the loop has let go of it; so have we */
 };
 
 #define LOCAL_LOOKOUTS 16
@@ -149,23 +171,30 @@ typedef struct local {
     pawl_env *env;
     desk desk;
     /* folder.c */
-    char *path;
-    int dir; /* -1: none */
-    mode_t mode;
+    char *path, other[64]; /* other: where the default folder could be as well */
+    int dir;     /* the sub-folder; -1: none */
+    int outer;   /* the folder */
+    bool shared; /* others may write there */
+    bool others; /* ?others=allow */
+    mode_t mode; /* of files */
     gid_t gid;
-    char sockets[108]; /* where socket names are looked up; ends with "/" */
-    /* table.c */
+    char sockets[32]; /* where socket names are looked up; ends with "/" */
+    /* table.c, words.c */
     int fd; /* the table's open file description, which holds the slot's lock; -1: none */
-    local_map *map;
+    char *map; /* NULL: it is not mapped */
+    size_t size; /* of the file, as far as is known */
+    int trouble; /* why the table could not be read or written: an errno; set by words.c */
     bool lost; /* the file was removed */
     /* slots.c */
     uint32_t slot, gen;
     bool seated;
     int wake, life; /* w<slot>, d<slot>; -1: none */
+    bool mute; /* we can't knock, and have said so */
     /* shelves.c, blocks.c */
     lockstate_shelf copy;
-    struct local_pile piles[LOCAL_CLASSES];
-    uint8_t *states; /* per block, see blocks.c */
+    uint32_t pile[LOCAL_PILE], npile; /* own free blocks of the smallest class */
+    uint32_t rover[LOCAL_CLASSES], grabbed;
+    int64_t in_hand; /* own block that is being written; -1: none */
     /* peers.c */
     uv_poll_t poll;
     bool polling;
@@ -175,45 +204,64 @@ typedef struct local {
 
 /* folder.c: find or make the folder and check who may write there. */
 int local_folder_open(local *l, const pawl_url *url, pawl_error *err);
+/* There are clients where the default folder could be as well: begin anew. */
+bool local_folder_elsewhere(local *l);
+int local_refuse(local *l, int error, const char *what, pawl_error *err);
 
-/* table.c: open or make the table file and map it. */
+/* table.c: open or make the table file, take a slot there and map it. */
 int local_table_open(local *l, pawl_error *err);
-/* Make sure that bytes of the file are there to be touched: whole pages. fresh: nobody uses them
- * yet, so they may be overwritten where the file system can't allocate. 0 or an errno. */
-int local_table_reserve(local *l, size_t offset, size_t length, bool fresh);
+/* Make sure that bytes of the file are there to be touched: whole pages. 0 or an errno. */
+int local_table_reserve(local *l, size_t offset, size_t length);
 bool local_table_removed(local *l);
+/* A client of any boot or version has a slot in the table of that descriptor. */
+bool local_table_in_use(int fd);
+
+/* words.c: all access to the table. What can't be read is 0 and sets l->trouble. */
+uint64_t local_load(local *l, size_t at);
+bool local_swap(local *l, size_t at, uint64_t *old, uint64_t value);
+uint64_t local_add(local *l, size_t at, uint64_t n);
+uint64_t local_or(local *l, size_t at, uint64_t bits);
+uint64_t local_exchange(local *l, size_t at, uint64_t value);
+/* Raise the word to `value`, unless it is larger. */
+void local_raise(local *l, size_t at, uint64_t value);
+/* Whole words; not as one step. */
+bool local_get(local *l, size_t at, void *to, size_t bytes);
+bool local_put(local *l, size_t at, const void *from, size_t bytes);
 
 /* slots.c */
-int local_slot_take(local *l, pawl_error *err);
+int local_slot_take(local *l);
+int local_slot_settle(local *l, pawl_error *err);
 void local_slot_leave(local *l);
 /* The name of a slot's socket ('w') or FIFO ('d'). */
 void local_slot_name(char name[16], char kind, uint32_t slot);
 /* No process is in that slot. */
 bool local_slot_empty(local *l, uint32_t slot);
-void local_text_store(local_word *words, size_t n, const char *text);
-void local_text_load(char *text, const local_word *words, size_t n);
+void local_text_load(local *l, char *text, size_t at, size_t words);
 
 /* blocks.c */
 int local_blocks_open(local *l);
 void local_blocks_close(local *l);
-/* A free block that holds so many bytes; -1: none. spare: leave one of its size behind, so that
- * what shrinks (a release) finds one even if the disk is full. */
-int64_t local_block_take(local *l, size_t bytes, bool spare);
+/* A free block that holds so many bytes; -1: none. `replaced`: the block that it will replace, if
+ * what is in it does not grow; then there is always one. Else -1. */
+int64_t local_block_take(local *l, size_t bytes, int64_t replaced);
 void local_block_give(local *l, uint32_t block);
-/* The block is no longer in use; if it is ours, it is free. */
-void local_block_left(local *l, uint64_t block);
-size_t local_block_capacity(const local *l, uint32_t block);
+/* We swapped it out of its bucket; `owner` was its word before. */
+void local_block_replaced(local *l, uint32_t block, uint64_t owner);
+size_t local_block_bytes(uint32_t block);
+size_t local_block_at(uint32_t block);
 
 /* shelves.c: desk_store's edit, read and fence. */
 int local_edit(void *store, uint32_t bucket, desk_edit_fn *fn, void *arg, pawl_error *err);
 lockstate_shelf *local_read(void *store, uint32_t bucket);
 uint64_t local_fence(void *store, uint32_t n);
+/* The table's file goes as far as that. */
+bool local_reachable(local *l, size_t end);
 
 /* peers.c: the rest of desk_store. */
 int local_peers_open(local *l, pawl_error *err);
 void local_peers_close(local *l);
 bool local_dead(void *store, uint16_t peer, uint32_t gen, bool thorough);
-void local_tell(void *store, uint16_t peer, uint32_t gen, uint32_t bucket, enum lockstate_why why);
+void local_tell(void *store, const struct desk_peer *to, const struct desk_told *what);
 void local_announce(void *store, uint16_t peer, uint32_t gen);
 enum desk_watched local_watch(void *store, uint16_t peer, uint32_t gen);
 void local_unwatch(void *store, uint16_t peer, uint32_t gen);

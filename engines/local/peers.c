@@ -2,9 +2,11 @@
  *
  * peers.c - the other clients: knocking at their door, and noticing that they died.
  *
- * KNOCKING. First a bit is set in the other's slot (which of its buckets), then a datagram is sent
- * to its socket. The datagram only wakes it; so if its queue is full, nothing is lost: it will read
- * what is there and then takes the bits. The order on its side is the reverse: datagram, then bits.
+ * KNOCKING. A datagram to the other's socket says which bucket changed, which of its owners is
+ * meant, and which tokens were drawn (desk.h). If its queue is full, a bit is set in its slot
+ * (which bucket), and the datagram tried again: if it is full then, too, the other will read what
+ * is there and take the bits after that. A datagram that does not say who is meant, and a bit, make
+ * it look at all that waits in the bucket.
  *
  * WATCHING. A FIFO that a client keeps open for writing as long as it lives, opened here for
  * reading: the kernel hangs up when its last writer is gone, even if the process was stopped, is in
@@ -19,7 +21,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -30,62 +34,108 @@
 enum { LOOK, ANNOUNCE };
 
 struct message {
-    uint32_t kind, slot, gen;
+    uint32_t kind, slot, gen, unused;
+    struct desk_told told;
 };
 
 /* ---- knocking -------------------------------------------------------------------------------- */
 
-static int send_to(local *l, int fd, uint32_t slot, uint32_t kind)
+/* In a group's folder a member may have put a link in the place of the socket. */
+static int open_door(local *l, const char *name, char path[48])
 {
-    struct message message = {.kind = kind, .slot = l->slot, .gen = l->gen};
+    struct stat st;
+    int fd = openat(l->dir, name, O_PATH | O_CLOEXEC | O_NOFOLLOW);
+
+    if (fd >= 0 && (fstat(fd, &st) || !S_ISSOCK(st.st_mode))) {
+        close(fd);
+        fd = -1;
+    }
+    snprintf(path, 48, "/proc/self/fd/%d", fd);
+    return fd;
+}
+
+static int send_to(local *l, int fd, uint32_t slot, const struct message *message)
+{
     struct sockaddr_un to = {.sun_family = AF_UNIX};
-    char name[16];
+    char name[16], path[48];
+    int door = -1, result;
 
     local_slot_name(name, 'w', slot);
-    if (strlen(l->sockets) + strlen(name) >= sizeof to.sun_path)
-        return ENAMETOOLONG;
-    strcpy(stpcpy(to.sun_path, l->sockets), name);
-    return sendto(fd, &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL,
-                  (struct sockaddr *)&to, sizeof to) < 0 ? errno : 0;
-}
-
-/* EAGAIN has two reasons: the other's queue is full, which is fine, or too much of what this socket
- * sent lies unread anywhere, which is not: a new socket has sent nothing yet. */
-static void knock(local *l, uint32_t slot, uint32_t kind)
-{
-    int fd;
-
-    if (send_to(l, l->wake, slot, kind) != EAGAIN)
-        return;
-    fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0) {
-        send_to(l, fd, slot, kind);
-        close(fd);
+    if (l->shared) {
+        door = open_door(l, name, path);
+        if (door < 0)
+            return ENOENT;
+        strcpy(to.sun_path, path);
+    } else {
+        strcpy(stpcpy(to.sun_path, l->sockets), name);
     }
+    result = sendto(fd, message, sizeof *message, MSG_DONTWAIT | MSG_NOSIGNAL,
+                    (struct sockaddr *)&to, sizeof to) < 0 ? errno : 0;
+    if (door >= 0)
+        close(door);
+    return result;
 }
 
-static bool same_gen(const local *l, uint32_t slot, uint32_t gen)
+/* EAGAIN has two reasons: the other's queue is full, or too much of what this socket sent lies
+ * unread anywhere: a new socket has sent nothing yet. */
+static int knock(local *l, uint32_t slot, const struct message *message)
 {
-    return slot < LOCAL_SLOTS && atomic_load(&l->map->slots[slot].gen) == gen;
+    int fd, error = send_to(l, l->wake, slot, message);
+
+    if (error != EAGAIN)
+        return error;
+    fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return error;
+    error = send_to(l, fd, slot, message);
+    close(fd);
+    return error;
 }
 
-void local_tell(void *store, uint16_t peer, uint32_t gen, uint32_t bucket, enum lockstate_why why)
+static bool same_gen(local *l, uint32_t slot, uint32_t gen)
+{
+    return slot < LOCAL_SLOTS && (uint32_t)local_load(l, LOCAL_AT_SLOT(slot, gen)) == gen;
+}
+
+/* We can't reach one that lives: say to all who watch us that they must look for themselves. There
+ * are many bytes, since one who looks whether we live may read one. */
+static void fall_mute(local *l, uint32_t slot, uint32_t gen)
+{
+    static const char bytes[512];
+
+    if (!l->mute && same_gen(l, slot, gen) && !local_slot_empty(l, slot))
+        l->mute = write(l->life, bytes, sizeof bytes) > 0;
+}
+
+void local_tell(void *store, const struct desk_peer *to, const struct desk_told *what)
 {
     local *l = store;
+    struct message message = {.kind = LOOK, .slot = l->slot, .gen = l->gen, .told = *what};
+    int error;
 
-    if (!same_gen(l, peer, gen))
+    if (!same_gen(l, to->peer, to->gen))
         return;
-    atomic_fetch_or(&l->map->slots[peer].hints,
-                    why == LOCKSTATE_EVICTED ? DESK_EVICTED : DESK_BIT(bucket));
-    knock(l, peer, LOOK);
+    if (to->why == LOCKSTATE_EVICTED)
+        (void)local_or(l, LOCAL_AT_SLOT(to->peer, hints), DESK_EVICTED);
+    error = knock(l, to->peer, &message);
+    if (error == EAGAIN) { /* full: it will read what is there, and then takes the bits */
+        (void)local_or(l, LOCAL_AT_SLOT(to->peer, hints), DESK_BIT(what->bucket));
+        error = knock(l, to->peer, &message);
+    }
+    if (error && error != EAGAIN) {
+        (void)local_or(l, LOCAL_AT_SLOT(to->peer, hints), DESK_BIT(what->bucket));
+        fall_mute(l, to->peer, to->gen);
+    }
 }
 
 void local_announce(void *store, uint16_t peer, uint32_t gen)
 {
     local *l = store;
 
+    struct message message = {.kind = ANNOUNCE, .slot = l->slot, .gen = l->gen};
+
     if (same_gen(l, peer, gen) && (peer != l->slot || gen != l->gen))
-        knock(l, peer, ANNOUNCE);
+        (void)knock(l, peer, &message);
 }
 
 /* ---- watching -------------------------------------------------------------------------------- */
@@ -101,14 +151,20 @@ static struct local_peer **place(local *l, uint32_t slot, uint32_t gen)
 
 static void free_peer(uv_handle_t *handle)
 {
-    free(handle->data);
+    struct local_peer *p = handle->data;
+
+    p->closed = true;
+    if (p->dropped)
+        free(p);
 }
 
+/* The loop lets go of the descriptor before it is closed: its number may be another file's at once,
+ * and libuv would stop watching that one. */
 static void stop_polling(struct local_peer *p)
 {
     if (p->fd < 0)
         return;
-    uv_poll_stop(&p->poll);
+    uv_close((uv_handle_t *)&p->poll, free_peer);
     close(p->fd);
     p->fd = -1;
 }
@@ -119,18 +175,28 @@ static void drop_peer(struct local_peer **at)
 
     *at = p->next;
     stop_polling(p);
-    uv_close((uv_handle_t *)&p->poll, free_peer);
+    p->dropped = true;
+    if (p->closed)
+        free(p);
+}
+
+/* Has the process something to say: it is mute. Bytes in the FIFO stay there, for all to see. */
+static bool speaks(int fd)
+{
+    int n = 0;
+
+    return !ioctl(fd, FIONREAD, &n) && n > 0;
 }
 
 /* Without a writer: the process is gone. */
 static bool hung_up(int fd)
 {
-    char bytes[64];
+    char byte;
     ssize_t n;
 
     do
-        n = read(fd, bytes, sizeof bytes);
-    while (n > 0 || (n < 0 && errno == EINTR));
+        n = read(fd, &byte, 1);
+    while (n < 0 && errno == EINTR);
     return n == 0;
 }
 
@@ -154,6 +220,12 @@ static void died(uv_poll_t *poll, int status, int events)
 
     (void)status;
     (void)events;
+    if (p->mute || speaks(p->fd)) {
+        p->mute = true; /* from now on we look by the clock */
+        stop_polling(p);
+        desk_look(&l->desk, UINT64_MAX, DESK_SEEN);
+        return;
+    }
     if (!hung_up(p->fd))
         return;
     stop_polling(p);
@@ -166,9 +238,17 @@ static void died(uv_poll_t *poll, int status, int events)
 static int open_life(local *l, uint32_t slot)
 {
     char name[16];
+    struct stat st;
+    int fd;
 
     local_slot_name(name, 'd', slot);
-    return openat(l->dir, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+    fd = openat(l->dir, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+    if (fd >= 0 && (fstat(fd, &st) || !S_ISFIFO(st.st_mode))) { /* somebody put it there */
+        close(fd);
+        errno = EPERM;
+        return -1;
+    }
+    return fd;
 }
 
 static struct local_peer *new_peer(local *l, uint32_t slot, uint32_t gen, int fd)
@@ -186,6 +266,7 @@ static struct local_peer *new_peer(local *l, uint32_t slot, uint32_t gen, int fd
     p->fd = fd;
     l->env->loop_changed(l->env);
     if (uv_poll_start(&p->poll, UV_READABLE | UV_DISCONNECT, died)) {
+        p->dropped = true;
         uv_close((uv_handle_t *)&p->poll, free_peer);
         return NULL;
     }
@@ -212,6 +293,8 @@ enum desk_watched local_watch(void *store, uint16_t peer, uint32_t gen)
     struct local_peer **at = place(l, peer, gen);
     int fd;
 
+    if (*at && (*at)->mute)
+        return local_dead(l, peer, gen, true) ? DESK_DEAD : DESK_BLIND;
     if (*at && !(*at)->dead) {
         if (!(*at)->refs++)
             l->peers.idle--;
@@ -221,7 +304,7 @@ enum desk_watched local_watch(void *store, uint16_t peer, uint32_t gen)
         return DESK_DEAD;
     fd = open_life(l, peer);
     if (fd < 0)
-        return errno == ENOENT && local_dead(l, peer, gen, true) ? DESK_DEAD : DESK_BLIND;
+        return local_dead(l, peer, gen, true) ? DESK_DEAD : DESK_BLIND;
     if (l->peers.idle > IDLE) { /* now, not later: what is found dead below must be remembered */
         trim(l);
         at = place(l, peer, gen);
@@ -230,6 +313,12 @@ enum desk_watched local_watch(void *store, uint16_t peer, uint32_t gen)
     if (!*at) {
         close(fd);
         return DESK_BLIND;
+    }
+    if (speaks(fd)) {
+        (*at)->mute = true;
+        stop_polling(*at);
+        l->peers.idle++;
+        return local_dead(l, peer, gen, true) ? DESK_DEAD : DESK_BLIND;
     }
     if (hung_up(fd) || !same_gen(l, peer, gen)) { /* in this order: see slots.c */
         stop_polling(*at);
@@ -294,6 +383,7 @@ static void knocked(uv_poll_t *poll, int status, int events)
 {
     local *l = poll->data;
     struct message messages[16];
+    uint64_t hints = 0;
     ssize_t n;
 
     (void)status;
@@ -304,12 +394,16 @@ static void knocked(uv_poll_t *poll, int status, int events)
             break;
         if (n != sizeof messages[i])
             continue;
-        if (messages[i].kind == ANNOUNCE)
+        if (messages[i].kind == ANNOUNCE) {
             look_out(l, messages[i].slot, messages[i].gen);
-        else
-            drop_lookout(l, messages[i].slot, messages[i].gen);
+            continue;
+        }
+        drop_lookout(l, messages[i].slot, messages[i].gen);
+        desk_told(&l->desk, &messages[i].told);
     }
-    desk_look(&l->desk, atomic_exchange(&l->map->slots[l->slot].hints, 0), DESK_TOLD);
+    if (local_load(l, LOCAL_AT_SLOT(l->slot, hints)))
+        hints = local_exchange(l, LOCAL_AT_SLOT(l->slot, hints), 0);
+    desk_look(&l->desk, hints, DESK_TOLD);
 }
 
 int local_peers_open(local *l, pawl_error *err)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * shelves.c - reading and publishing a bucket's shelf, and drawing tokens. The protocol and why it
- * holds are in local.h; here is what the memory order has to do with it.
+ * holds are in local.h; here is what the memory order has to do with it, where the table is mapped.
  *
  *   - The swap releases the block's content; who loads the word acquires it.
  *   - A reader may copy a block that its owner has begun to write again. The owner does so only
@@ -9,148 +9,182 @@
  *     store; the reader puts an acquire fence between the copy and the second load of the word. If
  *     the copy has any of the new bytes, then that load sees the changed word.
  *   - All of the block is read and written as atomic words, so a race is harmless, not undefined.
+ *
+ * What is copied is checked once (lockstate_check) and only then looked at. Whoever changes a
+ * bucket without end can keep an edit from coming to an end: it gives up after many rounds.
  */
+#include <errno.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "local.h"
 
-static bool same_word(const local *l, uint32_t bucket, uint64_t word)
+#define ROUNDS 100000
+
+/* Blocks lie where the file has been allocated; a damaged table may say otherwise. */
+bool local_reachable(local *l, size_t end)
 {
-    atomic_thread_fence(memory_order_acquire);
-    return atomic_load_explicit(&l->map->buckets[bucket], memory_order_relaxed) == word;
+    struct stat st;
+
+    if (!l->map || end <= l->size)
+        return true;
+    if (!fstat(l->fd, &st))
+        l->size = (size_t)st.st_size;
+    return end <= l->size;
 }
 
 /* Copy the block; false if what its head says is impossible. */
-static bool copy_block(local *l, uint64_t block)
+static bool copy_block(local *l, uint32_t block, uint64_t owner)
 {
-    const local_word *from;
-    uint64_t used;
+    size_t at = local_block_at(block), bytes = local_block_bytes(block);
+    uint64_t head[BLOCK_HEAD];
 
-    if (block >= LOCAL_BLOCKS)
+    if (!(owner & LOCAL_READY) || !local_reachable(l, at + bytes) ||
+        !local_get(l, at, head, sizeof head))
         return false;
-    from = l->map->blocks[block];
-    used = atomic_load_explicit(&from[BLOCK_USED], memory_order_relaxed);
-    if (used % 8 || (used > LOCAL_BLOCK - BLOCK_HEAD * 8 &&
-                     used > local_block_capacity(l, (uint32_t)block) - BLOCK_HEAD * 8))
+    if (head[BLOCK_USED] % 8 || head[BLOCK_USED] > bytes - sizeof head)
         return false;
-    for (size_t i = 0; i < used / 8; i++) {
-        uint64_t word = atomic_load_explicit(&from[BLOCK_HEAD + i], memory_order_relaxed);
-
-        memcpy(l->copy.bytes + 8 * i, &word, 8);
-    }
-    l->copy.used = used;
+    if (!local_get(l, at + sizeof head, l->copy.bytes, head[BLOCK_USED]))
+        return false;
+    l->copy.used = head[BLOCK_USED];
     return true;
 }
 
-/* A whole copy of the bucket's shelf and the word it belongs to; false: the table is damaged. */
-static bool load(local *l, uint32_t bucket, uint64_t *word)
+/* A whole copy of the bucket's shelf, the word it belongs to, and its block's owner. */
+static bool load(local *l, uint32_t bucket, uint64_t *word, uint64_t *owner)
 {
-    for (;;) {
+    for (int round = 0; round < ROUNDS && !l->trouble; round++) {
+        uint64_t block;
         bool good;
 
-        *word = atomic_load_explicit(&l->map->buckets[bucket], memory_order_acquire);
+        *word = local_load(l, LOCAL_AT_BUCKET(bucket));
+        block = *word & LOCAL_INDEX_MASK;
         l->copy.used = 0;
-        if (!(*word & LOCAL_INDEX_MASK))
-            return true;
-        good = copy_block(l, (*word & LOCAL_INDEX_MASK) - 1);
-        if (same_word(l, bucket, *word))
+        if (!block || l->trouble)
+            return !l->trouble;
+        if (block > LOCAL_BLOCKS)
+            return false;
+        *owner = local_load(l, LOCAL_AT_OWNER(block - 1));
+        good = copy_block(l, (uint32_t)block - 1, *owner);
+        atomic_thread_fence(memory_order_acquire);
+        if (local_load(l, LOCAL_AT_BUCKET(bucket)) == *word)
             return good && lockstate_check(l->copy.bytes, l->copy.used);
     }
+    return false;
 }
 
-static void write_block(local *l, uint32_t block, uint32_t bucket)
+static bool write_block(local *l, uint32_t block, uint32_t bucket)
 {
-    local_word *to = l->map->blocks[block];
+    uint64_t head[BLOCK_HEAD] = {bucket, l->copy.used};
+    size_t at = local_block_at(block);
 
     atomic_thread_fence(memory_order_release);
-    atomic_store_explicit(&to[BLOCK_BUCKET], bucket, memory_order_relaxed);
-    atomic_store_explicit(&to[BLOCK_USED], l->copy.used, memory_order_relaxed);
-    for (size_t i = 0; i < l->copy.used / 8; i++) {
-        uint64_t word;
-
-        memcpy(&word, l->copy.bytes + 8 * i, 8);
-        atomic_store_explicit(&to[BLOCK_HEAD + i], word, memory_order_relaxed);
-    }
+    return local_put(l, at, head, sizeof head) &&
+           local_put(l, at + sizeof head, l->copy.bytes, l->copy.used);
 }
 
-/* 1: published; 0: somebody was faster; -1: no block. */
-static int publish(local *l, uint32_t bucket, uint64_t word, size_t used_before)
+/* 1: published; 0: somebody was faster; -1: no block, or the table can't be written. */
+static int publish(local *l, uint32_t bucket, uint64_t word, uint64_t owner, size_t used_before)
 {
     uint64_t next = ((word >> LOCAL_INDEX_BITS) + 1) << LOCAL_INDEX_BITS, old = word;
-    int64_t block = -1;
+    int64_t block = -1, before = (int64_t)(word & LOCAL_INDEX_MASK) - 1;
 
     if (l->copy.used) {
-        block = local_block_take(l, l->copy.used, l->copy.used > used_before);
+        block = local_block_take(l, l->copy.used, l->copy.used > used_before ? -1 : before);
         if (block < 0)
             return -1;
-        write_block(l, (uint32_t)block, bucket);
+        if (!write_block(l, (uint32_t)block, bucket)) {
+            local_block_give(l, (uint32_t)block);
+            return -1;
+        }
         next |= (uint64_t)block + 1;
     }
-    if (atomic_compare_exchange_strong_explicit(&l->map->buckets[bucket], &old, next,
-                                                memory_order_acq_rel, memory_order_relaxed)) {
-        if (word & LOCAL_INDEX_MASK)
-            local_block_left(l, (word & LOCAL_INDEX_MASK) - 1);
+    if (local_swap(l, LOCAL_AT_BUCKET(bucket), &old, next)) {
+        l->in_hand = -1;
+        if (before >= 0)
+            local_block_replaced(l, (uint32_t)before, owner);
         return 1;
     }
     if (block >= 0)
         local_block_give(l, (uint32_t)block);
-    return 0;
+    return l->trouble ? -1 : 0;
+}
+
+static int troubled(local *l, bool full, pawl_error *err)
+{
+    int error = l->trouble;
+
+    if (error == ETIMEDOUT)
+        return pawl_error_set(err, PAWL_EBACKEND, "local: the lock table in %s is kept by a "
+                              "process that does not go on: continue or kill it", l->path);
+    if (error && error != ENODATA && error != ENOSPC && error != EFBIG)
+        return pawl_error_set(err, PAWL_EBACKEND, "local: the lock table in %s can't be used: %s",
+                              l->path, strerror(error));
+    if (full || error == ENOSPC || error == EFBIG)
+        return pawl_error_set(err, PAWL_EBACKEND, "local: no room for more in %s: the disk or the "
+                              "table is full", l->path);
+    return pawl_error_set(err, PAWL_EBACKEND,
+                          "local: the lock table in %s is damaged%s: stop what uses the folder and "
+                          "remove its sub-folder " LOCAL_FOLDER,
+                          l->path, error == ENODATA ? " (cut off)" : "");
 }
 
 int local_edit(void *store, uint32_t bucket, desk_edit_fn *fn, void *arg, pawl_error *err)
 {
     local *l = store;
-    int done = 0;
 
-    while (!done) {
-        uint64_t word;
+    l->trouble = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t word, owner = 0;
         size_t used;
+        int done;
 
-        if (!load(l, bucket, &word))
-            return pawl_error_set(err, PAWL_EBACKEND,
-                                  "local: the lock table in %s is damaged: stop what uses the "
-                                  "folder and remove the file",
-                                  l->path);
+        if (!load(l, bucket, &word, &owner))
+            return troubled(l, false, err);
         used = l->copy.used;
         if (!fn(arg, &l->copy))
+            return l->trouble ? troubled(l, false, err) : 0;
+        done = l->trouble ? -1 : publish(l, bucket, word, owner, used);
+        if (done > 0) {
+            l->trouble = 0; /* it is published; what came after is no matter of this edit */
             return 0;
-        done = publish(l, bucket, word, used);
+        }
+        if (done < 0)
+            return troubled(l, true, err);
     }
-    if (done < 0)
-        return pawl_error_set(err, PAWL_EBACKEND, "local: no room for more in %s: the disk or the "
-                              "table is full", l->path);
-    return 0;
+    return pawl_error_set(err, PAWL_EBACKEND, "local: the lock table in %s changes without end",
+                          l->path);
 }
 
 lockstate_shelf *local_read(void *store, uint32_t bucket)
 {
     local *l = store;
-    uint64_t word;
+    uint64_t word, owner;
 
-    return load(l, bucket, &word) ? &l->copy : NULL;
+    l->trouble = 0;
+    l->copy.used = 0;
+    if (!local_get(l, LOCAL_AT_BUCKET(bucket), &word, sizeof word)) /* most are empty */
+        return NULL;
+    if (!(word & LOCAL_INDEX_MASK))
+        return &l->copy;
+    return load(l, bucket, &word, &owner) ? &l->copy : NULL;
 }
 
 /* Reserve tokens up to `limit` on the disk. The number goes to the disk first; only then may anyone
  * draw below it. Several processes may do this at once; all writes are maxima. */
 static void reserve(local *l, uint64_t limit)
 {
-    local_head *head = &l->map->head;
-    uint64_t seen = atomic_load(&head->fence_wanted);
-
-    while (seen < limit && !atomic_compare_exchange_weak(&head->fence_wanted, &seen, limit))
-        ;
+    local_raise(l, LOCAL_AT_WANTED, limit);
     (void)fdatasync(l->fd);
-    seen = atomic_load(&head->fence_durable);
-    while (seen < limit && !atomic_compare_exchange_weak(&head->fence_durable, &seen, limit))
-        ;
+    local_raise(l, LOCAL_AT_DURABLE, limit);
 }
 
 uint64_t local_fence(void *store, uint32_t n)
 {
     local *l = store;
-    uint64_t first = atomic_fetch_add(&l->map->head.fence, n);
+    uint64_t first = local_add(l, LOCAL_AT_FENCE, n);
 
-    if (first + n > atomic_load_explicit(&l->map->head.fence_durable, memory_order_acquire))
+    if (first + n > local_load(l, LOCAL_AT_DURABLE))
         reserve(l, first + n + LOCAL_FENCE_STEP);
     return first;
 }

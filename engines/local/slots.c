@@ -12,6 +12,10 @@
  * generation he looks for has not opened a later client's. It rises on leaving so that whatever a
  * client left behind is dead at once. A process that is stopped inside `take` holds an empty slot,
  * and no more.
+ *
+ * In a group's folder another member may put anything in the place of a file. So rights are set by
+ * descriptors alone, never by name; only FIFOs and sockets are removed; and what is opened is used
+ * only if it is what we made. A slot where that fails is passed over.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -41,76 +45,90 @@ bool local_slot_empty(local *l, uint32_t slot)
     return !fcntl(l->fd, F_OFD_GETLK, &lock) && lock.l_type == F_UNLCK;
 }
 
-void local_text_store(local_word *words, size_t n, const char *text)
+static void store_text(local *l, size_t at, size_t words, const char *text)
 {
-    size_t length = strlen(text);
+    char bytes[64] = {0};
 
-    for (size_t i = 0; i < n; i++) {
-        uint64_t word = 0;
-        size_t rest = length > 8 * i ? length - 8 * i : 0;
-
-        memcpy(&word, text + 8 * i * (rest > 0), rest < 8 ? rest : 8);
-        if (i + 1 == n)
-            ((char *)&word)[7] = 0;
-        atomic_store_explicit(&words[i], word, memory_order_relaxed);
-    }
+    snprintf(bytes, 8 * words, "%s", text);
+    (void)local_put(l, at, bytes, 8 * words);
 }
 
-void local_text_load(char *text, const local_word *words, size_t n)
+void local_text_load(local *l, char *text, size_t at, size_t words)
 {
-    for (size_t i = 0; i < n; i++) {
-        uint64_t word = atomic_load_explicit(&words[i], memory_order_relaxed);
+    if (!local_get(l, at, text, 8 * words))
+        text[0] = 0;
+    text[8 * words] = 0;
+}
 
-        memcpy(text + 8 * i, &word, 8);
-    }
-    text[8 * n] = 0;
+/* Remove what an earlier client left; only what it can have made. */
+static int remove_old(local *l, const char *name, mode_t type)
+{
+    struct stat st;
+
+    if (fstatat(l->dir, name, &st, AT_SYMLINK_NOFOLLOW))
+        return errno == ENOENT ? 0 : errno;
+    if ((st.st_mode & S_IFMT) != type)
+        return EPERM;
+    return unlinkat(l->dir, name, 0) && errno != ENOENT ? errno : 0;
 }
 
 /* Give a file of ours the folder's rights; who has them already may not change the group. */
-static void share(local *l, const char *name)
+static int share(local *l, int fd, mode_t type)
 {
-    (void)!fchownat(l->dir, name, (uid_t)-1, l->gid, AT_SYMLINK_NOFOLLOW);
-    (void)!fchmodat(l->dir, name, l->mode, 0);
+    char path[32];
+    struct stat st;
+
+    if (fstat(fd, &st))
+        return errno;
+    if ((st.st_mode & S_IFMT) != type || st.st_uid != geteuid() || st.st_nlink != 1)
+        return EPERM; /* somebody put it there */
+    (void)!fchownat(fd, "", (uid_t)-1, l->gid, AT_EMPTY_PATH);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd); /* fchmod refuses O_PATH */
+    (void)!chmod(path, l->mode);
+    return 0;
 }
 
 static int make_life(local *l)
 {
     char name[16];
+    int error;
 
     local_slot_name(name, 'd', l->slot);
-    if (unlinkat(l->dir, name, 0) && errno != ENOENT)
-        return errno;
+    error = remove_old(l, name, S_IFIFO);
+    if (error)
+        return error;
     if (mkfifoat(l->dir, name, 0600))
-        return errno;
+        return errno == EEXIST ? EPERM : errno;
     /* For reading too, else it can't be opened before somebody reads. */
     l->life = openat(l->dir, name, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
     if (l->life < 0)
-        return errno;
+        return errno == ELOOP || errno == ENOENT || errno == ENXIO ? EPERM : errno;
     pawl__fork_guard_add(l->life);
-    share(l, name);
-    return 0;
+    return share(l, l->life, S_IFIFO);
 }
 
 static int make_wake(local *l)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     char name[16];
-    int n;
+    int error, fd;
 
     local_slot_name(name, 'w', l->slot);
-    if (unlinkat(l->dir, name, 0) && errno != ENOENT)
-        return errno;
+    error = remove_old(l, name, S_IFSOCK);
+    if (error)
+        return error;
     l->wake = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (l->wake < 0)
         return errno;
     pawl__fork_guard_add(l->wake);
-    n = snprintf(at.sun_path, sizeof at.sun_path, "%s%s", l->sockets, name);
-    if (n < 0 || (size_t)n >= sizeof at.sun_path)
-        return ENAMETOOLONG;
+    snprintf(at.sun_path, sizeof at.sun_path, "%s%s", l->sockets, name);
     if (bind(l->wake, (struct sockaddr *)&at, sizeof at))
-        return errno;
-    share(l, name);
-    return 0;
+        return errno == EADDRINUSE ? EPERM : errno;
+    fd = openat(l->dir, name, O_PATH | O_CLOEXEC | O_NOFOLLOW);
+    error = fd >= 0 ? share(l, fd, S_IFSOCK) : EPERM;
+    if (fd >= 0)
+        close(fd);
+    return error;
 }
 
 static void close_files(local *l)
@@ -126,57 +144,58 @@ static void close_files(local *l)
     l->life = l->wake = -1;
 }
 
-/* The slot is ours; make it usable. 0, or an errno and everything undone but the lock. */
+/* The next slot from l->slot on: 0 and locked, EAGAIN, or another errno. */
+int local_slot_take(local *l)
+{
+    for (; l->slot < LOCAL_SLOTS; l->slot++) {
+        struct flock lock = lock_of(l->slot, F_WRLCK);
+
+        if (!fcntl(l->fd, F_OFD_SETLK, &lock))
+            return 0;
+        if (errno != EAGAIN && errno != EACCES && errno != EINTR)
+            return errno;
+    }
+    return EAGAIN;
+}
+
+/* The slot is ours; make it usable. */
 static int settle_in(local *l)
 {
-    local_slot *slot = &l->map->slots[l->slot];
-    size_t page = offsetof(local_map, slots) + l->slot * sizeof *slot / 4096 * 4096;
-    int error = local_table_reserve(l, page, 4096, false);
+    int error;
 
-    if (error)
-        return error;
-    l->gen = atomic_fetch_add(&slot->gen, 1) + 1;
-    error = make_life(l);
+    l->trouble = 0;
+    l->gen = (uint32_t)(local_add(l, LOCAL_AT_SLOT(l->slot, gen), 1) + 1);
+    error = l->trouble ? l->trouble : make_life(l);
     if (!error)
         error = make_wake(l);
     if (error) {
         close_files(l);
         return error;
     }
-    atomic_store(&slot->hints, 0);
-    atomic_store(&slot->pid, (uint32_t)getpid());
-    local_text_store(slot->program, 4, program_invocation_short_name);
-    local_text_store(slot->label, 8, l->env->label ? l->env->label : "");
-    l->seated = true;
-    return 0;
+    (void)local_exchange(l, LOCAL_AT_SLOT(l->slot, hints), 0);
+    (void)local_exchange(l, LOCAL_AT_SLOT(l->slot, pid), (uint32_t)getpid());
+    store_text(l, LOCAL_AT_SLOT(l->slot, program), 4, program_invocation_short_name);
+    store_text(l, LOCAL_AT_SLOT(l->slot, label), 8, l->env->label ? l->env->label : "");
+    l->seated = !l->trouble;
+    return l->trouble;
 }
 
-int local_slot_take(local *l, pawl_error *err)
+int local_slot_settle(local *l, pawl_error *err)
 {
-    int error = EAGAIN;
+    int error = settle_in(l);
 
-    pawl__fork_guard_add(l->fd);
-    for (l->slot = 0; l->slot < LOCAL_SLOTS; l->slot++) {
-        struct flock lock = lock_of(l->slot, F_WRLCK), undo = lock_of(l->slot, F_UNLCK);
+    while (error == EPERM || error == EACCES) { /* somebody else's files are in the way: go on */
+        struct flock undo = lock_of(l->slot++, F_UNLCK);
 
-        if (fcntl(l->fd, F_OFD_SETLK, &lock)) {
-            if (errno == EAGAIN || errno == EACCES || errno == EINTR)
-                continue;
-            error = errno;
-            break;
-        }
-        error = settle_in(l);
-        if (!error)
-            return 0;
         fcntl(l->fd, F_OFD_SETLK, &undo);
-        if (error != EPERM && error != EACCES) /* another user's files in a sticky folder: go on */
-            break;
+        error = local_slot_take(l);
+        if (!error)
+            error = settle_in(l);
     }
     if (error == EAGAIN)
-        return pawl_error_set(err, PAWL_EBACKEND, "local: %s has %d clients already: no more fit",
-                              l->path, LOCAL_SLOTS);
-    return pawl_error_set(err, error == EPERM || error == EACCES ? PAWL_EAUTH : PAWL_EBACKEND,
-                          "local: can't take a place in %s: %s", l->path, strerror(error));
+        return pawl_error_set(err, PAWL_EBACKEND, "local: %s has no free place for one more client "
+                              "(of %d)", l->path, LOCAL_SLOTS);
+    return error ? local_refuse(l, error, "can't take a place", err) : 0;
 }
 
 void local_slot_leave(local *l)
@@ -184,11 +203,11 @@ void local_slot_leave(local *l)
     char name[16];
 
     if (l->seated) {
-        atomic_fetch_add(&l->map->slots[l->slot].gen, 1);
+        (void)local_add(l, LOCAL_AT_SLOT(l->slot, gen), 1);
         local_slot_name(name, 'w', l->slot);
-        unlinkat(l->dir, name, 0);
+        (void)remove_old(l, name, S_IFSOCK);
         local_slot_name(name, 'd', l->slot);
-        unlinkat(l->dir, name, 0);
+        (void)remove_old(l, name, S_IFIFO);
     }
     l->seated = false;
     close_files(l);

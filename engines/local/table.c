@@ -2,16 +2,23 @@
  *
  * table.c - the table file: made, checked, mapped.
  *
- * It is made without a name (or under a name of its own), filled, and only then linked to its name:
- * link(2) succeeds for exactly one of those who try, and nobody ever sees an unfinished table or
- * waits for somebody who makes one. The name has the boot id in it: times in the table are of the
- * boot-time clock and its clients' processes are gone after a reboot, so each boot begins with an
- * empty table. Only the tokens go on: the new table starts above what older ones reserved on the
- * disk, and not below the wall clock in microseconds, in case they were lost. Older ones are then
- * removed. So a latch, which has no process, does not survive a reboot either.
+ * It is made without a name, filled, and only then linked to its name: link(2) succeeds for exactly
+ * one of those who try, and nobody ever sees an unfinished table or waits for somebody who makes
+ * one.
+ *
+ * BOOTS. Times in the table are of the boot-time clock and its clients' processes are gone after a
+ * reboot, so each boot begins with an empty table; only the tokens go on. The header says which
+ * boot it belongs to. Whoever finds another one there locks all slots at once, which succeeds only
+ * if no client lives, and puts a new table in its place; a client that had opened the old one finds
+ * after it locked its slot that the file has no name any more, and begins anew. If a client lives,
+ * then the boot is the same and one of the two has been told otherwise (a container with a boot id
+ * of its own): that is an error, never a second table. Without a boot id nothing is opened.
+ *
+ * OLDER VERSIONS of Pawl kept their table in the folder itself, as table-<boot>. One that is in use
+ * is an error; else it is replaced by a file that tells such a version that it is too old.
  *
  * The file only grows, and what is to be touched is allocated before (local_table_reserve), so a
- * full disk is an error code, never SIGBUS. The whole address range is mapped at once.
+ * full disk is an error code, never SIGBUS.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -20,13 +27,18 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "fork.h"
 #include "local.h"
 
-#define PREFIX "table-"
+#define NAME "table"
+#define OLD_PREFIX "table-"
+#define OLD_SIZE (4096 + 8192 * 4 + 16384 * 8) /* less is "no table" to the first version */
+#define AGAIN (-1)
 
-static int fail(local *l, int error, const char *what, pawl_error *err)
+int local_refuse(local *l, int error, const char *what, pawl_error *err)
 {
     int code = error == EACCES || error == EPERM ? PAWL_EAUTH : PAWL_EBACKEND;
 
@@ -36,23 +48,16 @@ static int fail(local *l, int error, const char *what, pawl_error *err)
     return code;
 }
 
-static void table_name(char name[32])
+static bool read_boot(char boot[40])
 {
-    char boot[64] = "0";
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    size_t n = 0;
+    ssize_t n = fd >= 0 ? read(fd, boot, 39) : -1;
 
-    if (fd >= 0) {
-        ssize_t got = read(fd, boot, sizeof boot - 1);
-
-        boot[got > 0 ? got : 0] = 0;
+    if (fd >= 0)
         close(fd);
-    }
-    strcpy(name, PREFIX);
-    for (const char *c = boot; *c && n < 12; c++)
-        if (*c != '-' && *c != '\n')
-            name[strlen(PREFIX) + n++] = *c;
-    name[strlen(PREFIX) + n] = 0;
+    boot[n > 0 ? n : 0] = 0;
+    boot[strcspn(boot, "\n")] = 0;
+    return strlen(boot) == 36;
 }
 
 static uint64_t time_namespace(void)
@@ -69,7 +74,7 @@ static uint64_t time_namespace(void)
     return number;
 }
 
-int local_table_reserve(local *l, size_t offset, size_t length, bool fresh)
+int local_table_reserve(local *l, size_t offset, size_t length)
 {
     static const char zeroes[4096];
     struct rlimit limit;
@@ -81,187 +86,309 @@ int local_table_reserve(local *l, size_t offset, size_t length, bool fresh)
         return 0;
     if (errno != EOPNOTSUPP)
         return errno;
-    for (size_t done = 0; fresh && done < length; done += sizeof zeroes) {
+    for (size_t done = 0; done < length; done += sizeof zeroes) {
+        size_t rest = length - done < sizeof zeroes ? length - done : sizeof zeroes;
+
         errno = ENOSPC;
-        if (pwrite(l->fd, zeroes, sizeof zeroes, (off_t)(offset + done)) != sizeof zeroes)
+        if (pwrite(l->fd, zeroes, rest, (off_t)(offset + done)) != (ssize_t)rest)
             return errno;
     }
     return 0;
 }
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- who is there ---------------------------------------------------------------------------- */
 
-/* Where tokens must begin, from the tables of earlier boots; or remove those. */
-static uint64_t old_tables(local *l, const char *keep, bool remove)
+static struct flock all_slots(short type)
 {
-    uint64_t first = 0;
-    int fd = openat(l->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-    struct dirent *entry;
-    local_head head;
-
-    if (!dir && fd >= 0)
-        close(fd);
-    while (dir && (entry = readdir(dir))) {
-        if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) || !strcmp(entry->d_name, keep))
-            continue;
-        if (remove) {
-            unlinkat(l->dir, entry->d_name, 0);
-            continue;
-        }
-        fd = openat(l->dir, entry->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-        if (fd >= 0 && read(fd, &head, sizeof head) == sizeof head && head.magic == LOCAL_MAGIC) {
-            uint64_t wanted = atomic_load(&head.fence_wanted), fence = atomic_load(&head.fence);
-
-            first = wanted > first ? wanted : first;
-            first = fence > first ? fence : first;
-        }
-        if (fd >= 0)
-            close(fd);
-    }
-    if (dir)
-        closedir(dir);
-    return first;
+    return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = LOCAL_LOCK_BASE,
+                          .l_len = LOCAL_SLOTS};
 }
 
-static int fill(local *l, const char *name)
+bool local_table_in_use(int fd)
+{
+    struct flock lock = all_slots(F_WRLCK);
+
+    return fcntl(fd, F_OFD_GETLK, &lock) || lock.l_type != F_UNLCK;
+}
+
+static bool is_ours(int fd, local_head *head)
+{
+    struct stat st;
+
+    return !fstat(fd, &st) && S_ISREG(st.st_mode) &&
+           pread(fd, head, sizeof *head, 0) == sizeof *head && head->magic == LOCAL_MAGIC;
+}
+
+/* ---- tables of the first version ------------------------------------------------------------- */
+
+/* One file of the folder: 0, or a code; raises *fence above its tokens. */
+static int pass_old(local *l, const char *name, bool now, uint64_t *fence, pawl_error *err)
+{
+    int fd = openat(l->outer, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK), code = 0;
+    local_head head;
+
+    if (fd >= 0 && is_ours(fd, &head) && head.version <= LOCAL_VERSION) {
+        if (head.version < LOCAL_VERSION && local_table_in_use(fd)) {
+            code = pawl_error_set(err, PAWL_ENOTSUP, "local: %s is used by a program with an older "
+                                  "version of Pawl (%s/%s): use the same one everywhere", l->path,
+                                  l->path, name);
+        } else {
+            uint64_t wanted = atomic_load(&head.fence_wanted), next = atomic_load(&head.fence);
+
+            *fence = wanted > *fence ? wanted : *fence;
+            *fence = next > *fence ? next : *fence;
+            if (!now || head.version < LOCAL_VERSION)
+                unlinkat(l->outer, name, 0);
+        }
+    }
+    if (fd >= 0)
+        close(fd);
+    return code;
+}
+
+/* A program with the first version looks for this file, and says what is wrong. */
+static void bar_old(local *l, const char *name)
+{
+    local_head head = {.magic = LOCAL_MAGIC, .version = LOCAL_VERSION, .slots = LOCAL_SLOTS};
+    int fd = openat(l->outer, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, l->mode);
+
+    if (fd < 0)
+        return;
+    (void)!fchmod(fd, l->mode);
+    (void)!fchown(fd, (uid_t)-1, l->gid);
+    if (!ftruncate(fd, OLD_SIZE))
+        (void)!pwrite(fd, &head, sizeof head, 0);
+    close(fd);
+}
+
+/* fence: NULL to bar only. */
+static int old_tables(local *l, const char *boot, uint64_t *fence, pawl_error *err)
+{
+    int fd = openat(l->outer, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), code = 0;
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    char name[32] = OLD_PREFIX;
+    struct dirent *entry;
+
+    for (size_t i = 0, n = strlen(OLD_PREFIX); boot[i] && n < strlen(OLD_PREFIX) + 12; i++)
+        if (boot[i] != '-')
+            name[n++] = boot[i];
+    if (!dir && fd >= 0)
+        close(fd);
+    while (dir && !code && (entry = readdir(dir)))
+        if (!strncmp(entry->d_name, OLD_PREFIX, strlen(OLD_PREFIX)))
+            code = pass_old(l, entry->d_name, !strcmp(entry->d_name, name), fence, err);
+    if (dir)
+        closedir(dir);
+    if (!code)
+        bar_old(l, name);
+    return code;
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+static int fill(local *l, const char *boot, uint64_t fence)
 {
     local_head head = {.magic = LOCAL_MAGIC, .version = LOCAL_VERSION, .slots = LOCAL_SLOTS,
-                       .buckets = LOCAL_BUCKETS, .units = LOCAL_UNITS, .unit = LOCAL_UNIT};
-    uint64_t fence = (uint64_t)l->env->wall_ms(l->env) * 1000, old = old_tables(l, name, false);
-    int error = local_table_reserve(l, 0, offsetof(local_map, slots), true);
+                       .buckets = LOCAL_BUCKETS, .blocks = LOCAL_BLOCKS, .shared = l->shared};
+    uint64_t clock = (uint64_t)l->env->wall_ms(l->env) * 1000;
+    int error = local_table_reserve(l, 0, sizeof(local_map));
 
     head.time_ns = time_namespace();
-    fence = old > fence ? old : fence;
+    snprintf(head.boot, sizeof head.boot, "%s", boot);
+    fence = clock > fence ? clock : fence;
     atomic_store(&head.fence, fence);
     atomic_store(&head.fence_wanted, fence + LOCAL_FENCE_STEP);
     atomic_store(&head.fence_durable, fence + LOCAL_FENCE_STEP);
-    if (!error && fallocate(l->fd, 0, 0, 1) && errno == EOPNOTSUPP) /* then the slots at once */
-        error = local_table_reserve(l, 0, offsetof(local_map, blocks), true);
     if (error)
         return error;
     if (fchmod(l->fd, l->mode))
         return errno;
     (void)!fchown(l->fd, (uid_t)-1, l->gid); /* may be the right one already, or not be allowed */
+    errno = ENOSPC;
     if (pwrite(l->fd, &head, sizeof head, 0) != sizeof head || fdatasync(l->fd))
-        return errno ? errno : ENOSPC;
+        return errno;
     return 0;
 }
 
-/* 0, or an errno; EEXIST: somebody else has made it meanwhile. */
-static int make(local *l, const char *name)
+/* Make a table and give it its name; replace: whatever has the name now. 0, or an errno; EEXIST:
+ * somebody else was faster. */
+static int make(local *l, const char *boot, uint64_t fence, bool replace)
 {
-    char temporary[48], link[64];
+    char temporary[48];
     int error;
 
     snprintf(temporary, sizeof temporary, "new-%016llx",
              (unsigned long long)l->env->random(l->env));
-    l->fd = strncmp(l->sockets, "/proc", 5)
-                ? -1
-                : openat(l->dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    snprintf(link, sizeof link, "/proc/self/fd/%d", l->fd);
-    if (l->fd >= 0)
-        temporary[0] = 0;
-    else
-        l->fd = openat(l->dir, temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    l->fd = openat(l->dir, temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (l->fd < 0)
         return errno;
-    error = fill(l, name);
-    if (!error && (temporary[0] ? linkat(l->dir, temporary, l->dir, name, 0)
-                                : linkat(AT_FDCWD, link, l->dir, name, AT_SYMLINK_FOLLOW)))
+    error = fill(l, boot, fence);
+    if (!error && (replace ? renameat(l->dir, temporary, l->dir, NAME)
+                           : linkat(l->dir, temporary, l->dir, NAME, 0)))
         error = errno;
-    if (temporary[0])
-        unlinkat(l->dir, temporary, 0);
+    unlinkat(l->dir, temporary, 0);
     close(l->fd);
     l->fd = -1;
-    if (!error) {
+    if (!error)
         fsync(l->dir);
-        old_tables(l, name, true);
-    }
     return error;
+}
+
+static int begin(local *l, const char *boot, pawl_error *err)
+{
+    uint64_t fence = 0;
+    int code = old_tables(l, boot, &fence, err), error;
+
+    if (code)
+        return code;
+    error = make(l, boot, fence, false);
+    return error && error != EEXIST ? local_refuse(l, error, "can't make the table", err) : AGAIN;
+}
+
+/* The table is of another boot. Nobody uses it, or it is an error. */
+static int succeed(local *l, const char *boot, pawl_error *err)
+{
+    struct flock lock = all_slots(F_WRLCK);
+    int old = l->fd, error = 0;
+    local_head head;
+    struct stat st;
+    uint64_t fence;
+
+    l->fd = -1;
+    if (fcntl(old, F_OFD_SETLK, &lock)) {
+        close(old);
+        return pawl_error_set(err, PAWL_ENOTSUP,
+                              "local: %s is in use by programs that see another boot id than this "
+                              "one (%s): mount the same /proc/sys/kernel/random/boot_id in all "
+                              "containers that share the folder", l->path, boot);
+    }
+    if (!fstat(old, &st) && st.st_nlink && is_ours(old, &head)) {
+        fence = atomic_load(&head.fence_wanted);
+        fence = atomic_load(&head.fence) > fence ? atomic_load(&head.fence) : fence;
+        error = make(l, boot, fence, true);
+    }
+    close(old);
+    return error ? local_refuse(l, error, "can't replace an earlier boot's table", err) : AGAIN;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static int check(local *l, const char *name, pawl_error *err)
+/* Is the file what it says, and may it be used the way it says? */
+static int check_file(local *l, const local_head *head, pawl_error *err)
 {
-    local_head head = {0};
     uint64_t time_ns = time_namespace();
     struct stat st;
 
-    if (fstat(l->fd, &st))
-        return fail(l, errno, "can't read the table", err);
-    if (!S_ISREG(st.st_mode) || st.st_size < (off_t)offsetof(local_map, slots) ||
-        pread(l->fd, &head, sizeof head, 0) != sizeof head || head.magic != LOCAL_MAGIC)
-        return pawl_error_set(err, PAWL_EBACKEND,
-                              "local: %s/%s is no lock table: stop what uses the folder and remove "
-                              "the file",
-                              l->path, name);
-    if (head.version != LOCAL_VERSION || head.slots != LOCAL_SLOTS ||
-        head.buckets != LOCAL_BUCKETS || head.units != LOCAL_UNITS || head.unit != LOCAL_UNIT)
+    if (head->version != LOCAL_VERSION || head->slots != LOCAL_SLOTS ||
+        head->buckets != LOCAL_BUCKETS || head->blocks != LOCAL_BLOCKS)
         return pawl_error_set(err, PAWL_ENOTSUP,
-                              "local: %s/%s was made by another version of Pawl (layout %llu, this "
-                              "is %d): use the same one everywhere",
-                              l->path, name, (unsigned long long)head.version, LOCAL_VERSION);
-    if (time_ns && head.time_ns && time_ns != head.time_ns)
+                              "local: the table in %s was made by another version of Pawl (layout "
+                              "%llu, this is %d): use the same one everywhere",
+                              l->path, (unsigned long long)head->version, LOCAL_VERSION);
+    if (time_ns && head->time_ns && time_ns != head->time_ns)
         return pawl_error_set(err, PAWL_ENOTSUP,
                               "local: %s is used in another time namespace, whose clock differs: "
                               "use a folder of its own here",
                               l->path);
+    if (fstat(l->fd, &st))
+        return local_refuse(l, errno, "can't read the table", err);
+    if (!head->shared && !l->others && (st.st_uid != geteuid() || (st.st_mode & 022)))
+        return pawl_error_set(err, PAWL_EAUTH,
+                              "local: the table in %s was made for user %u alone: stop what uses "
+                              "the folder and remove its sub-folder " LOCAL_FOLDER " to share it "
+                              "by its group, or add ?others=allow if you trust that user",
+                              l->path, (unsigned)st.st_uid);
+    l->shared = head->shared;
     return 0;
 }
 
-/* A file that was cut off behind our back would kill us with SIGBUS. */
-static bool whole(local *l)
+static int check(local *l, const char *boot, pawl_error *err)
 {
-    size_t end = 0;
+    local_head head = {0};
     struct stat st;
 
-    for (size_t u = 0; u < LOCAL_UNITS; u++)
-        if (atomic_load_explicit(&l->map->units[u], memory_order_relaxed) >> 16)
-            end = offsetof(local_map, blocks) + (u + 1) * LOCAL_UNIT;
-    return !fstat(l->fd, &st) && (size_t)st.st_size >= end;
+    if (!is_ours(l->fd, &head) || fstat(l->fd, &st) || st.st_size < (off_t)sizeof(local_map))
+        return pawl_error_set(err, PAWL_EBACKEND,
+                              "local: %s/" LOCAL_FOLDER "/" NAME " is no lock table, or was cut "
+                              "off: stop what uses the folder and remove the file",
+                              l->path);
+    head.boot[sizeof head.boot - 1] = 0;
+    if (head.version == LOCAL_VERSION && strcmp(head.boot, boot))
+        return succeed(l, boot, err);
+    return check_file(l, &head, err);
 }
 
 static int map(local *l, pawl_error *err)
 {
-    void *at = mmap(NULL, sizeof(local_map), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
-                    l->fd, 0);
+    size_t length = local_block_at(LOCAL_BLOCKS - 1) + LOCAL_LARGEST;
+    struct stat st;
+    void *at;
 
+    if (l->shared)
+        return 0;
+    if (fstat(l->fd, &st) || st.st_size < (off_t)sizeof(local_map))
+        return local_refuse(l, EIO, "can't map the table", err);
+    l->size = (size_t)st.st_size;
+    at = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, l->fd, 0);
     if (at == MAP_FAILED)
-        return fail(l, errno, "can't map the table", err);
+        return local_refuse(l, errno, "can't map the table", err);
     l->map = at;
-    if (!whole(l))
-        return pawl_error_set(err, PAWL_EBACKEND,
-                              "local: the lock table in %s was cut off: stop what uses the folder "
-                              "and remove the file",
-                              l->path);
     return 0;
+}
+
+/* 0, AGAIN, or a code. */
+static int attempt(local *l, const char *boot, pawl_error *err)
+{
+    int code;
+
+    l->fd = openat(l->dir, NAME, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (l->fd < 0 && errno == ENOENT)
+        return begin(l, boot, err);
+    if (l->fd < 0)
+        return local_refuse(l, errno, "can't open the table", err);
+    code = check(l, boot, err);
+    if (code)
+        return code;
+    pawl__fork_guard_add(l->fd);
+    code = local_slot_take(l);
+    if (!code && !local_table_removed(l))
+        return map(l, err);
+    pawl__fork_guard_remove(l->fd);
+    close(l->fd);
+    l->fd = -1;
+    if (code && code != EAGAIN)
+        return local_refuse(l, code, "can't take a place", err);
+    return code ? pawl_error_set(err, PAWL_EBACKEND, "local: %s has %d clients already: no more "
+                                 "fit", l->path, LOCAL_SLOTS) : AGAIN;
 }
 
 int local_table_open(local *l, pawl_error *err)
 {
-    char name[32];
-    int error = EEXIST, code;
+    struct timespec nap = {.tv_nsec = 5000000};
+    int code = AGAIN;
+    char boot[40];
 
-    table_name(name);
-    for (int tries = 0; error == EEXIST && tries < 16; tries++) {
-        l->fd = openat(l->dir, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-        error = l->fd >= 0 ? 0 : errno;
-        if (error == ENOENT) {
-            error = make(l, name);
-            error = error ? error : EEXIST;
+    if (!read_boot(boot))
+        return pawl_error_set(err, PAWL_ENOTSUP,
+                              "local: can't tell which boot this is, so locks in %s could be held "
+                              "twice: mount /proc (can't read /proc/sys/kernel/random/boot_id)",
+                              l->path);
+    for (int tries = 0; code == AGAIN && tries < 200; tries++) {
+        if (tries > 8)
+            nanosleep(&nap, NULL);
+        code = attempt(l, boot, err);
+        if (code && l->fd >= 0) {
+            close(l->fd);
+            l->fd = -1;
         }
     }
-    if (error)
-        return fail(l, error, "can't make or open the table", err);
-    code = check(l, name, err);
-    return code ? code : map(l, err);
+    return code == AGAIN ? local_refuse(l, EBUSY, "the table is replaced again and again", err)
+                         : code;
 }
 
 bool local_table_removed(local *l)
 {
     struct stat st;
 
-    return !fstat(l->fd, &st) && st.st_nlink == 0;
+    return fstat(l->fd, &st) || st.st_nlink == 0 || st.st_size < (off_t)sizeof(local_map);
 }

@@ -28,10 +28,14 @@
 
 typedef struct memory memory;
 
+#define TOLD 32
+
 struct seat {
     memory *client; /* NULL: free */
     uint32_t gen;
     uint64_t hints; /* DESK_BIT, DESK_EVICTED: what its client should look at */
+    struct desk_told told[TOLD]; /* and what it was told, as far as there is room */
+    size_t ntold;
     char label[64];
 };
 
@@ -168,12 +172,23 @@ static void hint(space *s, uint16_t peer, uint32_t gen, uint64_t bits)
     }
 }
 
-static void store_tell(void *store, uint16_t peer, uint32_t gen, uint32_t bucket,
-                       enum lockstate_why why)
+static void store_tell(void *store, const struct desk_peer *to, const struct desk_told *what)
 {
+    space *s = ((memory *)store)->space;
+    struct seat *seat;
+
     pthread_mutex_lock(&spaces_mutex);
-    hint(((memory *)store)->space, peer, gen,
-         why == LOCKSTATE_EVICTED ? DESK_EVICTED : DESK_BIT(bucket));
+    if (!gone(s, to->peer, to->gen)) {
+        seat = &s->seats[to->peer];
+        if (to->why == LOCKSTATE_EVICTED) {
+            hint(s, to->peer, to->gen, DESK_EVICTED);
+        } else if (seat->ntold < TOLD) {
+            seat->told[seat->ntold++] = *what;
+            hint(s, to->peer, to->gen, 0);
+        } else {
+            hint(s, to->peer, to->gen, DESK_BIT(what->bucket));
+        }
+    }
     pthread_mutex_unlock(&spaces_mutex);
 }
 
@@ -262,6 +277,7 @@ static int64_t take_seat(memory *m, space *s)
     s->seats[i].client = m;
     s->seats[i].gen++;
     s->seats[i].hints = 0;
+    s->seats[i].ntold = 0;
     snprintf(s->seats[i].label, sizeof s->seats[i].label, "%s", m->env->label ? m->env->label : "");
     return (int64_t)i;
 }
@@ -320,12 +336,20 @@ static void bury_all(memory *m, uint16_t peer, uint32_t gen)
 static void woken(pawl_wake *wake)
 {
     memory *m = wake->arg;
+    struct desk_told told[TOLD];
+    struct seat *seat;
     uint64_t hints;
+    size_t n;
 
     pthread_mutex_lock(&spaces_mutex);
-    hints = m->space->seats[m->desk.peer].hints;
-    m->space->seats[m->desk.peer].hints = 0;
+    seat = &m->space->seats[m->desk.peer];
+    hints = seat->hints;
+    n = seat->ntold;
+    memcpy(told, seat->told, n * sizeof *told);
+    seat->hints = seat->ntold = 0;
     pthread_mutex_unlock(&spaces_mutex);
+    for (size_t i = 0; i < n; i++)
+        desk_told(&m->desk, &told[i]);
     desk_look(&m->desk, hints, DESK_TOLD);
 }
 

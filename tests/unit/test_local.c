@@ -6,9 +6,11 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
+#include "local/local.h"
 #include "local_client.h"
 
 /* ---- folders --------------------------------------------------------------------------------- */
@@ -64,7 +66,7 @@ CASE("a missing folder is made for this user alone, and a file that is no table 
     snprintf(inner, sizeof inner, "%s/my own", client_folder());
     CHECK(try_open(path, NULL, 0, &err) == 0);
     CHECK(!stat(inner, &st) && (st.st_mode & 07777) == 0700);
-    snprintf(command, sizeof command, "for t in '%s'/table-*; do : > \"$t\"; done", inner);
+    snprintf(command, sizeof command, ": > '%s/.pawl/table'", inner);
     CHECK(!system(command) && try_open(path, NULL, 0, &err) == PAWL_EBACKEND);
     CHECK(strstr(err.text, "no lock table"));
 }
@@ -245,18 +247,109 @@ static uint64_t one_token(void)
     return op.code ? 0 : op.token;
 }
 
-CASE("tokens go on from the table of an earlier boot, which is then removed")
+/* Write to the table as if this were another boot. */
+static void change_boot(void)
 {
-    const char *folder = client_folder();
-    uint64_t before = one_token(), after;
-    char command[320];
+    char path[192];
+    int fd;
 
-    snprintf(command, sizeof command, "mv %s/table-* %s/table-of-another-boot", folder, folder);
-    CHECK(!system(command));
+    snprintf(path, sizeof path, "%s/.pawl/table", client_folder());
+    fd = open(path, O_RDWR);
+    CHECK(fd >= 0 && pwrite(fd, "0", 1, offsetof(local_head, boot)) == 1);
+    CHECK(pwrite(fd, "x", 1, offsetof(local_head, boot) + 1) == 1);
+    close(fd);
+}
+
+CASE("tokens go on from the table of an earlier boot, which is then replaced")
+{
+    uint64_t before = one_token(), after;
+
+    change_boot();
     after = one_token();
     CHECK(before && after > before + 1000000);
-    snprintf(command, sizeof command, "test ! -e %s/table-of-another-boot", folder);
+}
+
+CASE("a table with a client that sees another boot is never replaced")
+{
+    struct client a, b;
+    pawl_error err = {0};
+    pawl_op op;
+
+    CHECK(!client_open(&a));
+    op = op_acquire(&a, "x", PAWL_MODE_EXCLUSIVE, false);
+    client_start(&a, &op);
+    CHECK(op.code == 0);
+    change_boot();
+    CHECK(client_open_url(&b, client_folder(), NULL, 0, &err) == PAWL_ENOTSUP);
+    CHECK(strstr(err.text, "another boot id"));
+    client_close(&b);
+    CHECK(client_release(&a, &op) == 0);
+    client_close(&a);
+    CHECK(one_token());
+}
+
+CASE("without a boot id nothing is opened")
+{
+    pawl_error err = {0};
+    struct client c;
+    int status;
+    pid_t pid;
+
+    if (geteuid()) {
+        check_note("not root: left out");
+        return;
+    }
+    pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        if (chroot(client_folder()) || chdir("/"))
+            _exit(2);
+        _exit(client_open_url(&c, "/locks", NULL, 0, &err) == PAWL_ENOTSUP &&
+              strstr(err.text, "boot_id") ? 0 : 1);
+    }
+    CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+CASE("only files of Pawl's own are removed")
+{
+    char command[512];
+    const char *folder = client_folder();
+
+    snprintf(command, sizeof command, "cd %s && echo a > table-mine && echo b > d0 && echo c > w0",
+             folder);
+    CHECK(!system(command) && one_token() && one_token());
+    snprintf(command, sizeof command, "cd %s && test -s table-mine && test -s d0 && test -s w0",
+             folder);
     CHECK(!system(command));
+}
+
+CASE("a program with an older version is told so, and its table in use is an error")
+{
+    char path[256], boot[40] = "", name[16] = "";
+    const char *folder = client_folder();
+    local_head head = {.magic = LOCAL_MAGIC, .version = 1};
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCAL_LOCK_BASE,
+                         .l_len = 1};
+    pawl_error err = {0};
+    size_t n = 0;
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY);
+
+    CHECK(fd >= 0 && read(fd, boot, 36) == 36);
+    close(fd);
+    for (size_t i = 0; n < 12; i++)
+        if (boot[i] != '-')
+            name[n++] = boot[i];
+    snprintf(path, sizeof path, "%s/table-%s", folder, name);
+    fd = open(path, O_RDWR | O_CREAT, 0600);
+    CHECK(fd >= 0 && pwrite(fd, &head, sizeof head, 0) == sizeof head);
+    CHECK(!fcntl(fd, F_OFD_SETLK, &lock));
+    CHECK(try_open(folder, NULL, 0, &err) == PAWL_ENOTSUP && strstr(err.text, "older version"));
+    close(fd);
+    CHECK(try_open(folder, NULL, 0, &err) == 0);
+    fd = open(path, O_RDONLY);
+    CHECK(fd >= 0 && read(fd, &head, sizeof head) == sizeof head);
+    CHECK(head.magic == LOCAL_MAGIC && head.version == LOCAL_VERSION);
+    close(fd);
 }
 
 CASE("a client whose table was removed by hand says that all is lost")
@@ -272,7 +365,7 @@ CASE("a client whose table was removed by hand says that all is lost")
     renew = op_of(&c, PAWL_OP_RENEW, NULL);
     client_start(&c, &op);
     client_start(&c, &event);
-    snprintf(command, sizeof command, "rm %s/table-*", client_folder());
+    snprintf(command, sizeof command, "rm %s/.pawl/table", client_folder());
     CHECK(op.code == 0 && !event.arg && !system(command));
     item.owner = op.owner;
     renew.batch = &item;

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * words.c - all access to the table: to a mapping, or by pread and pwrite.
+ *
+ * A mapped word is loaded with acquire and swapped with acquire and release. A word of a table that
+ * is not mapped is read and changed under a kernel lock (F_OFD_SETLK) on a byte of its own, far
+ * beyond the file's end: shared to read, exclusive to swap. The kernel drops the lock when the
+ * process ends, and a swap is one pwrite, so a kill leaves the old word or the new one. Taking and
+ * dropping the lock orders the memory, too. A process that is stopped while it has such a lock
+ * stops the others at that word: they give up after two seconds (ETIMEDOUT).
+ *
+ * The file may be cut at any time by somebody who means harm. pread says so; nothing here trusts
+ * an earlier look at its size. A mapped file can only be cut by its owner.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "local.h"
+
+#define PATIENCE_MS 2000
+
+static local_word *mapped(const local *l, size_t at)
+{
+    return (local_word *)(void *)(l->map + at);
+}
+
+/* ---- a table that is not mapped -------------------------------------------------------------- */
+
+static bool lock_word(local *l, size_t at, short type)
+{
+    struct flock lock = {.l_type = type, .l_whence = SEEK_SET,
+                         .l_start = LOCAL_LOCK_WORDS + (off_t)(at / 8), .l_len = 1};
+    struct timespec nap = {.tv_nsec = 20000};
+
+    for (int64_t waited = 0; waited < PATIENCE_MS * PAWL_NS_PER_MS; waited += nap.tv_nsec) {
+        if (!fcntl(l->fd, F_OFD_SETLK, &lock))
+            return true;
+        if (errno != EAGAIN && errno != EACCES && errno != EINTR) {
+            l->trouble = errno;
+            return false;
+        }
+        if (waited < 20 * nap.tv_nsec)
+            sched_yield();
+        else
+            nanosleep(&nap, NULL);
+    }
+    l->trouble = ETIMEDOUT;
+    return false;
+}
+
+static void unlock_word(local *l, size_t at)
+{
+    struct flock lock = {.l_type = F_UNLCK, .l_whence = SEEK_SET,
+                         .l_start = LOCAL_LOCK_WORDS + (off_t)(at / 8), .l_len = 1};
+
+    (void)fcntl(l->fd, F_OFD_SETLK, &lock);
+}
+
+static bool read_bytes(local *l, size_t at, void *to, size_t bytes)
+{
+    ssize_t n;
+
+    do
+        n = pread(l->fd, to, bytes, (off_t)at);
+    while (n < 0 && errno == EINTR);
+    if (n == (ssize_t)bytes)
+        return true;
+    l->trouble = n < 0 ? errno : ENODATA; /* it was cut */
+    return false;
+}
+
+static bool write_bytes(local *l, size_t at, const void *from, size_t bytes)
+{
+    struct rlimit limit;
+    ssize_t n;
+
+    /* Beyond the limit the kernel would send SIGXFSZ. */
+    if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < at + bytes) {
+        l->trouble = EFBIG;
+        return false;
+    }
+    do
+        n = pwrite(l->fd, from, bytes, (off_t)at);
+    while (n < 0 && errno == EINTR);
+    if (n == (ssize_t)bytes)
+        return true;
+    l->trouble = n < 0 ? errno : ENOSPC;
+    return false;
+}
+
+static uint64_t read_word(local *l, size_t at)
+{
+    uint64_t value = 0;
+
+    if (!lock_word(l, at, F_RDLCK))
+        return 0;
+    if (!read_bytes(l, at, &value, sizeof value))
+        value = 0;
+    unlock_word(l, at);
+    return value;
+}
+
+static bool swap_word(local *l, size_t at, uint64_t *old, uint64_t value)
+{
+    uint64_t found = 0;
+    bool done = false;
+
+    if (!lock_word(l, at, F_WRLCK))
+        return false;
+    if (read_bytes(l, at, &found, sizeof found)) {
+        if (found == *old)
+            done = write_bytes(l, at, &value, sizeof value);
+        else
+            *old = found;
+    }
+    unlock_word(l, at);
+    return done;
+}
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
+uint64_t local_load(local *l, size_t at)
+{
+    return l->map ? atomic_load_explicit(mapped(l, at), memory_order_acquire) : read_word(l, at);
+}
+
+bool local_swap(local *l, size_t at, uint64_t *old, uint64_t value)
+{
+    if (!l->map)
+        return swap_word(l, at, old, value);
+    return atomic_compare_exchange_strong_explicit(mapped(l, at), old, value, memory_order_acq_rel,
+                                                   memory_order_acquire);
+}
+
+enum change { ADD, OR, SET };
+
+static uint64_t change(local *l, size_t at, enum change how, uint64_t n)
+{
+    uint64_t old = read_word(l, at);
+
+    while (!l->trouble &&
+           !swap_word(l, at, &old, how == ADD ? old + n : how == OR ? old | n : n))
+        ;
+    return old;
+}
+
+uint64_t local_add(local *l, size_t at, uint64_t n)
+{
+    return l->map ? atomic_fetch_add(mapped(l, at), n) : change(l, at, ADD, n);
+}
+
+uint64_t local_or(local *l, size_t at, uint64_t bits)
+{
+    return l->map ? atomic_fetch_or(mapped(l, at), bits) : change(l, at, OR, bits);
+}
+
+uint64_t local_exchange(local *l, size_t at, uint64_t value)
+{
+    return l->map ? atomic_exchange(mapped(l, at), value) : change(l, at, SET, value);
+}
+
+void local_raise(local *l, size_t at, uint64_t value)
+{
+    uint64_t seen = local_load(l, at);
+
+    while (!l->trouble && seen < value && !local_swap(l, at, &seen, value))
+        ;
+}
+
+bool local_get(local *l, size_t at, void *to, size_t bytes)
+{
+    if (!l->map)
+        return read_bytes(l, at, to, bytes);
+    for (size_t i = 0; i < bytes / 8; i++) {
+        uint64_t word = atomic_load_explicit(mapped(l, at) + i, memory_order_relaxed);
+
+        memcpy((char *)to + 8 * i, &word, 8);
+    }
+    return true;
+}
+
+bool local_put(local *l, size_t at, const void *from, size_t bytes)
+{
+    if (!l->map)
+        return write_bytes(l, at, from, bytes);
+    for (size_t i = 0; i < bytes / 8; i++) {
+        uint64_t word;
+
+        memcpy(&word, (const char *)from + 8 * i, 8);
+        atomic_store_explicit(mapped(l, at) + i, word, memory_order_relaxed);
+    }
+    return true;
+}

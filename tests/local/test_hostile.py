@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A member of the group that means harm, beside users of local: in a folder of the group (2770).
+
+The member (a user of its own) may deny service: calls may fail. It must not crash the others, nor
+read or change anything of theirs. Each case lets the victims (root and another user) take and wait
+for locks all the time, while the member does one thing again and again. Afterwards no victim has
+died of a signal or printed what a sanitizer says, and the canaries (a file, a folder and a socket
+outside, which the member can't touch) are as they were.
+"""
+import os
+import random
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+
+TOOL = os.environ['PAWL_TOOL']
+GROUP, MEMBER, USER = 54320, 54322, 54323
+SECONDS = float(os.environ.get('HOSTILE_SECONDS', '3'))
+
+
+def as_user(uid):
+    def change():
+        os.setgroups([GROUP])
+        os.setgid(GROUP)
+        os.setuid(uid)
+        os.umask(0o007)
+    return change
+
+
+class Scene:
+    def __init__(self):
+        self.top = tempfile.mkdtemp(prefix='pawl-hostile-', dir='/dev/shm')
+        os.chmod(self.top, 0o755)
+        self.folder = self.top + '/locks'
+        os.mkdir(self.folder)
+        os.chown(self.folder, 0, GROUP)
+        os.chmod(self.folder, 0o2770)
+        self.secret = self.top + '/secret'
+        with open(self.secret, 'w') as f:
+            f.write('canary')
+        os.chmod(self.secret, 0o600)
+        self.private = self.top + '/private'
+        os.mkdir(self.private, 0o700)
+        with open(self.private + '/d0', 'w') as f:
+            f.write('canary')
+        self.door = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.door.bind(self.top + '/door')
+        os.chmod(self.top + '/door', 0o600)
+        self.door.setblocking(False)
+
+    def inner(self, name):
+        return self.folder + '/.pawl/' + name
+
+    def unharmed(self):
+        st = os.stat(self.secret)
+        assert stat.S_IMODE(st.st_mode) == 0o600, f'mode of the canary: {st.st_mode:o}'
+        assert st.st_uid == 0 and st.st_gid != GROUP, 'owner of the canary'
+        assert open(self.secret).read() == 'canary', 'the canary was changed'
+        assert os.listdir(self.private) == ['d0'], os.listdir(self.private)
+        assert stat.S_IMODE(os.stat(self.private).st_mode) == 0o700
+        assert stat.S_IMODE(os.stat(self.top + '/door').st_mode) == 0o600
+        try:
+            got = self.door.recv(100)
+            raise AssertionError(f'the socket outside was sent {got!r}')
+        except BlockingIOError:
+            pass
+
+
+def victims(scene, until):
+    """Shells that use the locks in a row until then; their exit codes are in a file each."""
+    script = ('while [ "$(date +%s)" -lt "$2" ]; do '
+              '"$0" run -w 1s -u "local:$1" x -- true; echo "code $?"; '
+              '"$0" ls -u "local:$1"; echo "code $?"; done')
+    found = []
+    for uid in (0, USER, 0, USER):
+        log = tempfile.TemporaryFile()
+        found.append((subprocess.Popen(
+            ['/bin/sh', '-c', script, TOOL, scene.folder, str(int(until))], stdout=log, stderr=log,
+            preexec_fn=as_user(uid) if uid else None), log))
+    return found
+
+
+def holders(scene):
+    """Processes that have the table open for the whole time: a holder and two that wait."""
+    found = []
+    for uid in (0, USER, 0):
+        log = tempfile.TemporaryFile()
+        found.append((subprocess.Popen(
+            [TOOL, 'run', '-u', 'local:' + scene.folder, 'y', '--', 'sleep', '1000'], stdout=log,
+            stderr=log, start_new_session=True, preexec_fn=as_user(uid) if uid else None), log))
+        time.sleep(0.2)
+    return found
+
+
+def hostile(scene, act, until):
+    done = False
+    pid = os.fork()
+    if pid == 0:
+        try:
+            as_user(MEMBER)()
+            rng = random.Random(7)
+            while time.time() < until:
+                try:
+                    act(scene, rng)
+                    done = True
+                except OSError:
+                    pass
+            os._exit(0 if done else 2)
+        finally:
+            os._exit(3)
+    return pid
+
+
+def said(log):
+    log.seek(0)
+    return log.read().decode(errors='replace')
+
+
+def run_case(act):
+    scene = Scene()
+    until = time.time() + SECONDS
+    long = holders(scene)
+    pid = hostile(scene, act, until)
+    short = victims(scene, until)
+    for process, log in short:
+        process.wait(timeout=120)
+        text = said(log)
+        codes = {int(line.split()[1]) for line in text.splitlines() if line.startswith('code ')}
+        assert process.returncode == 0 and codes, text[-500:]
+        assert not [c for c in codes if c > 125 or c < 0], f'died: {codes}\n{text[-2000:]}'
+        assert 'Sanitizer' not in text and 'runtime error' not in text, text[-3000:]
+    assert os.waitpid(pid, 0)[1] == 0, 'the member could do nothing'
+    for process, log in long:
+        # Those may have lost the lock and ended, with a code; a signal is a crash.
+        code = process.poll()
+        text = said(log)
+        assert code is None or 0 <= code <= 125, f'a holder died: {code}\n{text[-2000:]}'
+        assert 'Sanitizer' not in text and 'runtime error' not in text, text[-3000:]
+        if code is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    scene.unharmed()
+    scene.door.close()
+    subprocess.run(['rm', '-rf', scene.top], check=True)
+
+
+def truncate(scene, rng):
+    os.truncate(scene.inner('table'), rng.choice([0, 1, 4096, 5000, 200000, 1130000, 1140000]))
+    time.sleep(rng.random() / 100)
+
+
+def flip(scene, rng):
+    with open(scene.inner('table'), 'r+b', buffering=0) as f:
+        size = os.fstat(f.fileno()).st_size
+        for _ in range(200):
+            at = rng.choice([rng.randrange(700), rng.randrange(4096, 135168),
+                             rng.randrange(135168, 140000), rng.randrange(659456, 660000),
+                             rng.randrange(1122304, max(size, 1122305))])
+            byte = os.pread(f.fileno(), 1, at)
+            if byte:
+                os.pwrite(f.fileno(), bytes([byte[0] ^ 1 << rng.randrange(8)]), at)
+    time.sleep(0.001)
+
+
+def link_files(scene, rng):
+    name = scene.inner(rng.choice('dw') + str(rng.randrange(8)))
+    target = rng.choice([scene.secret, scene.top + '/door', scene.private, '/dev/log'])
+    try:
+        os.unlink(name)
+    except OSError:
+        pass
+    os.symlink(target, name)
+
+
+def other_files(scene, rng):
+    name = scene.inner(rng.choice('dw') + str(rng.randrange(8)))
+    try:
+        os.unlink(name)
+    except OSError:
+        os.rmdir(name)
+    how = rng.randrange(4)
+    if how == 0:
+        with open(name, 'wb') as f:
+            f.write(b'x' * 100000)
+    elif how == 1:
+        os.mkfifo(name, 0o660)
+        fd = os.open(name, os.O_RDWR | os.O_NONBLOCK)
+        os.write(fd, b'y' * 4000)
+        os.close(fd)
+    elif how == 2:
+        os.mkdir(name)
+    else:
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        s.bind(name)
+        s.close()
+
+
+def knock(scene, rng):
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    s.setblocking(False)
+    for _ in range(50):
+        try:
+            s.sendto(rng.randbytes(rng.choice([0, 1, 12, 40, 48, 4000])),
+                     scene.inner('w' + str(rng.randrange(8))))
+        except OSError:
+            pass
+    s.close()
+
+
+def replace_table(scene, rng):
+    name = scene.inner('table')
+    os.rename(name, scene.inner('old'))
+    how = rng.randrange(5)
+    if how == 0:
+        os.symlink(scene.secret, name)
+    elif how == 1:
+        os.mkfifo(name, 0o660)
+    elif how == 2:
+        os.mkdir(name)
+    elif how == 3:
+        with open(name, 'wb') as f:
+            f.truncate(1 << 30)
+    time.sleep(0.02)
+    try:
+        os.unlink(name)
+    except OSError:
+        os.rmdir(name)
+    if rng.randrange(2):
+        os.rename(scene.inner('old'), name)
+
+
+def replace_folder(scene, rng):
+    name = scene.folder + '/.pawl'
+    away = scene.folder + '/away%d' % rng.randrange(1 << 40)
+    os.rename(name, away)
+    os.symlink(scene.private, name)
+    time.sleep(0.02)
+    os.unlink(name)
+    if rng.randrange(2):
+        os.rename(away, name)
+
+
+def change_modes(scene, rng):
+    for name in os.listdir(scene.folder + '/.pawl'):
+        try:
+            os.chmod(scene.inner(name), rng.choice([0, 0o600, 0o777, 0o666]))
+        except OSError:
+            pass
+    os.chmod(scene.folder + '/.pawl', rng.choice([0o2770, 0o777, 0o700]))
+
+
+def delete(scene, rng):
+    for name in os.listdir(scene.folder + '/.pawl'):
+        if rng.randrange(3) == 0:
+            os.unlink(scene.inner(name))
+    time.sleep(0.01)
+
+
+CASES = [
+    ('the table is cut again and again', truncate),
+    ('bits of the table flip', flip),
+    ('links take the place of sockets and FIFOs', link_files),
+    ('files, folders, foreign FIFOs and sockets take the place of sockets and FIFOs', other_files),
+    ('random messages arrive', knock),
+    ('links, FIFOs, folders and huge files take the place of the table', replace_table),
+    ('a link takes the place of the sub-folder', replace_folder),
+    ('rights are changed', change_modes),
+    ('files are deleted', delete),
+]
+
+
+def main():
+    if os.geteuid():
+        print('1..0 # SKIP needs root, to be several users')
+        return 0
+    failed = 0
+    print(f'1..{len(CASES)}')
+    for i, (sentence, act) in enumerate(CASES, 1):
+        try:
+            run_case(act)
+            print(f'ok {i} - {sentence}', flush=True)
+        except Exception as e:
+            failed = 1
+            for line in f'{type(e).__name__}: {e}'.splitlines():
+                print('# ' + line)
+            print(f'not ok {i} - {sentence}', flush=True)
+    return failed
+
+
+sys.exit(main())
