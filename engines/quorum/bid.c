@@ -528,10 +528,12 @@ void quorum_acquire_cancel(quorum *q, pawl_op *op)
 {
     quorum_bid *bid = op->engine[0];
 
-    if (bid->phase == BID_TRY && !bid->code && quorum_now(q) >= op->deadline) {
+    /* The limit may be shorter than a try, and nodes may have answered since the last one failed. */
+    if ((bid->phase == BID_TRY || bid->phase == BID_CLAIM) && quorum_now(q) >= op->deadline) {
         quorum_tally t = quorum_ballot_count(bid->ballot, quorum_now(q));
 
-        note_failure(bid, &t); /* the limit was shorter than a try */
+        if (is_busy(bid, &t) || !bid->code)
+            note_failure(bid, &t);
     }
     if (bid->phase == BID_END)
         end_now(bid);

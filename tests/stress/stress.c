@@ -140,7 +140,7 @@ static void one_round(struct worker *w)
     int code = pawl_lock_acquire(lock, hasty ? dice : PATIENCE_MS, &err);
 
     if (code && hasty && (code == PAWL_EBUSY || code == PAWL_ETIMEDOUT || /* or nothing said yet: */
-                          code == PAWL_ECONN || code == PAWL_EUNKNOWN)) {
+                          code == PAWL_ECONN || code == PAWL_EUNKNOWN || code == PAWL_EQUORUM)) {
         atomic_fetch_add(&w->slot->gave_up, 1);
         return;
     }
