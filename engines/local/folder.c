@@ -209,11 +209,15 @@ static int check_rights(local *l, const pawl_url *url, bool by_default, pawl_err
     l->others = others != NULL;
     if (fstat(l->outer, &st))
         return refuse_path(l, errno, err);
-    if ((st.st_mode & S_IWOTH) && !others)
+    if ((st.st_mode & S_IWOTH) && (st.st_mode & S_ISVTX) && !others)
         return pawl_error_set(err, PAWL_EAUTH,
                               "local: everybody can write to %s: name a folder below it, as in "
                               "local:%s/locks, or add ?others=allow if you trust all users",
                               l->path, strcmp(l->path, "/") ? l->path : "");
+    if ((st.st_mode & S_IWOTH) && !others)
+        return pawl_error_set(err, PAWL_EAUTH,
+                              "local: everybody can write to %s: chmod o-w it, or add "
+                              "?others=allow if you trust all users", l->path);
     code = check_owner(l, &st, by_default, err);
     if (!code && !others)
         code = check_ways(l, st.st_uid, err);
