@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * list.h - a doubly linked list whose links live inside the listed things. An empty list and an
- * unlinked element both point at themselves, so removing twice does no harm.
+ * unlinked element both point at themselves, so removing twice does no harm. A list must be made
+ * empty by list_init (or by list_take_all) before anything is appended; appending to an
+ * uninitialised list is undefined, and may turn a loop over that list into an endless one.
+ *
+ * An engine may keep a link in the `void *engine[]` of an op, whose pointers have another type.
+ * Links therefore carry may_alias: the compiler must not conclude that a write through a link
+ * leaves the `void *` of the op unchanged.
  */
 #ifndef PAWL_LIST_H
 #define PAWL_LIST_H
@@ -9,7 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct list {
+struct __attribute__((may_alias)) list {
     struct list *next, *prev;
 };
 

@@ -193,7 +193,7 @@ static int cant(run *r, const char *what, int error)
 /* The lock is held. */
 static int run_held(run *r)
 {
-    int number, error;
+    int number = 0, error;
     int64_t deadline;
 
     r->begun = boot_now();

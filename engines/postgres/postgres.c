@@ -340,8 +340,8 @@ static void deliver(sql_link *link)
 }
 
 /* In a pipeline libpq separates the results of two statements by one NULL. A second NULL in a row
- * means that the server has answered fewer statements than were sent, or that libpq has given up the
- * connection: no further result will ever come. */
+ * means that the server has answered fewer statements than were sent, or that libpq has given up
+ * the connection: no further result will ever come. */
 static bool out_of_step(sql_link *link, bool is_null)
 {
     pg *p = link->conn;

@@ -292,7 +292,7 @@ static bool is_busy(const quorum_bid *bid, const quorum_tally *t)
     return t->busy && t->busy + t->votes >= bid->quorum->majority;
 }
 
-/* The gate refuses, but has done so for long, while a majority was free: nobody stands behind it. */
+/* The gate has refused for long while a majority was free: nobody stands behind the gate. */
 static bool overrules(const quorum_bid *bid, int64_t now)
 {
     return bid->free_since && now - bid->free_since >= brief(bid->quorum);

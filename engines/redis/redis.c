@@ -440,7 +440,7 @@ static int engine_identity(void *self, char *ret, size_t size)
 #define ENGINE(name, text)                                                                         \
     const pawl_engine pawl_engine_##name = {                                                       \
         .abi = PAWL_ENGINE_ABI,                                                                    \
-        .scheme = text,                                                                            \
+        .scheme = (text),                                                                          \
         .state_size = sizeof(redis),                                                               \
         .open = engine_open,                                                                       \
         .close = engine_close,                                                                     \

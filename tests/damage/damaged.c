@@ -3,7 +3,7 @@
  * damaged.c - damaged URL ROUNDS SEED: use every call of pawl.h on a service whose answers arrive
  * damaged (damage.py runs the proxy that damages them).
  *
- * Each round opens a client, makes a few random calls with short time limits, and closes the client.
+ * Each round opens a client, makes a few random calls with short timeouts, and closes the client.
  * The results do not matter. Three things do: no call crashes, no round takes longer than ROUND_MAX
  * seconds (SIGALRM then ends the program, which counts as a failure), and memory stays bounded.
  */
