@@ -5,9 +5,9 @@
  * A try without waiting: who does not get the lock knows that somebody else runs the job. If the
  * job is quick, a node whose clock is late would find the lock free again and run it a second
  * time; at_least_ms keeps the lock taken for a while after the release, even when the process that
- * ran the job has ended. The service must be able to do that: local:, redis (not layout=redisson),
- * postgres (not layout=advisory) and mysql can. On zk and etcd a lock ends with its client, so each
- * node would have to keep its client open for that time.
+ * ran the job has ended. The service must be able to do that: all but zk and layout=advisory can.
+ * On these two a lock ends with its client, so each node would have to keep its client open for
+ * that time.
  *
  *     one_node_job [URL]         the URL of the service, by default $PAWL_URL or local:
  */

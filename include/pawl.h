@@ -214,9 +214,11 @@ typedef struct pawl_lock_options {
     uint64_t owner;        /* enum pawl_owner_kind; default PAWL_OWNER_THREAD */
     pawl_lost_fn *on_lost; /* default: none; the next call tells */
     void *arg;             /* first argument of on_lost */
-    int64_t at_least_ms;   /* stay held at least so long after the acquire, even if released; zk:,
-                              layout=advisory, =redisson: while the client is open, and then up to
-                              its time-out (see pawl_close) */
+    int64_t at_least_ms;   /* stay held at least so long after the acquire, even if released and
+                              the process has ended. zk:, layout=advisory: while the client is
+                              open, and then up to its time-out (see pawl_close).
+                              layout=redisson: also if the client was closed, but a process that is
+                              killed leaves the lock until its lease ends */
 } pawl_lock_options;
 
 /* A handle on the lock `name` (1 to 255 bytes, no control characters). No I/O: nothing is acquired.
