@@ -91,6 +91,9 @@ void await_renewal(pawl_client *client, const char *name);
 void await_free(pawl_client *client, const char *name);
 /* Until n calls or operations of this client wait. */
 void await_waiting(pawl_client *client, uint64_t n);
+/* Until this client was granted n locks since it was opened; each member of a multi-lock counts.
+ * Where no waiters are shown, await_waiters may return while a first member is asked for. */
+void await_acquired(pawl_client *client, uint64_t n);
 pawl_stats stats_of(pawl_client *client);
 /* How many calls and operations of all open clients of this process wait. */
 uint64_t all_waiting(void);

@@ -75,3 +75,9 @@ void await_waiting(pawl_client *client, uint64_t n)
     while (stats_of(client).waiting != n)
         pause_ms(1);
 }
+
+void await_acquired(pawl_client *client, uint64_t n)
+{
+    while (stats_of(client).acquired < n)
+        pause_ms(1);
+}
