@@ -82,7 +82,10 @@ void end_everything(void);
 
 /* ---- Waiting for things to happen ------------------------------------------------------------ */
 
-/* Until n waiters of `name` are queued in the service. */
+/* Until n waiters of `name` are queued in the service, which shows them all: for fair locks. */
+void await_queued(pawl_client *client, const char *name, uint64_t n);
+/* The same for all kinds. Where the service shows no waiters: until n calls and operations of all
+ * clients have started to wait, though the service may not have answered their first requests. */
 void await_waiters(pawl_client *client, const char *name, uint64_t n);
 /* Until the lease of the only holder was renewed; the case fails if it ends instead. `client` is
  * one that does not hold it: its calls must not drive the holder's. */
