@@ -82,7 +82,10 @@ void end_everything(void);
 
 /* ---- Waiting for things to happen ------------------------------------------------------------ */
 
-/* Until n waiters of `name` are queued in the service. */
+/* Until n waiters of `name` are queued in the service, which shows them all: for fair locks. */
+void await_queued(pawl_client *client, const char *name, uint64_t n);
+/* The same for all kinds. Where the service shows no waiters: until n calls and operations of all
+ * clients have started to wait, though the service may not have answered their first requests. */
 void await_waiters(pawl_client *client, const char *name, uint64_t n);
 /* Until the lease of the only holder was renewed; the case fails if it ends instead. `client` is
  * one that does not hold it: its calls must not drive the holder's. */
@@ -91,6 +94,9 @@ void await_renewal(pawl_client *client, const char *name);
 void await_free(pawl_client *client, const char *name);
 /* Until n calls or operations of this client wait. */
 void await_waiting(pawl_client *client, uint64_t n);
+/* Until this client was granted n locks since it was opened; each member of a multi-lock counts.
+ * Where no waiters are shown, await_waiters may return while a first member is asked for. */
+void await_acquired(pawl_client *client, uint64_t n);
 pawl_stats stats_of(pawl_client *client);
 /* How many calls and operations of all open clients of this process wait. */
 uint64_t all_waiting(void);

@@ -172,10 +172,10 @@ CASE("a fixed lease that is entered again keeps others out as long as it says")
 
     for (int i = 0; i < 3; i++) {
         const char *name = check_name(suffixes[i]);
-        pawl_lock *lock = of_kind(client, name, kinds[i], SHORT_LEASE);
+        pawl_lock *lock = of_kind(client, name, kinds[i], DEATH_LEASE);
 
         CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
-        pause_ms(SHORT_LEASE / 3);
+        pause_ms(DEATH_LEASE / 8);
         CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
         CHECK_OK(pawl_lock_release(lock, NULL));
         watch_lease(lock, name);

@@ -12,16 +12,24 @@ static int note_waiters(void *arg, const pawl_info *info)
     return 0;
 }
 
-void await_waiters(pawl_client *client, const char *name, uint64_t n)
+static uint64_t shown_waiters(pawl_client *client, const char *name)
 {
     uint64_t have = UINT64_MAX;
 
-    for (;;) {
-        CHECK_OK(pawl_inspect(client, name, note_waiters, &have, NULL));
-        if (have == n || (waits_unseen() && all_waiting() == n))
-            return;
+    CHECK_OK(pawl_inspect(client, name, note_waiters, &have, NULL));
+    return have;
+}
+
+void await_queued(pawl_client *client, const char *name, uint64_t n)
+{
+    while (shown_waiters(client, name) != n)
         pause_ms(1);
-    }
+}
+
+void await_waiters(pawl_client *client, const char *name, uint64_t n)
+{
+    while (shown_waiters(client, name) != n && !(waits_unseen() && all_waiting() == n))
+        pause_ms(1);
 }
 
 /* The summary row's number of holders, and the holder's lease. */
@@ -73,5 +81,11 @@ pawl_stats stats_of(pawl_client *client)
 void await_waiting(pawl_client *client, uint64_t n)
 {
     while (stats_of(client).waiting != n)
+        pause_ms(1);
+}
+
+void await_acquired(pawl_client *client, uint64_t n)
+{
+    while (stats_of(client).acquired < n)
         pause_ms(1);
 }

@@ -107,7 +107,7 @@ static void strict_order(uint64_t kind, uint64_t cohort)
     for (int i = 0; i < N; i++) {
         waiter_start_brief(&w[i], lock_new(clients[from[i]], name, LOCK_OPTIONS(.kind = kind)),
                            PAWL_FOREVER);
-        await_waiters(clients[0], name, (uint64_t)i + 1);
+        await_queued(clients[0], name, (uint64_t)i + 1);
     }
     CHECK_OK(pawl_lock_release(holder, NULL));
     for (int i = 0; i < N; i++)

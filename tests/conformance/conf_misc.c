@@ -17,7 +17,7 @@ CASE("the counters tell what a client did")
 {
     const char *name = check_name("n");
     pawl_client *mine = client_open(NULL), *yours = client_open(NULL);
-    pawl_lock *lock = lock_new(mine, name, NULL);
+    pawl_lock *lock = lock_new(mine, name, NULL), *other = lock_new(yours, name, NULL);
     pawl_stats s = stats_of(mine);
     waiter w;
 
@@ -28,9 +28,10 @@ CASE("the counters tell what a client did")
         CHECK_OK(pawl_lock_release(lock, NULL));
     }
     CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
-    waiter_start(&w, lock_new(yours, name, NULL), PAWL_FOREVER);
+    CHECK_CODE(pawl_lock_acquire(other, 0, NULL), PAWL_EBUSY); /* `yours` is connected */
+    waiter_start(&w, other, PAWL_FOREVER);
     await_waiting(yours, 1);
-    await_waiters(mine, name, 1);
+    await_waiters(yours, name, 1); /* `yours` gets this answer after the one to its acquire */
     CHECK_OK(pawl_lock_release(lock, NULL));
     waiter_leave(&w);
     s = stats_of(mine);

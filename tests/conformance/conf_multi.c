@@ -375,6 +375,7 @@ CASE("a multi-lock is not acquired if a member was lost while another was waited
 
     CHECK_OK(pawl_lock_acquire(taken, 0, NULL));
     waiter_start(&w, multi, PAWL_FOREVER);
+    await_acquired(mine, 1);
     await_waiters(yours, nb, 1);
     CHECK_OK(pawl_lock_acquire(next, PAWL_FOREVER, NULL)); /* its lease has ended */
     CHECK_OK(pawl_lock_release(taken, NULL));
@@ -396,6 +397,7 @@ CASE("a multi-lock is not acquired asynchronously if a member was broken meanwhi
 
     CHECK_OK(pawl_lock_acquire(taken, 0, NULL));
     CHECK_OK(pawl_lock_acquire_start(multi, PAWL_FOREVER, count_call, &got));
+    await_acquired(mine, 1);
     await_waiters(yours, nb, 1);
     CHECK_OK(pawl_lock_break(lock_new(yours, na, NULL), NULL));
     event_await(&lost.event, 1);
