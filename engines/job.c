@@ -31,19 +31,45 @@ bool desk_push(struct desk_peers *peers, struct desk_peer peer)
     return true;
 }
 
-/* Whoever is there already moves to the end: of all that he is told, the last counts, when all who
- * come before have been told. In a long list he may be there twice. */
+static bool same_client(const struct desk_peer *p, const struct desk_peer *q)
+{
+    return p->peer == q->peer && p->gen == q->gen && p->why == q->why;
+}
+
+static void remove_at(struct desk_peers *peers, size_t i)
+{
+    memmove(&peers->list[i], &peers->list[i + 1], (--peers->n - i) * sizeof *peers->list);
+}
+
+/* An owner that is in the list already moves to the end, because its last message must come after
+ * all messages to the others. A message for several owners (seq 0) makes a client look at all its
+ * waits on the shelf, so a few owners of one client get a message each: a hand-over tells the new
+ * holder and the new front, and costs the same however many owners of that client wait behind them.
+ * More owners than APART get one message together. Only the last RECENT places are searched: in a
+ * long list a client may be there twice, which does no harm. */
 void desk_add(struct desk_peers *peers, const lockstate_entry *e, enum lockstate_why why)
 {
+    enum { RECENT = 16, APART = 4 };
     struct desk_peer new = {.peer = e->peer, .gen = e->gen, .why = why, .seq = e->seq};
+    size_t oldest = peers->n > RECENT ? peers->n - RECENT : 0, apart = 0;
 
-    for (size_t i = peers->n; i-- > 0 && peers->n - i <= 16;)
-        if (peers->list[i].peer == e->peer && peers->list[i].gen == e->gen &&
-            peers->list[i].why == why) {
-            new.seq = peers->list[i].seq == e->seq ? e->seq : 0;
-            memmove(&peers->list[i], &peers->list[i + 1],
-                    (--peers->n - i) * sizeof *peers->list);
+    for (size_t i = peers->n; i-- > oldest;) {
+        const struct desk_peer *p = &peers->list[i];
+
+        if (!same_client(p, &new))
+            continue;
+        if (!p->seq || p->seq == new.seq) {
+            new.seq = p->seq;
+            remove_at(peers, i);
+            apart = 0;
             break;
+        }
+        apart++;
+    }
+    for (size_t i = peers->n; apart >= APART && i-- > oldest;)
+        if (same_client(&peers->list[i], &new)) {
+            new.seq = 0;
+            remove_at(peers, i);
         }
     desk_push(peers, new);
 }

@@ -37,7 +37,7 @@ struct desk_job {
 void desk_perform(desk_job *job, const char *name);
 /* False: out of memory, and peers->missing says so. */
 bool desk_push(struct desk_peers *peers, struct desk_peer peer);
-/* The same, unless it is there already. */
+/* The same, or move the owner to the end if it is there already; seq 0: all of the client's. */
 void desk_add(struct desk_peers *peers, const lockstate_entry *e, enum lockstate_why why);
 /* What the op's owner would be on the shelf. */
 lockstate_entry desk_entry(const desk *d, const pawl_op *op);

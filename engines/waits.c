@@ -14,9 +14,10 @@
 static void block_on(desk_job *job, const lockstate_entry *e)
 {
     desk *d = job->desk;
+    lockstate_entry process = {.peer = e->peer, .gen = e->gen}; /* whichever of its owners */
 
     if (!(e->flags & LOCKSTATE_LINGER) && (e->peer != d->peer || e->gen != d->gen))
-        desk_add(&d->blockers, e, LOCKSTATE_LOOK);
+        desk_add(&d->blockers, &process, LOCKSTATE_LOOK);
 }
 
 /* What a queued owner must watch. */

@@ -2,10 +2,11 @@
 """A member of the group that means harm, beside users of local: in a folder of the group (2770).
 
 The member (a user of its own) may deny service: calls may fail. It must not crash the others, nor
-read or change anything of theirs. Each case lets the victims (root and another user) take and wait
-for locks all the time, while the member does one thing again and again. Afterwards no victim has
-died of a signal or printed what a sanitizer says, and the canaries (a file, a folder and a socket
-outside, which the member can't touch) are as they were.
+read or change anything of theirs, nor keep a call of theirs from returning. Each case lets the
+victims (root and another user) take and wait for locks all the time, while the member does one thing
+again and again. Afterwards no victim has died of a signal, hung in a call or printed what a
+sanitizer says, and the canaries (a file, a folder and a socket outside, which the member can't
+touch) are as they were.
 """
 import os
 import random
@@ -19,7 +20,8 @@ import time
 
 TOOL = os.environ['PAWL_TOOL']
 GROUP, MEMBER, USER = 54320, 54322, 54323
-SECONDS = float(os.environ.get('HOSTILE_SECONDS', '3'))
+SECONDS = float(os.environ.get('HOSTILE_SECONDS', '2.5'))
+CALL_SECONDS = 30  # a victim's call that takes longer, though it waits 1 s at most, hangs
 
 
 def as_user(uid):
@@ -71,10 +73,12 @@ class Scene:
 
 
 def victims(scene, until):
-    """Shells that use the locks in a row until then; their exit codes are in a file each."""
+    """Shells that use the locks in a row until then; their exit codes are in a file each. A call
+    that hangs is killed, which gives code 137."""
+    limit = f'timeout -s KILL {CALL_SECONDS} '
     script = ('while [ "$(date +%s)" -lt "$2" ]; do '
-              '"$0" run -w 1s -u "local:$1" x -- true; echo "code $?"; '
-              '"$0" ls -u "local:$1"; echo "code $?"; done')
+              + limit + '"$0" run -w 1s -u "local:$1" x -- true; echo "code $?"; '
+              + limit + '"$0" ls -u "local:$1"; echo "code $?"; done')
     found = []
     for uid in (0, USER, 0, USER):
         log = tempfile.TemporaryFile()
@@ -102,6 +106,7 @@ def hostile(scene, act, until):
     if pid == 0:
         try:
             as_user(MEMBER)()
+            signal.alarm(int(until - time.time()) + CALL_SECONDS)
             rng = random.Random(7)
             while time.time() < until:
                 try:
@@ -122,30 +127,45 @@ def said(log):
 
 def run_case(act):
     scene = Scene()
-    until = time.time() + SECONDS
     long = holders(scene)
+    try:
+        attack(scene, act, long)
+    finally:
+        for process, _ in long:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        scene.door.close()
+        subprocess.run(['rm', '-rf', scene.top], check=True)
+
+
+def attack(scene, act, long):
+    until = time.time() + SECONDS
     pid = hostile(scene, act, until)
     short = victims(scene, until)
     for process, log in short:
-        process.wait(timeout=120)
+        process.wait(timeout=SECONDS + 3 * CALL_SECONDS)
         text = said(log)
         codes = {int(line.split()[1]) for line in text.splitlines() if line.startswith('code ')}
         assert process.returncode == 0 and codes, text[-500:]
         assert not [c for c in codes if c > 125 or c < 0], f'died: {codes}\n{text[-2000:]}'
         assert 'Sanitizer' not in text and 'runtime error' not in text, text[-3000:]
-    assert os.waitpid(pid, 0)[1] == 0, 'the member could do nothing'
+    status = os.waitpid(pid, 0)[1]
+    assert not os.WIFSIGNALED(status), 'the member itself hung: the case is wrong'
+    assert status == 0, 'the member could do nothing'
     for process, log in long:
         # Those may have lost the lock and ended, with a code; a signal is a crash.
         code = process.poll()
         text = said(log)
         assert code is None or 0 <= code <= 125, f'a holder died: {code}\n{text[-2000:]}'
         assert 'Sanitizer' not in text and 'runtime error' not in text, text[-3000:]
-        if code is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
     scene.unharmed()
-    scene.door.close()
-    subprocess.run(['rm', '-rf', scene.top], check=True)
+
+
+def write_file(name):
+    """Open or make a file to write. A client may have put a FIFO there in the meantime, and to open
+    a FIFO whose client is gone would block for ever."""
+    return os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, 0o660), 'wb')
 
 
 def truncate(scene, rng):
@@ -184,7 +204,7 @@ def other_files(scene, rng):
         os.rmdir(name)
     how = rng.randrange(4)
     if how == 0:
-        with open(name, 'wb') as f:
+        with write_file(name) as f:
             f.write(b'x' * 100000)
     elif how == 1:
         os.mkfifo(name, 0o660)
@@ -222,7 +242,7 @@ def replace_table(scene, rng):
     elif how == 2:
         os.mkdir(name)
     elif how == 3:
-        with open(name, 'wb') as f:
+        with write_file(name) as f:
             f.truncate(1 << 30)
     time.sleep(0.02)
     try:
@@ -244,13 +264,32 @@ def replace_folder(scene, rng):
         os.rename(away, name)
 
 
+def take_over(scene, name):
+    """Put a file of the member's own in the place of one whose rights it can't change."""
+    path = scene.inner(name)
+    if name == 'table':
+        with open(path, 'rb') as table, write_file(scene.inner('mine')) as f:
+            f.write(table.read())
+        os.rename(scene.inner('mine'), path)
+    else:
+        os.unlink(path)
+        os.mkfifo(path, 0o660)
+
+
 def change_modes(scene, rng):
+    if os.stat(scene.folder + '/.pawl').st_uid != MEMBER and rng.randrange(50) == 0:
+        os.rename(scene.folder + '/.pawl', scene.folder + '/away')
+        os.mkdir(scene.folder + '/.pawl', 0o2770)
     for name in os.listdir(scene.folder + '/.pawl'):
         try:
+            if os.stat(scene.inner(name)).st_uid != MEMBER:
+                take_over(scene, name)
             os.chmod(scene.inner(name), rng.choice([0, 0o600, 0o777, 0o666]))
         except OSError:
             pass
-    os.chmod(scene.folder + '/.pawl', rng.choice([0o2770, 0o777, 0o700]))
+    time.sleep(0.01)
+    if os.stat(scene.folder + '/.pawl').st_uid == MEMBER:
+        os.chmod(scene.folder + '/.pawl', rng.choice([0o2770, 0o777, 0o700]))
 
 
 def delete(scene, rng):
