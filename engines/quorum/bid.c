@@ -528,7 +528,7 @@ void quorum_acquire_cancel(quorum *q, pawl_op *op)
 {
     quorum_bid *bid = op->engine[0];
 
-    /* The limit may be shorter than a try, and nodes may have answered since the last one failed. */
+    /* The limit may be shorter than a try, or nodes have answered since the last one failed. */
     if ((bid->phase == BID_TRY || bid->phase == BID_CLAIM) && quorum_now(q) >= op->deadline) {
         quorum_tally t = quorum_ballot_count(bid->ballot, quorum_now(q));
 
