@@ -65,8 +65,8 @@ enum pawl_caps {
                                         ACQUIRE and RELEASE */
     PAWL_CAP_FLOOR = 1 << 10,        /* op->floor works */
     PAWL_CAP_LASTING = 1 << 11,      /* permits have no lease: they last until they are released */
-    PAWL_CAP_LINGER_CLOSING = 1 << 12 /* as CAP_LINGER, but no waiter is notified when the lock ends:
-                                        used only when the client closes */
+    PAWL_CAP_LINGER_CLOSING = 1 << 12 /* as CAP_LINGER, but no waiter is notified when the lock
+                                         ends: used only when the client closes */
 };
 
 /* ---- Ops ------------------------------------------------------------------------------------- */
@@ -88,8 +88,8 @@ enum pawl_op_kind {
     PAWL_OP_ACQUIRE,
     /* End the grant of `owner`. PERMITS: keep `permits` of its `count` (0: none), so that repeating
      * it does no harm. CAP_COUNTS: likewise of the counts, which stay leased for lease_ms at least.
-     * linger_ms > 0 (with CAP_LINGER, or CAP_LINGER_CLOSING and the client closes): let the lease end
-     * in so many ms instead of now.
+     * linger_ms > 0 (with CAP_LINGER, or CAP_LINGER_CLOSING and the client closes): let the lease
+     * end in so many ms instead of now.
      * PAWL_ENOTHELD: this owner has no grant (or waits); nothing changed. */
     PAWL_OP_RELEASE,
     /* batch[0..batch_len): make each lease last its lease_ms from now, or longer if it does already
