@@ -41,8 +41,8 @@ int64_t lease_given(int64_t ms);
 bool has_session(void);
 /* Has it neither semaphores nor latches? Their cases are skipped when one is made. */
 bool only_locks(void);
-/* Does the service know only who waits for a fair lock, and nothing about who holds what since
- * when? Then await_waiters counts the waits of this process's clients instead. */
+/* Does the service know only who waits for a fair lock, and not since when somebody holds a lock?
+ * Then await_waiters counts the waits of this process's clients instead. */
 bool waits_unseen(void);
 /* Skips the case where that matters: the order of waiters, waiters of other processes, rows. */
 void need_shown(const char *what);
