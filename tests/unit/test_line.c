@@ -71,9 +71,11 @@ static void serve(const char *url, int nclients)
         CHECK_OK(pawl_open(&clients[i], url, NULL, NULL));
     first = new_lock(clients[0]);
     CHECK_OK(pawl_lock_acquire(first, 0, NULL));
-    for (int i = 0; i < WAITERS; i++)
-        CHECK_OK(pawl_lock_acquire_start(new_lock(clients[i / 2 % nclients]), PAWL_FOREVER, on_acquired,
-                                         (void *)(intptr_t)i));
+    for (int i = 0; i < WAITERS; i++) {
+        pawl_lock *lock = new_lock(clients[i / 2 % nclients]);
+
+        CHECK_OK(pawl_lock_acquire_start(lock, PAWL_FOREVER, on_acquired, (void *)(intptr_t)i));
+    }
     atomic_store(&edits, 0);
     CHECK_OK(pawl_lock_release(first, NULL));
     pthread_mutex_lock(&mutex);
