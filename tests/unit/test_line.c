@@ -101,20 +101,24 @@ CASE("memory: the same between two clients")
     serve("memory:line", 2);
 }
 
+static void serve_local(int nclients)
+{
+    char *folder = temp_dir(), url[256];
+
+    snprintf(url, sizeof url, "local:%s", folder);
+    serve(url, nclients);
+    remove_tree(folder);
+    free(folder);
+}
+
 CASE("local: a hand-over inside one client costs the same however many of its owners wait")
 {
-    char url[256];
-
-    snprintf(url, sizeof url, "local:%s", temp_dir());
-    serve(url, 1);
+    serve_local(1);
 }
 
 CASE("local: the same between two clients")
 {
-    char url[256];
-
-    snprintf(url, sizeof url, "local:%s", temp_dir());
-    serve(url, 2);
+    serve_local(2);
 }
 
 int main(int argc, char **argv)
