@@ -64,7 +64,7 @@ static void leave(local *l)
     free(l->path);
     l->path = NULL;
     l->fd = l->dir = l->outer = -1;
-    l->slot = 0;
+    l->slot = l->probes = 0;
 }
 
 static int begin(local *l, const pawl_url *url, pawl_error *err)

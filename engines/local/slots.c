@@ -27,6 +27,8 @@
 #include "fork.h"
 #include "local.h"
 
+#define NEAR 64 /* slots that are tried first */
+
 void local_slot_name(char name[16], char kind, uint32_t slot)
 {
     snprintf(name, 16, "%c%u", kind, slot % LOCAL_SLOTS);
@@ -144,12 +146,27 @@ static void close_files(local *l)
     l->life = l->wake = -1;
 }
 
-/* The next slot from l->slot on: 0 and locked, EAGAIN, or another errno. */
+/* Where a client looks for a free slot. The first slots are tried in order, so that a few clients
+ * use the same few files again and again. Then come the others from a random one on: the kernel
+ * goes through all locks of the file at each try, and a crowd that tried all taken slots in order
+ * would need cubic time to come in. */
+static uint32_t probe(local *l)
+{
+    if (l->probes < NEAR)
+        return l->probes;
+    if (l->probes == NEAR)
+        l->start = (uint32_t)(l->env->random(l->env) % (LOCAL_SLOTS - NEAR));
+    return NEAR + (l->start + l->probes) % (LOCAL_SLOTS - NEAR);
+}
+
+/* The next free slot, from the probe that is due: 0 and locked, EAGAIN, or another errno. */
 int local_slot_take(local *l)
 {
-    for (; l->slot < LOCAL_SLOTS; l->slot++) {
-        struct flock lock = lock_of(l->slot, F_WRLCK);
+    for (; l->probes < LOCAL_SLOTS; l->probes++) {
+        struct flock lock;
 
+        l->slot = probe(l);
+        lock = lock_of(l->slot, F_WRLCK);
         if (!fcntl(l->fd, F_OFD_SETLK, &lock))
             return 0;
         if (errno != EAGAIN && errno != EACCES && errno != EINTR)
@@ -185,8 +202,9 @@ int local_slot_settle(local *l, pawl_error *err)
     int error = settle_in(l);
 
     while (error == EPERM || error == EACCES) { /* somebody else's files are in the way: go on */
-        struct flock undo = lock_of(l->slot++, F_UNLCK);
+        struct flock undo = lock_of(l->slot, F_UNLCK);
 
+        l->probes++;
         fcntl(l->fd, F_OFD_SETLK, &undo);
         error = local_slot_take(l);
         if (!error)

@@ -71,9 +71,11 @@ static void serve(const char *url, int nclients)
         CHECK_OK(pawl_open(&clients[i], url, NULL, NULL));
     first = new_lock(clients[0]);
     CHECK_OK(pawl_lock_acquire(first, 0, NULL));
-    for (int i = 0; i < WAITERS; i++)
-        CHECK_OK(pawl_lock_acquire_start(new_lock(clients[i / 2 % nclients]), PAWL_FOREVER,
-                                         on_acquired, (void *)(intptr_t)i));
+    for (int i = 0; i < WAITERS; i++) {
+        pawl_lock *lock = new_lock(clients[i / 2 % nclients]);
+
+        CHECK_OK(pawl_lock_acquire_start(lock, PAWL_FOREVER, on_acquired, (void *)(intptr_t)i));
+    }
     atomic_store(&edits, 0);
     CHECK_OK(pawl_lock_release(first, NULL));
     pthread_mutex_lock(&mutex);
@@ -99,20 +101,24 @@ CASE("memory: the same between two clients")
     serve("memory:line", 2);
 }
 
+static void serve_local(int nclients)
+{
+    char *folder = temp_dir(), url[256];
+
+    snprintf(url, sizeof url, "local:%s", folder);
+    serve(url, nclients);
+    remove_tree(folder);
+    free(folder);
+}
+
 CASE("local: a hand-over inside one client costs the same however many of its owners wait")
 {
-    char url[256];
-
-    snprintf(url, sizeof url, "local:%s", temp_dir());
-    serve(url, 1);
+    serve_local(1);
 }
 
 CASE("local: the same between two clients")
 {
-    char url[256];
-
-    snprintf(url, sizeof url, "local:%s", temp_dir());
-    serve(url, 2);
+    serve_local(2);
 }
 
 int main(int argc, char **argv)

@@ -3,6 +3,7 @@
  * test_local_crowd.c - the engine local with many clients, and with no room left: whoever holds a
  * lock can release it, and what the many needed is there again when they are gone.
  */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -55,6 +56,7 @@ static void crowd_and_release(struct client *c)
     pid_t pids[PARTS];
     char byte;
 
+    op.lease_ms = 600000; /* nobody renews it, and on a busy machine a crowd comes in slowly */
     client_start(c, &op);
     CHECK(op.code == 0 && !pipe(up) && !pipe(down));
     for (int i = 0; i < PARTS; i++) {
@@ -76,6 +78,7 @@ static void crowd_and_release(struct client *c)
 CASE("1,400 clients wait for one name, the holder releases, all is as before when they are gone")
 {
     struct client c;
+    int64_t begin;
     pawl_op op;
 
     more_files();
@@ -84,10 +87,64 @@ CASE("1,400 clients wait for one name, the holder releases, all is as before whe
         crowd_and_release(&c);
         op = op_acquire(&c, "x", PAWL_MODE_EXCLUSIVE, true);
         client_start(&c, &op);
+        begin = clock_now();
         CHECK(client_await(&c, &op, 30 * SECOND) && op.code == 0);
+        check_note("granted %lld ms after they were gone", (long long)(clock_now() - begin) / MS);
         CHECK(client_release(&c, &op) == 0);
     }
     client_close(&c);
+}
+
+CASE("a place among many is found in a few tries")
+{
+    enum { MANY = 500 };
+    static struct client c[MANY];
+    uint64_t tries = 0;
+
+    more_files();
+    for (int i = 0; i < MANY; i++) {
+        CHECK(!client_open(&c[i]));
+        tries += ((local *)c[i].self)->probes + 1;
+    }
+    check_note("%d clients, %d tries", MANY, (int)tries);
+    CHECK(tries < 100 * MANY); /* one after the other: 250 */
+    for (int i = 0; i < MANY; i++)
+        client_close(&c[i]);
+}
+
+/* Lock or unlock `n` slots as other clients would. */
+static void fill(int fd, short type, uint32_t first, uint32_t n)
+{
+    struct flock lock = {.l_type = type, .l_whence = SEEK_SET,
+                         .l_start = LOCAL_LOCK_BASE + (off_t)first, .l_len = n};
+
+    CHECK(!fcntl(fd, F_OFD_SETLK, &lock));
+}
+
+CASE("the last free place is found, wherever it is; when there is none, the client is told so")
+{
+    static const uint32_t places[] = {1, 63, 64, 65, 2000, LOCAL_SLOTS - 1};
+    struct client keep, c;
+    char path[256];
+    pawl_error err = {0};
+    int fd;
+
+    CHECK(!client_open(&keep)); /* in slot 0: the table stays */
+    snprintf(path, sizeof path, "%s/" LOCAL_FOLDER "/table", client_folder());
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    CHECK(fd >= 0);
+    fill(fd, F_WRLCK, 1, LOCAL_SLOTS - 1);
+    CHECK(client_open_url(&c, client_folder(), NULL, 0, &err) == PAWL_EBACKEND);
+    CHECK(strstr(err.text, "4096 clients"));
+    client_close(&c);
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        fill(fd, F_UNLCK, places[i], 1);
+        CHECK(!client_open(&c) && ((local *)c.self)->slot == places[i]);
+        client_close(&c);
+        fill(fd, F_WRLCK, places[i], 1);
+    }
+    close(fd);
+    client_close(&keep);
 }
 
 /* ---- no room --------------------------------------------------------------------------------- */
