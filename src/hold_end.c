@@ -63,6 +63,20 @@ void pawl__hold_let_go(const struct hold *hold, int64_t lease_ms)
     pawl__hold_give_back(ghost);
 }
 
+/* The service may keep the grant, although its lease is over. */
+static bool lasts(const struct hold *hold)
+{
+    uint32_t caps = hold->client->caps;
+    struct hold *reads;
+
+    if (hold->terms.mode == PAWL_MODE_PERMITS)
+        return caps & (PAWL_CAP_SESSION_LEASE | PAWL_CAP_LASTING);
+    if (!(caps & PAWL_CAP_COUNTS) || hold->terms.mode != PAWL_MODE_EXCLUSIVE)
+        return caps & PAWL_CAP_SESSION_LEASE;
+    reads = pawl__hold_find(hold->site, hold->owner.holder, PAWL_MODE_SHARED);
+    return reads && reads->state == HOLD_HELD; /* both are one entry there: see ACQUIRE */
+}
+
 /* ---- releasing ------------------------------------------------------------------------------- */
 
 static void not_held_any_more(struct hold *hold)
@@ -242,7 +256,7 @@ static void lease_over(pawl_timer *timer)
 {
     struct hold *hold = timer->arg;
 
-    if (hold->client->caps & PAWL_CAP_SESSION_LEASE) /* it does not end by itself */
+    if (lasts(hold))
         pawl__hold_give_back(hold);
     else
         pawl__hold_drop(hold);
@@ -303,20 +317,6 @@ int pawl__hold_error_lost(const struct hold *hold, pawl_error *err)
 {
     return pawl_error_set(err, PAWL_ELOST, "'%s' was lost: %s", hold->site->name,
                           pawl_lost_text(hold->why));
-}
-
-/* The service may keep it, although its lease is over. */
-static bool lasts(const struct hold *hold)
-{
-    uint32_t caps = hold->client->caps;
-    struct hold *reads;
-
-    if (hold->terms.mode == PAWL_MODE_PERMITS)
-        return caps & (PAWL_CAP_SESSION_LEASE | PAWL_CAP_LASTING);
-    if (!(caps & PAWL_CAP_COUNTS) || hold->terms.mode != PAWL_MODE_EXCLUSIVE)
-        return caps & PAWL_CAP_SESSION_LEASE;
-    reads = pawl__hold_find(hold->site, hold->owner.holder, PAWL_MODE_SHARED);
-    return reads && reads->state == HOLD_HELD; /* both are one entry there: see ACQUIRE */
 }
 
 void pawl__hold_lost(struct hold *hold, int why)

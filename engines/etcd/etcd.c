@@ -26,6 +26,8 @@ void etcd_event_tell(etcd *e, int event)
     }
     e->event = NULL;
     op->event = event;
+    op->reason = e->broken ? PAWL_LOST_BROKEN : 0;
+    e->broken = false;
     pawl_op_finish(op, 0);
 }
 

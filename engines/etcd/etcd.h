@@ -486,6 +486,8 @@ struct etcd {
     bool prepared;
     pawl_op *event;
     int untold;           /* an event that came while no EVENT op was out */
+    bool broken;          /* keys of ours were deleted while their lease was good, and no EVENT
+                             has said so yet */
 
     struct list leases;
     etcd_call *keepalive; /* the stream; NULL: not open */

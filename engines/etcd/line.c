@@ -110,10 +110,19 @@ static void ahead_missed(etcd_watch *w)
     see_again(w->arg, false);
 }
 
+/* The key was deleted while its lease was good: by a break, or by hand. */
+static bool was_broken(const etcd_seat *s)
+{
+    const etcd_lease *lease = (s->host ? s->host : s)->lease;
+
+    return s->state == SEAT_HOLDS && lease && s->e->env->now(s->e->env) < lease->from + lease->ttl;
+}
+
 static void vanished(etcd_seat *s)
 {
     etcd *e = s->e;
     uint64_t seq = s->seq;
+    bool broken = was_broken(s);
 
     etcd_seat_lost(s);
     s = etcd_seat_find(e, seq);
@@ -121,6 +130,7 @@ static void vanished(etcd_seat *s)
         etcd_seat_step(s); /* it waited: in line again */
         return;
     }
+    e->broken |= broken;
     etcd_event_tell(e, PAWL_EVENT_VERIFY);
     etcd_renewals_check(e);
 }

@@ -30,6 +30,10 @@
  * time-outs; if it finds them free twice it goes on to CLAIM without the gate. So a stale grant
  * holds a waiter up for two time-outs and two BRIEFs at most, not for the rest of its lease.
  *
+ * NO MAJORITY. The gate says nothing about the other nodes. So each look also counts the nodes that
+ * answer, and sets what the bid ends with at its limit: PAWL_EQUORUM, if they are too few. The last
+ * look goes out three eighths of a time-out before the limit.
+ *
  * WHY SOMEBODY ALWAYS GETS IT. Only one bid per gate is in CLAIM, and only in CLAIM does a bid
  * hold something while it waits. A bid in TRY lets go as soon as it knows that it has no majority,
  * which is bounded by the nodes' patience. So if all have one gate, who has the gate meets only
@@ -124,6 +128,7 @@ static void end(quorum_bid *bid, int code)
     if (bid->phase == BID_TRY && pace && 2 * (pace + PAWL_NS_PER_MS) < wait)
         wait = 2 * (pace + PAWL_NS_PER_MS);
     bid->code = code;
+    bid->whole = bid->phase == BID_TRY || bid->phase == BID_CLAIM;
     if (!bid->ballot) {
         finish(bid, code);
         return;
@@ -136,10 +141,10 @@ static void end_now(quorum_bid *bid)
 {
     quorum_ballot *b = bid->ballot;
 
-    if (b) {
+    if (b && bid->whole)
         quorum_ballot_words(b, &bid->words, bid->code); /* those that were cancelled say why */
+    if (b)
         b->bid = NULL;
-    }
     bid->ballot = NULL;
     finish(bid, bid->code);
 }
@@ -208,10 +213,11 @@ static void look_later(quorum_bid *bid)
 {
     quorum *q = bid->quorum;
     int64_t now = quorum_now(q), usual = q->env->timeout_ms * PAWL_NS_PER_MS;
+    int64_t due = bid->free_since ? now + brief(q) : now + usual + quorum_random(q, usual);
+    int64_t last = bid->op->deadline - usual * 3 / 8;
 
     bid->over = false;
-    q->env->timer_set(q->env, &bid->timer,
-                      bid->free_since ? now + brief(q) : now + usual + quorum_random(q, usual));
+    q->env->timer_set(q->env, &bid->timer, last > now && last < due ? last : due);
 }
 
 static void wait_at_gate(quorum_bid *bid)
@@ -383,13 +389,22 @@ static void run_try(quorum_bid *bid, int64_t now)
         q->env->timer_set(q->env, &bid->timer, due);
 }
 
-/* Nobody has it at a majority of nodes, the gate not counted. */
-static void looked(quorum_bid *bid, bool free)
+/* Whether a majority is there, for when the limit comes. */
+static void note_look(quorum_bid *bid, const quorum_survey *look)
+{
+    bid->code = quorum_look_there(look) < bid->quorum->majority ? PAWL_EQUORUM : PAWL_EBUSY;
+    if (bid->code == PAWL_EQUORUM)
+        quorum_survey_words(look, &bid->words, bid->code);
+}
+
+static void looked(quorum_bid *bid, const quorum_survey *look)
 {
     int64_t now = quorum_now(bid->quorum);
+    bool free = quorum_look_vacant(look, bid->gate) >= bid->quorum->majority;
 
     if (bid->phase != BID_WAIT)
         return;
+    note_look(bid, look);
     if (free && bid->free_since && now - bid->free_since >= brief(bid->quorum)) {
         bid->free_since = 0;
         claim(bid); /* its place in the gate's queue stays */
@@ -406,7 +421,7 @@ static void look(quorum_bid *bid)
 {
     bid->over = false;
     if (!bid->look)
-        bid->look = quorum_look(bid->quorum, bid->ballot->name, bid->gate, looked, bid);
+        bid->look = quorum_look(bid->quorum, bid->ballot->name, looked, bid);
     if (!bid->look)
         look_later(bid);
 }
@@ -524,17 +539,27 @@ void quorum_acquire(quorum *q, pawl_op *op)
         quorum_bid_start(q, op);
 }
 
+/* The limit has come while nodes owe answers. Those count as missing that had some time for it, or
+ * if nothing is known of an earlier try. */
+static void note_at_limit(quorum_bid *bid, int64_t now)
+{
+    int64_t before = now - bid->quorum->env->timeout_ms * PAWL_NS_PER_MS / 4;
+
+    if (bid->phase == BID_WAIT && bid->look && bid->look->sent && bid->look->sent <= before)
+        note_look(bid, bid->look);
+    if (bid->phase == BID_TRY && (!bid->code || bid->ballot->slots[0].sent <= before)) {
+        quorum_tally t = quorum_ballot_count(bid->ballot, now);
+
+        note_failure(bid, &t);
+    }
+}
+
 void quorum_acquire_cancel(quorum *q, pawl_op *op)
 {
     quorum_bid *bid = op->engine[0];
 
-    /* The limit may be shorter than a try, or nodes have answered since the last one failed. */
-    if ((bid->phase == BID_TRY || bid->phase == BID_CLAIM) && quorum_now(q) >= op->deadline) {
-        quorum_tally t = quorum_ballot_count(bid->ballot, quorum_now(q));
-
-        if (is_busy(bid, &t) || !bid->code)
-            note_failure(bid, &t);
-    }
+    if (quorum_now(q) >= op->deadline)
+        note_at_limit(bid, quorum_now(q));
     if (bid->phase == BID_END)
         end_now(bid);
     else if (bid->code == PAWL_EQUORUM && quorum_now(q) >= op->deadline)

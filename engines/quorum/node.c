@@ -224,6 +224,7 @@ static void told(pawl_op *op)
         return;
     if (op->event == PAWL_EVENT_RECONNECT)
         n->down = false;
+    n->quorum->broken |= op->reason == PAWL_LOST_BROKEN;
     if (op->event != PAWL_EVENT_NONE)
         quorum_event(n->quorum, PAWL_EVENT_VERIFY);
     quorum_later(n->quorum, &n->event_again);

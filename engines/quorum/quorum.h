@@ -201,6 +201,7 @@ struct quorum_bid {
     uint32_t failed;       /* claims that came to nothing */
     bool waited, over;     /* over: this phase's time is */
     bool gate_left;        /* WAIT: the gate can't be waited at */
+    bool whole;            /* END: the ballot had asked all nodes, so it has the words */
     int64_t free_since;    /* the gate alone refuses since then; 0: not that we know */
     quorum_survey *look;   /* WAIT: the look that is out, or NULL */
     int code;              /* END: what to answer; before: what the last try failed by */
@@ -250,10 +251,11 @@ struct quorum_survey {
     void (*after)(quorum_survey *s);
     void (*forget)(quorum_survey *s); /* free what it has, or NULL */
     /* A look, for a bid: */
+    bool is_look;
     pawl_op look; /* its outer op */
-    void (*told)(quorum_bid *bid, bool free); /* NULL: it is no look, was told or forgotten */
+    void (*told)(quorum_bid *bid, const quorum_survey *look); /* NULL: it is no look, was told or
+                                                                 forgotten */
     quorum_bid *bid;
-    size_t but;
     /* RENEW */
     size_t nitems;
     pawl_renewal *items; /* with the ballots' numbers; code: the verdict, QUORUM_SILENT none yet */
@@ -271,10 +273,15 @@ void quorum_survey_cancel(quorum *q, pawl_op *op);
 void quorum_survey_free(quorum_survey *s);
 void quorum_survey_words(const quorum_survey *s, pawl_error *err, int code);
 void quorum_break(quorum *q, pawl_op *op);
-/* Does nobody hold `name` at a majority of the nodes that vote, `but` this one? told() is called
- * once, from a task, unless the look is forgotten before. NULL: no memory. */
-quorum_survey *quorum_look(quorum *q, const char *name, size_t but,
-                           void (*told)(quorum_bid *bid, bool free), quorum_bid *bid);
+/* Ask all nodes who holds `name`. told() is called once, from a task, unless the look is forgotten
+ * before. NULL: no memory. */
+quorum_survey *quorum_look(quorum *q, const char *name,
+                           void (*told)(quorum_bid *bid, const quorum_survey *look),
+                           quorum_bid *bid);
+/* How many nodes that vote say that nobody holds it; the node `but` is not counted. */
+size_t quorum_look_vacant(const quorum_survey *s, size_t but);
+/* How many nodes have answered with a word that counts: somebody holds it, or a vote. */
+size_t quorum_look_there(const quorum_survey *s);
 void quorum_look_forget(quorum_survey *s);
 
 /* renew.c, view.c */
@@ -300,6 +307,7 @@ struct quorum {
     pawl_timer soon;
     pawl_op *event;
     int untold;
+    bool broken; /* a node told of a break, and no EVENT has said so yet */
 };
 
 /* Run the task when no inner engine is on the stack, soon. */

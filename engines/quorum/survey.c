@@ -233,25 +233,41 @@ static void look_over(pawl_op *op)
 
 static void judge_look(quorum_survey *s, size_t pending)
 {
-    void (*told)(quorum_bid *, bool) = s->told;
+    void (*told)(quorum_bid *, const quorum_survey *) = s->told;
     quorum_bid *bid = s->bid;
-    size_t vacant = 0;
 
     if (pending && told)
         return;
-    for (size_t i = 0; i < s->quorum->n; i++)
-        vacant += i != s->but && s->answers[i].code == 0 && !s->answers[i].held &&
-                  !quorum_node_young(&s->quorum->nodes[i], quorum_now(s->quorum));
     s->outer = NULL;
     if (!told)
         return;
     s->told = NULL;
     bid->look = NULL;
-    told(bid, vacant >= s->quorum->majority);
+    told(bid, s);
 }
 
-quorum_survey *quorum_look(quorum *q, const char *name, size_t but,
-                           void (*told)(quorum_bid *bid, bool free), quorum_bid *bid)
+size_t quorum_look_vacant(const quorum_survey *s, size_t but)
+{
+    size_t vacant = 0;
+
+    for (size_t i = 0; i < s->quorum->n; i++)
+        vacant += i != but && s->answers[i].code == 0 && !s->answers[i].held &&
+                  !quorum_node_young(&s->quorum->nodes[i], quorum_now(s->quorum));
+    return vacant;
+}
+
+size_t quorum_look_there(const quorum_survey *s)
+{
+    size_t held = 0;
+
+    for (size_t i = 0; i < s->quorum->n; i++)
+        held += s->answers[i].code == 0 && s->answers[i].held;
+    return held + quorum_look_vacant(s, s->quorum->n);
+}
+
+quorum_survey *quorum_look(quorum *q, const char *name,
+                           void (*told)(quorum_bid *bid, const quorum_survey *look),
+                           quorum_bid *bid)
 {
     pawl_op op = {.kind = PAWL_OP_INSPECT, .name = name, .done = look_over,
                   .deadline = PAWL_NEVER};
@@ -259,6 +275,7 @@ quorum_survey *quorum_look(quorum *q, const char *name, size_t but,
 
     if (!s)
         return NULL;
+    s->is_look = true;
     s->look = op;
     s->look.name = s->name;
     s->outer = &s->look;
@@ -266,7 +283,6 @@ quorum_survey *quorum_look(quorum *q, const char *name, size_t but,
     s->row = note_holder;
     s->told = told;
     s->bid = bid;
-    s->but = but;
     quorum_survey_send(s);
     return s;
 }

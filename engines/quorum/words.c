@@ -16,15 +16,20 @@ static void add(const quorum *q, pawl_error *err, size_t node, const char *words
              (int)most, words);
 }
 
+static int young(const quorum_node *node, int64_t now, char *text, size_t room)
+{
+    return snprintf(text, room, "too young (%lld of %lld s)",
+                    (long long)((now - node->born) / PAWL_NS_PER_MS / 1000),
+                    (long long)((quorum_settle_ms(node->quorum) + 999) / 1000));
+}
+
 static int describe(const quorum_ballot *b, size_t i, int64_t now, char *text, size_t room)
 {
     const quorum_slot *s = &b->slots[i];
     const quorum_node *node = &b->quorum->nodes[i];
 
     if (s->said == 0 && quorum_node_young(node, now))
-        return snprintf(text, room, "too young (%lld of %lld s)",
-                        (long long)((now - node->born) / PAWL_NS_PER_MS / 1000),
-                        (long long)((quorum_settle_ms(b->quorum) + 999) / 1000));
+        return young(node, now, text, room);
     if (s->said == 0)
         return snprintf(text, room, "ok");
     if (s->said == PAWL_EBUSY)
@@ -49,21 +54,36 @@ void quorum_ballot_words(const quorum_ballot *b, pawl_error *err, int code)
     }
 }
 
+/* What a node said of a question to all. A look (bid.c) tells who has it there. */
+static int describe_answer(const quorum_survey *s, size_t i, char *text, size_t room)
+{
+    const quorum_answer *a = &s->answers[i];
+    const quorum_node *node = &s->quorum->nodes[i];
+    int64_t now = quorum_now(s->quorum);
+
+    if (a->code == 0 && a->held)
+        return snprintf(text, room, "busy");
+    if (a->code == 0 && s->is_look && quorum_node_young(node, now))
+        return young(node, now, text, room);
+    if (a->code == 0 || a->code == PAWL_ENOTHELD)
+        return snprintf(text, room, "ok");
+    if (a->code == QUORUM_SILENT || a->code == PAWL_ECANCELED || a->code == PAWL_EUNKNOWN)
+        return snprintf(text, room, "%s", node->why[0] ? node->why : "no answer");
+    return snprintf(text, room, "%s", a->err.text[0] ? a->err.text : pawl_strerror(a->code));
+}
+
 void quorum_survey_words(const quorum_survey *s, pawl_error *err, int code)
 {
     size_t n = s->quorum->n, ok = 0;
+    char part[sizeof err->text];
 
     for (size_t i = 0; i < n; i++)
         ok += s->answers[i].code == 0 || s->answers[i].code == PAWL_ENOTHELD;
+    if (s->is_look)
+        ok = quorum_look_vacant(s, n);
     pawl_error_set(err, code, "%zu of %zu: node", ok, n);
     for (size_t i = 0; i < n; i++) {
-        const quorum_answer *a = &s->answers[i];
-        const char *words = a->err.text[0] ? a->err.text : pawl_strerror(a->code);
-
-        if (a->code == 0 || a->code == PAWL_ENOTHELD)
-            words = "ok";
-        else if (a->code == QUORUM_SILENT || a->code == PAWL_ECANCELED || a->code == PAWL_EUNKNOWN)
-            words = "no answer";
-        add(s->quorum, err, i, words);
+        describe_answer(s, i, part, sizeof part);
+        add(s->quorum, err, i, part);
     }
 }

@@ -386,7 +386,7 @@ static void message(redis *r, redis_link *link, const resp_node *channel, const 
     if (!resp_integer(text, &number))
         return;
     if (begins(channel, "redisson_pawl:")) {
-        redis_event(r, PAWL_EVENT_VERIFY);
+        redis_broken(r);
         return;
     }
     if (begins(channel, "redisson_sc"))

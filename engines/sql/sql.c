@@ -62,6 +62,8 @@ void sql_event(sql *q, int event)
     }
     q->event = NULL;
     op->event = event;
+    op->reason = q->broken ? PAWL_LOST_BROKEN : 0;
+    q->broken = false;
     pawl_op_finish(op, 0);
 }
 
@@ -166,10 +168,12 @@ void sql_message(sql *q, const char *text)
     if (!text[0] || sscanf(text + 1, " %16" SCNx64 ":%" SCNx64 "%n", &client, &seq, &used) != 2 ||
         client != q->env->client_id)
         return;
-    if (text[0] == 'e')
+    if (text[0] == 'e') {
+        q->broken = true;
         sql_event(q, PAWL_EVENT_VERIFY);
-    else
+    } else {
         sql_wait_message(q, seq, text[0], text + 1 + used);
+    }
 }
 
 bool sql_hears(const sql *q)

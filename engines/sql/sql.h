@@ -281,6 +281,7 @@ struct sql {
     char schema[SQL_SCHEMA_MAX]; /* as a string of the server's language */
     pawl_op *event;
     int untold;            /* an event that came while no EVENT op was out */
+    bool broken;           /* a break of grants of ours was told, and no EVENT has said so yet */
     unsigned served_by;    /* which of the hosts was the latest */
     pawl_timer entry_timer, ear_timer;
     struct list waits;     /* in order of arrival */

@@ -482,7 +482,7 @@ static void settled(zk_place *p)
     }
     p->step = STEP_IDLE;
     if (p->gone)
-        zk_event(p->task.zk, PAWL_EVENT_VERIFY);
+        zk_broken(p->task.zk);
     if (!list_empty(&p->releases))
         zk_task_go(&p->task);
 }
@@ -553,7 +553,7 @@ static void place_woken(zk_task *task, zk_watch *watch, int happened)
 
     if (watch == &p->own && p->held && happened == ZK_DELETED) {
         p->gone = true;
-        zk_event(task->zk, PAWL_EVENT_VERIFY);
+        zk_broken(task->zk);
         return;
     }
     if (watch == &p->own)

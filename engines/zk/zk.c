@@ -19,7 +19,15 @@ void zk_event(zk *z, int event)
     }
     z->event = NULL;
     op->event = event;
+    op->reason = z->broken && event != PAWL_EVENT_LOST ? PAWL_LOST_BROKEN : 0;
+    z->broken = false;
     pawl_op_finish(op, 0);
+}
+
+void zk_broken(zk *z)
+{
+    z->broken = true;
+    zk_event(z, PAWL_EVENT_VERIFY);
 }
 
 static void submit_event(zk *z, pawl_op *op)

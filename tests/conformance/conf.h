@@ -48,6 +48,9 @@ bool waits_unseen(void);
 void need_shown(const char *what);
 /* Does a break take its time, so that it may hit who comes next as well? */
 bool breaks_late(void);
+/* What the holder of a lock that was broken is told. A break of PostgreSQL's own locks ends the
+ * holder's connection, as a restart of the server does. */
+int broken_reason(void);
 
 /* ---- Making things --------------------------------------------------------------------------- */
 

@@ -341,9 +341,7 @@ CASE("a lock that is lost says why, until it is released")
     CHECK_OK(pawl_lock_break(lock_new(yours, name, NULL), NULL));
     event_await(&lost.event, 1);
     why = pawl_lock_lost_reason(lock);
-    CHECK(why == PAWL_LOST_BROKEN || why == PAWL_LOST_GONE);
-    if (!strncmp(conf_url, "memory:", 7) || !strncmp(conf_url, "local:", 6))
-        CHECK_EQ(why, PAWL_LOST_BROKEN);
+    CHECK_EQ(why, broken_reason());
     CHECK_CODE(pawl_lock_release(lock, &err), PAWL_ELOST);
     CHECK(strstr(err.text, pawl_lost_text(why)));
     CHECK_EQ(pawl_lock_lost_reason(lock), PAWL_LOST_NOT);
@@ -353,4 +351,33 @@ CASE("a lock that is lost says why, until it is released")
     CHECK_EQ(pawl_lock_lost_reason(brief), PAWL_LOST_ENDED);
     CHECK_CODE(pawl_lock_release(brief, &err), PAWL_ELOST);
     CHECK(strstr(err.text, pawl_lost_text(PAWL_LOST_ENDED)));
+}
+
+CASE("readers, a writer and permits that are broken say so")
+{
+    static calls lost = CALLS_INIT;
+    const char *names[] = {check_name("r"), check_name("w"), check_name("s")};
+    pawl_client *mine = client_open(NULL), *yours = client_open(NULL);
+    static const int kinds[] = {PAWL_READ, PAWL_WRITE};
+    pawl_semaphore *sem;
+    int told = 0;
+
+    for (size_t i = 0; i < 2; i++) {
+        pawl_lock *lock = lock_new(mine, names[i], LOCK_OPTIONS(.kind = kinds[i], .arg = &lost,
+                                                                .on_lost = count_call));
+
+        CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
+        CHECK_OK(pawl_lock_break(lock_new(yours, names[i], NULL), NULL));
+        event_await(&lost.event, ++told);
+        CHECK_EQ(pawl_lock_lost_reason(lock), broken_reason());
+        CHECK_CODE(pawl_lock_release(lock, NULL), PAWL_ELOST);
+    }
+    if (only_locks())
+        return;
+    sem = sem_new(mine, names[2], SEM_OPTIONS(.permits = 3, .on_lost = count_call, .arg = &lost));
+    CHECK_OK(pawl_semaphore_acquire(sem, 2, 0, NULL));
+    CHECK_OK(pawl_lock_break(lock_new(yours, names[2], NULL), NULL));
+    event_await(&lost.event, ++told);
+    CHECK_EQ(pawl_semaphore_lost_reason(sem), broken_reason());
+    CHECK_CODE(pawl_semaphore_release(sem, 2, NULL), PAWL_ELOST);
 }

@@ -35,6 +35,11 @@ bool breaks_late(void)
     return !strncmp(conf_url, "quorum:", 7);
 }
 
+int broken_reason(void)
+{
+    return is_advisory() ? PAWL_LOST_GONE : PAWL_LOST_BROKEN;
+}
+
 bool waits_unseen(void)
 {
     return strstr(conf_url, "layout=redisson");

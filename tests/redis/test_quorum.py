@@ -11,6 +11,7 @@ the machine's boot-time clock.
 """
 import os
 import random
+import subprocess
 import sys
 import threading
 import time
@@ -21,6 +22,7 @@ from forked import case, run  # noqa: E402
 from live import Actor, Live, boot_ns, query, until  # noqa: E402
 from proxy import Proxy  # noqa: E402
 
+TOOL = os.environ['PAWL_TOOL']
 SECONDS = int(os.environ.get('QUORUM_SECONDS', 25))
 ACTORS = 6
 LEASE_MS = 1500
@@ -98,6 +100,54 @@ def _(five):
     five.servers[4].start()
     assert a.ask('take', 'l', 30000).ok().token > first
     a.close().ok()
+
+
+@on_five('a majority that is lost while somebody waits is no time-out', limit=120)
+def _(five):
+    holder = five.actor(watchdog=60000)
+    holder.lock('l', 'a')
+    holder.ask('take', 'l', 0).ok()
+    until(lambda: five.holders('a') == 5, 'for all five')
+    for end in ('pause', 'kill'):
+        waiter = five.actor(timeout=1600)
+        waiter.lock('l', 'a')
+        waiter.send('take', 'l', 6000)
+        until(lambda: len(five.servers[0].queue('a')) == 1, 'for the waiter')
+        for s in five.servers[2:]:
+            getattr(s, end)()
+        told = waiter.answer('take', 'l').be('PAWL_EQUORUM')
+        assert told.words.startswith("'a': 0 of 5: node 1 busy, 2 busy, 3 "), told
+        if end == 'pause':
+            for s in five.servers[2:]:
+                s.resume()
+        waiter.send('close')
+    for limit in (('-n',), ('-w', '1')):
+        told = subprocess.run([TOOL, 'run', *limit, '-u', five.url(), 'a', '--', 'true'],
+                              capture_output=True, text=True, timeout=60)
+        equal(told.returncode, 69)
+        assert ' of 5: node 1 busy, 2 busy, 3 ' in told.stderr, told.stderr
+
+
+@on_five('a client that closes while one node is late leaves nothing there', delay=0)
+def _(five):
+    urls = five.url().split('|')
+    for order in (urls, urls[:1] + urls[:0:-1]):  # the late node is the last, then the first
+        for released in (True, False):
+            a = Actor('|'.join(order))
+            a.lock('l', 'a')
+            a.ask('take', 'l', 0).ok()
+            until(lambda: five.holders('a') == 5, 'for all five')
+            a.ask('drop', 'l').ok()
+            until(lambda: five.holders('a') == 0, 'for the release')
+            five.proxy.delay = 0.15
+            a.ask('take', 'l', 0).ok()
+            if released:
+                a.ask('drop', 'l').ok()
+            a.close().ok()
+            five.proxy.cut()  # what is still under way is lost
+            time.sleep(0.5)
+            equal(five.holders('a'), 0)
+            five.proxy.delay = 0
 
 
 @on_five('a node that restarts empty is healed by renewals')

@@ -200,6 +200,20 @@ def _(s):
     until(lambda: s.call('GET', 'n') == '3', 'for the permit')
 
 
+@case('the permit of a plain semaphore whose release failed comes back when its lease is over')
+def _(s):
+    p = Proxy(s.port)
+    a = Actor(f'redis://127.0.0.1:{p.port}/?layout=redisson&semaphore=plain&timeout=500')
+    a.sem('s', 'n', permits=3, lease=3000)
+    a.ask('take', 's', 0).ok()
+    p.stall('up')
+    a.ask('drop', 's').be('PAWL_EUNKNOWN', 'PAWL_ECONN')
+    p.cut()
+    p.flow()
+    equal(s.call('GET', 'n'), '2')
+    until(lambda: s.call('GET', 'n') == '3', 'for the permit')
+
+
 @case('a part of the permits goes back beside a renewal: nothing is lost')
 def _(s):
     a = s.actor(layout='redisson', watchdog=900)
