@@ -15,8 +15,8 @@
  * An acquire is one statement, or two: a try, and if the server refuses the try, a statement that
  * waits. The refusal is the server's word that somebody has the lock, without which a time limit
  * that passes would be "no answer". CASE carries out the parts of a statement in order, and only as
- * far as it gets: the lease, one try, the wait, then what follows the grant (its number, the time, a
- * word for the log). A session-level lock stays if the statement fails after that.
+ * far as it gets: the lease, one try, the wait, then what follows the grant (its number, the time,
+ * a word for the log). A session-level lock stays if the statement fails after that.
  */
 #include <ctype.h>
 #include <errno.h>

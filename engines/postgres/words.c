@@ -18,7 +18,8 @@ const char *const pg_statements[SQL_STATEMENTS] = {
     [SQL_LOOK] =
         "WITH t AS MATERIALIZED (SELECT @_now() AS now) "
         "SELECT pg_catalog.encode(u.name, 'hex'), u.type, u.value, u.role, u.owner, u.mode, "
-        "u.permits, u.first, t.now - u.since, u.expires - t.now, c.pid, c.host, c.program, c.label FROM t, "
+        "u.permits, u.first, t.now - u.since, u.expires - t.now, c.pid, c.host, c.program, "
+        "c.label FROM t, "
         "LATERAL (SELECT l.name, l.type, l.value, "
         "CASE WHEN l.owner IS NOT NULL AND l.expires > t.now THEN 'h' ELSE '' END AS role, "
         "CASE WHEN l.expires > t.now THEN l.owner END AS owner, 'x' AS mode, 0 AS permits, "

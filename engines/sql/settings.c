@@ -6,10 +6,9 @@
  *
  * The host may be a path with its slashes escaped (%2Frun%2Fpostgresql: where the server's socket
  * is; MySQL: the socket itself). Parameters: prefix, owner, host (a path need not be escaped
- * there), cleartext, and for TLS sslmode, cafile, cert, key, verify. User and password may also come
- * from the program's options or the environment (env->user, env->password), else from the library's
- * usual files. No
- * error repeats a part of the URL that may be a password.
+ * there), cleartext, and for TLS sslmode, cafile, cert, key, verify. User and password may also
+ * come from the program's options or the environment (env->user, env->password), else from the
+ * library's usual files. No error repeats a part of the URL that may be a password.
  */
 #include <ctype.h>
 #include <stdlib.h>
