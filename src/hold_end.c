@@ -72,7 +72,7 @@ static bool lasts(const struct hold *hold)
     if (hold->terms.mode == PAWL_MODE_PERMITS)
         return caps & (PAWL_CAP_SESSION_LEASE | PAWL_CAP_LASTING);
     if (!(caps & PAWL_CAP_COUNTS) || hold->terms.mode != PAWL_MODE_EXCLUSIVE)
-        return caps & PAWL_CAP_SESSION_LEASE;
+        return caps & (PAWL_CAP_SESSION_LEASE | PAWL_CAP_OUTLASTS);
     reads = pawl__hold_find(hold->site, hold->owner.holder, PAWL_MODE_SHARED);
     return reads && reads->state == HOLD_HELD; /* both are one entry there: see ACQUIRE */
 }

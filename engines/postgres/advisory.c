@@ -228,8 +228,6 @@ void advisory_cancel(advisory *adv, pawl_op *op)
             seat_cancel(op->engine[0]);
         } else {
             advisory_line_leave(op);
-            for (int i = 0; i < adv->nseats; i++) /* behind others of this client */
-                op->waited |= adv->seats[i].link.state == LINK_READY;
             sql_done(op, PAWL_ECANCELED, NULL);
         }
         break;

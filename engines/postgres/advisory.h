@@ -23,6 +23,9 @@
  * and ends by its clock, whatever becomes of the holder. A session that waits is not idle; it looks
  * every 2 s whether its client is still there (client_connection_check_interval).
  *
+ * A session that has a name exclusively and shared has one lease, the longer of the two. The core
+ * releases what its own lease has ended for (PAWL_CAP_OUTLASTS).
+ *
  * TOKENS. A transaction's number, taken after the lock was had, below the number of the server's
  * timeline, which grows with each promotion of a standby. The transaction writes a message of no
  * meaning to the log: else the server would not write the commit to the disk before it answers, and
@@ -36,7 +39,8 @@
 
 #include "sql/sql.h"
 
-#define ADVISORY_CAPS (PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_SHARED | PAWL_CAP_LIST)
+#define ADVISORY_CAPS                                                                              \
+    (PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_SHARED | PAWL_CAP_LIST | PAWL_CAP_OUTLASTS)
 #define ADVISORY_TEXT 3000
 #define ADVISORY_LEASE_MAX INT64_C(2147483647) /* ms; the server's own limit */
 
@@ -82,6 +86,7 @@ struct seat {
     sql_call *look;       /* asks, on the other link, whether it has come to wait */
     int64_t look_ms;
     bool waits;           /* asking: it was seen to wait */
+    bool tried;           /* asking: a try was refused; the statement that is out waits */
     int backend;          /* the server's process */
     uint64_t base;        /* of tokens: the timeline */
     uint64_t turn;        /* when it became idle, in order */
@@ -143,6 +148,8 @@ void advisory_line_leave(pawl_op *op);
 bool advisory_line_pass(advisory *adv, pawl_op *op);
 /* A seat is free, or one of those that ask has come to wait. */
 void advisory_serve(advisory *adv);
+/* The server has refused a try of this key: all who want it wait. */
+void advisory_line_refused(advisory *adv, advisory_key key);
 /* Somebody wants to know whether it has. */
 void seat_look(seat *s);
 

@@ -23,8 +23,6 @@ static void fill_undo(const sql_call *call, sql_params *p)
 static void left(seat *s)
 {
     s->leaving--;
-    if (s->op && s->op->kind == PAWL_OP_ACQUIRE && s->link.state == LINK_READY)
-        pawl_op_waits(s->op); /* the server is there: the statement waited until it was ended */
     if (!s->leaving)
         seat_finish(s, PAWL_ECANCELED, NULL);
 }

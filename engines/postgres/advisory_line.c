@@ -160,6 +160,38 @@ void advisory_serve(advisory *adv)
     adv->serving = false;
 }
 
+void advisory_line_refused(advisory *adv, advisory_key key)
+{
+    for (struct list *l = adv->line.next; l != &adv->line; l = l->next) {
+        struct place *p = list_entry(l, struct place, link);
+
+        if (advisory_key_equal(p->key, key))
+            pawl_op_waits(p->op);
+    }
+    for (int i = 0; i < adv->nseats; i++) {
+        seat *s = &adv->seats[i];
+
+        if (s->call && s->op->queue && advisory_key_equal(s->key, key))
+            pawl_op_waits(s->op);
+    }
+}
+
+/* Has this client's own session the lock, or is one of them in the server's queue? Then the server
+ * has said already that whoever comes now must wait. */
+static bool is_refused(const advisory *adv, const struct place *p)
+{
+    for (int i = 0; i < adv->nseats; i++) {
+        const seat *s = &adv->seats[i];
+
+        if (s->link.state != LINK_READY || !advisory_key_equal(s->key, p->key))
+            continue;
+        if ((s->call && s->tried) || s->seq[PAWL_MODE_EXCLUSIVE] ||
+            (p->op->mode == PAWL_MODE_EXCLUSIVE && seat_holds(s)))
+            return true;
+    }
+    return false;
+}
+
 void advisory_line_enter(advisory *adv, pawl_op *op)
 {
     struct place *p = malloc(sizeof *p);
@@ -172,6 +204,8 @@ void advisory_line_enter(advisory *adv, pawl_op *op)
     op->engine[0] = NULL;
     op->engine[1] = p;
     list_append(&adv->line, &p->link);
+    if (is_refused(adv, p))
+        pawl_op_waits(op);
     advisory_serve(adv);
 }
 

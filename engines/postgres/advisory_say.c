@@ -12,9 +12,11 @@
  * Texts are in hex, empty ones "-"; SINCE is the server's Unix time in ms, or 0: when the session
  * became idle.
  *
- * An acquire is one statement. CASE carries out its parts in order, and only as far as it gets:
- * the lease, one try, the wait, then what follows the grant (its number, the time, a word for the
- * log). A session-level lock stays if the statement fails after that.
+ * An acquire is one statement, or two: a try, and if the server refuses the try, a statement that
+ * waits. The refusal is the server's word that somebody has the lock, without which a time limit
+ * that passes would be "no answer". CASE carries out the parts of a statement in order, and only as
+ * far as it gets: the lease, one try, the wait, then what follows the grant (its number, the time,
+ * a word for the log). A session-level lock stays if the statement fails after that.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -94,7 +96,7 @@ void advisory_say_acquire(const seat *s, int64_t lease_ms, sql_params *p)
                              "IS NULL THEN NULL WHEN pg_try_advisory_lock%s(%s) THEN %s ",
                              (long long)lease_ms, shared, key, grant);
     add_grant(grant, sizeof grant, 1, s->base);
-    if (s->op->queue || s->op->with_seq) /* who has it is not made to wait, but a try may fail */
+    if (s->tried || seat_holds(s)) /* who has it is not made to wait, but a try may fail */
         used += (size_t)snprintf(s->adv->text + used, ADVISORY_TEXT - used,
                                  "WHEN pg_advisory_lock%s(%s) IS NULL THEN NULL ELSE %s ", shared,
                                  key, grant);

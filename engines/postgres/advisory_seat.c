@@ -110,6 +110,8 @@ static bool granted(seat *s, const sql_call *call, const char *text)
     return true;
 }
 
+static void ask(seat *s, int64_t limit_ms);
+
 static bool answer_acquire(sql_call *call, const sql_reply *reply)
 {
     seat *s = call->about;
@@ -117,8 +119,14 @@ static bool answer_acquire(sql_call *call, const sql_reply *reply)
 
     if (text)
         return granted(s, call, text);
-    if (s->op->queue)
+    if (s->tried || seat_holds(s))
         return false;
+    if (s->op->queue) {
+        s->tried = true;
+        advisory_line_refused(s->adv, s->key);
+        ask(s, ADVISORY_WAIT_MS);
+        return true;
+    }
     seat_finish(s, PAWL_EBUSY, NULL);
     seat_settle(s);
     return true;
@@ -135,28 +143,32 @@ static void acquire_failed(sql_call *call, int code, const char *words)
         seat_undo(s, mode);
 }
 
-void seat_acquire(seat *s, pawl_op *op)
+static void ask(seat *s, int64_t limit_ms)
 {
     static const sql_call_type type = {.fill = fill_acquire, .answer = answer_acquire,
         .failed = acquire_failed};
 
-    s->link.env->timer_clear(s->link.env, &s->timer);
-    op->engine[0] = s;
-    s->op = op;
-    s->key = advisory_key_of(op->name);
-    snprintf(s->name, sizeof s->name, "%s", op->name);
-    s->look_ms = 0;
-    s->waits = false;
     s->call = sql_call_new(&s->link, &type, s);
     if (!s->call) {
         seat_finish(s, PAWL_ENOMEM, "out of memory");
         return;
     }
     s->call->tries = NO_TRIES;
-    if (op->queue)
-        s->call->limit_ms = ADVISORY_WAIT_MS;
+    s->call->limit_ms = limit_ms;
     sql_link_open(&s->link);
     sql_link_send(&s->link, s->call);
+}
+
+void seat_acquire(seat *s, pawl_op *op)
+{
+    s->link.env->timer_clear(s->link.env, &s->timer);
+    op->engine[0] = s;
+    s->op = op;
+    s->key = advisory_key_of(op->name);
+    snprintf(s->name, sizeof s->name, "%s", op->name);
+    s->look_ms = 0;
+    s->waits = s->tried = false;
+    ask(s, seat_holds(s) ? ADVISORY_WAIT_MS : s->link.env->timeout_ms);
 }
 
 /* ---- release --------------------------------------------------------------------------------- */

@@ -19,6 +19,7 @@
 
 typedef struct pg {
     PGconn *conn;
+    pg_relay *relay;  /* while they authenticate in a way that must be looked at, else NULL */
     PGresult *result; /* of the oldest call, or of a text: what came until now */
     size_t syncs;     /* to come */
     unsigned nulls;   /* NULL results in a row: see out_of_step */
@@ -91,6 +92,7 @@ static void drop_unconnected(sql_link *link)
     if (fatal)
         classify(&fault, fatal + 8);
     else if (PQconnectionNeedsPassword(p->conn) ||
+             strstr(text, "authentication method requirement") ||
              (strstr(text, "certificate") || (strstr(text, "SSL") && !strstr(text, "SYSCALL"))))
         fault.code = PAWL_EAUTH;
     snprintf(words, sizeof words, "%.150s",
@@ -118,20 +120,110 @@ static void ignore_notice(void *arg, const PGresult *result)
     (void)result;
 }
 
+/* May whoever answers not be told the password in clear? */
+static bool keeps_password(const sql_link *link)
+{
+    const sql_settings *s = &link->sql->settings;
+
+    return !s->cleartext && s->tls < SQL_TLS_CHAIN && sql_link_host(link)->host[0] != '/';
+}
+
+/* libpq 16 and newer refuse by themselves, under TLS as well. */
+static bool needs_relay(const sql_link *link)
+{
+    return keeps_password(link) && PQlibVersion() < 160000;
+}
+
+/* CONNECTION_MADE: nothing was sent yet; or libpq has TLS, or has heard that there is none. */
+static bool relay_is_due(const sql_link *link)
+{
+    const pg *p = link->conn;
+
+    return !p->relay && PQstatus(p->conn) == CONNECTION_MADE && !PQsslInUse(p->conn) &&
+           needs_relay(link);
+}
+
+/* libuv must not watch a number whose socket changes. */
+static void begin_relay(sql_link *link)
+{
+    pg *p = link->conn;
+
+    sql_link_unwatch(link);
+    p->relay = pg_relay_new(PQsocket(p->conn));
+    if (!p->relay)
+        sql_link_drop(link, PAWL_ECONN, "no memory or no descriptors for a connection");
+}
+
+static void end_relay(sql_link *link)
+{
+    pg *p = link->conn;
+    bool good = !pg_relay_is(p->relay, PQsocket(p->conn)) ||
+                pg_relay_give_back(p->relay, PQsocket(p->conn));
+
+    sql_link_unwatch(link);
+    pg_relay_free(p->relay);
+    p->relay = NULL;
+    if (!good)
+        sql_link_drop(link, PAWL_ECONN, "no descriptors for a connection");
+}
+
+/* True: libpq can go on. */
+static bool relay(sql_link *link, PostgresPollingStatusType status)
+{
+    pg *p = link->conn;
+    enum pg_relay_result result = PG_RELAY_BAD;
+
+    if (pg_relay_out(p->relay))
+        result = status == PGRES_POLLING_WRITING ? PG_RELAY_FED : pg_relay_in(p->relay);
+    if (result == PG_RELAY_WAIT)
+        sql_link_watch(link, pg_relay_socket(p->relay), UV_READABLE);
+    else if (result == PG_RELAY_CLEAR)
+        sql_link_drop(link, PAWL_EAUTH, "the server asks for the password in clear, and is not "
+                      "verified: use sslmode=verify-full, or allow it by cleartext=yes");
+    else if (result == PG_RELAY_BAD)
+        sql_link_drop(link, PAWL_ECONN, "the server does not speak PostgreSQL's protocol");
+    return result == PG_RELAY_FED;
+}
+
+/* libpq wants to read or write. True: it can do so at once. */
+static bool wait_for_server(sql_link *link, PostgresPollingStatusType status)
+{
+    pg *p = link->conn;
+
+    if (p->relay && pg_relay_over(p->relay))
+        pg_relay_out(p->relay); /* if that fails the socket is broken, which libpq finds out */
+    if (p->relay && (pg_relay_over(p->relay) || !pg_relay_is(p->relay, PQsocket(p->conn))))
+        end_relay(link);
+    if (link->conn == p && relay_is_due(link))
+        begin_relay(link);
+    if (link->conn != p)
+        return false;
+    if (p->relay)
+        return relay(link, status);
+    sql_link_watch(link, PQsocket(p->conn),
+                   status == PGRES_POLLING_READING ? UV_READABLE : UV_WRITABLE);
+    return false;
+}
+
 static void go_on_connecting(sql_link *link)
 {
     pg *p = link->conn;
-    PostgresPollingStatusType status = PQconnectPoll(p->conn);
+    PostgresPollingStatusType status = PGRES_POLLING_READING;
 
-    if (status == PGRES_POLLING_READING || status == PGRES_POLLING_WRITING) {
-        sql_link_watch(link, PQsocket(p->conn),
-                       status == PGRES_POLLING_READING ? UV_READABLE : UV_WRITABLE);
-    } else if (status == PGRES_POLLING_OK) {
+    if (p->relay && PQstatus(p->conn) != CONNECTION_MADE && !relay(link, status))
+        return;
+    do
+        status = PQconnectPoll(p->conn);
+    while ((status == PGRES_POLLING_READING || status == PGRES_POLLING_WRITING) &&
+           wait_for_server(link, status));
+    if (link->conn != p)
+        return;
+    if (status == PGRES_POLLING_OK) {
         PQsetnonblocking(p->conn, 1);
         sql_link_watch(link, PQsocket(p->conn), UV_READABLE);
         if (link->conn == p)
             sql_link_connected(link);
-    } else {
+    } else if (status == PGRES_POLLING_FAILED) {
         drop_unconnected(link);
     }
 }
@@ -153,11 +245,12 @@ static int pg_start(sql_link *link, const char *address)
     const char *keys[] = {"host", "hostaddr", "port", "dbname", "user", "password", "sslmode",
                           "sslrootcert", "sslcert", "sslkey", "client_encoding", "gssencmode",
                           "application_name", "keepalives_idle", "keepalives_interval",
-                          "tcp_user_timeout", NULL};
+                          "tcp_user_timeout",
+                          keeps_password(link) && !needs_relay(link) ? "require_auth" : NULL, NULL};
     const net_address *host = sql_link_host(link);
     const char *values[] = {host->host, address, port, s->db, s->login.user, s->login.password,
                             modes[s->tls], s->files.cafile, s->files.cert, s->files.key,
-                            "UTF8", "disable", "pawl", "15", "5", limit, NULL};
+                            "UTF8", "disable", "pawl", "15", "5", limit, "!password", NULL};
     pg *p = calloc(1, sizeof *p);
 
     snprintf(port, sizeof port, "%u", host->port);
@@ -175,7 +268,10 @@ static int pg_start(sql_link *link, const char *address)
         one_line(link->words);
         return PAWL_ECONN;
     }
-    sql_link_watch(link, PQsocket(p->conn), UV_WRITABLE);
+    if (relay_is_due(link))
+        begin_relay(link);
+    if (link->conn == p)
+        sql_link_watch(link, PQsocket(p->conn), UV_WRITABLE);
     return 0;
 }
 
@@ -185,6 +281,7 @@ static void pg_end(sql_link *link)
 
     PQclear(p->result);
     PQfinish(p->conn);
+    pg_relay_free(p->relay);
     free(p);
 }
 
@@ -415,7 +512,7 @@ static void pg_ready(sql_link *link, int events)
         drop_broken(link);
 }
 
-/* ---- the engine ------------------------------------------------------------------------------ */
+/* ---- the drivers ----------------------------------------------------------------------------- */
 
 /* The answer to the first words: where the tables are, or would be made. */
 static bool pg_greeted(sql_link *link, const sql_reply *reply)
@@ -434,7 +531,7 @@ static bool pg_greeted(sql_link *link, const sql_reply *reply)
     return !code;
 }
 
-static const sql_driver driver = {
+const sql_driver pg_driver = {
     .scheme = "postgres",
     .product = "PostgreSQL",
     .port = 5432,
@@ -472,81 +569,3 @@ const sql_driver advisory_driver = {
     .end = pg_end,
     .greeted = advisory_greeted,
 };
-
-/* An instance is one or the other; both begin with a sql. */
-static bool is_advisory(const void *self)
-{
-    const sql *q = self;
-
-    return q->driver == &advisory_driver;
-}
-
-static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_error *err)
-{
-    const char *layout = pawl_url_param(url, "layout");
-
-    if (layout && !strcmp(layout, "advisory"))
-        return advisory_open(self, env, url, err);
-    if (layout && strcmp(layout, "pawl"))
-        return pawl_error_set(err, PAWL_EINVAL, "layout is pawl (the default) or advisory");
-    return sql_open(self, &driver, env, url, err);
-}
-
-static void engine_close(void *self)
-{
-    if (is_advisory(self))
-        advisory_close(self);
-    else
-        sql_close(self);
-}
-
-static void engine_submit(void *self, pawl_op *op)
-{
-    if (is_advisory(self))
-        advisory_submit(self, op);
-    else
-        sql_submit(self, op);
-}
-
-static void engine_cancel(void *self, pawl_op *op)
-{
-    if (is_advisory(self))
-        advisory_cancel(self, op);
-    else
-        sql_cancel(self, op);
-}
-
-static uint32_t engine_caps(void *self)
-{
-    return is_advisory(self) ? ADVISORY_CAPS : SQL_CAPS;
-}
-
-static int engine_identity(void *self, char *ret, size_t size)
-{
-    const sql_settings *s = &((const sql *)self)->settings;
-    char more[SQL_PREFIX_MAX + 100];
-
-    snprintf(more, sizeof more, "%.64s %s %s", s->db ? s->db : "",
-             is_advisory(self) ? "advisory" : "table", s->prefix);
-    return net_identity(ret, size, "postgres", &s->hosts, more);
-}
-
-static const pawl_engine engine = {
-    .abi = PAWL_ENGINE_ABI,
-    .caps = SQL_CAPS,
-    .scheme = "postgres",
-    .state_size = sizeof(advisory) > sizeof(sql) ? sizeof(advisory) : sizeof(sql),
-    .open = engine_open,
-    .close = engine_close,
-    .submit = engine_submit,
-    .cancel = engine_cancel,
-    .caps_of = engine_caps,
-    .identity = engine_identity,
-};
-
-PAWL_API pawl_engine_module_fn pawl_engine_module;
-
-PAWL_API const pawl_engine *pawl_engine_module(void)
-{
-    return &engine;
-}

@@ -547,10 +547,12 @@ static void note_at_limit(quorum_bid *bid, int64_t now)
 
     if (bid->phase == BID_WAIT && bid->look && bid->look->sent && bid->look->sent <= before)
         note_look(bid, bid->look);
-    if (bid->phase == BID_TRY && (!bid->code || bid->ballot->slots[0].sent <= before)) {
+    if (bid->phase == BID_TRY || bid->phase == BID_CLAIM) {
         quorum_tally t = quorum_ballot_count(bid->ballot, now);
 
-        note_failure(bid, &t);
+        if (is_busy(bid, &t) || (bid->phase == BID_TRY &&
+                                 (!bid->code || bid->ballot->slots[0].sent <= before)))
+            note_failure(bid, &t);
     }
 }
 

@@ -55,7 +55,7 @@ static void poll_closed(uv_handle_t *handle)
     free(handle);
 }
 
-static void unwatch(sql_link *link)
+void sql_link_unwatch(sql_link *link)
 {
     if (!link->poll)
         return;
@@ -83,7 +83,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 void sql_link_watch(sql_link *link, int fd, int events)
 {
     if (link->poll && (link->fd != fd || link->state == LINK_CONNECTING))
-        unwatch(link);
+        sql_link_unwatch(link);
     if (link->poll && link->events == events)
         return;
     link->env->loop_changed(link->env);
@@ -114,7 +114,7 @@ static void limit_attempt(sql_link *link)
 
 static void close_connection(sql_link *link)
 {
-    unwatch(link);
+    sql_link_unwatch(link);
     if (link->conn)
         driver_of(link)->end(link);
     link->conn = NULL;

@@ -223,6 +223,7 @@ const net_address *sql_link_host(const sql_link *link);
 
 /* For drivers: what has happened. */
 void sql_link_watch(sql_link *link, int fd, int events);
+void sql_link_unwatch(sql_link *link);
 void sql_link_connected(sql_link *link);
 /* What was asked by driver->query is answered; fault: or not. */
 void sql_link_greeted(sql_link *link, const sql_reply *reply, const sql_fault *fault);

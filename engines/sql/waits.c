@@ -11,11 +11,12 @@
  *     cancel: LEAVING (the release that cancels is out) --answer--> op done, or was done CANCEL_MS
  *             ago
  *
- * QUEUED: the server has a place for it, or by now the lock. The place is kept for PLACE_MS, and
- * asked for long before that. The front of the queue asks again when what is in its way should be
- * over; those behind it some seconds later. Where messages don't arrive (no ear yet, or a pooler),
- * whoever waits asks again and again, at growing intervals; the next answer after the ear is there
- * makes it known to the server.
+ * QUEUED: the server has a place for it, or by now the lock. The place is kept for PLACE_MS. The
+ * front of the queue asks again when what is in its way should be over, those behind it up to
+ * BEHIND_MS later, and everybody after REFRESH_MS at the latest: whatever was lost or killed, a
+ * lock does not stand free for longer while somebody waits. Where messages don't arrive (no ear
+ * yet, or a pooler), whoever waits asks again and again, at growing intervals; the next answer
+ * after the ear is there makes it known to the server.
  *
  * An answer that was lost ends the op as unknown: the core submits it again, and the same owner
  * finds its place or its grant. One that is given up when there is no connection is unknown, too:
@@ -29,8 +30,8 @@
 #include "sql.h"
 
 #define PLACE_MS 60000
-#define REFRESH_MS 20000
-#define BEHIND_MS 5000
+#define REFRESH_MS 4000   /* nobody waits longer without a word from the server */
+#define BEHIND_MS 1000
 #define CANCEL_MS 100     /* so long the answer to a cancel is waited for */
 #define POLL_MIN_MS 20    /* asking again where nobody tells us */
 #define POLL_MAX_MS 500
@@ -180,7 +181,7 @@ static void plan(sql_wait *w, bool front, int64_t left)
     if (front && left > 0 && left < ms)
         ms = left + 1;
     else if (!front && left >= 0 && left + BEHIND_MS < ms) /* holder and front may be gone, both */
-        ms = left + BEHIND_MS - (int64_t)(env->random(env) % 1000);
+        ms = left + BEHIND_MS - (int64_t)(env->random(env) % (BEHIND_MS / 2));
     if (w->pushed && !(front && left == 0))
         w->polls = 0;
     else

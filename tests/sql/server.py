@@ -9,6 +9,7 @@ import glob
 import mmap
 import os
 import pwd
+import re
 import shutil
 import socket
 import struct
@@ -138,6 +139,15 @@ class Server:
     prefix = 'distributed_lock'
 
 
+def documented_grants(mark, user, database):
+    """The statements of docs/sql.md between this comment and the next, for this user."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'docs', 'sql.md')
+    with open(path, encoding='utf-8') as f:
+        block = re.search(r'^-- ' + mark + r'[^\n]*\n((?:GRANT [^\n]*;\n)+)', f.read(), re.M)
+    return [g.replace(' TO shop', f' TO {user}').replace('ON app.', f'ON {database}.')
+            for g in block[1].splitlines()]
+
+
 def query(params):
     return '?' + '&'.join(f'{k}={v}' for k, v in params.items()) if params else ''
 
@@ -244,8 +254,8 @@ class Postgres(Server):
                  '-U', 'root', 'postgres', '-f', os.environ['PAWL_POSTGRES_SQL'])
 
     def grant(self, name):
-        self.sql('GRANT SELECT, INSERT, UPDATE, DELETE ON ' +
-                 ', '.join(self.prefix + t for t in self.tables) + f' TO {name}')
+        for statement in documented_grants('PostgreSQL', name, ''):
+            self.sql(statement)
 
     def transaction(self, *texts):
         """A connection that says these, and then keeps its transaction open; ended by kill()."""
@@ -332,8 +342,8 @@ class Mysql(Server):
                      'pawl', stdin=f)
 
     def grant(self, name):
-        for t in self.tables:
-            self.sql(f'GRANT SELECT, INSERT, UPDATE, DELETE ON pawl.{self.prefix}{t} TO {name}')
+        for statement in documented_grants('MariaDB', name, 'pawl'):
+            self.sql(statement)
 
     def transaction(self, *texts):
         return Transaction(['mariadb', '--no-defaults', '-NBn', '-S', f'{self.folder}/socket', '-u',

@@ -213,7 +213,7 @@ def _(s, name):
     a.ask('take', 'r', 0).ok()
     for n in range(10):
         if n % 2:
-            b.ask('take', 'w', 30).be('PAWL_ETIMEDOUT')
+            b.ask('take', 'w', 300).be('PAWL_ETIMEDOUT')
         else:
             waits(s, b, 'w')
             b.send('cancel', 'w')

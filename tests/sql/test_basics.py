@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 
+import rogue
 from cases import case, equal, run
 from scenes import fails, queue_up
 from server import Actor, until
@@ -246,6 +247,51 @@ def _(s, name):
 def _(s, name):
     for params in ({'sslmode': 'require'}, {'verify': 'none'}):
         fails(s.url(**params), ['PAWL_EAUTH', 'PAWL_ECONN'], 'TLS|SSL')
+
+
+SECRET = 'Sesame-open-4711'
+
+
+def refuses(scheme, script, pattern, asks=True, **params):
+    """The password does not reach this false server in clear, and the caller is told why."""
+    false = rogue.Rogue(script)
+    params.setdefault('timeout', 3000)
+    query = '&'.join(f'{k}={v}' for k, v in params.items())
+    try:
+        fails(f'{scheme}://joe@127.0.0.1:{false.port}/app?{query}', ['PAWL_EAUTH'], pattern,
+              environ={'PAWL_PASSWORD': SECRET})
+        assert SECRET.encode() not in false.heard, false.heard
+        assert not asks or until(lambda: false.asked), 'nobody asked for it'
+    finally:
+        false.close()
+
+
+@case('a false PostgreSQL server asks for the password in clear, and does not get it', 'postgres')
+def _(s, name):
+    clear = 'in clear.*cleartext=yes'
+    for layout in ('pawl', 'advisory'):
+        refuses('postgres', rogue.postgres(), clear, layout=layout)
+    refuses('postgres', rogue.postgres(), clear, sslmode='disable')
+    refuses('postgres', rogue.postgres(first=rogue.SASL), clear)
+    refuses('postgres', rogue.postgres(first=rogue.SASL, pause=0.2), clear)
+    refuses('postgres', rogue.postgres(early=rogue.CLEAR), clear)
+    refuses('postgres', rogue.postgres(first=rogue.CLEAR[:6], second=rogue.CLEAR[6:], pause=0.1),
+            clear)
+    refuses('postgres', rogue.postgres(), 'SSL', asks=False, sslmode='require')
+    told = rogue.Rogue(rogue.postgres())  # the same server, and somebody who allows it
+    a = Actor(f'postgres://joe@127.0.0.1:{told.port}/app?timeout=1000&cleartext=yes',
+              environ={'PAWL_PASSWORD': SECRET})
+    a.lock('l', name)
+    a.ask('take', 'l', 500).be('PAWL_ECONN')
+    assert SECRET.encode() in told.heard
+    told.close()
+
+
+@case('a false MySQL server asks for the password in clear, and does not get it', 'mysql')
+def _(s, name):
+    for mode in ('disable', 'prefer', 'require', 'verify-ca', 'verify-full'):
+        refuses('mysql', rogue.mysql, 'could read the password|TLS|SSL',
+                asks=not mode.startswith('verify'), sslmode=mode)
 
 
 @case('TLS: the server\'s certificate is checked as asked for', own={})

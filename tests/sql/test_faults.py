@@ -242,6 +242,57 @@ def _(s, name):
     equal(a.ask('stats').lost, 1)
 
 
+@case('somebody locks the rows of a batch in the opposite order: no deadlock, nothing is lost')
+def _(s, name):
+    a, b = s.actor(watchdog=3000), s.actor()
+    for i in 'abc':
+        a.lock(i, f'{name}/{i}')
+        b.lock(i, f'{name}/{i}')
+        a.ask('take', i, 0).ok()
+    t = s.transaction()
+    try:
+        end = time.monotonic() + 4  # several renewals of all three
+        while time.monotonic() < end:
+            for i in 'cba':
+                said = t.say(f"SELECT token FROM {s.prefix} WHERE name = '{name}/{i}' FOR UPDATE")
+                assert t.process.poll() is None and 'eadlock' not in said, said
+                b.send('acquire', i, 0)
+            t.say('COMMIT')
+            for i in 'abc':
+                b.answer('acquire', i).be('PAWL_EBUSY')
+            t.say('BEGIN')
+    finally:
+        t.kill()
+    equal(a.ask('stats').lost, 0)
+    for i in 'abc':
+        a.ask('drop', i).ok()
+
+
+def end_lease(s, name):
+    """A lock with a long lease becomes free, and nobody is notified."""
+    s.sql(f"UPDATE {s.prefix} SET expires = 1 WHERE name = '{name}'")
+    return time.monotonic()
+
+
+@case('a lock becomes free and nobody is notified: the next one has it within 5 s')
+def _(s, name):
+    for killed in (True, False):  # holder and front die together; a message is lost
+        this = f'{name}/{killed}'
+        a, b, c = s.actor(), s.actor(), s.actor()
+        a.lock('l', this, lease=600000)
+        a.ask('take', 'l', 0).ok()
+        queue_up(s, this, [b, c])
+        time.sleep(1)  # until ears are open
+        if killed:
+            a.kill()
+            b.kill()
+            until(lambda: s.connections_of(b) == 0, 'for the server to notice')
+        begun = end_lease(s, this)
+        (c if killed else b).answer('acquire', 'l').ok()
+        print(f'# after {time.monotonic() - begun:.2f} s')
+        assert time.monotonic() - begun < 10  # 5, and a busy machine; it was 20
+
+
 @case('what nobody has used for a day is swept out; what is held, waited for or set stays', own={})
 def _(s, name):
     s.schema()
