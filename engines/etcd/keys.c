@@ -229,7 +229,7 @@ static size_t add_text(char *out, size_t n, const char *word, const char *text)
     static const char digits[] = "0123456789ABCDEF";
 
     n += (size_t)snprintf(out + n, ETCD_VALUE_MAX - n, " %s=", word);
-    for (size_t i = 0; text[i] && i < ETCD_TEXT_MAX - 1; i++) {
+    for (size_t i = 0; i < ETCD_TEXT_MAX - 1 && text[i]; i++) {
         unsigned char c = (unsigned char)text[i];
 
         if (c > ' ' && c != '%' && c != 0x7f) {

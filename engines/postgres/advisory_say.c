@@ -29,7 +29,7 @@ static size_t add_hex(char *to, size_t room, const char *bytes, size_t most)
 {
     size_t used = 0;
 
-    for (size_t i = 0; bytes[i] && i < most; i++)
+    for (size_t i = 0; i < most && bytes[i]; i++)
         used += (size_t)snprintf(to + used, room - used, "%02x", (unsigned char)bytes[i]);
     if (!used)
         used = (size_t)snprintf(to, room, "-");
