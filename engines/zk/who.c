@@ -34,7 +34,7 @@ size_t zk_who_write(char ret[ZK_WHO_MAX], const zk *z, uint32_t want)
     const char *label = z->env->label ? z->env->label : "";
     size_t n = 4;
 
-    memcpy(ret, "pawl", 4);
+    memcpy(ret, "pawl", sizeof "pawl");
     n += put(ret + n, 280, "host", z->host);
     n += (size_t)snprintf(ret + n, 32, " pid=%lld", (long long)getpid());
     n += put(ret + n, 280, "program", program_invocation_short_name);
