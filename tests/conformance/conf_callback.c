@@ -358,7 +358,7 @@ CASE("readers, a writer and permits that are broken say so")
     static calls lost = CALLS_INIT;
     const char *names[] = {check_name("r"), check_name("w"), check_name("s")};
     pawl_client *mine = client_open(NULL), *yours = client_open(NULL);
-    static const int kinds[] = {PAWL_READ, PAWL_WRITE};
+    static const uint64_t kinds[] = {PAWL_READ, PAWL_WRITE};
     pawl_semaphore *sem;
     int told = 0;
 
