@@ -312,7 +312,8 @@ PAWL_API uint64_t pawl_lock_token(const pawl_lock *lock);
  * multi-lock, the reason of its first lost member. 0: not lost. The same words are in the text of
  * every PAWL_ELOST and in the log. PAWL_LOST_BROKEN also says that a key or node of the lock was
  * deleted by hand (etcd, ZooKeeper); PostgreSQL's layout=advisory, where a break ends the holder's
- * connection as a restart does, says PAWL_LOST_GONE. No I/O. Inside on_lost the owner is the one that on_lost is about.
+ * connection as a restart does, says PAWL_LOST_GONE. No I/O. Inside on_lost the owner is the one
+ * that on_lost is about.
  * Thread: any. Blocks: no. In callbacks: yes. */
 PAWL_API int pawl_lock_lost_reason(const pawl_lock *lock);
 
