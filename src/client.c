@@ -218,8 +218,10 @@ static char *identity_of(const pawl_instance *i, const char *url)
     int length = pawl_instance_identity(i, NULL, 0);
     char *text = length < 0 ? strdup(url) : malloc((size_t)length + 1);
 
-    if (text && length >= 0)
-        pawl_instance_identity(i, text, (size_t)length + 1);
+    if (text && length >= 0 && pawl_instance_identity(i, text, (size_t)length + 1) != length) {
+        free(text); /* the engine found no memory the second time */
+        text = NULL;
+    }
     return text;
 }
 

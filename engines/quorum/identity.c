@@ -19,9 +19,9 @@ static bool read_all(const quorum *q, char **texts)
         int length = pawl_instance_identity(&q->nodes[i].inner, NULL, 0);
 
         texts[i] = length < 0 ? NULL : malloc((size_t)length + 1);
-        if (!texts[i])
+        if (!texts[i] ||
+            pawl_instance_identity(&q->nodes[i].inner, texts[i], (size_t)length + 1) != length)
             return false;
-        pawl_instance_identity(&q->nodes[i].inner, texts[i], (size_t)length + 1);
     }
     qsort(texts, q->n, sizeof texts[0], by_text);
     return true;

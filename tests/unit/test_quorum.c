@@ -477,6 +477,7 @@ CASE("a stale grant at the gate holds up neither a try nor a waiter while a majo
         CHECK_CODE(c.op.code, 0);
         client_close(&one);
         client_close(&two);
+        client_close(&three);
     }
 }
 
@@ -519,6 +520,7 @@ CASE("without a majority it is PAWL_EQUORUM, also if the others have it for some
         CHECK(!b.op.waited);
         client_close(&one);
         client_close(&two);
+        client_close(&three);
     }
 }
 
