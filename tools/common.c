@@ -88,13 +88,22 @@ static int print_help(const verb *v)
     return OPT_HELP;
 }
 
+void forget_url(tool *t)
+{
+    if (t->own_url)
+        explicit_bzero(t->own_url, strlen(t->own_url));
+    free(t->own_url);
+    t->own_url = NULL;
+}
+
 /* A password does not stay among the arguments, where ps(1) shows it to everybody. */
 static void set_url(tool *t, char *text)
 {
+    forget_url(t);
     t->url = text;
     if (!url_has_password(text))
         return;
-    t->url = strdup(text);
+    t->url = t->own_url = strdup(text);
     if (!t->url) {
         say("out of memory");
         exit(STATUS_SYSTEM);

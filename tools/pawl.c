@@ -170,5 +170,7 @@ int main(int argc, char **argv)
     if (!t.verb)
         return unknown_verb(&t, argv[0]);
     optind = 0; /* GNU: start over, with this verb's own way of ordering */
-    return output_end(t.verb->fn(&t, argc, argv));
+    status = t.verb->fn(&t, argc, argv);
+    forget_url(&t);
+    return output_end(status);
 }

@@ -43,6 +43,7 @@ typedef struct verb {
 struct tool {
     const verb *verb;
     const char *url; /* -u, else $PAWL_URL, else "local:" */
+    char *own_url;   /* a copy of a -u that has a password; main wipes and frees it */
     const char *layout; /* a parameter of it */
     bool json;
     int verbose; /* how many -v */
@@ -67,6 +68,9 @@ enum { OPT_DONE = -1, OPT_BAD = 1000, OPT_HELP, OPT_JSON, OPT_LAYOUT, OPT_OWN };
 /* getopt_long that deals with the common options itself. Returns the verb's own option, OPT_DONE,
  * or how to end: OPT_BAD (the message is out; status STATUS_USAGE), OPT_HELP (status 0). */
 int option_next(tool *, int argc, char **argv, const char *shorts, const struct option *longs);
+
+/* Wipe and free the copy of a URL with a password. */
+void forget_url(tool *);
 
 /* For verbs without options of their own. Returns OPT_DONE, OPT_BAD or OPT_HELP. */
 int options_common(tool *, int argc, char **argv);
