@@ -486,13 +486,6 @@ void pawl__exchange_init(struct request *r, pawl_client *client, int kind, int m
     r->op.owner = (pawl_owner){client->env.client_id, 0, ++client->last_seq};
 }
 
-/* Only who waits for a lock or a latch can be told that the time was too short. */
-static int no_answer(const struct request *r, pawl_error *err)
-{
-    return pawl_error_set(err, PAWL_EUNKNOWN, "'%s': no answer within %lld ms",
-                          r->op.name ? r->op.name : "*", (long long)r->client->env.timeout_ms);
-}
-
 int pawl__exchange(struct request *r, int64_t wait_ms, pawl_error *err)
 {
     pawl_client *client = r->client;
@@ -506,8 +499,6 @@ int pawl__exchange(struct request *r, int64_t wait_ms, pawl_error *err)
                                ? PAWL_NEVER
                                : now + wait * PAWL_NS_PER_MS);
     code = pawl__call_wait(client, &call);
-    if (code == PAWL_ETIMEDOUT && r->op.kind != PAWL_OP_ACQUIRE)
-        return no_answer(r, err);
     if (code)
         pawl__error_about(err, code, r->op.name ? r->op.name : "*",
                           r->err.text[0] ? r->err.text : NULL);
