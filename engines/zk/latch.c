@@ -131,7 +131,7 @@ static bool count_read(zk_task *task, int64_t tag, int error, jute_reader *body)
 static void read_count(latch *l)
 {
     l->step = LATCH_READ;
-    zk_ask_sync(&l->task);
+    zk_ask_turn(&l->task, zk_path(l->task.zk, l->name, NULL, NULL));
     zk_ask(&l->task, ZK_GET, zk_path(l->task.zk, l->name, "count", NULL), false, count_read, 0);
 }
 
@@ -261,7 +261,7 @@ static void look_at_name(latch *l)
     l->set = l->other = false;
     l->seen_cversion = -1;
     l->error = 0;
-    zk_ask_sync(task);
+    zk_ask_turn(task, zk_path(z, l->name, NULL, NULL));
     zk_ask(task, ZK_CHILDREN, zk_path(z, l->name, NULL, NULL), false, name_listed, 0);
     zk_ask(task, ZK_CHILDREN, zk_path(z, l->name, "locks", NULL), false, folder_listed, 0);
     zk_ask(task, ZK_CHILDREN, zk_path(z, l->name, "leases", NULL), false, folder_listed, 0);

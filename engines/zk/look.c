@@ -420,8 +420,10 @@ static void look_go(zk_task *task)
     zk *z = task->zk;
     size_t folder = (size_t)(strrchr(z->settings.base, '/') - z->settings.base);
 
-    if (!k->sent)
+    if (!k->sent && k->op->kind == PAWL_OP_LIST)
         zk_ask_sync(task);
+    else if (!k->sent) /* as new as every write that is over */
+        zk_ask_turn(task, z->settings.base);
     if (k->sent) {
         finish(k, PAWL_EUNKNOWN);
     } else if (k->op->kind == PAWL_OP_LIST && k->step == LOOK_NAMES) {

@@ -215,9 +215,9 @@ static void start_look(zk_place *p, int step)
     queue_clear(&p->list);
     p->code = 0;
     p->words[0] = 0;
-    p->again = false;
-    if (step == STEP_PEEK)
-        zk_ask_sync(&p->task);
+    p->again = p->not_semaphore = false;
+    if (step == STEP_PEEK && p->sure)
+        zk_ask_turn(&p->task, zk_path(p->task.zk, p->name, NULL, NULL));
     p->kind->look(p);
 }
 
@@ -419,6 +419,7 @@ void place_check(zk_place *p)
 
 static void begin(zk_place *p)
 {
+    p->sure = p->kind->peeks; /* a latch is passed on the strength of the peek alone */
     if (!p->with_seq && (p->kind->peeks || !p->queue))
         start_look(p, STEP_PEEK);
     else
@@ -437,11 +438,24 @@ static void begin_anew(zk_place *p)
     begin(p);
 }
 
+/* A server may be behind: what a first peek saw may be over. "Busy" must be true, so the place looks
+ * once more, in its turn behind all writes that were over before. "Free" needs no second look: the
+ * place creates its node and then reads what the server knew after that. */
+static void look_again(zk_place *p)
+{
+    p->sure = true;
+    start_look(p, STEP_PEEK);
+}
+
 static void act(zk_place *p, int verdict)
 {
     bool peeked = !p->node[0] && !p->nleases;
+    bool refused = verdict < 0 || (verdict == PLACE_BLOCKED && !p->queue &&
+                                   p->mode != PAWL_MODE_PERMITS);
 
-    if (verdict < 0)
+    if (peeked && refused && !p->sure)
+        look_again(p);
+    else if (verdict < 0)
         refuse(p, verdict);
     else if (verdict == PLACE_ANEW)
         begin_anew(p);

@@ -74,6 +74,7 @@ struct zk_place {
     uint8_t mode, lock_kind, step;
     uint16_t epoch;       /* of the session that its nodes belong to */
     bool queue;
+    bool sure;            /* it peeks in its turn: no write of others that is over is missing */
     bool unsure;          /* a create of its node was sent and not answered */
     bool folders;         /* the folders are missing */
     bool denied;          /* the right to make one of them is, maybe */

@@ -218,13 +218,17 @@ void zk_ask_delete(zk_task *task, const char *path, int version, zk_answer_fn *a
 void zk_ask(zk_task *task, int opcode, const char *path, bool watch, zk_answer_fn *answer,
             int64_t tag);
 
-/* Let what is read next on this connection be as new as the leader's own: other clients' changes
- * that are over are seen. (Behind a create of one's own it is anyway.) */
+/* Bring the server up to date with the leader before the next read of this connection. That is not
+ * enough to see every write of other clients that is over: a leader may answer a follower's client
+ * before it has applied the write itself, and a `sync` at the leader waits for nothing. Good enough
+ * for lists that people read. */
 void zk_ask_sync(zk_task *task);
-/* Let what is read next show all that this session ever asked for, if it is carried out at all. A
- * leader that has lost its majority keeps a write, answers a `sync` and a read without it, and
- * carries it out when the majority is back. Only a write waits its turn behind it: this one deletes
- * a node below `folder` that does not exist. */
+/* Let the next read show every write that was over before, of all clients, and every write that
+ * this session ever asked for, if it is carried out at all. (A leader that has lost its majority
+ * keeps a write, answers a `sync` and a read without it, and carries it out when the majority is
+ * back.) Only a write of one's own waits its turn behind others: this one deletes a node below
+ * `folder` that does not exist, which needs no right. A read behind a create of one's own needs
+ * neither. */
 void zk_ask_turn(zk_task *task, const char *folder);
 
 /* Note that the server was or will be asked to watch. False: no memory. */

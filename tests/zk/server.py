@@ -134,9 +134,9 @@ class Server:
 
 
 class Ensemble:
-    def __init__(self, n=3, tick=200, least=400):
+    def __init__(self, n=3, tick=200, least=400, sync_limit=5):
         ports = free_ports(3 * n)
-        lines = ['initLimit=25', 'syncLimit=5'] + [
+        lines = ['initLimit=25', f'syncLimit={sync_limit}'] + [
             f'server.{i + 1}=127.0.0.1:{ports[3 * i + 1]}:{ports[3 * i + 2]}' for i in range(n)]
         self.servers = [Server(ports[3 * i], lines, i + 1, tick=tick, least=least)
                         for i in range(n)]
