@@ -214,6 +214,7 @@ struct hold {
     bool orphan;      /* its thread has ended */
     bool ghost;       /* its owner is through with it, and may ask anew */
     bool give_back;   /* release as soon as its request is answered */
+    unsigned owed;    /* pawl__hold_leave came while a request was out: so many times */
     bool acquires;    /* done_cb is, or was last, about an acquire */
     bool maybe_released; /* a release of it got no answer */
     int count;
@@ -270,6 +271,8 @@ struct hold *pawl__hold_new(pawl_client *client, struct site *site); /* NULL: no
 void pawl__hold_set_asker(struct hold *hold, const struct asker *asker);
 /* A grant may have been given to us, or was and is not wanted: release it, telling nobody. */
 void pawl__hold_give_back(struct hold *hold);
+/* Release a HELD or LOST hold so many times, without anybody who waits for the outcome. */
+void pawl__hold_leave(struct hold *hold, unsigned times);
 /* End what the service may still have of a grant of this hold that is of no use. */
 void pawl__hold_let_go(const struct hold *hold, int64_t lease_ms);
 struct hold *pawl__hold_find(struct site *site, uint64_t holder, int mode);

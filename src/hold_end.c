@@ -250,6 +250,25 @@ void pawl__hold_partial_over(struct hold *hold, int code)
         pawl__hold_drop(hold); /* put off until now */
     else if (hold->give_back && hold->state == HOLD_HELD)
         pawl__hold_release(hold, 0, NULL, NULL);
+    else if (hold->owed)
+        pawl__hold_leave(hold, hold->owed);
+}
+
+/* If the hold stays held, the service is told nothing: where it counts, too, each later request says
+ * how often the owner holds the lock, and the owner's own calls need not wait for an answer. */
+void pawl__hold_leave(struct hold *hold, unsigned times)
+{
+    unsigned count = hold->count > 0 ? (unsigned)hold->count : 1;
+
+    hold->owed = hold->partial ? hold->owed + times : 0;
+    if (hold->partial)
+        return;
+    if (hold->state == HOLD_HELD && times < count) {
+        hold->count -= (int)times;
+        return;
+    }
+    hold->count -= (int)(times < count ? times : count) - 1; /* all but the last at once */
+    pawl__hold_release(hold, 0, NULL, NULL);
 }
 
 static void lease_over(pawl_timer *timer)

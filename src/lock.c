@@ -255,12 +255,8 @@ void pawl__lock_give_back(pawl_lock *lock, uint64_t holder, unsigned times)
     if (pawl__enter(lock->client, false, NULL))
         return;
     hold = pawl__hold_find(lock->site, lock->by_thread ? holder : lock->handle, lock->terms.mode);
-    if (times && releasable(hold)) {
-        unsigned most = hold->count > 0 ? (unsigned)hold->count : 1;
-
-        hold->count -= (int)(times < most ? times : most) - 1; /* all but the last at once */
-        pawl__hold_release(hold, 0, NULL, NULL);
-    }
+    if (times && releasable(hold))
+        pawl__hold_leave(hold, times);
     pawl__leave(lock->client);
 }
 

@@ -470,7 +470,12 @@ CASE("freeing a multi-lock in another thread releases what its owner holds throu
     CHECK_OK(pawl_lock_acquire(a, 0, NULL)); /* by itself: stays */
     CHECK_OK(pawl_lock_acquire(multi, 0, NULL));
     in_thread(free_it, multi);
-    CHECK_OK(pawl_lock_acquire(lock_new(yours, nb, NULL), 20000, NULL));
     CHECK_EQ(pawl_lock_hold_count(a), 1);
+    CHECK_OK(pawl_lock_acquire(a, 0, NULL)); /* its owner need not wait for anything */
+    CHECK_EQ(pawl_lock_hold_count(a), 2);
     CHECK_OK(pawl_lock_release(a, NULL));
+    CHECK_OK(pawl_lock_acquire(lock_new(yours, nb, NULL), 20000, NULL));
+    CHECK_CODE(pawl_lock_acquire(lock_new(yours, na, NULL), 0, NULL), PAWL_EBUSY);
+    CHECK_OK(pawl_lock_release(a, NULL));
+    CHECK_OK(pawl_lock_acquire(lock_new(yours, na, NULL), 0, NULL));
 }
