@@ -16,7 +16,12 @@
 
 /* ---- many who wait for one name -------------------------------------------------------------- */
 
+/* Under TSan 1,400 clients take minutes, so there are fewer. */
+#ifdef __SANITIZE_THREAD__
+enum { PARTS = 4, EACH = 60 };
+#else
 enum { PARTS = 4, EACH = 350 };
+#endif
 
 /* EACH clients of one process wait for "x" until they are told to end. */
 static _Noreturn void crowd(int say, int hear)
@@ -75,7 +80,7 @@ static void crowd_and_release(struct client *c)
         waitpid(pids[i], NULL, 0);
 }
 
-CASE("1,400 clients wait for one name, the holder releases, all is as before when they are gone")
+CASE("a crowd waits for one name, the holder releases, all is as before when they are gone")
 {
     struct client c;
     int64_t begin;
