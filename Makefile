@@ -16,10 +16,12 @@ $(BUILD)/build.ninja:
 deps:
 	@scripts/deps build test
 
+# Builds only the tool and the library.
 demo:
 	@scripts/deps build
-	@test -f $(BUILD)/tools/pawl || echo "building ..."
-	@$(MAKE) --no-print-directory -s all >/dev/null
+	@test -f $(BUILD)/build.ninja || { echo "configuring ..."; out=$$($(SETUP) $(BUILD)) || \
+	    { echo "$$out"; exit 1; }; }
+	@ninja -C $(BUILD) tools/pawl
 	@scripts/demo $(BUILD)/tools/pawl
 
 test: deps all
