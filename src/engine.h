@@ -195,15 +195,22 @@ struct pawl_op {
     void *engine[4];
 };
 
-/* Words of a service are shown to people: control characters, of which terminals know orders, and
- * the C1 ones of UTF-8, become '?'. */
+/* Make a service's text fit to be shown to people: control characters (C0, DEL, C1), and bytes that
+ * are not UTF-8, which a terminal may take for control characters, become '?'. */
 static inline void pawl_text_clean(char *text)
 {
-    for (unsigned char *p = (unsigned char *)text; *p; p++)
-        if (*p < 0x20 || *p == 0x7f)
-            *p = '?';
-        else if (*p == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0)
-            *p = p[1] = '?';
+    for (unsigned char *c = (unsigned char *)text; *c; c++) {
+        int more = *c < 0x80 ? 0 : *c >= 0xc2 && *c < 0xe0 ? 1 : *c >= 0xe0 && *c < 0xf0 ? 2 :
+                   *c >= 0xf0 && *c < 0xf5 ? 3 : -1;
+        bool good = more >= 0 && *c >= 0x20 && *c != 0x7f && !(*c == 0xc2 && c[1] < 0xa0);
+
+        for (int i = 1; good && i <= more; i++)
+            good = (c[i] & 0xc0) == 0x80;
+        if (good)
+            c += more;
+        else
+            *c = '?';
+    }
 }
 
 /* Fill `err` (which may be NULL: nothing happens) and return the code. */

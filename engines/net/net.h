@@ -16,24 +16,6 @@
 
 #define NET_WORDS 224
 
-/* What a service said, for people: control characters, and bytes that are not UTF-8 (a terminal may
- * take them for control characters), become '?'. */
-static inline void net_printable(char *text)
-{
-    for (unsigned char *c = (unsigned char *)text; *c; c++) {
-        int more = *c < 0x80 ? 0 : *c >= 0xc2 && *c < 0xe0 ? 1 : *c >= 0xe0 && *c < 0xf0 ? 2 :
-                   *c >= 0xf0 && *c < 0xf5 ? 3 : -1;
-        bool good = more >= 0 && *c >= 0x20 && *c != 0x7f && !(*c == 0xc2 && c[1] < 0xa0);
-
-        for (int i = 1; good && i <= more; i++)
-            good = (c[i] & 0xc0) == 0x80;
-        if (good)
-            c += more;
-        else
-            *c = '?';
-    }
-}
-
 /* ---- resolve.c ------------------------------------------------------------------------------- */
 
 struct addrinfo;

@@ -133,7 +133,7 @@ int redis_error_code(const resp_node *reply, char words[REDIS_WORDS])
         if (memmem(reply->text, reply->length, not_allowed[i], strlen(not_allowed[i])))
             code = PAWL_EAUTH;
     snprintf(words, REDIS_WORDS, "the server says: %.*s", length, reply->text);
-    net_printable(words);
+    pawl_text_clean(words);
     return code;
 }
 

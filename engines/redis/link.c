@@ -75,7 +75,7 @@ void redis_link_drop(redis_link *link, int code, const char *format, ...)
     vsnprintf(words, sizeof words, format, args);
     va_end(args);
     link->last_code = code;
-    net_printable(words);
+    pawl_text_clean(words);
     snprintf(link->words, sizeof link->words, "%.70s: %.140s", link->where, words);
     link->env->log(link->env, PAWL_LOG_WARNING, "%s %s",
                    was_ready ? "connection lost:" : "can't connect:", link->words);
