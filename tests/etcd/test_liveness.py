@@ -9,7 +9,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from etcds import Actor, Cluster, Etcd, query, until  # noqa: E402
-from fake import PING, Fake  # noqa: E402
+from fake import PING, Deaf, Fake  # noqa: E402
 from forked import case, run  # noqa: E402
 from proxy import Proxy  # noqa: E402
 
@@ -156,6 +156,20 @@ def _(s, p):
     a.ask('drop', 'l').ok()
     p.accept()
     within(lambda: b.answer('acquire', 'l').ok(), BEYOND)
+
+
+@on_etcd('an event that is never sent costs the waiter a lease')
+def _(s, p):
+    between = Deaf(s.port)
+    a, b = s.actor(), through(between, watchdog=LEASE)
+    queue_up(s, 'one', [a, b])
+    a.answer('acquire', 'l').ok()
+    time.sleep(1)  # until what is ahead is watched
+    between.deaf = True
+    a.ask('drop', 'l').ok()
+    within(lambda: b.answer('acquire', 'l').ok(), LEASE / 1000 + BEYOND)
+    assert between.eaten, 'the event was sent'
+    assert b.ask('stats').reconnects == 0
 
 
 @on_etcd('a server that went back to an older state costs the waiter no more than a lease')
