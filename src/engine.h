@@ -52,7 +52,8 @@ typedef struct pawl_engine pawl_engine;
 /* What an engine can do, so that the core asks instead of probing. */
 enum pawl_caps {
     PAWL_CAP_FENCE = 1 << 0,         /* grants carry tokens that rise per name */
-    PAWL_CAP_QUEUE = 1 << 1,         /* op->queue works: first come, first served in the service */
+    PAWL_CAP_QUEUE = 1 << 1,         /* op->queue works: first come, first served in the service,
+                                        unless CAP_FAIR_ONLY */
     PAWL_CAP_RANGE = 1 << 2,         /* op->tokens > 1 works: a grant reserves a range of tokens */
     PAWL_CAP_SHARED = 1 << 3,        /* PAWL_MODE_SHARED */
     PAWL_CAP_PERMITS = 1 << 4,       /* PAWL_MODE_PERMITS */
@@ -67,8 +68,11 @@ enum pawl_caps {
     PAWL_CAP_LASTING = 1 << 11,      /* permits have no lease: they last until they are released */
     PAWL_CAP_LINGER_CLOSING = 1 << 12, /* as CAP_LINGER, but no waiter is notified when the lock
                                           ends: used only when the client closes */
-    PAWL_CAP_OUTLASTS = 1 << 13      /* a lock may outlast its lease while its client is there: a
+    PAWL_CAP_OUTLASTS = 1 << 13,     /* a lock may outlast its lease while its client is there: a
                                         RELEASE follows when the lease is over */
+    PAWL_CAP_FAIR_ONLY = 1 << 14     /* only fair locks have an order (a foreign layout); of others
+                                        INSPECT shows neither waiters nor since when they are held,
+                                        and semaphores and latches are bare numbers */
 };
 
 /* ---- Ops ------------------------------------------------------------------------------------- */

@@ -490,6 +490,7 @@ struct etcd {
                              has said so yet */
 
     struct list leases;
+    int64_t revision;     /* the largest that an answer had, as long as leases are known */
     etcd_call *keepalive; /* the stream; NULL: not open */
 
     struct list watches[ETCD_WATCH_BUCKETS];

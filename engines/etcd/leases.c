@@ -15,6 +15,13 @@
  * fence again, without end. A request whose condition failed names the revision it was sent with
  * (etcd_lease_unfenced). If the lease has another fence by now, or is writing one, the request only
  * has to be sent again.
+ *
+ * A STORE THAT WENT BACK (a restored backup, a disk that lost its last writes) may know our leases
+ * and not our keys, or know keys that we have long deleted. The fence shows it: a write has a
+ * larger revision than every answer that was there before the write was sent. If not, all leases
+ * are given up: whoever holds is told, whoever waits stands in line again under a new lease, and
+ * what the store has under the old leases ends with them. A store that has passed the last revision
+ * that we saw by the time we are connected again can't be told from one that only went on.
  */
 #include <stdlib.h>
 
@@ -302,6 +309,32 @@ static void keep_alive(etcd_lease *lease)
 
 /* ---- the fence ------------------------------------------------------------------------------- */
 
+static bool is_fenced(const etcd_lease *lease)
+{
+    return lease->id && !lease->ends;
+}
+
+static etcd_lease *first_fenced(etcd *e)
+{
+    for (struct list *l = e->leases.next; l != &e->leases; l = l->next)
+        if (is_fenced(list_entry(l, etcd_lease, link)))
+            return list_entry(l, etcd_lease, link);
+    return NULL;
+}
+
+/* Leases that take their place have no id yet. */
+static void went_back(etcd *e, int64_t from, int64_t to)
+{
+    etcd_lease *lease;
+
+    e->env->log(e->env, PAWL_LOG_ERROR, "etcd went back from revision %lld to %lld: a backup was "
+                "restored, or data was lost", (long long)from, (long long)to);
+    e->revision = to;
+    while ((lease = first_fenced(e)))
+        etcd_lease_gone(lease);
+}
+
+/* The tag is the largest revision that was known when the write was sent. */
 static bool answer_fence(etcd_call *call, pb_span message)
 {
     etcd_lease *lease = call->about;
@@ -309,6 +342,10 @@ static bool answer_fence(etcd_call *call, pb_span message)
 
     if (!etcd_read_range(message, &answer) || answer.revision <= 0)
         return false;
+    if (answer.revision <= call->tag) {
+        went_back(call->e, call->tag, answer.revision);
+        return true;
+    }
     lease->fence = answer.revision;
     became_ready(lease);
     return true;
@@ -333,6 +370,7 @@ static void write_fence(etcd_lease *lease)
 
     etcd_helper(key, lease->e, "fence", lease->id, 0);
     if (call) {
+        call->tag = lease->e->revision;
         pb_bytes(&call->body, 1, key, strlen(key));
         pb_uint(&call->body, 3, (uint64_t)lease->id);
     }
@@ -480,6 +518,8 @@ void etcd_leases_connected(etcd *e)
         else
             keep_alive(lease);
     }
+    if (!first_fenced(e))
+        e->revision = 0; /* nothing of ours depends on what was seen before */
 }
 
 void etcd_leases_dropped(etcd *e)

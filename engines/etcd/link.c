@@ -263,8 +263,11 @@ static int on_header(nghttp2_session *h2, const nghttp2_frame *frame, const uint
 static void take_message(etcd_link *link, etcd_call *call, pb_span message)
 {
     bool again = call->answered && !call->type->streams;
+    int64_t revision = etcd_read_header(message);
 
     call->answered = true;
+    if (revision > link->e->revision)
+        link->e->revision = revision;
     if (again) {
         etcd_link_drop(link, PAWL_EPROTO, "a request was answered twice");
     } else if (call->about && !call->type->answer(call, message)) {

@@ -147,6 +147,17 @@ static bool read_kv(pb_span data, etcd_kv *ret)
     return got == 0 && !bad;
 }
 
+int64_t etcd_read_header(pb_span data)
+{
+    int64_t revision = 0;
+    pb_field f;
+
+    while (pb_next(&data, &f) > 0)
+        if (f.number == 1 && f.type == PB_BYTES && !read_revision(f.bytes, &revision))
+            return 0;
+    return revision;
+}
+
 bool etcd_read_range(pb_span data, etcd_kvs *ret)
 {
     pb_field f;

@@ -77,6 +77,8 @@ typedef struct etcd_watch_answer {
     pb_span reason, rest;
 } etcd_watch_answer;
 
+/* The revision that any answer's header has; 0: none. */
+int64_t etcd_read_header(pb_span data);
 bool etcd_read_range(pb_span data, etcd_kvs *ret);
 bool etcd_next_kv(etcd_kvs *kvs, etcd_kv *ret);
 bool etcd_read_txn(pb_span data, etcd_txn *ret);

@@ -338,7 +338,7 @@ typedef struct redis_layout {
     uint32_t caps;
     bool own_channel;     /* this client has one on which its messages arrive */
     bool exclusive_alone; /* an exclusive grant is alone on its key, mostly: renewed by one key */
-    int64_t refresh_ms;   /* how often waiters ask again, at most; 0: the usual */
+    int64_t refresh_ms;   /* how often waiters ask again, at least */
     int (*write_acquire)(redis_call *call, resp_buf *out); /* a wait */
     int (*write_cancel)(redis_call *call, resp_buf *out);
     int (*write_release)(redis_call *call, resp_buf *out); /* an op */

@@ -8,14 +8,15 @@
  * in a way that tells Pawl's from others (redisson_client_of).
  *
  * Who must wait listens on the channel on which Redisson tells of releases, and asks again when
- * told, or when the holder's lease should be over. A client also listens on a channel of its own,
- * on which break tells Pawl's holders.
+ * told, when the holder's lease should be over, and every REFRESH_MS, in case that a message was
+ * lost. A client also listens on a channel of its own, on which break tells Pawl's holders.
  */
 #include <inttypes.h>
 
 #include "waits.h"
 
 #define NAME_MAX_BYTES (REDIS_K_MAX + 128)
+#define REFRESH_MS 4500     /* acquire.lua's ALIVE_MS is more than twice that */
 #define FAIR_WAIT_MS 300000 /* how long a waiter without a limit counts as alive */
 
 enum { COMMON_KEYS = 5, COMMON_ARGS = 7 };
@@ -401,7 +402,8 @@ static void message(redis *r, redis_link *link, const resp_node *channel, const 
 const redis_layout redis_layout_redisson = {
     .name = "redisson",
     .caps = PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_SHARED | PAWL_CAP_PERMITS | PAWL_CAP_LATCH |
-            PAWL_CAP_LIST | PAWL_CAP_COUNTS | PAWL_CAP_LINGER_CLOSING,
+            PAWL_CAP_LIST | PAWL_CAP_COUNTS | PAWL_CAP_LINGER_CLOSING | PAWL_CAP_FAIR_ONLY,
+    .refresh_ms = REFRESH_MS,
     .write_acquire = write_acquire,
     .write_cancel = write_cancel,
     .write_release = write_release,

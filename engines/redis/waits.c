@@ -31,7 +31,6 @@
 
 #include "waits.h"
 
-#define REFRESH_MS 20000
 #define CANCEL_MS 100       /* so long the answer to a cancel is waited for */
 #define STRANGER_MIN_MS 20  /* how often a stranger's lock is looked at, at first */
 #define STRANGER_MAX_MS 250
@@ -168,8 +167,7 @@ static int64_t pause_ms(redis_wait *w)
 void redis_wait_plan(redis_wait *w, bool watches, int64_t left, bool stranger)
 {
     pawl_env *env = w->redis->env;
-    int64_t refresh = w->redis->layout->refresh_ms && w->mode != PAWL_MODE_LATCH
-                          ? w->redis->layout->refresh_ms : REFRESH_MS;
+    int64_t refresh = w->redis->layout->refresh_ms;
     int64_t ms = refresh - (int64_t)(env->random(env) % (uint64_t)(refresh / 8));
 
     if (!watches || (left > 0 && !stranger))

@@ -104,13 +104,18 @@ static void listen(void *arg, int level, const char *text)
         event_raise(&e->heard);
 }
 
-pawl_client *client_open_heard(const char *faults, ear *e)
+pawl_client *client_open_heard(const char *faults, ear *e, const pawl_client_options *options)
 {
+    pawl_client_options all = options ? *options : (pawl_client_options){.size = sizeof all};
     char url[1024];
 
     event_init(&e->heard);
-    snprintf(url, sizeof url, "trace:fault:%s;%s", faults, conf_url);
-    return open_url(url, CLIENT_OPTIONS(.log = listen, .log_arg = e, .log_level = PAWL_LOG_DEBUG));
+    all.log = listen;
+    all.log_arg = e;
+    all.log_level = PAWL_LOG_DEBUG;
+    snprintf(url, sizeof url, "trace:%s%s%s%s", faults ? "fault:" : "", faults ? faults : "",
+             faults ? ";" : "", conf_url);
+    return open_url(url, &all);
 }
 
 pawl_lock *lock_new(pawl_client *client, const char *name, const pawl_lock_options *options)

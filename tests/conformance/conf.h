@@ -2,7 +2,8 @@
  *
  * conf.h - what the conformance cases share.
  *
- * The cases know pawl.h and the URL of an engine, nothing else. Two clients of one process stand
+ * The cases know pawl.h and the URL of an engine; what the engine declares that it can do decides
+ * which cases it is spared. Two clients of one process stand
  * for two processes, so that an engine that lives in one process is measured too; cases that need
  * real processes say so first (need_processes). Clients and handles made through the helpers are
  * freed at the end of the case, handles first.
@@ -41,11 +42,17 @@ int64_t lease_given(int64_t ms);
 bool has_session(void);
 /* Has it neither semaphores nor latches? Their cases are skipped when one is made. */
 bool only_locks(void);
-/* Does the service know only who waits for a fair lock, and not since when somebody holds a lock?
- * Then await_waiters counts the waits of this process's clients instead. */
-bool waits_unseen(void);
-/* Skips the case where that matters: the order of waiters, waiters of other processes, rows. */
-void need_shown(const char *what);
+/* Have only fair locks an order (PAWL_CAP_FAIR_ONLY)? The service knows only who waits for them,
+ * and not since when somebody holds a lock. await_waiters counts the waits of this process's
+ * clients instead. */
+bool only_fair(void);
+/* A kind of lock whose waiters have an order and are shown: PAWL_MUTEX, or there PAWL_FAIR. */
+uint64_t ordered_kind(void);
+#define ORDERED LOCK_OPTIONS(.kind = ordered_kind())
+/* Skips the case where order matters and the case is about other kinds than fair locks. */
+void need_order(void);
+/* ... where it matters that a semaphore or latch is more than its number. */
+void need_numbers(const char *what);
 /* Does a break take its time, so that it may hit who comes next as well? */
 bool breaks_late(void);
 /* What the holder of a lock that was broken is told. A break of PostgreSQL's own locks ends the
@@ -62,13 +69,13 @@ int broken_reason(void);
 
 pawl_client *client_open(const pawl_client_options *options); /* NULL: the defaults */
 pawl_client *client_open_with(const char *parameter);         /* a "key=value" for the URL */
-/* Through trace: and fault: with these options. Each line of the log that begins with `line`, such
+/* Through trace: and fault: with these faults. Each line of the log that begins with `line`, such
  * as "> release", raises `heard`: the op is on its way. The ear must outlive the case. */
 typedef struct ear {
     const char *line;
     event heard;
 } ear;
-pawl_client *client_open_heard(const char *faults, ear *e);
+pawl_client *client_open_heard(const char *faults, ear *e, const pawl_client_options *options);
 pawl_lock *lock_new(pawl_client *client, const char *name, const pawl_lock_options *options);
 pawl_lock *multi_new(pawl_lock *a, pawl_lock *b, pawl_lock *c); /* b, c may be NULL */
 pawl_semaphore *sem_new(pawl_client *client, const char *name,
@@ -90,6 +97,9 @@ void await_queued(pawl_client *client, const char *name, uint64_t n);
 /* The same for all kinds. Where the service shows no waiters: until n calls and operations of all
  * clients have started to wait, though the service may not have answered their first requests. */
 void await_waiters(pawl_client *client, const char *name, uint64_t n);
+/* Until n waiters of a latch are shown, or where the service does not know them, until an ear that
+ * listens for "> acquire" has heard n times that somebody asks. */
+void await_latch_waiters(pawl_client *client, const char *name, int n, ear *e);
 /* Until the lease of the only holder was renewed; the case fails if it ends instead. `client` is
  * one that does not hold it: its calls must not drive the holder's. */
 void await_renewal(pawl_client *client, const char *name);

@@ -114,13 +114,13 @@ CASE("a hundred operations that wait for one lock get it in order, and release i
     static chain all = {.granted = EVENT_INIT, .released = EVENT_INIT};
     const char *name = check_name("x");
     pawl_client *client = client_open(NULL);
-    pawl_lock *lock = lock_new(client, name, NULL);
+    pawl_lock *lock = lock_new(client, name, ORDERED);
     static link_t links[N];
 
-    need_shown("the layout has an order of waiters for fair locks only");
     CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
     for (int i = 0; i < N; i++) {
-        links[i] = (link_t){&all, lock_new(client, name, &handle_owned), i};
+        links[i] = (link_t){&all, lock_new(client, name, LOCK_OPTIONS(.kind = ordered_kind(),
+                            .owner = handle_owned.owner)), i};
         CHECK_OK(pawl_lock_acquire_start(links[i].lock, PAWL_FOREVER, link_granted, &links[i]));
     }
     CHECK_EQ(event_count(&all.granted), 0);

@@ -28,8 +28,16 @@ void await_queued(pawl_client *client, const char *name, uint64_t n)
 
 void await_waiters(pawl_client *client, const char *name, uint64_t n)
 {
-    while (shown_waiters(client, name) != n && !(waits_unseen() && all_waiting() == n))
+    while (shown_waiters(client, name) != n && !(only_fair() && all_waiting() == n))
         pause_ms(1);
+}
+
+void await_latch_waiters(pawl_client *client, const char *name, int n, ear *e)
+{
+    if (only_fair())
+        event_await(&e->heard, n);
+    else
+        await_queued(client, name, (uint64_t)n);
 }
 
 /* The summary row's number of holders, and the holder's lease. */

@@ -125,7 +125,7 @@ CASE("a fair lock serves threads of two clients strictly in the order they came"
 
 CASE("with cohort=1 a mutex serves threads of two clients strictly in the order they came")
 {
-    need_shown("the layout has an order of waiters for fair locks only");
+    need_order();
     strict_order(PAWL_MUTEX, 1);
 }
 

@@ -48,30 +48,29 @@ CASE("a killed reader lets the writer in")
 
 CASE("a killed waiter is skipped")
 {
-    uint64_t kind = PAWL_MUTEX;
+    uint64_t kind = ordered_kind();
     const char *name = check_name("p");
     pawl_client *client;
     pawl_lock *lock;
     peer dies, lives;
 
-    need_shown("the layout shows no waiters but those of fair locks");
     need_processes();
     peer_start(&dies, hold_until_told, &kind);
     peer_start(&lives, hold_until_told, &kind);
     client = client_open(NULL);
-    lock = lock_new(client, name, NULL);
+    lock = lock_new(client, name, ORDERED);
     CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
     peer_send(&dies, 1);
-    await_waiters(client, name, 1);
+    await_queued(client, name, 1);
     peer_send(&lives, 1);
-    await_waiters(client, name, 2);
+    await_queued(client, name, 2);
     peer_kill(&dies);
     CHECK_OK(pawl_lock_release(lock, NULL));
     peer_recv(&lives);
     CHECK_CODE(pawl_lock_acquire(lock, 0, NULL), PAWL_EBUSY);
     peer_send(&lives, 1);
     peer_join(&lives);
-    await_waiters(client, name, 0);
+    await_queued(client, name, 0);
 }
 
 static void exit_holding(peer *parent, void *arg)
@@ -167,23 +166,22 @@ CASE("a stopped holder loses the lock when its lease ends, and learns it when it
 
 CASE("a stopped waiter delays those behind it no longer than its lease")
 {
-    uint64_t kind = PAWL_MUTEX;
+    uint64_t kind = ordered_kind();
     const char *name = check_name("p");
     pawl_client *client;
     pawl_lock *lock;
     peer stopped, lives;
 
-    need_shown("the layout shows no waiters but those of fair locks");
     need_processes();
     peer_start(&stopped, hold_until_told, &kind);
     peer_start(&lives, hold_until_told, &kind);
     client = client_open(NULL);
-    lock = lock_new(client, name, NULL);
+    lock = lock_new(client, name, ORDERED);
     CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
     peer_send(&stopped, 1);
-    await_waiters(client, name, 1);
+    await_queued(client, name, 1);
     peer_send(&lives, 1);
-    await_waiters(client, name, 2);
+    await_queued(client, name, 2);
     peer_signal(&stopped, SIGSTOP);
     CHECK_OK(pawl_lock_release(lock, NULL));
     peer_recv(&lives);

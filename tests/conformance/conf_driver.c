@@ -25,20 +25,21 @@ static void wait_for_latch(void *arg)
 CASE("leases are renewed after two calls of one client have ended together")
 {
     const char *kept = check_name("kept"), *go = check_name("go");
-    pawl_client *mine = client_open(CLIENT_OPTIONS(.watchdog_ms = DEATH_LEASE));
+    static ear e = {.line = "> acquire"};
+    pawl_client *mine = client_open_heard(NULL, &e, CLIENT_OPTIONS(.watchdog_ms = DEATH_LEASE));
     pawl_client *yours = client_open(NULL);
     pawl_lock *lock = lock_new(mine, kept, NULL);
     pawl_latch *latch = latch_new(yours, go);
     latch_waiter waiters[2];
 
-    need_shown("the layout shows no waiters but those of fair locks");
     CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
+    event_init(&e.heard);
     CHECK_OK(pawl_latch_set(latch, 1, NULL));
     for (int i = 0; i < 2; i++) {
         waiters[i].latch = latch_new(mine, go);
         actor_start(&waiters[i].actor, wait_for_latch, &waiters[i]);
     }
-    await_waiters(yours, go, 2);
+    await_latch_waiters(yours, go, 2, &e);
     CHECK_OK(pawl_latch_count_down(latch, NULL));
     for (int i = 0; i < 2; i++)
         actor_join(&waiters[i].actor);
@@ -77,14 +78,13 @@ CASE("a program's loop is woken for its callbacks while another thread blocks in
     struct pollfd p = {.fd = pawl_client_fd(mine), .events = POLLIN};
     waiter blocked;
 
-    need_shown("the layout shows no waiters but those of fair locks");
     CHECK_OK(pawl_lock_acquire(taken, 0, NULL));
     waiter_start(&blocked, lock_new(mine, busy, NULL), PAWL_FOREVER);
-    await_waiters(yours, busy, 1);
+    await_waiting(mine, 1);
     for (int i = 1; i <= 40; i++) {
         CHECK_OK(pawl_lock_acquire(other, PAWL_FOREVER, NULL));
         CHECK_OK(pawl_lock_acquire_start(lock, PAWL_FOREVER, count_call, &got));
-        await_waiters(yours, name, 1);
+        await_waiting(mine, 2);
         while (poll(&p, 1, 0) > 0)
             CHECK_EQ(pawl_client_process(mine), 0);
         CHECK_OK(pawl_lock_release(other, NULL));

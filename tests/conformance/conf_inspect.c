@@ -27,7 +27,6 @@ CASE("the holder is shown with pid, program, label, token, age and lease")
     static rows all;
     row *r = all.row;
 
-    need_shown("the layout does not store it");
     CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
     inspect_rows(client_open(NULL), name, &all);
     CHECK_EQ(all.n, 2);
@@ -44,7 +43,8 @@ CASE("the holder is shown with pid, program, label, token, age and lease")
     CHECK(strstr(r[1].program, "conformance"));
     CHECK_STR(r[1].label, "till 7");
     CHECK(r[1].host[0] && r[1].owner[0]);
-    CHECK(r[1].info.since_ms >= 0 && r[1].info.since_ms < 50000);
+    if (!only_fair()) /* else nobody has written it down */
+        CHECK(r[1].info.since_ms >= 0 && r[1].info.since_ms < 50000);
     CHECK(r[1].info.lease_ms > 0 && r[1].info.lease_ms <= 50000);
 }
 
@@ -54,17 +54,16 @@ CASE("waiters are shown in their order, each with its own owner and label")
     static const char *const labels[N] = {"first", "second", "third", "fourth"};
     const char *name = check_name("i");
     pawl_client *mine = client_open(NULL);
-    pawl_lock *lock = lock_new(mine, name, NULL);
+    pawl_lock *lock = lock_new(mine, name, ORDERED);
     static rows all;
     waiter w[N];
 
-    need_shown("the layout shows no waiters but those of fair locks");
     CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
     for (int i = 0; i < N; i++) {
         pawl_client *client = client_open(CLIENT_OPTIONS(.label = labels[i]));
 
-        waiter_start(&w[i], lock_new(client, name, NULL), PAWL_FOREVER);
-        await_waiters(mine, name, (uint64_t)i + 1);
+        waiter_start(&w[i], lock_new(client, name, ORDERED), PAWL_FOREVER);
+        await_queued(mine, name, (uint64_t)i + 1);
     }
     inspect_rows(mine, name, &all);
     CHECK_EQ(all.n, N + 2);
@@ -90,16 +89,16 @@ CASE("readers are shown as shared holders")
     static rows all;
     waiter w;
 
-    need_shown("the layout shows no waiters but those of fair locks");
     CHECK_OK(pawl_lock_acquire(a, 0, NULL));
     CHECK_OK(pawl_lock_acquire(b, 0, NULL));
-    waiter_start(&w, lock_new(client_open(NULL), name, NULL), PAWL_FOREVER);
-    await_waiters(mine, name, 1);
+    waiter_start(&w, lock_new(client_open(NULL), name, ORDERED), PAWL_FOREVER);
+    await_queued(mine, name, 1);
     inspect_rows(mine, name, &all);
     CHECK_EQ(all.n, 4);
     CHECK_EQ(all.row[0].info.holders, 2);
     CHECK_EQ(all.row[0].info.shared, 1);
-    CHECK_EQ(all.row[0].info.token, pawl_lock_token(b));
+    if (!only_fair()) /* else readers' tokens are not stored */
+        CHECK_EQ(all.row[0].info.token, pawl_lock_token(b));
     CHECK_EQ(all.row[1].info.shared, 1);
     CHECK_EQ(all.row[2].info.shared, 1);
     CHECK_EQ(all.row[3].info.role, PAWL_ROLE_WAITER);
@@ -116,7 +115,7 @@ CASE("a semaphore is shown with its capacity, its free permits and who holds how
     pawl_semaphore *sem = sem_new(mine, name, SEM_OPTIONS(.permits = 5));
     static rows all;
 
-    need_shown("the layout does not store it");
+    need_numbers("each permit is a holder of its own");
     CHECK_OK(pawl_semaphore_acquire(sem, 3, 0, NULL));
     inspect_rows(mine, name, &all);
     CHECK_EQ(all.n, 2);
@@ -135,7 +134,7 @@ CASE("a latch is shown with its count")
     pawl_latch *latch = latch_new(mine, name);
     static rows all;
 
-    need_shown("the layout does not store it");
+    need_numbers("a latch is a number like any other");
     CHECK_OK(pawl_latch_set(latch, 4, NULL));
     CHECK_OK(pawl_latch_count_down(latch, NULL));
     inspect_rows(mine, name, &all);

@@ -2,9 +2,14 @@
  *
  * conf_main.c - the program: conformance URL [FILTER], for any engine by its URL.
  */
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "conf.h"
+#include "core.h"
 
 const char *conf_url;
+static uint32_t caps; /* enum pawl_caps, what the engine declares */
 
 /* The last scheme of "trace:fault:x;memory:" decides: wrappers share what they wrap. */
 static bool is_engine(const char *scheme)
@@ -27,7 +32,7 @@ static bool is_advisory(void)
 
 bool only_locks(void)
 {
-    return is_advisory() || !strncmp(conf_url, "quorum:", 7);
+    return !(caps & PAWL_CAP_PERMITS);
 }
 
 bool breaks_late(void)
@@ -40,14 +45,25 @@ int broken_reason(void)
     return is_advisory() ? PAWL_LOST_GONE : PAWL_LOST_BROKEN;
 }
 
-bool waits_unseen(void)
+bool only_fair(void)
 {
-    return strstr(conf_url, "layout=redisson");
+    return caps & PAWL_CAP_FAIR_ONLY;
 }
 
-void need_shown(const char *what)
+uint64_t ordered_kind(void)
 {
-    if (waits_unseen())
+    return only_fair() ? PAWL_FAIR : PAWL_MUTEX;
+}
+
+void need_order(void)
+{
+    if (only_fair())
+        check_skip("only fair locks have an order of waiters");
+}
+
+void need_numbers(const char *what)
+{
+    if (only_fair())
         check_skip(what);
 }
 
@@ -59,7 +75,7 @@ void need_processes(void)
 
 void need_ranges(void)
 {
-    if (is_engine("etcd:") || has_session() || is_advisory() || waits_unseen())
+    if (!(caps & PAWL_CAP_RANGE))
         check_skip("tokens can't be reserved, so nothing is handed on inside the process");
 }
 
@@ -103,6 +119,31 @@ static char *expand(const char *url, char **dir)
     return text;
 }
 
+/* In a process of its own: cases that fork must not have had a client before. */
+static bool read_caps(void)
+{
+    int ends[2], status;
+    pawl_client *client;
+    pawl_error err;
+    pid_t pid;
+
+    if (pipe(ends) || (pid = fork()) < 0)
+        return false;
+    if (!pid) {
+        if (pawl_open(&client, conf_url, NULL, &err)) {
+            fprintf(stderr, "%s\n", err.text);
+            _exit(1);
+        }
+        status = write(ends[1], &client->caps, sizeof caps) != sizeof caps;
+        pawl_close(client);
+        _exit(status);
+    }
+    close(ends[1]);
+    status = read(ends[0], &caps, sizeof caps) != sizeof caps;
+    close(ends[0]);
+    return waitpid(pid, NULL, 0) == pid && !status;
+}
+
 int main(int argc, char **argv)
 {
     char *dir, *url;
@@ -119,6 +160,10 @@ int main(int argc, char **argv)
         return 1;
     }
     conf_url = url;
+    if (!read_caps()) {
+        fprintf(stderr, "conformance: what the engine can do is not known\n");
+        return 1;
+    }
     check_cleanup(end_everything);
     status = check_main(argc - 1, argv + 1);
     if (dir)

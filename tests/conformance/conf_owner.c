@@ -75,13 +75,12 @@ CASE("a thread waits on re-entry for nobody, even when others are queued")
 {
     const char *name = check_name("o");
     pawl_client *mine = client_open(NULL), *yours = client_open(NULL);
-    pawl_lock *lock = lock_new(mine, name, NULL);
+    pawl_lock *lock = lock_new(mine, name, ORDERED);
     waiter near, far;
 
-    need_shown("the layout has an order of waiters for fair locks only");
     CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
-    waiter_start(&far, lock_new(yours, name, NULL), PAWL_FOREVER);
-    await_waiters(mine, name, 1);
+    waiter_start(&far, lock_new(yours, name, ORDERED), PAWL_FOREVER);
+    await_queued(mine, name, 1);
     waiter_start(&near, lock, PAWL_FOREVER);
     await_waiting(mine, 1);
     CHECK_OK(pawl_lock_acquire(lock, 0, NULL));

@@ -58,23 +58,22 @@ CASE("four processes lose no increment and see tokens rise")
 CASE("processes are served first come first served")
 {
     enum { N = 4 };
-    uint64_t kind = PAWL_MUTEX, last;
+    uint64_t kind = ordered_kind(), last;
     const char *name = check_name("p");
     pawl_client *client;
     pawl_lock *lock;
     peer peers[N];
 
-    need_shown("the layout has an order of waiters for fair locks only");
     need_processes();
     for (int i = 0; i < N; i++)
         peer_start(&peers[i], hold_until_told, &kind);
     client = client_open(NULL);
-    lock = lock_new(client, name, NULL);
+    lock = lock_new(client, name, ORDERED);
     CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
     last = pawl_lock_token(lock);
     for (int i = 0; i < N; i++) {
         peer_send(&peers[i], 1);
-        await_waiters(client, name, (uint64_t)i + 1);
+        await_queued(client, name, (uint64_t)i + 1);
     }
     CHECK_OK(pawl_lock_release(lock, NULL));
     for (int i = 0; i < N; i++) {

@@ -91,14 +91,13 @@ CASE("waiters of different clients are served first come first served")
     enum { N = 6 };
     const char *name = check_name("w");
     pawl_client *mine = client_open(NULL);
-    pawl_lock *lock = lock_new(mine, name, NULL);
+    pawl_lock *lock = lock_new(mine, name, ORDERED);
     waiter w[N];
 
-    need_shown("the layout has an order of waiters for fair locks only");
     CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
     for (int i = 0; i < N; i++) {
-        waiter_start_brief(&w[i], lock_new(client_open(NULL), name, NULL), PAWL_FOREVER);
-        await_waiters(mine, name, (uint64_t)i + 1);
+        waiter_start_brief(&w[i], lock_new(client_open(NULL), name, ORDERED), PAWL_FOREVER);
+        await_queued(mine, name, (uint64_t)i + 1);
     }
     CHECK_OK(pawl_lock_release(lock, NULL));
     for (int i = 0; i < N; i++)
@@ -111,10 +110,9 @@ CASE("waiters of one client are served first come first served")
 {
     enum { N = 6 };
     pawl_client *client = client_open(NULL);
-    pawl_lock *lock = lock_new(client, check_name("w"), NULL);
+    pawl_lock *lock = lock_new(client, check_name("w"), ORDERED);
     waiter w[N];
 
-    need_shown("the layout has an order of waiters for fair locks only");
     CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
     for (int i = 0; i < N; i++) {
         waiter_start_brief(&w[i], lock, PAWL_FOREVER);
@@ -131,16 +129,15 @@ CASE("a try never overtakes a waiter, not even at the moment of the release")
 {
     const char *name = check_name("w");
     pawl_client *mine = client_open(NULL), *yours = client_open(NULL);
-    pawl_lock *lock = lock_new(mine, name, NULL), *queued = lock_new(yours, name, NULL);
-    pawl_lock *third = lock_new(client_open(NULL), name, NULL);
+    pawl_lock *lock = lock_new(mine, name, ORDERED), *queued = lock_new(yours, name, ORDERED);
+    pawl_lock *third = lock_new(client_open(NULL), name, ORDERED);
 
-    need_shown("the layout has an order of waiters for fair locks only");
     for (int i = 0; i < 30; i++) {
         waiter w;
 
         CHECK_OK(pawl_lock_acquire(lock, PAWL_FOREVER, NULL));
         waiter_start(&w, queued, PAWL_FOREVER);
-        await_waiters(mine, name, 1);
+        await_queued(mine, name, 1);
         CHECK_OK(pawl_lock_release(lock, NULL));
         CHECK_CODE(pawl_lock_acquire(third, 0, NULL), PAWL_EBUSY);
         waiter_leave(&w);
@@ -245,20 +242,19 @@ CASE("a cancelled waiter in the middle leaves the others in order")
     enum { N = 5 };
     const char *name = check_name("w");
     pawl_client *mine = client_open(NULL);
-    pawl_lock *lock = lock_new(mine, name, NULL);
+    pawl_lock *lock = lock_new(mine, name, ORDERED);
     waiter w[N];
 
-    need_shown("the layout has an order of waiters for fair locks only");
     CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
     for (int i = 0; i < N; i++) {
-        waiter_start_brief(&w[i], lock_new(client_open(NULL), name, NULL), PAWL_FOREVER);
-        await_waiters(mine, name, (uint64_t)i + 1);
+        waiter_start_brief(&w[i], lock_new(client_open(NULL), name, ORDERED), PAWL_FOREVER);
+        await_queued(mine, name, (uint64_t)i + 1);
     }
     pawl_lock_cancel(w[0].lock);
     pawl_lock_cancel(w[2].lock);
     CHECK_CODE(waiter_code(&w[0]), PAWL_ECANCELED);
     CHECK_CODE(waiter_code(&w[2]), PAWL_ECANCELED);
-    await_waiters(mine, name, N - 2);
+    await_queued(mine, name, N - 2);
     CHECK_OK(pawl_lock_release(lock, NULL));
     for (int i = 0; i < N; i++)
         waiter_join(&w[i]);

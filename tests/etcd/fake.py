@@ -76,3 +76,40 @@ class Fake:
             pass
         finally:
             s.close()
+
+
+class Deaf:
+    """Between clients and a server: once .deaf is set nothing comes through on streams of watches. A
+    stream is one if the server's message on it says "created"."""
+
+    def __init__(self, port):
+        self.server, self.deaf, self.eaten = ('127.0.0.1', port), False, 0
+        self.listener = socket.create_server(('127.0.0.1', 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            client, _ = self.listener.accept()
+            server = socket.create_connection(self.server)
+            for way in ((self._up, client, server), (self._down, server, client)):
+                threading.Thread(target=way[0], args=way[1:], daemon=True).start()
+
+    @staticmethod
+    def _up(client, server):
+        while data := client.recv(65536):
+            server.sendall(data)
+        server.close()
+
+    def _down(self, server, client):
+        f, watches = server.makefile('rb'), set()
+        while len(first := f.read(9)) == 9:
+            body = f.read(int.from_bytes(first[:3], 'big'))
+            stream = int.from_bytes(first[5:], 'big')
+            if first[3] == DATA and body.endswith(b'\x18\x01'):
+                watches.add(stream)
+            if self.deaf and first[3] == DATA and stream in watches:
+                self.eaten += 1
+            else:
+                client.sendall(first + body)
+        client.close()

@@ -9,7 +9,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from etcds import Actor, Cluster, Etcd, query, until  # noqa: E402
-from fake import PING, Fake  # noqa: E402
+from fake import PING, Deaf, Fake  # noqa: E402
 from forked import case, run  # noqa: E402
 from proxy import Proxy  # noqa: E402
 
@@ -158,6 +158,20 @@ def _(s, p):
     within(lambda: b.answer('acquire', 'l').ok(), BEYOND)
 
 
+@on_etcd('an event that is never sent costs the waiter a lease')
+def _(s, p):
+    between = Deaf(s.port)
+    a, b = s.actor(), through(between, watchdog=LEASE)
+    queue_up(s, 'one', [a, b])
+    a.answer('acquire', 'l').ok()
+    time.sleep(1)  # until what is ahead is watched
+    between.deaf = True
+    a.ask('drop', 'l').ok()
+    within(lambda: b.answer('acquire', 'l').ok(), LEASE / 1000 + BEYOND)
+    assert between.eaten, 'the event was sent'
+    assert b.ask('stats').reconnects == 0
+
+
 @on_etcd('a server that went back to an older state costs the waiter no more than a lease')
 def _(s, p):
     first, a, b = (through(p, watchdog=LEASE, timeout=500) for _ in range(3))
@@ -180,6 +194,43 @@ def _(s, p):
     s.member.start()
     s.wait()
     within(lambda: b.answer('acquire', 'l').ok(), LEASE / 1000 + BEYOND)
+
+
+@on_etcd('a server that went back to an older state: holders are told, nothing stays for nobody')
+def _(s, p):
+    lease = 8000  # no lease ends while the server restarts
+    a, b = (through(p, watchdog=lease, timeout=500) for _ in range(2))
+    for name in ('new', 'old'):  # the server knows the lease, and a key that is gone later
+        a.lock(name, name)
+    a.lock('w', 'old', kind='write')
+    a.ask('take', 'old', 5000).ok()
+    s.member.kill()
+    data = os.path.join(s.member.folder, 'data')
+    shutil.copytree(data, data + '-old')
+    s.member.start()
+    s.wait()
+    a.ask('drop', 'old').ok()
+    a.ask('take', 'new', 5000).ok()
+    until(lambda: len(s.keys('pawl/new/')) == 1 and not s.keys('pawl/old/'))
+    s.member.kill()
+    shutil.rmtree(data)
+    os.rename(data + '-old', data)
+    s.member.start()
+    s.wait()
+    assert s.keys('pawl/old/') and not s.keys('pawl/new/')
+    within(lambda: a.lost('new'), BEYOND)
+    a.ask('drop', 'new').be('PAWL_ELOST')
+    for name in ('new', 'old'):
+        b.lock(name, name)
+    b.ask('take', 'new', 5000).ok()
+    within(lambda: b.ask('take', 'old', 30000).ok(), lease / 1000 + BEYOND)
+    # From here on it is a store like any other: a new connection loses nothing.
+    a.ask('take', 'w', 100).be('PAWL_ETIMEDOUT')
+    p.cut()
+    until(lambda: b.ask('stats').reconnects >= 2)
+    b.ask('renew', 'new', 0).ok()
+    for name in ('new', 'old'):
+        b.ask('drop', name).ok()
 
 
 @on_etcd('a server that has lost everything costs the waiter no more than a lease')

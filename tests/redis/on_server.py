@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """on_server.py KIND PROGRAM [ARGUMENT ...]: run a program on a private server, or servers.
 
-KIND is tcp, redisson (its layout), unix, tls, sentinel, cluster or quorum (of five). @URL@ in an
-argument is the URL, with the certificate of its authority for TLS; @PORT@ the plain port of a single
-server, or of the first.
+KIND is tcp, redisson (its layout), unix, tls, sentinel, cluster, redisson-cluster or quorum (of
+five). @URL@ in an argument is the URL, with the certificate of its authority for TLS; @PORT@ the
+plain port of a single server, or of the first.
 """
 import os
 import sys
@@ -17,14 +17,15 @@ from sentinel import Watched  # noqa: E402
 from guest import run  # noqa: E402
 
 TIMEOUT = 10000  # ms, which a crowded machine keeps
-KINDS = ('tcp', 'redisson', 'unix', 'tls', 'sentinel', 'cluster', 'quorum')
+KINDS = ('tcp', 'redisson', 'unix', 'tls', 'sentinel', 'cluster', 'redisson-cluster', 'quorum')
 
 
 def start(kind, folder, servers):
     """Adds to the servers; their URL."""
-    if kind in ('sentinel', 'cluster'):
+    layout = {'layout': 'redisson'} if kind.startswith('redisson') else {}
+    if kind in ('sentinel', 'cluster', 'redisson-cluster'):
         servers.append(Watched().calm() if kind == 'sentinel' else Calm())
-        return servers[0].url(timeout=TIMEOUT)
+        return servers[0].url(timeout=TIMEOUT, **layout)
     certs = Certs(folder) if kind == 'tls' else None
     for _ in range(5 if kind == 'quorum' else 1):
         servers.append(Live(*certs.options()) if certs else Live())
@@ -34,9 +35,9 @@ def start(kind, folder, servers):
         rest = f'cafile={certs.pem("ca")}&timeout={TIMEOUT}'
         return f'rediss://localhost:{servers[0].extra_port}/?{rest}'
     server = servers[0]
-    if kind == 'redisson':
-        return server.url(layout='redisson', timeout=TIMEOUT)
-    return server.url(timeout=TIMEOUT) if kind == 'tcp' else server.unix_url(timeout=TIMEOUT)
+    if kind == 'unix':
+        return server.unix_url(timeout=TIMEOUT)
+    return server.url(timeout=TIMEOUT, **layout)
 
 
 if __name__ == '__main__':

@@ -421,6 +421,18 @@ def _(s):
     bounded(a)
 
 
+@case('a list without end is an error at a million names, and memory is bounded')
+def _(s):
+    f, a = pair(s, timeout=30000)
+    keys = [f'pawl:name-{i}' for i in range(10000)]
+    f.spoil('SCAN', b'*2\r\n' + bulk('7')[4:] + bulk(*keys))
+    got = a.ask('ls', patience=80).be('PAWL_EBACKEND')
+    assert 'more than a million names' in got.words, got
+    f.behave()
+    works(a, 'ls')
+    bounded(a)
+
+
 @case('a server\'s words reach nobody with control characters in them')
 def _(s):
     f, a = pair(s)

@@ -231,6 +231,21 @@ def _(s):
     in_time(control, s, [w], ends_at(s), 'without messages')
 
 
+@case('a latch is deleted: 5 s')
+def _(s):
+    control = Control()
+    a = s.actor()
+    a.latch('l', 'n')
+    a.ask('set', 'l', 1).ok()
+    a.send('take', 'l', 60000)
+    until(lambda: s.queue('n'), 'for a place in the queue')
+    time.sleep(0.2)
+    s.call('DEL', 'pawl:n')
+    began = time.monotonic()
+    a.answer('take', 'l').ok()
+    control.prompt((time.monotonic() - began) * 1000, BOUND_MS, 'the latch')
+
+
 @case('the key is deleted, or everything: 5 s', limit=120)
 def _(s):
     control = Control()

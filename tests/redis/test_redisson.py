@@ -96,28 +96,6 @@ def _(s):
     assert time.monotonic() - began < PROMPT
 
 
-@case('a fair lock passes over waiters that were killed, all of them at once', limit=120)
-def _(s):
-    a, dead, b = (s.actor(layout='redisson') for _ in range(3))
-    for x in (a, dead, b):
-        x.lock('l', 'n', kind='fair')
-    dead.lock('m', 'n', kind='fair')
-    a.ask('take', 'l', 0).ok()
-    dead.send('acquire', 'l', -1)
-    dead.send('acquire', 'm', -1)
-    until(lambda: s.call('LLEN', 'redisson_lock_queue:{n}') == 2, 'for two to wait')
-    b.send('acquire', 'l', 80000)
-    until(lambda: s.call('LLEN', 'redisson_lock_queue:{n}') == 3, 'for three to wait')
-    dead.kill()
-    began = time.monotonic()
-    a.ask('drop', 'l').ok()
-    b.answer('acquire', 'l', patience=90).ok()
-    took = time.monotonic() - began
-    assert took < 35, f'the lock was free for {took:.0f} s'
-    equal(s.call('EXISTS', 'redisson_lock_queue:{n}', 'redisson_lock_timeout:{n}',
-                 'redisson_lock_waiting:{n}'), 0)
-
-
 @case('a client that closes leaves a lock that lingers no longer than it should')
 def _(s):
     for kind in ('mutex', 'fair', 'read', 'write'):

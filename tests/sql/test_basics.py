@@ -166,6 +166,61 @@ def _(s, name):
     b.ask('take', 'r', 0).ok()
 
 
+@case('a latch opens for all who wait, however many clients that are', 'mysql')
+def _(s, name):
+    a, b = s.actor(), s.actor()
+    for x in (a, b):
+        x.latch('d', name)
+    a.ask('set', 'd', 1).ok()
+    b.send('take', 'd', 60000)
+    until(lambda: s.waiters(name) == 1, 'for a place')
+    # 80 more, of clients that are not there, whose ids come before that of any that is.
+    s.sql(f"INSERT INTO {s.prefix}_member (name, owner, role, mode, push, permits, tokens, first, "
+          f"since, lease, expires) SELECT '{name}', CONCAT(LPAD(seq, 16, '0'), ':1'), 'w', 'l', 1, "
+          "0, 0, 0, 0, 60000, 4000000000000 FROM seq_1_to_80")
+    time.sleep(0.2)
+    began = time.monotonic()
+    a.ask('down', 'd').ok()
+    b.answer('take', 'd').ok()
+    took = time.monotonic() - began
+    print(f'# {took:.2f} s')
+    assert took < 10, took  # who is not told looks later
+
+
+@case('a name with more than 50000 rows is an error, not a long list')
+def _(s, _name):
+    a, name = s.actor(), 'many'
+    a.lock('l', name)
+    a.ask('take', 'l', 5000).ok()
+    rows = ('generate_series(1, 50001) AS seq' if s.scheme == 'postgres' else 'seq_1_to_50001')
+    text = 'lpad(seq::text,' if s.scheme == 'postgres' else 'LPAD(seq,'
+    push = 'false' if s.scheme == 'postgres' else '0'
+    s.sql(f"INSERT INTO {s.prefix}_member (name, owner, role, mode, push, permits, tokens, first, "
+          f"since, lease, expires) SELECT '{name}', CONCAT({text} 16, '0'), ':1'), 'w', 'x', "
+          f"{push}, 0, 1, 0, 0, 60000, 4000000000000 FROM {rows}")
+    got = a.ask('show', name).be('PAWL_EBACKEND')
+    assert 'more than 50000' in got.words, got
+    s.sql(f"DELETE FROM {s.prefix}_member WHERE name = '{name}'")
+    equal(len(a.rows('show', name)), 2)
+
+
+@case('a server that ends idle sessions does not end ours')
+def _(s, name):
+    before = s.number('SELECT @@global.wait_timeout') if s.scheme == 'mysql' else 0
+    s.sql("ALTER DATABASE postgres SET idle_session_timeout = '500ms'" if s.scheme == 'postgres'
+          else 'SET GLOBAL wait_timeout = 1')
+    try:
+        a = s.actor()
+        a.lock('l', name)
+        a.ask('take', 'l', 5000).ok()
+        time.sleep(4)
+        equal(a.ask('stats').reconnects, 0)
+        a.ask('drop', 'l').ok()
+    finally:
+        s.sql('ALTER DATABASE postgres RESET idle_session_timeout' if s.scheme == 'postgres'
+              else f'SET GLOBAL wait_timeout = {before}')
+
+
 @case('a user who may not make the tables is told what to do; once they are made it works', own={})
 def _(s, name):
     s.user('shop')

@@ -12,6 +12,7 @@ connection ends, and tokens rise, since a promotion begins a new timeline.
 import os
 import sys
 import threading
+import time
 
 from cases import case, equal, run
 from pairs import PAIRS
@@ -97,12 +98,38 @@ def wake(a):
     print(f'# one that was stopped meanwhile: held={first.held}, told {after:.1f} ms later')
 
 
+def widowed(pair):
+    """Somebody who waits for a holder that has died."""
+    a, _ = holder(pair, 'widow')
+    b = Actor(pair.url(**TIMES))
+    b.lock('l', 'widow')
+    b.send('acquire', 'l', -1)
+    until(lambda: pair.first.waiters('widow') == 1, 'for a place in the queue')
+    a.ask('renew', 'l', 6000).ok()
+    a.kill()
+    return b
+
+
+def in_time(pair, b):
+    """The waiter has the lock within 5 s of the lease or of its new connection, and 1 s between two
+    attempts to connect; a busy machine is given more."""
+    ends = pair.second.number(f"SELECT expires FROM {pair.second.prefix} WHERE name = 'widow'")
+    begun = max(ends / 1000, time.time())
+    b.answer('acquire', 'l').ok()
+    took = time.time() - begun
+    print(f'# a waiter of a dead holder: {took:.2f} s after the lease, or the new server')
+    assert took < 12
+    b.ask('drop', 'l').ok()
+
+
 @case('synchronous replication: nothing is lost, and nobody holds together with another',
       own=SYNCHRONOUS)
 def _(pair, _name):
     load = Load(Worker, pair.url(**TIMES))
     a, token = holder(pair, 'kept')
+    orphan = widowed(pair)
     pair.fail_over()
+    in_time(pair, orphan)
     load.progress(MORE)
     until(lambda: a.ask('stats').reconnects, 'for the holder to come back')
     a.ask('renew', 'l', 60000, patience=20).ok()
@@ -122,7 +149,9 @@ def _(pair, _name):
     sleeper, its_token = holder(pair, 'asleep')
     stop(sleeper)
     load.progress(MORE)
+    orphan = widowed(pair)  # the replica knows neither holder nor waiter
     pair.fail_over()
+    in_time(pair, orphan)
     a.lost('l')
     assert next_token(pair, 'gone') > token
     assert next_token(pair, 'asleep') > its_token

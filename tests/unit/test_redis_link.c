@@ -5,11 +5,13 @@
  * 127.0.0.1 and then 127.0.0.2.
  */
 #include <arpa/inet.h>
+#include <linux/sockios.h>
 #include <netdb.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -368,6 +370,119 @@ CASE("reading a long answer takes a time in proportion to its length")
     pawl_lock_free(lock);
     CHECK_OK(pawl_close(client));
     fake_stop(&f);
+}
+
+/* ---- replicas= ------------------------------------------------------------------------------- */
+
+enum { OTHERS = 16, IN_TIME_MS = 90 }; /* the engine waits 100 ms for the answer to its cancel */
+
+/* No replica has the grant of "a", so the engine gives it back by itself. That cancel is refused
+ * once the user has cancelled as well; then other calls begin. */
+static event wanted = EVENT_INIT, leaves = EVENT_INIT, cancelled = EVENT_INIT,
+             refused = EVENT_INIT, begun = EVENT_INIT, done = EVENT_INIT;
+static int64_t told; /* when the engine learned that it has to leave, at the earliest */
+
+static void until_read(const fake *f)
+{
+    int left = 1;
+
+    while (!ioctl(f->fd, SIOCOUTQ, &left) && left)
+        pause_ms(1);
+}
+
+static bool meets_the_user(fake *f, const fake_request *q)
+{
+    if (fake_greets(f, q))
+        return true;
+    if (!strcmp(q->argv[0], "WAIT")) {
+        told = now_ms();
+        fake_send(f, event_count(&wanted) ? ":0\r\n" : ":1\r\n");
+    } else if (fake_is(q, "cancel") && event_count(&f->cancels) == 1) {
+        event_raise(&leaves);
+        event_await(&cancelled, 1);
+        fake_send(f, "-MISCONF can't write now\r\n");
+        until_read(f);
+        event_raise(&refused);
+        event_await(&begun, 1);
+    } else {
+        fake_serve(f, q);
+    }
+    return true;
+}
+
+static void count_done(void *arg, pawl_lock *lock, int code)
+{
+    (void)lock;
+    *(int *)arg = code;
+    event_raise(&done);
+}
+
+static void hold_others(pawl_client *client, pawl_lock *others[OTHERS])
+{
+    char name[16];
+
+    for (int i = 0; i < OTHERS; i++) {
+        snprintf(name, sizeof name, "other %d", i);
+        CHECK_OK(pawl_lock_new(&others[i], client, name, NULL, NULL));
+        CHECK_OK(pawl_lock_acquire(others[i], PAWL_FOREVER, NULL));
+    }
+}
+
+/* Returns whether both have met in time. */
+static bool both_cancel(pawl_client *client, pawl_lock *others[OTHERS], int codes[OTHERS])
+{
+    pawl_lock *lock = new_lock(client);
+    bool met;
+    int code;
+
+    event_raise(&wanted);
+    CHECK_OK(pawl_lock_acquire_start(lock, PAWL_FOREVER, count_done, &code));
+    event_await(&leaves, 1);
+    pawl_lock_cancel(lock);
+    met = now_ms() - told < IN_TIME_MS;
+    event_raise(&cancelled);
+    event_await(&refused, 1);
+    for (int i = 0; i < OTHERS; i++)
+        CHECK_OK(pawl_lock_release_start(others[i], count_done, &codes[i]));
+    event_raise(&begun);
+    event_await(&done, 1 + OTHERS);
+    CHECK_CODE(code, PAWL_EBACKEND);
+    pawl_lock_free(lock);
+    return met;
+}
+
+static bool user_and_engine_cancel(void)
+{
+    event *all[] = {&wanted, &leaves, &cancelled, &refused, &begun, &done};
+    pawl_lock *others[OTHERS];
+    pawl_client *client;
+    int codes[OTHERS];
+    bool met;
+    fake f;
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        event_init(all[i]);
+    fake_start(&f, meets_the_user, -1);
+    client = open_client(f.url, "replicas=1&timeout=5000");
+    hold_others(client, others);
+    met = both_cancel(client, others, codes);
+    for (int i = 0; i < OTHERS; i++) {
+        CHECK_CODE(codes[i], 0);
+        pawl_lock_free(others[i]);
+    }
+    CHECK_OK(pawl_close(client));
+    fake_stop(&f);
+    return met;
+}
+
+CASE("the user cancels while the engine gives a grant back by itself: other calls are answered")
+{
+    int met = 0;
+
+    for (int i = 0; met < 2; i++) {
+        CHECK(i < 20); /* the machine is so slow that they never meet */
+        met += user_and_engine_cancel();
+    }
 }
 
 int main(int argc, char **argv)

@@ -10,7 +10,7 @@
 -- entered again is gone.
 --#include common.lua
 
-local ALIVE_MS = 30000 -- a waiter asks again after 20 s at the latest (waits.c)
+local ALIVE_MS = 10000 -- a waiter asks again after 4.5 s at the latest (redisson.c)
 local lease, wait, count = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
 local permits, capacity = tonumber(ARGV[11]), tonumber(ARGV[12])
 
@@ -71,11 +71,14 @@ local function fair()
         end
         return enter_plain()
     end
+    if kind == 'none' and turn(head) then
+        tell(0, 'redisson_lock__channel:' .. base .. ':' .. head)
+    end
     if wait == 0 then
         return busy(call('PTTL', N))
     end
     call('ZADD', WAITING, now + ALIVE_MS, owner)
-    at_least(WAITING, 20 * ALIVE_MS)
+    at_least(WAITING, 60 * ALIVE_MS)
     local deadline = call('ZSCORE', DEADLINES, owner)
     if deadline then
         local alive = now + math.min(wait, 60000)

@@ -4,7 +4,9 @@
 -- Redisson does not have (docs/redisson.md): the token, WAITING and WRITES.
 --
 -- WAITING, a sorted set, says until when a waiter of a fair lock that is Pawl's counts as alive:
--- the waiter asks again long before. Redisson's own deadline of a waiter is minutes away.
+-- the waiter asks again long before. Redisson's own deadline of a waiter is minutes away. Once the
+-- lock is free and it is the waiter's turn, the waiter has only CLAIM_MS to ask: a waiter that was
+-- killed or stopped costs those behind it no more.
 --
 -- WRITES exists while an owner both writes and reads. The hash N then lasts as long as the longer
 -- of both leases, and WRITES, named like the key of a read hold, lasts as long as the writer's. So
@@ -25,6 +27,7 @@ local N, TOKEN, QUEUE, DEADLINES, PERMITS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], 
 local tag, mode, owner, publish, channel, base, RECEIPT =
     ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local NEVER = '922337203685477'
+local CLAIM_MS = 2000
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local kind = call('TYPE', N).ok
@@ -89,6 +92,17 @@ local function clean()
     end
 end
 
+-- The lock is free, and this waiter is the head of the queue. Whether its claim begins now: a waiter
+-- of Pawl's that has none yet.
+local function turn(head)
+    local alive = call('ZSCORE', WAITING, head)
+    if not alive or tonumber(alive) <= now + CLAIM_MS then
+        return false
+    end
+    call('ZADD', WAITING, now + CLAIM_MS, head)
+    return true
+end
+
 -- Permits whose lease is over go back, at most n of them.
 local function give_back(n)
     local ended = call('ZRANGEBYSCORE', PERMITS, 0, now, 'LIMIT', 0, n)
@@ -108,6 +122,7 @@ end
 local function wake()
     local head = call('LINDEX', QUEUE, 0)
     if head then
+        turn(head)
         tell(0, 'redisson_lock__channel:' .. base .. ':' .. head)
     end
     tell(0, 'redisson_lock__channel:' .. base)

@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The layout redisson: how long a lock may stand free while somebody waits for it. These are the
+bounds that docs/redisson.md states.
+
+A case measures from the end of the lease or the release, by the server's clock, until the next
+grant. At most BOUND_MS may pass, and CLAIM_MS more for each waiter in a fair lock's queue that is
+dead, stopped, or a ghost: an acquire that has ended, which the queue names again because the
+server's data are older. A machine that keeps the control waiting (scenes.Control) is given that
+much more.
+"""
+import os
+import shutil
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cases import equal  # noqa: E402
+from forked import case, run  # noqa: E402
+from live import Actor, until  # noqa: E402
+from proxy import Proxy  # noqa: E402
+from scenes import Control  # noqa: E402
+from sentinel import Watched, cut_off  # noqa: E402
+
+BOUND_MS = 5000
+CLAIM_MS = 2000
+LEASE_MS = 3000
+LONG_MS = 600000  # a lease that no case waits for
+QUEUE = 'redisson_lock_queue:{n}'
+
+
+def server_ms(s):
+    seconds, micros = s.call('TIME')
+    return int(seconds) * 1000 + int(micros) / 1000
+
+
+def lease_end(s):
+    return server_ms(s) + max(s.call('PTTL', 'n'), 0)
+
+
+def in_time(control, s, waiters, ends, claims, what):
+    """One of the waiters has the lock in time; which."""
+    got, who = until(lambda: next(((a, w) for w in waiters for verb in ('acquire', 'take')
+                                   if (a := w.have(verb, 'l'))), None), what, patience=90)
+    got.ok()
+    ms, late = server_ms(s) - ends, control.late_ms()
+    print(f'# {what}: {ms:.0f} ms; the control: {late:.0f} ms late')
+    assert ms <= BOUND_MS + claims * CLAIM_MS + 3 * late, f'{what}: {ms:.0f} ms'
+    return who
+
+
+def fair(service, n, **params):
+    """A holder of a fair lock, and others that want it."""
+    crew = [service.actor(layout='redisson', timeout=1000, **params) for _ in range(n)]
+    for a in crew:
+        a.lock('l', 'n', kind='fair')
+    crew[0].ask('take', 'l', 10000).ok()
+    return crew
+
+
+def line_up(s, waiters):
+    for a in waiters:
+        before = s.call('LLEN', QUEUE)
+        a.send('acquire', 'l', -1)
+        until(lambda: s.call('LLEN', QUEUE) == before + 1, 'for a place in the queue')
+
+
+@case('fair: waiters that were killed cost their claims', limit=120)
+def _(s):
+    control = Control()
+    h, dead, deader, b = fair(s, 4)
+    line_up(s, (dead, deader, b))
+    dead.kill()
+    deader.kill()
+    h.ask('drop', 'l').ok()
+    in_time(control, s, [b], server_ms(s), 2, 'behind two killed waiters')
+    equal(s.call('EXISTS', QUEUE, 'redisson_lock_timeout:{n}', 'redisson_lock_waiting:{n}'), 0)
+
+
+@case('fair: a stopped waiter costs its claim, and queues again', limit=120)
+def _(s):
+    control = Control()
+    h, sleeper, b = fair(s, 3)
+    line_up(s, (sleeper, b))
+    sleeper.stop()
+    h.ask('drop', 'l').ok()
+    in_time(control, s, [b], server_ms(s), 1, 'behind a stopped waiter')
+    sleeper.resume()
+    b.ask('drop', 'l').ok()
+    sleeper.answer('acquire', 'l').ok()
+
+
+@case('fair: the holder and the front die together', limit=120)
+def _(s):
+    control = Control()
+    h, front, b = fair(s, 3, watchdog=LEASE_MS)
+    line_up(s, (front, b))
+    h.kill()
+    front.kill()
+    in_time(control, s, [b], lease_end(s), 1, 'after the lease')
+
+
+@case('fair: the front is told of its turn by whoever finds the lock free')
+def _(s):
+    h, front, b = fair(s, 3)
+    line_up(s, (front, b))
+    s.call('DEL', 'n')  # nobody is told
+    c = s.actor(layout='redisson')
+    c.lock('l', 'n', kind='fair')
+    began = time.monotonic()
+    c.ask('take', 'l', 0).be('PAWL_EBUSY')
+    front.answer('acquire', 'l').ok()
+    took = time.monotonic() - began
+    assert took < 3, f'{took:.1f} s: it found out by itself'
+    equal(b.have('acquire', 'l'), None)
+    h.kill()
+
+
+def set_free(s, kind, words):
+    """A lock with a long lease has a waiter and becomes free, and nobody is told. The waiter, and
+    when that was."""
+    h, w = s.actor(layout='redisson'), s.actor(layout='redisson')
+    for a, how in ((h, 'write'), (w, kind)):
+        if kind == 'permits':
+            a.sem('l', 'n', permits=1, lease=LONG_MS)
+        else:
+            a.lock('l', 'n', kind=how, lease=LONG_MS)
+    h.ask('take', 'l', 0).ok()
+    w.send('take' if kind == 'permits' else 'acquire', 'l', -1)
+    until(lambda: [c for c in s.call('PUBSUB', 'CHANNELS') if not c.startswith('redisson_pawl:')],
+          'for the waiter to listen')
+    time.sleep(0.5)  # the waiter asks once more after that
+    s.call(*words)
+    return w, server_ms(s)
+
+
+@case('a message is lost, or the key, or everything: whatever kind waits', limit=120)
+def _(s):
+    control = Control()
+    free = 'redis.call("DEL", "{n}:timeout") redis.call("SET", "n", 1)'
+    for kind, words in (('mutex', ('DEL', 'n')), ('fair', ('FLUSHALL',)), ('read', ('DEL', 'n')),
+                        ('write', ('FLUSHALL',)), ('permits', ('EVAL', free, 0))):
+        w, began = set_free(s, kind, words)
+        in_time(control, s, [w], began, 0, f'{kind}, without a message')
+        w.ask('drop', 'l').ok()
+        w.kill()
+
+
+@case('a latch is deleted, and nobody is told')
+def _(s):
+    control = Control()
+    a = s.actor(layout='redisson')
+    a.latch('l', 'n')
+    a.ask('set', 'l', 1).ok()
+    a.send('take', 'l', 60000)
+    until(lambda: s.call('PUBSUB', 'CHANNELS', 'redisson_*{n}*'), 'for the waiter')
+    time.sleep(0.5)
+    s.call('DEL', 'n')
+    in_time(control, s, [a], server_ms(s), 0, 'the latch')
+
+
+@case('the connection of a waiter is lost in the moment of the release')
+def _(s):
+    control = Control()
+    p = Proxy(s.port)
+    for kind in ('mutex', 'fair', 'write'):
+        h, w = s.actor(layout='redisson'), Actor(p.url(layout='redisson'))
+        for a in (h, w):
+            a.lock('l', 'n', kind=kind, lease=LONG_MS)
+        h.ask('take', 'l', 0).ok()
+        w.send('acquire', 'l', -1)
+        until(lambda: s.call('PUBSUB', 'CHANNELS', 'redisson_*{n}*'), 'for the waiter')
+        p.freeze()  # what is sent to it now is lost
+        h.ask('drop', 'l').ok()
+        p.cut()
+        in_time(control, s, [w], server_ms(s), 0, f'{kind}, a new connection')
+        w.ask('drop', 'l').ok()
+        w.kill()
+
+
+# ---- older data ----------------------------------------------------------------------------------
+
+def contended(service, s):
+    """A holder, three waiters that will be ghosts, and two that wait on."""
+    h, *crew = fair(service, 6, watchdog=LEASE_MS)
+    line_up(s, crew)
+    return h, crew[:3], crew[3:]
+
+
+def give_up(s, ghosts):
+    for g in ghosts:
+        g.ask('cancel', 'l')
+        g.answer('acquire', 'l').be('PAWL_ECANCELED')
+    equal(s.call('LLEN', QUEUE), 2)
+
+
+@case('fair: a restart from an older snapshot, with ghosts in the queue', limit=150)
+def _(s):
+    control = Control()
+    h, ghosts, waiters = contended(s, s)
+    s.call('SAVE')
+    saved = os.path.join(s.folder, 'dump.rdb')
+    shutil.copy(saved, saved + '.old')
+    give_up(s, ghosts)
+    h.kill()
+    s.kill()
+    shutil.copy(saved + '.old', saved)
+    s.start()
+    equal(s.call('LLEN', QUEUE), 5)
+    who = in_time(control, s, waiters, lease_end(s), 3, 'behind 3 ghosts, after the lease')
+    who.ask('drop', 'l').ok()
+    next(w for w in waiters if w is not who).answer('acquire', 'l').ok()
+
+
+@case('fair: a fail-over to a replica that was behind', server=Watched, limit=150)
+def _(w):
+    control = Control()
+    old, replicas = w.master(), w.replicas()
+    h, ghosts, waiters = contended(w, old)
+    until(lambda: all(r.call('LLEN', QUEUE) == 5 for r in replicas), 'for the replicas')
+    cut_off(old, replicas)
+    give_up(old, ghosts)
+    h.kill()
+    old.kill()
+    for r in replicas:
+        r.resume()
+    new = w.switched(old)
+    in_time(control, new, waiters, lease_end(new), 3, 'behind 3 ghosts, after the lease')
+
+
+@case('a restart from an older snapshot: a mutex, and a semaphore', limit=120)
+def _(s):
+    control = Control()
+    for kind in ('mutex', 'permits'):
+        h, w = (s.actor(layout='redisson', watchdog=LEASE_MS, timeout=1000) for _ in range(2))
+        for a in (h, w):
+            if kind == 'permits':
+                a.sem('l', 'm', permits=1)
+            else:
+                a.lock('l', 'n')
+        h.ask('take', 'l', 0).ok()
+        s.call('SAVE')
+        w.send('take' if kind == 'permits' else 'acquire', 'l', -1)
+        until(lambda: s.call('PUBSUB', 'CHANNELS', 'redisson_*{?}*'), 'for the waiter')
+        h.kill()
+        s.kill()
+        s.start()
+        ends = server_ms(s) + LEASE_MS if kind == 'permits' else lease_end(s)
+        in_time(control, s, [w], ends, 0, f'{kind}, after the lease')
+        w.ask('drop', 'l').ok()
+        w.kill()
+
+
+if __name__ == '__main__':
+    sys.exit(run())
