@@ -254,8 +254,8 @@ void pawl__hold_partial_over(struct hold *hold, int code)
         pawl__hold_leave(hold, hold->owed);
 }
 
-/* If the hold stays held, the service is told nothing: where it counts, too, each later request says
- * how often the owner holds the lock, and the owner's own calls need not wait for an answer. */
+/* If the hold stays held, the service is told nothing: where the service counts, too, each later
+ * request says how often the owner holds the lock, and the owner's calls wait for no answer. */
 void pawl__hold_leave(struct hold *hold, unsigned times)
 {
     unsigned count = hold->count > 0 ? (unsigned)hold->count : 1;

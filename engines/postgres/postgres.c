@@ -86,6 +86,7 @@ static void drop_unconnected(sql_link *link)
     pg *p = link->conn;
     const char *text = PQerrorMessage(p->conn), *fatal = strstr(text, "FATAL:  ");
     const char *after = strstr(text, "failed: ");
+    const char *detail = fatal ? strstr(fatal, "DETAIL:  ") : NULL; /* which right is missing */
     char words[SQL_WORDS];
     sql_fault fault = {.sense = SQL_BROKEN, .code = PAWL_ECONN};
 
@@ -98,6 +99,11 @@ static void drop_unconnected(sql_link *link)
     snprintf(words, sizeof words, "%.150s",
              fatal ? fatal + 8 + strcspn(fatal + 8, " ") + 1 : after ? after + 8 : text);
     words[strcspn(words, "\n")] = 0;
+    if (detail) {
+        size_t n = strlen(words);
+
+        snprintf(words + n, sizeof words - n, ": %.*s", (int)strcspn(detail + 9, "\n"), detail + 9);
+    }
     one_line(words);
     sql_link_drop(link, fault.code ? fault.code : PAWL_ECONN, "%s", words);
 }
@@ -518,9 +524,15 @@ static void pg_ready(sql_link *link, int events)
 static bool pg_greeted(sql_link *link, const sql_reply *reply)
 {
     const char *name = reply->cell(reply, 0, 0), *quoted = reply->cell(reply, 0, 1);
+    const char *barred = reply->cell(reply, 0, 2);
     int code;
 
-    if (!name || !quoted || !*name) {
+    if (barred && (!name || !strcmp(name, "\"\""))) {
+        sql_link_drop(link, PAWL_EAUTH, "permission denied: GRANT USAGE ON SCHEMA %.60s TO this "
+                      "user (security.md)", barred);
+        return false;
+    }
+    if (!name || !quoted || !*name || !strcmp(name, "\"\"")) {
         sql_link_drop(link, PAWL_EINVAL, "search_path names no schema that is there: write "
                       "prefix=SCHEMA.%s", link->sql->settings.prefix);
         return false;

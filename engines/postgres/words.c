@@ -40,6 +40,12 @@ const char *const pg_statements[SQL_STATEMENTS] = {
     "n.oid = c.relnamespace WHERE c.oid = pg_catalog.to_regclass('$TABLE')::pg_catalog.oid), "     \
     "pg_catalog.current_schema())"
 
+/* A schema with such a table that this user may not use; NULL: none. */
+#define BARRED                                                                                     \
+    "(SELECT n.nspname::pg_catalog.text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace "  \
+    "n ON n.oid = c.relnamespace WHERE c.relname = '$TABLE' AND NOT "                              \
+    "pg_catalog.has_schema_privilege(n.oid, 'USAGE') LIMIT 1)"
+
 /* Settings of the server, the database or the role that would end the session, or would let
  * somebody else's functions be called. */
 const char *const pg_greeting[] = {
@@ -51,11 +57,11 @@ const char *const pg_greeting[] = {
     "SET jit = off; LISTEN pawl_$CLIENT; "
     "SELECT pg_advisory_lock_shared(('x' || encode(substr(sha256(convert_to('$CLIENT', 'UTF8')), "
     "1, 8), 'hex'))::bit(64)::bigint); "
-    "SELECT quote_ident(s), quote_literal(s) FROM current_setting('pawl.schema') AS s",
+    "SELECT quote_ident(s), quote_literal(s), " BARRED " FROM current_setting('pawl.schema') AS s",
     NULL, NULL};
 const char *const pg_pooled_greeting[] = {
-    "SELECT pg_catalog.quote_ident(s), pg_catalog.quote_literal(s) FROM (SELECT " SCHEMA_NAME
-    "::pg_catalog.text AS s) AS x", NULL, NULL};
+    "SELECT pg_catalog.quote_ident(s), pg_catalog.quote_literal(s), " BARRED " FROM (SELECT "
+    SCHEMA_NAME "::pg_catalog.text AS s) AS x", NULL, NULL};
 
 /* What is wrong with the tables and functions, before any of them is used: whoever owns them can
  * make them do anything with the rights of those who call them. */
@@ -78,10 +84,10 @@ const char pg_check[] =
     "WHERE NOT r.rolsuper AND r.rolname <> current_user AND r.rolname <> '$OWNER'::pg_catalog.name "
     "AND r.oid <> (SELECT d.datdba FROM pg_catalog.pg_database d "
     "WHERE d.datname = pg_catalog.current_database()) "
-    "UNION ALL SELECT pg_catalog.format('permission denied: GRANT %s ON %s TO this user (sql.md)', "
-    "k.privilege, o.name) FROM " OBJECTS
+    "UNION ALL SELECT pg_catalog.format('permission denied: GRANT %s ON %s TO this user "
+    "(security.md)', k.privilege, o.name) FROM " OBJECTS
     ", (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS k (privilege) "
     "WHERE o.is_table AND NOT pg_catalog.has_table_privilege(o.oid, k.privilege) "
     "UNION ALL SELECT pg_catalog.format('permission denied: GRANT EXECUTE ON FUNCTION %s TO this "
-    "user (sql.md)', o.name) FROM " OBJECTS
+    "user (security.md)', o.name) FROM " OBJECTS
     " WHERE NOT o.is_table AND NOT pg_catalog.has_function_privilege(o.oid, 'EXECUTE') LIMIT 1";

@@ -119,7 +119,7 @@ bool redis_error_is(const resp_node *reply, const char *word)
            memmem(reply->text, reply->length, inside, (size_t)length);
 }
 
-int redis_error_code(const resp_node *reply, char words[REDIS_WORDS])
+int redis_error_code(const redis_link *link, const resp_node *reply, char words[REDIS_WORDS])
 {
     int code = PAWL_EBACKEND;
     int length = reply->length < 140 ? (int)reply->length : 140;
@@ -134,6 +134,8 @@ int redis_error_code(const resp_node *reply, char words[REDIS_WORDS])
             code = PAWL_EAUTH;
     snprintf(words, REDIS_WORDS, "the server says: %.*s", length, reply->text);
     pawl_text_clean(words);
+    if (code == PAWL_EAUTH)
+        redis_name_right(link, reply, words);
     return code;
 }
 

@@ -119,6 +119,22 @@ static bool subscription_confirmed(redis_call *call, const resp_node *reply)
 
 static void subscribe(redis_channel *channel, bool leave);
 
+/* The user has no right to listen: its waits end. A wait that ends leaves the channel, and the last
+ * one takes the channel along. */
+static void refuse_waits(const struct subscription *s, const char *words)
+{
+    redis_channel *channel;
+
+    while ((channel = find(s->redis, s->name, s->length)) && !list_empty(&channel->waits))
+        redis_wait_end(list_entry(channel->waits.next, redis_wait, in_channel), PAWL_EAUTH, words);
+}
+
+/* Without the right to leave channels they would pile up: nothing more is asked for there. */
+static void refuse_link(redis_link *link, const char *words)
+{
+    snprintf(link->mute, sizeof link->mute, "%s", words);
+}
+
 static void subscription_failed(redis_call *call, int code, const char *words)
 {
     struct subscription *s = call->about;
@@ -127,8 +143,16 @@ static void subscription_failed(redis_call *call, int code, const char *words)
     bool sharded = s->sharded;
 
     call->about = NULL;
+    if (code == PAWL_EAUTH && (s->leave || !sharded)) {
+        if (s->leave)
+            refuse_link(call->on, words);
+        else if (channel)
+            refuse_waits(s, words);
+        free(s);
+        return;
+    }
     if (code != PAWL_EUNKNOWN && code != PAWL_ECANCELED && code != PAWL_ECONN && !s->leave &&
-        (!sharded || code != PAWL_EAUTH))
+        !sharded)
         r->env->log(r->env, PAWL_LOG_WARNING, "no messages from '%s', so waits take longer: %s",
                     s->name, words);
     free(s);

@@ -6,6 +6,9 @@
  *     SELECT db                      if it is not 0
  *     SUBSCRIBE channel              before anything is asked for: a grant reaches who listens
  *     PING                           its answer comes where SUBSCRIBE's refusal would
+ *     PUBLISH channel? ""            may we? Scripts that pass a lock on send messages, and a
+ *                                    refusal inside a script would leave the next waiter asleep.
+ *                                    So without this right nothing is asked for but to look
  *
  * and when the first is answered
  *
@@ -99,6 +102,19 @@ static int add_ping(redis_link *link)
     return resp_end(&c);
 }
 
+/* To a channel beside our own, which nobody listens to. */
+static int add_publish(const redis_link *link, resp_buf *out)
+{
+    char channel[REDIS_CHANNEL_MAX];
+    resp_command c = resp_begin(out, 3);
+
+    snprintf(channel, sizeof channel, "%s?", link->tells);
+    resp_add_text(&c, "PUBLISH");
+    resp_add_text(&c, channel);
+    resp_add_text(&c, "");
+    return resp_end(&c);
+}
+
 int redis_greet(redis_link *link)
 {
     int code = add_hello(link);
@@ -116,6 +132,10 @@ int redis_greet(redis_link *link)
     if (!code)
         code = add_ping(link);
     link->greeting[link->ngreeting++] = GREET_PING;
+    if (!code && link->tells) {
+        code = add_publish(link, &link->out);
+        link->greeting[link->ngreeting++] = GREET_PUBLISH;
+    }
     return code;
 }
 
@@ -182,12 +202,13 @@ static int hello_answered(redis_link *link, const resp_node *reply, char words[R
     return add_kill(link);
 }
 
-static int refused(int step, const resp_node *reply, char words[REDIS_WORDS])
+static int refused(const redis_link *link, int step, const resp_node *reply,
+                   char words[REDIS_WORDS])
 {
     char said[REDIS_WORDS];
-    int code = redis_error_code(reply, said);
+    int code = redis_error_code(link, reply, said);
 
-    snprintf(words, REDIS_WORDS, "%.150s", said);
+    snprintf(words, REDIS_WORDS, "%s", said);
     if (step == GREET_HELLO && resp_error_is(reply, "ERR") && code == PAWL_EBACKEND) {
         snprintf(words, REDIS_WORDS, "HELLO 3 is refused; Pawl needs Redis 6.2 or later (%.90s)",
                  said);
@@ -205,9 +226,42 @@ int redis_greeted(redis_link *link, const resp_node *reply, char words[REDIS_WOR
     int step = link->greeting[link->greeted++];
     int code = 0;
 
-    if (resp_is_error(reply) && step != GREET_KILL)
-        return refused(step, reply, words);
+    if (step == GREET_PUBLISH &&
+        (!resp_is_error(reply) || redis_error_code(link, reply, link->mute) != PAWL_EAUTH))
+        link->mute[0] = 0;
+    else if (resp_is_error(reply) && step != GREET_KILL && step != GREET_PUBLISH)
+        return refused(link, step, reply, words);
     if (step == GREET_HELLO)
         code = hello_answered(link, reply, words);
     return code ? code : link->greeted == link->ngreeting;
+}
+
+/* ---- may we publish by now? ------------------------------------------------------------------ */
+
+static int write_publish(redis_call *call, resp_buf *out)
+{
+    return add_publish(call->on, out);
+}
+
+static bool may_publish(redis_call *call, const resp_node *reply)
+{
+    (void)reply;
+    call->on->mute[0] = 0;
+    return true;
+}
+
+static void may_not_publish(redis_call *call, int code, const char *words)
+{
+    if (code == PAWL_EAUTH)
+        snprintf(call->on->mute, sizeof call->on->mute, "%s", words);
+}
+
+void redis_may_publish(redis_link *link)
+{
+    static const redis_call_type type = {.write = write_publish, .answer = may_publish,
+        .failed = may_not_publish};
+    redis_call *call = link->tells ? redis_call_new(link, &type, link, 0) : NULL;
+
+    if (call)
+        redis_link_send(link, call);
 }

@@ -144,7 +144,7 @@ static void become_ready(redis_link *link)
 static void answer(redis_link *link, redis_call *call, const resp_node *reply)
 {
     char words[REDIS_WORDS];
-    int code = resp_is_error(reply) ? redis_error_code(reply, words) : 0;
+    int code = resp_is_error(reply) ? redis_error_code(link, reply, words) : 0;
     bool read_only = code && redis_error_is(reply, "READONLY");
 
     if (resp_error_is(reply, "NOSCRIPT") && !call->whole_text) {
@@ -432,11 +432,11 @@ static bool asking_answered(redis_call *call, const resp_node *reply)
     return true;
 }
 
+/* The call behind it tells, unless that has no right to ask: then nothing is asked for there. */
 static void asking_failed(redis_call *call, int code, const char *words)
 {
-    (void)call;
-    (void)code;
-    (void)words; /* the call behind it tells */
+    if (code == PAWL_EAUTH)
+        snprintf(call->on->mute, sizeof call->on->mute, "%s", words);
 }
 
 /* For the one call behind it. */
@@ -448,6 +448,17 @@ static void send_asking(redis_link *link)
 
     if (call)
         redis_link_send(link, call);
+}
+
+/* A right to use channels is missing. Whether somebody has given it meanwhile is asked anew. */
+static void refuse(redis_link *link, redis_call *call)
+{
+    char words[REDIS_WORDS];
+
+    memcpy(words, link->mute, sizeof words);
+    redis_may_publish(link);
+    call->type->failed(call, PAWL_EAUTH, words);
+    redis_call_free(call);
 }
 
 void redis_link_send(redis_link *link, redis_call *call)
@@ -468,6 +479,10 @@ void redis_link_send(redis_link *link, redis_call *call)
         (link->role->holds_back && link->role->holds_back(link, call))) {
         list_append(&link->backlog, &call->link);
         redis_link_wake(link);
+        return;
+    }
+    if ((call->type->tells || call->asking) && link->mute[0]) {
+        refuse(link, call);
         return;
     }
     if (call->type->before)

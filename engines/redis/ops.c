@@ -88,7 +88,7 @@ static int write_break(redis_call *call, resp_buf *out)
 }
 
 static const redis_call_type break_type = {.write = write_break, .answer = answer_break,
-        .failed = op_failed};
+        .failed = op_failed, .tells = true};
 
 /* ---- latch ----------------------------------------------------------------------------------- */
 
@@ -118,7 +118,7 @@ static int write_latch(redis_call *call, resp_buf *out)
 }
 
 static const redis_call_type latch_type = {.write = write_latch, .answer = answer_latch,
-        .failed = op_failed};
+        .failed = op_failed, .tells = true};
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 

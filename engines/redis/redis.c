@@ -161,7 +161,7 @@ static void remove_entry(redis *r)
     if (link->state != LINK_READY)
         return;
     c = resp_begin(&link->out, 2);
-    resp_add_text(&c, "UNLINK");
+    resp_add_text(&c, "DEL");
     redis_add_entry_key(&c, r, r->env->client_id);
     resp_end(&c);
 }
@@ -242,6 +242,7 @@ void redis_link_for_locks(redis_link *link, redis *r)
     link->db = r->settings.db;
     link->channel = r->layout->own_channel ? r->channel + 1 : NULL;
     link->channel2 = r->layout->own_channel ? NULL : r->channel + 1;
+    link->tells = r->channel + 1;
 }
 
 static int open_link(redis *r, pawl_error *err)

@@ -122,6 +122,8 @@ typedef struct redis_call_type {
     /* It is answered by a push, as SUBSCRIBE is: by this one? NULL: it is not. */
     bool (*by_push)(const redis_call *call, const resp_node *push);
     bool proven;  /* with replicas=, a WAIT must follow it */
+    bool tells;   /* it leads to messages: refused by a link that is mute. A release is not: what is
+                     held must come back */
     void (*before)(redis_call *call); /* what must be sent before it on call->on; may be NULL */
 } redis_call_type;
 
@@ -154,7 +156,12 @@ resp_command redis_begin(const redis_call *call, const redis_script *script, res
 /* Is it this error? Servers before 7.0 wrap what a command inside a script said. */
 bool redis_error_is(const resp_node *reply, const char *word);
 /* What an error of the server's means; `words` get its text. */
-int redis_error_code(const resp_node *reply, char words[REDIS_WORDS]);
+int redis_error_code(const redis_link *link, const resp_node *reply, char words[REDIS_WORDS]);
+
+/* ---- rights.c -------------------------------------------------------------------------------- */
+
+/* The server refuses a right: add to its words which one, where they don't say so. */
+void redis_name_right(const redis_link *link, const resp_node *reply, char words[REDIS_WORDS]);
 
 #define REDIS_OWNER_MAX 40
 /* "CLIENT:SEQ" as the scripts know it; returns the length. */
@@ -173,7 +180,7 @@ enum redis_link_state {
     LINK_READY
 };
 
-enum redis_greeting { GREET_HELLO, GREET_SELECT, GREET_KILL, GREET_PING };
+enum redis_greeting { GREET_HELLO, GREET_SELECT, GREET_KILL, GREET_PING, GREET_PUBLISH };
 
 /* What a connection is for. */
 typedef struct redis_role {
@@ -201,6 +208,8 @@ struct redis_link {
     char where[NET_HOST_MAX + 16]; /* the server, for words: "localhost:6379" */
     const char *user, *password, *channel, *channel2; /* for the greeting; NULL: none */
     int64_t db;
+    const char *tells;     /* a channel on which we must be able to send; NULL: none */
+    char mute[REDIS_WORDS]; /* which right to use channels is missing; "": none */
     bool must_be_master;
     net_stream stream;
     net_tls_settings tls;
@@ -226,7 +235,7 @@ struct redis_link {
     struct list calls;     /* out, in order */
     struct list backlog;   /* not written yet */
     pawl_timer timer;      /* PAUSED: its end. READY: the first call's limit. CONNECTING: none */
-    uint8_t greeting[4];   /* enum redis_greeting, the answers to come */
+    uint8_t greeting[5];   /* enum redis_greeting, the answers to come */
     uint8_t ngreeting, greeted;
     uint64_t server_id;    /* of this connection, in the server's terms; 0 unknown */
     uint64_t old_id;       /* of the one before, to be killed */
@@ -284,6 +293,9 @@ int redis_greet(redis_link *link);
 /* An answer to the greeting. 0: go on; 1: that was the last; else a code, with words. */
 int redis_greeted(redis_link *link, const resp_node *reply, char words[REDIS_WORDS]);
 
+/* Ask a link that is mute whether that is over. */
+void redis_may_publish(redis_link *link);
+
 /* ---- replicas.c ------------------------------------------------------------------------------ */
 
 typedef struct redis_proof redis_proof;
@@ -300,7 +312,8 @@ void redis_prove(redis_call *call, redis_proof *proof);
 void redis_proof_ask(redis_link *link);
 /* The connection is lost. */
 void redis_proofs_fail(redis_link *link);
-void redis_proof_words(char words[REDIS_WORDS], const redis *r, int64_t replicas);
+/* Too few replicas have it: what that means, and words. */
+int redis_proof_code(const redis *r, int64_t replicas, char words[REDIS_WORDS]);
 
 /* ---- sentinel.c ------------------------------------------------------------------------------ */
 
@@ -477,6 +490,7 @@ struct redis {
     uv_prepare_t prepare;  /* before the loop polls: write */
     bool prepared;
     bool wants_age;
+    char no_wait[REDIS_WORDS]; /* the user has no right to WAIT; "": it has */
     char channel[REDIS_PREFIX_MAX + 40]; /* 'p' (cluster: 'c'), then where our messages arrive */
     struct list calls;     /* spare ones */
     size_t ncalls;

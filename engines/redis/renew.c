@@ -82,9 +82,8 @@ static void part_proven(redis_proof *proof, int64_t replicas)
     renewal *n = part->whole;
     char words[REDIS_WORDS];
 
-    redis_proof_words(words, n->redis, replicas);
     if (replicas < n->redis->settings.replicas)
-        part_failed(part, replicas < 0 ? PAWL_EUNKNOWN : PAWL_EBACKEND, words);
+        part_failed(part, redis_proof_code(n->redis, replicas, words), words);
     count_answers(part);
     part_over(part);
 }

@@ -14,13 +14,16 @@
  */
 #include "redis.h"
 
-void redis_proof_words(char words[REDIS_WORDS], const redis *r, int64_t replicas)
+int redis_proof_code(const redis *r, int64_t replicas, char words[REDIS_WORDS])
 {
     if (replicas < 0)
         snprintf(words, REDIS_WORDS, "connection lost before replicas had it");
+    else if (r->no_wait[0])
+        snprintf(words, REDIS_WORDS, "%s", r->no_wait);
     else
         snprintf(words, REDIS_WORDS, "only %lld of %lld replicas have it",
                  (long long)replicas, (long long)r->settings.replicas);
+    return replicas < 0 ? PAWL_EUNKNOWN : r->no_wait[0] ? PAWL_EAUTH : PAWL_EBACKEND;
 }
 
 void redis_prove(redis_call *call, redis_proof *proof)
@@ -73,6 +76,7 @@ static bool wait_answered(redis_call *call, const resp_node *reply)
 
     if (!resp_integer(reply, &n) || n < 0)
         return false;
+    call->on->redis->no_wait[0] = 0;
     wait_over(call->on);
     proven(call->on, (uint64_t)call->tag, n);
     return true;
@@ -85,6 +89,8 @@ static void wait_failed(redis_call *call, int code, const char *words)
     if (code == PAWL_EUNKNOWN || code == PAWL_ECANCELED)
         return; /* the link drops: redis_proofs_fail */
     call->on->env->log(call->on->env, PAWL_LOG_WARNING, "replicas= can't be had: %s", words);
+    if (code == PAWL_EAUTH)
+        snprintf(call->on->redis->no_wait, REDIS_WORDS, "%s", words);
     proven(call->on, (uint64_t)call->tag, 0);
 }
 

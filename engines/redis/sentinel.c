@@ -80,6 +80,8 @@ static bool answer_question(redis_call *call, const resp_node *reply)
            found(r, host->text, host->length, port->text, port->length);
 }
 
+static void sentinel_refused(redis_link *link, int code, const char *words);
+
 static void question_failed(redis_call *call, int code, const char *words)
 {
     redis *r = call->about;
@@ -87,6 +89,8 @@ static void question_failed(redis_call *call, int code, const char *words)
     r->sentinel.asked = false;
     if (code != PAWL_EUNKNOWN && code != PAWL_ECANCELED)
         redis_link_drop(&r->sentinel.link, PAWL_ECONN, "%s", words);
+    if (code == PAWL_EAUTH)
+        sentinel_refused(&r->sentinel.link, code, r->sentinel.link.words);
 }
 
 void redis_sentinel_ask(redis *r)

@@ -131,10 +131,14 @@ void redis_shard_ended(redis_link *link, const resp_node *channel)
 
 static int write_probe(redis_call *call, resp_buf *out)
 {
+    const redis *r = call->on->redis;
     char channel[REDIS_CHANNEL_MAX];
     resp_command c = resp_begin(out, 3);
 
-    channel_of(channel, "", call->on->redis, 0);
+    if (r->layout->own_channel)
+        channel_of(channel, "", r, 0);
+    else
+        snprintf(channel, sizeof channel, "%s?", r->channel + 1);
     resp_add_text(&c, "SPUBLISH");
     resp_add_text(&c, channel);
     resp_add_text(&c, "");
@@ -155,7 +159,7 @@ void redis_shard_probe(redis_link *link)
     redis_call *call;
 
     link->plain = false;
-    call = link->sharded && link->channel ? redis_call_new(link, &type, link, 0) : NULL;
+    call = link->sharded ? redis_call_new(link, &type, link, 0) : NULL;
     if (call)
         redis_link_send(link, call);
 }

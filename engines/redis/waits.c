@@ -133,9 +133,8 @@ static void wait_proven(redis_proof *proof, int64_t replicas)
         set_timer(w, STRANGER_MIN_MS);
         return;
     }
-    redis_proof_words(words, w->redis, replicas);
-    pawl_error_set(w->op->err, PAWL_EBACKEND, "%s; the grant was given back", words);
-    w->trouble = PAWL_EBACKEND;
+    w->trouble = redis_proof_code(w->redis, replicas, words);
+    pawl_error_set(w->op->err, w->trouble, "%s; the grant was given back", words);
     leave(w);
 }
 
@@ -285,6 +284,10 @@ static void acquire_failed(redis_call *call, int code, const char *words)
             redis_wait_ask(w);
         return;
     }
+    if (code == PAWL_EAUTH && w->state == WAIT_QUEUED) {
+        redis_wait_end(w, code, words);
+        return;
+    }
     if (code != PAWL_ECANCELED && (w->state == WAIT_QUEUED || code == PAWL_ECONN)) {
         pawl_error_set(w->op->err, code, "%s", words);
         w->trouble = code;
@@ -307,7 +310,7 @@ static int write_acquire(redis_call *call, resp_buf *out)
 void redis_wait_ask(redis_wait *w)
 {
     static const redis_call_type type = {.write = write_acquire, .answer = answer_acquire,
-        .failed = acquire_failed, .proven = true, .before = redis_shard_listen};
+        .failed = acquire_failed, .proven = true, .tells = true, .before = redis_shard_listen};
 
     if (w->call || proving(w) || !w->redis->entered)
         return;
@@ -362,8 +365,9 @@ static void cancel_failed(redis_call *call, int code, const char *words)
 {
     redis_wait *w = call->about;
 
-    (void)words;
     w->call = NULL;
+    if (code == PAWL_EAUTH && w->op) /* what it left there must expire */
+        w->trouble = pawl_error_set(w->op->err, code, "%s", words);
     if (code != PAWL_EUNKNOWN) {
         set_timer(w, STRANGER_MAX_MS);
         return;
@@ -431,6 +435,14 @@ static void leave(redis_wait *w)
         w->call->about = NULL;
     w->call = w->overtaken = NULL;
     give_up(w);
+}
+
+void redis_wait_end(redis_wait *w, int code, const char *words)
+{
+    if (w->state == WAIT_LEAVING)
+        return;
+    w->trouble = pawl_error_set(w->op->err, code, "%s", words);
+    leave(w);
 }
 
 void redis_acquire_cancel(redis *r, pawl_op *op)

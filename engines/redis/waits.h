@@ -61,6 +61,8 @@ void redis_wait_free(redis_wait *w);
 /* Ask (again). */
 void redis_wait_ask(redis_wait *w);
 void redis_wait_finish(redis_wait *w, int code);
+/* The server refuses a right that it needs: it leaves the queue, and its op ends with this. */
+void redis_wait_end(redis_wait *w, int code, const char *words);
 /* It was granted: since when, and for how long. */
 void redis_wait_granted(redis_wait *w, redis_call *call, uint64_t token, int64_t ntokens,
                         int64_t from, int64_t ms); /* call: NULL if by a message */

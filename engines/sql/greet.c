@@ -180,6 +180,16 @@ static int checked(sql_link *link, const sql_reply *reply)
     return -1;
 }
 
+/* What the second half of the greeting says is a right that is missing. */
+static bool allowed(sql_link *link, const sql_reply *reply)
+{
+    const char *problem = reply ? reply->cell(reply, 0, 0) : NULL;
+
+    if (problem)
+        sql_link_drop(link, PAWL_EAUTH, "%s", problem);
+    return !problem;
+}
+
 int sql_greet_answer(sql_link *link, const sql_reply *reply, const sql_fault *fault)
 {
     if (fault)
@@ -201,7 +211,7 @@ int sql_greet_answer(sql_link *link, const sql_reply *reply, const sql_fault *fa
         return go_on(link, SECOND_HALF);
     default:
         if (link->step >= SECOND_HALF)
-            return go_on(link, link->step + 1);
+            return allowed(link, reply) ? go_on(link, link->step + 1) : -1;
         if (link->sql->driver->greeted && !link->sql->driver->greeted(link, reply))
             return -1;
         link->step++;

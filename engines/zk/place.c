@@ -438,9 +438,8 @@ static void begin_anew(zk_place *p)
     begin(p);
 }
 
-/* A server may be behind: what a first peek saw may be over. "Busy" must be true, so the place looks
- * once more, in its turn behind all writes that were over before. "Free" needs no second look: the
- * place creates its node and then reads what the server knew after that. */
+/* A server may be behind, so "busy" of a first peek may be out of date: the place looks once more,
+ * behind all writes that were over before. "Free" is checked after the create of its node. */
 static void look_again(zk_place *p)
 {
     p->sure = true;
@@ -582,32 +581,6 @@ static void place_woken(zk_task *task, zk_watch *watch, int happened)
     } else {
         place_look(p);
     }
-}
-
-/* With the session went its nodes. Who waits comes again, in the new one. */
-static void place_expired(zk_task *task)
-{
-    zk_place *p = place_of(task);
-
-    p->node[0] = 0;
-    p->nleases = 0;
-    p->unsure = p->taking = p->watched = p->watches_leases = p->gone = false;
-    p->token = 0;
-    zk_watch_clear(&p->ahead);
-    zk_watch_clear(&p->own);
-    if (p->held || p->leaving)
-        place_end(p, PAWL_ENOTHELD);
-}
-
-static void place_refused(zk_task *task, int code, const char *words)
-{
-    zk_place *p = place_of(task);
-
-    if (p->node[0] || p->unsure || p->taking || p->nleases)
-        return;
-    p->code = code;
-    snprintf(p->words, sizeof p->words, "%s", words);
-    place_end(p, code);
 }
 
 const zk_task_type place_type = {.go = place_go, .next = place_next,

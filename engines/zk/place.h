@@ -128,6 +128,9 @@ void place_finish(struct list *ops, int code, const char *words);
 /* The server has nothing of it any more. */
 void place_end(zk_place *p, int release_code);
 void place_timer(zk_place *p, int64_t ms);
+/* The session is over, or no connection can be had: what that means for a place. */
+void place_expired(zk_task *task);
+void place_refused(zk_task *task, int code, const char *words);
 
 /* ---- place.c --------------------------------------------------------------------------------- */
 

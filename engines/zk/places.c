@@ -219,3 +219,29 @@ void zk_places_end(zk *z)
         while (!list_empty(&z->places[i]))
             place_end(list_entry(z->places[i].next, zk_place, in_table), PAWL_ECANCELED);
 }
+
+/* With the session went its nodes. Who waits comes again, in the new one. */
+void place_expired(zk_task *task)
+{
+    zk_place *p = place_of(task);
+
+    p->node[0] = 0;
+    p->nleases = 0;
+    p->unsure = p->taking = p->watched = p->watches_leases = p->gone = false;
+    p->token = 0;
+    zk_watch_clear(&p->ahead);
+    zk_watch_clear(&p->own);
+    if (p->held || p->leaving)
+        place_end(p, PAWL_ENOTHELD);
+}
+
+void place_refused(zk_task *task, int code, const char *words)
+{
+    zk_place *p = place_of(task);
+
+    if (p->node[0] || p->unsure || p->taking || p->nleases)
+        return;
+    p->code = code;
+    snprintf(p->words, sizeof p->words, "%s", words);
+    place_end(p, code);
+}

@@ -19,6 +19,7 @@ for _folder in ('redis', 'lib'):
     sys.path.append(os.path.join(HERE, '..', _folder))
 from actor import Actor, boot_ns  # noqa: E402,F401
 from ports import free_port, free_ports  # noqa: E402
+import rights  # noqa: E402
 
 PATIENCE = 60
 
@@ -162,13 +163,11 @@ class Cluster:
             self.ctl('compact', revision)
         self.compacted = revision
 
-    def give_rights(self, user, password, *rights):
-        """As docs/etcd.md says, to a user; and switch users on."""
+    def give_rights(self, password):
+        """As docs/security.md says, to the user `app`; and switch users on."""
         for words in (('user', 'add', 'root:root'), ('user', 'grant-role', 'root', 'root'),
-                      ('user', 'add', f'{user}:{password}'), ('role', 'add', 'pawl'),
-                      ('role', 'grant-permission', 'pawl', '--prefix=true',
-                       *(rights or ('readwrite', 'pawl/'))),
-                      ('user', 'grant-role', user, 'pawl'), ('auth', 'enable')):
+                      *([w.replace('PASSWORD', password) for w in words[1:]]
+                        for words in rights.commands('etcd')), ('auth', 'enable')):
             self.ctl(*words)
         self.environ = {'ETCDCTL_USER': 'root:root'}
 

@@ -3,7 +3,7 @@
 """on_server.py one|cluster|tls|least PROGRAM [ARGUMENT ...]: run a program on private etcd servers.
 
 @URL@ in an argument is their URL, with the certificate of the authority for TLS, or with a user that
-has just the rights that docs/etcd.md says.
+has just the rights that docs/security.md says.
 """
 import os
 import sys
@@ -22,7 +22,7 @@ def start(kind, folder, servers):
         return servers[0].url(timeout=10000, cafile=certs.pem('ca'))
     servers.append(Cluster() if kind == 'cluster' else Etcd('--bcrypt-cost=4'))
     if kind == 'least':
-        servers[0].give_rights('app', 'sesame')
+        servers[0].give_rights('sesame')
         return servers[0].url(timeout=10000).replace('//', '//app:sesame@')
     return servers[0].url(timeout=10000)
 

@@ -11,6 +11,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from etcds import Cluster, Etcd, free_port, until  # noqa: E402
 from certs import Certs  # noqa: E402
 from forked import case, run  # noqa: E402
+import rights  # noqa: E402
 
 
 def on_etcd(sentence, *options, **more):
@@ -286,6 +287,29 @@ def _(s):
         c.lock('l', 'two')
         c.ask('take', 'l', 20000).be('PAWL_EAUTH')
     assert 'wrong' not in Actor(s.url().replace('//', '//shop:wrong@')).ask('show', 'x').words
+
+
+@on_etcd('each right that is missing is named', '--bcrypt-cost=4')
+def _(s):
+    s.give_rights('sesame')
+    url = s.url(timeout=10000).replace('//', '//app:sesame@')
+    grant = next(w[1:] for w in rights.commands('etcd') if 'grant-permission' in w)
+    role, kind, keys = grant[2], grant[4], grant[5]
+    assert (role, kind, keys) == ('pawl', 'readwrite', 'pawl/'), grant
+    rights.everything(url)
+    named = 'permission denied.*readwrite on the prefix "pawl/"'
+    for less in ('read', 'write'):
+        s.ctl('role', 'revoke-permission', '--prefix=true', role, keys)
+        s.ctl(*grant[:4], less, keys)
+        rights.missing({'read': 'write', 'write': 'read'}[less], named, url)
+        s.ctl('role', 'revoke-permission', '--prefix=true', role, keys)
+        s.ctl(*grant)
+        s.ctl('del', '--prefix', keys)
+    s.ctl('role', 'revoke-permission', '--prefix=true', role, keys)
+    s.ctl(*grant[:4], kind, 'else/')
+    rights.missing('the prefix', named, url)
+    s.ctl('user', 'revoke-role', 'app', role)
+    rights.missing('the role', named, url)
 
 
 @case('TLS: the name and the chain are checked, on both sides', server=False)

@@ -360,23 +360,6 @@ def _(s, p):
     assert peak < 300000, f'{peak} kB'
 
 
-@on_etcd('a user without one of the rights is told which ones it needs')
-def _(s, p):
-    s.give_rights('app', 'sesame', 'read', 'pawl/')
-    a = Actor(s.url().replace('//', '//app:sesame@'))
-    a.lock('l', 'one')
-    assert a.rows('show', 'one')
-    for rights in (('read', 'pawl/'), ('write', 'pawl/'), ('readwrite', 'else/')):
-        s.ctl('role', 'delete', 'pawl')
-        s.ctl('role', 'add', 'pawl')
-        s.ctl('role', 'grant-permission', 'pawl', '--prefix=true', *rights)
-        s.ctl('user', 'grant-role', 'app', 'pawl')
-        a = Actor(s.url().replace('//', '//app:sesame@'))
-        a.lock('l', 'one')
-        got = a.ask('take', 'l', 20000).be('PAWL_EAUTH')
-        assert 'readwrite on the prefix "pawl/"' in got.words, got
-
-
 @on_etcd('a name in use as one type is refused as another, by every call')
 def _(s, p):
     a, b = s.actor(), s.actor()

@@ -29,7 +29,8 @@
  *   ticks MS, late               wake up every MS from now on; how late that was at most (us=)
  *   close                        pawl_close, answer, end        die      SIGKILL
  *
- * The end of the input is a `close`. Unasked for, at once: "lost ID PAWL_ELOST NS".
+ * The end of the input is a `close`. Unasked for, at once: "lost ID PAWL_ELOST NS", and with
+ * ACTOR_LOG in the environment "log - PAWL_OK NS : WORDS" for each warning.
  *
  * Every lock belongs to its handle (but see thread=1) and there is one loop, over the input and
  * pawl_client_fd(), in one thread; callbacks come where the loop calls pawl_client_process(). The
@@ -185,9 +186,17 @@ static void loop(int fd)
     }
 }
 
+static void log_line(void *arg, int level, const char *text)
+{
+    (void)arg, (void)level;
+    printf("log - PAWL_OK %lld : %s\n", (long long)boot_ns(), text);
+    fflush(stdout);
+}
+
 int main(int argc, char **argv)
 {
-    pawl_client_options options = {.size = sizeof options, .label = argc > 2 ? argv[2] : NULL};
+    pawl_client_options options = {.size = sizeof options, .label = argc > 2 ? argv[2] : NULL,
+                                   .log = getenv("ACTOR_LOG") ? log_line : NULL};
     pawl_error err = {0};
     int code, fd;
 

@@ -4,7 +4,8 @@
 
 KIND is tcp, redisson (its layout), unix, tls, sentinel, cluster, redisson-cluster or quorum (of
 five). @URL@ in an argument is the URL, with the certificate of its authority for TLS; @PORT@ the
-plain port of a single server, or of the first.
+plain port of a single server, or of the first. The user of tcp, redisson, sentinel and cluster has
+just the rights that docs/security.md says, for the sentinels, too.
 """
 import os
 import sys
@@ -15,17 +16,36 @@ from cluster import Calm  # noqa: E402
 from live import Live  # noqa: E402
 from sentinel import Watched  # noqa: E402
 from guest import run  # noqa: E402
+from rights import redis_rules  # noqa: E402
 
 TIMEOUT = 10000  # ms, which a crowded machine keeps
 KINDS = ('tcp', 'redisson', 'unix', 'tls', 'sentinel', 'cluster', 'redisson-cluster', 'quorum')
 
 
+def least(servers, url, *marks):
+    """The URL, with a user of the servers that has the rights of these blocks."""
+    for s in servers:
+        s.call('ACL', 'SETUSER', 'least', 'reset', *(r for m in marks for r in redis_rules(m)))
+    return url.replace('//', '//least:pw@')
+
+
+def start_several(kind, servers):
+    servers.append(Watched().calm() if kind == 'sentinel' else Calm())
+    several = servers[0]
+    if kind == 'redisson-cluster':
+        return several.url(timeout=TIMEOUT, layout='redisson')
+    if kind == 'cluster':
+        return least(several.nodes, several.url(timeout=TIMEOUT), 'redis cluster',
+                     'redis cluster, recommended')
+    least(several.sentinels, '', 'redis sentinel')
+    return least(several.servers, several.url(timeout=TIMEOUT, sentinel_user='least',
+                                              sentinel_password='pw'), 'redis')
+
+
 def start(kind, folder, servers):
     """Adds to the servers; their URL."""
-    layout = {'layout': 'redisson'} if kind.startswith('redisson') else {}
     if kind in ('sentinel', 'cluster', 'redisson-cluster'):
-        servers.append(Watched().calm() if kind == 'sentinel' else Calm())
-        return servers[0].url(timeout=TIMEOUT, **layout)
+        return start_several(kind, servers)
     certs = Certs(folder) if kind == 'tls' else None
     for _ in range(5 if kind == 'quorum' else 1):
         servers.append(Live(*certs.options()) if certs else Live())
@@ -35,9 +55,12 @@ def start(kind, folder, servers):
         rest = f'cafile={certs.pem("ca")}&timeout={TIMEOUT}'
         return f'rediss://localhost:{servers[0].extra_port}/?{rest}'
     server = servers[0]
-    if kind == 'unix':
-        return server.unix_url(timeout=TIMEOUT)
-    return server.url(timeout=TIMEOUT, **layout)
+    if kind == 'redisson':
+        return least(servers, server.url(layout='redisson', prefix='shop:', timeout=TIMEOUT),
+                     'redisson')
+    if kind == 'tcp':
+        return least(servers, server.url(timeout=TIMEOUT), 'redis')
+    return server.unix_url(timeout=TIMEOUT)
 
 
 if __name__ == '__main__':

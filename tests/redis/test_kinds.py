@@ -250,26 +250,6 @@ def _(s):
         equal(b.acquire(mode, 1, mode=mode, wait=60000)[0], 'GRANTED')
 
 
-@case('the rights that the manual names are enough')
-def _(s):
-    s.admin.call('ACL', 'SETUSER', 'u', 'on', 'nopass', '~pawl:*', '~{*', 'resetchannels',
-                 '&pawl:@*', '-@all',
-                 *'+@read +@write +publish +spublish +eval +evalsha +script|load +subscribe '
-                 '+ssubscribe +time +ping +hello +client|kill'.split())
-    a, b = s.client(), s.client()
-    for c in (a, b):
-        c.conn.call('AUTH', 'u', 'x')
-    for mode in 'xsp':
-        options = dict(mode=mode, permits=1, capacity=1)
-        a.acquire(mode, 1, **options)
-        b.acquire(mode, 1, wait=60000, **options)
-        equal(a.renew([(mode, 1, 60000)]), [a.owner(1)])
-        equal(a.release(mode, 1)[0], 'OK')
-        equal(b.break_(mode), 'OK')
-    equal(a.latch('l', 'set', 1, 1)[0], 'OK')
-    equal(a.inspect('l')[1], 'latch')
-
-
 @case('all keys of a name are in one slot, whatever braces it has', '--cluster-enabled', 'yes')
 def _(s):
     names = ['n', '{n}', 'a{b', 'a}b', '}{', '}x', '{}x', 'a{}b{c}', '{a}{b}', 'x{y}z}', '{{a}}',

@@ -12,9 +12,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cases import equal  # noqa: E402
 from forked import case, run  # noqa: E402
 from live import Actor, until  # noqa: E402
-from scenes import Control, fails, free_again, queue_up, seen_until_now  # noqa: E402
-
-HERE = os.path.dirname(os.path.abspath(__file__))
+from scenes import Control, fails, free_again, queue_up  # noqa: E402
 
 
 # ---- rights --------------------------------------------------------------------------------------
@@ -87,86 +85,6 @@ def _(s):
     assert got.token > token
     a.ask('drop', 'l').be('PAWL_ELOST')
     assert 'WRONGPASS' in a.ask('take', 'l', 3000).be('PAWL_EAUTH').words
-
-
-def documented_user(s):
-    """The user that docs/redis.md makes, word for word; its URL."""
-    with open(os.path.join(HERE, '..', '..', 'docs', 'redis.md'), encoding='utf-8') as f:
-        words = re.search(r'^ACL SETUSER shop (.*)$', f.read(), re.M)[1].split(' ')
-    s.call('ACL', 'SETUSER', 'shop', 'reset', *[w.replace('PASSWORD', 'pw') for w in words])
-    return f'redis://shop:pw@127.0.0.1:{s.port}/', {w[1:] for w in words if w[0] == '+'}
-
-
-@case('the rights that docs/redis.md names are enough for everything, and each is needed')
-def _(s):
-    url, commands = documented_user(s)
-    m = s.monitor()
-    a, b = Actor(url), Actor(url)
-    a.lock('l', 'n')
-    a.ask('take', 'l', 0).ok()
-    queue_up(s, 'n', [b])
-    a.ask('renew', 'l', 5000).ok()
-    equal([r.role for r in a.rows('show', 'n')], ['summary', 'holder', 'waiter'])
-    equal([r.id for r in a.rows('ls')], ['n'])
-    a.ask('drop', 'l').ok()
-    b.answer('acquire', 'l').ok()
-    a.send('acquire', 'l', -1)
-    until(lambda: s.queue('n'))
-    a.ask('cancel', 'l')
-    a.answer('acquire', 'l').be('PAWL_ECANCELED')
-    a.ask('break', 'l').ok()
-    b.lost('l')
-    for kind in ('read', 'write', 'fair', 'spin'):
-        a.lock(kind, 'k' + kind, kind=kind, at_least=1)
-        a.ask('take', kind, 1000).ok()
-        a.ask('drop', kind).ok()
-    a.sem('s', 's', permits=2)
-    a.ask('take', 's', 0, 2).ok()
-    equal(a.ask('available', 's').ok().n, 0)
-    a.ask('drop', 's', 1).ok()
-    a.ask('drop', 's', 1).ok()
-    a.latch('d', 'd')
-    a.ask('set', 'd', 1).ok()
-    b.latch('d', 'd')
-    b.send('take', 'd', -1)
-    until(lambda: s.queue('d'))
-    a.ask('count', 'd').ok()
-    a.ask('down', 'd').ok()
-    b.answer('take', 'd').ok()
-    for r in s.subscribers():
-        s.call('CLIENT', 'KILL', 'ID', r['id'])
-    a.ask('take', 'read', 20000).ok()
-    for name in ('tag{x}y', 'a}b', '{n', 'n n'):
-        a.lock(name.replace(' ', '_'), name.replace(' ', '%20'))
-        a.ask('take', name.replace(' ', '_'), 20000).ok()
-    a.lock('w', 'kread', kind='write')
-    b.lock('r', 'kread', kind='read')
-    b.ask('take', 'r', 20000).ok()
-    a.close().ok()
-    b.close().ok()
-    refused = [e['object'] for e in s.call('ACL', 'LOG')
-               if e['object'] not in ('client|kill', 'client')]
-    equal(refused, [])
-    used = {e.command for e in seen_until_now(s, m) if 'unix' not in e.source}
-    equal(commands - used - {'hello'}, set(), 'never needed:')  # MONITOR may hide HELLO
-
-
-@case('rights to look, and no more: ls and show work, a lock is refused')
-def _(s):
-    a = s.actor('shown')
-    a.lock('l', 'n')
-    a.ask('take', 'l', 0).ok()
-    with open(os.path.join(HERE, '..', '..', 'docs', 'redis.md'), encoding='utf-8') as f:
-        rights = re.search(r'who only looks .*? of these', f.read(), re.S)
-    commands = re.findall(r'\+[a-z]+', rights[0])
-    assert len(commands) > 10, commands
-    url = with_user(s, '~pawl:*', '~{pawl:*', '~{*}:pawl:*', 'resetchannels', '&pawl:@*', '-@all',
-                    *commands)
-    b = Actor(url)
-    equal([r.role for r in b.rows('show', 'n')], ['summary', 'holder'])
-    equal([r.id for r in b.rows('ls')], ['n'])
-    b.lock('k', 'k')
-    b.ask('take', 'k', 1000).be('PAWL_EAUTH')
 
 
 @case('who may publish and not read can neither grant a lock nor open a latch')

@@ -20,6 +20,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from actor import Actor  # noqa: E402
+import rights  # noqa: E402
 
 PATIENCE = 60
 
@@ -139,15 +140,6 @@ class Server:
     prefix = 'distributed_lock'
 
 
-def documented_grants(mark, user, database):
-    """The statements of docs/sql.md between this comment and the next, for this user."""
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'docs', 'sql.md')
-    with open(path, encoding='utf-8') as f:
-        block = re.search(r'^-- ' + mark + r'[^\n]*\n((?:GRANT [^\n]*;\n)+)', f.read(), re.M)
-    return [g.replace(' TO shop', f' TO {user}').replace('ON app.', f'ON {database}.')
-            for g in block[1].splitlines()]
-
-
 def query(params):
     return '?' + '&'.join(f'{k}={v}' for k, v in params.items()) if params else ''
 
@@ -253,9 +245,16 @@ class Postgres(Server):
         self.run('psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-h', self.folder, '-p', str(self.port),
                  '-U', 'root', 'postgres', '-f', os.environ['PAWL_POSTGRES_SQL'])
 
-    def grant(self, name):
-        for statement in documented_grants('PostgreSQL', name, ''):
+    def grant(self, name, mark='postgres'):
+        for statement in rights.statements(mark, shop=name, app='postgres'):
             self.sql(statement)
+
+    def bare_user(self, name):
+        """Without any right, also not those that everybody has otherwise."""
+        self.sql('REVOKE ALL ON DATABASE postgres FROM PUBLIC')
+        self.sql('REVOKE ALL ON SCHEMA public FROM PUBLIC')
+        self.sql('REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA public FROM PUBLIC')
+        self.user(name)
 
     def transaction(self, *texts):
         """A connection that says these, and then keeps its transaction open; ended by kill()."""
@@ -341,9 +340,12 @@ class Mysql(Server):
             self.run('mariadb', '--no-defaults', '-S', f'{self.folder}/socket', '-u', 'root',
                      'pawl', stdin=f)
 
-    def grant(self, name):
-        for statement in documented_grants('MariaDB', name, 'pawl'):
+    def grant(self, name, mark='mysql'):
+        for statement in rights.statements(mark, shop=name, app='pawl'):
             self.sql(statement)
+
+    def bare_user(self, name):
+        self.sql(f"CREATE USER {name}@'%'")
 
     def transaction(self, *texts):
         return Transaction(['mariadb', '--no-defaults', '-NBn', '-S', f'{self.folder}/socket', '-u',

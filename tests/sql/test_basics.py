@@ -260,23 +260,6 @@ def _(s, name):
     b.ask('take', 'l', 0).be('PAWL_EBUSY')
 
 
-@case('each of the documented rights is needed, and one that is missing is told by name', own={})
-def _(s, name):
-    s.schema()
-    s.user('shop')
-    for table in s.tables:
-        for right in ('SELECT', 'INSERT', 'UPDATE', 'DELETE'):
-            s.grant('shop')
-            if (table, right) == ('_mail', 'UPDATE'):
-                continue
-            s.sql(f'REVOKE {right} ON {s.prefix}{table} FROM shop')
-            fails(s.url('shop'), ['PAWL_EAUTH'], f'{right}.*{s.prefix}{table}')
-    s.grant('shop')
-    a = s.actor(user='shop')
-    a.lock('l', name)
-    a.ask('take', 'l', 0).ok()
-
-
 @case('wrong password, unknown user and database, nobody there: each with its code and words',
       own={})
 def _(s, name):

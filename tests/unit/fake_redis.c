@@ -112,7 +112,7 @@ bool fake_greets(fake *f, const fake_request *q)
         fake_send(f, ">3\r\n+subscribe\r\n+%s\r\n:1\r\n", q->argv[1]);
     else if (!strcmp(word, "PING"))
         fake_send(f, "+PONG\r\n");
-    else if (!strcmp(word, "CLIENT"))
+    else if (!strcmp(word, "CLIENT") || !strcmp(word, "PUBLISH"))
         fake_send(f, ":0\r\n");
     else
         return false;

@@ -8,6 +8,8 @@ import hashlib
 import socket
 import struct
 
+import rights
+
 NO_NODE, NODE_EXISTS = -101, -110
 
 
@@ -20,6 +22,16 @@ class Error(Exception):
 def text(value):
     data = value if isinstance(value, bytes) else value.encode()
     return struct.pack('>i', len(data)) + data
+
+
+PERMS = {'r': 1, 'w': 2, 'c': 4, 'd': 8, 'a': 16}
+
+
+def documented(less=''):
+    """The entry of an ACL that docs/security.md gives the user app:sesame, without these rights."""
+    ((_, _, _, entry),) = rights.commands('zk')
+    scheme, user, _, perms = entry.split(':')
+    return sum(PERMS[p] for p in perms if p not in less), scheme, digest(user, 'sesame')
 
 
 def digest(user, password):

@@ -3,7 +3,7 @@
 """on_server.py one|three|least PROGRAM [ARGUMENT ...]: run a program on private ZooKeeper servers.
 
 @URL@ in an argument is their URL; `least`: with a user that has just the rights that
-docs/zookeeper.md says. No session is shorter than 2 s, no time-out than 10 s, and a
+docs/security.md says. No session is shorter than 2 s, no time-out than 10 s, and a
 follower may be 10 s behind before its leader drops it: a crowded machine keeps all three.
 """
 import os
@@ -11,7 +11,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, '..', 'lib')]
-from client import Client, digest  # noqa: E402
+from client import Client, documented  # noqa: E402
 from guest import run  # noqa: E402
 from server import Ensemble, Server  # noqa: E402
 
@@ -23,7 +23,7 @@ def start(kind, folder, servers):
         return url
     admin = Client(servers[0].port)
     admin.create('/conformance')
-    admin.set_acl('/conformance', (1 | 4, 'digest', digest('app', 'sesame')))
+    admin.set_acl('/conformance', documented())
     admin.set_acl('/', (1, 'world', 'anyone'))
     admin.close()
     return url.replace('//', '//app:sesame@')

@@ -13,7 +13,9 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cases import Actor, case, equal, refused, run, until  # noqa: E402
 from certs import Certs  # noqa: E402
 from ports import free_port  # noqa: E402
+from client import documented  # noqa: E402
 from server import Server  # noqa: E402
+import rights  # noqa: E402
 
 UUID = r'_c_[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
 TOOL = os.environ['PAWL_TOOL']
@@ -221,6 +223,21 @@ def _(w):
     a.ask('break', 'l').ok()
     assert not w.admin.exists(theirs)
     a.answer('acquire', 'l').ok()
+
+
+@case('each right at the chroot that is missing is named')
+def _(w):
+    w.admin.create(w.chroot)
+    for less in ('', 'c', 'r'):
+        chroot = f'{w.chroot}/without-{less}'
+        w.admin.create(chroot)
+        w.admin.set_acl(chroot, documented(less))
+        url = w.servers.url(chroot).replace('//', '//app:sesame@') + '?timeout=10000'
+        if less:
+            name = {'c': 'create', 'r': 'read'}[less]
+            rights.missing(name, f'right to [a-z ]*{name}[a-z ]* is missing at or below {chroot}', url)
+        else:
+            rights.everything(url)
 
 
 @case('who holds and who waits is shown in order, writers and readers, permits and latches')

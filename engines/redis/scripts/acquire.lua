@@ -51,6 +51,7 @@ if plain and type(text) == 'string' and sub(text, 1, 7) == 'pawl x ' and
         end
     end
 end
+--#include allowed.lua
 --#include base.lua
 
 local ntokens, chan, floor, secret = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[10]), ARGV[12]

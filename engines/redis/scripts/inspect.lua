@@ -13,6 +13,8 @@ local most = tonumber(ARGV[1])
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local value = redis.pcall('GET', K)
+local text = value
+--#include allowed.lua
 local rows, holders, waiters, used, count = {}, 0, 0, 0, 0
 local names = {x = 'lock', z = 'lock', m = 'lock', p = 'semaphore', l = 'latch', s = 'lock'}
 local kind, kind_of_queue

@@ -16,6 +16,8 @@ local what, owner, count, remember = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumb
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local value = redis.pcall('GET', K)
+local text = value
+--#include allowed.lua
 --#include tell.lua
 
 local function receipt()

@@ -47,6 +47,7 @@ if ARGV[2] == '0' and ARGV[3] == '0' and type(text) == 'string' and sub(text, 1,
         end
     end
 end
+--#include allowed.lua
 --#include base.lua
 
 local kept, linger = tonumber(ARGV[2]), math.min(tonumber(ARGV[3]), 1e14)

@@ -26,6 +26,8 @@ for i = 2, #ARGV, 2 do
     local at = (i / 2 - 1) * step
     local K, REC, HOLD = KEYS[at + 1], KEYS[at + 2], KEYS[at + 3]
     local value = redis.pcall('GET', K)
+    local text = value
+    --#include allowed.lua
     local mine = 'pawl x ' .. owner .. ' '
     local answer = ''
 

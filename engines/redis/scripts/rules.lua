@@ -16,6 +16,8 @@ local kind, value, full
 
 local function look()
     value = redis.pcall('GET', K)
+    local text = value
+    --#include allowed.lua
     if type(value) == 'table' then
         kind = '?'
     elseif not value then

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
--- A message to a client's channel, for every script that sends one. Wants the locals sub and match.
+-- A message to a client's channel, for every script that sends one. Wants the locals call, sub and match.
 
 -- Whether anybody heard it. The channel's first letter says how: p plain; in a cluster c plain, s
 -- sharded ({N}CHANNEL), or if nobody listens there (the slot has just moved here), or we may not
@@ -11,8 +11,7 @@ local function tell(chan, text)
     local how, to = sub(chan, 1, 1), sub(chan, 2)
     local n = 0
     if how ~= 'p' then
-        local id = redis.pcall('CLUSTER', 'MYID')
-        text = text .. ' ' .. (type(id) == 'string' and sub(id, 1, 16) or '?')
+        text = text .. ' ' .. sub(call('CLUSTER', 'MYID'), 1, 16)
     end
     if how == 's' then
         n = redis.pcall('SPUBLISH', to, text)

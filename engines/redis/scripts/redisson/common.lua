@@ -34,11 +34,11 @@ local kind = call('TYPE', N).ok
 local how = kind == 'hash' and call('HGET', N, 'mode')
 local field = (mode == 'w' or how and mode ~= 'r') and owner .. ':write' or owner
 
--- Who may not send a sharded message sends a plain one; who may send neither has all the same done
--- what is told of.
+-- Who may not send a sharded message sends a plain one. Who may send neither has all the same done
+-- what is told of, and hears of the missing right.
 local function tell(message, to)
     if type(redis.pcall(publish, to or channel, message)) == 'table' then
-        redis.pcall('PUBLISH', to or channel, message)
+        call('PUBLISH', to or channel, message)
     end
 end
 

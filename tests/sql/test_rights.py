@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""test_rights.py postgres|mysql [WORDS]: least rights on a SQL server. Without any one of the rights
+of docs/security.md a call fails, and the error names the right.
+"""
+import sys
+
+from cases import case, equal, run
+import rights
+
+PARTS = [p for p in rights.PARTS if p != 'odd']
+ADVISORY = [p for p in PARTS if p not in ('permits', 'latches')]
+
+
+def words_of(right, thing):
+    """What the error must have: the right and the table, function or database."""
+    name = thing.rpartition(' ')[2].rpartition('.')[2]
+    return rf'(?i)({right}.*\b{name}\b|\b{name}\b.*{right})'
+
+
+def take_away(s, mark, parts, **params):
+    s.bare_user('shop')
+    url = s.url('shop', timeout=10000, **params)
+    s.grant('shop', mark)
+    rights.everything(url, parts=parts)
+    database = {'postgres': 'postgres', 'mysql': 'pawl'}[s.scheme]
+    for statement in rights.statements(mark, app=database):
+        for right, thing in rights.single_grants(statement):
+            s.sql(f'REVOKE {right} ON {thing} FROM shop')
+            if mark != 'advisory':
+                s.sql(';'.join(f'DELETE FROM {s.prefix}{table}' for table in s.tables))
+            # All rights are checked when a client connects.
+            rights.missing(f'{right} ON {thing}', words_of(right, thing), url, parts=parts[:1])
+            s.sql(statement)
+    rights.everything(url, parts=PARTS[:1])
+
+
+@case('each right on tables and functions that is missing is named', own={})
+def _(s, name):
+    s.schema()
+    take_away(s, s.scheme, PARTS)
+
+
+@case('layout=advisory needs the right to connect, and no other', 'postgres', own={})
+def _(s, name):
+    take_away(s, 'advisory', ADVISORY, layout='advisory')
+
+
+@case('layout=advisory: to break locks of others, and to see them, needs the rights for that',
+      'postgres', own={})
+def _(s, name):
+    for user in ('shop', 'other'):
+        s.user(user)
+    a, b = (s.actor(user=user, layout='advisory') for user in ('shop', 'other'))
+    for x in (a, b):
+        x.lock('l', name)
+    b.ask('take', 'l', 20000).ok()
+    assert 'pg_signal_backend' in a.ask('break', 'l').be('PAWL_EAUTH').words
+    equal([r.id for r in a.rows('ls') if r.id == name.replace(' ', '%20')], [])
+    s.grant('shop', 'advisory, others')
+    equal(len([r.id for r in a.rows('ls') if r.id == name.replace(' ', '%20')]), 1)
+    a.ask('break', 'l').ok()
+    b.lost('l')
+
+
+if __name__ == '__main__':
+    sys.exit(run(*sys.argv[1:]))
