@@ -77,11 +77,12 @@ static void fill_acquire(const sql_call *call, sql_params *p)
  * faster than ours; in any case before now. */
 static int64_t granted_at(const seat *s, const sql_call *call, int64_t took)
 {
-    int64_t now = s->link.env->now(s->link.env), at;
+    int64_t now = s->link.env->now(s->link.env);
 
     took -= took / 1000 + 2;
-    at = call->sent + (took > 0 ? took : 0) * PAWL_NS_PER_MS;
-    return at < now ? at : now;
+    if (took > (now - call->sent) / PAWL_NS_PER_MS)
+        return now;
+    return call->sent + (took > 0 ? took : 0) * PAWL_NS_PER_MS;
 }
 
 static bool granted(seat *s, const sql_call *call, const char *text)
