@@ -6,6 +6,7 @@
  * A script (world.h) begins with a digit for the URL. Then, besides ops:
  *
  *     0TEXT ... 7TEXT   the server of that connection says TEXT
+ *     =TEXT             the server that was asked last says TEXT
  *     @                 every server answers what it was asked as a good one would; asked to
  *                       acquire, it grants. &: it queues
  *     !                 the first server hangs up         +   100 ms pass       *   5 s pass
@@ -25,6 +26,8 @@ static struct asked {
     char words[ASKED_MAX];
     size_t used;
 } asked[STREAMS];
+
+static net_stream *latest; /* which was asked last */
 
 static const struct {
     const pawl_engine *engine;
@@ -67,6 +70,7 @@ void stream_hears(net_stream *s, const void *data, size_t length)
 
     if (length > room)
         return;
+    latest = s;
     memcpy(a->words + a->used, data, length);
     a->used += length;
 }
@@ -216,21 +220,21 @@ static void serve_all(world *w, bool queues)
 /* ---- the script ------------------------------------------------------------------------------ */
 
 /* A server that says something itself has answered what it was asked. */
-static void says(size_t n, const world_step *step)
+static void says(net_stream *s, const world_step *step)
 {
-    net_stream *s = streams_open() ? stream_at(n % streams_open()) : NULL;
-    struct asked *a = s ? asked_on(s) : NULL;
+    struct asked *a = asked_on(s);
 
     if (a && step->length && step->text[0] != '>')
         a->used = 0;
-    if (s)
-        stream_says(s, step->text, step->length);
+    stream_says(s, step->text, step->length);
 }
 
 static void take(world *w, const world_step *step)
 {
-    if (step->letter >= '0' && step->letter <= '7')
-        says((size_t)(step->letter - '0'), step);
+    if (step->letter >= '0' && step->letter <= '7' && streams_open())
+        says(stream_at((size_t)(step->letter - '0') % streams_open()), step);
+    else if (step->letter == '=' && latest)
+        says(latest, step);
     else if (step->letter == '@' || step->letter == '&')
         serve_all(w, step->letter == '&');
     else if (step->letter == '!' && streams_open())
@@ -255,6 +259,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     n %= sizeof urls / sizeof urls[0];
     world_turned = streams_turn;
     memset(asked, 0, sizeof asked);
+    latest = NULL;
     DEMAND(world_open(&w, urls[n].engine, urls[n].url));
     for (int i = 0; i < 64 && world_next(data, size, &at, &step); i++)
         take(&w, &step);

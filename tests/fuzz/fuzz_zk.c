@@ -13,6 +13,7 @@
  *              create. %: the oldest request alone
  *     B T      a node of somebody else appears below the name: it is before, behind ours
  *     K        all nodes are gone
+ *     W        an event for each of the paths that were watched last: it is gone, or has changed
  *     !        the server hangs up         +   100 ms pass       *   5 s pass
  *     ^0 ... ^9  cancel that op
  */
@@ -29,6 +30,12 @@ static struct {
 } nodes[NODES];
 static size_t nnodes;
 static int32_t sequence;
+
+static struct {
+    char path[ZK_PATH_MAX];
+    int happens;
+} watched[8];
+static size_t nwatched;
 
 /* Requests that were not answered. */
 static char heard[HEARD_MAX];
@@ -149,12 +156,24 @@ static const char *child_of(const char *path, jute_bytes parent)
     return rest;
 }
 
+static void note_watch(jute_reader *r, jute_bytes path, int happens)
+{
+    size_t i = nwatched % 8;
+
+    if (!jute_bool(r) || path.length >= sizeof watched[0].path)
+        return;
+    memcpy(watched[i].path, path.data, path.length);
+    watched[i].path[path.length] = 0;
+    watched[i].happens = happens;
+    nwatched++;
+}
+
 static int list(jute_reader *r, jute_writer *w)
 {
     jute_bytes parent = jute_get_bytes(r);
     int32_t n = 0;
 
-    jute_bool(r);
+    note_watch(r, parent, ZK_CHILDREN_CHANGED);
     for (size_t i = 0; i < nnodes; i++)
         n += child_of(nodes[i].path, parent) != NULL;
     if (!n && find(parent) == nnodes)
@@ -169,9 +188,10 @@ static int list(jute_reader *r, jute_writer *w)
 
 static int look(jute_reader *r, jute_writer *w, bool data)
 {
-    size_t i = find(jute_get_bytes(r));
+    jute_bytes path = jute_get_bytes(r);
+    size_t i = find(path);
 
-    jute_bool(r);
+    note_watch(r, path, data ? ZK_DATA_CHANGED : ZK_DELETED);
     if (i == nnodes)
         return ZK_NO_NODE;
     if (data)
@@ -311,20 +331,26 @@ static bool answer(int error, const char *bytes, size_t length)
     return true;
 }
 
-static void event(const world_step *step)
+static void event(int happened, const char *path, size_t length)
 {
     jute_buf out = {0};
-    jute_writer w;
+    jute_writer w = jute_begin(&out);
 
-    if (!step->length)
-        return;
-    w = jute_begin(&out);
     put_header(&w, -1, 0);
-    jute_put_int(&w, step->text[0] - '0');
+    jute_put_int(&w, happened);
     jute_put_int(&w, 3);
-    jute_put_bytes(&w, step->text + 1, step->length - 1);
+    jute_put_bytes(&w, path, length);
     DEMAND(jute_end(&w));
     send_message(&out);
+}
+
+static void fire_watches(void)
+{
+    size_t n = nwatched < 8 ? nwatched : 8;
+
+    nwatched = 0;
+    for (size_t i = 0; i < n; i++)
+        event(watched[i].happens, watched[i].path, strlen(watched[i].path));
 }
 
 static void stranger(bool before)
@@ -354,8 +380,10 @@ static void take(world *w, const world_step *step)
         answer(0, letter == 'x' ? step->text : NULL, step->length);
     else if (letter == 'e' && step->length)
         answer(-(int)(unsigned char)step->text[0], NULL, 0);
-    else if (letter == 'w')
-        event(step);
+    else if (letter == 'w' && step->length)
+        event(step->text[0] - '0', step->text + 1, step->length - 1);
+    else if (letter == 'W')
+        fire_watches();
     else if (letter == 'f' && line && line->state == NET_OPEN)
         stream_says(line, step->text, step->length);
     else if (letter == '@')
@@ -384,7 +412,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (!size)
         return 0;
-    nnodes = used = 0;
+    nnodes = used = nwatched = 0;
     sequence = 0;
     line = NULL;
     world_turned = streams_turn;
