@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 MESON  ?= meson
 SETUP   = $(MESON) setup --prefix $(PREFIX)
 
-.PHONY: all deps demo test interop bench bench-long fuzz asan tsan check install clean
+.PHONY: all deps demo test interop bench bench-long fuzz fuzz-long asan tsan check install clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -46,10 +46,15 @@ bench-long:
 	@$(MAKE) --no-print-directory -s all >/dev/null
 	@scripts/bench $(BUILD) long
 
-# Each parser for five minutes under libFuzzer.
+# Each parser for five minutes under libFuzzer; docs/fuzzing.md.
 fuzz:
 	@scripts/deps build fuzz
 	@scripts/fuzz
+
+# Each for an hour, as many at a time as there are cores.
+fuzz-long:
+	@scripts/deps build fuzz
+	@scripts/fuzz -j "$$(nproc)" 3600
 
 # The whole suite again with the compilers' watchers.
 asan: deps

@@ -77,11 +77,12 @@ static void fill_acquire(const sql_call *call, sql_params *p)
  * faster than ours; in any case before now. */
 static int64_t granted_at(const seat *s, const sql_call *call, int64_t took)
 {
-    int64_t now = s->link.env->now(s->link.env), at;
+    int64_t now = s->link.env->now(s->link.env);
 
     took -= took / 1000 + 2;
-    at = call->sent + (took > 0 ? took : 0) * PAWL_NS_PER_MS;
-    return at < now ? at : now;
+    if (took > (now - call->sent) / PAWL_NS_PER_MS)
+        return now;
+    return call->sent + (took > 0 ? took : 0) * PAWL_NS_PER_MS;
 }
 
 static bool granted(seat *s, const sql_call *call, const char *text)
@@ -132,15 +133,19 @@ static bool answer_acquire(sql_call *call, const sql_reply *reply)
     return true;
 }
 
-/* Without an answer: the session is gone, so the lock, if it was had, is going. */
+/* Without an answer: the session is gone, so the lock, if it was had, is going. The undo comes
+ * first: a seat that is leaving is not given to the next in line, whose lock it would unlock. */
 static void acquire_failed(sql_call *call, int code, const char *words)
 {
     seat *s = call->about;
-    int mode = s->op->mode;
+    pawl_op *op = s->op;
 
-    seat_finish(s, code == PAWL_EUNKNOWN ? PAWL_ECONN : code, words);
+    s->op = NULL;
+    s->call = NULL;
     if (s->link.state == LINK_READY)
-        seat_undo(s, mode);
+        seat_undo(s, op->mode);
+    sql_done(op, code == PAWL_EUNKNOWN ? PAWL_ECONN : code, words);
+    advisory_serve(s->adv);
 }
 
 static void ask(seat *s, int64_t limit_ms)

@@ -100,6 +100,12 @@ bool look_read(const look *k, look_name *n, const resp_node *reply, int *code)
 
 /* ---- showing --------------------------------------------------------------------------------- */
 
+/* Rows of a name that is of no type, which only a broken server has, are shown as of a lock. */
+static uint64_t shown_type(const look_name *n)
+{
+    return (uint64_t)(n->type > 0 ? n->type : PAWL_TYPE_LOCK);
+}
+
 static int by_id(const void *a, const void *b)
 {
     uint64_t x = ((const look_client *)a)->id, y = ((const look_client *)b)->id;
@@ -134,7 +140,7 @@ static int show_summary(const look *k, const look_name *n)
     pawl_op *op = k->op;
     char id[16];
     pawl_info info = {.size = sizeof info, .name = n->name, .role = PAWL_ROLE_SUMMARY,
-                      .type = (uint64_t)(n->type > 0 ? n->type : 0),
+                      .type = shown_type(n),
                       .holders = (uint64_t)n->holders, .waiters = (uint64_t)n->waiters,
                       .count = n->count, .shared = n->holders > 0, .since_ms = -1, .lease_ms = -1,
                       .host = "", .program = "", .label = "", .owner = ""};
@@ -156,7 +162,7 @@ static int show_summary(const look *k, const look_name *n)
 static int show_row(const look *k, const look_name *n, const look_row *row)
 {
     char id[16];
-    pawl_info info = {.size = sizeof info, .name = n->name, .type = (uint64_t)n->type,
+    pawl_info info = {.size = sizeof info, .name = n->name, .type = shown_type(n),
                       .role = row->holder ? PAWL_ROLE_HOLDER : PAWL_ROLE_WAITER,
                       .shared = row->shared,
                       .permits = n->type == PAWL_TYPE_SEMAPHORE ? (uint64_t)row->permits : 0,

@@ -37,9 +37,10 @@ static int64_t number_at(const sql_reply *r, size_t row, int column)
     return column == PERMITS && number > UINT32_MAX ? UINT32_MAX : number;
 }
 
-static int hex(char c)
+/* Of what is no digit, something from 0 to 15 as well. */
+static unsigned hex(char c)
 {
-    return c <= '9' ? c - '0' : (c | 32) - 'a' + 10;
+    return (unsigned)(c <= '9' ? c - '0' : (c | 32) - 'a' + 10) & 15;
 }
 
 static void name_at(const sql_reply *r, size_t row, char name[PAWL_NAME_MAX + 1])

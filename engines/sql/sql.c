@@ -81,6 +81,8 @@ void sql_submit_event(sql *q, pawl_op *op)
 
 void sql_clock_set(sql *q, const sql_call *call, int64_t server_ms)
 {
+    if (server_ms < 0) /* no server's time: a difference to it may overflow */
+        return;
     q->clock_server = server_ms;
     q->clock_local = call->sent;
 }

@@ -7,6 +7,7 @@ Each connection gets one kind of damage, at a random place of what the server se
 random byte, bytes that are left out, repeated, inserted or replaced by 0xff or by a huge number, a
 cut, a stall, or noise from there on. The place is drawn so that greetings and later answers are
 both hit. The seed is printed; PAWL_DAMAGE_SEED repeats a run as far as the threads' timing allows.
+PAWL_DAMAGE_CONNECTIONS is another number of connections, for a longer run.
 
 The program must end by itself with status 0: no crash, no sanitizer report, no call that hangs, and
 no more than MEMORY kilobytes.
@@ -130,7 +131,8 @@ class Proxy:
 
 
 def main():
-    program, url, port, wanted = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    program, url, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    wanted = int(os.environ.get('PAWL_DAMAGE_CONNECTIONS') or sys.argv[4])
     seed = int(os.environ.get('PAWL_DAMAGE_SEED', '0')) or random.randrange(1, 1 << 30)
     proxy = Proxy(port, seed)
     url = url.replace(f':{port}', f':{proxy.port}')

@@ -12,7 +12,11 @@
 
 #include "fuzz.h"
 
-enum { ROOM = 1 << 16, VARIED = 128 };
+#ifndef VARIED
+#define VARIED 128 /* bytes of the longest file that is varied */
+#endif
+
+enum { ROOM = 1 << 16 };
 
 /* In a block of exactly its length: what reads behind it is seen. */
 static void once(const uint8_t *data, size_t size)

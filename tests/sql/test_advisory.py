@@ -279,6 +279,25 @@ def _(s, name):
     a.ask('take', 'l', 0).ok()
 
 
+@case('a waiter whose statement is cancelled does not take the lock from the next in line')
+def _(s, name):
+    b, a = actor(s), actor(s, connections=1)
+    for x in (a, b):
+        x.lock('l', name)
+        x.lock('k', name + '/free')
+    b.ask('take', 'l', 0).ok()
+    waits(s, a)
+    a.send('acquire', 'k', 20000)  # waits for the only connection
+    s.sql("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+    a.answer('acquire', 'k').ok()
+    end = time.monotonic() + 0.5
+    while time.monotonic() < end:
+        b.ask('take', 'k', 0).be('PAWL_EBUSY')
+    a.ask('drop', 'k').ok()
+    b.ask('drop', 'l').ok()
+    a.answer('acquire', 'l').ok()
+
+
 @case('a server that crashes: holders are told at once, the next one has a larger token, each time',
       own={})
 def _(s, name):

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * names_sql.c - names as keys of PostgreSQL's own locks; see fuzz_names.c. Tables have the name's
+ * bytes as they are.
+ */
+#include "names.h"
+
+#include "postgres/advisory.h"
+
+static advisory_key check_key(const char *name)
+{
+    advisory_key key = advisory_key_of(name), again;
+    char plain[32], words[64];
+
+    advisory_key_name(key, plain);
+    advisory_key_words(key, words);
+    DEMAND(strspn(plain, "-0123456789:") == strlen(plain));
+    DEMAND(strspn(words, "-0123456789':, bigint") == strlen(words));
+    again = advisory_key_of(plain);
+    DEMAND(advisory_key_equal(key, again));
+    return key;
+}
+
+/* Two names may have one key only if one is the number that the other's hash is. */
+void names_sql(const char *a, const char *b)
+{
+    advisory_key x = check_key(a), y = check_key(b);
+    char plain[32];
+
+    advisory_key_name(x, plain);
+    DEMAND(!advisory_key_equal(x, y) || !strcmp(plain, a) || !strcmp(plain, b));
+}
