@@ -310,4 +310,16 @@ def help_texts(box):
     equal(box.status(), 64, 'no command')
 
 
+@case('a signal that comes while a wait begins ends the wait')
+def early_signal(box):
+    box.status('latch', 'set', 'l', '1')
+    box.holder('s', '-p', '1')
+    for words in (('latch', 'wait', 'l'), ('run', '-p', '1', 's', '--', 'true')):
+        for i in range(40):
+            process = box.start(*words)
+            time.sleep(0.0005 * i)
+            process.terminate()
+            assert box.end(process)[0] in (-signal.SIGTERM, 128 + signal.SIGTERM)
+
+
 main()
