@@ -67,6 +67,8 @@ static int64_t now_ms(void)
     return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
+#define AGAIN_MS 20
+
 /* A child's end or a SIGCONT asks nothing of who waits. */
 static int ending_signal(const signals *s)
 {
@@ -87,9 +89,11 @@ int await(task *t, const signals *s)
     while (!t->step(t)) {
         int64_t left = next - now_ms();
 
-        poll(fds, 2, t->second && !ended_by ? (int)(left > 0 ? left : 0) : -1);
-        if (!ended_by && (ended_by = ending_signal(s)))
-            t->cancel(t);
+        poll(fds, 2, ended_by ? AGAIN_MS : t->second ? (int)(left > 0 ? left : 0) : -1);
+        if (!ended_by)
+            ended_by = ending_signal(s);
+        if (ended_by)
+            t->cancel(t); /* again and again: the call on the thread may not have begun to wait */
         if (t->second && !ended_by && now_ms() >= next) {
             t->second(t);
             next = now_ms() + 1000;

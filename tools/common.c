@@ -201,6 +201,13 @@ static const char *words(const pawl_error *err, char *buf, size_t size)
     return pawl_strerror(err->code);
 }
 
+/* local: passes on what this machine's kernel said. */
+static bool machine_refused(const tool *t, const pawl_error *err)
+{
+    return err->code == PAWL_EBACKEND && service_is_local(t) &&
+           (err->backend == EMFILE || err->backend == ENFILE || err->backend == ENOMEM);
+}
+
 int failed(const tool *t, const char *what, const pawl_error *err)
 {
     char buf[256] = "";
@@ -210,7 +217,7 @@ int failed(const tool *t, const char *what, const pawl_error *err)
         say("%s", err->text);
     else
         say("%s: %s%s", what, why, advice(t, err, err->text[0] || buf[0]));
-    return status_of(err->code);
+    return machine_refused(t, err) ? STATUS_SYSTEM : status_of(err->code);
 }
 
 int output_end(int status)

@@ -15,6 +15,10 @@
  * in a container whose first process doesn't reap they stay for ever. */
 bool group_alive(pid_t group);
 
+/* Can zombies be told from the others here? Not without /proc, nor with that of another PID
+ * namespace, where processes have other numbers; there a group counts as alive to its last zombie. */
+bool group_visible(void);
+
 /* Wait for that to end, at most `ns`. Returns whether it has. */
 bool group_wait_gone(pid_t group, int64_t ns);
 

@@ -23,6 +23,7 @@
 #define NS_PER_S INT64_C(1000000000)
 #define MAX_MARGIN (NS_PER_S / 4)
 #define LAST_WAIT (10 * NS_PER_S) /* for a process that even SIGKILL doesn't end at once */
+#define BLIND_WAIT NS_PER_S       /* the same where nobody can see whether it has ended */
 
 /* How long before the deadline all must be over: a busy machine wakes the guardian late, and a
  * killed process takes a moment to be gone. */
@@ -92,7 +93,7 @@ static void end_group(guard_page *page)
     if (group_wait_gone(group, kill_at - start))
         return;
     kill(-group, SIGKILL);
-    group_wait_gone(group, LAST_WAIT);
+    group_wait_gone(group, group_visible() ? LAST_WAIT : BLIND_WAIT);
 }
 
 static _Noreturn void guard(guard_page *page, int link, int timer)
@@ -207,24 +208,28 @@ static void ended(guardian *g, int status)
     g->over = !WIFSIGNALED(status);
 }
 
-int guardian_check(guardian *g)
-{
-    int status;
-
-    if (g->pid && waitpid(g->pid, &status, WNOHANG) == g->pid)
-        ended(g, status);
-    return g->pid || g->over ? 0 : start(g);
-}
-
-static void reap(guardian *g)
+/* Wait for its end, or with WNOHANG look whether it has ended. A guardian that somebody stopped
+ * does not do its duty, and may be stopped again whenever it is continued: it is killed, and what
+ * holds for a killed one holds for it. */
+static void reap(guardian *g, int flags)
 {
     int status = 0;
+    pid_t pid;
 
-    if (!g->pid)
-        return;
-    while (waitpid(g->pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    ended(g, status);
+    while (g->pid && (pid = waitpid(g->pid, &status, flags | WUNTRACED))) {
+        if (pid == g->pid && WIFSTOPPED(status)) {
+            kill(g->pid, SIGKILL);
+            flags = 0;
+        } else if (pid == g->pid || errno != EINTR) {
+            ended(g, status);
+        }
+    }
+}
+
+int guardian_check(guardian *g)
+{
+    reap(g, WNOHANG);
+    return g->pid || g->over ? 0 : start(g);
 }
 
 bool guardian_finish(guardian *g)
@@ -235,10 +240,10 @@ bool guardian_finish(guardian *g)
         atomic_compare_exchange_strong(&g->page->state, &state, GUARD_DONE)) {
         if (g->pid)
             kill(g->pid, SIGKILL); /* at once, even if somebody stopped it */
-        reap(g);
+        reap(g, 0);
         return true;
     }
-    reap(g);
+    reap(g, 0);
     if (!g->over && group) /* it was killed at its duty, or couldn't be started */
         kill(-group, SIGKILL);
     return false;

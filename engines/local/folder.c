@@ -114,7 +114,10 @@ static int refuse_path(local *l, int error, pawl_error *err)
     int code = PAWL_EINVAL;
     const char *advice = "";
 
-    if (error == ENOENT)
+    if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOSPC || error == EIO ||
+        error == EINTR)
+        code = PAWL_EBACKEND; /* nothing is wrong with the path */
+    else if (error == ENOENT)
         advice = ": make the folder above it first";
     else if (error == ENOTDIR || error == EEXIST)
         advice = ": name a folder";

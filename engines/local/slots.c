@@ -90,6 +90,12 @@ static int share(local *l, int fd, mode_t type)
     return 0;
 }
 
+/* Why a file that was just made can't be opened: EPERM if somebody has put another one there. */
+static int replaced(int error)
+{
+    return error == ELOOP || error == ENOENT || error == ENXIO ? EPERM : error;
+}
+
 static int make_life(local *l)
 {
     char name[16];
@@ -104,7 +110,7 @@ static int make_life(local *l)
     /* For reading too, else it can't be opened before somebody reads. */
     l->life = openat(l->dir, name, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
     if (l->life < 0)
-        return errno == ELOOP || errno == ENOENT || errno == ENXIO ? EPERM : errno;
+        return replaced(errno);
     pawl__fork_guard_add(l->life);
     return share(l, l->life, S_IFIFO);
 }
@@ -127,7 +133,7 @@ static int make_wake(local *l)
     if (bind(l->wake, (struct sockaddr *)&at, sizeof at))
         return errno == EADDRINUSE ? EPERM : errno;
     fd = openat(l->dir, name, O_PATH | O_CLOEXEC | O_NOFOLLOW);
-    error = fd >= 0 ? share(l, fd, S_IFSOCK) : EPERM;
+    error = fd >= 0 ? share(l, fd, S_IFSOCK) : replaced(errno);
     if (fd >= 0)
         close(fd);
     return error;
@@ -175,7 +181,18 @@ int local_slot_take(local *l)
     return EAGAIN;
 }
 
-/* The slot is ours; make it usable. */
+static void remove_files(local *l)
+{
+    char name[16];
+
+    local_slot_name(name, 'w', l->slot);
+    (void)remove_old(l, name, S_IFSOCK);
+    local_slot_name(name, 'd', l->slot);
+    (void)remove_old(l, name, S_IFIFO);
+}
+
+/* The slot is ours; make it usable. A place that can't be taken leaves no files, unless somebody
+ * else's are in the way. */
 static int settle_in(local *l)
 {
     int error;
@@ -186,6 +203,8 @@ static int settle_in(local *l)
     if (!error)
         error = make_wake(l);
     if (error) {
+        if (error != EPERM && error != EACCES)
+            remove_files(l);
         close_files(l);
         return error;
     }
@@ -218,14 +237,9 @@ int local_slot_settle(local *l, pawl_error *err)
 
 void local_slot_leave(local *l)
 {
-    char name[16];
-
     if (l->seated) {
         (void)local_add(l, LOCAL_AT_SLOT(l->slot, gen), 1);
-        local_slot_name(name, 'w', l->slot);
-        (void)remove_old(l, name, S_IFSOCK);
-        local_slot_name(name, 'd', l->slot);
-        (void)remove_old(l, name, S_IFIFO);
+        remove_files(l);
     }
     l->seated = false;
     close_files(l);

@@ -48,16 +48,20 @@ int local_refuse(local *l, int error, const char *what, pawl_error *err)
     return code;
 }
 
-static bool read_boot(char boot[40])
+/* Returns 0 or an errno; ENOENT: there is no boot id to be had here. */
+static int read_boot(char boot[40])
 {
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
     ssize_t n = fd >= 0 ? read(fd, boot, 39) : -1;
+    int error = n < 0 ? errno : 0;
 
     if (fd >= 0)
         close(fd);
     boot[n > 0 ? n : 0] = 0;
     boot[strcspn(boot, "\n")] = 0;
-    return strlen(boot) == 36;
+    if (error)
+        return error == ENOTDIR || error == EACCES || error == EPERM ? ENOENT : error;
+    return strlen(boot) == 36 ? 0 : ENOENT;
 }
 
 static uint64_t time_namespace(void)
@@ -256,7 +260,10 @@ static int succeed(local *l, const char *boot, pawl_error *err)
 
     l->fd = -1;
     if (fcntl(old, F_OFD_SETLK, &lock)) {
+        error = errno;
         close(old);
+        if (error != EAGAIN && error != EACCES)
+            return local_refuse(l, error, "can't lock an earlier boot's table", err);
         return pawl_error_set(err, PAWL_ENOTSUP,
                               "local: %s is in use by programs that see another boot id than this "
                               "one (%s): mount the same /proc/sys/kernel/random/boot_id in all "
@@ -367,8 +374,11 @@ int local_table_open(local *l, pawl_error *err)
     struct timespec nap = {.tv_nsec = 5000000};
     int code = AGAIN;
     char boot[40];
+    int error = read_boot(boot);
 
-    if (!read_boot(boot))
+    if (error && error != ENOENT)
+        return local_refuse(l, error, "can't read the boot id, without which no table is opened", err);
+    if (error)
         return pawl_error_set(err, PAWL_ENOTSUP,
                               "local: can't tell which boot this is, so locks in %s could be held "
                               "twice: mount /proc (can't read /proc/sys/kernel/random/boot_id)",

@@ -2,9 +2,11 @@
 """pawl run in trouble: killed, stopped, its lock broken. The command must be gone before anybody
 else's begins: each command writes its records to one log with O_APPEND, and the order tells."""
 import os
+import shutil
 import signal
+import subprocess
 
-from harness import alive, case, equal, guardian_of, main, wait_for
+from harness import TOOL, Skip, alive, case, equal, guardian_of, main, wait_for
 
 # Writes "tick PID" without end, and takes no notice of SIGTERM.
 STUBBORN = 'exec 2>/dev/null; trap "" TERM; while :; do echo tick $$ >> log; sleep 0.005; done'
@@ -166,6 +168,40 @@ def guardian_killed(box):
     assert alive(pid)
     holder.kill()
     wait_for('the command to end', lambda: not alive(pid))
+
+
+@case('a stopped guardian is replaced: a broken lock ends the command all the same')
+def guardian_stopped(box):
+    holder, pid = box.holder('x', '--kill-after', '0.2', script=STUBBORN)
+    ticking(box)
+    first = wait_for('the guardian', lambda: guardian_of(holder.pid))
+    os.kill(first, signal.SIGSTOP)
+    try:
+        equal(box.status('break', 'x'), 0)
+        equal(box.end(holder)[0], 75)
+        assert not alive(pid) and not alive(first)
+    finally:
+        if alive(first):
+            os.kill(first, signal.SIGKILL)
+
+
+@case('a /proc of other process numbers: a command that ignores SIGTERM is killed')
+def foreign_proc(box):
+    unshare = [shutil.which('unshare') or 'unshare', '--pid', '--fork', '--kill-child']
+    if os.geteuid():
+        unshare[1:1] = ['--user', '--map-root-user']
+    if subprocess.run([*unshare, 'true'], stderr=subprocess.DEVNULL, check=False).returncode:
+        raise Skip('unshare(1) may not make a PID namespace here')
+    outside = subprocess.Popen([*unshare, TOOL, 'run', '--kill-after', '0.2', 'x', '--', 'sh', '-c',
+                                STUBBORN], env=box.env, cwd=box.dir, stdin=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE)
+    box.started.append(outside)
+    ticking(box)
+    equal(box.status('break', 'x'), 0)
+    code, _, err = box.end(outside)
+    equal(code, 75, err)
+    equal(box.status('run', 'x', '--', 'sh', '-c', 'echo second >> log; sleep 0.3'), 0)
+    no_tick_after_second(box)
 
 
 @case('many runs killed at random moments leave nothing behind')

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """pawl run: statuses, options, environment, and who runs beside whom."""
 import os
+import resource
 import signal
 import stat
 import subprocess
@@ -308,6 +309,37 @@ def help_texts(box):
     equal(code, 64)
     assert 'run, show, ls, break, latch' in err, err
     equal(box.status(), 64, 'no command')
+
+
+@case('with too few descriptors, however many: 71, the reason, and no files left')
+def few_descriptors(box):
+    for n in range(4, 64):
+        limit = (n, n)
+        code, _, err = box.pawl('run', '-n', 'x', '--', 'true',
+                                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, limit))
+        if code == 127 and 'shared libraries' in err:
+            continue
+        folder = box.locks + '/.pawl'
+        left = set(os.listdir(folder)) - {'table'} if os.path.exists(folder) else set()
+        equal(left, set(), f'files, with {n}')
+        if code == 0:
+            break
+        equal(code, 71, f'with {n}: {err}')
+        assert err.startswith('pawl: ') and 'Too many open files' in err, err
+    else:
+        raise AssertionError('never enough')
+
+
+@case('a signal that comes while a wait begins ends the wait')
+def early_signal(box):
+    box.status('latch', 'set', 'l', '1')
+    box.holder('s', '-p', '1')
+    for words in (('latch', 'wait', 'l'), ('run', '-p', '1', 's', '--', 'true')):
+        for i in range(40):
+            process = box.start(*words)
+            time.sleep(0.0005 * i)
+            process.terminate()
+            assert box.end(process)[0] in (-signal.SIGTERM, 128 + signal.SIGTERM)
 
 
 main()
