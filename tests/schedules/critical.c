@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * critical.c - programs of critical sections: long leases, no faults.
+ *
+ * Each step of a worker is a section (or a wait that somebody may cancel) through a handle of its
+ * own, blocking, asynchronous, of a multi-lock or of a semaphore. `inside` is a plain counter: if
+ * the library lets two owners in it shows, and if the library's mutexes do not order the two,
+ * ThreadSanitizer tells. Sections last some points of the scheduler. So nobody has to wait longer
+ * than SOON, and a wake-up that was lost shows as a wait for the next timer of the library.
+ */
+#include "programs.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#define SOON 1000 /* ms */
+
+static void check_wait(struct program *p, int64_t began, const char *what)
+{
+    int64_t took = clock_ms() - began;
+
+    if (sched_active() && sched_strays() == 0 && took > SOON)
+        program_fail(p, "%s took %lld ms", what, (long long)took);
+}
+
+/* Between acquire and release. */
+static void section(struct program *p, size_t name)
+{
+    if (p->inside[name]++)
+        program_fail(p, "two owners of '%s'", name_of(name));
+    for (int i = 0; i < 3; i++)
+        sched_yield_point();
+    if (p->inside[name]-- != 1)
+        program_fail(p, "two owners of '%s'", name_of(name));
+}
+
+/* May the call have ended so because the client closes? */
+static bool closed(struct program *p, size_t client, int code)
+{
+    return (code == PAWL_ESTATE || code == PAWL_ECANCELED || code == PAWL_ELOST ||
+            code == PAWL_ENOTHELD) &&
+           atomic_load_explicit(&p->closing[client], memory_order_relaxed);
+}
+
+static pawl_lock *lock_new(struct program *p, struct worker *w, size_t client, size_t name,
+                           uint64_t owner)
+{
+    static const uint64_t kinds[] = {PAWL_MUTEX, PAWL_MUTEX, PAWL_FAIR, PAWL_WRITE, PAWL_SPIN};
+    pawl_lock_options o = {.size = sizeof o, .kind = kinds[draw(&w->chance, 5)], .owner = owner};
+    pawl_lock *lock = NULL;
+    pawl_error err;
+
+    if (atomic_load_explicit(&p->closing[client], memory_order_relaxed))
+        return NULL;
+    if (pawl_lock_new(&lock, p->client[client], name_of(name), &o, &err) &&
+        !closed(p, client, err.code))
+        program_fail(p, "pawl_lock_new: %s", err.text);
+    return lock;
+}
+
+static void blocking(struct program *p, struct worker *w, size_t client, size_t name)
+{
+    pawl_lock *lock = lock_new(p, w, client, name, draw(&w->chance, 2));
+    int64_t wait = draw(&w->chance, 3) ? PAWL_FOREVER : 2, began = clock_ms();
+    pawl_error err;
+    int code;
+
+    if (!lock)
+        return;
+    code = pawl_lock_acquire(lock, wait, &err);
+    check_wait(p, began, "an acquire");
+    if (code == 0) {
+        bool open = !atomic_load_explicit(&p->closing[client], memory_order_relaxed);
+
+        if (open && !p->closes) /* closing releases what is held: no section beside that */
+            section(p, name);
+        if (draw(&w->chance, 3)) {
+            code = pawl_lock_release(lock, &err);
+            if (code && !closed(p, client, code))
+                program_fail(p, "a release: %s", err.text);
+        } /* else: freeing releases */
+    } else if (!(code == PAWL_ETIMEDOUT && wait > 0) && !closed(p, client, code)) {
+        program_fail(p, "an acquire: %s", err.text);
+    }
+    pawl_lock_free(lock);
+}
+
+/* ---- asynchronous ---------------------------------------------------------------------------- */
+
+static void let_go(void *arg, pawl_lock *lock, int code)
+{
+    struct start *s = arg;
+
+    start_told(s);
+    if (code && !closed(s->program, s->slot->client, code))
+        program_fail(s->program, "a release was told %s", pawl_errname(code));
+    pawl_lock_free(lock);
+    free(s->slot);
+}
+
+static void granted(void *arg, pawl_lock *lock, int code)
+{
+    struct start *s = arg, *next;
+    struct program *p = s->program;
+
+    start_told(s);
+    if (code && code != PAWL_ETIMEDOUT && !closed(p, s->slot->client, code))
+        program_fail(p, "an acquire was told %s", pawl_errname(code));
+    if (code == 0 && !p->closes)
+        section(p, s->slot->name);
+    if (code == 0 && draw(&s->chance, 3)) {
+        next = start_new(p, s->worker, s->slot);
+        if (!pawl_lock_release_start(lock, let_go, next))
+            return;
+        atomic_store_explicit(&next->begun, false, memory_order_relaxed);
+        if (!closed(p, s->slot->client, PAWL_ESTATE))
+            program_fail(p, "a release could not be started");
+    }
+    pawl_lock_free(lock);
+    free(s->slot);
+}
+
+static void asynchronous(struct program *p, struct worker *w, size_t client, size_t name)
+{
+    pawl_lock *lock = lock_new(p, w, client, name, PAWL_OWNER_HANDLE);
+    struct slot *slot;
+    struct start *s;
+    int code;
+
+    if (!lock)
+        return;
+    slot = calloc(1, sizeof *slot);
+    slot->client = client;
+    slot->name = name;
+    s = start_new(p, w, slot);
+    code = pawl_lock_acquire_start(lock, draw(&w->chance, 3) ? PAWL_FOREVER : 2, granted, s);
+    if (code == 0)
+        return;
+    if (!closed(p, client, code))
+        program_fail(p, "an acquire could not be started: %s", pawl_errname(code));
+    atomic_store_explicit(&s->begun, false, memory_order_relaxed);
+    pawl_lock_free(lock);
+    free(slot);
+}
+
+/* ---- others ---------------------------------------------------------------------------------- */
+
+static void several(struct program *p, struct worker *w)
+{
+    pawl_lock *members[NAMES], *multi = NULL;
+    int64_t began = clock_ms();
+    pawl_error err;
+    int code;
+
+    for (size_t i = 0; i < NAMES; i++)
+        if (!(members[i] = lock_new(p, w, i % p->nclients, i, PAWL_OWNER_HANDLE))) {
+            while (i-- > 0)
+                pawl_lock_free(members[i]);
+            return;
+        }
+    if (pawl_multi_new(&multi, members, NAMES, &err))
+        program_fail(p, "pawl_multi_new: %s", err.text);
+    code = pawl_lock_acquire(multi, PAWL_FOREVER, &err);
+    check_wait(p, began, "an acquire of several");
+    if (code && !closed(p, 0, code))
+        program_fail(p, "an acquire of several: %s", err.text);
+    for (size_t i = 0; i < NAMES && !code && !p->closes; i++)
+        section(p, i);
+    if (!code && draw(&w->chance, 2)) {
+        code = pawl_lock_release(multi, &err);
+        if (code && !closed(p, 0, code))
+            program_fail(p, "a release of several: %s", err.text);
+    }
+    pawl_lock_free(multi);
+    for (size_t i = 0; i < NAMES; i++)
+        pawl_lock_free(members[i]);
+}
+
+static void permits(struct program *p, struct worker *w, size_t client)
+{
+    uint32_t n = 1 + (uint32_t)draw(&w->chance, 2);
+    int64_t began = clock_ms();
+    pawl_error err;
+    int code = pawl_semaphore_acquire(p->sem[client], n, PAWL_FOREVER, &err);
+
+    check_wait(p, began, "an acquire of permits");
+    if (code == 0) {
+        bool judged = !p->closes;
+
+        if (judged &&
+            atomic_fetch_add_explicit(&p->permits, (int)n, memory_order_relaxed) + (int)n > 2)
+            program_fail(p, "more than 2 permits");
+        sched_yield_point();
+        if (judged)
+            atomic_fetch_sub_explicit(&p->permits, (int)n, memory_order_relaxed);
+        code = pawl_semaphore_release(p->sem[client], n, &err);
+    }
+    if (code && !closed(p, client, code))
+        program_fail(p, "permits: %s", err.text);
+}
+
+/* A handle of all: who waits through it may be cancelled by others. */
+static void cancelled(struct program *p, struct worker *w)
+{
+    struct slot *slot = &p->slots[draw(&w->chance, SLOTS)];
+    pawl_lock *lock = slot_claim(slot);
+    pawl_error err;
+    int code;
+
+    if (draw(&w->chance, 2)) {
+        pawl_lock_cancel(lock);
+    } else if ((code = pawl_lock_acquire(lock, 20, &err)) == 0) {
+        if (!p->closes)
+            section(p, slot->name);
+        pawl_lock_release(lock, NULL);
+    } else if (code != PAWL_ETIMEDOUT && code != PAWL_ECANCELED &&
+               !closed(p, slot->client, code)) {
+        program_fail(p, "an acquire of all: %s", err.text);
+    }
+    slot_leave(slot);
+}
+
+void critical_step(struct program *p, struct worker *w)
+{
+    size_t client = draw(&w->chance, p->nclients), name = draw(&w->chance, NAMES);
+
+    switch (draw(&w->chance, 8)) {
+    case 0: case 1: case 2: blocking(p, w, client, name); break;
+    case 3: case 4: asynchronous(p, w, client, name); break;
+    case 5: several(p, w); break;
+    case 6: permits(p, w, client); break;
+    default: cancelled(p, w); break;
+    }
+}
+
+void critical_prepare(struct program *p)
+{
+    struct worker prepares = {.program = p, .chance = p->seed};
+    pawl_semaphore_options so = {.size = sizeof so, .permits = 2};
+
+    for (size_t i = 0; i < SLOTS; i++) {
+        p->slots[i].client = i % p->nclients;
+        p->slots[i].name = i % NAMES;
+        p->slots[i].lock = lock_new(p, &prepares, i % p->nclients, i % NAMES, PAWL_OWNER_THREAD);
+    }
+    for (size_t i = 0; i < p->nclients; i++)
+        pawl_semaphore_new(&p->sem[i], p->client[i], "s", &so, NULL);
+}

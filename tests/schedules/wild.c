@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * wild.c - programs of any calls on shared handles: leases of some ms, late, lost and refused
+ * answers, callbacks that call back, handles that are freed and made anew.
+ *
+ * Return codes are not judged one by one (nearly all are possible), but what they mean is: a grant
+ * by the judge (programs.c), a start by its `done`. Waits have limits, so every call ends.
+ */
+#include "programs.h"
+
+#include <stdlib.h>
+
+static void told(void *arg, pawl_lock *lock, int code);
+
+static void begin_release(struct program *p, struct worker *w, struct slot *slot, pawl_lock *lock)
+{
+    struct start *s = start_new(p, w, slot);
+
+    s->releases = UINT32_MAX;
+    judge_release_begins(p, slot, judge_owner(p, slot, w));
+    if (pawl_lock_release_start(lock, told, s))
+        atomic_store_explicit(&s->begun, false, memory_order_relaxed);
+    judge_release_ends(slot);
+}
+
+static void begin_acquire(struct program *p, struct worker *w, struct slot *slot, pawl_lock *lock,
+                          int64_t wait)
+{
+    struct start *s = start_new(p, w, slot);
+
+    s->releases = slot ? atomic_load_explicit(&slot->releases, memory_order_relaxed) : 0;
+    if (pawl_lock_acquire_start(lock, wait, told, s))
+        atomic_store_explicit(&s->begun, false, memory_order_relaxed);
+}
+
+/* Of an acquire or a release, or of the multi-lock (no slot). */
+static void told(void *arg, pawl_lock *lock, int code)
+{
+    struct start *s = arg;
+    struct program *p = s->program;
+
+    start_told(s);
+    if (code || !s->slot || !slot_claim_as(s->slot, lock)) /* freed, or another one by now */
+        return;
+    if (s->slot->by_handle && s->releases != UINT32_MAX)
+        judge_granted(p, s->slot, judge_owner(p, s->slot, s->worker), lock, s->releases);
+    if (draw(&s->chance, 4) == 0 && s->slot->by_handle)
+        begin_release(p, s->worker, s->slot, lock);
+    slot_leave(s->slot);
+}
+
+static void lost(void *arg, pawl_lock *lock, int code)
+{
+    struct slot *slot = arg;
+
+    (void)code;
+    if (!slot_claim_as(slot, lock))
+        return;
+    (void)pawl_lock_lost_reason(lock);
+    if (slot->by_handle && pawl_lock_token(lock) % 2)
+        pawl_lock_cancel(lock);
+    slot_leave(slot);
+}
+
+static pawl_lock *lock_new(struct program *p, uint64_t *chance, size_t i)
+{
+    static const int64_t leases[] = {0, 0, 25, 60};
+    struct slot *slot = &p->slots[i];
+    pawl_lock_options o = {.size = sizeof o, .on_lost = lost, .arg = slot,
+                           .lease_ms = leases[draw(chance, 4)],
+                           .owner = slot->by_handle ? PAWL_OWNER_HANDLE : PAWL_OWNER_THREAD,
+                           .kind = slot->shared ? PAWL_READ : draw(chance, 2)};
+    pawl_lock *lock = NULL;
+
+    if (draw(chance, 8) == 0 && p->faults)
+        o.at_least_ms = 30;
+    if (!atomic_load_explicit(&p->closing[slot->client], memory_order_relaxed))
+        pawl_lock_new(&lock, p->client[slot->client], name_of(slot->name), &o, NULL);
+    return lock;
+}
+
+/* Free the handle, if no call is under way, and make another one. Only handles that own themselves:
+ * what a thread holds through another one's handle would go, too. */
+static void renew_handle(struct program *p, struct worker *w, size_t i)
+{
+    struct slot *slot = &p->slots[i];
+    int none = 0;
+
+    if (!slot->by_handle || i >= SLOTS - 2 || /* members */
+        !atomic_compare_exchange_strong_explicit(&slot->users, &none, -1, memory_order_acquire,
+                                                 memory_order_relaxed))
+        return;
+    judge_release_begins(p, slot, judge_owner(p, slot, w));
+    pawl_lock_free(slot->lock);
+    judge_release_ends(slot);
+    atomic_store_explicit(&slot->lock, lock_new(p, &w->chance, i), memory_order_release);
+    atomic_store_explicit(&slot->users, slot->lock ? 0 : -1, memory_order_release);
+}
+
+static void acquire(struct program *p, struct worker *w, struct slot *slot, pawl_lock *lock,
+                    int64_t wait)
+{
+    unsigned releases = atomic_load_explicit(&slot->releases, memory_order_relaxed);
+
+    if (!pawl_lock_acquire(lock, wait, NULL))
+        judge_granted(p, slot, judge_owner(p, slot, w), lock, releases);
+}
+
+static void release(struct program *p, struct worker *w, struct slot *slot, pawl_lock *lock)
+{
+    judge_release_begins(p, slot, judge_owner(p, slot, w));
+    pawl_lock_release(lock, NULL);
+    judge_release_ends(slot);
+}
+
+/* The members are the last two handles, which are not judged: the multi-lock gives back what another
+ * thread may have acquired through a member. */
+static void with_multi(struct program *p, struct worker *w, int64_t wait)
+{
+    switch (draw(&w->chance, 4)) {
+    case 0: pawl_lock_acquire(p->multi, wait, NULL); break;
+    case 1: begin_acquire(p, w, NULL, p->multi, wait); break;
+    case 2: pawl_lock_cancel(p->multi); break;
+    default: pawl_lock_release(p->multi, NULL); break;
+    }
+}
+
+static void with_semaphore(struct program *p, struct worker *w, int64_t wait)
+{
+    pawl_semaphore *sem = p->sem[draw(&w->chance, p->nclients)];
+    uint32_t n = 1 + (uint32_t)draw(&w->chance, 3);
+
+    if (draw(&w->chance, 2))
+        pawl_semaphore_acquire(sem, n, wait, NULL);
+    else
+        pawl_semaphore_release(sem, n, NULL);
+}
+
+void wild_step(struct program *p, struct worker *w)
+{
+    size_t i = draw(&w->chance, SLOTS);
+    struct slot *slot = &p->slots[i];
+    int64_t wait = (int64_t)draw(&w->chance, 3) * 20;
+    uint64_t what = draw(&w->chance, 14);
+    pawl_lock *lock;
+
+    if (what == 11)
+        renew_handle(p, w, i);
+    else if (what == 12)
+        with_multi(p, w, wait);
+    else if (what == 13)
+        with_semaphore(p, w, wait);
+    if (what > 10 || !(lock = slot_claim(slot)))
+        return;
+    switch (what) {
+    case 0: case 1: begin_acquire(p, w, slot, lock, wait); break;
+    case 2: case 3: begin_release(p, w, slot, lock); break;
+    case 4: case 5: acquire(p, w, slot, lock, wait); break;
+    case 6: case 7: release(p, w, slot, lock); break;
+    case 8: pawl_lock_cancel(lock); break;
+    case 9: pawl_lock_renew(lock, 0, NULL); break;
+    default:
+        if (p->breaks)
+            pawl_lock_break(lock, NULL);
+        else
+            pawl_lock_held(lock);
+        break;
+    }
+    slot_leave(slot);
+}
+
+void wild_prepare(struct program *p)
+{
+    pawl_semaphore_options so = {.size = sizeof so, .permits = 5};
+    pawl_lock *members[2];
+
+    p->breaks = draw(&p->chance, 4) == 0;
+    for (size_t i = 0; i < SLOTS; i++) {
+        struct slot *slot = &p->slots[i];
+
+        slot->client = i % p->nclients;
+        slot->name = i % 4 / 2 % NAMES;
+        slot->by_handle = i >= 2;
+        slot->shared = draw(&p->chance, 3) == 0;
+        slot->judged = i < SLOTS - 2;
+    }
+    p->slots[SLOTS - 2].name = 0;
+    p->slots[SLOTS - 1].name = 1;
+    for (size_t i = 0; i < SLOTS; i++)
+        p->slots[i].lock = lock_new(p, &p->chance, i);
+    for (size_t i = 0; i < 2; i++)
+        members[i] = p->slots[SLOTS - 2 + i].lock;
+    if (pawl_multi_new(&p->multi, members, 2, NULL))
+        program_fail(p, "pawl_multi_new failed");
+    for (size_t i = 0; i < p->nclients; i++)
+        pawl_semaphore_new(&p->sem[i], p->client[i], "s", &so, NULL);
+}
