@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * callbacks.c - done and on_lost of a program: they note what they were told and what the handle says
+ * inside them, and then do what the object's `done` or `lost` tells them to: calls that callbacks
+ * may make, and calls that must be refused there.
+ *
+ * An operation is marked as done last, so that whoever waits for the end of all operations also
+ * waits for those that a callback has started.
+ */
+#include <string.h>
+
+#include "steps.h"
+
+/* pawl.h: "In callbacks: PAWL_EDEADLK"; of a client that is being closed PAWL_ESTATE will do. */
+static void call_blocking(struct object *o)
+{
+    struct run *run = o->run;
+    struct client *c = &run->program->clients[o->client];
+    int code = pawl_lock_acquire(o->p, 0, NULL);
+
+    if (code != PAWL_EDEADLK && !(code == PAWL_ESTATE && c->closed))
+        run->blocked_wrong++;
+    code = pawl_lock_release(o->p, NULL);
+    if (code != PAWL_EDEADLK && !(code == PAWL_ESTATE && c->closed))
+        run->blocked_wrong++;
+}
+
+static void ask(struct object *o)
+{
+    if (pawl_lock_held(o->p) && pawl_lock_valid_ms(o->p) < 0)
+        o->run->blocked_wrong++;
+    if (pawl_lock_hold_count(o->p) < 0 || !pawl_lock_name(o->p))
+        o->run->blocked_wrong++;
+}
+
+static void start_again(struct object *o, int thread, int number, int kind)
+{
+    struct step step = {.thread = thread, .kind = kind, .object = o->id};
+    struct op *op = op_new(o->run, &step, number);
+
+    if (op)
+        steps_start(op, o);
+}
+
+/* `number`: of the operation that may be started from here; -1: none. */
+static void act(struct object *o, int64_t what, int thread, int number)
+{
+    switch (what) {
+    case ACT_RELEASE:
+        if (number >= 0)
+            start_again(o, thread, number, DO_rstart);
+        break;
+    case ACT_AGAIN:
+        if (number >= 0)
+            start_again(o, thread, number, DO_start);
+        break;
+    case ACT_CANCEL:
+        pawl_lock_cancel(o->p);
+        break;
+    case ACT_ASK:
+        ask(o);
+        break;
+    case ACT_BLOCK:
+        call_blocking(o);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Whoever started the operation may not have left the handle yet. A blocking call on the handle may
+ * take for ever: then the handle is not freed. */
+static void free_here(struct object *o)
+{
+    for (int i = 0; i < 1000 && !o->inside && !steps_free(o); i++)
+        nap_us(100);
+}
+
+static void act_guarded(struct object *o, int64_t what, int thread, int number)
+{
+    if (what == ACT_NONE || o->freed)
+        return;
+    if (what == ACT_FREE) {
+        free_here(o);
+        return;
+    }
+    if (pthread_rwlock_tryrdlock(&o->guard))
+        return;
+    if (!o->freed)
+        act(o, what, thread, number);
+    pthread_rwlock_unlock(&o->guard);
+}
+
+void steps_done(void *arg, pawl_lock *lock, int code)
+{
+    struct op *op = arg;
+    struct object *o = op->object;
+    bool first = op->number < MAX_STEPS;
+
+    (void)lock;
+    op->dones++;
+    if (op->run->hooks)
+        op->run->hooks->done(op);
+    if (op->dones > 1)
+        return;
+    op->code = code;
+    op->ended = clock_ns();
+    if (op->run->hooks)
+        op->run->hooks->after(op);
+    if (!pthread_rwlock_tryrdlock(&o->guard)) {
+        steps_observe(op);
+        pthread_rwlock_unlock(&o->guard);
+    }
+    if (first)
+        act_guarded(o, o->done, op->thread, MAX_STEPS + op->number);
+    op->state = 2;
+    op->run->finished++;
+}
+
+void steps_lost(void *arg, pawl_lock *lock, int code)
+{
+    struct object *o = arg;
+    bool first = o->losses == 0;
+
+    if (code != PAWL_ELOST)
+        o->run->blocked_wrong++;
+    if (lock)
+        o->last_reason = pawl_lock_lost_reason(lock);
+    if (o->run->hooks)
+        o->run->hooks->lost(o);
+    if (o->type == LOCK)
+        act_guarded(o, o->lost, 0, first ? 2 * MAX_STEPS + o->id : -1);
+    o->losses++;
+}

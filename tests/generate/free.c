@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * free.c - one process of a free run: each thread does its steps as fast as it can, and the log says
+ * what happened. Other processes do the same on the same names; signals and the proxy do the rest.
+ *
+ * The process ends by itself: once its threads are through, or after RUN_MS, it closes its clients,
+ * which ends what still waits. A call that is not over HANG_MS later stays in the log as one that
+ * never returned, and the status is 3.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "holds.h"
+
+enum { RUN_MS = 6000 };
+
+struct worker {
+    struct run *run;
+    int thread;
+    pthread_t id;
+    atomic_bool over;
+};
+
+static atomic_bool stopping;
+
+static void *worker_main(void *arg)
+{
+    struct worker *w = arg;
+    struct program *p = w->run->program;
+
+    for (int k = 0; k < p->nsteps && !stopping; k++)
+        if (p->steps[k].thread == w->thread)
+            run_step(op_new(w->run, &p->steps[k], k));
+    w->over = true;
+    return NULL;
+}
+
+static void await_workers(struct worker *workers, int n)
+{
+    int64_t until = clock_ns() + RUN_MS * 1000000LL;
+    bool over = false;
+
+    while (!over && clock_ns() < until) {
+        nap_us(1000);
+        over = true;
+        for (int i = 0; i < n; i++)
+            over &= workers[i].over;
+    }
+    stopping = true;
+}
+
+/* As steps, so that the log has them. */
+static void close_clients(struct run *run)
+{
+    struct program *p = run->program;
+
+    for (int i = 0; i < p->nclients; i++) {
+        static struct op ops[MAX_CLIENTS];
+        struct op *op = &ops[i];
+
+        op->run = run;
+        op->step = (struct step){.kind = DO_close, .object = i};
+        run->begun++;
+        run_step(op);
+    }
+}
+
+static struct log *map_log(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    void *at;
+
+    if (fd < 0 || ftruncate(fd, sizeof(struct log)))
+        return NULL;
+    at = mmap(NULL, sizeof(struct log), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+static int run_free(struct run *run)
+{
+    static struct worker workers[MAX_THREADS];
+    int n = run->program->nthreads;
+
+    for (int i = 0; i < n; i++) {
+        workers[i] = (struct worker){.run = run, .thread = i};
+        if (pthread_create(&workers[i].id, NULL, worker_main, &workers[i]))
+            return 2;
+    }
+    await_workers(workers, n);
+    close_clients(run);
+    if (!run_await_all(run, HANG_MS)) {
+        if (getenv("GENERATE_STOP")) /* for a debugger */
+            pause();
+        _exit(3);
+    }
+    for (int i = 0; i < n; i++)
+        pthread_join(workers[i].id, NULL);
+    run_close(run);
+    return run->blocked_wrong ? 4 : 0;
+}
+
+int free_main(const char *url, const char *log_path, const char *prefix)
+{
+    static struct program p;
+    struct run *run = calloc(1, sizeof *run);
+    struct log *log = map_log(log_path);
+    int status;
+
+    if (!run || !log || parse_program(&p, stdin)) {
+        fprintf(stderr, "generate: no log or no program\n");
+        return 2;
+    }
+    holds_open(log, p.process);
+    run->program = &p;
+    run->url = url;
+    run->free = true;
+    run->hooks = &holds_hooks;
+    snprintf(run->prefix, sizeof run->prefix, "%s", prefix);
+    if (run_open(run)) {
+        log_record(RECORD_END)->code = 5; /* the service was away */
+        return 5;
+    }
+    status = run_free(run);
+    log_record(RECORD_END)->code = status;
+    free(run);
+    return status;
+}

@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""generate.py [OPTIONS] ENGINE ...: random programs on engines, until the time is over.
+
+    --exe PATH         the program `generate` of the build
+    --for SECONDS      how long, per engine (default 10)
+    --mode MODE        sequence, free, faults, or all (default)
+    --seed N           of the first program; later ones count up. Default: random, and printed
+    --programs N       so many and no more
+    --jobs N           programs at the same time (default 3)
+    --keep FOLDER      where failing programs go: text, C test, logs (default: printed only)
+    --replay FILE      run the programs of a file instead of random ones
+
+Prints TAP, one test per engine and mode, with figures in comments. A program that fails is run again,
+shrunk, and printed as text and as a C test. docs/testing.md explains all that.
+"""
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from c_test import c_test  # noqa: E402
+from engines import ENGINES, start  # noqa: E402
+from program import parse, sequential  # noqa: E402
+from scenario import Scenario  # noqa: E402
+from shrink import shrink  # noqa: E402
+
+AGAIN = 4  # how often a program that failed is run again
+
+
+class Sequences:
+    """One process that runs sequential programs, one after another; a new one after a crash."""
+
+    def __init__(self, exe, service):
+        way = 'ordered' if service.profile.ordered else 'unordered'
+        self.words = [exe, 'sequence', service.url, way]
+        self.process = None
+
+    def begin(self):
+        if self.process is None or self.process.poll() is not None:
+            self.process = subprocess.Popen(self.words, stdin=subprocess.PIPE, text=True,
+                                            stdout=subprocess.PIPE)
+
+    def run(self, program):
+        """What is wrong, as lines; none if nothing is."""
+        self.begin()
+        lines = []
+        try:
+            self.process.stdin.write(program.text())
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass
+        for line in self.process.stdout:
+            if line.startswith('same'):
+                return []
+            lines.append(line.rstrip())
+            if line.startswith('differs'):
+                return lines
+        return lines + [f'the process ended with {self.process.wait()}']
+
+    def close(self):
+        if self.process:
+            self.process.stdin.close()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+
+class Tally:
+    """Figures of one engine and mode, shared by its jobs."""
+
+    def __init__(self, options, first):
+        self.mutex = threading.Lock()
+        self.next = first
+        self.left = options.programs or 1 << 60
+        self.until = time.monotonic() + getattr(options, 'for')
+        self.programs = self.steps = self.holds = self.calls = 0
+        self.faults = {}
+        self.failures = []
+        self.unstable = []
+
+    def take(self):
+        """The seed of the next program, or None."""
+        with self.mutex:
+            if time.monotonic() > self.until or self.left <= 0 or len(self.failures) >= 3:
+                return None
+            self.left -= 1
+            self.next += 1
+            return self.next - 1
+
+    def count(self, steps, holds=0, calls=0, faults=()):
+        with self.mutex:
+            self.programs += 1
+            self.steps += steps
+            self.holds += holds
+            self.calls += calls
+            for f in faults:
+                self.faults[f] = self.faults.get(f, 0) + 1
+
+
+def say(*words):
+    print('#', *words, flush=True)
+
+
+def report(options, engine, mode, seed, small, lines, tally):
+    with tally.mutex:
+        tally.failures.append(seed)
+        say(f'{engine} {mode}: seed {seed} fails:')
+        for text in (*lines, *small.text().splitlines()):
+            say('  ', text)
+        if mode == 'sequence':
+            for text in c_test(small, engine).splitlines():
+                say('  |', text)
+        if options.keep:
+            os.makedirs(options.keep, exist_ok=True)
+            base = os.path.join(options.keep, f'{engine}-{mode}-{seed}')
+            with open(base + '.txt', 'w', encoding='utf-8') as f:
+                f.write(small.text() + ''.join(f'# {x}\n' for x in lines))
+            if mode == 'sequence':
+                with open(base + '.c', 'w', encoding='utf-8') as f:
+                    f.write(c_test(small, engine))
+
+
+def sequence_job(options, engine, service, tally):
+    runner = Sequences(options.exe, service)
+    while (seed := tally.take()) is not None:
+        program = sequential(seed, service.profile)
+        lines = runner.run(program)
+        if lines:
+            again = [runner.run(program) for _ in range(AGAIN)]
+            if sum(map(bool, again)) * 2 >= AGAIN:
+                small = shrink(program, lambda p: all(runner.run(p) for _ in range(2)))
+                report(options, engine, 'sequence', seed, small, runner.run(small) or lines, tally)
+            else:
+                with tally.mutex:
+                    tally.unstable.append(seed)
+                    say(f'{engine} sequence: seed {seed} failed {1 + sum(map(bool, again))} times of '
+                        f'{1 + AGAIN}:', *lines)
+        tally.count(len(program.steps))
+    runner.close()
+
+
+def free_job(options, engine, service, tally, faults):
+    mode = 'faults' if faults else 'free'
+    while (seed := tally.take()) is not None:
+        scenario = Scenario.make(seed, service, faults)
+        with tempfile.TemporaryDirectory(prefix='pawl-generate-') as folder:
+            result = scenario.run(options.exe, service, folder)
+        if result.violations:
+            say(f'{engine} {mode}: seed {seed}: {len(result.violations)} violations; '
+                + ' | '.join(result.violations[:3]))
+            small, lines = scenario.smaller(options.exe, service, result)
+            report(options, engine, mode, seed, small, lines, tally)
+        tally.count(scenario.steps(), result.holds, result.calls, result.faults)
+
+
+def run_mode(options, engine, service, mode, first):
+    tally = Tally(options, first)
+    fault_mode = mode == 'faults'
+    jobs = 1 if fault_mode else options.jobs  # faults are the whole service's
+    target = sequence_job if mode == 'sequence' else free_job
+    args = (options, engine, service, tally) + (() if mode == 'sequence' else (fault_mode,))
+    threads = [threading.Thread(target=target, args=args) for _ in range(jobs)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    faults = ', '.join(f'{n} {k}' for k, n in sorted(tally.faults.items()))
+    say(f'{engine} {mode}: {tally.programs} programs, {tally.steps} steps'
+        + (f', {tally.holds} holds and {tally.calls} calls judged' if tally.calls else '')
+        + (f'; faults: {faults}' if faults else '')
+        + (f'; unstable: {tally.unstable}' if tally.unstable else ''))
+    return tally
+
+
+def modes_of(options, service):
+    wanted = ['sequence', 'free', 'faults'] if options.mode == 'all' else options.mode.split(',')
+    if not service.processes:
+        wanted = [m for m in wanted if m != 'faults']
+    return wanted
+
+
+def parse_options():
+    p = argparse.ArgumentParser(usage=__doc__)
+    p.add_argument('engines', nargs='+')
+    p.add_argument('--exe', default=os.environ.get('PAWL_GENERATE', 'generate'))
+    p.add_argument('--for', type=float, default=10)
+    p.add_argument('--mode', default='all')
+    p.add_argument('--seed', type=int)
+    p.add_argument('--programs', type=int)
+    p.add_argument('--jobs', type=int, default=3)
+    p.add_argument('--keep')
+    p.add_argument('--replay')
+    return p.parse_args()
+
+
+def replay(options):
+    with open(options.replay, encoding='utf-8') as f:
+        program = parse(f.read())
+    service = start(options.engines[0])
+    try:
+        lines = Sequences(options.exe, service).run(program)
+        print('\n'.join(lines) or 'same')
+        return 1 if lines else 0
+    finally:
+        service.stop()
+
+
+def main():
+    options = parse_options()
+    signal.signal(signal.SIGTERM, lambda *a: sys.exit(143))
+    if options.replay:
+        return replay(options)
+    first = options.seed if options.seed is not None else random.randrange(1 << 40)
+    say(f'seed {first}')
+    tests = bad = 0
+    for engine in options.engines:
+        if engine not in ENGINES:
+            sys.exit(f'no engine {engine}; there are: {" ".join(ENGINES)}')
+        service = start(engine)
+        try:
+            for mode in modes_of(options, service):
+                tally = run_mode(options, engine, service, mode, first)
+                tests += 1
+                bad += bool(tally.failures)
+                print('not ok' if tally.failures else 'ok', tests,
+                      f'- {engine} {mode}: {tally.programs} programs'
+                      + (f'; seeds that fail: {tally.failures}' if tally.failures else ''),
+                      flush=True)
+        finally:
+            service.stop()
+    print(f'1..{tests}')
+    return 1 if bad else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

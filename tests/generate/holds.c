@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * holds.c - keeps the log of a free run: who held what from when until when (holds.h).
+ *
+ * A hold is [after the acquire returned, before the last time that pawl_lock_valid_ms() was seen
+ * above 0]. The first instant is taken after the call, the second before the question, so what the
+ * log says is never more than what the library said. Where this file can't know (a handle that is
+ * freed, threads that use one handle), it says less.
+ *
+ * A slot is one owner's hold of one name: the thread's or the handle's, exclusive or shared. Slots
+ * are guarded by one mutex, which is never held during a call of Pawl. A record that is no longer in
+ * its slot is not written any more, except by whoever took it out.
+ */
+#include "holds.h"
+
+#include <string.h>
+
+enum { SLOTS = 256, LOTS = 32 };
+
+struct slot {
+    int64_t client, name, owner, mode;
+    struct object *via; /* acquired through */
+    struct record *record;
+    int count;
+};
+
+/* The permits of a semaphore's handle, newest last. */
+struct lots {
+    struct record *record[LOTS];
+    int n;
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct slot slots[SLOTS];
+static struct lots lots[MAX_OBJECTS];
+static int nslots, process;
+static struct log *the_log;
+
+void holds_open(struct log *log, int number)
+{
+    the_log = log;
+    process = number;
+}
+
+struct record *log_record(int type)
+{
+    static struct record rest; /* what no longer fits */
+    long long n = atomic_fetch_add(&the_log->count, 1);
+    struct record *r = n < LOG_RECORDS ? &the_log->records[n] : &rest;
+
+    r->process = process;
+    r->type = type;
+    return r;
+}
+
+/* ---- Locks ----------------------------------------------------------------------------------- */
+
+static int64_t owner_of(const struct object *o, int thread)
+{
+    return process * 1000000LL + (o->owner == PAWL_OWNER_HANDLE ? 10000 + o->id
+                                                                 : o->client * 100 + thread);
+}
+
+static struct slot *slot_of(const struct object *o, int thread)
+{
+    int64_t owner = owner_of(o, thread), mode = o->kind == PAWL_READ;
+    struct slot *s;
+
+    for (int i = 0; i < nslots; i++) {
+        s = &slots[i];
+        if (s->client == o->client && s->name == o->name && s->owner == owner && s->mode == mode)
+            return s;
+    }
+    s = &slots[nslots < SLOTS - 1 ? nslots++ : SLOTS - 1];
+    *s = (struct slot){.client = o->client, .name = o->name, .owner = owner, .mode = mode};
+    return s;
+}
+
+static void see(struct record *r, int64_t at)
+{
+    if (r && !r->leaving && at > r->valid)
+        r->valid = at;
+}
+
+/* The question is asked between two looks at the slot: no release of this hold had begun before it
+ * unless the second look sees that. */
+static void observe_lock(struct object *o, int thread)
+{
+    struct record *before;
+    int64_t at;
+
+    pthread_mutex_lock(&mutex);
+    before = slot_of(o, thread)->record;
+    pthread_mutex_unlock(&mutex);
+    if (!before)
+        return;
+    at = clock_ns();
+    if (pawl_lock_valid_ms(o->p) <= 0)
+        return;
+    pthread_mutex_lock(&mutex);
+    if (slot_of(o, thread)->record == before)
+        see(before, at);
+    pthread_mutex_unlock(&mutex);
+}
+
+static void fill(struct record *r, const struct op *op, const struct object *o)
+{
+    r->thread = op->thread;
+    r->object = o->id;
+    r->owner = owner_of(o, op->thread);
+    r->name = o->name;
+    r->client = o->client;
+    r->mode = o->type == SEM ? MODE_PERMITS : o->kind == PAWL_READ ? MODE_SHARED : MODE_EXCLUSIVE;
+    r->lease = o->lease ? o->lease : op->run->program->clients[o->client].watchdog;
+    r->at_least = o->at_least;
+    r->begin = op->began;
+}
+
+static void got_lock(struct op *op, struct object *o)
+{
+    uint64_t token = pawl_lock_token(o->p);
+    struct slot *s;
+
+    pthread_mutex_lock(&mutex);
+    s = slot_of(o, op->thread);
+    if (!s->record) {
+        s->record = log_record(RECORD_HOLD);
+        fill(s->record, op, o);
+        s->record->token = (int64_t)token;
+        s->record->got = op->ended;
+        s->via = o;
+        s->count = 0;
+    }
+    s->count++;
+    pthread_mutex_unlock(&mutex);
+    observe_lock(o, op->thread);
+}
+
+static void leaving_lock(struct op *op, struct object *o)
+{
+    struct slot *s;
+
+    observe_lock(o, op->thread);
+    pthread_mutex_lock(&mutex);
+    s = slot_of(o, op->thread);
+    if (s->record && s->count <= 1 && !s->record->leaving)
+        s->record->leaving = clock_ns();
+    pthread_mutex_unlock(&mutex);
+}
+
+static void end_slot(struct slot *s, int how, int64_t left)
+{
+    struct record *r = s->record;
+
+    if (!r)
+        return;
+    if (!r->leaving)
+        r->leaving = clock_ns();
+    r->how = how;
+    r->left = left;
+    s->record = NULL;
+    s->count = 0;
+}
+
+/* What the library still counts decides whether it is over: another thread may use the handle. */
+static void left_lock(struct op *op, struct object *o)
+{
+    int still = o->freed ? 0 : pawl_lock_hold_count(o->p);
+    struct slot *s;
+
+    pthread_mutex_lock(&mutex);
+    s = slot_of(o, op->thread);
+    if (s->record && (op->code == 0 || op->code == PAWL_ELOST) && s->count > 0)
+        s->count--;
+    if (s->record && (!still || (op->code == 0 && !s->count))) {
+        end_slot(s, op->code == 0           ? ENDED_RELEASED
+                    : op->code == PAWL_ELOST ? ENDED_LOST
+                                             : ENDED_UNKNOWN,
+                 op->code == 0 ? op->ended : 0);
+    } else if (s->record) {
+        s->record->leaving = 0;
+    }
+    pthread_mutex_unlock(&mutex);
+}
+
+/* ---- Permits --------------------------------------------------------------------------------- */
+
+static void observe_permits(struct object *o)
+{
+    struct record *before[LOTS];
+    int64_t at;
+    int n;
+
+    pthread_mutex_lock(&mutex);
+    n = lots[o->id].n;
+    memcpy(before, lots[o->id].record, sizeof before);
+    pthread_mutex_unlock(&mutex);
+    at = clock_ns();
+    if (!n || pawl_semaphore_valid_ms(o->p) <= 0)
+        return;
+    pthread_mutex_lock(&mutex);
+    for (int i = 0; i < n && i < lots[o->id].n; i++)
+        if (lots[o->id].record[i] == before[i])
+            see(before[i], at);
+    pthread_mutex_unlock(&mutex);
+}
+
+static void got_permits(struct op *op, struct object *o)
+{
+    struct lots *l = &lots[o->id];
+
+    pthread_mutex_lock(&mutex);
+    if (l->n < LOTS) {
+        struct record *r = log_record(RECORD_HOLD);
+
+        fill(r, op, o);
+        r->permits = op->step.a;
+        r->capacity = o->permits;
+        r->token = 0; /* of the newest permits: another thread's, perhaps */
+        r->got = op->ended;
+        l->record[l->n++] = r;
+    }
+    pthread_mutex_unlock(&mutex);
+    observe_permits(o);
+}
+
+/* From here on the log claims less, whatever the outcome. */
+static void leaving_permits(struct op *op, struct object *o)
+{
+    struct lots *l = &lots[o->id];
+    int64_t n = op->step.a;
+
+    observe_permits(o);
+    pthread_mutex_lock(&mutex);
+    for (int i = l->n - 1; i >= 0 && n > 0; i--) {
+        struct record *r = l->record[i];
+
+        if (r->leaving)
+            continue;
+        if (r->permits > n) {
+            r->permits -= n;
+            break;
+        }
+        n -= r->permits;
+        r->leaving = clock_ns();
+    }
+    pthread_mutex_unlock(&mutex);
+}
+
+static void left_permits(struct op *op, struct object *o)
+{
+    struct lots *l = &lots[o->id];
+    int kept = 0;
+
+    pthread_mutex_lock(&mutex);
+    for (int i = 0; i < l->n; i++) {
+        struct record *r = l->record[i];
+
+        if (r->leaving) {
+            r->how = op->code == 0 ? ENDED_RELEASED : ENDED_UNKNOWN;
+            r->left = op->code == 0 ? op->ended : 0;
+        } else {
+            l->record[kept++] = r;
+        }
+    }
+    l->n = kept;
+    pthread_mutex_unlock(&mutex);
+}
+
+/* ---- Hooks ----------------------------------------------------------------------------------- */
+
+static void each_lock(struct op *op, void (*fn)(struct op *, struct object *))
+{
+    struct object *o = op->object;
+
+    if (o->type == LOCK && o->p)
+        fn(op, o);
+    for (int i = 0; o->type == MULTI && i < o->nmembers; i++) {
+        struct object *m = &op->run->program->objects[o->members[i]];
+
+        if (pthread_rwlock_tryrdlock(&m->guard))
+            continue;
+        if (!m->freed)
+            fn(op, m);
+        pthread_rwlock_unlock(&m->guard);
+    }
+}
+
+static void end_client(int64_t client, int code, int64_t at)
+{
+    pthread_mutex_lock(&mutex);
+    for (int i = 0; i < nslots; i++)
+        if (slots[i].client == client)
+            end_slot(&slots[i], ENDED_CLOSED, code == 0 ? at : 0);
+    pthread_mutex_unlock(&mutex);
+}
+
+static void before(struct op *op)
+{
+    struct record *r = log_record(RECORD_CALL);
+
+    op->record = r;
+    op->began = clock_ns();
+    r->thread = op->thread;
+    r->verb = op->step.kind;
+    r->wait = op->step.kind == DO_sacquire ? op->step.b : op->step.a;
+    r->object = op->step.object;
+    r->client = op->object ? op->object->client : op->step.object;
+    r->name = op->object ? op->object->name : -1;
+    r->mode = !op->object              ? -1
+              : op->object->type == SEM ? MODE_PERMITS
+                                        : op->object->kind == PAWL_READ;
+    r->permits = op->step.a;
+    r->at_least = op->object ? op->object->type : -1; /* calls have no at_least: the type */
+    r->begin = op->began;
+    if (op->step.kind == DO_release || op->step.kind == DO_rstart)
+        each_lock(op, leaving_lock);
+    else if (op->step.kind == DO_srelease)
+        leaving_permits(op, op->object);
+}
+
+static void after(struct op *op)
+{
+    struct record *r = op->record;
+
+    r->code = op->code;
+    r->got = op->ended;
+    if (op->skipped)
+        r->verb = DO_sleep;
+    switch (op->step.kind) {
+    case DO_acquire:
+    case DO_start:
+        if (!op->code)
+            each_lock(op, got_lock);
+        break;
+    case DO_release:
+    case DO_rstart:
+        each_lock(op, left_lock);
+        break;
+    case DO_sacquire:
+        if (!op->code)
+            got_permits(op, op->object);
+        break;
+    case DO_srelease:
+        left_permits(op, op->object);
+        break;
+    case DO_close:
+        end_client(op->step.object, op->code, op->ended);
+        break;
+    default:
+        break;
+    }
+}
+
+static void done(struct op *op)
+{
+    op->record->dones = op->dones;
+}
+
+static void observe_one(struct op *op, struct object *o)
+{
+    observe_lock(o, op->thread);
+}
+
+static void hold(struct op *op)
+{
+    int64_t until = clock_ns() + op->step.a * 1000000;
+
+    do {
+        if (op->object->type == SEM)
+            observe_permits(op->object);
+        else
+            each_lock(op, observe_one);
+        nap_us(500);
+    } while (clock_ns() < until);
+}
+
+static void freeing(struct object *o)
+{
+    pthread_mutex_lock(&mutex);
+    for (int i = 0; i < nslots; i++)
+        if (slots[i].via == o)
+            end_slot(&slots[i], ENDED_FREED, 0);
+    for (int i = 0; i < lots[o->id].n; i++) {
+        lots[o->id].record[i]->leaving = clock_ns();
+        lots[o->id].record[i]->how = ENDED_FREED;
+    }
+    lots[o->id].n = 0;
+    pthread_mutex_unlock(&mutex);
+}
+
+static void lost(struct object *o)
+{
+    pthread_mutex_lock(&mutex);
+    for (int i = 0; i < nslots; i++)
+        if (slots[i].via == o && slots[i].record && !slots[i].record->lost)
+            slots[i].record->lost = clock_ns();
+    pthread_mutex_unlock(&mutex);
+}
+
+const struct hooks holds_hooks = {before, after, done, hold, freeing, lost};

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * holds.h - the log of a free run, for the judge. judge.py has the same list of fields.
+ *
+ * The log is a mapped file, so that what a killed process has written stays. A record is written
+ * where it stands as things go on: each field by one thread at a time, times in ns of CLOCK_BOOTTIME,
+ * which all processes of the machine share. 0 is "not yet".
+ */
+#ifndef PAWL_GENERATE_HOLDS_H
+#define PAWL_GENERATE_HOLDS_H
+
+#include "run.h"
+
+enum { LOG_RECORDS = 20000 };
+enum { RECORD_HOLD = 1, RECORD_CALL = 2, RECORD_END = 3 };
+enum { MODE_EXCLUSIVE, MODE_SHARED, MODE_PERMITS };
+/* How a hold ended, as far as this process knows. */
+enum { ENDED_NOT, ENDED_RELEASED, ENDED_LOST, ENDED_FREED, ENDED_CLOSED, ENDED_UNKNOWN };
+
+struct record {
+    int64_t type, process, thread, object, owner, name, mode, permits, capacity, lease;
+    int64_t begin;   /* the call began */
+    int64_t got;     /* hold: the acquire had returned; call: it had returned, or done was called */
+    int64_t valid;   /* hold: just before valid_ms() was last seen above 0 */
+    int64_t leaving; /* hold: just before the release began */
+    int64_t left;    /* hold: the release had returned 0 */
+    int64_t code, token, wait, verb, dones, at_least, how, client, lost;
+};
+
+struct log {
+    atomic_llong count;
+    int64_t pad[7];
+    struct record records[LOG_RECORDS];
+};
+
+extern const struct hooks holds_hooks;
+void holds_open(struct log *log, int process);
+struct record *log_record(int type);
+
+#endif

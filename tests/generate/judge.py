@@ -1,0 +1,329 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""judge.py [--bound=MS] LOG ...: reads the logs of one free run and says what was wrong.
+
+The judge shares no code with the library and asks no server. It knows what the processes wrote into
+their mapped files (holds.h): calls with the instants before and after, and holds as [the acquire had
+returned, just before pawl_lock_valid_ms() was last seen above 0], all on one clock. What it checks:
+
+  exclusion  no two holds of different owners of a name overlap, unless both are shared; the permits
+             of a semaphore that are held at one instant are never more than its capacity
+  tokens     a hold whose acquire began after another's acquire had returned has a larger token
+  done       the callback of each operation that was started came exactly once
+  returns    each call returned, within its limit and `bound`; so did each close
+  idle       nobody waited for longer than `bound` while nobody can have had the name
+  honest     PAWL_EBUSY and PAWL_ETIMEDOUT only if somebody else can have had the name or asked for it
+  end        each process that was not killed ended by itself with status 0
+
+`Facts` are what the orchestrator did: processes that it killed or stopped, instants when it disturbed
+the network or the server, and when the service lost data. A fault excuses exactly this: a process
+that was killed has not returned from its calls; the time that a process was stopped, or that the
+network or server was disturbed, does not count as idle or as late; a break, or a service that lost
+data, ends the holds that there were, for the exclusion check, at the instant that it began. Nothing
+excuses two holders otherwise, whatever the network or the scheduler did.
+"""
+import struct
+import sys
+
+FIELDS = ('type', 'process', 'thread', 'object', 'owner', 'name', 'mode', 'permits', 'capacity',
+          'lease', 'begin', 'got', 'valid', 'leaving', 'left', 'code', 'token', 'wait', 'verb',
+          'dones', 'at_least', 'how', 'client', 'lost')
+VERBS = ('acquire', 'start', 'release', 'rstart', 'renew', 'break', 'cancel', 'free', 'close',
+         'inspect', 'list', 'sacquire', 'srelease', 'avail', 'set', 'down', 'wait', 'count', 'sleep',
+         'expire', 'hold', 'end')
+HOLD, CALL, END = 1, 2, 3
+EXCLUSIVE, SHARED, PERMITS = 0, 1, 2
+NOT_ENDED, RELEASED, LOST, FREED, CLOSED, UNKNOWN = range(6)
+EBUSY, ETIMEDOUT = -1, -2
+LATCH, MULTI = 3, 1
+TAKES = ('acquire', 'start', 'sacquire')
+MS = 1000000
+FOREVER = 1 << 62
+ROW = struct.Struct('<24q')
+
+
+class Record:
+    def __init__(self, **fields):
+        for f in FIELDS:
+            setattr(self, f, fields.get(f, 0))
+        if self.type == CALL:
+            self.word = VERBS[self.verb]
+
+    def __repr__(self):
+        return f'process {self.process} thread {self.thread} object {self.object}'
+
+
+def read_log(path):
+    with open(path, 'rb') as f:
+        data = f.read()
+    count = struct.unpack_from('<q', data)[0]
+    count = min(count, (len(data) - 64) // ROW.size)
+    return [Record(**dict(zip(FIELDS, ROW.unpack_from(data, 64 + i * ROW.size))))
+            for i in range(count)]
+
+
+class Facts:
+    def __init__(self, bound_ms=5000, exchange_ms=2000, capacity=None):
+        self.bound = bound_ms * MS
+        self.exchange = exchange_ms * MS  # the clients' limit of one exchange
+        self.killed = {}    # process: instant
+        self.stopped = {}   # process: [(from, to)]
+        self.disturbed = []  # [(from, to)]: network or server
+        self.data_lost = []  # [(from, to)]
+        self.status = {}    # process: exit status
+
+    def quiet(self, process, begin, end):
+        """Of begin to end, how long nothing disturbed the process or the service."""
+        cuts = self.disturbed + self.stopped.get(process, [])
+        return end - begin - overlap(cuts, begin, end)
+
+
+def overlap(spans, begin, end):
+    """How much of begin to end the spans cover, each instant once."""
+    total, at = 0, begin
+    for a, b in sorted(spans):
+        a, b = max(a, at), min(b, end)
+        if b > a:
+            total += b - a
+            at = b
+    return total
+
+
+def union(spans):
+    out = []
+    for a, b in sorted(spans):
+        if out and a <= out[-1][1]:
+            out[-1][1] = max(out[-1][1], b)
+        else:
+            out.append([a, b])
+    return out
+
+
+class Judge:
+    def __init__(self, records, facts):
+        self.facts = facts
+        self.holds = [r for r in records if r.type == HOLD and r.got]
+        self.calls = [r for r in records if r.type == CALL and r.word != 'sleep']
+        self.ends = {r.process for r in records if r.type == END}
+        self.violations = []
+        self.last = max([r.got or r.begin for r in self.calls] + [0])
+        self.names = {r.name for r in self.holds} | {
+            r.name for r in self.calls if r.word in TAKES and r.at_least != MULTI}
+        self.breaks = {}
+        for c in self.calls:
+            if c.word == 'break':
+                self.breaks.setdefault(c.name, []).append(c)
+
+    def bad(self, check, text):
+        self.violations.append(f'{check}: {text}')
+
+    # ---- exclusion ----
+
+    def claim(self, h):
+        """[from, to] of a hold for the exclusion check, or None."""
+        end = h.valid
+        for b in self.breaks.get(h.name, []) + self.multi_breaks():
+            if h.got < (b.got or FOREVER):
+                end = min(end, max(b.begin, 0)) if end > b.begin else end
+        for a, b in self.facts.data_lost:
+            if h.got < b and end > a:
+                end = a
+        return (h.got, end) if end > h.got else None
+
+    def multi_breaks(self):
+        """A break through a multi-lock breaks its members: the log does not say which names."""
+        return [b for b in self.calls if b.word == 'break' and b.at_least == MULTI]
+
+    def exclusion(self):
+        for name in self.names:
+            claims = [(self.claim(h), h) for h in self.holds if h.name == name]
+            claims = sorted(((c, h) for c, h in claims if c), key=lambda x: x[0])
+            if any(h.mode == PERMITS for _, h in claims):
+                self.permits(name, claims)
+            else:
+                self.exclusive(name, claims)
+
+    def exclusive(self, name, claims):
+        live = []
+        for (begin, end), h in claims:
+            live = [(e, g) for e, g in live if e > begin]
+            for e, g in live:
+                if g.owner != h.owner and not (g.mode == SHARED and h.mode == SHARED):
+                    self.bad('exclusion', f'name {name}: {g} and {h} both hold it for '
+                             f'{(min(e, end) - begin) / MS:.3f} ms '
+                             f'(modes {g.mode}, {h.mode}, tokens {g.token}, {h.token})')
+            live.append((end, h))
+
+    def permits(self, name, claims):
+        events = sorted([(b, 1, h) for (b, _), h in claims] + [(e, 0, h) for (_, e), h in claims],
+                        key=lambda x: x[:2])
+        held = 0
+        capacity = max(h.capacity for _, h in claims)
+        for at, begins, h in events:
+            held += h.permits if begins else -h.permits
+            if held > capacity:
+                self.bad('exclusion', f'name {name}: {held} of {capacity} permits held ({h})')
+                return
+
+    # ---- tokens ----
+
+    def tokens(self):
+        for name in self.names:
+            holds = [h for h in self.holds if h.name == name and h.token]
+            by_begin = sorted(holds, key=lambda h: h.begin)
+            by_got = sorted(holds, key=lambda h: h.got)
+            i, largest = 0, None
+            for h in by_begin:
+                while i < len(by_got) and by_got[i].got < h.begin:
+                    if largest is None or by_got[i].token > largest.token:
+                        largest = by_got[i]
+                    i += 1
+                if largest and h.token <= largest.token and not (
+                        h.owner == largest.owner and h.token == largest.token):
+                    if not any(a < h.got and b > largest.got for a, b in self.facts.data_lost):
+                        self.bad('tokens', f'name {name}: {h} got {h.token} after {largest} had got '
+                                 f'{largest.token}')
+
+    # ---- calls ----
+
+    def returns(self):
+        for c in self.calls:
+            if c.process in self.facts.killed:
+                continue
+            if not c.got:
+                self.bad('returns', f'{c}: {c.word} never returned')
+                continue
+            if c.wait < 0 and c.word in TAKES + ('wait',):
+                continue
+            limit = self.facts.bound + 2 * self.facts.exchange
+            if c.word in TAKES + ('wait', 'hold', 'expire'):
+                limit += max(c.wait, 0) * MS
+            took = self.facts.quiet(c.process, c.begin, c.got)
+            if took > limit:
+                self.bad('returns', f'{c}: {c.word} took {took // MS} ms, its limit is {c.wait} ms')
+
+    def done(self):
+        for c in self.calls:
+            if c.word not in ('start', 'rstart') or c.process in self.facts.killed:
+                continue
+            if c.dones > 1:
+                self.bad('done', f'{c}: done was called {c.dones} times')
+            if c.dones == 0 and c.code == 0:
+                self.bad('done', f'{c}: {c.word} was accepted and done never called')
+
+    def end(self):
+        for process, status in self.facts.status.items():
+            if process not in self.facts.killed and status not in (0, 5):
+                self.bad('end', f'process {process} ended with {status}')
+
+    # ---- liveness ----
+
+    def closed_at(self, h):
+        for c in self.calls:
+            if c.word == 'close' and c.process == h.process and c.client == h.client and c.got:
+                return c.got if c.code == 0 else None
+        return None
+
+    def most(self, h):
+        """The longest that the service can have had this hold."""
+        grace = h.lease * MS + self.facts.exchange
+        end = h.left if h.how == RELEASED and h.left else None
+        if end is None:
+            end = max(h.valid, h.got, h.leaving, h.lost) + grace
+            killed = self.facts.killed.get(h.process)
+            if killed and h.how == NOT_ENDED:
+                end = killed + grace
+            elif h.how == NOT_ENDED and not killed:
+                end = self.closed_at(h) or FOREVER
+        for a, b in self.facts.stopped.get(h.process, []):
+            if h.got < b and end > a:
+                end += b - a
+        if h.at_least:
+            end = max(end, h.got + h.at_least * MS)
+        return end + overlap(self.facts.disturbed, h.begin, end)
+
+    def leftover(self, c):
+        """A call that may have taken the name although it does not say so."""
+        if c.process in self.facts.killed and not c.got:
+            return (c.begin, self.facts.killed[c.process] + 30000 * MS)
+        if c.got and c.code in (-20, -30, -34, -10):
+            return (c.begin, c.got + 30000 * MS)
+        return None
+
+    def occupied(self, name):
+        """When somebody can have had the name, at the most."""
+        spans = [(h.got, self.most(h)) for h in self.holds if h.name == name]
+        spans += [s for s in (self.leftover(c) for c in self.calls
+                              if c.word in TAKES and (c.name == name or c.at_least == MULTI)) if s]
+        return union(spans)
+
+    def idle(self):
+        for name in self.names:
+            busy = self.occupied(name)
+            for c in self.calls:
+                if c.word not in ('acquire', 'start', 'sacquire') or c.name != name or \
+                        c.at_least == MULTI or c.wait == 0 or c.process in self.facts.killed:
+                    continue
+                self.one_wait(name, busy, c)
+
+    def one_wait(self, name, busy, c):
+        begin, end = c.begin, c.got or self.last
+        at = begin
+        for a, b in busy + [[end, end]]:
+            if at >= end:
+                break
+            free_until = min(max(a, at), end)
+            if self.facts.quiet(c.process, at, free_until) > self.facts.bound:
+                self.bad('idle', f'name {name}: {c} waited {(free_until - at) // MS} ms for what '
+                         f'nobody had (code {c.code})')
+                return
+            at = max(at, b)
+
+    def honest(self):
+        for c in self.calls:
+            if c.word not in TAKES or c.code not in (EBUSY, ETIMEDOUT) or not c.got or \
+                    c.at_least == MULTI:
+                continue
+            if not self.others(c):
+                self.bad('honest', f'name {c.name}: {c} was told {c.code}, but nobody else had it or '
+                         'asked for it')
+
+    def others(self, c):
+        slack = 50 * MS
+        for h in self.holds:
+            if h.name == c.name and h.begin < c.got and self.most(h) + slack > c.begin:
+                return True
+        for d in self.calls:
+            if d is not c and d.word in TAKES and (d.name == c.name or d.at_least == MULTI):
+                until = d.got + slack if d.got and d.code not in (-20, -30, -34, -10) else FOREVER
+                if d.begin < c.got and until > c.begin:
+                    return True
+        return False
+
+    def run(self):
+        for check in (self.exclusion, self.tokens, self.done, self.returns, self.idle, self.honest,
+                      self.end):
+            check()
+        return self.violations
+
+
+def judge(records, facts):
+    return Judge(records, facts).run()
+
+
+def main():
+    facts = Facts()
+    paths = []
+    for word in sys.argv[1:]:
+        if word.startswith('--bound='):
+            facts.bound = int(word[8:]) * MS
+        else:
+            paths.append(word)
+    records = [r for p in paths for r in read_log(p)]
+    bad = judge(records, facts)
+    print('\n'.join(bad) or f'nothing wrong in {len(records)} records')
+    return 1 if bad else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random programs over pawl.h: made from a seed, written as text, shrunk.
+
+A program has clients, objects (locks, multi-locks, semaphores, latches; several on each name, of
+different kinds, owners and leases) and steps. parse.c says how the text looks; c_test.py prints a
+program as a C test. Everything about a program follows from its seed and its profile, so a seed is
+enough to repeat it.
+"""
+import random
+
+MUTEX, FAIR, READ, WRITE, SPIN = range(5)
+KINDS = ('PAWL_MUTEX', 'PAWL_FAIR', 'PAWL_READ', 'PAWL_WRITE', 'PAWL_SPIN')
+ACTS = ('none', 'release', 'free', 'cancel', 'again', 'ask', 'block')
+FREE, ASK = ACTS.index('free'), ACTS.index('ask')
+LONG = 60000  # a wait that nothing but its grant, a cancel, a free or a close ends
+
+
+class Profile:
+    """What an engine can do, and how long things take.
+
+    locks_only: neither semaphores nor latches. ordered: waiters of all kinds are served in order.
+    short: a fixed lease that ends during a step. watchdogs: leases of free programs. exchange: the
+    clients' limit of one exchange, ms.
+    """
+
+    def __init__(self, locks_only=False, ordered=True, short=400, watchdogs=(400, 900, 2000),
+                 exchange=1500):
+        self.locks_only = locks_only
+        self.ordered = ordered
+        self.short = short
+        self.watchdogs = watchdogs
+        self.exchange = exchange
+        self.spin_wait = 30
+
+
+class Program:
+    def __init__(self, seed):
+        self.seed = seed
+        self.process = 0
+        self.clients = {}  # number: fields
+        self.objects = {}  # number: (type, fields)
+        self.steps = []    # (thread, verb, object, a, b)
+
+    def text(self):
+        lines = [f'program {self.seed}', f'process {self.process}']
+        for n, fields in self.clients.items():
+            lines.append(f'client {n} ' + words(fields))
+        for n, (kind, fields) in self.objects.items():
+            lines.append(f'{kind} {n} ' + words(fields))
+        lines += ['step ' + ' '.join(map(str, s)) for s in self.steps]
+        return '\n'.join(lines + ['end', ''])
+
+    def copy(self):
+        new = Program(self.seed)
+        new.process = self.process
+        new.clients = {n: dict(f) for n, f in self.clients.items()}
+        new.objects = {n: (k, dict(f)) for n, (k, f) in self.objects.items()}
+        new.steps = list(self.steps)
+        return new
+
+    def size(self):
+        numbers = [v for f in self.clients.values() for v in f.values()]
+        numbers += [v for _, f in self.objects.values() for v in f.values() if isinstance(v, int)]
+        return (len(self.steps), len(self.objects), len(self.clients),
+                len({s[0] for s in self.steps}), sum(1 for v in numbers if v))
+
+
+def words(fields):
+    return ' '.join(f'{k}={v}' for k, v in fields.items())
+
+
+def parse(text):
+    """The opposite of text()."""
+    p = Program(0)
+    for line in text.splitlines():
+        w = line.split()
+        if not w or w[0] in ('end', '#'):
+            continue
+        fields = {}
+        for item in w[2:]:
+            if '=' in item:
+                k, v = item.split('=')
+                fields[k] = v if k == 'members' else int(v)
+        if w[0] == 'program':
+            p.seed = int(w[1])
+        elif w[0] == 'process':
+            p.process = int(w[1])
+        elif w[0] == 'client':
+            p.clients[int(w[1])] = fields
+        elif w[0] == 'step':
+            numbers = list(map(int, w[3:])) + [0] * (6 - len(w))
+            p.steps.append((int(w[1]), w[2], *numbers[:3]))
+        else:
+            p.objects[int(w[1])] = (w[0], fields)
+    return p
+
+
+# ---- making -------------------------------------------------------------------------------------
+
+class Maker:
+    """Common to both modes: objects, and which steps suit them."""
+
+    def __init__(self, seed, profile):
+        self.chance = random.Random(seed)
+        self.profile = profile
+        self.program = Program(seed)
+
+    def pick(self, *choices):
+        return self.chance.choice(choices)
+
+    def weighted(self, table):
+        return self.chance.choices(list(table), list(table.values()))[0]
+
+    def add(self, type_, **fields):
+        n = len(self.program.objects)
+        self.program.objects[n] = (type_, fields)
+        return n
+
+    def fields(self, n):
+        return self.program.objects[n][1]
+
+    def of(self, *types):
+        return [n for n, (k, _) in self.program.objects.items() if k in types]
+
+    def make_multi(self, locks):
+        """Of distinct names, as pawl.h demands."""
+        by_name = {}
+        for n in self.chance.sample(locks, len(locks)):
+            by_name.setdefault(self.fields(n)['name'], n)
+        members = list(by_name.values())[:self.pick(2, 2, 3)]
+        if len(members) > 1:
+            self.add('multi', client=self.fields(members[0])['client'],
+                     members=','.join(map(str, members)))
+
+
+class Sequential(Maker):
+    """Programs whose every outcome is known: waits are either short or without an end, leases either
+    end while a step waits for that or never."""
+
+    def make(self):
+        p, c = self.program, self.chance
+        for n in range(self.pick(1, 2, 2, 3)):
+            p.clients[n] = {'loop': int(c.random() < 0.15), 'cohort': self.pick(0, 0, 1, 2),
+                            'watchdog': 30000, 'timeout': 10000}
+        names = self.pick(1, 1, 2, 3)
+        swarm = {'callbacks': c.random() < 0.4, 'handles': c.random(), 'ends': c.random() < 0.3,
+                 'same': c.random() < 0.3}
+        for _ in range(c.randint(2, 7)):
+            self.make_lock(names, swarm)
+        if names > 1 and c.random() < 0.4:
+            self.make_multi(self.of('lock'))
+        if not self.profile.locks_only:
+            self.make_others(names)
+        threads = self.pick(1, 2, 3, 4)
+        verbs = self.draw_verbs()
+        for _ in range(c.randint(4, 40)):
+            p.steps += self.make_steps(c.randrange(threads), verbs)
+        return p
+
+    def make_lock(self, names, swarm):
+        c = self.chance
+        ends = swarm['ends'] and c.random() < 0.4
+        kind = FAIR if swarm['same'] else c.randrange(5)
+        lost = c.randrange(7) if swarm['callbacks'] else 0
+        self.add('lock', client=c.randrange(len(self.program.clients)), name=c.randrange(names),
+                 kind=kind, owner=int(c.random() < swarm['handles']),
+                 lease=self.profile.short if ends else self.pick(0, 0, LONG * 10),
+                 max=self.pick(0, 0, 0, LONG * 20), atleast=0,
+                 lost=ASK if ends and lost == FREE else lost,
+                 done=c.randrange(7) if swarm['callbacks'] else 0)
+
+    def make_others(self, names):
+        c = self.chance
+        if c.random() < 0.4:
+            permits = c.randint(1, 4)
+            for _ in range(c.randint(1, 3)):
+                self.add('sem', client=c.randrange(len(self.program.clients)), name=names,
+                         permits=permits if c.random() < 0.9 else permits + 1,
+                         lease=self.pick(0, 0, LONG * 10))
+        if c.random() < 0.25:
+            for _ in range(c.randint(1, 2)):
+                self.add('latch', client=c.randrange(len(self.program.clients)), name=names + 1)
+
+    def draw_verbs(self):
+        """Swarm testing: each program leaves out some verbs, and so does others more often."""
+        usual = {'acquire': 10, 'start': 5, 'release': 8, 'rstart': 4, 'renew': 2, 'break': 2,
+                 'cancel': 2, 'free': 2, 'close': 1, 'inspect': 3, 'list': 1, 'end': 0.5}
+        return {v: w for v, w in usual.items()
+                if v in ('acquire', 'release') or self.chance.random() < 0.7}
+
+    def wait(self, n):
+        kind, fields = self.program.objects[n]
+        members = [int(m) for m in fields['members'].split(',')] if kind == 'multi' else [n]
+        if any(self.fields(m).get('kind') == SPIN for m in members):
+            return self.pick(0, 0, self.profile.spin_wait)
+        return self.weighted({0: 5, 30: 2, LONG: 4, -1: 1})
+
+    def make_steps(self, thread, verbs):
+        step = self.make_step(thread, verbs)
+        n = step[2]
+        if step[1] in ('acquire', 'start', 'renew') and \
+                self.fields(n).get('lease') == self.profile.short:
+            return [(thread, 'acquire', n, 0, 0), (thread, 'expire', n, 1500, 0)]
+        return [step]
+
+    def make_step(self, thread, verbs):
+        c = self.chance
+        n = c.choice(list(self.program.objects))
+        kind, fields = self.program.objects[n]
+        if kind == 'sem':
+            verb = self.pick('sacquire', 'sacquire', 'srelease', 'srelease', 'avail', 'cancel',
+                             'free', 'inspect')
+            return (thread, verb, n, c.randint(1, 3), self.pick(0, 0, 30, LONG))
+        if kind == 'latch':
+            verb = self.pick('set', 'down', 'down', 'count', 'wait', 'cancel', 'inspect')
+            return (thread, verb, n, self.pick(0, 30, LONG) if verb == 'wait' else c.randint(1, 2),
+                    0)
+        verb = self.weighted(verbs)
+        if verb == 'break' and fields.get('lost') == FREE:  # pawl.h: no free beside a call
+            verb = 'inspect'
+        if verb in ('close', 'list'):
+            return (thread, verb, c.randrange(len(self.program.clients)), 0, 0)
+        a = self.wait(n) if verb in ('acquire', 'start') else \
+            self.pick(0, LONG, LONG * 10) if verb == 'renew' else 0
+        return (thread, verb, n, a, 0)
+
+
+def sequential(seed, profile):
+    return Sequential(seed, profile).make()
+
+
+class Free(Maker):
+    """Programs of several processes on the same names, run as fast as they go. Leases are short and
+    really end; waits really time out."""
+
+    def make(self, processes):
+        c = self.chance
+        self.shared = {'names': self.pick(1, 1, 2, 3), 'permits': c.randint(1, 4),
+                       'watchdog': c.choice(self.profile.watchdogs), 'threads': self.pick(1, 2, 3, 4),
+                       'handles': c.random(), 'callbacks': c.random() < 0.3,
+                       'kinds': c.choice([[MUTEX], [FAIR], [READ, WRITE], [SPIN], [0, 1, 2, 3, 4],
+                                          [0, 1, 2, 3, 4]]),
+                       'fixed': c.random() < 0.4, 'sems': c.random() < 0.3, 'multi': c.random() < 0.3,
+                       'keep': c.random() < 0.15}
+        self.verbs = self.draw_verbs()
+        programs = []
+        for process in range(processes):
+            self.program = Program(self.program.seed)
+            self.program.process = process
+            self.make_process()
+            programs.append(self.program)
+        return programs
+
+    def draw_verbs(self):
+        """What comes between pairs of acquire and release; each program leaves some out."""
+        usual = {'acquire': 6, 'start': 6, 'release': 4, 'rstart': 4, 'renew': 2, 'cancel': 2,
+                 'inspect': 1, 'hold': 6, 'sleep': 3, 'free': 0.7, 'close': 0.2, 'break': 0.5}
+        kept = {v: w for v, w in usual.items() if self.chance.random() < 0.6}
+        return kept or {'sleep': 1}
+
+    def make_process(self):
+        c, s = self.chance, self.shared
+        for n in range(self.pick(1, 1, 2)):
+            self.program.clients[n] = {'loop': int(c.random() < 0.1), 'cohort': self.pick(0, 0, 1, 2),
+                                       'watchdog': s['watchdog'],
+                                       'timeout': self.profile.exchange}
+        for _ in range(c.randint(1, 5)):
+            self.make_lock()
+        if s['multi'] and s['names'] > 1:
+            self.make_multi(self.of('lock'))
+        if s['sems'] and not self.profile.locks_only:
+            for _ in range(self.pick(1, 2)):
+                self.add('sem', client=c.randrange(len(self.program.clients)), name=s['names'],
+                         permits=s['permits'], lease=self.pick(0, 0, s['watchdog']))
+        for thread in range(s['threads']):
+            for _ in range(c.randint(3, 14)):
+                self.program.steps += self.make_steps(thread)
+
+    def make_lock(self):
+        c, s = self.chance, self.shared
+        watchdog = s['watchdog']
+        self.add('lock', client=c.randrange(len(self.program.clients)), name=c.randrange(s['names']),
+                 kind=c.choice(s['kinds']), owner=int(c.random() < s['handles']),
+                 lease=self.pick(0, watchdog // 2, watchdog, 2 * watchdog) if s['fixed'] else 0,
+                 max=self.pick(0, 0, 0, 2 * watchdog),
+                 atleast=self.pick(0, 0, 60) if s['keep'] else 0,
+                 lost=c.randrange(7) if s['callbacks'] else 0,
+                 done=c.randrange(7) if s['callbacks'] else 0)
+
+    def wait(self):
+        return self.weighted({0: 3, 20: 2, 300: 3, 2500: 3, -1: 0.3})
+
+    def stay(self):
+        return self.weighted({0: 3, 2: 3, 20: 2, self.shared['watchdog'] // 2: 1,
+                              2 * self.shared['watchdog']: 0.3})
+
+    def make_steps(self, thread):
+        c = self.chance
+        n = c.choice(list(self.program.objects))
+        kind = self.program.objects[n][0]
+        if kind == 'sem':
+            return self.sem_steps(thread, n)
+        if c.random() < 0.5:
+            inner = [(thread, 'hold', n, self.stay(), 0)]
+            if c.random() < 0.3:
+                inner += self.make_steps(thread)
+            return [(thread, 'acquire', n, self.wait(), 0), *inner, (thread, 'release', n, 0, 0)]
+        verb = self.weighted(self.verbs)
+        if verb in ('close', 'list'):
+            return [(thread, verb, c.randrange(len(self.program.clients)), 0, 0)]
+        a = {'acquire': self.wait(), 'start': self.wait(), 'hold': self.stay(),
+             'sleep': self.stay(), 'renew': self.pick(0, self.shared['watchdog'])}.get(verb, 0)
+        return [(thread, verb, n, a, 0)]
+
+    def sem_steps(self, thread, n):
+        c = self.chance
+        k = c.randint(1, self.shared['permits'])
+        if c.random() < 0.7:
+            return [(thread, 'sacquire', n, k, self.wait()), (thread, 'hold', n, self.stay(), 0),
+                    (thread, 'srelease', n, c.randint(1, k), 0)]
+        return [(thread, self.pick('srelease', 'avail', 'cancel', 'sacquire', 'hold'), n,
+                 c.randint(1, 2), self.pick(0, 20, 300))]
+
+
+def free(seed, profile, processes):
+    return Free(seed, profile).make(processes)

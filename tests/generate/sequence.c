@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sequence.c - programs from the standard input, each run one step at a time: on memory: first, then
+ * on the engine under test, which must give the same results.
+ *
+ * After each step the runner waits until nothing moves any more. On memory: it finds out by itself:
+ * the operations under way are as many as the clients say are waiting. On the engine under test it
+ * knows from memory: which operations end in this step, and waits for them, and for nothing else; so
+ * no time passes in vain and a slow machine changes nothing. An operation that ends in a step in
+ * which the oracle's did not, or not within HANG_MS, is a difference. So is a different code, hold
+ * count, loss, lost reason or count, and a token that is not larger than all earlier ones of its
+ * name where the oracle's was.
+ *
+ * What the end of the program cuts off (handles are freed and clients closed while operations wait)
+ * must end once, with whatever code.
+ *
+ * Steps whose outcome may rightly differ are left out, on both: a second wait for a name where the
+ * service does not promise who comes first (`ordered`).
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "run.h"
+
+struct seat {
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t cond;
+    struct op *op;
+    bool quit;
+};
+
+/* What happened on memory:. */
+struct trace {
+    int done_step[MAX_OPS];
+    bool skip[MAX_STEPS];
+    int losses[MAX_STEPS + 1][MAX_OBJECTS];
+};
+
+static struct seat seats[MAX_THREADS];
+static struct trace oracle;
+static bool ordered;
+static int differences;
+
+/* ---- Threads --------------------------------------------------------------------------------- */
+
+static void *seat_main(void *arg)
+{
+    struct seat *seat = arg;
+
+    for (;;) {
+        struct op *op;
+
+        pthread_mutex_lock(&seat->mutex);
+        while (!seat->op && !seat->quit)
+            pthread_cond_wait(&seat->cond, &seat->mutex);
+        op = seat->op;
+        pthread_mutex_unlock(&seat->mutex);
+        if (!op)
+            return NULL;
+        run_step(op);
+        pthread_mutex_lock(&seat->mutex);
+        seat->op = NULL;
+        pthread_mutex_unlock(&seat->mutex);
+    }
+}
+
+static void seat_start(struct seat *seat)
+{
+    pthread_mutex_init(&seat->mutex, NULL);
+    pthread_cond_init(&seat->cond, NULL);
+    seat->op = NULL;
+    seat->quit = false;
+    if (pthread_create(&seat->thread, NULL, seat_main, seat))
+        abort();
+}
+
+static void seat_end(struct seat *seat)
+{
+    pthread_mutex_lock(&seat->mutex);
+    seat->quit = true;
+    pthread_cond_signal(&seat->cond);
+    pthread_mutex_unlock(&seat->mutex);
+    pthread_join(seat->thread, NULL);
+}
+
+/* A thread whose call has ended, or only started something, is free in a moment. */
+static bool seat_busy(struct seat *seat)
+{
+    for (;;) {
+        struct op *op;
+
+        pthread_mutex_lock(&seat->mutex);
+        op = seat->op;
+        pthread_mutex_unlock(&seat->mutex);
+        if (!op)
+            return false;
+        if (op->state == 1 && op->step.kind != DO_start && op->step.kind != DO_rstart)
+            return true;
+        nap_us(20);
+    }
+}
+
+static void seat_give(struct seat *seat, struct op *op)
+{
+    pthread_mutex_lock(&seat->mutex);
+    seat->op = op;
+    pthread_cond_signal(&seat->cond);
+    pthread_mutex_unlock(&seat->mutex);
+}
+
+/* ---- Which steps are left out ---------------------------------------------------------------- */
+
+static bool names_meet(const struct program *p, const struct object *a, const struct object *b)
+{
+    if (a->type == MULTI) {
+        for (int i = 0; i < a->nmembers; i++)
+            if (names_meet(p, &p->objects[a->members[i]], b))
+                return true;
+        return false;
+    }
+    if (b->type == MULTI)
+        return names_meet(p, b, a);
+    return a->name == b->name;
+}
+
+static bool order_is_known(const struct object *a, const struct object *b)
+{
+    if (a->type == MULTI || b->type == MULTI)
+        return false;
+    if (a->type == LOCK && b->type == LOCK && a->kind == PAWL_FAIR && b->kind == PAWL_FAIR)
+        return true;
+    return ordered;
+}
+
+static bool ambiguous(struct run *run, const struct step *s)
+{
+    struct program *p = run->program;
+    const struct object *o = &p->objects[s->object];
+
+    if (!may_wait(s))
+        return false;
+    for (int i = 0; i < MAX_OPS; i++) {
+        struct op *op = &run->ops[i];
+
+        if (op->state == 1 && op->object && may_wait(&op->step) &&
+            names_meet(p, op->object, o) && !order_is_known(op->object, o))
+            return true;
+    }
+    return false;
+}
+
+/* ---- Waiting until nothing moves ------------------------------------------------------------- */
+
+static int waiting_at_clients(struct run *run)
+{
+    struct program *p = run->program;
+    int n = 0;
+
+    for (int i = 0; i < p->nclients; i++) {
+        struct client *c = &p->clients[i];
+        pawl_stats stats = {.size = sizeof stats};
+
+        if (!c->present || pthread_rwlock_tryrdlock(&c->guard))
+            continue; /* a step closes it */
+        if (!c->closed && !pawl_client_stats(c->p, &stats))
+            n += (int)stats.waiting;
+        pthread_rwlock_unlock(&c->guard);
+    }
+    return n;
+}
+
+/* Operations under way: all of them, and of those that wait for something with no end in sight. */
+static int under_way(struct run *run, int *long_waits, int *latches)
+{
+    int n = 0;
+
+    *long_waits = *latches = 0;
+    for (int i = 0; i < MAX_OPS; i++)
+        if (run->ops[i].state == 1) {
+            n++;
+            *long_waits += may_wait(&run->ops[i].step);
+            *latches += run->ops[i].step.kind == DO_wait;
+        }
+    return n;
+}
+
+static int all_losses(struct run *run)
+{
+    int n = 0;
+
+    for (int i = 0; i < run->program->nobjects; i++)
+        n += run->program->objects[i].losses;
+    return n;
+}
+
+/* At rest: all that is under way waits without an end, and the clients say so. A long wait that no
+ * client counts (it is between two members of a multi-lock, say) is at rest after 60 ms. */
+static bool at_rest(struct run *run, int64_t since)
+{
+    int longs, latches, n = under_way(run, &longs, &latches);
+
+    if (n != longs)
+        return false;
+    return waiting_at_clients(run) + latches == n || clock_ns() - since > 60000000;
+}
+
+/* Looks ten times, not only for a while: a thread that gets no turn sees nothing move. */
+static void settle_oracle(struct run *run, int kind)
+{
+    int64_t begin = clock_ns(), enough = kind == DO_break ? 20000000 : 500000;
+    int before = -1;
+
+    for (int calm = 0; calm < 10 || clock_ns() - begin < enough; calm++) {
+        int now = run->finished * 1000 + all_losses(run);
+
+        if (now != before || !at_rest(run, begin))
+            calm = 0;
+        before = now;
+        if (clock_ns() - begin > HANG_MS * 1000000LL) {
+            printf("  nothing comes to rest on memory:\ndiffers hang\n");
+            fflush(stdout);
+            _exit(3);
+        }
+        nap_us(50);
+    }
+}
+
+static _Noreturn void hang(struct run *run, const char *what, int number)
+{
+    printf("  %s: %s, which it did on memory:\n", run->ops[number].step.text, what);
+    printf("differs hang\n");
+    fflush(stdout);
+    if (getenv("GENERATE_STOP")) /* for a debugger */
+        pause();
+    _exit(3);
+}
+
+static void await_op(struct run *run, int number, int64_t until)
+{
+    while (run->ops[number].state != 2) {
+        if (clock_ns() > until)
+            hang(run, "does not end", number);
+        nap_us(50);
+    }
+}
+
+static void await_losses(struct run *run, int k, int64_t until)
+{
+    for (int i = 0; i < run->program->nobjects; i++)
+        while (run->program->objects[i].losses < oracle.losses[k][i]) {
+            if (clock_ns() > until) {
+                printf("  %s: object %d is not told that it is lost\n",
+                       run->ops[k].step.text, i);
+                differences++;
+                return;
+            }
+            nap_us(50);
+        }
+}
+
+static int ignore_row(void *arg, const pawl_info *info)
+{
+    (void)arg;
+    (void)info;
+    return 0;
+}
+
+/* A wait that has just begun is in the queue once its client has had an answer since. */
+static void await_queued(struct run *run, int k)
+{
+    struct op *op = &run->ops[k];
+    struct object *o = op->object;
+    struct client *c = &run->program->clients[o->client];
+    int64_t until = clock_ns() + 1000000000;
+    char name[96];
+
+    while (!waiting_at_clients(run) && op->step.kind != DO_wait && clock_ns() < until)
+        nap_us(50);
+    if (!c->closed)
+        pawl_inspect(c->p, run_name(run, o->name, name), ignore_row, NULL, NULL);
+    nap_us(2000);
+}
+
+static void settle_target(struct run *run, int k)
+{
+    int64_t until = clock_ns() + HANG_MS * 1000000LL;
+
+    for (int i = 0; i < MAX_OPS; i++)
+        if (oracle.done_step[i] <= k)
+            await_op(run, i, until);
+    await_losses(run, k, until);
+    if (oracle.done_step[k] > k && !oracle.skip[k])
+        await_queued(run, k);
+    for (int i = 0; i < MAX_OPS; i++)
+        if (oracle.done_step[i] > k && run->ops[i].state == 2) {
+            printf("  %s: ended with %s, while it waits on memory: (after '%s')\n",
+                   run->ops[i].step.text, pawl_errname(run->ops[i].code), run->ops[k].step.text);
+            differences++;
+        }
+}
+
+/* ---- Running --------------------------------------------------------------------------------- */
+
+static void note(struct run *run, int k)
+{
+    for (int i = 0; i < MAX_OPS; i++)
+        if (run->ops[i].state == 2 && oracle.done_step[i] > k)
+            oracle.done_step[i] = k;
+    for (int i = 0; i < run->program->nobjects; i++)
+        oracle.losses[k][i] = run->program->objects[i].losses;
+}
+
+static void one_step(struct run *run, int k, bool is_oracle)
+{
+    struct step *s = &run->program->steps[k];
+    struct seat *seat = &seats[s->thread];
+    struct op *op;
+
+    if (is_oracle)
+        oracle.skip[k] = (s->kind != DO_close && s->kind != DO_list &&
+                          !run->program->objects[s->object].present) ||
+                         seat_busy(seat) || ambiguous(run, s);
+    op = op_new(run, s, k);
+    if (oracle.skip[k]) {
+        op->skipped = true;
+        op->state = 2;
+        run->finished++;
+    } else if (s->kind == DO_end) {
+        seat_end(seat);
+        seat_start(seat);
+        op->state = 2;
+        run->finished++;
+    } else {
+        if (seat_busy(seat))
+            hang(run, "finds its thread in another call", k);
+        seat_give(seat, op);
+    }
+    if (is_oracle) {
+        settle_oracle(run, s->kind);
+        note(run, k);
+    } else {
+        settle_target(run, k);
+    }
+}
+
+static int run_program(struct run *run, bool is_oracle)
+{
+    struct program *p = run->program;
+    int code = run_open(run);
+    bool ended;
+
+    if (code)
+        return code;
+    for (int i = 0; i < p->nthreads; i++)
+        seat_start(&seats[i]);
+    for (int k = 0; k < p->nsteps && !differences; k++)
+        one_step(run, k, is_oracle);
+    ended = run_close(run);
+    if (!ended) {
+        for (int i = 0; i < MAX_OPS; i++)
+            if (run->ops[i].state == 1)
+                hang(run, is_oracle ? "never ends, on memory: itself" : "never ends", i);
+    }
+    for (int i = 0; i < p->nthreads; i++)
+        seat_end(&seats[i]);
+    return 0;
+}
+
+static void differ(const struct op *op, const char *what, int64_t want, int64_t got)
+{
+    differences++;
+    printf("  %s%s: %s is %lld, on memory: %lld\n", op->step.text,
+           op->number >= MAX_STEPS ? "(started by a callback)" : "", what, (long long)got,
+           (long long)want);
+}
+
+static void compare_op(const struct op *want, const struct op *got)
+{
+    const struct {
+        const char *what;
+        int64_t want, got;
+    } rows[] = {
+        {"left out", want->skipped, got->skipped},
+        {"code", want->code, got->code},
+        {"number of done callbacks", want->dones, got->dones},
+        {"hold count", want->hold_count, got->hold_count},
+        {"held", want->held, got->held},
+        {"class of token (0 none, 1 larger, 2 not)", want->token_class, got->token_class},
+        {"lost reason", want->reason, got->reason},
+        {"value", want->value, got->value},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].want != rows[i].got) {
+            differ(got, rows[i].what, rows[i].want, rows[i].got);
+            return; /* the rest follows from that */
+        }
+}
+
+static void compare(struct run *want, struct run *got)
+{
+    for (int i = 0; i < MAX_OPS && !differences; i++)
+        if (oracle.done_step[i] < want->program->nsteps)
+            compare_op(&want->ops[i], &got->ops[i]);
+        else if (got->ops[i].async && got->ops[i].state && got->ops[i].dones > 1)
+            differ(&got->ops[i], "number of done callbacks", 1, got->ops[i].dones);
+    if (got->blocked_wrong || want->blocked_wrong) {
+        differences++;
+        printf("  a call inside a callback was not answered as pawl.h says (%d, memory: %d)\n",
+               got->blocked_wrong, want->blocked_wrong);
+    }
+}
+
+static struct run *prepare(struct program *p, const char *url)
+{
+    static unsigned number;
+    struct run *run = calloc(1, sizeof *run);
+
+    if (!run)
+        abort();
+    run->program = p;
+    run->url = url;
+    snprintf(run->prefix, sizeof run->prefix, "gen%d.%u", (int)getpid(), ++number);
+    return run;
+}
+
+/* `way`: "ordered" if the service serves waiters of all kinds in order, as memory: does. */
+int sequence_main(const char *url, const char *way)
+{
+    static struct program p;
+
+    ordered = !strcmp(way, "ordered");
+    while (!parse_program(&p, stdin)) {
+        struct run *want = prepare(&p, "memory:"), *got = prepare(&p, url);
+
+        differences = 0;
+        memset(&oracle, 0, sizeof oracle);
+        for (int i = 0; i < MAX_OPS; i++)
+            oracle.done_step[i] = MAX_STEPS + 1;
+        if (run_program(want, true) || run_program(got, false))
+            printf("differs can't open\n");
+        else {
+            compare(want, got);
+            printf(differences ? "differs\n" : "same %d\n", got->finished);
+        }
+        fflush(stdout);
+        free(want);
+        free(got);
+    }
+    return 0;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * steps.h - what steps.c and callbacks.c share.
+ */
+#ifndef PAWL_GENERATE_STEPS_H
+#define PAWL_GENERATE_STEPS_H
+
+#include "run.h"
+
+void steps_done(void *arg, pawl_lock *lock, int code);
+void steps_lost(void *arg, pawl_lock *lock, int code);
+void steps_start(struct op *op, struct object *o); /* acquire_start or release_start */
+bool steps_free(struct object *o);                 /* false: somebody is inside a call on it */
+void steps_observe(struct op *op);                 /* what the handle says now */
+
+#endif

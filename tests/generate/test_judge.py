@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The judge judged: forged logs, each of which breaks one rule, and the same logs without the breach.
+
+A judge that never says "wrong" is worthless, and one that says so of a good log hides what matters.
+"""
+import sys
+
+from judge import (CALL, END, EXCLUSIVE, HOLD, MS, PERMITS, RELEASED, SHARED, Facts, Record, VERBS,
+                   judge)
+
+CASES = []
+
+
+def case(fn):
+    CASES.append(fn)
+    return fn
+
+
+def hold(owner, got, valid, left=None, name=0, mode=EXCLUSIVE, token=0, begin=None, **more):
+    left = valid if left is None else left
+    fields = {'lease': 1000, 'how': RELEASED, 'process': owner, **more}
+    return Record(type=HOLD, owner=owner, name=name, mode=mode, token=token,
+                  begin=(got - 1 if begin is None else begin) * MS, got=got * MS, valid=valid * MS,
+                  leaving=left * MS, left=left * MS, **fields)
+
+
+def call(verb, begin, got, process=1, name=0, code=0, wait=0, **more):
+    return Record(type=CALL, verb=VERBS.index(verb), process=process, name=name, code=code,
+                  wait=wait, begin=begin * MS, got=got * MS, **more)
+
+
+def found(check, records, facts=None):
+    return any(v.startswith(check + ':') for v in judge(records, facts or Facts(bound_ms=1000)))
+
+
+def differs(check, good, wrong, facts=None):
+    assert not judge(good, facts or Facts(bound_ms=1000)), judge(good, facts or Facts(bound_ms=1000))
+    assert found(check, wrong, facts), f'{check} is not found'
+
+
+@case
+def two_writers():
+    differs('exclusion', [hold(1, 10, 20), hold(2, 20, 30)], [hold(1, 10, 21), hold(2, 20, 30)])
+
+
+@case
+def one_inside_the_other():
+    differs('exclusion', [hold(1, 10, 90), hold(2, 91, 92)],
+            [hold(1, 10, 90), hold(3, 20, 21, mode=SHARED)])
+
+
+@case
+def a_reader_beside_a_writer():
+    differs('exclusion', [hold(1, 10, 50, mode=SHARED), hold(2, 20, 60, mode=SHARED)],
+            [hold(1, 10, 50, mode=SHARED), hold(2, 20, 60)])
+
+
+@case
+def a_downgrade_is_one_owner():
+    differs('exclusion', [hold(1, 10, 50), hold(1, 20, 60, mode=SHARED)],
+            [hold(1, 10, 50), hold(2, 20, 60, mode=SHARED)])
+
+
+@case
+def too_many_permits():
+    p = {'mode': PERMITS, 'capacity': 3}
+    differs('exclusion', [hold(1, 10, 50, permits=2, **p), hold(2, 20, 60, permits=1, **p)],
+            [hold(1, 10, 50, permits=2, **p), hold(2, 20, 60, permits=2, **p)])
+
+
+@case
+def a_break_ends_the_hold_but_only_from_then_on():
+    b = call('break', 30, 31, process=3)
+    differs('exclusion', [hold(1, 10, 50), hold(2, 32, 60), b],
+            [hold(1, 10, 50), hold(2, 25, 60), b])
+
+
+@case
+def a_break_of_another_name_excuses_nothing():
+    differs('exclusion', [hold(1, 10, 50), hold(2, 51, 60)],
+            [hold(1, 10, 50), hold(2, 32, 60), call('break', 30, 31, process=3, name=1)])
+
+
+@case
+def lost_data_excuse_from_then_on():
+    facts = Facts(bound_ms=1000)
+    facts.data_lost = [(30 * MS, 35 * MS)]
+    differs('exclusion', [hold(1, 10, 50), hold(2, 40, 60)], [hold(1, 10, 50), hold(2, 20, 60)],
+            facts)
+    assert found('exclusion', [hold(1, 36, 50), hold(2, 40, 60)], facts)
+
+
+@case
+def a_stopped_process_is_no_excuse():
+    facts = Facts(bound_ms=1000)
+    facts.stopped = {1: [(15 * MS, 40 * MS)]}
+    differs('exclusion', [hold(1, 10, 15), hold(2, 20, 30)], [hold(1, 10, 41), hold(2, 20, 30)],
+            facts)
+
+
+@case
+def a_token_that_does_not_rise():
+    differs('tokens', [hold(1, 10, 20, token=5), hold(2, 30, 40, token=6)],
+            [hold(1, 10, 20, token=6), hold(2, 30, 40, token=6)])
+
+
+@case
+def tokens_of_acquires_at_the_same_time_may_return_in_any_order():
+    differs('tokens', [hold(1, 10, 20, token=6, begin=1), hold(2, 30, 40, token=5, begin=2)],
+            [hold(1, 10, 20, token=6, begin=1), hold(2, 30, 40, token=5, begin=11)])
+
+
+@case
+def a_call_that_never_returns():
+    differs('returns', [call('release', 10, 20)], [call('release', 10, 0)])
+    facts = Facts(bound_ms=1000)
+    facts.killed = {1: 30 * MS}
+    assert not judge([call('release', 10, 0)], facts)
+
+
+@case
+def a_close_that_takes_too_long():
+    differs('returns', [call('close', 10, 5000)], [call('close', 10, 5100)])
+
+
+@case
+def a_wait_that_outlasts_its_limit():
+    other = hold(2, 1, 30000, lease=30000)
+    differs('returns', [call('acquire', 10, 5900, wait=1000, code=-2), other],
+            [call('acquire', 10, 6100, wait=1000, code=-2), other])
+
+
+@case
+def done_twice_or_never():
+    differs('done', [call('start', 10, 20, dones=1)], [call('start', 10, 20, dones=2)])
+    assert found('done', [call('rstart', 10, 20, dones=0)])
+    assert not found('done', [call('rstart', 10, 20, dones=0, code=-11)])
+
+
+@case
+def a_free_lock_that_somebody_waits_for():
+    first = hold(1, 1, 10)
+    differs('idle', [first, call('acquire', 5, 900, 2, wait=9000), hold(2, 900, 905, begin=5)],
+            [first, call('acquire', 5, 1100, 2, wait=9000), hold(2, 1100, 1105, begin=5)])
+
+
+@case
+def a_wait_that_times_out_beside_a_free_lock():
+    first = hold(1, 1, 10)
+    differs('idle', [first, call('acquire', 5, 1000, 2, wait=1000, code=-2)],
+            [first, call('acquire', 5, 2005, 2, wait=2000, code=-2)])
+
+
+@case
+def a_lost_hold_may_last_as_long_as_its_lease():
+    gone = {'how': 2, 'lease': 1000}
+    late = [call('acquire', 5, 4500, 2, wait=9000), hold(2, 4500, 4600, begin=5)]
+    soon = [call('acquire', 5, 3500, 2, wait=9000), hold(2, 3500, 3600, begin=5)]
+    differs('idle', [hold(1, 1, 10, **gone), *soon], [hold(1, 1, 10, **gone), *late])
+
+
+@case
+def a_disturbed_service_is_not_idle_meanwhile():
+    facts = Facts(bound_ms=1000)
+    facts.disturbed = [(100 * MS, 600 * MS)]
+    w = [call('acquire', 5, 1400, 2, wait=9000), hold(2, 1400, 1405, begin=5)]
+    late = [call('acquire', 5, 2600, 2, wait=9000), hold(2, 2600, 2605, begin=5)]
+    differs('idle', [hold(1, 1, 10), *w], [hold(1, 1, 10), *late], facts)
+
+
+@case
+def busy_although_nobody_was_there():
+    differs('honest', [hold(1, 1, 10), call('acquire', 5, 6, 2, code=-1)],
+            [hold(1, 1, 10), call('acquire', 100, 101, 2, code=-1)])
+
+
+@case
+def a_process_that_crashed():
+    facts = Facts()
+    facts.status = {1: 0}
+    assert not judge([Record(type=END, process=1)], facts)
+    facts.status = {1: -11}
+    assert found('end', [], facts)
+    facts.killed = {1: 5}
+    facts.status = {1: -9}
+    assert not judge([], facts)
+
+
+def main():
+    bad = 0
+    for i, fn in enumerate(CASES, 1):
+        try:
+            fn()
+            print(f'ok {i} - {fn.__name__.replace("_", " ")}')
+        except AssertionError as e:
+            bad += 1
+            print(f'not ok {i} - {fn.__name__.replace("_", " ")}\n# {e}')
+    print(f'1..{len(CASES)}')
+    return 1 if bad else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
