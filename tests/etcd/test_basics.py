@@ -276,7 +276,8 @@ def in_memory(pid, word):
     return found
 
 
-@on_etcd('a password is in memory only where it is kept, however often it was sent')
+@on_etcd('a password is in memory only where it is kept, however often it was sent', '--bcrypt-cost',
+         '4')
 def _(s):
     secret = 'xyzzy-9-plugh-' + os.urandom(6).hex()
     s.give_rights('app', secret)
