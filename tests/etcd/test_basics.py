@@ -276,8 +276,8 @@ def in_memory(pid, word):
     return found
 
 
-@on_etcd('a password is in memory only where it is kept, however often it was sent', '--bcrypt-cost',
-         '4')
+@on_etcd('a password is in memory only where it is kept, however often it was sent',
+         '--bcrypt-cost', '4')
 def _(s):
     secret = 'xyzzy-9-plugh-' + os.urandom(6).hex()
     s.give_rights('app', secret)
@@ -294,7 +294,7 @@ def _(s):
     assert n == 2, f'{n} times'  # the client's, and what the engine makes of URL and client
 
 
-@on_etcd('a user logs in, and one without the right or the password is told')
+@on_etcd('a user logs in, and one without the right or the password is told', '--bcrypt-cost', '4')
 def _(s):
     for words in (('user', 'add', 'root:secret'), ('user', 'add', 'shop:p@ss'),
                   ('role', 'add', 'locks'),
