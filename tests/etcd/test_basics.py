@@ -290,7 +290,7 @@ def _(s):
         p.cut()
         until(lambda: a.ask('stats').reconnects >= n)
     a.ask('take', 'l', 20000).ok()
-    n = in_memory(a.pid, secret.encode())
+    n = in_memory(a.pid, secret.encode()) - in_memory(a.pid, f'PAWL_PASSWORD={secret}'.encode())
     assert n == 2, f'{n} times'  # the client's, and what the engine makes of URL and client
 
 
