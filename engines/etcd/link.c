@@ -383,8 +383,10 @@ void etcd_link_flush(etcd_link *link)
             return;
         }
         link->out_begin += (size_t)n;
-        if (link->out_begin == link->out.length)
+        if (link->out_begin == link->out.length) {
+            explicit_bzero(link->out.data, link->out.length); /* it may have had the password */
             link->out.length = link->out_begin = 0;
+        }
     }
     if (link->h2)
         net_stream_watch(&link->stream, link->out.length > link->out_begin);

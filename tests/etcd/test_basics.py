@@ -8,9 +8,10 @@ import tempfile
 from urllib.parse import unquote
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from etcds import Cluster, Etcd, free_port, until  # noqa: E402
+from etcds import Actor, Cluster, Etcd, free_port, until  # noqa: E402
 from certs import Certs  # noqa: E402
 from forked import case, run  # noqa: E402
+from proxy import Proxy  # noqa: E402
 import rights  # noqa: E402
 
 
@@ -262,7 +263,39 @@ def _(s):
 
 # ---- users, TLS, endpoints ----
 
-@on_etcd('a user logs in, and one without the right or the password is told')
+def in_memory(pid, word):
+    """How often the word stands in memory that the process allocated."""
+    found = 0
+    with open(f'/proc/{pid}/maps', encoding='ascii') as maps, open(f'/proc/{pid}/mem', 'rb') as mem:
+        for line in maps:
+            words = line.split()
+            if words[1].startswith('rw') and (len(words) < 6 or words[5] == '[heap]'):
+                begin, end = (int(n, 16) for n in words[0].split('-'))
+                if end - begin < 1 << 28:  # larger ones are a sanitizer's own
+                    mem.seek(begin)
+                    found += mem.read(end - begin).count(word)
+    return found
+
+
+@on_etcd('a password is in memory only where it is kept, however often it was sent',
+         '--bcrypt-cost', '4')
+def _(s):
+    secret = 'xyzzy-9-plugh-' + os.urandom(6).hex()
+    s.give_rights('app', secret)
+    p = Proxy(s.port)
+    a = Actor(f'etcd://app@127.0.0.1:{p.port}/?timeout=20000', environ={'PAWL_PASSWORD': secret})
+    a.lock('l', 'one')
+    for n in range(1, 4):
+        a.ask('take', 'l', 20000).ok()
+        a.ask('drop', 'l').ok()
+        p.cut()
+        until(lambda: a.ask('stats').reconnects >= n)
+    a.ask('take', 'l', 20000).ok()
+    n = in_memory(a.pid, secret.encode()) - in_memory(a.pid, f'PAWL_PASSWORD={secret}'.encode())
+    assert n == 2, f'{n} times'  # the client's, and what the engine makes of URL and client
+
+
+@on_etcd('a user logs in, and one without the right or the password is told', '--bcrypt-cost', '4')
 def _(s):
     for words in (('user', 'add', 'root:secret'), ('user', 'add', 'shop:p@ss'),
                   ('role', 'add', 'locks'),

@@ -199,18 +199,18 @@ def _(s, p):
 @on_etcd('a server that went back to an older state: holders are told, nothing stays for nobody')
 def _(s, p):
     lease = 8000  # no lease ends while the server restarts
-    a, b = (through(p, watchdog=lease, timeout=500) for _ in range(2))
+    a, b = (through(p, watchdog=lease, timeout=3000) for _ in range(2))
     for name in ('new', 'old'):  # the server knows the lease, and a key that is gone later
         a.lock(name, name)
     a.lock('w', 'old', kind='write')
-    a.ask('take', 'old', 5000).ok()
+    a.ask('take', 'old', 20000).ok()
     s.member.kill()
     data = os.path.join(s.member.folder, 'data')
     shutil.copytree(data, data + '-old')
     s.member.start()
     s.wait()
-    a.ask('drop', 'old').ok()
-    a.ask('take', 'new', 5000).ok()
+    a.ask('drop', 'old')
+    a.ask('take', 'new', 20000).ok()
     until(lambda: len(s.keys('pawl/new/')) == 1 and not s.keys('pawl/old/'))
     s.member.kill()
     shutil.rmtree(data)
@@ -222,7 +222,7 @@ def _(s, p):
     a.ask('drop', 'new').be('PAWL_ELOST')
     for name in ('new', 'old'):
         b.lock(name, name)
-    b.ask('take', 'new', 5000).ok()
+    b.ask('take', 'new', 20000).ok()
     within(lambda: b.ask('take', 'old', 30000).ok(), lease / 1000 + BEYOND)
     # From here on it is a store like any other: a new connection loses nothing.
     a.ask('take', 'w', 100).be('PAWL_ETIMEDOUT')

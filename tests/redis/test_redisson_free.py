@@ -146,6 +146,31 @@ def _(s):
         w.kill()
 
 
+@case('not fair: the holder is killed and another waiter is stopped, which costs the lease')
+def _(s):
+    control = Control()
+    for kind in ('mutex', 'read', 'write', 'permits'):
+        crew = [s.actor(layout='redisson', watchdog=LEASE_MS) for _ in range(3)]
+        for a, how in zip(crew, ('write', 'write', kind)):
+            if kind == 'permits':
+                a.sem('l', 's', permits=1)
+            else:
+                a.lock('l', 'n', kind=how)
+        h, sleeper, w = crew
+        h.ask('take', 'l', 0).ok()
+        for a in (sleeper, w):
+            a.send('take' if kind == 'permits' else 'acquire', 'l', -1)
+        until(lambda: s.call('PUBSUB', 'CHANNELS', 'redisson_*{?}*'), 'for the waiters')
+        time.sleep(0.3)
+        sleeper.stop()
+        h.kill()
+        ends = server_ms(s) + LEASE_MS if kind == 'permits' else lease_end(s)
+        in_time(control, s, [w], ends, 0, f'{kind}, after the lease')
+        w.ask('drop', 'l').ok()
+        sleeper.kill()
+        w.kill()
+
+
 @case('a latch is deleted, and nobody is told')
 def _(s):
     control = Control()

@@ -4,14 +4,19 @@
 time, with the documented code and words that say why.
 """
 import os
+import re
 import socket
+import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cases import equal  # noqa: E402
 from forked import case, run  # noqa: E402
 from live import Actor  # noqa: E402
 from scenes import fails, talker  # noqa: E402
 
+TOOL = os.environ['PAWL_TOOL']
 PATIENT = 'timeout=40000'  # so that it is the caller's wait that ends a call, not this
 
 
@@ -29,6 +34,25 @@ def bounded(url, codes, pattern):
         a.send('acquire', 'l', -1)
         a.ask('cancel', 'l')
         a.answer('acquire', 'l', patience=20).be('PAWL_ECANCELED')
+
+
+@case('who waits without end and without a terminal is told once of silence, and of its end',
+      limit=60)
+def _(s):
+    a = s.actor(watchdog=600000)
+    a.lock('l', 'x')
+    a.ask('take', 'l', 0).ok()
+    s.pause()
+    tool = subprocess.Popen([TOOL, 'run', '-u', s.url(timeout=500), 'x', '--', 'true'],
+                            stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    first = tool.stderr.readline().decode()
+    assert re.match("pawl: waiting for 'x' after .*; trying on$", first), first
+    time.sleep(2.5)  # several timeouts more
+    s.resume()
+    equal(tool.stderr.readline().decode(), "pawl: the service of 'x' answers again\n")
+    a.ask('drop', 'l').ok()
+    equal(tool.stderr.read().decode(), '')
+    equal(tool.wait(), 0)
 
 
 # ---- nobody there --------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ def _(s, name):
     c.answer('acquire', 'l').ok()
     waited = time.monotonic() - begun
     print(f'# after {waited:.2f} s')
-    assert waited > 1.5, waited
+    assert 1.5 < waited < 12, waited  # 2, 5, and a busy machine
     c.ask('drop', 'l').ok()
     b.resume()
     b.answer('acquire', 'l').ok()
