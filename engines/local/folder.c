@@ -11,11 +11,19 @@
  *
  * THE DEFAULT is the user's own folder, in one place that does not depend on the environment and
  * does not vanish at logout, so that a login shell, a cron job and a service of one user meet:
- * /run/lock/pawl-UID. Everybody can write to /run/lock, so another user may have taken the name.
- * Then it is /run/user/UID/pawl, which nobody else can take. Where one of the two has clients, that
- * one is used, whatever has become of the other; and whoever has got a place in one looks at the
- * other again, so that of two that begin at the same moment one sees the other and begins anew.
+ * /run/lock/pawl-UID, the usual folder. XDG_RUNTIME_DIR is not asked: cron jobs and services don't
+ * have it, and would use other locks than a shell. Everybody can write to /run/lock, so another
+ * user may have taken the name. Then the default is a folder beside it, pawl-UID.RANDOM, which
+ * nobody else can take, because nobody else knows the name before, and which every process of the
+ * user finds, because it is the user's. Names of others' folders don't count.
+ *
+ * Which of these folders? One with clients, whatever has become of the usual one; else the usual
+ * one, if it is free; else the first one beside it in order; else a new one. Two processes may
+ * choose differently if they begin, or another user takes or gives back the name, at the same
+ * moment. So whoever has got a place in a folder looks for clients in the others again. Each has
+ * its place before it looks, so of two at least one sees the other, and begins anew.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -90,23 +98,49 @@ static bool has_clients(const char *path)
     return result;
 }
 
-/* The default folder; `other`: where it could be as well, or empty. */
-static char *default_path(char other[64])
+/* The first, in order, of this user's folders beside the usual one ("USUAL.*"), except for one.
+ * busy: of those with clients. "": there is none. */
+static void find_beside(const char *usual, bool busy, const char *except, char found[64])
 {
-    char usual[64], session[64];
+    const char *base = strrchr(usual, '/') + 1;
+    char parent[64], path[64];
+    size_t length = strlen(base);
+    struct dirent *e;
+    DIR *dir;
 
-    usual_path(usual);
-    other[0] = 0;
-    snprintf(session, sizeof session, "/run/user/%u", (unsigned)geteuid());
-    if (geteuid() == 0 || mine(session))
-        return strdup(usual);
-    snprintf(session, sizeof session, "/run/user/%u/pawl", (unsigned)geteuid());
-    if (mine(usual) == EPERM || (has_clients(session) && !has_clients(usual))) {
-        strcpy(other, usual);
-        return strdup(session);
+    snprintf(parent, sizeof parent, "%.*s", (int)(base - usual), usual);
+    found[0] = 0;
+    dir = opendir(parent);
+    while (dir && (e = readdir(dir))) {
+        if (strncmp(e->d_name, base, length) || e->d_name[length] != '.' ||
+            strlen(e->d_name) != length + 17)
+            continue;
+        snprintf(path, sizeof path, "%s.%.16s", usual, e->d_name + length + 1);
+        if (strcmp(path, except) && !mine(path) && (!busy || has_clients(path)) &&
+            (!found[0] || strcmp(path, found) < 0))
+            strcpy(found, path);
     }
-    strcpy(other, session);
-    return strdup(usual);
+    if (dir)
+        closedir(dir);
+}
+
+/* Sets l->usual as well. */
+static char *default_path(local *l)
+{
+    char path[64];
+
+    usual_path(l->usual);
+    if (has_clients(l->usual))
+        return strdup(l->usual);
+    find_beside(l->usual, true, "", path);
+    if (!path[0] && mine(l->usual) != EPERM)
+        return strdup(l->usual);
+    if (!path[0])
+        find_beside(l->usual, false, "", path);
+    if (!path[0])
+        snprintf(path, sizeof path, "%.46s.%016llx", l->usual,
+                 (unsigned long long)l->env->random(l->env));
+    return strdup(path);
 }
 
 static int refuse_path(local *l, int error, pawl_error *err)
@@ -277,7 +311,12 @@ static int open_inner(local *l, pawl_error *err)
 
 bool local_folder_elsewhere(local *l)
 {
-    return l->other[0] && has_clients(l->other);
+    if (!l->usual[0])
+        return false;
+    strcpy(l->other, l->usual);
+    if (!strcmp(l->path, l->usual) || !has_clients(l->usual))
+        find_beside(l->usual, true, l->path, l->other);
+    return l->other[0];
 }
 
 int local_folder_open(local *l, const pawl_url *url, pawl_error *err)
@@ -285,7 +324,7 @@ int local_folder_open(local *l, const pawl_url *url, pawl_error *err)
     bool by_default = !url->rest || !*url->rest, bad = false;
     int code;
 
-    l->path = by_default ? default_path(l->other)
+    l->path = by_default ? default_path(l)
                          : pawl__url_decode(url->rest, strlen(url->rest), &bad);
     if (!l->path && !bad)
         return pawl_error_set(err, PAWL_ENOMEM, "local: out of memory");

@@ -92,12 +92,12 @@ static int local_open(void *self, pawl_env *env, const pawl_url *url, pawl_error
         l->host[0] = 0;
     code = begin(l, url, err);
     for (int tries = 0; !code && local_folder_elsewhere(l); tries++) {
-        if (tries == 20)
+        if (tries == 30) /* a second, or two */
             return pawl_error_set(err, PAWL_EBACKEND, "local: there are clients in both %s and %s, "
                                   "which are meant to be one: name one of them, as in local:DIR",
                                   l->path, l->other);
         leave(l);
-        usleep(1000 + (useconds_t)(env->random(env) % 10000));
+        usleep(1000 + (useconds_t)(env->random(env) % (5000 * (unsigned)(tries + 1))));
         code = begin(l, url, err);
     }
     if (!code)

@@ -171,7 +171,9 @@ typedef struct local {
     pawl_env *env;
     desk desk;
     /* folder.c */
-    char *path, other[64]; /* other: where the default folder could be as well */
+    char *path;
+    char usual[64]; /* where the default folder is as a rule; "": the folder is not the default */
+    char other[64]; /* where clients of it are as well: see local_folder_elsewhere */
     int dir;     /* the sub-folder; -1: none */
     int outer;   /* the folder */
     bool shared; /* others may write there */

@@ -116,11 +116,11 @@ void redis_name_right(const redis_link *link, const resp_node *reply, char words
     const redis_script *script = script_of(reply);
     const char *line = script ? line_of(script, reply) : NULL; /* of the script */
 
-    if (says(reply, "access one of the keys") || says(reply, "access at least one of the keys") ||
-        says(reply, "access a key") || says(reply, "access the '"))
-        add_keys(words, link->settings);
-    else if (says(reply, "channel"))
+    if (says(reply, "channel"))
         add_channels(words, link);
+    else if (says(reply, "access one of the keys") || says(reply, "access a key") ||
+             says(reply, "access at least one of the keys") || says(reply, "access the '"))
+        add_keys(words, link->settings);
     else if (line)
         add_commands(words, line);
 }

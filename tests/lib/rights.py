@@ -72,7 +72,7 @@ class Scene:
     """Two clients of one user, and what they do. Each call succeeds or raises Refused."""
 
     def __init__(self, url, environ=None, seen=True):
-        """seen: it is shown who waits, for all kinds."""
+        """seen: it is shown who waits, for all kinds and not only for fair locks."""
         self.url, self.environ, self.seen, self.actors = url, environ, seen, []
         self.a, self.b = self.client('a'), self.client('b')
 
@@ -105,12 +105,10 @@ class Scene:
                 self.a.lines.remove(row)
         return rows
 
-    def waits(self, name, actor, *answer):
-        """Until somebody is seen to wait for the name. A wait that ends before is what it is."""
+    def waits(self, name, actor, *answer, n=1):
+        """Until n are seen to wait for the name. A wait that ends before is what it is."""
         end = time.monotonic() + WAIT / 1000
-        if not self.seen:
-            time.sleep(0.1)
-        while self.seen and not any(r.role == 'waiter' for r in self.rows('show', name)):
+        while sum(r.role == 'waiter' for r in self.rows('show', name)) < n:
             had = actor.have(*answer)
             if had:
                 self.good(had)
@@ -123,7 +121,10 @@ class Scene:
             x.lock(name, name, **options)
         self.ask(self.a, 'take', name, WAIT)
         self.b.send('take', name, WAIT)
-        self.waits(name, self.b, 'take', name)
+        if self.seen:
+            self.waits(name, self.b, 'take', name)
+        else:
+            time.sleep(0.1)
         self.ask(self.a, 'renew', name, 40000)
         began = time.monotonic()
         self.ask(self.a, 'drop', name)
@@ -140,11 +141,11 @@ class Scene:
         actors = [self.a, self.b, self.client('c')]
         for i, x in enumerate(actors):
             x.lock('f', 'line', kind='fair')
-            x.send('take', 'f', WAIT)
             if i == 0:
-                self.good(x.answer('take', 'f'))
+                self.ask(x, 'take', 'f', WAIT)
             else:
-                time.sleep(0.1)
+                x.send('take', 'f', WAIT)
+                self.waits('line', x, 'take', 'f', n=i)
         for x, after in zip(actors, actors[1:]):
             self.ask(x, 'drop', 'f')
             self.good(after.answer('take', 'f'))

@@ -13,7 +13,7 @@ from live import Actor, until  # noqa: E402
 from sentinel import Watched  # noqa: E402
 import rights  # noqa: E402
 
-BATCHES = 4  # of rights that are taken away, side by side
+BATCHES = 8  # of rights that are taken away, side by side
 ODD = ('a}b', 'tag{x}y')
 
 
@@ -50,7 +50,7 @@ LAYOUTS = {'redis': dict(names=ODD),
 
 for layout, how in LAYOUTS.items():
     for number in range(BATCHES):
-        @case(f'{layout}: each right that is missing is named, part {number + 1}')
+        @case(f"{layout}: each right that is missing is named, part {number + 1}", limit=300)
         def _(s, layout=layout, number=number, how=how):
             take_away(s, layout, number, **how)
 

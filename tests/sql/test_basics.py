@@ -284,11 +284,11 @@ def _(s, name):
     fails(url.replace(f':{s.port}', ':1'), ['PAWL_ECONN'], 'refused|can\'t connect')
     fails(url.replace('127.0.0.1', 'no.such.host.invalid'), ['PAWL_ECONN'],
           'resolve|unknown|known')
-    a = Actor(url, environ={'PAWL_PASSWORD': 'secret'})
     if s.scheme == 'postgres':
         s.sql('GRANT CREATE ON SCHEMA public TO locked')
     else:
         s.sql('GRANT ALL ON pawl.* TO locked')
+    a = Actor(url, environ={'PAWL_PASSWORD': 'secret'})
     a.lock('l', name)
     a.ask('take', 'l', 20000).ok()
 

@@ -2,12 +2,13 @@
  *
  * test_local_folder.c - the default folder of the engine local when another user was there first.
  *
- * The cases are root, who makes everything, and a process of a user without an account. They write
- * to the real /run/lock, /run/user and /dev/shm, under names with that user's number, and remove
- * what they made before they look at the outcome.
+ * The cases are root, who makes everything, and processes of a user without an account. They write
+ * to the real /run/lock and /dev/shm, under names with that user's number, and remove what they
+ * made before they look at the outcome.
  */
-#include <errno.h>
+#include <glob.h>
 #include <grp.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,14 +18,13 @@
 #include "local/local.h"
 #include "local_client.h"
 
-/* A user without an account. Another user takes the names of the default folder before; the user
- * has /run/user/UID, as after a login. */
+/* A user without an account. Another user takes the names of the default folder before. */
 struct user {
     uid_t uid, other;
-    char usual[2][64], session[64], target[80], folder[80];
+    char usual[2][64], target[64];
 };
 
-static struct user new_user(bool session)
+static struct user new_user(void)
 {
     struct user u = {.uid = 200000 + (uid_t)getpid(), .other = 199999};
 
@@ -32,13 +32,8 @@ static struct user new_user(bool session)
         check_skip("needs root, to be several users");
     snprintf(u.usual[0], 64, "/run/lock/pawl-%u", (unsigned)u.uid);
     snprintf(u.usual[1], 64, "/dev/shm/pawl-%u", (unsigned)u.uid);
-    snprintf(u.session, 64, "/run/user/%u", (unsigned)u.uid);
-    snprintf(u.target, 80, "%s/target", u.session);
-    snprintf(u.folder, 80, "%s/pawl", u.session);
-    CHECK(mkdir("/run/user", 0755) == 0 || errno == EEXIST);
-    if (session)
-        CHECK(!mkdir(u.session, 0700) && !mkdir(u.target, 0700) &&
-              !chown(u.session, u.uid, u.uid) && !chown(u.target, u.uid, u.uid));
+    snprintf(u.target, 64, "/dev/shm/target-%u", (unsigned)u.uid);
+    CHECK(!mkdir(u.target, 0700) && !chown(u.target, u.uid, u.uid));
     return u;
 }
 
@@ -56,6 +51,24 @@ static void end_squat(const struct user *u)
 {
     for (int i = 0; i < 2; i++)
         remove_tree(u->usual[i]);
+}
+
+/* What the user's processes have made. */
+static void clean_up(const struct user *u)
+{
+    char pattern[96];
+    glob_t g;
+
+    end_squat(u);
+    remove_tree(u->target);
+    for (int i = 0; i < 2; i++) {
+        snprintf(pattern, sizeof pattern, "%s.*", u->usual[i]);
+        if (glob(pattern, 0, NULL, &g))
+            continue;
+        for (size_t n = 0; n < g.gl_pathc; n++)
+            remove_tree(g.gl_pathv[n]);
+        globfree(&g);
+    }
 }
 
 typedef int then_fn(struct client *c, const struct user *u);
@@ -99,20 +112,30 @@ static int as_user(const struct user *u, int wanted, then_fn *then)
     return WEXITSTATUS(status);
 }
 
-/* The client is in /run/user/UID/pawl. */
-static int in_session(struct client *c, const struct user *u)
+/* The client is in a folder beside the usual one, which is the user's alone. */
+static int beside(struct client *c, const struct user *u)
 {
-    char have[96], want[96];
+    char pattern[96], have[96], want[96];
+    bool found = false;
     struct stat st;
+    glob_t g;
 
     if (pawl_engine_local.identity(c->self, have, sizeof have) < 0)
         return 1;
-    snprintf(want, sizeof want, "%s/" LOCAL_FOLDER, u->folder);
-    if (stat(want, &st) || st.st_uid != u->uid)
-        return 1;
-    snprintf(want, sizeof want, "local %llx:%llx", (unsigned long long)st.st_dev,
-             (unsigned long long)st.st_ino);
-    return strcmp(have, want) != 0;
+    for (int i = 0; i < 2; i++) {
+        snprintf(pattern, sizeof pattern, "%s.*/" LOCAL_FOLDER, u->usual[i]);
+        if (glob(pattern, 0, NULL, &g))
+            continue;
+        for (size_t n = 0; n < g.gl_pathc; n++) {
+            if (stat(g.gl_pathv[n], &st) || st.st_uid != u->uid || (st.st_mode & 077))
+                continue;
+            snprintf(want, sizeof want, "local %llx:%llx", (unsigned long long)st.st_dev,
+                     (unsigned long long)st.st_ino);
+            found |= !strcmp(have, want);
+        }
+        globfree(&g);
+    }
+    return !found;
 }
 
 /* While the client holds a lock the other user gives the names back. Nobody may hold that lock
@@ -125,7 +148,7 @@ static int meet(struct client *c, const struct user *u)
     int code;
 
     client_start(c, &op);
-    if (op.code || in_session(c, u) || write(holding[1], "h", 1) != 1)
+    if (op.code || beside(c, u) || write(holding[1], "h", 1) != 1)
         return 1;
     while (!access(u->usual[0], F_OK) || !access(u->usual[1], F_OK))
         usleep(1000);
@@ -133,51 +156,145 @@ static int meet(struct client *c, const struct user *u)
         return 1;
     second = op_acquire(&other, "x", PAWL_MODE_EXCLUSIVE, false);
     client_start(&other, &second);
-    code = second.code != PAWL_EBUSY || in_session(&other, u);
+    code = second.code != PAWL_EBUSY || beside(&other, u);
     client_close(&other);
     return code;
 }
 
 /* Cleans up before it looks at the outcome. */
-static void session_case(bool link, then_fn *then)
+static void squatted_case(bool link, then_fn *then)
 {
-    struct user u = new_user(true);
+    struct user u = new_user();
     int bad;
 
     squat(&u, link);
     bad = as_user(&u, 0, then);
-    end_squat(&u);
-    remove_tree(u.session);
+    clean_up(&u);
     CHECK_EQ(bad, 0);
 }
 
-CASE("if another user has taken the default folder, the one in /run/user is used")
+CASE("if another user has taken the default folder, one beside it is used")
 {
-    session_case(false, in_session);
+    squatted_case(false, beside);
 }
 
 CASE("the same if it is another user's link to a folder of one's own")
 {
-    session_case(true, in_session);
+    squatted_case(true, beside);
 }
 
-CASE("when the other user leaves the default folder, a new client still meets those in /run/user")
+CASE("when the other user leaves the default folder, a new client still meets those beside it")
 {
-    session_case(false, meet);
+    squatted_case(false, meet);
 }
 
-CASE("if another user has taken the default folder and there is no /run/user/UID, it is refused")
+/* Folders of the other user beside the usual one don't count, whatever they are called. */
+static void squat_beside(const struct user *u)
 {
-    struct user u = new_user(false);
-    int bad[2];
+    char path[96];
+
+    for (int i = 0; i < 2; i++)
+        for (int n = 0; n < 50; n++) {
+            snprintf(path, sizeof path, "%s.%016x", u->usual[i], (unsigned)n);
+            CHECK(n % 2 ? !mkdir(path, 0777) : !symlink(u->target, path));
+            CHECK(!lchown(path, u->other, u->other));
+        }
+}
+
+CASE("folders that another user has made beside the default folder are left alone")
+{
+    struct user u = new_user();
+    int bad;
 
     squat(&u, false);
-    bad[0] = as_user(&u, PAWL_EAUTH, NULL);
-    end_squat(&u);
-    bad[1] = as_user(&u, 0, NULL); /* and is made when the names are free */
-    end_squat(&u);
-    CHECK_EQ(bad[0], 0);
-    CHECK_EQ(bad[1], 0);
+    squat_beside(&u);
+    bad = as_user(&u, 0, meet);
+    clean_up(&u);
+    CHECK_EQ(bad, 0);
+}
+
+/* The other user takes the names and gives them back, again and again, until it is killed. Names
+ * that the user has taken meanwhile stay. */
+static _Noreturn void come_and_go(const struct user *u)
+{
+    struct stat st;
+
+    for (;; usleep(200))
+        for (int i = 0; i < 2; i++)
+            if (lstat(u->usual[i], &st) ? !mkdir(u->usual[i], 0777) : st.st_uid == 0)
+                (void)!lchown(u->usual[i], u->other, u->other);
+            else if (st.st_uid == u->other)
+                rmdir(u->usual[i]);
+}
+
+/* Each of so many processes, begun at once, enters the one lock `x`, and stays until all have
+ * tried: exactly one may have it. */
+enum { CROWD = 12 };
+
+static _Noreturn void one_of_crowd(const struct user *u, int begin, int report, int end)
+{
+    pawl_error err = {0};
+    struct client c;
+    pawl_op op;
+    char byte;
+
+    if (setgroups(0, NULL) || setgid(u->uid) || setuid(u->uid) || read(begin, &byte, 1) != 0)
+        _exit(2);
+    if (client_open_url(&c, "", NULL, 0, &err)) {
+        check_note("%s", err.text);
+        byte = 'e';
+    } else {
+        op = op_acquire(&c, "x", PAWL_MODE_EXCLUSIVE, false);
+        client_start(&c, &op);
+        byte = op.code == 0 ? 'h' : op.code == PAWL_EBUSY ? 'b' : 'e';
+    }
+    if (write(report, &byte, 1) != 1 || read(end, &byte, 1) != 0)
+        _exit(2);
+    _exit(0);
+}
+
+/* How many said what is added to the counts. */
+static void crowd(const struct user *u, int count[256])
+{
+    int begin[2], report[2], end[2];
+    unsigned char said;
+
+    CHECK(!pipe(begin) && !pipe(report) && !pipe(end));
+    for (int i = 0; i < CROWD; i++)
+        if (fork() == 0) {
+            close(begin[1]);
+            close(end[1]);
+            one_of_crowd(u, begin[0], report[1], end[0]);
+        }
+    close(begin[1]);
+    for (int i = 0; i < CROWD; i++) {
+        CHECK(read(report[0], &said, 1) == 1);
+        count[said]++;
+    }
+    close(end[1]);
+    for (int i = 0; i < CROWD; i++)
+        CHECK(wait(NULL) > 0);
+    close(begin[0]);
+    close(report[0]);
+    close(report[1]);
+    close(end[0]);
+}
+
+CASE("of many processes that begin at once one has the lock, also if the name comes and goes")
+{
+    struct user u = new_user();
+    int count[256] = {0}, rounds = 60;
+    pid_t other = fork();
+
+    if (other == 0)
+        come_and_go(&u);
+    for (int i = 0; i < rounds; i++)
+        crowd(&u, count);
+    kill(other, SIGKILL);
+    waitpid(other, NULL, 0);
+    clean_up(&u);
+    CHECK_EQ(count['h'], rounds);
+    CHECK_EQ(count['b'], rounds * (CROWD - 1));
 }
 
 int main(int argc, char **argv)
