@@ -75,8 +75,8 @@ enum pawl_caps {
     PAWL_CAP_LASTING = 1 << 11,      /* permits have no lease: they last until they are released */
     PAWL_CAP_LINGER_CLOSING = 1 << 12, /* as CAP_LINGER, but no waiter is notified when the lock
                                           ends: used only when the client closes */
-    PAWL_CAP_OUTLASTS = 1 << 13      /* a lock may outlast its lease while its client is open: the
-                                        core sends a RELEASE when the lease has ended */
+    PAWL_CAP_OUTLASTS = 1 << 13      /* a lock may outlast its lease while its client is there: a
+                                        RELEASE follows when the lease is over */
 };
 
 /* ---- Ops ------------------------------------------------------------------------------------- */
