@@ -1,28 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * engine.h - the engine door: ops in, completions out.
+ * engine.h - the interface between the core and an engine: ops in, completions out.
  *
- * An engine stores locks in some service. It is a const struct of four functions and some facts.
- * The core hands it ops; the engine completes each op exactly once by calling op->done. It knows
- * nothing of threads, re-entrancy, renewal timers, retries, deadlines or callbacks: that is the
- * core's. The core knows nothing of wire formats: that is the engine's.
+ * An engine stores locks in one type of service. An engine is a const struct of functions and facts
+ * (struct pawl_engine). The core submits ops; the engine completes each op exactly once by calling
+ * op->done. The core handles threads, re-entrancy, renewal timers, retries, deadlines and
+ * callbacks; the engine handles the wire format and the rules of its service. docs/glossary.md
+ * explains the terms.
  *
- * THREADS. Everything here (the four slots, timers, wakes, loop callbacks, op->done) happens under
- * the client's mutex, one call at a time, on whatever thread happens to drive. The one exception
- * is pawl_env.wake_send, which any thread may call.
+ * THREADS. Every call across this interface (engine functions, timers, wakes, loop callbacks,
+ * op->done) happens under the client's mutex, one call at a time, on any thread. The only exception
+ * is pawl_env.wake_send, which any thread may call without the mutex.
  *
  * RE-ENTRANCE. An engine may complete an op inside submit or cancel, or later from a loop, timer
- * or wake callback. op->done never calls back into the engine (the core defers what follows), and
- * after op->done the op's memory is no longer the engine's.
+ * or wake callback. op->done never calls back into the engine (the core defers follow-up work).
+ * After op->done the engine must not touch the op any more.
  *
  * OUTCOMES. 0: done. PAWL_EBUSY, PAWL_ENOTHELD, PAWL_ESTATE ...: refused, nothing changed.
- * PAWL_ECONN: surely not sent. PAWL_EUNKNOWN: sent, no answer: it may have happened. An engine
- * never turns "unknown" into anything else, and silence never looks like a refusal (op->waited).
- * The core then submits the same op again (same owner, same sequence number), so the engine must
- * make repetition harmless, as each kind states.
+ * PAWL_ECONN: certainly not sent. PAWL_EUNKNOWN: sent, no answer; the request may have been carried
+ * out. An engine never reports an unknown outcome as anything else, and never reports silence of
+ * the service as a refusal (op->waited). After PAWL_EUNKNOWN the core submits the same op again
+ * (same owner, same sequence number), so repeating an op must be harmless, as each kind states.
+ *
+ * EVENTS. The core keeps one EVENT op submitted. An engine completes the EVENT op to report an
+ * event (enum pawl_event). If an event happens while no EVENT op is submitted, the engine keeps the
+ * event until the next EVENT op; of several, the engine keeps the one with the largest number.
+ *
+ * QUEUES. With PAWL_CAP_QUEUE an ACQUIRE with op->queue waits in the service. Without that
+ * capability the core polls: the core submits the ACQUIRE again after PAWL_EBUSY.
  *
  * TIME. Nanoseconds of CLOCK_BOOTTIME from env->now, or virtual time in the simulator. Engines set
- * timers only through env; loop timers and sleeping are forbidden.
+ * timers only through env; libuv timers and sleeping are forbidden.
  */
 #ifndef PAWL_ENGINE_H
 #define PAWL_ENGINE_H
@@ -49,7 +57,7 @@ typedef struct pawl_op pawl_op;
 typedef struct pawl_env pawl_env;
 typedef struct pawl_engine pawl_engine;
 
-/* What an engine can do, so that the core asks instead of probing. */
+/* Optional features of an engine, so that the core can ask instead of trying. */
 enum pawl_caps {
     PAWL_CAP_FENCE = 1 << 0,         /* grants carry tokens that rise per name */
     PAWL_CAP_QUEUE = 1 << 1,         /* op->queue works: first come, first served in the service,
@@ -59,8 +67,8 @@ enum pawl_caps {
     PAWL_CAP_PERMITS = 1 << 4,       /* PAWL_MODE_PERMITS */
     PAWL_CAP_LATCH = 1 << 5,         /* PAWL_MODE_LATCH and the latch ops */
     PAWL_CAP_SESSION_LEASE = 1 << 6, /* one lease for all grants of the client; RENEW confirms it */
-    PAWL_CAP_LINGER = 1 << 7,        /* op->linger_ms works: a released lock can stay taken a while,
-                                        even if the process ends; else the core holds on itself */
+    PAWL_CAP_LINGER = 1 << 7,        /* op->linger_ms works: the service keeps a released lock for a
+                                        while, even if the process ends; else the core does */
     PAWL_CAP_LIST = 1 << 8,          /* LIST */
     PAWL_CAP_COUNTS = 1 << 9,        /* the service counts re-entries, too (a foreign layout): see
                                         ACQUIRE and RELEASE */
@@ -80,30 +88,34 @@ enum pawl_caps {
 enum pawl_op_kind {
     /* Take `name` in `mode` for `owner`, leased for lease_ms from the grant.
      * queue == 0: complete at once with 0 or PAWL_EBUSY. queue == 1: complete with 0 when granted;
-     * until then the op is out, and only cancel or a failure of the service ends it.
-     * PERMITS: `permits` of a semaphore with capacity `count` (0: as already set). PAWL_EINVAL if
-     * more than the capacity, PAWL_ESTATE if it is not known or another one is in force.
+     * until then only cancel or a failure of the service ends the op.
+     * PERMITS: take `permits` of a semaphore with capacity `count` (0: as already set). PAWL_EINVAL
+     * if `permits` exceeds the capacity, PAWL_ESTATE if no capacity or another one is set.
      * LATCH: granted when the latch's count is 0; nothing is held afterwards.
      * with_seq != 0: the same owner.client already holds `name` exclusively under that number and
-     * now wants it shared too (downgrade): granted at once, past the queue.
-     * CAP_COUNTS: `count` says how often this owner holds it already; above 0 it enters once more,
-     * or PAWL_ENOTHELD if it does not hold it; its token stays the same. A shared grant beside an
-     * exclusive one then has the same owner.seq.
+     * asks for a shared grant in addition (downgrade): granted at once, past the queue.
+     * CAP_COUNTS: `count` says how many times this owner holds the lock already. Above 0 the owner
+     * enters once more and keeps its token; PAWL_ENOTHELD if the owner does not hold the lock. A
+     * shared grant beside an exclusive one has the same owner.seq.
      * PAWL_ESTATE: the name is in use as another type (lock, semaphore, latch).
-     * Again with the same owner: if granted, the same grant; if queued, it stays in place. */
+     * Repeated with the same owner: a granted owner gets the same grant; a queued owner keeps its
+     * place. */
     PAWL_OP_ACQUIRE,
-    /* End the grant of `owner`. PERMITS: keep `permits` of its `count` (0: none), so that repeating
-     * it does no harm. CAP_COUNTS: likewise of the counts, which stay leased for lease_ms at least.
-     * linger_ms > 0 (with CAP_LINGER, or CAP_LINGER_CLOSING and the client closes): let the lease
-     * end in so many ms instead of now.
+    /* End the grant of `owner`. PERMITS: keep `permits` of its `count` (0: none); naming the number
+     * to keep makes repetition harmless. CAP_COUNTS: likewise for the counts, which stay leased for
+     * at least lease_ms.
+     * linger_ms > 0 (with CAP_LINGER, or with CAP_LINGER_CLOSING while the client closes): end the
+     * lease in linger_ms instead of now.
      * PAWL_ENOTHELD: this owner has no grant (or waits); nothing changed. */
     PAWL_OP_RELEASE,
-    /* batch[0..batch_len): make each lease last its lease_ms from now, or longer if it does already
-     * (a request that was overtaken must not shorten it), each with its own result: 0, or
-     * PAWL_ENOTHELD if that owner has no grant: it must not be created again. The op's own code is
-     * 0 if the items' codes are valid. A session engine confirms its session instead. */
+    /* For each item of batch[0..batch_len): make the lease last lease_ms from now, or longer if the
+     * lease already does (a late request must not shorten the lease). Each item has its own result:
+     * 0, or PAWL_ENOTHELD if that owner has no grant; the engine must not create the grant again.
+     * The op's own code is 0 if the items' codes are valid. An engine with CAP_SESSION_LEASE
+     * confirms its session instead. */
     PAWL_OP_RENEW,
-    /* End every grant of `name`, tell the holders' clients, and pass it on. PAWL_ENOTHELD: none. */
+    /* End every grant of `name`, notify the holders' clients, and grant `name` to the next waiter.
+     * PAWL_ENOTHELD: there was no grant. The core never repeats this op. */
     PAWL_OP_BREAK,
     /* Call op->row for a summary row, then for each holder and waiter in order. */
     PAWL_OP_INSPECT,
@@ -116,8 +128,8 @@ enum pawl_op_kind {
     PAWL_OP_LATCH_SET,
     /* Count down by one, never below 0. Again with the same owner: counted once. */
     PAWL_OP_LATCH_DOWN,
-    /* Stays out until the engine has an event to tell; the core submits it again after each.
-     * code 0: `event` says which. An engine without events simply keeps it until cancel. */
+    /* Stays submitted until the engine reports an event; the core submits the op again after each.
+     * code 0: `event` says which. An engine without events keeps the op until cancel or close. */
     PAWL_OP_EVENT
 };
 
@@ -125,14 +137,15 @@ enum pawl_mode { PAWL_MODE_EXCLUSIVE, PAWL_MODE_SHARED, PAWL_MODE_PERMITS, PAWL_
 
 enum pawl_event {
     PAWL_EVENT_NONE,
-    PAWL_EVENT_VERIFY,    /* something happened to grants of this client: confirm all of them now */
-    PAWL_EVENT_RECONNECT, /* a new connection: the same, and count it */
-    PAWL_EVENT_FAILOVER,  /* another server serves them now: the same, and count that */
-    PAWL_EVENT_LOST       /* the session is gone with every grant of this client */
+    PAWL_EVENT_VERIFY,    /* grants of this client may have ended: confirm all of them now */
+    PAWL_EVENT_RECONNECT, /* a new connection: as VERIFY, and counted */
+    PAWL_EVENT_FAILOVER,  /* another server took over: as VERIFY, and counted */
+    PAWL_EVENT_LOST       /* the session has ended, and with it every grant of this client */
 };
 
-/* Who asks. `client` is random per client; `seq` is new for every acquire and is what a grant
- * belongs to; `holder` stays the same for one thread or handle (foreign layouts show it). */
+/* The owner of a grant. `client` is a random number per client. `seq` is new for every acquire and
+ * identifies the grant. `holder` stays the same for one thread or handle (foreign layouts show
+ * this number). */
 typedef struct pawl_owner {
     uint64_t client;
     uint64_t holder;
@@ -153,23 +166,24 @@ typedef struct pawl_renewal {
 } pawl_renewal;
 
 struct pawl_op {
-    /* The request: set by the submitter, unchanged while the op is out. */
+    /* The request: set by the submitter, unchanged until op->done. */
     uint8_t kind;
     uint8_t mode;
     uint8_t queue;
     uint8_t lock_kind; /* enum pawl_kind, for layouts that store kinds differently */
     uint32_t permits;
     uint32_t tokens; /* ACQUIRE: how many tokens to reserve, at least 1 */
-    uint64_t floor;  /* ACQUIRE with CAP_FLOOR: raise the name's counter to this at least, also when
-                        the grant is a repetition (a quorum writes its token back). Not 0 also
-                        means: the store's age is wanted, see `value` */
+    uint64_t floor;  /* ACQUIRE with CAP_FLOOR: raise the name's token counter to at least
+                        this number, also if the grant is a repetition (a quorum writes its
+                        token back). If not 0, the engine also returns the store's age in
+                        `value` */
     const char *name;
     pawl_owner owner;
     uint64_t with_seq;
     int64_t lease_ms;
     int64_t linger_ms;
     int64_t count;
-    int64_t deadline; /* when the submitter will cancel, for services that keep their own queue */
+    int64_t deadline; /* when the submitter will cancel, for services with their own queue */
     pawl_renewal *batch;
     size_t batch_len;
     pawl_info_fn *row;
@@ -179,23 +193,24 @@ struct pawl_op {
 
     /* The answer: set by the engine before done. */
     int code;
-    pawl_error *err;    /* where to put words, or NULL */
+    pawl_error *err;    /* receives the error text, or NULL */
     uint64_t token;     /* first of the reserved range; 0: the engine has none */
-    uint32_t ntokens;   /* how many were reserved */
-    /* ACQUIRE and RENEW (there: of all items whose code is 0): */
-    int64_t lease_from; /* an instant not after the grant; 0: that of the first submit is used */
-    int64_t granted_ms; /* the lease given, if shorter than asked (a claim); 0: as asked */
-    int64_t value; /* COUNT; ACQUIRE: the store's age in ms, where it can tell, else 0 */
+    uint32_t ntokens;   /* the number of reserved tokens */
+    /* ACQUIRE and RENEW (in a RENEW for all items whose code is 0): */
+    int64_t lease_from; /* an instant not after the grant; 0: the instant of the first submit */
+    int64_t granted_ms; /* the lease granted, if shorter than lease_ms (a claim); 0: lease_ms */
+    int64_t value; /* COUNT; ACQUIRE: the store's age in ms if known, else 0 */
     int event;
     uint8_t reason; /* EVENT: why grants may be gone (enum pawl_lost_reason), or 0. VERIFY that
                        follows a break says PAWL_LOST_BROKEN: it is the reason of every grant that
                        is then found missing, unless its pawl_renewal has one of its own */
-    bool waited; /* ACQUIRE: the service has said that somebody else has it. Set by pawl_op_waits
-                    as soon as the service has said so, and kept if the op ends without a grant:
-                    without this word a time limit that passes is "no answer", never "busy" */
-    pawl_op *outer; /* a wrapper's: the op that this one stands for */
+    bool waited; /* ACQUIRE: the service has said that another owner has the name. An engine
+                    calls pawl_op_waits as soon as the service says so; the field stays set if
+                    the op ends without a grant. If the field is not set when a time limit
+                    passes, the core reports "no answer", never "busy" */
+    pawl_op *outer; /* set by a wrapper: the op that this op stands for */
 
-    /* The engine's own while the op is out; zeroed by the submitter. */
+    /* For the engine's own use until op->done; zeroed by the submitter. */
     void *engine[4];
 };
 
@@ -236,7 +251,7 @@ static inline int pawl_error_set(pawl_error *err, int code, const char *format, 
     return code;
 }
 
-/* The service has queued the ACQUIRE, or has refused a try of it: somebody else has the name. */
+/* Record that another owner has the name: the service has queued the ACQUIRE or refused a try. */
 static inline void pawl_op_waits(pawl_op *op)
 {
     for (; op; op = op->outer)
@@ -251,8 +266,8 @@ static inline void pawl_op_finish(pawl_op *op, int code)
 
 /* ---- What an engine gets --------------------------------------------------------------------- */
 
-/* A timer, embedded in whatever needs it. fire() is called once, at or after `due`. Zero it before
- * first use; free to set again (also inside fire) and to clear at any time. */
+/* A timer, embedded in another struct. fire() is called once, at or after `due`. Zero the timer
+ * before first use. A timer may be set again (also inside fire) and cleared at any time. */
 typedef struct pawl_timer {
     int64_t due;
     void (*fire)(struct pawl_timer *timer);
@@ -261,8 +276,9 @@ typedef struct pawl_timer {
     bool armed;
 } pawl_timer;
 
-/* A way for other threads to reach this client: after wake_send, fn runs soon under this client's
- * mutex. Sends coalesce. Embedded; gone after wake_end (on the client's own side). */
+/* Lets other threads reach this client: after wake_send, fn runs soon under this client's mutex.
+ * Several sends may result in one call of fn. Embedded in another struct; must not be used after
+ * wake_end, which is called under the client's mutex. */
 typedef struct pawl_wake {
     void (*fn)(struct pawl_wake *wake);
     void *arg;
@@ -271,8 +287,8 @@ typedef struct pawl_wake {
     atomic_bool sent;
 } pawl_wake;
 
-/* A parsed URL: scheme ":" rest ["?" key "=" value {"&" key "=" value}]. `rest` is as written (an
- * engine of engines finds its inner URLs there); decoded on demand by url_text. */
+/* A parsed URL: scheme ":" rest ["?" key "=" value {"&" key "=" value}]. `rest` is the text as
+ * written, not decoded (a wrapper finds its inner URLs there). */
 typedef struct pawl_param {
     char *key;
     char *value; /* decoded */
@@ -286,7 +302,7 @@ typedef struct pawl_url {
     size_t nparams;
 } pawl_url;
 
-/* The parameter's value, or NULL. One that nobody asked for is an error after open. */
+/* The parameter's value, or NULL. After open, a parameter that no engine has read is an error. */
 static inline const char *pawl_url_param(const pawl_url *url, const char *key)
 {
     for (size_t i = 0; i < url->nparams; i++)
@@ -297,7 +313,7 @@ static inline const char *pawl_url_param(const pawl_url *url, const char *key)
     return NULL;
 }
 
-/* An opened engine: what the core has, and what an engine around engines has for each inner one. */
+/* An open engine. The core has one; a wrapper has one for each inner engine. */
 typedef struct pawl_instance {
     const pawl_engine *engine;
     void *state;
@@ -307,7 +323,7 @@ struct pawl_env {
     struct uv_loop_s *loop; /* for I/O, never for timers; NULL in the simulator */
     uint64_t client_id;
     const char *label;
-    const char *user, *password; /* from options or environment, or NULL; the URL's come first */
+    const char *user, *password; /* from options or environment, or NULL; the URL overrides them */
     int64_t timeout_ms;          /* for one exchange */
     int64_t watchdog_ms;         /* lease of renewed locks: how long a session should last */
 
@@ -319,18 +335,19 @@ struct pawl_env {
     void (*wake_begin)(pawl_env *, pawl_wake *);
     void (*wake_end)(pawl_env *, pawl_wake *);
     void (*wake_send)(pawl_wake *);   /* any thread */
-    /* A handle of the loop was started or changed, or there is something for a prepare handle to
-     * do: the loop is turned once more before anybody waits. Not needed inside open and submit. */
+    /* Call this after starting or changing a handle of the loop, or if a prepare handle has work to
+     * do: the core then runs the loop once more before any thread waits. Not needed inside open and
+     * submit. */
     void (*loop_changed)(pawl_env *);
     void (*log)(pawl_env *, int level, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
-    /* Open and close an inner engine by URL (trace, fault, quorum). It shares this env. Close it
-     * also after a failed open; its state is freed with the client. */
+    /* Open and close an inner engine by URL (trace, fault, quorum). Both share this env. Close the
+     * instance also after a failed open; its state is freed with the client. */
     int (*instance_open)(pawl_env *, pawl_instance *ret, const char *url, pawl_error *);
     void (*instance_close)(pawl_instance *);
 
-    /* Forks, as in src/fork.h, which a module can't see: a descriptor that a forked child must not
-     * keep open, and a mutex of something that all clients of the process share. */
+    /* As in src/fork.h, which a module can't see: register a descriptor that a forked child must
+     * close, and a mutex of data that all clients of the process share. */
     void (*fork_guard_add)(int fd);
     void (*fork_guard_remove)(int fd);
     void (*fork_mutex_add)(pthread_mutex_t *mutex);
@@ -340,48 +357,49 @@ struct pawl_env {
 
 struct pawl_engine {
     uint32_t abi;        /* PAWL_ENGINE_ABI; the core refuses others */
-    uint32_t caps;       /* enum pawl_caps; a wrapper's are its inner engine's: see `caps_of` */
+    uint32_t caps;       /* enum pawl_caps; for a wrapper see `caps_of` */
     const char *scheme;  /* "redis" */
-    size_t state_size;   /* the core allocates and zeroes so much for each instance */
+    size_t state_size;   /* the core allocates and zeroes this many bytes for each instance */
 
-    /* Parse the URL, set up, and return: 0 or a code with words in err. Reaching the service may
-     * go on in the background; ops submitted meanwhile wait for it. `self` may keep env and must
+    /* Parse the URL and set up. Returns 0 or a code with a text in err. Connecting may continue in
+     * the background; ops submitted meanwhile wait for the connection. `self` may keep env and must
      * not keep url. On failure the core still calls close. */
     int (*open)(void *self, pawl_env *env, const pawl_url *url, pawl_error *err);
 
-    /* Let go of everything: descriptors, timers, wakes, loop handles (closed by uv_close; the core
-     * runs the loop until they are gone, and frees `self` after that). The core has seen every op
-     * completed, except EVENT, which is completed here with PAWL_ECANCELED. Accepts what a failed
-     * open left, and zeroes. Grants are not touched: the core released what it wanted released. */
+    /* Free everything: descriptors, timers, wakes, loop handles (by uv_close; the core runs the
+     * loop until the handles are closed, and then frees `self`). All ops except EVENT were
+     * completed before; close completes EVENT with PAWL_ECANCELED. Must accept the state after a
+     * failed open, and a zeroed state. Grants stay in the service: the core has already released
+     * the grants that must end. */
     void (*close)(void *self);
 
-    /* Begin an op; it is the engine's until op->done. Never blocks. */
+    /* Begin an op. The op belongs to the engine until op->done. Never blocks. */
     void (*submit)(void *self, pawl_op *op);
 
-    /* Give up an op that is out. The engine still completes it exactly once, now or soon:
-     * PAWL_ECANCELED: not granted and out of the queue; 0: the grant was faster, the core gives it
-     * back; PAWL_EUNKNOWN: can't tell, the core will send a RELEASE for its owner. Any other code
-     * if it failed anyway. */
+    /* Give up a submitted op. The engine still completes the op exactly once, now or soon:
+     * PAWL_ECANCELED: not granted and removed from the queue; 0: the grant came first, and the core
+     * gives the grant back; PAWL_EUNKNOWN: the engine can't tell, and the core will send a RELEASE
+     * for the owner; another code if the op failed for another reason. */
     void (*cancel)(void *self, pawl_op *op);
 
-    /* What this instance can do, where it depends on the inner engine; NULL: `caps`. */
+    /* The capabilities of this instance if they depend on the inner engine. NULL: `caps`. */
     uint32_t (*caps_of)(void *self);
 
-    /* Write what submit and cancel have left in buffers; called before anybody waits. NULL: the
-     * loop is turned instead, if an op stayed out. */
+    /* Write the data that submit and cancel have left in buffers; called before any thread waits.
+     * NULL: the core runs the loop instead, if an op was not completed inside submit. */
     void (*flush)(void *self);
 
-    /* Which service this is, in words that are the same for all spellings of its URL, and differ
-     * for services that do not share their names: "local 2049:131" (device and inode of the
-     * folder), "redis localhost:6379 0 pawl:". Returns the length as snprintf does; called after
-     * open. It orders multi-locks and finds a name that is a member twice, so clients in all
-     * processes must come to the same words. NULL: the URL's text stands for it. */
+    /* A text that identifies the service: the same for all spellings of its URL, and different for
+     * services that do not share their names: "local 2049:131" (device and inode of the folder),
+     * "redis localhost:6379 0 pawl:". Returns the length as snprintf does; called after open. The
+     * text orders multi-locks and detects a name that is a member twice, so clients in all
+     * processes must compute the same text. NULL: the core uses the URL's text. */
     int (*identity)(void *self, char *ret, size_t size);
 
-    /* Is something under way that nobody waits for, but that close would leave behind at the
-     * service (a grant that was given up, a release that is being repeated)? The core lets it go on
-     * while the client closes, for one time-out at most, and asks again after every turn of the
-     * loop. NULL: never. A wrapper asks its inner engines. */
+    /* Is background work pending that close would cut off (giving back an unwanted grant, repeating
+     * a release)? While the client closes, the core lets such work continue for at most one
+     * time-out, and asks again after every run of the loop. NULL: never. A wrapper asks its inner
+     * engines. */
     bool (*unfinished)(void *self);
 };
 
@@ -395,7 +413,7 @@ static inline uint32_t pawl_instance_caps(const pawl_instance *i)
     return i->engine->caps_of ? i->engine->caps_of(i->state) : i->engine->caps;
 }
 
-/* As the slot; below 0: the engine has none. For an engine around another one. */
+/* As the function `identity`; below 0: the engine has none. For wrappers. */
 static inline int pawl_instance_identity(const pawl_instance *i, char *ret, size_t size)
 {
     return i->engine && i->engine->identity ? i->engine->identity(i->state, ret, size) : -1;
