@@ -165,7 +165,7 @@ static void answer_word(net_stream *s, const resp_node *request)
             return;
         }
     if (resp_equal(word, "CLUSTER", 7) && second && resp_equal(second, "INFO", 4))
-        say(s, "$48\r\ncluster_state:ok\r\ncluster_current_epoch:3\r\n......\r\n");
+        say(s, "$43\r\ncluster_state:ok\r\ncluster_current_epoch:3\r\n\r\n");
     else if (resp_equal(word, "CLUSTER", 7))
         say(s, "*2\r\n*3\r\n:0\r\n:9000\r\n*3\r\n+10.0.0.1\r\n:1\r\n+1234567890123456\r\n"
                "*3\r\n:9001\r\n:16383\r\n*3\r\n+10.0.0.2\r\n:2\r\n+2234567890123456\r\n");

@@ -98,6 +98,14 @@ static void add_node(const char *path, size_t length, jute_bytes data, bool numb
     nnodes++;
 }
 
+static bool has_parent(jute_bytes path)
+{
+    const char *slash = path.length ? memrchr(path.data, '/', path.length) : NULL;
+
+    return slash && (slash == path.data ||
+                     find((jute_bytes){path.data, (size_t)(slash - path.data)}) < nnodes);
+}
+
 static int create(jute_reader *r, jute_writer *w, bool stat)
 {
     jute_bytes path = jute_get_bytes(r), data = jute_get_bytes(r);
@@ -111,6 +119,8 @@ static int create(jute_reader *r, jute_writer *w, bool stat)
     flags = jute_int(r);
     if (!(flags & ZK_SEQUENTIAL) && find(path) < nnodes)
         return ZK_NODE_EXISTS;
+    if (!has_parent(path))
+        return ZK_NO_NODE;
     if (nnodes == NODES)
         return ZK_NO_AUTH;
     add_node(path.data, path.length, data, flags & ZK_SEQUENTIAL);
