@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 MESON  ?= meson
 SETUP   = $(MESON) setup --prefix $(PREFIX)
 
-.PHONY: all deps demo test interop bench bench-long fuzz fuzz-long asan tsan check install clean
+.PHONY: all deps demo test interop bench bench-long fuzz fuzz-long asan tsan check install clean generate
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -26,6 +26,15 @@ demo:
 
 test: deps all
 	$(MESON) test -C $(BUILD) --print-errorlogs --num-processes 4
+
+# Random programs on every engine for as long as told, judged, shrunk if they fail (docs/testing.md):
+# make generate FOR=30m [ENGINE="redis local"] [SEED=1] [MODE=sequence,free,faults]
+FOR    ?= 10m
+ENGINE ?= all
+generate: deps all
+	@PYTHONDONTWRITEBYTECODE=1 python3 tests/generate/generate.py --for $(FOR) --keep build/generate \
+	    --exe $(BUILD)/tests/generate/generate $(if $(SEED),--seed $(SEED)) \
+	    $(if $(MODE),--mode $(MODE)) $(ENGINE)
 
 # Share locks with the real Redisson, redsync, redlock, redis-py ...; fetches them the first time.
 interop:

@@ -50,9 +50,9 @@ static void act(struct object *o, int64_t what, int thread, int number)
         if (number >= 0)
             start_again(o, thread, number, DO_rstart);
         break;
-    case ACT_AGAIN:
+    case ACT_AGAIN: /* the owner is the thread that calls, not the one that the callback is about */
         if (number >= 0)
-            start_again(o, thread, number, DO_start);
+            start_again(o, CALLBACK_THREAD, number, DO_start);
         break;
     case ACT_CANCEL:
         pawl_lock_cancel(o->p);
@@ -129,6 +129,6 @@ void steps_lost(void *arg, pawl_lock *lock, int code)
     if (o->run->hooks)
         o->run->hooks->lost(o);
     if (o->type == LOCK)
-        act_guarded(o, o->lost, 0, first ? 2 * MAX_STEPS + o->id : -1);
+        act_guarded(o, o->lost, UNKNOWN_THREAD, first ? 2 * MAX_STEPS + o->id : -1);
     o->losses++;
 }

@@ -66,13 +66,17 @@ class Redis(Service):
         self.port = self.server.port
         self.pause, self.resume = self.server.pause, self.server.resume
         self.restart = self.server.restart
-        super().__init__(self.server.url(**params), profile or Profile())
+        super().__init__(self.server.url(**params), profile or Profile(brief=400))
 
     def left(self, prefix):
-        """Keys of the names; tokens may stay, and what a Redisson latch or plain semaphore has."""
-        found = self.server.call('KEYS', f'*{prefix}*')
-        return [k for k in found if not k.endswith((':fence', ':done', 'fence}', ':token'))
-                and 'fence' not in k and 'token' not in k]
+        """Keys without an end. Redisson has some: counters of tokens and of permits, and permits
+        whose lease ended, until somebody asks for another."""
+        admin = self.server.connect()
+        found = [k for k in admin.call('KEYS', f'*{prefix}*') if admin.call('PTTL', k) == -1]
+        if self.profile.foreign:
+            found = [k for k in found if 'token' not in k and not k.endswith(':timeout') and admin.call('TYPE', k) != 'string']
+        admin.close()
+        return found
 
     def stop(self):
         self.server.stop()
@@ -83,7 +87,7 @@ class Cluster(Service):
         path_to('redis')
         from cluster import Calm
         self.server = Calm()
-        super().__init__(self.server.url(), Profile())
+        super().__init__(self.server.url(), Profile(brief=400))
 
     def stop(self):
         self.server.stop()
@@ -95,7 +99,7 @@ class Quorum(Service):
         from live import Live
         self.servers = [Live() for _ in range(3)]
         url = '|'.join(['quorum:settle=1', *(s.url() for s in self.servers)])
-        super().__init__(url, Profile(locks_only=True, ordered=False))
+        super().__init__(url, Profile(locks_only=True, ordered=False, brief=600))
 
     def stop(self):
         for s in self.servers:
@@ -111,7 +115,7 @@ class Etcd(Service):
         self.port = self.server.port
         self.pause, self.resume = self.server.member.pause, self.server.member.resume
         super().__init__(self.server.url(),
-                         Profile(ordered=False, short=2500, watchdogs=(2500, 4000)))
+                         Profile(ordered=False, brief=500, short=2500, watchdogs=(2500, 4000)))
 
     def restart(self):
         self.server.member.kill()
@@ -133,7 +137,7 @@ class Zk(Service):
         self.port = self.server.port
         self.pause, self.resume = self.server.pause, self.server.resume
         super().__init__(self.server.url('/generate'),
-                         Profile(ordered=False, short=1000, watchdogs=(2500, 4000)))
+                         Profile(ordered=False, brief=500, short=1000, watchdogs=(2500, 4000)))
 
     def stop(self):
         self.server.stop()
@@ -145,7 +149,7 @@ class Sql(Service):
         from server import SERVERS
         self.server = SERVERS[kind]()
         self.port = self.server.port
-        super().__init__(self.server.url(**params), profile or Profile(watchdogs=(900, 2000)))
+        super().__init__(self.server.url(**params), profile or Profile(brief=500, watchdogs=(900, 2000)))
 
     def pause(self):
         import signal
@@ -166,14 +170,14 @@ ENGINES = {
     'memory': Memory,
     'local': Local,
     'redis': Redis,
-    'redisson': lambda: Redis(Profile(ordered=False), layout='redisson'),
-    'plain': lambda: Redis(Profile(ordered=False), layout='redisson', semaphore='plain'),
+    'redisson': lambda: Redis(Profile(ordered=False, brief=400, foreign=True), layout='redisson'),
+    'plain': lambda: Redis(Profile(ordered=False, brief=400, foreign=True), layout='redisson', semaphore='plain'),
     'cluster': Cluster,
     'quorum': Quorum,
     'etcd': Etcd,
     'zk': Zk,
     'postgres': lambda: Sql('postgres'),
-    'advisory': lambda: Sql('postgres', Profile(locks_only=True, ordered=False,
+    'advisory': lambda: Sql('postgres', Profile(locks_only=True, ordered=False, brief=500, way=' gone',
                                                 watchdogs=(900, 2000)), layout='advisory',
                             connections=120),
     'mysql': lambda: Sql('mysql'),

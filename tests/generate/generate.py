@@ -2,8 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """generate.py [OPTIONS] ENGINE ...: random programs on engines, until the time is over.
 
+ENGINE is one of engines.py, or all.
+
     --exe PATH         the program `generate` of the build
-    --for SECONDS      how long, per engine (default 10)
+    --for TIME         how long in all: 90s, 30m, 2h (default 60s); engines and modes share it
+    --each             ... or each engine and mode
     --mode MODE        sequence, free, faults, or all (default)
     --seed N           of the first program; later ones count up. Default: random, and printed
     --programs N       so many and no more
@@ -38,8 +41,7 @@ class Sequences:
     """One process that runs sequential programs, one after another; a new one after a crash."""
 
     def __init__(self, exe, service):
-        way = 'ordered' if service.profile.ordered else 'unordered'
-        self.words = [exe, 'sequence', service.url, way]
+        self.words = [exe, 'sequence', service.url, service.profile.way]
         self.process = None
 
     def begin(self):
@@ -81,7 +83,7 @@ class Tally:
         self.mutex = threading.Lock()
         self.next = first
         self.left = options.programs or 1 << 60
-        self.until = time.monotonic() + getattr(options, 'for')
+        self.until = time.monotonic() + options.share
         self.programs = self.steps = self.holds = self.calls = 0
         self.faults = {}
         self.failures = []
@@ -168,7 +170,7 @@ def run_mode(options, engine, service, mode, first):
     jobs = 1 if fault_mode else options.jobs  # faults are the whole service's
     target = sequence_job if mode == 'sequence' else free_job
     args = (options, engine, service, tally) + (() if mode == 'sequence' else (fault_mode,))
-    threads = [threading.Thread(target=target, args=args) for _ in range(jobs)]
+    threads = [threading.Thread(target=target, args=args, daemon=True) for _ in range(jobs)]
     for t in threads:
         t.start()
     for t in threads:
@@ -188,11 +190,17 @@ def modes_of(options, service):
     return wanted
 
 
+def seconds(text):
+    unit = {'s': 1, 'm': 60, 'h': 3600}.get(text[-1])
+    return float(text[:-1]) * unit if unit else float(text)
+
+
 def parse_options():
     p = argparse.ArgumentParser(usage=__doc__)
     p.add_argument('engines', nargs='+')
     p.add_argument('--exe', default=os.environ.get('PAWL_GENERATE', 'generate'))
-    p.add_argument('--for', type=float, default=10)
+    p.add_argument('--for', type=seconds, default=60)
+    p.add_argument('--each', action='store_true')
     p.add_argument('--mode', default='all')
     p.add_argument('--seed', type=int)
     p.add_argument('--programs', type=int)
@@ -221,8 +229,11 @@ def main():
         return replay(options)
     first = options.seed if options.seed is not None else random.randrange(1 << 40)
     say(f'seed {first}')
+    engines = list(ENGINES) if options.engines == ['all'] else options.engines
+    modes = 3 if options.mode == 'all' else len(options.mode.split(','))
+    options.share = getattr(options, 'for') / (1 if options.each else modes * len(engines))
     tests = bad = 0
-    for engine in options.engines:
+    for engine in engines:
         if engine not in ENGINES:
             sys.exit(f'no engine {engine}; there are: {" ".join(ENGINES)}')
         service = start(engine)

@@ -95,7 +95,7 @@ static void observe_lock(struct object *o, int thread)
     if (!before)
         return;
     at = clock_ns();
-    if (pawl_lock_valid_ms(o->p) <= 0)
+    if (pawl_lock_valid_ms(o->p) <= 0 || pawl_lock_token(o->p) != (uint64_t)before->token)
         return;
     pthread_mutex_lock(&mutex);
     if (slot_of(o, thread)->record == before)
@@ -116,18 +116,39 @@ static void fill(struct record *r, const struct op *op, const struct object *o)
     r->begin = op->began;
 }
 
+static void end_slot(struct slot *s, int how, int64_t left)
+{
+    struct record *r = s->record;
+
+    if (!r)
+        return;
+    if (!r->leaving)
+        r->leaving = clock_ns();
+    r->how = how;
+    r->left = left;
+    s->record = NULL;
+    s->count = 0;
+}
+
+/* The token tells holds apart: by now another thread may have released this one, and another acquire
+ * may have got it anew. The hold that has the token was there before `got`. */
 static void got_lock(struct op *op, struct object *o)
 {
     uint64_t token = pawl_lock_token(o->p);
+    int64_t got = clock_ns();
     struct slot *s;
 
+    if (!token)
+        return;
     pthread_mutex_lock(&mutex);
     s = slot_of(o, op->thread);
+    if (s->record && s->record->token != (int64_t)token)
+        end_slot(s, ENDED_UNKNOWN, 0);
     if (!s->record) {
         s->record = log_record(RECORD_HOLD);
         fill(s->record, op, o);
         s->record->token = (int64_t)token;
-        s->record->got = op->ended;
+        s->record->got = got;
         s->via = o;
         s->count = 0;
     }
@@ -146,20 +167,6 @@ static void leaving_lock(struct op *op, struct object *o)
     if (s->record && s->count <= 1 && !s->record->leaving)
         s->record->leaving = clock_ns();
     pthread_mutex_unlock(&mutex);
-}
-
-static void end_slot(struct slot *s, int how, int64_t left)
-{
-    struct record *r = s->record;
-
-    if (!r)
-        return;
-    if (!r->leaving)
-        r->leaving = clock_ns();
-    r->how = how;
-    r->left = left;
-    s->record = NULL;
-    s->count = 0;
 }
 
 /* What the library still counts decides whether it is over: another thread may use the handle. */

@@ -20,17 +20,20 @@ class Profile:
 
     locks_only: neither semaphores nor latches. ordered: waiters of all kinds are served in order.
     short: a fixed lease that ends during a step. watchdogs: leases of free programs. exchange: the
-    clients' limit of one exchange, ms.
+    clients' limit of one exchange, ms. brief: a wait in which a service surely answers. foreign: a
+    layout of others, which shows less of semaphores and latches. way: see sequence.c.
     """
 
     def __init__(self, locks_only=False, ordered=True, short=400, watchdogs=(400, 900, 2000),
-                 exchange=1500):
+                 exchange=1500, brief=30, foreign=False, way=''):
         self.locks_only = locks_only
         self.ordered = ordered
         self.short = short
         self.watchdogs = watchdogs
         self.exchange = exchange
-        self.spin_wait = 30
+        self.brief = brief
+        self.foreign = foreign
+        self.way = ('ordered' if ordered else 'unordered') + way
 
 
 class Program:
@@ -175,7 +178,7 @@ class Sequential(Maker):
             permits = c.randint(1, 4)
             for _ in range(c.randint(1, 3)):
                 self.add('sem', client=c.randrange(len(self.program.clients)), name=names,
-                         permits=permits if c.random() < 0.9 else permits + 1,
+                         permits=permits + int(not self.profile.foreign and c.random() < 0.1),
                          lease=self.pick(0, 0, LONG * 10))
         if c.random() < 0.25:
             for _ in range(c.randint(1, 2)):
@@ -192,8 +195,8 @@ class Sequential(Maker):
         kind, fields = self.program.objects[n]
         members = [int(m) for m in fields['members'].split(',')] if kind == 'multi' else [n]
         if any(self.fields(m).get('kind') == SPIN for m in members):
-            return self.pick(0, 0, self.profile.spin_wait)
-        return self.weighted({0: 5, 30: 2, LONG: 4, -1: 1})
+            return self.pick(0, 0, self.profile.brief)
+        return self.weighted({0: 5, self.profile.brief: 2, LONG: 4, -1: 1})
 
     def make_steps(self, thread, verbs):
         step = self.make_step(thread, verbs)
@@ -209,11 +212,12 @@ class Sequential(Maker):
         kind, fields = self.program.objects[n]
         if kind == 'sem':
             verb = self.pick('sacquire', 'sacquire', 'srelease', 'srelease', 'avail', 'cancel',
-                             'free', 'inspect')
-            return (thread, verb, n, c.randint(1, 3), self.pick(0, 0, 30, LONG))
+                             'free', 'avail' if self.profile.foreign else 'inspect')
+            return (thread, verb, n, c.randint(1, 3), self.pick(0, 0, self.profile.brief, LONG))
         if kind == 'latch':
-            verb = self.pick('set', 'down', 'down', 'count', 'wait', 'cancel', 'inspect')
-            return (thread, verb, n, self.pick(0, 30, LONG) if verb == 'wait' else c.randint(1, 2),
+            verb = self.pick('set', 'down', 'down', 'count', 'wait', 'cancel',
+                             'count' if self.profile.foreign else 'inspect')
+            return (thread, verb, n, self.pick(0, self.profile.brief, LONG) if verb == 'wait' else c.randint(1, 2),
                     0)
         verb = self.weighted(verbs)
         if verb == 'break' and fields.get('lost') == FREE:  # pawl.h: no free beside a call
@@ -298,8 +302,10 @@ class Free(Maker):
         c = self.chance
         n = c.choice(list(self.program.objects))
         kind = self.program.objects[n][0]
-        if kind == 'sem':
+        if kind == 'sem' and n % self.shared['threads'] == thread:
             return self.sem_steps(thread, n)
+        if kind == 'sem':  # the log can't tell whose permits are the newest if two threads take some
+            return [(thread, self.pick('avail', 'cancel', 'inspect'), n, 0, 0)]
         if c.random() < 0.5:
             inner = [(thread, 'hold', n, self.stay(), 0)]
             if c.random() < 0.3:

@@ -7,6 +7,9 @@
 
 #include "run.h"
 
+/* Owners that are no thread of the program: who runs callbacks, and whoever lost a lock. */
+enum { CALLBACK_THREAD = 90, UNKNOWN_THREAD = 91 };
+
 void steps_done(void *arg, pawl_lock *lock, int code);
 void steps_lost(void *arg, pawl_lock *lock, int code);
 void steps_start(struct op *op, struct object *o); /* acquire_start or release_start */

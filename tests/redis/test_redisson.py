@@ -159,6 +159,16 @@ def _(s):
     equal(s.call('GET', 'n'), '3')
 
 
+@case('more permits of a plain semaphore than its handle says there are: PAWL_EINVAL, no endless wait')
+def _(s):
+    a = s.actor(layout='redisson', semaphore='plain')
+    a.sem('s', 'n', permits=1)
+    a.ask('take', 's', 0, 2).be('PAWL_EINVAL')
+    a.ask('take', 's', 20000, 2).be('PAWL_EINVAL')
+    a.ask('take', 's', 0).ok()
+    equal(s.call('GET', 'n'), '0')
+
+
 @case('a plain semaphore that is deleted is lost, and its release makes no permits')
 def _(s):
     a = s.actor(layout='redisson', semaphore='plain', watchdog=900)

@@ -214,6 +214,8 @@ local function plain_permits()
     local free = free_permits()
     if not free then
         return {'STATE', tag}
+    elseif free < permits and capacity > 0 and permits > capacity then
+        return {'INVAL', tag} -- the key does not say how many there are, but the caller does
     elseif free < permits then
         return busy(-1)
     end
