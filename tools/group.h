@@ -16,7 +16,7 @@
 bool group_alive(pid_t group);
 
 /* Can zombies be told from the others here? Not without /proc, nor with that of another PID
- * namespace, where processes have other numbers; there a group counts as alive to its last zombie. */
+ * namespace, where processes have other numbers: a group counts as alive to its last zombie. */
 bool group_visible(void);
 
 /* Wait for that to end, at most `ns`. Returns whether it has. */

@@ -377,7 +377,8 @@ int local_table_open(local *l, pawl_error *err)
     int error = read_boot(boot);
 
     if (error && error != ENOENT)
-        return local_refuse(l, error, "can't read the boot id, without which no table is opened", err);
+        return local_refuse(l, error, "can't read the boot id, without which no table is opened",
+                            err);
     if (error)
         return pawl_error_set(err, PAWL_ENOTSUP,
                               "local: can't tell which boot this is, so locks in %s could be held "
