@@ -27,6 +27,8 @@
  *   sync                         answers; what was due before has been told
  *   stopself ID                  SIGSTOP; when continued, the first thing is to ask valid and held
  *   ticks MS, late               wake up every MS from now on; how late that was at most (us=)
+ *   become UID, chroot DIR       for this process, from now on
+ *   fork ID                      a child tries the lock and closes the client (n=0: as it should)
  *   close                        pawl_close, answer, end        die      SIGKILL
  *
  * The end of the input is a `close`. Unasked for, at once: "lost ID PAWL_ELOST NS", and with
@@ -206,6 +208,8 @@ int main(int argc, char **argv)
     }
     code = pawl_open(&client, argv[1], &options, &err);
     fd = code ? code : pawl_client_fd(client);
+    if (!code && fd < 0)
+        snprintf(err.text, sizeof err.text, "pawl_client_fd: %s", pawl_strerror(fd));
     answer("open", "-", fd < 0 ? fd : 0, &err, " pid=%d", (int)getpid());
     if (fd < 0)
         return 1;

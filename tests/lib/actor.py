@@ -57,9 +57,10 @@ class Answer:
 
 
 class Actor:
-    def __init__(self, url, label='', environ=None, opens=True):
-        """opens=False: the caller looks at .opened itself."""
-        self.process = subprocess.Popen([PROGRAM, url, label], stdin=subprocess.PIPE,
+    def __init__(self, url, label='', environ=None, opens=True, prefix=()):
+        """opens=False: the caller looks at .opened itself. prefix: words of a command in front of
+        the actor's, as `unshare -m`."""
+        self.process = subprocess.Popen([*prefix, PROGRAM, url, label], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE,
                                         env=dict(os.environ, **(environ or {})))
         self.pid = self.process.pid

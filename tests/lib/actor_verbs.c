@@ -5,10 +5,13 @@
  */
 #include "actor.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum type { LOCK, SEM, LATCH };
 
@@ -321,6 +324,37 @@ static void verb_stats(const char *verb)
            (unsigned long long)s.waiting);
 }
 
+/* ---- another identity ------------------------------------------------------------------------ */
+
+/* The child may ask nothing of the parent's client, and may free its copy. */
+static void verb_fork(const char *verb, struct object *o, int n, char **words)
+{
+    int status = -1;
+    pid_t pid = fork();
+
+    (void)n, (void)words;
+    if (pid == 0) {
+        pawl_error err = {0};
+        int code = o->lock ? pawl_lock_acquire(o->lock, 0, &err) : PAWL_EFORK;
+
+        pawl_lock_free(o->lock);
+        pawl_close(client);
+        _exit(code == PAWL_EFORK ? 0 : 1);
+    }
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    answer(verb, o->id, 0, NULL, " n=%d", pid < 0 ? 0 : status);
+}
+
+static void verb_identity(const char *verb, char **words)
+{
+    int error = !strcmp(verb, "chroot") ? chroot(words[1]) || chdir("/")
+                                        : setresuid((uid_t)atoi(words[1]), (uid_t)atoi(words[1]),
+                                                    (uid_t)atoi(words[1]));
+
+    answer(verb, words[1], error ? PAWL_EINVAL : 0, NULL, "%s", "");
+}
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static const struct {
@@ -332,7 +366,7 @@ static const struct {
     {"break", verb_break},     {"cancel", verb_cancel},   {"valid", verb_state},
     {"held", verb_state},      {"token", verb_state},     {"stopself", verb_state},
     {"available", verb_number}, {"set", verb_number},     {"down", verb_number},
-    {"count", verb_number},    {"free", verb_free},
+    {"count", verb_number},    {"free", verb_free},       {"fork", verb_fork},
 };
 
 static bool do_general(const char *verb, int n, char **words)
@@ -351,6 +385,8 @@ static bool do_general(const char *verb, int n, char **words)
     } else if (!strcmp(verb, "sync")) {
         pawl_client_process(client);
         answer(verb, "-", 0, NULL, "%s", "");
+    } else if (n == 2 && (!strcmp(verb, "chroot") || !strcmp(verb, "become"))) {
+        verb_identity(verb, words);
     } else if (!strcmp(verb, "die")) {
         raise(SIGKILL);
     } else {
