@@ -55,6 +55,8 @@ struct start {
     uint64_t chance;
     _Atomic int told;
     _Atomic bool begun;
+    _Atomic bool freed; /* its handle was freed in a callback before: it must not be told 0 */
+    pawl_lock *_Atomic lock;
     unsigned releases;
 };
 
@@ -81,7 +83,7 @@ struct program {
     struct worker workers[THREADS_MAX];
     struct start starts[STARTS];
     _Atomic unsigned nstarts;
-    _Atomic bool loop_ends;
+    _Atomic bool loop_ends, ended;
     /* until when each owner surely holds each name, as it was told; 0: it does not */
     _Atomic int64_t sole[NAMES][OWNERS], joint[NAMES][OWNERS];
     int inside[NAMES]; /* critical sections: plain on purpose */
@@ -95,7 +97,7 @@ _Noreturn void program_fail(const struct program *p, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 const char *name_of(size_t name);
 
-struct start *start_new(struct program *p, struct worker *w, struct slot *slot);
+struct start *start_new(struct program *p, struct worker *w, struct slot *slot, pawl_lock *lock);
 void start_told(struct start *s); /* exactly once */
 
 /* Use of a shared handle. NULL: it is being freed. */
@@ -111,6 +113,8 @@ void judge_granted(struct program *p, struct slot *slot, size_t owner, pawl_lock
 void judge_release_begins(struct program *p, struct slot *slot, size_t owner);
 void judge_release_ends(struct slot *slot);
 size_t judge_owner(const struct program *p, const struct slot *slot, const struct worker *w);
+
+void cancel_duel(struct program *p);
 
 void critical_prepare(struct program *p);
 void critical_step(struct program *p, struct worker *w);

@@ -48,8 +48,8 @@
 #define THREADS 512
 #define TIMERS 256
 #define STUCK 8          /* seconds */
-#define STARVED 20000    /* points in a row while others can run */
-#define STEPS_MAX 20000000
+#define STARVED 10000    /* so many points of its own, and a thread falls below all others */
+#define STEPS_MAX 3000000
 #define TICK 1000
 #define EPOCH (INT64_C(1700000000) * 1000000000)
 
@@ -61,6 +61,7 @@ struct sched_thread {
     struct pollfd *fds;
     nfds_t nfds;
     int64_t priority;
+    unsigned ran; /* points since it was put in its place */
     bool stray, joined, late;
     pthread_t id;
     enum sched_point point;
@@ -74,7 +75,7 @@ static struct { int fd; int64_t due; } timers[TIMERS];
 static size_t ntimers;
 static _Atomic int big;
 static _Atomic bool active;
-static uint64_t seed, chance, steps, hash, in_a_row, strays;
+static uint64_t seed, chance, steps, hash, strays;
 static int64_t now, lowest;
 static struct sched_options opt;
 static enum sched_way way;
@@ -367,7 +368,6 @@ static void hand_over(void)
     bool mine = next == me;
 
     if (!mine) {
-        in_a_row = 0;
         note((uint64_t)(next - threads));
         if (tracing)
             fprintf(stderr, "# %8llu %10lld us: %zd %s %s %p -> %zd\n", (unsigned long long)steps,
@@ -396,8 +396,10 @@ static void come_back(void)
 
 void sched_demote(void)
 {
-    if (me)
-        me->priority = --lowest;
+    if (!me)
+        return;
+    me->priority = --lowest;
+    me->ran = 0;
 }
 
 static void count_point(enum sched_point kind, const void *what)
@@ -412,10 +414,8 @@ static void count_point(enum sched_point kind, const void *what)
     for (int i = 0; way == SCHED_PCT && i < opt.depth; i++)
         if (changes[i] == steps)
             sched_demote();
-    if (++in_a_row > STARVED) {
-        in_a_row = 0;
+    if (++me->ran > STARVED) /* it may poll for what the others would do */
         sched_demote();
-    }
     if (opt.jumps > 0 && sched_draw((uint64_t)opt.jumps) == 0) {
         int64_t due = next_due();
 
@@ -595,7 +595,7 @@ void sched_start(uint64_t with, const struct sched_options *options)
         return;
     seed = with;
     chance = with * UINT64_C(0xd1342543de82ef95) + 1;
-    steps = in_a_row = strays = 0;
+    steps = strays = 0;
     hash = UINT64_C(0xcbf29ce484222325);
     now = EPOCH;
     lowest = 0;

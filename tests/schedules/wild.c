@@ -11,10 +11,11 @@
 #include <stdlib.h>
 
 static void told(void *arg, pawl_lock *lock, int code);
+static bool renew_handle(struct program *p, struct worker *w, size_t i, const pawl_lock *only);
 
 static void begin_release(struct program *p, struct worker *w, struct slot *slot, pawl_lock *lock)
 {
-    struct start *s = start_new(p, w, slot);
+    struct start *s = start_new(p, w, slot, lock);
 
     s->releases = UINT32_MAX;
     judge_release_begins(p, slot, judge_owner(p, slot, w));
@@ -26,11 +27,29 @@ static void begin_release(struct program *p, struct worker *w, struct slot *slot
 static void begin_acquire(struct program *p, struct worker *w, struct slot *slot, pawl_lock *lock,
                           int64_t wait)
 {
-    struct start *s = start_new(p, w, slot);
+    struct start *s = start_new(p, w, slot, lock);
 
     s->releases = slot ? atomic_load_explicit(&slot->releases, memory_order_relaxed) : 0;
     if (pawl_lock_acquire_start(lock, wait, told, s))
         atomic_store_explicit(&s->begun, false, memory_order_relaxed);
+}
+
+/* Callbacks of one client come one after the other: what was not told yet is cancelled. */
+static void free_in_callback(struct start *s)
+{
+    struct program *p = s->program;
+    struct worker w = {.program = p, .number = s->worker->number, .chance = s->chance};
+    size_t i = draw(&s->chance, SLOTS);
+    pawl_lock *lock = p->slots[i].client == s->slot->client ? slot_claim(&p->slots[i]) : NULL;
+
+    if (!lock)
+        return;
+    slot_leave(&p->slots[i]);
+    if (!renew_handle(p, &w, i, lock))
+        return;
+    for (unsigned j = 0; j < p->nstarts; j++)
+        if (p->starts[j].lock == lock && &p->starts[j] != s)
+            p->starts[j].freed = true;
 }
 
 /* Of an acquire or a release, or of the multi-lock (no slot). */
@@ -40,6 +59,10 @@ static void told(void *arg, pawl_lock *lock, int code)
     struct program *p = s->program;
 
     start_told(s);
+    if (code == 0 && s->releases != UINT32_MAX && s->freed)
+        program_fail(p, "an acquire through a handle that was freed was told 0");
+    if (s->slot && draw(&s->chance, 6) == 0)
+        free_in_callback(s);
     if (code || !s->slot || !slot_claim_as(s->slot, lock)) /* freed, or another one by now */
         return;
     if (s->slot->by_handle && s->releases != UINT32_MAX)
@@ -81,7 +104,7 @@ static pawl_lock *lock_new(struct program *p, uint64_t *chance, size_t i)
 
 /* Free the handle, if no call is under way, and make another one. Only handles that own themselves:
  * what a thread holds through another one's handle would go, too. */
-static void renew_handle(struct program *p, struct worker *w, size_t i)
+static bool renew_handle(struct program *p, struct worker *w, size_t i, const pawl_lock *only)
 {
     struct slot *slot = &p->slots[i];
     int none = 0;
@@ -89,12 +112,17 @@ static void renew_handle(struct program *p, struct worker *w, size_t i)
     if (!slot->by_handle || i >= SLOTS - 2 || /* members */
         !atomic_compare_exchange_strong_explicit(&slot->users, &none, -1, memory_order_acquire,
                                                  memory_order_relaxed))
-        return;
+        return false;
+    if (only && slot->lock != only) {
+        atomic_store_explicit(&slot->users, 0, memory_order_release);
+        return false;
+    }
     judge_release_begins(p, slot, judge_owner(p, slot, w));
     pawl_lock_free(slot->lock);
     judge_release_ends(slot);
     atomic_store_explicit(&slot->lock, lock_new(p, &w->chance, i), memory_order_release);
     atomic_store_explicit(&slot->users, slot->lock ? 0 : -1, memory_order_release);
+    return true;
 }
 
 static void acquire(struct program *p, struct worker *w, struct slot *slot, pawl_lock *lock,
@@ -145,7 +173,7 @@ void wild_step(struct program *p, struct worker *w)
     pawl_lock *lock;
 
     if (what == 11)
-        renew_handle(p, w, i);
+        renew_handle(p, w, i, NULL);
     else if (what == 12)
         with_multi(p, w, wait);
     else if (what == 13)
