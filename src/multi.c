@@ -22,9 +22,10 @@
  * handle cancels the chain, which then ends with PAWL_ECANCELED and gives back what it got; if the
  * handle is freed in the moment of success, one of the two sees the other (busy, freed).
  *
- * CANCEL counts the acquires under way, raises group.cancels and then cancels each member's waits of
- * this group. An acquire reads group.cancels before it is counted, and compares it under the member's
- * mutex before it waits: it is refused, or found. So what a cancel has counted is cancelled.
+ * CANCEL counts the acquires under way, raises group.cancels and then cancels each member's waits
+ * of this group. An acquire reads group.cancels before it is counted, and compares it under the
+ * member's mutex before it waits: it is refused, or found. So what a cancel has counted is
+ * cancelled.
  *
  * OWNERS. `mutex` guards the list of owners: who acquired all members and how often more than
  * released. Freeing the handle gives back what is on the list, whichever thread frees it.
