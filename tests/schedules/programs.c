@@ -81,7 +81,7 @@ struct start *start_new(struct program *p, struct worker *w, struct slot *slot, 
     atomic_store_explicit(&s->lock, lock, memory_order_relaxed);
     s->worker = w;
     s->chance = p->seed * 1000003 + i;
-    atomic_store_explicit(&s->begun, true, memory_order_relaxed);
+    atomic_store_explicit(&s->begun, true, memory_order_release); /* see untold() */
     return s;
 }
 
@@ -266,7 +266,7 @@ static void run_threads(struct program *p)
         w->program = p;
         w->number = i;
         w->chance = p->seed * 31 + i + 1;
-        w->steps = 4 + (int)draw(&p->chance, 8);
+        w->steps = p->wild ? 6 + (int)draw(&p->chance, 18) : 4 + (int)draw(&p->chance, 8);
         if (pthread_create(&w->id, NULL, worker_main, w))
             program_fail(p, "no thread");
     }

@@ -5,15 +5,15 @@
  * under several schedules.
  *
  * Two kinds. *Critical* programs (critical.c) have long leases and no faults: every section is
- * exclusive (a plain counter, which ThreadSanitizer sees, too), every wait without a limit ends, and
- * soon. *Wild* programs (wild.c) have leases of some ms, late, lost and refused answers, and calls
- * of every kind on handles that all threads share; a judge in here looks at what each owner was told
- * about its lease. In both: each `done` comes once, closing returns, nothing is left in the service,
- * and no memory (AddressSanitizer's build).
+ * exclusive (a plain counter, which ThreadSanitizer sees, too), every wait without a limit ends,
+ * and soon. *Wild* programs (wild.c) have leases of some ms, late, lost and refused answers, and
+ * calls of every kind on handles that all threads share; a judge (programs.c) looks at what each
+ * owner was told about its lease. In both: each `done` comes once, closing returns, and nothing is
+ * left in the service or, in AddressSanitizer's build, in memory.
  *
- * The programs keep to the rules of pawl.h (no call on a handle beside or after its free). What they
- * share among threads are relaxed atomics, which order nothing: a mutex of theirs would hide from
- * ThreadSanitizer that the library forgot one.
+ * The programs keep to the rules of pawl.h (no call on a handle beside or after its free). What
+ * they share among threads are relaxed atomics, which order nothing: a mutex of the program would
+ * hide from ThreadSanitizer that the library forgot one.
  */
 #ifndef PAWL_SCHED_PROGRAMS_H
 #define PAWL_SCHED_PROGRAMS_H
@@ -29,7 +29,7 @@
 #define CLIENTS 2
 #define THREADS_MAX 4
 #define NAMES 2
-#define SLOTS 6
+#define SLOTS 8
 #define OWNERS (CLIENTS * THREADS_MAX + SLOTS)
 #define STARTS 400
 

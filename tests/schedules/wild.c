@@ -9,6 +9,7 @@
 #include "programs.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 static void told(void *arg, pawl_lock *lock, int code);
 static bool renew_handle(struct program *p, struct worker *w, size_t i, const pawl_lock *only);
@@ -34,20 +35,35 @@ static void begin_acquire(struct program *p, struct worker *w, struct slot *slot
         atomic_store_explicit(&s->begun, false, memory_order_relaxed);
 }
 
+/* A handle of the same client whose outcome is not told yet, or NULL. */
+static struct start *untold(const struct start *s)
+{
+    struct program *p = s->program;
+    struct start *found = NULL;
+    uint64_t chance = s->chance, n = 0;
+
+    for (unsigned j = 0; j < p->nstarts && j < STARTS; j++) {
+        struct start *other = &p->starts[j];
+
+        if (other != s && other->begun && !other->told && other->slot &&
+            other->slot->client == s->slot->client && other->slot->by_handle &&
+            draw(&chance, ++n) == 0)
+            found = other;
+    }
+    return found;
+}
+
 /* Callbacks of one client come one after the other: what was not told yet is cancelled. */
 static void free_in_callback(struct start *s)
 {
     struct program *p = s->program;
     struct worker w = {.program = p, .number = s->worker->number, .chance = s->chance};
-    size_t i = draw(&s->chance, SLOTS);
-    pawl_lock *lock = p->slots[i].client == s->slot->client ? slot_claim(&p->slots[i]) : NULL;
+    struct start *other = untold(s);
+    pawl_lock *lock = other ? other->lock : NULL;
 
-    if (!lock)
+    if (!lock || !renew_handle(p, &w, (size_t)(other->slot - p->slots), lock))
         return;
-    slot_leave(&p->slots[i]);
-    if (!renew_handle(p, &w, i, lock))
-        return;
-    for (unsigned j = 0; j < p->nstarts; j++)
+    for (unsigned j = 0; j < p->nstarts && j < STARTS; j++)
         if (p->starts[j].lock == lock && &p->starts[j] != s)
             p->starts[j].freed = true;
 }
@@ -61,7 +77,7 @@ static void told(void *arg, pawl_lock *lock, int code)
     start_told(s);
     if (code == 0 && s->releases != UINT32_MAX && s->freed)
         program_fail(p, "an acquire through a handle that was freed was told 0");
-    if (s->slot && draw(&s->chance, 6) == 0)
+    if (s->slot && draw(&s->chance, 2) == 0)
         free_in_callback(s);
     if (code || !s->slot || !slot_claim_as(s->slot, lock)) /* freed, or another one by now */
         return;
@@ -141,8 +157,8 @@ static void release(struct program *p, struct worker *w, struct slot *slot, pawl
     judge_release_ends(slot);
 }
 
-/* The members are the last two handles, which are not judged: the multi-lock gives back what another
- * thread may have acquired through a member. */
+/* The members are the last two handles, which are not judged: the multi-lock gives back what
+ * another thread may have acquired through a member. */
 static void with_multi(struct program *p, struct worker *w, int64_t wait)
 {
     switch (draw(&w->chance, 4)) {
@@ -164,12 +180,34 @@ static void with_semaphore(struct program *p, struct worker *w, int64_t wait)
         pawl_semaphore_release(sem, n, NULL);
 }
 
+/* A handle of the worker's own, on a name of its own kind: entered again and left, and freed while
+ * that is under way, perhaps after the lease. */
+static void own_handle(struct program *p, struct worker *w, int64_t wait)
+{
+    size_t client = draw(&w->chance, p->nclients);
+    pawl_lock_options o = {.size = sizeof o, .lease_ms = draw(&w->chance, 2) ? 25 : 0};
+    pawl_lock *lock = NULL;
+
+    if (!atomic_load_explicit(&p->closing[client], memory_order_relaxed))
+        pawl_lock_new(&lock, p->client[client], "c", &o, NULL);
+    if (lock && !pawl_lock_acquire(lock, wait, NULL))
+        for (uint64_t i = 1 + draw(&w->chance, 3); i > 0; i--) {
+            struct start *s = start_new(p, w, NULL, lock);
+
+            if (draw(&w->chance, 3) ? pawl_lock_acquire_start(lock, wait, told, s)
+                                    : pawl_lock_release_start(lock, told, s))
+                atomic_store_explicit(&s->begun, false, memory_order_relaxed);
+            usleep((useconds_t)draw(&w->chance, 20) * 1000);
+        }
+    pawl_lock_free(lock);
+}
+
 void wild_step(struct program *p, struct worker *w)
 {
     size_t i = draw(&w->chance, SLOTS);
     struct slot *slot = &p->slots[i];
     int64_t wait = (int64_t)draw(&w->chance, 3) * 20;
-    uint64_t what = draw(&w->chance, 14);
+    uint64_t what = draw(&w->chance, 16);
     pawl_lock *lock;
 
     if (what == 11)
@@ -177,6 +215,8 @@ void wild_step(struct program *p, struct worker *w)
     else if (what == 12)
         with_multi(p, w, wait);
     else if (what == 13)
+        own_handle(p, w, wait);
+    else if (what > 13)
         with_semaphore(p, w, wait);
     if (what > 10 || !(lock = slot_claim(slot)))
         return;
@@ -208,7 +248,7 @@ void wild_prepare(struct program *p)
 
         slot->client = i % p->nclients;
         slot->name = i % 4 / 2 % NAMES;
-        slot->by_handle = i >= 2;
+        slot->by_handle = i >= 2 && i != 3;
         slot->shared = draw(&p->chance, 3) == 0;
         slot->judged = i < SLOTS - 2;
     }
