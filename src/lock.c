@@ -240,7 +240,9 @@ int pawl__lock_check_held(const pawl_lock *lock, pawl_error *err)
     hold = pawl__lock_hold(lock);
     if (hold && hold->state == HOLD_HELD && pawl__now(lock->client) >= hold->deadline)
         pawl__hold_lost(hold, 0);
-    if (!hold || hold->state != HOLD_HELD)
+    if (lock->freed) /* which gave it back: it was not lost */
+        code = pawl_error_set(err, PAWL_ESTATE, "the handle was freed");
+    else if (!hold || hold->state != HOLD_HELD)
         code = pawl_error_set(err, PAWL_ELOST, "'%s' was lost while others were waited for (%s); "
                               "nothing is held", lock->site->name,
                               pawl_lost_text(hold ? hold->why : PAWL_LOST_GONE));

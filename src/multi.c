@@ -22,8 +22,10 @@
  * handle cancels the chain, which then ends with PAWL_ECANCELED and gives back what it got; if the
  * handle is freed in the moment of success, one of the two sees the other (busy, freed).
  *
- * CANCEL raises group.cancels first and then cancels each member's waits of this group. An acquire
- * compares group.cancels under the member's mutex before it waits: it is refused, or found.
+ * CANCEL counts the acquires under way, raises group.cancels and then cancels each member's waits
+ * of this group. An acquire reads group.cancels before it is counted, and compares it under the
+ * member's mutex before it waits: it is refused, or found. So what a cancel has counted is
+ * cancelled.
  *
  * OWNERS. `mutex` guards the list of owners: who acquired all members and how often more than
  * released. Freeing the handle gives back what is on the list, whichever thread frees it.
@@ -322,9 +324,8 @@ static int check_all(struct multi *multi, pawl_error *err)
     return code;
 }
 
-static int acquire_all(struct multi *multi, int64_t wait_ms, pawl_error *err)
+static int acquire_all(struct multi *multi, unsigned cancels, int64_t wait_ms, pawl_error *err)
 {
-    unsigned cancels = atomic_load(&multi->group.cancels);
     int64_t deadline = deadline_in(multi, wait_ms);
     size_t i = 0;
     int code = 0;
@@ -343,6 +344,7 @@ static int acquire_all(struct multi *multi, int64_t wait_ms, pawl_error *err)
 int pawl__multi_acquire(pawl_lock *lock, int64_t wait_ms, pawl_error *err)
 {
     struct multi *multi = lock->multi;
+    unsigned cancels = atomic_load(&multi->group.cancels); /* before we are counted */
     struct owner *owner;
     int code;
 
@@ -355,7 +357,7 @@ int pawl__multi_acquire(pawl_lock *lock, int64_t wait_ms, pawl_error *err)
     if (!owner)
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
     atomic_fetch_add(&multi->acquiring, 1);
-    code = acquire_all(multi, wait_ms, err);
+    code = acquire_all(multi, cancels, wait_ms, err);
     atomic_fetch_sub(&multi->acquiring, 1);
     if (code)
         free(owner);

@@ -10,6 +10,7 @@
  */
 #include "programs.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -109,7 +110,7 @@ static void granted(void *arg, pawl_lock *lock, int code)
     if (code == 0 && !p->closes)
         section(p, s->slot->name);
     if (code == 0 && draw(&s->chance, 3)) {
-        next = start_new(p, s->worker, s->slot);
+        next = start_new(p, s->worker, s->slot, lock);
         if (!pawl_lock_release_start(lock, let_go, next))
             return;
         atomic_store_explicit(&next->begun, false, memory_order_relaxed);
@@ -132,7 +133,7 @@ static void asynchronous(struct program *p, struct worker *w, size_t client, siz
     slot = calloc(1, sizeof *slot);
     slot->client = client;
     slot->name = name;
-    s = start_new(p, w, slot);
+    s = start_new(p, w, slot, lock);
     code = pawl_lock_acquire_start(lock, draw(&w->chance, 3) ? PAWL_FOREVER : 2, granted, s);
     if (code == 0)
         return;
@@ -145,21 +146,31 @@ static void asynchronous(struct program *p, struct worker *w, size_t client, siz
 
 /* ---- others ---------------------------------------------------------------------------------- */
 
-static void several(struct program *p, struct worker *w)
+static pawl_lock *multi_new(struct program *p, struct worker *w, pawl_lock **members)
 {
-    pawl_lock *members[NAMES], *multi = NULL;
-    int64_t began = clock_ms();
+    pawl_lock *multi = NULL;
     pawl_error err;
-    int code;
 
     for (size_t i = 0; i < NAMES; i++)
         if (!(members[i] = lock_new(p, w, i % p->nclients, i, PAWL_OWNER_HANDLE))) {
             while (i-- > 0)
                 pawl_lock_free(members[i]);
-            return;
+            return NULL;
         }
     if (pawl_multi_new(&multi, members, NAMES, &err))
         program_fail(p, "pawl_multi_new: %s", err.text);
+    return multi;
+}
+
+static void several(struct program *p, struct worker *w)
+{
+    pawl_lock *members[NAMES], *multi = multi_new(p, w, members);
+    int64_t began = clock_ms();
+    pawl_error err;
+    int code;
+
+    if (!multi)
+        return;
     code = pawl_lock_acquire(multi, PAWL_FOREVER, &err);
     check_wait(p, began, "an acquire of several");
     if (code && !closed(p, 0, code))
@@ -174,6 +185,38 @@ static void several(struct program *p, struct worker *w)
     pawl_lock_free(multi);
     for (size_t i = 0; i < NAMES; i++)
         pawl_lock_free(members[i]);
+}
+
+static void chain_ended(void *arg, pawl_lock *multi, int code)
+{
+    struct start *s = arg;
+
+    (void)multi;
+    start_told(s);
+    if (code && code != PAWL_ECANCELED && code != PAWL_ESTATE) /* a member was freed before */
+        program_fail(s->program, "an acquire of several was told %s", pawl_errname(code));
+}
+
+/* Started, and freed at once with all members, or in the other order: the chain cleans up. */
+static void several_freed(struct program *p, struct worker *w)
+{
+    pawl_lock *members[NAMES], *multi = multi_new(p, w, members);
+    bool last = draw(&w->chance, 2);
+    struct start *s;
+
+    if (!multi)
+        return;
+    s = start_new(p, w, NULL, multi);
+    if (pawl_lock_acquire_start(multi, PAWL_FOREVER, chain_ended, s))
+        atomic_store_explicit(&s->begun, false, memory_order_relaxed);
+    for (uint64_t i = draw(&w->chance, 3); i > 0; i--)
+        sched_yield_point();
+    if (!last)
+        pawl_lock_free(multi);
+    for (size_t i = 0; i < NAMES; i++)
+        pawl_lock_free(members[i]);
+    if (last)
+        pawl_lock_free(multi);
 }
 
 static void permits(struct program *p, struct worker *w, size_t client)
@@ -220,15 +263,53 @@ static void cancelled(struct program *p, struct worker *w)
     slot_leave(slot);
 }
 
+/* ---- a cancel that nobody else can make up for ----------------------------------------------- */
+
+static void *wait_for_both(void *arg)
+{
+    struct program *p = arg;
+    int code = pawl_lock_acquire(p->multi, PAWL_FOREVER, NULL);
+
+    if (code == 0)
+        pawl_lock_release(p->multi, NULL);
+    atomic_store_explicit(&p->ended, true, memory_order_relaxed);
+    return NULL;
+}
+
+/* The second member is held until the multi-lock's acquire has ended, so it must end by the cancel,
+ * which said that it found it. Else: a deadlock. */
+void cancel_duel(struct program *p)
+{
+    struct worker w = {.program = p, .chance = p->seed};
+    pawl_lock *members[NAMES], *other = lock_new(p, &w, 0, 1, PAWL_OWNER_HANDLE);
+    pthread_t thread;
+
+    if (pawl_lock_acquire(other, PAWL_FOREVER, NULL))
+        program_fail(p, "a free lock was not acquired");
+    p->multi = multi_new(p, &w, members);
+    if (pthread_create(&thread, NULL, wait_for_both, p))
+        program_fail(p, "no thread");
+    while (pawl_lock_cancel(p->multi) == 0 &&
+           !atomic_load_explicit(&p->ended, memory_order_relaxed)) /* refused as it began */
+        sched_yield();
+    pthread_join(thread, NULL);
+    pawl_lock_free(other);
+    pawl_lock_free(p->multi);
+    p->multi = NULL;
+    for (size_t i = 0; i < NAMES; i++)
+        pawl_lock_free(members[i]);
+}
+
 void critical_step(struct program *p, struct worker *w)
 {
     size_t client = draw(&w->chance, p->nclients), name = draw(&w->chance, NAMES);
 
-    switch (draw(&w->chance, 8)) {
+    switch (draw(&w->chance, 9)) {
     case 0: case 1: case 2: blocking(p, w, client, name); break;
     case 3: case 4: asynchronous(p, w, client, name); break;
     case 5: several(p, w); break;
     case 6: permits(p, w, client); break;
+    case 7: several_freed(p, w); break;
     default: cancelled(p, w); break;
     }
 }

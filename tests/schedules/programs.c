@@ -69,7 +69,7 @@ const char *name_of(size_t name)
 
 /* ---- starts and handles ---------------------------------------------------------------------- */
 
-struct start *start_new(struct program *p, struct worker *w, struct slot *slot)
+struct start *start_new(struct program *p, struct worker *w, struct slot *slot, pawl_lock *lock)
 {
     unsigned i = atomic_fetch_add_explicit(&p->nstarts, 1, memory_order_relaxed);
     struct start *s = &p->starts[i];
@@ -78,9 +78,10 @@ struct start *start_new(struct program *p, struct worker *w, struct slot *slot)
         program_fail(p, "more than %d starts", STARTS);
     s->program = p;
     s->slot = slot;
+    atomic_store_explicit(&s->lock, lock, memory_order_relaxed);
     s->worker = w;
     s->chance = p->seed * 1000003 + i;
-    atomic_store_explicit(&s->begun, true, memory_order_relaxed);
+    atomic_store_explicit(&s->begun, true, memory_order_release); /* see untold() */
     return s;
 }
 
@@ -144,6 +145,7 @@ void judge_granted(struct program *p, struct slot *slot, size_t owner, pawl_lock
 
     if (!valid || p->breaks || !slot->judged || !sched_active() || before + valid <= now ||
         atomic_load_explicit(&slot->releasing, memory_order_relaxed) ||
+        atomic_load_explicit(&p->closing[slot->client], memory_order_relaxed) ||
         releases != atomic_load_explicit(&slot->releases, memory_order_relaxed))
         return;
     look_at_others(p, slot, owner, now);
@@ -180,6 +182,26 @@ static void *loop_main(void *arg)
     return NULL;
 }
 
+/* The client that closes gives back what its owners have: nothing of theirs is judged any more. */
+static void close_first(struct program *p)
+{
+    int code;
+
+    atomic_store_explicit(&p->closing[0], true, memory_order_relaxed);
+    for (size_t i = 0; i < OWNERS; i++) {
+        bool by_handle = i >= CLIENTS * THREADS_MAX;
+        size_t client = by_handle ? p->slots[i - CLIENTS * THREADS_MAX].client : i / THREADS_MAX;
+
+        for (size_t name = 0; name < NAMES && client == 0; name++) {
+            atomic_store_explicit(&p->sole[name][i], 0, memory_order_relaxed);
+            atomic_store_explicit(&p->joint[name][i], 0, memory_order_relaxed);
+        }
+    }
+    code = pawl_close(p->client[0]);
+    if (code && !p->faults)
+        program_fail(p, "pawl_close: %s", pawl_errname(code));
+}
+
 /* ---- running --------------------------------------------------------------------------------- */
 
 static void *worker_main(void *arg)
@@ -188,14 +210,8 @@ static void *worker_main(void *arg)
     struct program *p = w->program;
 
     for (int i = 0; i < w->steps; i++) {
-        if (p->closes && w->number == 0 && i == w->steps / 2) {
-            int code;
-
-            atomic_store_explicit(&p->closing[0], true, memory_order_relaxed);
-            code = pawl_close(p->client[0]);
-            if (code && !p->faults)
-                program_fail(p, "pawl_close: %s", pawl_errname(code));
-        }
+        if (p->closes && w->number == 0 && i == w->steps / 2)
+            close_first(p);
         if (p->wild)
             wild_step(p, w);
         else
@@ -250,7 +266,7 @@ static void run_threads(struct program *p)
         w->program = p;
         w->number = i;
         w->chance = p->seed * 31 + i + 1;
-        w->steps = 4 + (int)draw(&p->chance, 8);
+        w->steps = p->wild ? 6 + (int)draw(&p->chance, 18) : 4 + (int)draw(&p->chance, 8);
         if (pthread_create(&w->id, NULL, worker_main, w))
             program_fail(p, "no thread");
     }
@@ -326,6 +342,8 @@ void program_run(uint64_t seed)
         wild_prepare(&p);
     else
         critical_prepare(&p);
+    if (!p.wild && draw(&p.chance, 4) == 0)
+        cancel_duel(&p);
     run_threads(&p);
     end(&p);
     if (p.folder)

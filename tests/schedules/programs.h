@@ -5,15 +5,15 @@
  * under several schedules.
  *
  * Two kinds. *Critical* programs (critical.c) have long leases and no faults: every section is
- * exclusive (a plain counter, which ThreadSanitizer sees, too), every wait without a limit ends, and
- * soon. *Wild* programs (wild.c) have leases of some ms, late, lost and refused answers, and calls
- * of every kind on handles that all threads share; a judge in here looks at what each owner was told
- * about its lease. In both: each `done` comes once, closing returns, nothing is left in the service,
- * and no memory (AddressSanitizer's build).
+ * exclusive (a plain counter, which ThreadSanitizer sees, too), every wait without a limit ends,
+ * and soon. *Wild* programs (wild.c) have leases of some ms, late, lost and refused answers, and
+ * calls of every kind on handles that all threads share; a judge (programs.c) looks at what each
+ * owner was told about its lease. In both: each `done` comes once, closing returns, and nothing is
+ * left in the service or, in AddressSanitizer's build, in memory.
  *
- * The programs keep to the rules of pawl.h (no call on a handle beside or after its free). What they
- * share among threads are relaxed atomics, which order nothing: a mutex of theirs would hide from
- * ThreadSanitizer that the library forgot one.
+ * The programs keep to the rules of pawl.h (no call on a handle beside or after its free). What
+ * they share among threads are relaxed atomics, which order nothing: a mutex of the program would
+ * hide from ThreadSanitizer that the library forgot one.
  */
 #ifndef PAWL_SCHED_PROGRAMS_H
 #define PAWL_SCHED_PROGRAMS_H
@@ -29,7 +29,7 @@
 #define CLIENTS 2
 #define THREADS_MAX 4
 #define NAMES 2
-#define SLOTS 6
+#define SLOTS 8
 #define OWNERS (CLIENTS * THREADS_MAX + SLOTS)
 #define STARTS 400
 
@@ -55,6 +55,8 @@ struct start {
     uint64_t chance;
     _Atomic int told;
     _Atomic bool begun;
+    _Atomic bool freed; /* its handle was freed in a callback before: it must not be told 0 */
+    pawl_lock *_Atomic lock;
     unsigned releases;
 };
 
@@ -81,7 +83,7 @@ struct program {
     struct worker workers[THREADS_MAX];
     struct start starts[STARTS];
     _Atomic unsigned nstarts;
-    _Atomic bool loop_ends;
+    _Atomic bool loop_ends, ended;
     /* until when each owner surely holds each name, as it was told; 0: it does not */
     _Atomic int64_t sole[NAMES][OWNERS], joint[NAMES][OWNERS];
     int inside[NAMES]; /* critical sections: plain on purpose */
@@ -95,7 +97,7 @@ _Noreturn void program_fail(const struct program *p, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 const char *name_of(size_t name);
 
-struct start *start_new(struct program *p, struct worker *w, struct slot *slot);
+struct start *start_new(struct program *p, struct worker *w, struct slot *slot, pawl_lock *lock);
 void start_told(struct start *s); /* exactly once */
 
 /* Use of a shared handle. NULL: it is being freed. */
@@ -111,6 +113,8 @@ void judge_granted(struct program *p, struct slot *slot, size_t owner, pawl_lock
 void judge_release_begins(struct program *p, struct slot *slot, size_t owner);
 void judge_release_ends(struct slot *slot);
 size_t judge_owner(const struct program *p, const struct slot *slot, const struct worker *w);
+
+void cancel_duel(struct program *p);
 
 void critical_prepare(struct program *p);
 void critical_step(struct program *p, struct worker *w);

@@ -18,9 +18,9 @@
  * strays; the schedule of a process with strays is still safe, since all mutexes are real ones, but
  * it does not replay.
  *
- * WHAT THREADSANITIZER SEES. This file is compiled without it, and uses raw futex calls only. So the
- * baton makes no "happens before": threads that run one after the other are still concurrent to
- * ThreadSanitizer unless the program's own mutexes order them. Mutexes are really locked (by
+ * WHAT THREADSANITIZER SEES. This file is compiled without it, and uses raw futex calls only. So
+ * the baton makes no "happens before": threads that run one after the other are still concurrent
+ * to ThreadSanitizer unless the program's own mutexes order them. Mutexes are really locked (by
  * trylock); a wait on a condition is an unlock and a lock, which is all the order it gives.
  *
  * WHO IS NEXT. PCT (Burckhardt and others, 2010): each thread has a random priority, the runnable
@@ -46,10 +46,9 @@
 #include <unistd.h>
 
 #define THREADS 512
-#define TIMERS 256
 #define STUCK 8          /* seconds */
-#define STARVED 20000    /* points in a row while others can run */
-#define STEPS_MAX 20000000
+#define STARVED 10000    /* so many points of its own, and a thread falls below all others */
+#define STEPS_MAX 3000000
 #define TICK 1000
 #define EPOCH (INT64_C(1700000000) * 1000000000)
 
@@ -61,6 +60,7 @@ struct sched_thread {
     struct pollfd *fds;
     nfds_t nfds;
     int64_t priority;
+    unsigned ran; /* points since it was put in its place */
     bool stray, joined, late;
     pthread_t id;
     enum sched_point point;
@@ -70,16 +70,15 @@ struct sched_thread {
 static struct sched_thread threads[THREADS];
 static size_t nthreads, alive;
 static struct sched_thread *running;
-static struct { int fd; int64_t due; } timers[TIMERS];
-static size_t ntimers;
 static _Atomic int big;
 static _Atomic bool active;
-static uint64_t seed, chance, steps, hash, in_a_row, strays;
+static uint64_t seed, chance, steps, hash, strays;
 static int64_t now, lowest;
 static struct sched_options opt;
 static enum sched_way way;
 static uint64_t changes[64];
 static bool tracing;
+static bool stale; /* since the pollers were looked at, something was written or closed */
 static __thread struct sched_thread *me;
 
 /* ---- raw pieces ------------------------------------------------------------------------------ */
@@ -89,13 +88,13 @@ static long futex(_Atomic int *word, int op, int value, const struct timespec *l
     return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, limit, NULL, 0);
 }
 
-static void big_lock(void)
+void sched_lock(void)
 {
     while (atomic_exchange(&big, 1))
         futex(&big, FUTEX_WAIT, 1, &(struct timespec){0, 1000000});
 }
 
-static void big_unlock(void)
+void sched_unlock(void)
 {
     atomic_store(&big, 0);
     futex(&big, FUTEX_WAKE, 1, NULL);
@@ -166,11 +165,6 @@ uint64_t sched_strays(void)
 
 int64_t sched_now(void)
 {
-    return now;
-}
-
-int64_t sched_clock(void)
-{
     if (me)
         now += TICK / 20;
     return now;
@@ -188,51 +182,10 @@ bool sched_managed(void)
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-void sched_timer_add(int fd)
-{
-    big_lock();
-    if (ntimers == TIMERS)
-        sched_fail("more than %d timer descriptors", TIMERS);
-    timers[ntimers].fd = fd;
-    timers[ntimers++].due = SCHED_NEVER;
-    big_unlock();
-}
-
-void sched_timer_remove(int fd)
-{
-    big_lock();
-    for (size_t i = 0; i < ntimers; i++)
-        if (timers[i].fd == fd) {
-            timers[i] = timers[--ntimers];
-            break;
-        }
-    big_unlock();
-}
-
-/* The descriptor is an eventfd: a timer that has rung is a count in it. */
-bool sched_timer_set(int fd, int64_t due)
-{
-    uint64_t count;
-    bool found = false;
-
-    big_lock();
-    for (size_t i = 0; i < ntimers; i++)
-        if (timers[i].fd == fd) {
-            syscall(SYS_read, fd, &count, sizeof count);
-            timers[i].due = due;
-            found = true;
-        }
-    big_unlock();
-    return found;
-}
-
 static int64_t next_due(void)
 {
-    int64_t due = SCHED_NEVER;
+    int64_t due = sched_timers_next();
 
-    for (size_t i = 0; i < ntimers; i++)
-        if (timers[i].due < due)
-            due = timers[i].due;
     for (size_t i = 0; i < nthreads; i++)
         if (threads[i].state != RUNNABLE && threads[i].state != ENDED && threads[i].until < due)
             due = threads[i].until;
@@ -247,23 +200,18 @@ static void can_run(struct sched_thread *t, bool late)
 
 static void ring(void)
 {
-    uint64_t one = 1;
-
-    for (size_t i = 0; i < ntimers; i++)
-        if (timers[i].due <= now) {
-            timers[i].due = SCHED_NEVER;
-            syscall(SYS_write, timers[i].fd, &one, sizeof one);
-        }
+    stale |= sched_timers_ring(now);
     for (size_t i = 0; i < nthreads; i++) {
         struct sched_thread *t = &threads[i];
 
         if (t->state == RUNNABLE || t->state == ENDED)
             continue;
-        if (t->state == IN_POLL && syscall(SYS_poll, t->fds, t->nfds, 0) > 0)
+        if (t->state == IN_POLL && stale && syscall(SYS_poll, t->fds, t->nfds, 0) > 0)
             can_run(t, false);
         else if (t->until <= now)
             can_run(t, true);
     }
+    stale = false;
 }
 
 /* ---- who is next ----------------------------------------------------------------------------- */
@@ -292,7 +240,12 @@ static struct sched_thread *by_lot(void)
     return chosen;
 }
 
-/* Nobody can run. True: time went on, or an unknown thread or a stray may have changed something. */
+static struct sched_thread *choose_next(void)
+{
+    return way == SCHED_PCT ? highest() : by_lot();
+}
+
+/* Nobody can run. True: time went on, or a thread that is not steered may have done something. */
 static bool pass_time(unsigned *naps)
 {
     int64_t due = next_due();
@@ -307,9 +260,9 @@ static bool pass_time(unsigned *naps)
     }
     if (++*naps > (anybody ? 60000u : 300u))
         return false;
-    big_unlock();
+    sched_unlock();
     syscall(SYS_nanosleep, &(struct timespec){0, 1000000}, NULL);
-    big_lock();
+    sched_lock();
     return true;
 }
 
@@ -319,9 +272,16 @@ static struct sched_thread *pick(void)
     unsigned naps = 0;
 
     ring();
-    while (!(next = way == SCHED_PCT ? highest() : by_lot())) {
+    next = choose_next();
+    if (!next) { /* libraries may have written or closed something unseen */
+        stale = true;
+        ring();
+        next = choose_next();
+    }
+    for (; !next; next = choose_next()) {
         if (!pass_time(&naps))
             sched_fail("deadlock: every thread waits and no timer is pending");
+        stale = true;
         ring();
     }
     return next;
@@ -351,10 +311,10 @@ static void await_turn(void)
         quiet = seen == steps ? quiet + 1 : 0;
         seen = steps;
         if (quiet > STUCK) {
-            big_lock();
+            sched_lock();
             if (seen == steps && !me->go)
                 steal();
-            big_unlock();
+            sched_unlock();
             quiet = 0;
         }
     }
@@ -367,7 +327,6 @@ static void hand_over(void)
     bool mine = next == me;
 
     if (!mine) {
-        in_a_row = 0;
         note((uint64_t)(next - threads));
         if (tracing)
             fprintf(stderr, "# %8llu %10lld us: %zd %s %s %p -> %zd\n", (unsigned long long)steps,
@@ -378,7 +337,7 @@ static void hand_over(void)
         next->go = 1;
         futex(&next->go, FUTEX_WAKE, 1, NULL);
     }
-    big_unlock();
+    sched_unlock();
     if (!mine && me && me->state != ENDED)
         await_turn();
 }
@@ -389,15 +348,17 @@ static void come_back(void)
     if (!me->stray)
         return;
     me->stray = false;
-    big_unlock();
+    sched_unlock();
     await_turn();
-    big_lock();
+    sched_lock();
 }
 
 void sched_demote(void)
 {
-    if (me)
-        me->priority = --lowest;
+    if (!me)
+        return;
+    me->priority = --lowest;
+    me->ran = 0;
 }
 
 static void count_point(enum sched_point kind, const void *what)
@@ -412,10 +373,8 @@ static void count_point(enum sched_point kind, const void *what)
     for (int i = 0; way == SCHED_PCT && i < opt.depth; i++)
         if (changes[i] == steps)
             sched_demote();
-    if (++in_a_row > STARVED) {
-        in_a_row = 0;
+    if (++me->ran > STARVED) /* it may poll for what the others would do */
         sched_demote();
-    }
     if (opt.jumps > 0 && sched_draw((uint64_t)opt.jumps) == 0) {
         int64_t due = next_due();
 
@@ -428,10 +387,11 @@ void sched_point(enum sched_point kind, const void *what)
 {
     if (!active || !me || (kind == POINT_FUNCTION && (opt.functions < 0 || alive < 2)))
         return;
-    big_lock();
+    sched_lock();
     come_back();
     count_point(kind, what);
     hand_over();
+    stale |= kind == POINT_IO; /* the call follows */
 }
 
 void sched_yield_point(void)
@@ -441,7 +401,7 @@ void sched_yield_point(void)
 
 bool sched_block(enum sched_state state, const void *what, int64_t until)
 {
-    big_lock();
+    sched_lock();
     come_back();
     me->state = state;
     me->what = what;
@@ -466,7 +426,7 @@ void sched_wake(enum sched_state state, const void *what, bool all)
 
     if (!active)
         return;
-    big_lock();
+    sched_lock();
     for (size_t i = 0; i < nthreads; i++) {
         struct sched_thread *t = &threads[i];
 
@@ -479,17 +439,17 @@ void sched_wake(enum sched_state state, const void *what, bool all)
     }
     if (one)
         can_run(one, false);
-    big_unlock();
+    sched_unlock();
 }
 
 bool sched_anybody(enum sched_state state, const void *what)
 {
     bool found = false;
 
-    big_lock();
+    sched_lock();
     for (size_t i = 0; i < nthreads; i++)
         found |= threads[i].state == state && threads[i].what == what;
-    big_unlock();
+    sched_unlock();
     return found;
 }
 
@@ -499,7 +459,7 @@ struct sched_thread *sched_thread_new(void)
 {
     struct sched_thread *t = NULL;
 
-    big_lock();
+    sched_lock();
     for (size_t i = 0; i < THREADS && !t; i++)
         if (i == nthreads || (threads[i].state == ENDED && threads[i].joined))
             t = &threads[i];
@@ -509,7 +469,7 @@ struct sched_thread *sched_thread_new(void)
         nthreads += t == &threads[nthreads];
         alive++;
     }
-    big_unlock();
+    sched_unlock();
     return t;
 }
 
@@ -530,7 +490,7 @@ void sched_thread_end(void)
 
     if (!active || !t)
         return;
-    big_lock();
+    sched_lock();
     come_back();
     steps++;
     t->point = POINT_END;
@@ -563,10 +523,10 @@ void sched_thread_joined(struct sched_thread *t)
 
 void sched_thread_poke(struct sched_thread *t)
 {
-    big_lock();
+    sched_lock();
     if (t->state != ENDED && t->state != RUNNABLE)
         can_run(t, false);
-    big_unlock();
+    sched_unlock();
 }
 
 /* ---- beginning and end ----------------------------------------------------------------------- */
@@ -595,11 +555,12 @@ void sched_start(uint64_t with, const struct sched_options *options)
         return;
     seed = with;
     chance = with * UINT64_C(0xd1342543de82ef95) + 1;
-    steps = in_a_row = strays = 0;
+    steps = strays = 0;
     hash = UINT64_C(0xcbf29ce484222325);
     now = EPOCH;
     lowest = 0;
-    nthreads = ntimers = alive = 0;
+    nthreads = alive = 0;
+    sched_timers_clear();
     tracing = getenv("PAWL_SCHEDULE_TRACE") != NULL;
     big = 0;
     choose(options);
@@ -634,5 +595,5 @@ void sched_forked(void)
 {
     active = false;
     me = NULL;
-    ntimers = 0;
+    sched_timers_clear();
 }

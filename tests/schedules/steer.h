@@ -46,8 +46,7 @@ _Noreturn void sched_fail(const char *format, ...) __attribute__((format(printf,
 /* So many points have passed; a hash of all that was decided; how often a thread was stuck in the
  * kernel, and others ran beside it (then the seed does not replay). */
 uint64_t sched_steps(void), sched_hash(void), sched_strays(void);
-int64_t sched_now(void);   /* virtual ns */
-int64_t sched_clock(void); /* the same, and a moment passes */
+int64_t sched_now(void); /* virtual ns; a moment passes */
 
 /* ---- for wraps.c ----------------------------------------------------------------------------- */
 
@@ -88,5 +87,10 @@ void sched_forked(void);
 void sched_timer_add(int fd);
 bool sched_timer_set(int fd, int64_t due); /* SCHED_NEVER: off. False: not one of ours */
 void sched_timer_remove(int fd);
+/* With the scheduler's lock. */
+int64_t sched_timers_next(void);
+bool sched_timers_ring(int64_t now); /* true: one was due */
+void sched_timers_clear(void);
+void sched_lock(void), sched_unlock(void);
 
 #endif

@@ -9,12 +9,14 @@
 #include "programs.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 static void told(void *arg, pawl_lock *lock, int code);
+static bool renew_handle(struct program *p, struct worker *w, size_t i, const pawl_lock *only);
 
 static void begin_release(struct program *p, struct worker *w, struct slot *slot, pawl_lock *lock)
 {
-    struct start *s = start_new(p, w, slot);
+    struct start *s = start_new(p, w, slot, lock);
 
     s->releases = UINT32_MAX;
     judge_release_begins(p, slot, judge_owner(p, slot, w));
@@ -26,11 +28,44 @@ static void begin_release(struct program *p, struct worker *w, struct slot *slot
 static void begin_acquire(struct program *p, struct worker *w, struct slot *slot, pawl_lock *lock,
                           int64_t wait)
 {
-    struct start *s = start_new(p, w, slot);
+    struct start *s = start_new(p, w, slot, lock);
 
     s->releases = slot ? atomic_load_explicit(&slot->releases, memory_order_relaxed) : 0;
     if (pawl_lock_acquire_start(lock, wait, told, s))
         atomic_store_explicit(&s->begun, false, memory_order_relaxed);
+}
+
+/* A handle of the same client whose outcome is not told yet, or NULL. */
+static struct start *untold(const struct start *s)
+{
+    struct program *p = s->program;
+    struct start *found = NULL;
+    uint64_t chance = s->chance, n = 0;
+
+    for (unsigned j = 0; j < p->nstarts && j < STARTS; j++) {
+        struct start *other = &p->starts[j];
+
+        if (other != s && other->begun && !other->told && other->slot &&
+            other->slot->client == s->slot->client && other->slot->by_handle &&
+            draw(&chance, ++n) == 0)
+            found = other;
+    }
+    return found;
+}
+
+/* Callbacks of one client come one after the other: what was not told yet is cancelled. */
+static void free_in_callback(struct start *s)
+{
+    struct program *p = s->program;
+    struct worker w = {.program = p, .number = s->worker->number, .chance = s->chance};
+    struct start *other = untold(s);
+    pawl_lock *lock = other ? other->lock : NULL;
+
+    if (!lock || !renew_handle(p, &w, (size_t)(other->slot - p->slots), lock))
+        return;
+    for (unsigned j = 0; j < p->nstarts && j < STARTS; j++)
+        if (p->starts[j].lock == lock && &p->starts[j] != s)
+            p->starts[j].freed = true;
 }
 
 /* Of an acquire or a release, or of the multi-lock (no slot). */
@@ -40,6 +75,10 @@ static void told(void *arg, pawl_lock *lock, int code)
     struct program *p = s->program;
 
     start_told(s);
+    if (code == 0 && s->releases != UINT32_MAX && s->freed)
+        program_fail(p, "an acquire through a handle that was freed was told 0");
+    if (s->slot && draw(&s->chance, 2) == 0)
+        free_in_callback(s);
     if (code || !s->slot || !slot_claim_as(s->slot, lock)) /* freed, or another one by now */
         return;
     if (s->slot->by_handle && s->releases != UINT32_MAX)
@@ -81,7 +120,7 @@ static pawl_lock *lock_new(struct program *p, uint64_t *chance, size_t i)
 
 /* Free the handle, if no call is under way, and make another one. Only handles that own themselves:
  * what a thread holds through another one's handle would go, too. */
-static void renew_handle(struct program *p, struct worker *w, size_t i)
+static bool renew_handle(struct program *p, struct worker *w, size_t i, const pawl_lock *only)
 {
     struct slot *slot = &p->slots[i];
     int none = 0;
@@ -89,12 +128,17 @@ static void renew_handle(struct program *p, struct worker *w, size_t i)
     if (!slot->by_handle || i >= SLOTS - 2 || /* members */
         !atomic_compare_exchange_strong_explicit(&slot->users, &none, -1, memory_order_acquire,
                                                  memory_order_relaxed))
-        return;
+        return false;
+    if (only && slot->lock != only) {
+        atomic_store_explicit(&slot->users, 0, memory_order_release);
+        return false;
+    }
     judge_release_begins(p, slot, judge_owner(p, slot, w));
     pawl_lock_free(slot->lock);
     judge_release_ends(slot);
     atomic_store_explicit(&slot->lock, lock_new(p, &w->chance, i), memory_order_release);
     atomic_store_explicit(&slot->users, slot->lock ? 0 : -1, memory_order_release);
+    return true;
 }
 
 static void acquire(struct program *p, struct worker *w, struct slot *slot, pawl_lock *lock,
@@ -113,8 +157,8 @@ static void release(struct program *p, struct worker *w, struct slot *slot, pawl
     judge_release_ends(slot);
 }
 
-/* The members are the last two handles, which are not judged: the multi-lock gives back what another
- * thread may have acquired through a member. */
+/* The members are the last two handles, which are not judged: the multi-lock gives back what
+ * another thread may have acquired through a member. */
 static void with_multi(struct program *p, struct worker *w, int64_t wait)
 {
     switch (draw(&w->chance, 4)) {
@@ -136,19 +180,43 @@ static void with_semaphore(struct program *p, struct worker *w, int64_t wait)
         pawl_semaphore_release(sem, n, NULL);
 }
 
+/* A handle of the worker's own, on a name of its own kind: entered again and left, and freed while
+ * that is under way, perhaps after the lease. */
+static void own_handle(struct program *p, struct worker *w, int64_t wait)
+{
+    size_t client = draw(&w->chance, p->nclients);
+    pawl_lock_options o = {.size = sizeof o, .lease_ms = draw(&w->chance, 2) ? 25 : 0};
+    pawl_lock *lock = NULL;
+
+    if (!atomic_load_explicit(&p->closing[client], memory_order_relaxed))
+        pawl_lock_new(&lock, p->client[client], "c", &o, NULL);
+    if (lock && !pawl_lock_acquire(lock, wait, NULL))
+        for (uint64_t i = 1 + draw(&w->chance, 3); i > 0; i--) {
+            struct start *s = start_new(p, w, NULL, lock);
+
+            if (draw(&w->chance, 3) ? pawl_lock_acquire_start(lock, wait, told, s)
+                                    : pawl_lock_release_start(lock, told, s))
+                atomic_store_explicit(&s->begun, false, memory_order_relaxed);
+            usleep((useconds_t)draw(&w->chance, 20) * 1000);
+        }
+    pawl_lock_free(lock);
+}
+
 void wild_step(struct program *p, struct worker *w)
 {
     size_t i = draw(&w->chance, SLOTS);
     struct slot *slot = &p->slots[i];
     int64_t wait = (int64_t)draw(&w->chance, 3) * 20;
-    uint64_t what = draw(&w->chance, 14);
+    uint64_t what = draw(&w->chance, 16);
     pawl_lock *lock;
 
     if (what == 11)
-        renew_handle(p, w, i);
+        renew_handle(p, w, i, NULL);
     else if (what == 12)
         with_multi(p, w, wait);
     else if (what == 13)
+        own_handle(p, w, wait);
+    else if (what > 13)
         with_semaphore(p, w, wait);
     if (what > 10 || !(lock = slot_claim(slot)))
         return;
@@ -180,7 +248,7 @@ void wild_prepare(struct program *p)
 
         slot->client = i % p->nclients;
         slot->name = i % 4 / 2 % NAMES;
-        slot->by_handle = i >= 2;
+        slot->by_handle = i >= 2 && i != 3;
         slot->shared = draw(&p->chance, 3) == 0;
         slot->judged = i < SLOTS - 2;
     }

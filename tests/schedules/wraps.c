@@ -370,7 +370,7 @@ WRAP(int, clock_gettime, (clockid_t clock, struct timespec *ret))
     if (!sched_active() ||
         (clock != CLOCK_REALTIME && clock != CLOCK_MONOTONIC && clock != CLOCK_BOOTTIME))
         return __real_clock_gettime(clock, ret);
-    now = sched_clock();
+    now = sched_now();
     ret->tv_sec = now / 1000000000;
     ret->tv_nsec = now % 1000000000;
     return 0;
