@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 MESON  ?= meson
 SETUP   = $(MESON) setup --prefix $(PREFIX)
 
-.PHONY: all deps demo test interop bench bench-long fuzz asan tsan check install clean
+.PHONY: all deps demo test versions interop bench bench-long fuzz asan tsan check install clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -32,6 +32,13 @@ interop:
 	@interop/setup $(BUILD)
 	@interop/run --table docs/interop.md
 	@interop/etcd/run
+
+# Conformance on other versions of the servers, which are fetched the first time; an hour or two.
+# ONLY=postgres-17 takes one of them, ONLY='redis-*' several.
+versions:
+	@scripts/deps build test versions
+	@$(MAKE) --no-print-directory -s all >/dev/null
+	@scripts/versions $(BUILD) $(if $(ONLY),'$(ONLY)')
 
 bench:
 	@scripts/deps build bench
