@@ -4,7 +4,8 @@ PREFIX ?= /usr/local
 MESON  ?= meson
 SETUP   = $(MESON) setup --prefix $(PREFIX)
 
-.PHONY: all deps demo test interop bench bench-long fuzz fuzz-long asan tsan check install clean generate
+.PHONY: all deps demo test generate versions interop bench bench-long fuzz fuzz-long asan tsan \
+    check install clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -43,6 +44,13 @@ interop:
 	@interop/setup $(BUILD)
 	@interop/run --table docs/interop.md
 	@interop/etcd/run
+
+# Conformance on other versions of the servers, which are fetched the first time; an hour or two.
+# ONLY=postgres-17 takes one of them, ONLY='redis-*' several.
+versions:
+	@scripts/deps build test versions
+	@$(MAKE) --no-print-directory -s all >/dev/null
+	@scripts/versions $(BUILD) $(if $(ONLY),'$(ONLY)')
 
 bench:
 	@scripts/deps build bench

@@ -140,6 +140,14 @@ static int my_start(sql_link *link, const char *address)
     return code;
 }
 
+/* Behind "5.5.5-" MariaDB tells its own version, which the library has understood. */
+static bool is_too_old(MYSQL *mysql)
+{
+    unsigned long least = mariadb_connection(mysql) ? 100300 : 80000;
+
+    return mysql_get_server_version(mysql) < least;
+}
+
 void my_connected(sql_link *link, MYSQL *mysql, unsigned error, const char *words)
 {
     my *m = link->conn;
@@ -147,6 +155,11 @@ void my_connected(sql_link *link, MYSQL *mysql, unsigned error, const char *word
 
     m->mysql = mysql;
     m->step = MY_IDLE;
+    if (mysql && is_too_old(mysql)) {
+        sql_link_drop(link, PAWL_ENOTSUP, "server too old: it is of version %.60s, Pawl needs "
+                      "MariaDB 10.3 or MySQL 8.0 or newer", mysql_get_server_info(mysql));
+        return;
+    }
     if (mysql) {
         sql_link_watch(link, (int)mysql_get_socket(mysql), UV_READABLE);
         if (link->conn == m)

@@ -17,7 +17,8 @@
 const char *const advisory_greeting[] = {
     "DO $$ BEGIN IF current_setting('server_version_num')::int < 140000 THEN "
     "RAISE EXCEPTION USING ERRCODE = 'PW001', MESSAGE = "
-    "'layout=advisory needs PostgreSQL 14 or newer, this is ' || current_setting('server_version');"
+    "'server too old: layout=advisory needs PostgreSQL 14 or newer, this is ' || "
+    "current_setting('server_version');"
     " END IF; IF pg_is_in_recovery() THEN RAISE EXCEPTION USING ERRCODE = '25006', MESSAGE = "
     "'this is a standby, and read only'; END IF; END $$",
     /* An acquire that fails after it has got the lock has not set its lease. */

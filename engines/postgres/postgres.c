@@ -17,6 +17,8 @@
 #include "postgres.h"
 #include "postgres_schema.h"
 
+#define LEAST_VERSION 120000
+
 typedef struct pg {
     PGconn *conn;
     pg_relay *relay;  /* while they authenticate in a way that must be looked at, else NULL */
@@ -211,6 +213,22 @@ static bool wait_for_server(sql_link *link, PostgresPollingStatusType status)
     return false;
 }
 
+static void connected(sql_link *link)
+{
+    pg *p = link->conn;
+    int version = PQserverVersion(p->conn);
+
+    if (version && version < LEAST_VERSION) { /* 0: some pooler does not tell */
+        sql_link_drop(link, PAWL_ENOTSUP, "server too old: it is of version %.40s, Pawl needs "
+                      "PostgreSQL 12 or newer", PQparameterStatus(p->conn, "server_version"));
+        return;
+    }
+    PQsetnonblocking(p->conn, 1);
+    sql_link_watch(link, PQsocket(p->conn), UV_READABLE);
+    if (link->conn == p)
+        sql_link_connected(link);
+}
+
 static void go_on_connecting(sql_link *link)
 {
     pg *p = link->conn;
@@ -224,14 +242,10 @@ static void go_on_connecting(sql_link *link)
            wait_for_server(link, status));
     if (link->conn != p)
         return;
-    if (status == PGRES_POLLING_OK) {
-        PQsetnonblocking(p->conn, 1);
-        sql_link_watch(link, PQsocket(p->conn), UV_READABLE);
-        if (link->conn == p)
-            sql_link_connected(link);
-    } else if (status == PGRES_POLLING_FAILED) {
+    if (status == PGRES_POLLING_OK)
+        connected(link);
+    else if (status == PGRES_POLLING_FAILED)
         drop_unconnected(link);
-    }
 }
 
 /* So long the network may be dead. A lock that hangs on the connection has its lease for that. */

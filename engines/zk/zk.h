@@ -57,6 +57,7 @@ enum zk_error {
     ZK_OK = 0,
     ZK_LOST = 1, /* the connection was lost before the answer */
     ZK_CONNECTION_LOSS = -4,
+    ZK_UNIMPLEMENTED = -6, /* by a server before 3.5, which has no containers */
     ZK_NO_NODE = -101,
     ZK_NO_AUTH = -102,
     ZK_BAD_VERSION = -103,

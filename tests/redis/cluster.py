@@ -16,11 +16,12 @@ import time
 
 from live import Actor, query, until
 from sentinel import Node, in_sync, role, together
-from server import Error, crc16, helper_base, keys
+from server import VERSION, Error, crc16, helper_base, keys
 
 NODE_TIMEOUT_MS = 1500  # a busy machine must not look dead
 PATIENT = 20000  # ms: a time-out that a pause of the servers or of the machine does not reach
 SLOTS = 16384
+BUS = 10000  # so far above its port an old server has its bus
 
 
 def slot_of(key):
@@ -33,14 +34,16 @@ def lock_slot(name, prefix='pawl:'):
 
 class ClusterNode(Node):
     def __init__(self, *options):
-        super().__init__('--cluster-enabled', 'yes', '--cluster-port', '@PORT@',
+        bus = ['--cluster-port', '@PORT@'] if VERSION >= 7 else []
+        super().__init__('--cluster-enabled', 'yes', *bus,
                          '--cluster-node-timeout', NODE_TIMEOUT_MS,
                          '--cluster-allow-replica-migration', 'no',
                          '--repl-diskless-sync-delay', 0, '--repl-ping-replica-period', 1, *options)
         self.id = self.call('CLUSTER', 'MYID')
 
     def meet(self, other):
-        self.call('CLUSTER', 'MEET', '127.0.0.1', other.port, other.extra_port)
+        bus = other.extra_port if VERSION >= 7 else other.port + BUS
+        self.call('CLUSTER', 'MEET', '127.0.0.1', other.port, bus)
 
     def info(self):
         return dict(line.split(':', 1) for line in self.call('CLUSTER', 'INFO').splitlines())

@@ -5,6 +5,7 @@ command-line client.
 
 The wall clock of a server can be stepped: it runs with clock_shim.c, which adds what a file says.
 """
+import functools
 import glob
 import mmap
 import os
@@ -156,8 +157,9 @@ class Postgres(Server):
 
     @staticmethod
     def program(name):
-        found = sorted(glob.glob(f'/usr/lib/postgresql/*/bin/{name}')) or [shutil.which(name)]
-        return found[-1]
+        """The first in PATH, where Debian's package puts none of these."""
+        found = sorted(glob.glob(f'/usr/lib/postgresql/*/bin/{name}'))
+        return shutil.which(name) or found[-1]
 
     def make(self):
         os.mkdir(self.data)
@@ -177,6 +179,7 @@ class Postgres(Server):
         return self.as_postgres(self.program('postgres'), '-D', self.data, '-k', self.folder,
                                  '-c', 'listen_addresses=127.0.0.1', '-p', str(self.port),
                                  '-c', 'shared_buffers=16MB', '-c', 'max_connections=400',
+                                 '-c', 'password_encryption=scram-sha-256',  # as of 14
                                  *(['-c', 'shared_preload_libraries=pg_stat_statements']
                                    if self.durable else
                                    ['-F', '-c', 'log_min_duration_statement=0']),
@@ -265,6 +268,14 @@ class Postgres(Server):
 class Mysql(Server):
     scheme = 'mysql'
     tables = ('', '_member', '_client', '_mail')
+    program = shutil.which('mariadbd') or '/usr/sbin/mariadbd'
+
+    @classmethod
+    @functools.lru_cache(None)
+    def is_mysql(cls):
+        """Not MariaDB, whatever the program is called."""
+        done = subprocess.run([cls.program, '--version'], stdout=subprocess.PIPE, check=True)
+        return b'MariaDB' not in done.stdout
 
     def make(self):
         self.run('mariadb-install-db', '--no-defaults', f'--user={pwd.getpwuid(os.getuid())[0]}',
@@ -272,13 +283,12 @@ class Mysql(Server):
                  f'--datadir={self.data}', f'--tmpdir={self.folder}', '--innodb-log-file-size=8M')
 
     def command(self):
-        server = shutil.which('mariadbd') or '/usr/sbin/mariadbd'
-        return [server, '--no-defaults', f'--user={pwd.getpwuid(os.getuid())[0]}',
+        return [self.program, '--no-defaults', f'--user={pwd.getpwuid(os.getuid())[0]}',
                 f'--datadir={self.data}', f'--tmpdir={self.folder}',
                 f'--socket={self.folder}/socket',
                 f'--pid-file={self.folder}/pid', '--bind-address=127.0.0.1',
                 f'--port={self.port}', '--skip-name-resolve', '--innodb-buffer-pool-size=32M',
-                '--innodb-log-file-size=8M', '--skip-log-bin',
+                '--loose-innodb-log-file-size=8M', '--skip-log-bin',
                 f'--innodb-flush-log-at-trx-commit={1 if self.durable else 2}',
                 *self.options]
 
@@ -302,6 +312,8 @@ class Mysql(Server):
                         user, *([database] if database else []), '-e', text)
 
     def url(self, user=None, port=None, **params):
+        if self.is_mysql():  # its usual method of authentication, which needs a trusted server
+            params.setdefault('cleartext', 'yes')
         return f'mysql://{user or "root"}@127.0.0.1:{port or self.port}/pawl{query(params)}'
 
     IDS = ("SELECT id FROM information_schema.processlist WHERE db = 'pawl' AND host LIKE "

@@ -2,7 +2,8 @@
 """Private ZooKeeper servers: one alone, or an ensemble.
 
 Each has a folder and free loopback ports of its own, ticks ten times as fast as usual, and is
-stopped by its process id. The jars are those of Debian's libzookeeper-java.
+stopped by its process id. The jars are those of Debian's libzookeeper-java, or all jars of the
+folder that PAWL_ZK_JARS names.
 """
 import glob
 import os
@@ -19,7 +20,7 @@ from client import Client
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from ports import free_ports  # noqa: E402
 
-JARS = os.environ.get('PAWL_ZK_JARS', '/usr/share/java')
+JARS = '/usr/share/java'
 NEEDED = ('zookeeper', 'zookeeper-jute', 'slf4j-api', 'slf4j-nop', 'metrics-core', 'snappy-java',
           'netty-all', 'netty-buffer', 'netty-codec', 'netty-common', 'netty-handler',
           'netty-resolver', 'netty-transport', 'netty-transport-native-unix-common',
@@ -28,6 +29,8 @@ PATIENCE = 60
 
 
 def class_path():
+    if 'PAWL_ZK_JARS' in os.environ:
+        return os.path.join(os.environ['PAWL_ZK_JARS'], '*')
     return ':'.join(os.path.join(JARS, jar + '.jar') for jar in NEEDED)
 
 
