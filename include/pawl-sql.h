@@ -2,10 +2,10 @@
  *
  * pawl-sql.h - the transaction form: a lock on a row of your own, in a transaction of your own.
  *
- * Where all the work is in one SQL database, its own row lock is the better lock: it ends with the
- * transaction, it needs no lease and no token, and a process that was stopped finds its transaction
- * gone instead of writing late. These few functions write the statement for each server, and say
- * what an error means; connecting, sending and committing stay yours. No library is needed.
+ * If all the work is in one SQL database, a row lock of that database is the better lock: the lock
+ * ends with the transaction, needs no lease and no token, and a process that was stopped finds its
+ * transaction gone instead of writing late. The functions here build the statement for each server
+ * and classify its errors; your program connects, sends and commits. No library is needed.
  *
  *     char limit[64], text[256];
  *
@@ -28,24 +28,24 @@
 extern "C" {
 #endif
 
-#define PAWL_SQL_FOREVER (-1) /* as long as the server lets it */
-#define PAWL_SQL_NOWAIT 0     /* refused at once if somebody has a row of it */
-#define PAWL_SQL_SKIP (-2)    /* rows that somebody has are left out: for work queues */
+#define PAWL_SQL_FOREVER (-1) /* as long as the server allows */
+#define PAWL_SQL_NOWAIT 0     /* refused at once if another transaction has one of the rows */
+#define PAWL_SQL_SKIP (-2)    /* leave out rows that others have locked: for work queues */
 
 enum pawl_sql_dialect { PAWL_SQL_POSTGRES, PAWL_SQL_MARIADB, PAWL_SQL_MYSQL };
 
-/* What came of a statement, by what to do next. */
+/* The result of a statement, by the caller's next step. */
 enum pawl_sql_outcome {
     PAWL_SQL_DONE = 0,
-    PAWL_SQL_TAKEN = 1,    /* somebody has the row, all the time: roll back, or try again */
-    PAWL_SQL_DEADLOCK = 2, /* yours was given up for another's: roll back, begin again at once */
-    PAWL_SQL_LOST = 3,     /* the connection is gone and the transaction with it; if COMMIT was on
-                              its way nobody knows: look whether your change is there */
+    PAWL_SQL_TAKEN = 1,    /* another transaction kept the row: roll back, or try again */
+    PAWL_SQL_DEADLOCK = 2, /* given up for another transaction: roll back, begin again at once */
+    PAWL_SQL_LOST = 3,     /* the connection and its transaction are gone; if COMMIT was sent,
+                              the outcome is unknown: check whether your change is there */
     PAWL_SQL_FAILED = 4    /* anything else */
 };
 
-/* What to run first inside the transaction so that waiting ends after wait_ms: "" if nothing is
- * needed. Returns 0, or -1 if there is no room. */
+/* The statement to run first inside the transaction so that a wait ends after wait_ms: "" if none
+ * is needed. Returns 0, or -1 if the text doesn't fit. */
 static inline int pawl_sql_limit(char *ret, size_t size, enum pawl_sql_dialect dialect,
                                  int64_t wait_ms)
 {
@@ -61,8 +61,8 @@ static inline int pawl_sql_limit(char *ret, size_t size, enum pawl_sql_dialect d
     return size && n >= 0 && (size_t)n < size ? 0 : -1;
 }
 
-/* `select` made to lock the rows it finds until the transaction ends. Returns 0, or -1 if there is
- * no room. */
+/* `select` with an addition that locks the rows found until the transaction ends. Returns 0, or -1
+ * if the text doesn't fit. */
 static inline int pawl_sql_for_update(char *ret, size_t size, enum pawl_sql_dialect dialect,
                                       const char *select, int64_t wait_ms)
 {
@@ -79,8 +79,8 @@ static inline int pawl_sql_for_update(char *ret, size_t size, enum pawl_sql_dial
     return n >= 0 && (size_t)n < size ? 0 : -1;
 }
 
-/* What a SQLSTATE of PostgreSQL means (PQresultErrorField, PG_DIAG_SQLSTATE; NULL or "": no error).
- * Ask PQstatus() first: without a connection there is no SQLSTATE. */
+/* Classify a SQLSTATE of PostgreSQL (PQresultErrorField, PG_DIAG_SQLSTATE; NULL or "": no error).
+ * Call PQstatus() first: without a connection there is no SQLSTATE. */
 static inline enum pawl_sql_outcome pawl_sql_postgres_outcome(const char *sqlstate)
 {
     if (!sqlstate || !*sqlstate || !strncmp(sqlstate, "00", 2))
@@ -94,8 +94,8 @@ static inline enum pawl_sql_outcome pawl_sql_postgres_outcome(const char *sqlsta
     return PAWL_SQL_FAILED;
 }
 
-/* What an error number of MariaDB or MySQL means (mysql_errno; 0: no error). After TAKEN the
- * transaction is still open, but for the statement that was refused. */
+/* Classify an error number of MariaDB or MySQL (mysql_errno; 0: no error). After TAKEN the
+ * transaction is still open, without the refused statement. */
 static inline enum pawl_sql_outcome pawl_sql_mysql_outcome(unsigned error)
 {
     switch (error) {

@@ -82,7 +82,7 @@ void pawl__requests_flush(pawl_client *client);
 
 /* ---- driver.c ------------------------------------------------------------------------------- */
 
-/* A thread that waits in a blocking call for a result. */
+/* A waiter for one result; with `blocking`, a thread in a blocking call. */
 struct call {
     bool done;
     int code;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * url.h - what engines inside libpawl share with the core about URLs.
+ * url.h - the URL functions that the core shares with engines inside libpawl.
  */
 #ifndef PAWL_URL_H
 #define PAWL_URL_H
@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* text[0..length) with its %XX decoded, for the caller to free; NULL: no memory, or malformed (then
- * *bad is set). %00 is malformed: it would cut the text short. */
+/* Decode %XX in text[0..length). The caller frees the result. NULL: out of memory, or malformed
+ * (then *bad is set). %00 is malformed, because it would cut the text short. */
 char *pawl__url_decode(const char *text, size_t length, bool *bad);
 
 #endif

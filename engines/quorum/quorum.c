@@ -85,7 +85,7 @@ void quorum_event(quorum *q, int event)
     pawl_op *op = q->event;
 
     if (!op) {
-        q->untold = event;
+        q->untold = event > q->untold ? event : q->untold;
         return;
     }
     q->event = NULL;

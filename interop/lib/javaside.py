@@ -21,7 +21,7 @@ def prop(words, both=True):
     return add
 
 
-@prop('fair, read, write and spin locks: {x} can not release what {y} holds')
+@prop("fair, read, write and spin locks: {x} can't release {y}'s lock")
 def strangers(pair, x, y):
     for kind in ('fair', 'read', 'write', 'spin'):
         refused(pair, x, y, kind)
@@ -41,7 +41,7 @@ def queued(pair, handle, place, wait=-1):
     return answer
 
 
-@prop('fair lock: {x}, {y}, {x}, {y} get it in the order in which they came')
+@prop('fair lock: {x}, {y}, {x}, {y} get the lock in order of arrival')
 def fair_order(pair, x, y):
     name = pair.name()
     first = y.handle(name, kind='fair')
@@ -60,7 +60,7 @@ def fair_order(pair, x, y):
     return 'shown'
 
 
-@prop('fair lock: {y}, {x}, {y} with limits of their own get it in the order in which they came')
+@prop('fair lock: {y}, {x}, {y} with limits of their own get the lock in order of arrival')
 def fair_limits(pair, x, y):
     """A waiter's deadline counts from the one before it and shrinks when that one is served."""
     name = pair.name()
@@ -81,7 +81,7 @@ def fair_limits(pair, x, y):
     return 'shown'
 
 
-@prop('fair lock: {x} killed in front of the queue, {y} behind it gets in')
+@prop('fair lock: {x} killed in front of the queue, {y} gets the lock next')
 def fair_killed(pair, x, y):
     name = pair.name()
     victim = x.spawn()
@@ -103,7 +103,7 @@ def fair_killed(pair, x, y):
 
 # ---- Readers and writers -------------------------------------------------------------------------
 
-@prop('{x} reads, {y} reads with it and does not write; then {y} writes')
+@prop('{x} reads, {y} also reads and does not write; then {y} writes')
 def reader(pair, x, y):
     name = pair.name()
     one, two = x.handle(name, kind='read'), y.handle(name, kind='read')
@@ -162,7 +162,7 @@ def downgrade(pair, x, y):
     return 'shown'
 
 
-@prop('{x} killed while it reads beside {y}: the writer of {y} gets in')
+@prop("{x} killed while both {x} and {y} read: {y}'s writer gets the lock")
 def reader_killed(pair, x, y):
     name = pair.name()
     victim = x.spawn()
@@ -315,7 +315,7 @@ def tokens(pair, x, y):
     return 'shown'
 
 
-@prop('{x} enters three times: the count in the server is what {x} says, and {y} stays out')
+@prop('{x} enters three times: the count in the server matches, and {y} stays out')
 def holds(pair, x, y):
     name = pair.name()
     one, other = x.handle(name), y.handle(name)
@@ -349,7 +349,7 @@ def broken(pair, x, y):
     return '%.1f ms' % (took * 1000)
 
 
-@prop('spin lock: {x} gives it back, {y} finds out')
+@prop('spin lock: {x} releases, {y} gets the lock')
 def spin(pair, x, y):
     name = pair.name()
     one, other = x.handle(name, kind='spin'), y.handle(name, kind='spin')

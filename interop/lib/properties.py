@@ -136,7 +136,7 @@ def refused(pair, x, y, kind='mutex'):
     check(pair.holder(name) is None, 'the lock is still there after its owner gave it back')
 
 
-@prop('{x} can neither release nor extend what {y} holds')
+@prop("{x} can neither release nor extend {y}'s lock")
 def stranger(pair, x, y):
     refused(pair, x, y)
     return 'shown'
@@ -210,7 +210,7 @@ def extend(pair, x, y):
 
 # ---- Faults --------------------------------------------------------------------------------------
 
-@prop('{x} killed while it holds: {y} gets in')
+@prop('{x} killed as the holder: {y} gets the lock')
 def killed_holding(pair, x, y):
     name = pair.name()
     victim = x.spawn()
@@ -225,7 +225,7 @@ def killed_holding(pair, x, y):
     return '%.1f s' % took
 
 
-@prop('{x} killed while it waits: {y} gets in')
+@prop('{x} killed as a waiter: {y} gets the lock')
 def killed_waiting(pair, x, y):
     name = pair.name()
     victim = x.spawn()
@@ -241,7 +241,7 @@ def killed_waiting(pair, x, y):
     return 'shown'
 
 
-@prop('{x} stopped past its lease: {y} gets in, and {x} notices')
+@prop('{x} stopped past its lease: {y} gets the lock, and {x} notices')
 def stopped(pair, x, y):
     name = pair.name()
     victim = x.spawn()
@@ -273,7 +273,7 @@ def notices(holder):
         return 'told'
     answer = holder.ask('release')
     check(answer.status == 'error', '%s gave back what it had lost: %r', holder.side.title, answer)
-    return 'told' if driver.lost(holder.ident) else 'told when it releases'
+    return 'told' if driver.lost(holder.ident) else 'told at the release'
 
 
 __all__ = ['PROPERTIES', 'PATIENCE', 'Wrong', 'granted', 'refused', 'stays_out']

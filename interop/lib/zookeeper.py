@@ -304,10 +304,10 @@ def permits(pair, one, two):
 
 PROPERTIES = [
     ('exclude', '{x} and {y} exclude each other under a random schedule', False, exclude),
-    ('order', '{x}, {y}, {x}, {y}, {x} get it in the order in which they came', True, order),
+    ('order', '{x}, {y}, {x}, {y}, {x} get the lock in order of arrival', True, order),
     ('wake', "{x}'s release lets the blocked {y} in", True, wake),
-    ('killed', '{x} killed while it holds: {y} gets in (a session of 3 s)', True, killed),
-    ('killed_waiter', '{x} killed while it waits: {y} gets in', True, killed_waiter),
+    ('killed', '{x} killed as the holder: {y} gets the lock (a session of 3 s)', True, killed),
+    ('killed_waiter', '{x} killed as a waiter: {y} gets the lock', True, killed_waiter),
     ('readers', '{x} and {y} read together, {y} writes alone, in order', True, readers),
     ('read_write', '{x} and {y} read and write under a random schedule', False, read_write),
     ('permits', 'semaphore: permits of {x} and {y} count together', True, permits),
