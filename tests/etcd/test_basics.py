@@ -262,7 +262,7 @@ def _(s):
 
 # ---- users, TLS, endpoints ----
 
-@on_etcd('a user logs in, and one without the right or the password is told')
+@on_etcd('a user logs in, and one without the right or the password is told', '--bcrypt-cost=4')
 def _(s):
     for words in (('user', 'add', 'root:secret'), ('user', 'add', 'shop:p@ss'),
                   ('role', 'add', 'locks'),
