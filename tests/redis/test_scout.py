@@ -325,7 +325,7 @@ def migrate_under(c, a, w):
     a.ask('take', 'fair', 20000).ok()
 
 
-@case('the rights that docs/security.md names are enough', server=Calm)
+@case('the rights that docs/security.md names are enough', server=Calm, limit=240)
 def _(c):
     for w in LAYOUTS:
         must, more = documented(w)
@@ -347,7 +347,7 @@ def asking(c, w, url, name):
     return answer
 
 
-@case('each right of the cluster that is missing is named', server=Calm)
+@case('each right of the cluster that is missing is named', server=Calm, limit=240)
 def _(c):
     for w in LAYOUTS:
         must, more = documented(w)
@@ -363,7 +363,8 @@ def _(c):
                         seen=w == 'pawl')
 
 
-@case('each recommended right of the cluster that is missing is named in the log', server=Calm)
+@case('each recommended right of the cluster that is missing is named in the log', server=Calm,
+      limit=240)
 def _(c):
     for w in LAYOUTS:
         must, more = documented(w)
