@@ -222,6 +222,7 @@ static void await_loss(struct op *op, struct object *o)
         pthread_rwlock_unlock(&c->guard);
         nap_us(2000);
     }
+    nap_us(60000 + o->lease * 20); /* where tokens of holders are not shown: what a lease has more */
 }
 
 static int on_lock(struct op *op, struct object *o)
