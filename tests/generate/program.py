@@ -222,6 +222,8 @@ class Sequential(Maker):
         verb = self.weighted(verbs)
         if verb == 'break' and fields.get('lost') == FREE:  # pawl.h: no free beside a call
             verb = 'inspect'
+        if verb == 'list' and self.profile.foreign and self.of('sem', 'latch'):
+            verb = 'inspect'
         if verb in ('close', 'list'):
             return (thread, verb, c.randrange(len(self.program.clients)), 0, 0)
         a = self.wait(n) if verb in ('acquire', 'start') else \
