@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sequence.c - programs from the standard input, each run one step at a time: on memory: first, then
- * on the engine under test, which must give the same results.
+ * sequence.c - programs from the standard input, each run one step at a time: on memory: first,
+ * then on the engine under test, which must give the same results.
  *
  * After each step the runner waits until nothing moves any more. On memory: it finds out by itself:
  * the operations under way are as many as the clients say are waiting. On the engine under test it
- * knows from memory: which operations end in this step, and waits for them, and for nothing else; so
- * no time passes in vain and a slow machine changes nothing. An operation that ends in a step in
- * which the oracle's did not, or not within HANG_MS, is a difference. So is a different code, hold
- * count, loss, lost reason or count, and a token that is not larger than all earlier ones of its
- * name where the oracle's was.
+ * knows from memory: which operations end in this step, and waits for them, and for nothing
+ * else; so no time passes in vain and a slow machine changes nothing. An operation that ends in
+ * a step in which the oracle's did not, or not within HANG_MS, is a difference. So is a
+ * different code, hold count, loss, lost reason or count, and a token that is not larger than
+ * all earlier ones of its name where the oracle's was.
  *
  * What the end of the program cuts off (handles are freed and clients closed while operations wait)
  * must end once, with whatever code.
@@ -438,8 +438,9 @@ static struct run *prepare(struct program *p, const char *url)
     return run;
 }
 
-/* `way`: "ordered" if the service serves waiters of all kinds in order, as memory: does; with "gone"
- * in it if a holder can't tell a break from a connection that was lost (pawl.h: layout=advisory). */
+/* `way`: "ordered" if the service serves waiters of all kinds in order, as memory: does; with
+ * "gone" in it if a holder can't tell a break from a connection that was lost (pawl.h:
+ * layout=advisory). */
 int sequence_main(const char *url, const char *way)
 {
     static struct program p;

@@ -37,7 +37,8 @@ bool may_wait(const struct step *s)
 {
     int64_t wait = s->kind == DO_sacquire ? s->b : s->a;
 
-    if (s->kind != DO_acquire && s->kind != DO_start && s->kind != DO_sacquire && s->kind != DO_wait)
+    if (s->kind != DO_acquire && s->kind != DO_start && s->kind != DO_sacquire &&
+        s->kind != DO_wait)
         return false;
     return wait < 0 || wait > SHORT_WAIT;
 }
@@ -222,7 +223,7 @@ static void await_loss(struct op *op, struct object *o)
         pthread_rwlock_unlock(&c->guard);
         nap_us(2000);
     }
-    nap_us(60000 + o->lease * 20); /* where tokens of holders are not shown: what a lease has more */
+    nap_us(60000 + o->lease * 20); /* what the lease has more, where no holder's token is shown */
 }
 
 static int on_lock(struct op *op, struct object *o)
