@@ -11,7 +11,7 @@ import random
 MUTEX, FAIR, READ, WRITE, SPIN = range(5)
 KINDS = ('PAWL_MUTEX', 'PAWL_FAIR', 'PAWL_READ', 'PAWL_WRITE', 'PAWL_SPIN')
 ACTS = ('none', 'release', 'free', 'cancel', 'again', 'ask', 'block')
-FREE, ASK = ACTS.index('free'), ACTS.index('ask')
+FREE, AGAIN, ASK = (ACTS.index(a) for a in ('free', 'again', 'ask'))
 LONG = 60000  # a wait that nothing but its grant, a cancel, a free or a close ends
 
 
@@ -169,7 +169,7 @@ class Sequential(Maker):
                  kind=kind, owner=int(c.random() < swarm['handles']),
                  lease=self.profile.short if ends else self.pick(0, 0, LONG * 10),
                  max=self.pick(0, 0, 0, LONG * 20), atleast=0,
-                 lost=ASK if ends and lost == FREE else lost,
+                 lost=ASK if ends and lost in (FREE, AGAIN) else lost,
                  done=c.randrange(7) if swarm['callbacks'] else 0)
 
     def make_others(self, names):

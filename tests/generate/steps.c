@@ -70,19 +70,19 @@ static bool is_grant(const struct op *op)
     return !op->code && (kind == DO_acquire || kind == DO_start || kind == DO_sacquire);
 }
 
-/* 0: none; 1: larger than every one before of this name; 2: not larger, or an old one. */
+/* 0: none; 1: larger than every one before of this name; 2: the largest, again; 3: smaller. What is
+ * not told of a grant is 2. */
 static int token_class(const struct op *op, int64_t name, uint64_t token)
 {
     struct run *run = op->run;
-    int class = 2;
+    int class;
 
     if (!token || !is_grant(op))
         return token ? 2 : 0;
     pthread_mutex_lock(&token_mutex);
-    if (token > run->max_token[name]) {
+    class = token > run->max_token[name] ? 1 : token == run->max_token[name] ? 2 : 3;
+    if (class == 1)
         run->max_token[name] = token;
-        class = 1;
-    }
     pthread_mutex_unlock(&token_mutex);
     return class;
 }
