@@ -6,7 +6,7 @@ not waited for; whatever still waits at the end is ended by closing the clients.
 whoever turns the test into a conformance case replaces that by checks.
 """
 
-HEAD = '''/* Seed %(seed)d of the generator, on %(engine)s: cc -std=c11 THIS.c -lpawl -lpthread; ./a.out URL */
+HEAD = '''/* Seed %(seed)d of the generator, on %(engine)s: cc -std=gnu11 THIS.c -lpawl -lpthread; ./a.out URL */
 #include <pawl.h>
 #include <pthread.h>
 #include <stdio.h>

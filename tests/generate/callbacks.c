@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * callbacks.c - done and on_lost of a program: they note what they were told and what the handle says
- * inside them, and then do what the object's `done` or `lost` tells them to: calls that callbacks
- * may make, and calls that must be refused there.
+ * callbacks.c - done and on_lost of a program: they note what they were told and what the handle
+ * says inside them, and then do what the object's `done` or `lost` tells them to: calls that
+ * callbacks may make, and calls that must be refused there.
  *
  * An operation is marked as done last, so that whoever waits for the end of all operations also
  * waits for those that a callback has started.

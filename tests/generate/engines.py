@@ -137,7 +137,8 @@ class Zk(Service):
         self.port = self.server.port
         self.pause, self.resume = self.server.pause, self.server.resume
         super().__init__(self.server.url('/generate'),
-                         Profile(ordered=False, brief=500, short=1000, watchdogs=(2500, 4000)))
+                         Profile(ordered=False, brief=500, short=1000, way=' writer',
+                                 watchdogs=(2500, 4000)))
 
     def stop(self):
         self.server.stop()

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * free.c - one process of a free run: each thread does its steps as fast as it can, and the log says
- * what happened. Other processes do the same on the same names; signals and the proxy do the rest.
+ * free.c - one process of a free run: each thread does its steps as fast as it can, and the log
+ * says what happened. Other processes do the same on the same names; signals and the proxy do
+ * the rest.
  *
  * The process ends by itself: once its threads are through, or after RUN_MS, it closes its clients,
  * which ends what still waits. A call that is not over HANG_MS later stays in the log as one that

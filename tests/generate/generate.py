@@ -11,6 +11,7 @@ ENGINE is one of engines.py, or all.
     --seed N           of the first program; later ones count up. Default: random, and printed
     --programs N       so many and no more
     --jobs N           programs at the same time (default 3)
+    --failures N       stop an engine and mode after so many that fail (default 3)
     --keep FOLDER      where failing programs go: text, C test, logs (default: printed only)
     --replay FILE      run the programs of a file instead of random ones
 
@@ -26,6 +27,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from c_test import c_test  # noqa: E402
@@ -81,6 +83,7 @@ class Tally:
 
     def __init__(self, options, first):
         self.mutex = threading.Lock()
+        self.most = options.failures
         self.next = first
         self.left = options.programs or 1 << 60
         self.until = time.monotonic() + options.share
@@ -92,7 +95,7 @@ class Tally:
     def take(self):
         """The seed of the next program, or None."""
         with self.mutex:
-            if time.monotonic() > self.until or self.left <= 0 or len(self.failures) >= 3:
+            if time.monotonic() > self.until or self.left <= 0 or len(self.failures) >= self.most:
                 return None
             self.left -= 1
             self.next += 1
@@ -164,13 +167,25 @@ def free_job(options, engine, service, tally, faults):
         tally.count(scenario.steps(), result.holds, result.calls, result.faults)
 
 
+def guarded(target, tally, args):
+    """A job that breaks down has judged nothing: that must not look like success."""
+    try:
+        target(*args)
+    except Exception:
+        with tally.mutex:
+            tally.failures.append('a job that broke down')
+            for line in traceback.format_exc().splitlines():
+                say('  ', line)
+
+
 def run_mode(options, engine, service, mode, first):
     tally = Tally(options, first)
     fault_mode = mode == 'faults'
     jobs = 1 if fault_mode else options.jobs  # faults are the whole service's
     target = sequence_job if mode == 'sequence' else free_job
     args = (options, engine, service, tally) + (() if mode == 'sequence' else (fault_mode,))
-    threads = [threading.Thread(target=target, args=args, daemon=True) for _ in range(jobs)]
+    threads = [threading.Thread(target=guarded, args=(target, tally, args), daemon=True)
+               for _ in range(jobs)]
     for t in threads:
         t.start()
     for t in threads:
@@ -205,6 +220,7 @@ def parse_options():
     p.add_argument('--seed', type=int)
     p.add_argument('--programs', type=int)
     p.add_argument('--jobs', type=int, default=3)
+    p.add_argument('--failures', type=int, default=3)
     p.add_argument('--keep')
     p.add_argument('--replay')
     return p.parse_args()
@@ -241,6 +257,8 @@ def main():
             for mode in modes_of(options, service):
                 tally = run_mode(options, engine, service, mode, first)
                 tests += 1
+                if not tally.programs:
+                    tally.failures.append('no program was run')
                 bad += bool(tally.failures)
                 print('not ok' if tally.failures else 'ok', tests,
                       f'- {engine} {mode}: {tally.programs} programs'

@@ -8,8 +8,8 @@
  * freed, threads that use one handle), it says less.
  *
  * A slot is one owner's hold of one name: the thread's or the handle's, exclusive or shared. Slots
- * are guarded by one mutex, which is never held during a call of Pawl. A record that is no longer in
- * its slot is not written any more, except by whoever took it out.
+ * are guarded by one mutex, which is never held during a call of Pawl. A record that is no
+ * longer in its slot is not written any more, except by whoever took it out.
  */
 #include "holds.h"
 
@@ -130,8 +130,8 @@ static void end_slot(struct slot *s, int how, int64_t left)
     s->count = 0;
 }
 
-/* The token tells holds apart: by now another thread may have released this one, and another acquire
- * may have got it anew. The hold that has the token was there before `got`. */
+/* The token tells holds apart: by now another thread may have released this one, and another
+ * acquire may have got it anew. The hold that has the token was there before `got`. */
 static void got_lock(struct op *op, struct object *o)
 {
     uint64_t token = pawl_lock_token(o->p);

@@ -3,8 +3,8 @@
  * holds.h - the log of a free run, for the judge. judge.py has the same list of fields.
  *
  * The log is a mapped file, so that what a killed process has written stays. A record is written
- * where it stands as things go on: each field by one thread at a time, times in ns of CLOCK_BOOTTIME,
- * which all processes of the machine share. 0 is "not yet".
+ * where it stands as things go on: each field by one thread at a time, times in ns of
+ * CLOCK_BOOTTIME, which all processes of the machine share. 0 is "not yet".
  */
 #ifndef PAWL_GENERATE_HOLDS_H
 #define PAWL_GENERATE_HOLDS_H

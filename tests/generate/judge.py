@@ -120,14 +120,15 @@ class Judge:
     # ---- exclusion ----
 
     def claim(self, h):
-        """[from, to] of a hold for the exclusion check, or None."""
+        """[from, to] of a hold for the exclusion check, or None. A break may hit what was granted
+        before the break returned, even if the acquire returned later than the break did."""
         end = h.valid
         for b in self.breaks.get(h.name, []) + self.multi_breaks():
-            if h.got < (b.got or FOREVER):
-                end = min(end, max(b.begin, 0)) if end > b.begin else end
+            if h.begin < (b.got or FOREVER):
+                end = min(end, b.begin)
         for a, b in self.facts.data_lost:
-            if h.got < b and end > a:
-                end = a
+            if h.begin < b:
+                end = min(end, a)
         return (h.got, end) if end > h.got else None
 
     def multi_breaks(self):

@@ -2,9 +2,9 @@
  *
  * main.c - the program that runs random programs (run.h):
  *
- *     generate sequence URL ordered|unordered     programs from the standard input, one after another
- *     generate free URL LOG PREFIX                one program from the standard input, with its log
- *     generate list URL PREFIX                    the names that begin so and are in use
+ *     generate sequence URL ordered|unordered   programs from the standard input, each in turn
+ *     generate free URL LOG PREFIX              one program from the standard input, with its log
+ *     generate list URL PREFIX                  the names that begin so and are in use
  */
 #include <signal.h>
 #include <stdio.h>

@@ -11,7 +11,7 @@ import random
 MUTEX, FAIR, READ, WRITE, SPIN = range(5)
 KINDS = ('PAWL_MUTEX', 'PAWL_FAIR', 'PAWL_READ', 'PAWL_WRITE', 'PAWL_SPIN')
 ACTS = ('none', 'release', 'free', 'cancel', 'again', 'ask', 'block')
-FREE, ASK = ACTS.index('free'), ACTS.index('ask')
+FREE, AGAIN, ASK = (ACTS.index(a) for a in ('free', 'again', 'ask'))
 LONG = 60000  # a wait that nothing but its grant, a cancel, a free or a close ends
 
 
@@ -169,7 +169,7 @@ class Sequential(Maker):
                  kind=kind, owner=int(c.random() < swarm['handles']),
                  lease=self.profile.short if ends else self.pick(0, 0, LONG * 10),
                  max=self.pick(0, 0, 0, LONG * 20), atleast=0,
-                 lost=ASK if ends and lost == FREE else lost,
+                 lost=ASK if ends and lost in (FREE, AGAIN) else lost,
                  done=c.randrange(7) if swarm['callbacks'] else 0)
 
     def make_others(self, names):
@@ -221,6 +221,8 @@ class Sequential(Maker):
                     0)
         verb = self.weighted(verbs)
         if verb == 'break' and fields.get('lost') == FREE:  # pawl.h: no free beside a call
+            verb = 'inspect'
+        if verb == 'list' and self.profile.foreign and self.of('sem', 'latch'):
             verb = 'inspect'
         if verb in ('close', 'list'):
             return (thread, verb, c.randrange(len(self.program.clients)), 0, 0)

@@ -13,11 +13,12 @@
  *
  * Nothing here looks inside the library: pawl.h is all that is included.
  *
- * Who may touch what: a program is read-only once it is parsed. An object's handle may be freed, and
- * a client closed, by any thread at any time. Each step therefore holds the `guard` of its object
- * for reading, and freeing takes the guard for writing without waiting (a step that can't have the
- * guard is left out). pawl.h forbids only that: calls on a handle beside its free. A client's guard
- * is the same for the few calls that take a client; closing beside calls on handles is allowed.
+ * Who may touch what: a program is read-only once it is parsed. An object's handle may be freed,
+ * and a client closed, by any thread at any time. Each step therefore holds the `guard` of its
+ * object for reading, and freeing takes the guard for writing without waiting (a step that can't
+ * have the guard is left out). pawl.h forbids only that: calls on a handle beside its free. A
+ * client's guard is the same for the few calls that take a client; closing beside calls on
+ * handles is allowed.
  */
 #ifndef PAWL_GENERATE_RUN_H
 #define PAWL_GENERATE_RUN_H

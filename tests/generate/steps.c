@@ -37,7 +37,8 @@ bool may_wait(const struct step *s)
 {
     int64_t wait = s->kind == DO_sacquire ? s->b : s->a;
 
-    if (s->kind != DO_acquire && s->kind != DO_start && s->kind != DO_sacquire && s->kind != DO_wait)
+    if (s->kind != DO_acquire && s->kind != DO_start && s->kind != DO_sacquire &&
+        s->kind != DO_wait)
         return false;
     return wait < 0 || wait > SHORT_WAIT;
 }
@@ -69,19 +70,19 @@ static bool is_grant(const struct op *op)
     return !op->code && (kind == DO_acquire || kind == DO_start || kind == DO_sacquire);
 }
 
-/* 0: none; 1: larger than every one before of this name; 2: not larger, or an old one. */
+/* 0: none; 1: larger than every one before of this name; 2: the largest, again; 3: smaller. What is
+ * not told of a grant is 2. */
 static int token_class(const struct op *op, int64_t name, uint64_t token)
 {
     struct run *run = op->run;
-    int class = 2;
+    int class;
 
     if (!token || !is_grant(op))
         return token ? 2 : 0;
     pthread_mutex_lock(&token_mutex);
-    if (token > run->max_token[name]) {
+    class = token > run->max_token[name] ? 1 : token == run->max_token[name] ? 2 : 3;
+    if (class == 1)
         run->max_token[name] = token;
-        class = 1;
-    }
     pthread_mutex_unlock(&token_mutex);
     return class;
 }
@@ -222,6 +223,7 @@ static void await_loss(struct op *op, struct object *o)
         pthread_rwlock_unlock(&c->guard);
         nap_us(2000);
     }
+    nap_us(60000 + o->lease * 20); /* what the lease has more, where no holder's token is shown */
 }
 
 static int on_lock(struct op *op, struct object *o)

@@ -77,6 +77,13 @@ def a_break_ends_the_hold_but_only_from_then_on():
 
 
 @case
+def a_break_may_hit_an_acquire_that_returns_after_it_but_none_that_begins_after_it():
+    b = call('break', 30, 31, process=3)
+    differs('exclusion', [hold(1, 32, 50, begin=29), hold(2, 40, 60), b],
+            [hold(1, 33, 50, begin=32), hold(2, 40, 60), b])
+
+
+@case
 def a_break_of_another_name_excuses_nothing():
     differs('exclusion', [hold(1, 10, 50), hold(2, 51, 60)],
             [hold(1, 10, 50), hold(2, 32, 60), call('break', 30, 31, process=3, name=1)])
