@@ -36,6 +36,7 @@ WITNESS = os.environ.get('PAWL_WITNESS') or sys.exit('set PAWL_WITNESS to the pa
 if os.access('/dev/shm', os.W_OK):
     tempfile.tempdir = '/dev/shm'  # a server that writes each change to a disk waits for the disk
 SECOND = 10**9
+TICKS = os.sysconf('SC_CLK_TCK')
 TIMEOUT_MS = 1000  # of the server's clients
 FOREVER = 10**30
 SHELL = '"$@"; echo $? > "$PAWL_STATUS"'
@@ -85,18 +86,43 @@ class Process:
         self.session, self.started = int(words[3]), int(words[19])
 
 
+class Strangers:
+    """Processes that are known not to be ours, so that not every look reads all environments. One
+    that has just been started may still become ours by its exec; numbers are used again: so only
+    those that are a second old are remembered, and for a few seconds."""
+
+    def __init__(self):
+        self.known, self.since = set(), 0
+
+    def look(self):
+        """Candidates."""
+        if time.monotonic() - self.since > 5:
+            self.known, self.since = set(), time.monotonic()
+        return [int(e) for e in os.listdir('/proc') if e.isdigit() and int(e) not in self.known]
+
+    def add(self, pid):
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - Process(pid).started / TICKS
+        if age > 1:
+            self.known.add(pid)
+
+
+STRANGERS = Strangers()
+
+
 def find(**wanted):
     """Processes with these variables in their environment; no zombies."""
     marks = [f'{k}={v}'.encode() for k, v in wanted.items()]
     found = []
-    for entry in os.listdir('/proc'):
-        if not entry.isdigit():
-            continue
+    for pid in STRANGERS.look():
         try:
-            with open(f'/proc/{entry}/environ', 'rb') as f:
+            with open(f'/proc/{pid}/environ', 'rb') as f:
                 variables = f.read().split(b'\0')
             if all(m in variables for m in marks):
-                found.append(Process(int(entry)))
+                found.append(Process(pid))
+                found[-1].run = next((v[9:].decode() for v in variables
+                                      if v.startswith(b'PAWL_RUN=')), '')
+            elif not any(v.startswith(b'PAWL_SCENE=') for v in variables):
+                STRANGERS.add(pid)
         except OSError:
             continue
     return [p for p in found if p.state not in 'ZX']
@@ -349,9 +375,15 @@ class World:
         p = self.pawl('break', name)
         self.breaks.append((name, begin, now(), p.returncode, p.stderr))
 
-    def pawl(self, *words, patience=60):
-        return subprocess.run([TOOL, *words], env=dict(self.env, PAWL_RUN='world'), text=True,
-                              capture_output=True, timeout=patience, check=False)
+    def pawl(self, *words, url=None):
+        env = dict(self.env, PAWL_RUN='world', PAWL_URL=url or self.url())
+        return subprocess.run([TOOL, *words], env=env, text=True, capture_output=True, timeout=120,
+                              check=False)
+
+    def ask(self, *words):
+        """Not through the proxy, and with more time: the world's own questions."""
+        url = self.server.url(timeout=20000) if self.server else None
+        return self.pawl(*words, url=url)
 
     def trouble(self, what):
         if what == 'restart':
@@ -385,18 +417,15 @@ class World:
             self.server.resume()
             self.accept()
             self.proxy.flow()
-        for p in find(PAWL_SCENE=self.id):
-            if p.state in 'Tt' and p.comm != 'pawl':
+        there = find(PAWL_SCENE=self.id)
+        shells = {str(r.id) for r in self.runs.values() if r.shape == 'pty' and r.fd is not None}
+        for p in there:
+            if p.state in 'Tt' and (p.comm != 'pawl' or p.run not in shells):
                 self.cont(p.pid)
         for run in self.runs.values():
-            if run.shape == 'pty' and run.fd is not None:
-                self.foreground(run)
-            else:
-                for p in find(PAWL_SCENE=self.id, PAWL_RUN=run.id):
-                    if p.state in 'Tt':
-                        self.cont(p.pid)
+            self.foreground(run, there)
 
-    def foreground(self, run):
+    def foreground(self, run, there):
         """A job that its shell says to be stopped goes on; a shell that has lost its job ends."""
         if run.ended is not None or run.shape != 'pty' or run.fd is None:
             return
@@ -404,11 +433,11 @@ class World:
         if told and told[-1] in STOPPED and len(told) > run.asked:
             run.asked = len(told)
             run.key('fg')
-        elif not [p for p in find(PAWL_SCENE=self.id, PAWL_RUN=run.id) if p.comm != 'bash']:
+        elif not [p for p in there if p.run == str(run.id) and p.comm != 'bash']:
             run.idle += 1
-            if run.idle % 40 == 0:
+            if run.idle % 20 == 0:
                 run.type(b'exit\n')
-            if run.idle > 200:  # a terminal that ^C has left in disorder
+            if run.idle > 100:  # a terminal that ^C has left in disorder
                 run.hang_up()
 
     @staticmethod
@@ -423,29 +452,25 @@ class World:
         ms = sum(r.step.get('ms', 0) + 1500 for r in self.runs.values())
         return ms / 1000 + 5 * len(self.runs) + 30
 
-    def is_over(self, run):
-        """A run without a shell or a terminal that tells the status is over with its processes."""
-        if run.ended is None:
-            return False
-        return not [p for p in find(PAWL_SCENE=self.id, PAWL_RUN=run.id)
-                    if p.comm in ('pawl', 'lock-guardian')]
-
     def wait_for_runs(self):
         end = time.monotonic() + self.patience()
         latches = time.monotonic() + 15
         while True:
-            open_runs = [r for r in self.runs.values() if not self.is_over(r)]
+            there = find(PAWL_SCENE=self.id)
+            alive = {p.run for p in there if p.comm in ('pawl', 'lock-guardian')}
+            open_runs = [r for r in self.runs.values()
+                         if r.ended is None or str(r.id) in alive]
             if not open_runs:
                 return
             for r in open_runs:
                 if r.step['do'] == 'latch' and time.monotonic() > latches:
                     r.waits = True  # perhaps nobody counts it down: the judge knows
                     r.signal('pawl', 'TERM')
-                self.foreground(r)
+                self.foreground(r, there)
             if time.monotonic() > end:
                 self.hanging = open_runs
                 return
-            time.sleep(0.05)
+            time.sleep(0.1)
 
     def look_after(self):
         """What is left: processes, names. Both have some time to go."""
@@ -454,13 +479,13 @@ class World:
         for r in orphans + self.hanging:
             self.kill_all(r)
         if any(r.step['do'] == 'latch' for r in self.runs.values()):
-            self.pawl('latch', 'down', '-a', 'l')
+            self.ask('latch', 'down', '-a', 'l')
         for run in self.runs.values():
             run.hang_up()
         end = time.monotonic() + 20
         while time.monotonic() < end:
             self.left = [p for p in find(PAWL_SCENE=self.id) if not self.is_prop(p)]
-            names = self.pawl('ls', '--json')
+            names = self.ask('ls', '--json')
             self.names = names.stdout.strip() if names.returncode == 0 else names.stderr
             if not self.left and self.names == '[]':
                 break
@@ -498,7 +523,7 @@ class World:
             except OSError:
                 pass
         if run.name:
-            lines.append(self.pawl('show', run.name).stdout)
+            lines.append(self.ask('show', run.name).stdout)
         return '; '.join(lines)
 
     def forget(self):
