@@ -93,6 +93,7 @@ static void let_go(void *arg, pawl_lock *lock, int code)
     struct start *s = arg;
 
     start_told(s);
+    check_wait(s->program, s->began, "an asynchronous release");
     if (code && !closed(s->program, s->slot->client, code))
         program_fail(s->program, "a release was told %s", pawl_errname(code));
     pawl_lock_free(lock);
@@ -105,6 +106,7 @@ static void granted(void *arg, pawl_lock *lock, int code)
     struct program *p = s->program;
 
     start_told(s);
+    check_wait(p, s->began, "an asynchronous acquire");
     if (code && code != PAWL_ETIMEDOUT && !closed(p, s->slot->client, code))
         program_fail(p, "an acquire was told %s", pawl_errname(code));
     if (code == 0 && !p->closes)

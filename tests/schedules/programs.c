@@ -81,6 +81,7 @@ struct start *start_new(struct program *p, struct worker *w, struct slot *slot, 
     atomic_store_explicit(&s->lock, lock, memory_order_relaxed);
     s->worker = w;
     s->chance = p->seed * 1000003 + i;
+    s->began = clock_ms();
     atomic_store_explicit(&s->begun, true, memory_order_release); /* see untold() */
     return s;
 }

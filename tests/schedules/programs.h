@@ -58,6 +58,7 @@ struct start {
     _Atomic bool freed; /* its handle was freed in a callback before: it must not be told 0 */
     pawl_lock *_Atomic lock;
     unsigned releases;
+    int64_t began; /* ms */
 };
 
 struct worker {

@@ -49,6 +49,7 @@
 #define STUCK 8          /* seconds */
 #define STARVED 10000    /* so many points of its own, and a thread falls below all others */
 #define STEPS_MAX 3000000
+#define LONGEST (INT64_C(600) * 1000000000) /* of virtual time */
 #define TICK 1000
 #define EPOCH (INT64_C(1700000000) * 1000000000)
 
@@ -368,8 +369,8 @@ static void count_point(enum sched_point kind, const void *what)
     me->point = kind;
     me->at = what;
     note((uint64_t)kind);
-    if (steps > STEPS_MAX)
-        sched_fail("no end after %d steps", STEPS_MAX);
+    if (steps > STEPS_MAX || now > EPOCH + LONGEST)
+        sched_fail("no end after %lld s of virtual time", (long long)(now - EPOCH) / 1000000000);
     for (int i = 0; way == SCHED_PCT && i < opt.depth; i++)
         if (changes[i] == steps)
             sched_demote();
