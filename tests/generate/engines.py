@@ -99,7 +99,7 @@ class Quorum(Service):
         from live import Live
         self.servers = [Live() for _ in range(3)]
         url = '|'.join(['quorum:settle=1', *(s.url() for s in self.servers)])
-        super().__init__(url, Profile(locks_only=True, ordered=False, brief=600))
+        super().__init__(url, Profile(locks_only=True, ordered=False, brief=1200))
 
     def stop(self):
         for s in self.servers:
@@ -115,7 +115,7 @@ class Etcd(Service):
         self.port = self.server.port
         self.pause, self.resume = self.server.member.pause, self.server.member.resume
         super().__init__(self.server.url(),
-                         Profile(ordered=False, brief=500, short=2500, watchdogs=(2500, 4000)))
+                         Profile(ordered=False, brief=1200, short=2500, watchdogs=(2500, 4000)))
 
     def restart(self):
         self.server.member.kill()
@@ -137,7 +137,7 @@ class Zk(Service):
         self.port = self.server.port
         self.pause, self.resume = self.server.pause, self.server.resume
         super().__init__(self.server.url('/generate'),
-                         Profile(ordered=False, brief=500, short=1000, way=' writer',
+                         Profile(ordered=False, brief=1200, short=1000, way=' writer',
                                  watchdogs=(2500, 4000)))
 
     def stop(self):
@@ -150,7 +150,7 @@ class Sql(Service):
         from server import SERVERS
         self.server = SERVERS[kind]()
         self.port = self.server.port
-        super().__init__(self.server.url(**params), profile or Profile(brief=500, watchdogs=(900, 2000)))
+        super().__init__(self.server.url(**params), profile or Profile(brief=1500, watchdogs=(900, 2000)))
 
     def pause(self):
         import signal
@@ -178,7 +178,7 @@ ENGINES = {
     'etcd': Etcd,
     'zk': Zk,
     'postgres': lambda: Sql('postgres'),
-    'advisory': lambda: Sql('postgres', Profile(locks_only=True, ordered=False, brief=500, way=' gone',
+    'advisory': lambda: Sql('postgres', Profile(locks_only=True, ordered=False, brief=1500, way=' gone',
                                                 watchdogs=(900, 2000)), layout='advisory',
                             connections=120),
     'mysql': lambda: Sql('mysql'),

@@ -118,14 +118,15 @@ class Scenario:
         result.violations = judge(records, facts)
         result.holds = sum(1 for r in records if r.type == 1)
         result.calls = sum(1 for r in records if r.type == 2)
-        sure = not facts.killed and all(r.code == 0 for r in records
+        sure = not facts.killed and not facts.disturbed and all(r.code == 0 for r in records
                                         if r.type == 2 and r.word == 'close')
         if not facts.data_lost:
             self.nothing_left(exe, service, prefix, facts, result, sure)
 
     def nothing_left(self, exe, service, prefix, facts, result, sure):
-        """After the longest lease nobody has anything. If each close said that nothing is left
-        (sure), nobody waits, either; else the place of a waiter may stay for a minute."""
+        """After the longest lease nobody has anything. If each close said that nothing is left and
+        the service was in reach (sure), nobody waits, either; else the place of a waiter may stay
+        for a minute (docs/testing.md: what was found)."""
         leases = [f.get('lease', 0) for p in self.programs for _, f in p.objects.values()]
         leases += [f['watchdog'] for p in self.programs for f in p.clients.values()]
         calm = not facts.killed and not facts.disturbed and not facts.stopped

@@ -14,8 +14,8 @@
  * What the end of the program cuts off (handles are freed and clients closed while operations wait)
  * must end once, with whatever code.
  *
- * Steps whose outcome may rightly differ are left out, on both: a second wait for a name where the
- * service does not promise who comes first (`ordered`).
+ * Steps whose outcome may rightly differ are left out, on both: a second acquire of a name that is
+ * waited for, where the service does not promise who comes first (`ordered`).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,12 +135,18 @@ static bool order_is_known(const struct object *a, const struct object *b)
     return ordered;
 }
 
+static bool takes(const struct step *s)
+{
+    return s->kind == DO_acquire || s->kind == DO_start || s->kind == DO_sacquire;
+}
+
+/* Where there is no order, also a mere try may or may not overtake those who wait. */
 static bool ambiguous(struct run *run, const struct step *s)
 {
     struct program *p = run->program;
     const struct object *o = &p->objects[s->object];
 
-    if (!may_wait(s))
+    if (!may_wait(s) && (ordered || !takes(s)))
         return false;
     for (int i = 0; i < MAX_OPS; i++) {
         struct op *op = &run->ops[i];
