@@ -24,14 +24,24 @@ static void check_wait(struct program *p, int64_t began, const char *what)
         program_fail(p, "%s took %lld ms", what, (long long)took);
 }
 
+/* Two clients of local: are ordered by atomics in one file that each has mapped at an address of
+ * its own. ThreadSanitizer goes by addresses and can't see that: there the counter is atomic. */
+static int enter(struct program *p, size_t name, int by)
+{
+    if (p->folder && p->nclients > 1)
+        return atomic_fetch_add_explicit(&p->inside_files[name], by, memory_order_relaxed);
+    p->inside[name] += by;
+    return p->inside[name] - by;
+}
+
 /* Between acquire and release. */
 static void section(struct program *p, size_t name)
 {
-    if (p->inside[name]++)
+    if (enter(p, name, 1) != 0)
         program_fail(p, "two owners of '%s'", name_of(name));
     for (int i = 0; i < 3; i++)
         sched_yield_point();
-    if (p->inside[name]-- != 1)
+    if (enter(p, name, -1) != 1)
         program_fail(p, "two owners of '%s'", name_of(name));
 }
 

@@ -184,21 +184,21 @@ static void *loop_main(void *arg)
 }
 
 /* The client that closes gives back what its owners have: nothing of theirs is judged any more. */
-static void close_first(struct program *p)
+static void close_client(struct program *p, size_t which)
 {
     int code;
 
-    atomic_store_explicit(&p->closing[0], true, memory_order_relaxed);
+    atomic_store_explicit(&p->closing[which], true, memory_order_relaxed);
     for (size_t i = 0; i < OWNERS; i++) {
         bool by_handle = i >= CLIENTS * THREADS_MAX;
         size_t client = by_handle ? p->slots[i - CLIENTS * THREADS_MAX].client : i / THREADS_MAX;
 
-        for (size_t name = 0; name < NAMES && client == 0; name++) {
+        for (size_t name = 0; name < NAMES && client == which; name++) {
             atomic_store_explicit(&p->sole[name][i], 0, memory_order_relaxed);
             atomic_store_explicit(&p->joint[name][i], 0, memory_order_relaxed);
         }
     }
-    code = pawl_close(p->client[0]);
+    code = pawl_close(p->client[which]);
     if (code && !p->faults)
         program_fail(p, "pawl_close: %s", pawl_errname(code));
 }
@@ -212,7 +212,7 @@ static void *worker_main(void *arg)
 
     for (int i = 0; i < w->steps; i++) {
         if (p->closes && w->number == 0 && i == w->steps / 2)
-            close_first(p);
+            close_client(p, 0);
         if (p->wild)
             wild_step(p, w);
         else
@@ -255,6 +255,20 @@ static void look_for_remains(struct program *p)
     pawl_close(client);
 }
 
+/* Sections in callbacks come to their end before a client closes, which would give back what they
+ * hold. */
+static void await_outcomes(struct program *p)
+{
+    int64_t began = clock_ms();
+
+    for (size_t i = 0; i < p->nstarts; i++)
+        while (p->starts[i].begun != p->starts[i].told) {
+            usleep(1000);
+            if (sched_active() && clock_ms() - began > 5000)
+                program_fail(p, "done of start %zu does not come", i);
+        }
+}
+
 static void run_threads(struct program *p)
 {
     pthread_t loop;
@@ -273,6 +287,8 @@ static void run_threads(struct program *p)
     }
     for (size_t i = 0; i < p->nworkers; i++)
         pthread_join(p->workers[i].id, NULL);
+    if (!p->wild && !p->closes)
+        await_outcomes(p);
     if (p->fd_mode) {
         atomic_store_explicit(&p->loop_ends, true, memory_order_relaxed);
         pthread_join(loop, NULL);
@@ -281,13 +297,9 @@ static void run_threads(struct program *p)
 
 static void end(struct program *p)
 {
-    for (size_t i = 0; i < p->nclients; i++) {
-        bool closed = atomic_exchange(&p->closing[i], true);
-        int code = closed ? 0 : pawl_close(p->client[i]);
-
-        if (code && !p->faults)
-            program_fail(p, "pawl_close: %s", pawl_errname(code));
-    }
+    for (size_t i = 0; i < p->nclients; i++)
+        if (!p->closing[i])
+            close_client(p, i);
     for (size_t i = 0; i < p->nstarts; i++)
         if (p->starts[i].begun != p->starts[i].told)
             program_fail(p, "done of start %zu was called %d times", i, p->starts[i].told);

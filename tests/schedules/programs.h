@@ -88,6 +88,7 @@ struct program {
     /* until when each owner surely holds each name, as it was told; 0: it does not */
     _Atomic int64_t sole[NAMES][OWNERS], joint[NAMES][OWNERS];
     int inside[NAMES]; /* critical sections: plain on purpose */
+    _Atomic int inside_files[NAMES];
     _Atomic int permits;
 };
 

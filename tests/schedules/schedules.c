@@ -79,8 +79,8 @@ static bool run(uint64_t seed)
     pid = fork();
     if (pid == 0)
         child(seed);
-    while (waitpid(pid, &status, args.free || args.exec ? WNOHANG : 0) == 0) {
-        usleep(200);
+    while (waitpid(pid, &status, WNOHANG) == 0) {
+        usleep(300);
         if (seconds() < end)
             continue;
         printf("# seed %llu does not end\n", (unsigned long long)seed);
