@@ -3,10 +3,9 @@
 
     generate.py [--for 30m] [--seed N] [--scenes N] [--engine local|redis|both] [--jobs N]
     generate.py --seed N --scenes 1 --engine redis      one scene again
-    generate.py --replay FILE                           a printed script calls this module's replay()
 
 A scene that breaks a promise is played again with fewer and fewer steps, as long as it still breaks
-one; the rest is printed as a Python script. Real processes on a real machine are not deterministic:
+one; the rest is printed as a Python script, which calls replay() below. Real processes on a real machine are not deterministic:
 each smaller scene gets a few tries.
 """
 import argparse
