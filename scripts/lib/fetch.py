@@ -240,7 +240,7 @@ def zookeeper(*coordinates):
         maven_jars(coordinates, folder, transitive=True)
         for clash in glob.glob(f'{folder}/jars/slf4j-*log4j*') + glob.glob(f'{folder}/jars/logback*'):
             os.unlink(clash)  # slf4j-nop is the logger
-    get.source = f'Maven `{coordinates[0]}`'
+    get.source, get.made_of = f'Maven `{coordinates[0]}`', coordinates
     return get
 
 
@@ -280,13 +280,14 @@ def get(way, top, name):
     """The folder of a server, which is fetched if it is not there yet."""
     folder = os.path.join(top, name)
     stamp = os.path.join(folder, 'stamp')
+    made_of = ' '.join(getattr(way, 'made_of', [way.source]))
     if os.path.exists(stamp):
         with open(stamp, encoding='utf-8') as f:
-            if f.read() == way.source:
+            if f.read() == made_of:
                 return folder
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
     way(top, folder)
     with open(stamp, 'w', encoding='utf-8') as f:
-        f.write(way.source)
+        f.write(made_of)
     return folder
