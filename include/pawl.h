@@ -169,10 +169,11 @@ PAWL_API int pawl_open(pawl_client **ret, const char *url, const pawl_client_opt
  * no-op. Releases that failed earlier are tried once more. If the service can't keep locks for
  * at_least_ms by itself, the client keeps such locks up to the time-out and then releases them; a
  * lease that would end before at_least_ms has passed is left to expire.
- * Returns 0: the service has nothing of this client any more. PAWL_EUNKNOWN: a release got no
+ * Returns 0: the service has no lock of this client any more. PAWL_EUNKNOWN: a release got no
  * answer. Any other code: the service refused a release with that code (PAWL_EBACKEND, for
- * example). A lock that could not be released stays until its lease ends. The client is closed in
- * each of these cases.
+ * example). A lock that could not be released stays until its lease ends. The place of a wait in a
+ * queue, if the service did not answer when the wait was cancelled, expires by itself. The client
+ * is closed in each of these cases.
  * Thread: any. Blocks: up to the time-out; with at_least_ms up to twice that. In callbacks:
  * PAWL_EDEADLK, nothing is closed. */
 PAWL_API int pawl_close(pawl_client *client);
