@@ -159,7 +159,8 @@ static int hello_answered(redis_link *link, const resp_node *reply, char words[R
         return PAWL_EPROTO;
     }
     if (number_of(version) < 602) { /* PXAT, GETEX and what else the scripts use */
-        snprintf(words, REDIS_WORDS, "server too old: it is of version %.*s, Pawl needs 6.2 or newer",
+        snprintf(words, REDIS_WORDS,
+                 "server too old: it is of version %.*s, Pawl needs 6.2 or newer",
                  (int)(version->length < 20 ? version->length : 20), version->text);
         return PAWL_ENOTSUP;
     }

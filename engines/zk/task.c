@@ -299,8 +299,8 @@ int zk_error_code(const zk *z, int error, char words[ZK_WORDS])
         return PAWL_EAUTH;
     }
     if (error == ZK_UNIMPLEMENTED) {
-        snprintf(words, ZK_WORDS, "server too old: it can't create containers, Pawl needs ZooKeeper "
-                 "3.5 or newer");
+        snprintf(words, ZK_WORDS, "server too old: it can't create containers, Pawl needs "
+                 "ZooKeeper 3.5 or newer");
         return PAWL_ENOTSUP;
     }
     snprintf(words, ZK_WORDS, "ZooKeeper: error %d", error);
