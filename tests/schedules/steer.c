@@ -576,7 +576,7 @@ bool sched_begins(void)
     const char *text;
 
     if (!active && (text = getenv("PAWL_SCHEDULE_SEED")) && *text)
-        sched_start(strtoull(text, NULL, 10), NULL);
+        sched_start(strtoull(text, NULL, 10), &(struct sched_options){.jumps = -1});
     return sched_managed();
 }
 

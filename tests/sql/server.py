@@ -290,7 +290,7 @@ class Mysql(Server):
                 f'--port={self.port}', '--skip-name-resolve', '--innodb-buffer-pool-size=32M',
                 '--loose-innodb-log-file-size=8M', '--skip-log-bin',
                 f'--innodb-flush-log-at-trx-commit={1 if self.durable else 2}',
-                *(['--auto-generate-certs=OFF'] if self.is_mysql() else []),  # TLS if told, as MariaDB
+                *(['--loose-auto-generate-certs=OFF'] if self.is_mysql() else []),  # TLS if told, as MariaDB
                 *self.options]
 
     def start(self):
