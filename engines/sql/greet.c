@@ -180,13 +180,15 @@ static int checked(sql_link *link, const sql_reply *reply)
     return -1;
 }
 
-/* What the second half of the greeting says is a right that is missing. */
+/* What the second half of the greeting says is a right that is missing. A user can't tell a
+ * procedure without the right from one that somebody drops or makes at this moment; so where the
+ * connection worked just before, the next attempt decides. */
 static bool allowed(sql_link *link, const sql_reply *reply)
 {
     const char *problem = reply ? reply->cell(reply, 0, 0) : NULL;
 
     if (problem)
-        sql_link_drop(link, PAWL_EAUTH, "%s", problem);
+        sql_link_drop(link, link->failures == 1 ? PAWL_ECONN : PAWL_EAUTH, "%s", problem);
     return !problem;
 }
 

@@ -281,7 +281,7 @@ def in_memory(pid, word):
          '--bcrypt-cost', '4')
 def _(s):
     secret = 'xyzzy-9-plugh-' + os.urandom(6).hex()
-    s.give_rights('app', secret)
+    s.give_rights(secret)
     p = Proxy(s.port)
     a = Actor(f'etcd://app@127.0.0.1:{p.port}/?timeout=20000', environ={'PAWL_PASSWORD': secret})
     a.lock('l', 'one')
