@@ -300,7 +300,7 @@ int zk_error_code(const zk *z, int error, char words[ZK_WORDS])
     }
     if (error == ZK_UNIMPLEMENTED) {
         snprintf(words, ZK_WORDS, "server too old: it can't create containers, Pawl needs "
-                 "ZooKeeper 3.5 or newer");
+                 "ZooKeeper 3.5 or newer (error %d)", error);
         return PAWL_ENOTSUP;
     }
     snprintf(words, ZK_WORDS, "ZooKeeper: error %d", error);

@@ -142,7 +142,7 @@ def _(w):
 @case('errors of the server are told in words, and nothing is left behind')
 def _(w):
     f, a = spoilt(w)
-    for error, code in ((-102, 'PAWL_EAUTH'), (-125, 'PAWL_EBACKEND'), (-6, 'PAWL_EBACKEND')):
+    for error, code in ((-102, 'PAWL_EAUTH'), (-125, 'PAWL_EBACKEND'), (-6, 'PAWL_ENOTSUP')):
         f.spoil('create2', lambda h, b, e=error: frame(h[:12] + struct.pack('>i', e)), whole=True)
         failed = a.ask('take', 'l', 2000).be(code)
         assert str(error) in failed.words, failed
