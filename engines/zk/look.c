@@ -423,7 +423,7 @@ static void look_go(zk_task *task)
     if (!k->sent && k->op->kind == PAWL_OP_LIST)
         zk_ask_sync(task);
     else if (!k->sent) /* as new as every write that is over */
-        zk_ask_turn(task, z->settings.base);
+        zk_ask_turn(task, zk_path(z, k->names[0].name, NULL, NULL));
     if (k->sent) {
         finish(k, PAWL_EUNKNOWN);
     } else if (k->op->kind == PAWL_OP_LIST && k->step == LOOK_NAMES) {
