@@ -239,12 +239,8 @@ static void take(world *w, const world_step *step)
         serve_all(w, step->letter == '&');
     else if (step->letter == '!' && streams_open())
         stream_hangs_up(stream_at(0));
-    else if (step->letter == '+' || step->letter == '*')
-        world_pass(w, step->letter == '+' ? 100 : 5000);
-    else if (step->letter == '^' && step->length)
-        world_cancel(w, (size_t)(step->text[0] - '0') % 10);
     else
-        world_submit(w, step->letter);
+        world_do(w, step);
     world_turn(w);
 }
 

@@ -404,12 +404,8 @@ static void take(world *w, const world_step *step)
         nnodes = 0;
     else if (letter == '!' && line && line->state == NET_OPEN)
         stream_hangs_up(line);
-    else if (letter == '+' || letter == '*')
-        world_pass(w, letter == '+' ? 100 : 5000);
-    else if (letter == '^' && step->length)
-        world_cancel(w, (size_t)(step->text[0] - '0') % 10);
     else
-        world_submit(w, letter);
+        world_do(w, step);
     world_turn(w);
 }
 

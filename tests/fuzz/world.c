@@ -321,6 +321,16 @@ void world_cancel(world *w, size_t n)
         w->engine->cancel(w->self, &w->ops[n].op);
 }
 
+void world_do(world *w, const world_step *step)
+{
+    if (step->letter == '+' || step->letter == '*')
+        world_pass(w, step->letter == '+' ? 100 : 5000);
+    else if (step->letter == '^' && step->length)
+        world_cancel(w, (size_t)(step->text[0] - '0') % 10);
+    else
+        world_submit(w, step->letter);
+}
+
 /* ---- life ------------------------------------------------------------------------------------ */
 
 bool world_open(world *w, const pawl_engine *engine, const char *text)

@@ -74,6 +74,9 @@ typedef struct world_step {
 
 /* The next step of data[*at..size); steps end with '~'. False: there is none. */
 bool world_next(const uint8_t *data, size_t size, size_t *at, world_step *step);
+/* A step that is the same for every engine: '+' and '*' let 100 ms and 5 s pass, '^' and a digit
+ * cancels that op, any other letter submits an op. */
+void world_do(world *w, const world_step *step);
 
 /* ---- streams: stream.c ----------------------------------------------------------------------- */
 
