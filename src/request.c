@@ -12,7 +12,9 @@
  * PAWL_ETIMEDOUT is an answer: "somebody else had the lock for as long as you wanted to wait". So a
  * request whose deadline passes ends with this code only if the service has said so (`held`: a
  * PAWL_EBUSY, or op->waited). A request that ends without any answer ends with PAWL_ECONN if
- * nothing can have come of it, else with PAWL_EUNKNOWN.
+ * nothing can have come of it, else with PAWL_EUNKNOWN. An acquire that its caller cancels ends
+ * with PAWL_ECANCELED also if the service doesn't answer: the caller does not hold the lock, and
+ * r->unknown makes the hold give a grant back that may have been on its way.
  *
  * The engine is never called from inside op->done: while it is on the stack (client->in_engine),
  * submits and cancels are put on client->todo and done when it has returned.
@@ -185,6 +187,11 @@ static int given_up(struct request *r)
     return r->op.code;
 }
 
+static bool acquire_cancelled(const struct request *r)
+{
+    return r->op.kind == PAWL_OP_ACQUIRE && r->giving_up == PAWL_ECANCELED;
+}
+
 static void answered(pawl_op *op)
 {
     struct request *r = op->arg;
@@ -207,7 +214,8 @@ static void answered(pawl_op *op)
     else if (r->giving_up && code == PAWL_ECANCELED && r->unknown && r->op.kind != PAWL_OP_ACQUIRE)
         end(r, PAWL_EUNKNOWN); /* this try was not carried out, an earlier one may have been */
     else if (r->giving_up && (code == PAWL_ECANCELED || code == PAWL_EBUSY ||
-                              (code == PAWL_ECONN && r->giving_up == PAWL_ECANCELED)))
+                              (code == PAWL_ECONN && r->giving_up == PAWL_ECANCELED) ||
+                              (code == PAWL_EUNKNOWN && acquire_cancelled(r))))
         end(r, given_up(r));
     else if (code == PAWL_EBUSY && r->poll && pawl__now(r->client) >= r->op.deadline)
         end(r, PAWL_ETIMEDOUT); /* the answer was faster than the timer */
@@ -218,7 +226,7 @@ static void answered(pawl_op *op)
 /* Given up between two tries: the answer is the last one's, if it says more than "too late". */
 static void end_unsent(struct request *r)
 {
-    if (r->unknown)
+    if (r->unknown && !acquire_cancelled(r))
         end(r, PAWL_EUNKNOWN);
     else if (r->giving_up == PAWL_ETIMEDOUT && r->op.code == PAWL_ECONN)
         end(r, PAWL_ECONN);

@@ -143,6 +143,22 @@ int release_in_thread(pawl_lock *lock);
 /* What a client of its own gets at the first try; what it got is given back. */
 int try_as_stranger(const char *name, uint64_t kind);
 
+/* A wait of `limit_ms` must time out, not before its time. PAWL_ETIMEDOUT promises that the service
+ * has answered; a service that is too slow for that ends the call with a code of its own, and the
+ * call is then repeated with a longer limit. */
+#define CHECK_TIMES_OUT(call) \
+    do { \
+        int64_t limit_ms = 300, began_ms = now_ms(); \
+        int code_; \
+        while ((code_ = (call)) == PAWL_ECONN || code_ == PAWL_EUNKNOWN) { \
+            CHECK(limit_ms < 10000); \
+            limit_ms *= 4; \
+            began_ms = now_ms(); \
+        } \
+        CHECK_CODE(code_, PAWL_ETIMEDOUT); \
+        CHECK(now_ms() - began_ms >= limit_ms - 1); \
+    } while (0)
+
 /* A peer that acquires check_name("p") when told, reports the token, and releases when told. Its
  * arg is the kind, a uint64_t; its lease is DEATH_LEASE. */
 void hold_until_told(peer *parent, void *arg);

@@ -43,7 +43,7 @@ CASE("who holds a lock of any exclusive kind reads it, too, and keeps both")
         pawl_lock *r = of_kind(client, name, PAWL_READ, 0);
 
         CHECK_OK(pawl_lock_acquire(x, 0, NULL));
-        CHECK_OK(pawl_lock_acquire(r, 300, NULL));
+        CHECK_OK(pawl_lock_acquire(r, 20000, NULL));
         closed_to_all(name);
         CHECK_OK(pawl_lock_release(r, NULL));
         CHECK_EQ(pawl_lock_held(x), 1);

@@ -129,27 +129,31 @@ CASE("a hundred operations that wait for one lock get it in order, and release i
     CHECK_EQ(event_count(&all.granted), N);
 }
 
-CASE("an asynchronous try of a held lock ends with EBUSY, a timed one with a time-out")
+/* A timed acquire with a try behind it. Returns the code of the first. */
+static int start_both(pawl_client *client, const char *name, int64_t limit_ms)
 {
-    static calls tried = CALLS_INIT, timed = CALLS_INIT;
-    const char *name = check_name("x");
-    pawl_lock *taken = lock_new(client_open(NULL), name, NULL);
-    pawl_client *client = client_open(NULL);
-    int64_t began;
+    calls tried = CALLS_INIT, timed = CALLS_INIT;
 
-    CHECK_OK(pawl_lock_acquire(taken, 0, NULL));
-    CHECK_CODE(pawl_lock_acquire(lock_new(client, name, NULL), 0, NULL), PAWL_EBUSY);
-    began = now_ms();
-    CHECK_OK(pawl_lock_acquire_start(lock_new(client, name, &handle_owned), 300, count_call,
+    CHECK_OK(pawl_lock_acquire_start(lock_new(client, name, &handle_owned), limit_ms, count_call,
                                      &timed));
     CHECK_OK(pawl_lock_acquire_start(lock_new(client, name, &handle_owned), 0, count_call,
                                      &tried));
     event_await(&tried.event, 1);
     CHECK_CODE(tried.code, PAWL_EBUSY);
     event_await(&timed.event, 1);
-    CHECK_CODE(timed.code, PAWL_ETIMEDOUT);
-    CHECK(now_ms() - began >= 299);
     CHECK_EQ(timed.held, 0);
+    return timed.code;
+}
+
+CASE("an asynchronous try of a held lock ends with EBUSY, a timed one with a time-out")
+{
+    const char *name = check_name("x");
+    pawl_lock *taken = lock_new(client_open(NULL), name, NULL);
+    pawl_client *client = client_open(NULL);
+
+    CHECK_OK(pawl_lock_acquire(taken, 0, NULL));
+    CHECK_CODE(pawl_lock_acquire(lock_new(client, name, NULL), 0, NULL), PAWL_EBUSY);
+    CHECK_TIMES_OUT(start_both(client, name, limit_ms));
 }
 
 CASE("an operation that was started is cancelled, and done says so once")

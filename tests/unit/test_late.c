@@ -430,6 +430,50 @@ CASE("a release that was given up on its way is unknown, whether by hand or by c
     check_unknown_releases("fault:delay=3600000,seed=1,only=release;memory:");
 }
 
+static void note_code(void *arg, pawl_lock *lock, int code)
+{
+    (void)lock;
+    CHECK_CODE(code, PAWL_ECANCELED);
+    event_raise(arg);
+}
+
+static int note_held(void *arg, const pawl_info *info)
+{
+    *(bool *)arg |= info->role == PAWL_ROLE_HOLDER;
+    return 0;
+}
+
+static void await_free(pawl_client *client, const char *name)
+{
+    bool held;
+
+    do {
+        held = false;
+        CHECK_OK(pawl_inspect(client, name, note_held, &held, NULL));
+    } while (held);
+}
+
+/* With the second URL the service has granted the lock: only the answer is lost. */
+CASE("an acquire without an answer that is cancelled is cancelled, and its grant is given back")
+{
+    static const char *const urls[] = {"fault:delay=3600000,seed=1,only=acquire;memory:",
+                                       "fault:lose=100,only=acquire;memory:"};
+
+    for (int i = 0; i < 2; i++) {
+        pawl_client *client = open_client(urls[i], NULL);
+        event ended = EVENT_INIT;
+        pawl_lock *lock;
+
+        CHECK_OK(pawl_lock_new(&lock, client, "x", LOCK_OPTIONS(.owner = PAWL_OWNER_HANDLE), NULL));
+        CHECK_OK(pawl_lock_acquire_start(lock, PAWL_FOREVER, note_code, &ended));
+        CHECK_EQ(pawl_lock_cancel(lock), 1);
+        event_await(&ended, 1);
+        await_free(client, "x");
+        pawl_lock_free(lock);
+        CHECK_OK(pawl_close(client));
+    }
+}
+
 CASE("a count-down whose first answer was lost is unknown when the second is given up")
 {
     pawl_client *client = open_client("late:lose=down;memory:",
