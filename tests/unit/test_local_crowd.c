@@ -16,12 +16,7 @@
 
 /* ---- many who wait for one name -------------------------------------------------------------- */
 
-/* Under TSan 1,400 clients take minutes, so there are fewer. */
-#ifdef __SANITIZE_THREAD__
-enum { PARTS = 4, EACH = 60 };
-#else
 enum { PARTS = 4, EACH = 350 };
-#endif
 
 /* EACH clients of one process wait for "x" until they are told to end. */
 static _Noreturn void crowd(int say, int hear)
