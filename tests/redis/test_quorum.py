@@ -21,6 +21,7 @@ from cases import equal  # noqa: E402
 from forked import case, run  # noqa: E402
 from live import Actor, Live, boot_ns, query, until  # noqa: E402
 from proxy import Proxy  # noqa: E402
+from scenes import Control, queue_up  # noqa: E402
 
 TOOL = os.environ['PAWL_TOOL']
 SECONDS = int(os.environ.get('QUORUM_SECONDS', 25))
@@ -300,6 +301,44 @@ def _(five):
     b.lost('l')
     a.close().ok()
     b.close().ok()
+
+
+# ---- how long a lock may stand free --------------------------------------------------------------
+
+# Who dies or stops, and after which time at most (beyond LEASE_MS where a lease must end first) the
+# last of three waiters has the lock: the bounds of one Redis server, in docs/promises.md.
+BOUNDS = {
+    'the holder is killed': (lambda h, *_: h.kill(), LEASE_MS + 100),
+    'the holder is stopped': (lambda h, *_: h.stop(), LEASE_MS + 100),
+    'the first waiter is killed': (lambda _, first, *__: first.kill(), 2000),
+    'the first waiter is stopped': (lambda _, first, *__: first.stop(), 2000),
+    'holder and first waiter are killed': (lambda h, first, *_: (h.kill(), first.kill()),
+                                           LEASE_MS + 4500),
+}
+
+
+@on_five('whoever dies or stops, the next waiter has the lock as soon as at one server', limit=240)
+def _(five):
+    control = Control()
+    for number, (what, (end, bound)) in enumerate(BOUNDS.items()):
+        name = f'n{number}'
+        crew = [five.actor(watchdog=LEASE_MS) for _ in range(3)]
+        crew[0].lock('l', name)
+        crew[0].ask('take', 'l', 30000).ok()
+        queue_up(five.servers[0], name, crew[1:])
+        end(*crew)
+        began = time.monotonic()
+        if 'holder' not in what:
+            crew[0].ask('drop', 'l').ok()
+        elif 'first' not in what:
+            crew[1].answer('acquire', 'l').ok()
+            control.prompt((time.monotonic() - began) * 1000, bound, what)
+            crew[1].ask('drop', 'l').ok()
+        crew[2].answer('acquire', 'l').ok()
+        if 'first' in what:
+            control.prompt((time.monotonic() - began) * 1000, bound, what)
+        for a in crew:
+            a.kill()
 
 
 # ---- all at once ---------------------------------------------------------------------------------
