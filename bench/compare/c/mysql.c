@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mysql.c - what MariaDB and MySQL themselves offer: GET_LOCK, SELECT ... FOR UPDATE, and the lock
+ * that everybody writes first (insert a row, try again after 5 ms). The address is
+ * mysql://USER@HOST:PORT/DATABASE. None of them has a lease or a token.
+ */
+#include <mysql.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "worker.h"
+
+enum { DEADLOCK = 1213 };
+
+struct sql_lock {
+    MYSQL *client;
+    int number;
+};
+
+static void *open_client(const char *address)
+{
+    char user[64] = "", host[128] = "", db[64] = "";
+    unsigned port = 3306, tcp = MYSQL_PROTOCOL_TCP;
+    MYSQL *c = mysql_init(NULL);
+
+    sscanf(address, "mysql://%63[^@]@%127[^:]:%u/%63[^?]", user, host, &port, db);
+    mysql_optionsv(c, MYSQL_OPT_PROTOCOL, &tcp);
+    if (!mysql_real_connect(c, host, user, NULL, db, port, NULL, 0))
+        die("MySQL", mysql_error(c));
+    return c;
+}
+
+static void close_client(void *client)
+{
+    mysql_close(client);
+}
+
+/* The number in the first cell, or how many rows were changed; 0 after a deadlock. */
+static int run(MYSQL *c, const char *text)
+{
+    MYSQL_RES *result;
+    MYSQL_ROW row;
+    int n;
+
+    if (mysql_query(c, text)) {
+        if (mysql_errno(c) != DEADLOCK)
+            die("MySQL", mysql_error(c));
+        return 0;
+    }
+    result = mysql_store_result(c);
+    if (!result)
+        return (int)mysql_affected_rows(c);
+    row = mysql_fetch_row(result);
+    n = row && row[0] ? atoi(row[0]) : 0;
+    mysql_free_result(result);
+    return n;
+}
+
+/* The number of the lock stands between the two. */
+static int run_numbered(const struct sql_lock *l, const char *before, const char *behind)
+{
+    char text[200];
+
+    snprintf(text, sizeof text, "%s%d%s", before, l->number, behind);
+    return run(l->client, text);
+}
+
+static void prepare(const char *address)
+{
+    MYSQL *c = open_client(address);
+    char text[100];
+
+    run(c, "DROP TABLE IF EXISTS bench_row, bench_poll");
+    run(c, "CREATE TABLE bench_row (id INTEGER PRIMARY KEY) ENGINE=InnoDB");
+    run(c, "CREATE TABLE bench_poll (id INTEGER PRIMARY KEY) ENGINE=InnoDB");
+    run(c, "BEGIN");
+    for (int i = 0; i < 512; i++) {
+        snprintf(text, sizeof text, "INSERT INTO bench_row VALUES (%d)", i);
+        run(c, text);
+    }
+    run(c, "COMMIT");
+    mysql_close(c);
+}
+
+/* Names end in the number of the lock. */
+static void *new_lock(void *client, const char *name)
+{
+    struct sql_lock *l = malloc(sizeof *l);
+
+    if (!l)
+        die("malloc", "failed");
+    *l = (struct sql_lock){client, atoi(strrchr(name, '-') + 1)};
+    return l;
+}
+
+static void user_acquire(void *lock)
+{
+    if (run_numbered(lock, "SELECT GET_LOCK('bench-", "', 100)") != 1)
+        die("GET_LOCK", "no lock within 100 s");
+}
+
+static void user_release(void *lock)
+{
+    run_numbered(lock, "SELECT RELEASE_LOCK('bench-", "')");
+}
+
+static void row_acquire(void *lock)
+{
+    run(((struct sql_lock *)lock)->client, "BEGIN");
+    run_numbered(lock, "SELECT id FROM bench_row WHERE id = ", " FOR UPDATE");
+}
+
+static void row_release(void *lock)
+{
+    run(((struct sql_lock *)lock)->client, "COMMIT");
+}
+
+static void poll_acquire(void *lock)
+{
+    while (!run_numbered(lock, "INSERT IGNORE INTO bench_poll VALUES (", ")"))
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+}
+
+static void poll_release(void *lock)
+{
+    while (!run_numbered(lock, "DELETE FROM bench_poll WHERE id = ", ""))
+        ; /* a deadlock: not done */
+}
+
+const struct library library_get_lock = {"get_lock", open_client, new_lock, user_acquire,
+                                         user_release, close_client, NULL};
+const struct library library_my_row = {"my_for_update", open_client, new_lock, row_acquire,
+                                       row_release, close_client, prepare};
+const struct library library_my_poll = {"my_insert_poll", open_client, new_lock, poll_acquire,
+                                        poll_release, close_client, prepare};
