@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * asks.c - what a seat asks the server, and what the answers mean.
+ * asks.c - what a waiter asks the server, and what the answers mean.
  *
  * ASKING. One transaction makes the key and looks who is ahead. Keys stand in the order of their
  * creation. An exclusive owner holds when nobody is ahead at all; a reader, when no exclusive one
@@ -27,22 +27,22 @@ static const etcd_call_type ask_type, peek_type, check_type;
 
 /* ---- what is sent ---------------------------------------------------------------------------- */
 
-static etcd_range own_range(const etcd_seat *s)
+static etcd_range own_range(const etcd_waiter *s)
 {
     return (etcd_range){.key = etcd_span(s->key)};
 }
 
-static void add_put(etcd_seat *s, pb_buf *b)
+static void add_put(etcd_waiter *s, pb_buf *b)
 {
     char value[ETCD_VALUE_MAX];
-    size_t n = etcd_seat_value(s, value);
+    size_t n = etcd_waiter_value(s, value);
 
     etcd_do_put(b, ETCD_THEN, etcd_span(s->key), (pb_span){(const uint8_t *)value, n},
                 s->lease->id);
 }
 
 /* Who is ahead: the answer's last part in the branch THEN. */
-static void add_ahead(etcd_seat *s, pb_buf *b, enum etcd_branch branch, int64_t older_than)
+static void add_ahead(etcd_waiter *s, pb_buf *b, enum etcd_branch branch, int64_t older_than)
 {
     etcd_bounds bounds;
     etcd_query q = {.order = ETCD_NEWEST_FIRST, .older_than = older_than};
@@ -63,7 +63,7 @@ static void add_ahead(etcd_seat *s, pb_buf *b, enum etcd_branch branch, int64_t 
     etcd_do_range(b, branch, &q);
 }
 
-static void add_one(etcd_seat *s, pb_buf *b, enum etcd_section section)
+static void add_one(etcd_waiter *s, pb_buf *b, enum etcd_section section)
 {
     etcd_bounds bounds;
     etcd_query q = {.limit = 1, .keys_only = true};
@@ -72,7 +72,7 @@ static void add_one(etcd_seat *s, pb_buf *b, enum etcd_section section)
     etcd_do_range(b, ETCD_ELSE, &q);
 }
 
-static void if_empty(etcd_seat *s, pb_buf *b, enum etcd_section section)
+static void if_empty(etcd_waiter *s, pb_buf *b, enum etcd_section section)
 {
     etcd_bounds bounds;
 
@@ -80,7 +80,7 @@ static void if_empty(etcd_seat *s, pb_buf *b, enum etcd_section section)
 }
 
 /* The branch ELSE has: the own key, something of another type, something in the way of a try. */
-static void write_ask(etcd_seat *s, etcd_call *call, bool try)
+static void write_ask(etcd_waiter *s, etcd_call *call, bool try)
 {
     pb_buf *b = &call->body;
     bool permits = s->mode == PAWL_MODE_PERMITS;
@@ -116,7 +116,7 @@ static void write_ask(etcd_seat *s, etcd_call *call, bool try)
         add_ahead(s, b, ETCD_ELSE, 0);
 }
 
-static void write_look(etcd_seat *s, etcd_call *call, bool take)
+static void write_look(etcd_waiter *s, etcd_call *call, bool take)
 {
     pb_buf *b = &call->body;
     etcd_range own = own_range(s);
@@ -136,7 +136,7 @@ static void write_look(etcd_seat *s, etcd_call *call, bool take)
 }
 
 /* Is what is ahead still as it was? That costs less than to look at all. */
-static void write_check(etcd_seat *s, pb_buf *b)
+static void write_check(etcd_waiter *s, pb_buf *b)
 {
     etcd_range ahead = {.key = etcd_span(s->ahead_key)};
 
@@ -147,7 +147,7 @@ static void write_check(etcd_seat *s, pb_buf *b)
 }
 
 /* A capacity that is not known, or can't be right: what is in force? */
-static void write_peek(etcd_seat *s, pb_buf *b)
+static void write_peek(etcd_waiter *s, pb_buf *b)
 {
     etcd_bounds bounds;
     etcd_query q = {.limit = 1, .order = ETCD_OLDEST_FIRST};
@@ -156,9 +156,9 @@ static void write_peek(etcd_seat *s, pb_buf *b)
     etcd_put_range(b, &q);
 }
 
-void etcd_seat_ask(etcd_seat *s)
+void etcd_waiter_ask(etcd_waiter *s)
 {
-    bool permits = s->mode == PAWL_MODE_PERMITS, looks = s->state == SEAT_WAITS;
+    bool permits = s->mode == PAWL_MODE_PERMITS, looks = s->state == WAITER_QUEUED;
     bool peek = permits && !s->peeked && (s->capacity == 0 || s->permits > s->capacity);
     bool take = looks && s->woken && (permits || s->mode == PAWL_MODE_SHARED);
     bool try = !looks && !s->queue && !s->past_readers, check = looks && s->check;
@@ -188,25 +188,26 @@ out:
 /* ---- what the answers mean ------------------------------------------------------------------- */
 
 /* The key is made, but it is not to be had now. */
-void etcd_seat_blocked(etcd_seat *s, const etcd_kv *by, const etcd_range *range, int64_t revision)
+void etcd_waiter_blocked(etcd_waiter *s, const etcd_kv *by, const etcd_range *range,
+                         int64_t revision)
 {
     etcd_range key = {.key = by ? by->key : (pb_span){0}};
     int64_t is = !by ? 0 : s->mode == PAWL_MODE_EXCLUSIVE ? by->created : by->modified;
 
     if (s->queue)
-        etcd_seat_waits(s, by ? &key : range, is, revision);
+        etcd_waiter_queue(s, by ? &key : range, is, revision);
     else
-        etcd_seat_leave(s, PAWL_EBUSY);
+        etcd_waiter_leave(s, PAWL_EBUSY);
 }
 
-void etcd_seat_refuse(etcd_seat *s, int code, const char *why)
+void etcd_waiter_refuse(etcd_waiter *s, int code, const char *why)
 {
     if (s->acquires)
         pawl_error_set(s->acquires->err, code, "\"%s\" %s", s->name, why);
     if (s->created)
-        etcd_seat_leave(s, code);
+        etcd_waiter_leave(s, code);
     else
-        etcd_seat_end(s, code);
+        etcd_waiter_end(s, code);
 }
 
 /* Is this exclusive key only read by now? */
@@ -219,17 +220,17 @@ static bool only_read(const etcd_kv *kv)
 }
 
 /* Granted, unless it must be written once more to have a token of its own. */
-static void free_now(etcd_seat *s, const etcd_call *call, int64_t revision)
+static void free_now(etcd_waiter *s, const etcd_call *call, int64_t revision)
 {
     if (call->tag != TAG_LOOK || s->mode == PAWL_MODE_EXCLUSIVE) {
-        etcd_seat_granted(s, (uint64_t)revision, call->sent);
+        etcd_waiter_granted(s, (uint64_t)revision, call->sent);
         return;
     }
     s->look = s->woken = true;
-    etcd_seat_step(s);
+    etcd_waiter_step(s);
 }
 
-static bool see_line(etcd_seat *s, const etcd_call *call, etcd_kvs *ahead, int64_t revision)
+static bool see_line(etcd_waiter *s, const etcd_call *call, etcd_kvs *ahead, int64_t revision)
 {
     etcd_kv kv;
 
@@ -237,7 +238,7 @@ static bool see_line(etcd_seat *s, const etcd_call *call, etcd_kvs *ahead, int64
         if (!etcd_same(kv.key, etcd_span(s->key))) {
             if (s->mode == PAWL_MODE_SHARED && only_read(&kv))
                 break;
-            etcd_seat_blocked(s, &kv, NULL, revision);
+            etcd_waiter_blocked(s, &kv, NULL, revision);
             return true;
         }
     free_now(s, call, revision);
@@ -252,7 +253,7 @@ struct permits_ahead {
     int64_t capacity;
 };
 
-static struct permits_ahead count_ahead(etcd_seat *s, etcd_kvs *kvs)
+static struct permits_ahead count_ahead(etcd_waiter *s, etcd_kvs *kvs)
 {
     struct permits_ahead a = {.capacity = s->capacity};
     bool first = true;
@@ -273,24 +274,25 @@ static struct permits_ahead count_ahead(etcd_seat *s, etcd_kvs *kvs)
     return a;
 }
 
-static bool see_permits(etcd_seat *s, const etcd_call *call, etcd_kvs *kvs, int64_t revision)
+static bool see_permits(etcd_waiter *s, const etcd_call *call, etcd_kvs *kvs, int64_t revision)
 {
     struct permits_ahead a = count_ahead(s, kvs);
     etcd_bounds bounds;
 
     if (a.capacity != s->capacity) {
-        etcd_seat_refuse(s, PAWL_ESTATE, "is in use with another capacity");
+        etcd_waiter_refuse(s, PAWL_ESTATE, "is in use with another capacity");
     } else if (a.own && a.sum + s->permits <= s->capacity) {
         free_now(s, call, revision);
     } else if (a.sum <= s->capacity && a.own) { /* the first that waits */
-        etcd_seat_blocked(s, NULL, etcd_bounds_of(&bounds, s->e, s->name, ETCD_PERMITS), revision);
+        etcd_waiter_blocked(s, NULL, etcd_bounds_of(&bounds, s->e, s->name, ETCD_PERMITS),
+                            revision);
     } else { /* or far behind: more are ahead than were read */
-        etcd_seat_blocked(s, &a.last, NULL, revision);
+        etcd_waiter_blocked(s, &a.last, NULL, revision);
     }
     return true;
 }
 
-static bool see(etcd_seat *s, const etcd_call *call, const etcd_txn *txn)
+static bool see(etcd_waiter *s, const etcd_call *call, const etcd_txn *txn)
 {
     etcd_kvs ahead;
 
@@ -304,7 +306,7 @@ static bool see(etcd_seat *s, const etcd_call *call, const etcd_txn *txn)
 }
 
 /* The key could not be made: it is there already, or something is in the way, or the fence. */
-static bool not_made(etcd_seat *s, const etcd_call *call, const etcd_txn *txn)
+static bool not_made(etcd_waiter *s, const etcd_call *call, const etcd_txn *txn)
 {
     etcd_kvs own, other, way = {0};
     etcd_kv kv;
@@ -314,26 +316,26 @@ static bool not_made(etcd_seat *s, const etcd_call *call, const etcd_txn *txn)
         return false;
     if (etcd_next_kv(&own, &kv)) {
         s->created = kv.created;
-        s->state = SEAT_WAITS;
+        s->state = WAITER_QUEUED;
         s->look = true;
-        etcd_seat_step(s);
+        etcd_waiter_step(s);
     } else if (other.n || (way.n && s->mode == PAWL_MODE_PERMITS)) {
-        etcd_seat_refuse(s, PAWL_ESTATE, "is in use as something else");
+        etcd_waiter_refuse(s, PAWL_ESTATE, "is in use as something else");
     } else if (call->tag == TAG_TRY && way.n) {
         s->past_readers = s->mode == PAWL_MODE_SHARED && etcd_next_kv(&way, &kv) && only_read(&kv);
         if (s->past_readers)
-            etcd_seat_step(s);
+            etcd_waiter_step(s);
         else
-            etcd_seat_end(s, PAWL_EBUSY);
+            etcd_waiter_end(s, PAWL_EBUSY);
     } else {
         etcd_lease_unfenced(s->lease, call->fence);
-        etcd_seat_step(s);
+        etcd_waiter_step(s);
     }
     return true;
 }
 
 /* The own key is gone (stand in line again), or the fence is. */
-static bool not_there(etcd_seat *s, const etcd_call *call, const etcd_txn *txn)
+static bool not_there(etcd_waiter *s, const etcd_call *call, const etcd_txn *txn)
 {
     etcd_kvs own;
     etcd_kv kv;
@@ -343,17 +345,17 @@ static bool not_there(etcd_seat *s, const etcd_call *call, const etcd_txn *txn)
     if (etcd_next_kv(&own, &kv) && kv.created == s->created) {
         s->look = true;
         etcd_lease_unfenced(s->lease, call->fence);
-        etcd_seat_step(s);
+        etcd_waiter_step(s);
         return true;
     }
-    etcd_seat_lost(s);
-    etcd_seat_step(s);
+    etcd_waiter_lost(s);
+    etcd_waiter_step(s);
     return true;
 }
 
 static bool answer_ask(etcd_call *call, pb_span message)
 {
-    etcd_seat *s = call->about;
+    etcd_waiter *s = call->about;
     bool asked = call->tag == TAG_ASK || call->tag == TAG_TRY;
     etcd_txn txn;
 
@@ -370,7 +372,7 @@ static bool answer_ask(etcd_call *call, pb_span message)
 
 static bool answer_peek(etcd_call *call, pb_span message)
 {
-    etcd_seat *s = call->about;
+    etcd_waiter *s = call->about;
     etcd_value value = {0};
     etcd_kvs kvs;
     etcd_kv kv;
@@ -384,20 +386,20 @@ static bool answer_peek(etcd_call *call, pb_span message)
     if (!value.capacity)
         value.capacity = s->capacity;
     if (!value.capacity || (s->capacity && s->capacity != value.capacity)) {
-        etcd_seat_refuse(s, PAWL_ESTATE, "is in use with another capacity, or has none yet");
+        etcd_waiter_refuse(s, PAWL_ESTATE, "is in use with another capacity, or has none yet");
         return true;
     }
     s->capacity = value.capacity;
     if (s->permits > s->capacity)
-        etcd_seat_refuse(s, PAWL_EINVAL, "has fewer permits than were asked for");
+        etcd_waiter_refuse(s, PAWL_EINVAL, "has fewer permits than were asked for");
     else
-        etcd_seat_step(s);
+        etcd_waiter_step(s);
     return true;
 }
 
 static bool answer_check(etcd_call *call, pb_span message)
 {
-    etcd_seat *s = call->about;
+    etcd_waiter *s = call->about;
     etcd_txn txn;
 
     if (!etcd_read_txn(message, &txn))
@@ -406,15 +408,15 @@ static bool answer_check(etcd_call *call, pb_span message)
     s->look |= !txn.succeeded;
     s->woken |= !txn.succeeded;
     if (s->cancelled)
-        etcd_seat_leave(s, PAWL_ECANCELED);
+        etcd_waiter_leave(s, PAWL_ECANCELED);
     else
-        etcd_seat_step(s);
+        etcd_waiter_step(s);
     return true;
 }
 
 static const etcd_call_type check_type = {.path = "/etcdserverpb.KV/Txn", .answer = answer_check,
-        .failed = etcd_seat_failed};
+        .failed = etcd_waiter_failed};
 static const etcd_call_type ask_type = {.path = "/etcdserverpb.KV/Txn", .answer = answer_ask,
-        .failed = etcd_seat_failed};
+        .failed = etcd_waiter_failed};
 static const etcd_call_type peek_type = {.path = "/etcdserverpb.KV/Range", .answer = answer_peek,
-        .failed = etcd_seat_failed};
+        .failed = etcd_waiter_failed};

@@ -49,7 +49,7 @@ void etcd_connected(etcd *e)
         etcd_event_tell(e, PAWL_EVENT_RECONNECT);
     etcd_leases_connected(e);
     etcd_watches_connected(e);
-    etcd_seats_step(e);
+    etcd_waiters_step(e);
     etcd_jobs_start(e);
 }
 
@@ -59,7 +59,7 @@ void etcd_dropped(etcd *e, int code, const char *words, bool refused)
     etcd_watches_dropped(e);
     if (!refused)
         return;
-    etcd_seats_refuse(e, code, words);
+    etcd_waiters_refuse(e, code, words);
     etcd_jobs_refuse(e, code, words);
 }
 
@@ -85,10 +85,10 @@ static void take_down(etcd *e)
     if (e->closing && !uv_is_closing((uv_handle_t *)&e->close_timer))
         uv_close((uv_handle_t *)&e->close_timer, NULL);
     etcd_jobs_free(e);
-    etcd_seats_free(e);
+    etcd_waiters_free(e);
     etcd_leases_free(e);
-    e->env->timer_clear(e->env, &e->holders.timer);
-    e->env->timer_clear(e->env, &e->waiters.timer);
+    e->env->timer_clear(e->env, &e->unwatched_holders.timer);
+    e->env->timer_clear(e->env, &e->unwatched_waiters.timer);
     etcd_settings_free(&e->settings);
     e->env = NULL;
 }
@@ -146,14 +146,14 @@ static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
 
     e->env = env;
     list_init(&e->leases);
-    list_init(&e->seats);
+    list_init(&e->waiters);
     list_init(&e->jobs);
     for (size_t i = 0; i < ETCD_WATCH_BUCKETS; i++)
         list_init(&e->watches[i]);
     for (size_t i = 0; i < ETCD_ASKING_BUCKETS; i++)
         list_init(&e->asking[i]);
-    etcd_soon_init(&e->holders, HOLDERS_MS);
-    etcd_soon_init(&e->waiters, WAITERS_MS);
+    etcd_soon_init(&e->unwatched_holders, HOLDERS_MS);
+    etcd_soon_init(&e->unwatched_waiters, WAITERS_MS);
     if (!env->loop)
         return pawl_error_set(err, PAWL_ENOTSUP, "etcd needs a real event loop");
     code = etcd_settings_read(&e->settings, env, url, err);

@@ -11,9 +11,9 @@
  *     keys.c      names to keys, and who stands in a key's value
  *     leases.c    leases: granted, kept alive, fenced, let go
  *     watches.c   the watch stream
- *     seats.c     acquire: an owner's key, from its creation until it is surely gone
- *     line.c      seats in line: who asks first, and what is watched
- *     asks.c      what a seat asks the server, and what the answers mean
+ *     waiters.c   acquire: an owner's key, from its creation until it is surely gone
+ *     line.c      waiters in line: who asks first, and what is watched
+ *     asks.c      what a waiter asks the server, and what the answers mean
  *     leave.c     release, cancel, and keys that are rewritten
  *     move.c      keys that move to another lease: a longer one, or one that ends by itself
  *     renew.c     renewals, answered from the leases
@@ -22,7 +22,7 @@
  *
  * One connection carries everything. Nothing here blocks; all of it is under the client's mutex.
  * Requests on one connection are carried out in any order (HTTP/2 streams are independent), so
- * whoever depends on an order waits for the answer in between; a seat has one call out at a time.
+ * whoever depends on an order waits for the answer in between; a waiter has one call out at a time.
  *
  * FENCED REQUESTS. A connection may end with requests on it that are carried out later, when their
  * owner has long given up, and a key made then would be kept alive for nobody. So every request
@@ -49,7 +49,7 @@
 typedef struct etcd etcd;
 typedef struct etcd_call etcd_call;
 typedef struct etcd_lease etcd_lease;
-typedef struct etcd_seat etcd_seat;
+typedef struct etcd_waiter etcd_waiter;
 typedef struct etcd_job etcd_job;
 
 /* ---- settings.c ------------------------------------------------------------------------------ */
@@ -234,10 +234,10 @@ struct etcd_lease {
     int64_t ttl;        /* ns, as granted */
     int64_t from;       /* an instant before the last confirmed renewal was sent */
     int64_t sent;       /* of the renewal that is out; 0: none */
-    int64_t used;       /* when it last had a seat */
+    int64_t used;       /* when it last had a waiter */
     int64_t fence;      /* the revision of its fence; 0: never written */
     pawl_timer timer;
-    struct list seats;
+    struct list waiters;
     unsigned confirmed; /* how often */
     bool ends;          /* never kept alive: a released lock lingers on it (move.c) */
 };
@@ -259,13 +259,13 @@ void etcd_lease_poke(etcd_lease *lease);
 /* The server does not know it. */
 void etcd_lease_gone(etcd_lease *lease);
 /* A request failed because the fence is no longer at revision `fence`, which the request named. The
- * caller then steps its seat or job, which sends again as soon as the lease is ready. */
+ * caller then steps its waiter or job, which sends again as soon as the lease is ready. */
 void etcd_lease_unfenced(etcd_lease *lease, int64_t fence);
 /* Add the condition on the lease's fence to a transaction. */
 void etcd_if_fenced(etcd_call *call, const etcd_lease *lease);
 void etcd_leases_connected(etcd *e);
 void etcd_leases_dropped(etcd *e);
-/* Send the revocations of all that have no seat. How many. */
+/* Send the revocations of all that have no waiter. How many. */
 size_t etcd_leases_revoke(etcd *e);
 void etcd_leases_free(etcd *e);
 
@@ -295,29 +295,29 @@ void etcd_watch_stop(etcd_watch *w);
 void etcd_watches_connected(etcd *e);
 void etcd_watches_dropped(etcd *e);
 
-/* ---- seats.c, line.c, asks.c, leave.c ------------------------------------------------------- */
+/* ---- waiters.c, line.c, asks.c, leave.c ----------------------------------------------------- */
 
-enum etcd_seat_state {
-    SEAT_ASKS,    /* there may be a key (seat->maybe) or none: the acquire is out or to be sent */
-    SEAT_WAITS,   /* its key is in line */
-    SEAT_HOLDS,
-    SEAT_SHELL,   /* its owner has released it, but reads on through it (a guest does) */
-    SEAT_LINGERS, /* released, but its key stays until seat->linger */
-    SEAT_LEAVES,  /* its key is to go */
-    SEAT_GONE     /* it held, and the key has vanished */
+enum etcd_waiter_state {
+    WAITER_ASKS,  /* there may be a key (waiter->maybe) or none: the acquire is out or to be sent */
+    WAITER_QUEUED, /* its key is in line */
+    WAITER_HOLDS,
+    WAITER_SHELL, /* its owner has released it, but reads on through it (a guest does) */
+    WAITER_LINGERS, /* released, but its key stays until waiter->linger */
+    WAITER_LEAVES, /* its key is to go */
+    WAITER_GONE   /* it held, and the key has vanished */
 };
 
-struct etcd_seat {
-    struct list link;      /* in e->seats, in order of arrival */
+struct etcd_waiter {
+    struct list link;      /* in e->waiters, in order of arrival */
     struct list in_lease;
     struct list fresh;     /* in e->holders or e->waiters: not watched yet */
     struct list asking;    /* in e->asking: ASKS or LEAVES */
-    etcd_seat *next;       /* in the table */
+    etcd_waiter *next;     /* in the table */
     etcd *e;
     etcd_lease *lease;     /* NULL: GONE */
     etcd_lease *target;    /* the lease that its key is to be moved to; NULL: none */
     etcd_lease *moving;    /* the lease that its key may have been moved to; NULL: none */
-    enum etcd_seat_state state;
+    enum etcd_waiter_state state;
     pawl_op *acquires;     /* chained by engine[1] */
     pawl_op *releases;
     etcd_call *call;       /* the one that is out */
@@ -325,7 +325,7 @@ struct etcd_seat {
     etcd_watch own;        /* its own key, while it is held */
     char *ahead_key;       /* that and the end of the range, one after the other */
     char *key;
-    etcd_seat *host;       /* a guest's: whose key it shares */
+    etcd_waiter *host;     /* a guest's: whose key it shares */
     uint32_t guests;
     pawl_timer timer;      /* leaving: so long the acquire waits for it. Else: try again */
     uint64_t seq, token;
@@ -354,73 +354,73 @@ struct etcd_seat {
     char name[];
 };
 
-/* Seats in the order in which something is due with them. */
+/* Waiters in the order in which something is due with them. */
 typedef struct etcd_soon {
-    struct list seats;
+    struct list waiters;
     pawl_timer timer;
     int64_t delay;
 } etcd_soon;
 
-/* seats.c */
-etcd_seat *etcd_seat_find(etcd *e, uint64_t seq);
+/* waiters.c */
+etcd_waiter *etcd_waiter_find(etcd *e, uint64_t seq);
 void etcd_acquire(etcd *e, pawl_op *op);
 /* Do what is to be done next, if it can be done. */
-void etcd_seat_step(etcd_seat *s);
-void etcd_seat_granted(etcd_seat *s, uint64_t token, int64_t from);
+void etcd_waiter_step(etcd_waiter *s);
+void etcd_waiter_granted(etcd_waiter *s, uint64_t token, int64_t from);
 /* A latch is open: nothing is held. */
-void etcd_seat_opened(etcd_seat *s);
-/* There is no key: the acquires are told, and the seat is over. */
-void etcd_seat_end(etcd_seat *s, int code);
+void etcd_waiter_opened(etcd_waiter *s);
+/* There is no key: the acquires are told, and the waiter is over. */
+void etcd_waiter_end(etcd_waiter *s, int code);
 /* The key has vanished, or its lease has (s->lease is NULL). */
-void etcd_seat_lost(etcd_seat *s);
+void etcd_waiter_lost(etcd_waiter *s);
 /* A call of its came to nothing. */
-void etcd_seat_failed(etcd_call *call, int code, const char *words);
-void etcd_seats_step(etcd *e);
+void etcd_waiter_failed(etcd_call *call, int code, const char *words);
+void etcd_waiters_step(etcd *e);
 /* Those who were not heard yet are told that they won't be. */
-void etcd_seats_refuse(etcd *e, int code, const char *words);
-void etcd_seats_free(etcd *e);
+void etcd_waiters_refuse(etcd *e, int code, const char *words);
+void etcd_waiters_free(etcd *e);
 
 /* line.c */
 void etcd_soon_init(etcd_soon *soon, int64_t delay_ms);
-void etcd_seat_watches(etcd_seat *s); /* set them up */
+void etcd_waiter_watches(etcd_waiter *s); /* set them up */
 /* Let those of the same name that come later wait for it. */
-void etcd_seat_stand(etcd_seat *s);
+void etcd_waiter_stand(etcd_waiter *s);
 /* Is there one of the same name that must be asked for first? */
-bool etcd_seat_behind(const etcd_seat *s);
+bool etcd_waiter_behind(const etcd_waiter *s);
 /* The next of the same name may ask; in_line: and this one does no more. */
-void etcd_seat_next(const etcd_seat *s);
-void etcd_seat_in_line(etcd_seat *s);
+void etcd_waiter_next(const etcd_waiter *s);
+void etcd_waiter_in_line(etcd_waiter *s);
 /* In line: wait until something happens to a key (or a range; then `is` is 0), which was created
  * (for an exclusive owner) or modified (for others) at revision `is`, as seen at a revision. */
-void etcd_seat_waits(etcd_seat *s, const etcd_range *range, int64_t is, int64_t revision);
+void etcd_waiter_queue(etcd_waiter *s, const etcd_range *range, int64_t is, int64_t revision);
 /* In a while its own key is watched. */
-void etcd_seat_watch_soon(etcd_seat *s, etcd_soon *soon);
+void etcd_waiter_watch_soon(etcd_waiter *s, etcd_soon *soon);
 
-/* asks.c: send what a seat that ASKS or WAITS has to ask. */
-void etcd_seat_ask(etcd_seat *s);
+/* asks.c: send what a waiter that ASKS or WAITS has to ask. */
+void etcd_waiter_ask(etcd_waiter *s);
 
 /* leave.c */
 void etcd_acquire_cancel(etcd *e, pawl_op *op);
 void etcd_release(etcd *e, pawl_op *op);
 void etcd_release_cancel(etcd *e, pawl_op *op);
 /* Its key is to go; then the acquires are told `code`. */
-void etcd_seat_leave(etcd_seat *s, int code);
+void etcd_waiter_leave(etcd_waiter *s, int code);
 /* Its key is gone; `was`: it was there until now. */
-void etcd_seat_left(etcd_seat *s, bool was);
-void etcd_seat_delete(etcd_seat *s);
-void etcd_seat_rewrite(etcd_seat *s);
-void etcd_answer_releases(etcd_seat *s, int code);
-size_t etcd_seat_value(const etcd_seat *s, char text[ETCD_VALUE_MAX]);
+void etcd_waiter_left(etcd_waiter *s, bool was);
+void etcd_waiter_delete(etcd_waiter *s);
+void etcd_waiter_rewrite(etcd_waiter *s);
+void etcd_answer_releases(etcd_waiter *s, int code);
+size_t etcd_waiter_value(const etcd_waiter *s, char text[ETCD_VALUE_MAX]);
 
 /* move.c */
 /* The key is under another lease now. */
-void etcd_seat_moved(etcd_seat *s, etcd_lease *lease);
-/* Its lease has ended. False: its key may be under another one; the seat goes on there. */
-bool etcd_seat_ended_with(etcd_seat *s, const etcd_lease *lease);
+void etcd_waiter_moved(etcd_waiter *s, etcd_lease *lease);
+/* Its lease has ended. False: its key may be under another one; the waiter goes on there. */
+bool etcd_waiter_ended_with(etcd_waiter *s, const etcd_lease *lease);
 /* Released: the key stays until s->linger, also if the process ends. */
-void etcd_seat_linger(etcd_seat *s);
+void etcd_waiter_linger(etcd_waiter *s);
 /* True: it has to. */
-bool etcd_seat_lingers(const etcd_seat *s);
+bool etcd_waiter_lingers(const etcd_waiter *s);
 /* The server gives no lease to linger on. */
 void etcd_linger_refused(etcd_lease *lease);
 
@@ -463,12 +463,13 @@ void etcd_jobs_free(etcd *e);
 #define ETCD_HELPERS_MS 60000 /* the lease of receipts and latch waiters */
 
 void etcd_latch(etcd *e, pawl_op *op); /* set, down */
-/* For a seat that waits for one. */
+/* For a waiter that waits for one. */
 void etcd_latch_view(pb_buf *b, const etcd *e, const char *name, enum etcd_branch branch);
-bool etcd_latch_see(etcd_seat *s, const etcd_txn *txn);
-void etcd_seat_refuse(etcd_seat *s, int code, const char *why);
+bool etcd_latch_see(etcd_waiter *s, const etcd_txn *txn);
+void etcd_waiter_refuse(etcd_waiter *s, int code, const char *why);
 /* By this key, or by a range. */
-void etcd_seat_blocked(etcd_seat *s, const etcd_kv *by, const etcd_range *range, int64_t revision);
+void etcd_waiter_blocked(etcd_waiter *s, const etcd_kv *by, const etcd_range *range,
+                         int64_t revision);
 /* The latch that this key is: how much is left. */
 int64_t etcd_latch_left(const etcd_kv *kv);
 void etcd_look(etcd *e, pawl_op *op); /* inspect, count, list, break */
@@ -497,10 +498,10 @@ struct etcd {
     etcd_call *watching;  /* the stream; NULL: not open */
     uint64_t last_watch;
 
-    struct list seats;
-    etcd_seat **table;    /* by owner.seq */
-    size_t nseats, table_room;
-    etcd_soon holders, waiters; /* whose own keys are not watched yet */
+    struct list waiters;
+    etcd_waiter **table;  /* by owner.seq */
+    size_t nwaiters, table_room;
+    etcd_soon unwatched_holders, unwatched_waiters; /* whose own keys are not watched yet */
     struct list asking[ETCD_ASKING_BUCKETS]; /* by name, in order of arrival */
 
     pawl_op *renewals;    /* chained by engine[1] */

@@ -235,8 +235,8 @@ void etcd_latch(etcd *e, pawl_op *op)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* The seat's key only shows others that somebody waits. */
-bool etcd_latch_see(etcd_seat *s, const etcd_txn *txn)
+/* The waiter's key only shows others that somebody waits. */
+bool etcd_latch_see(etcd_waiter *s, const etcd_txn *txn)
 {
     struct view v;
 
@@ -245,12 +245,12 @@ bool etcd_latch_see(etcd_seat *s, const etcd_txn *txn)
     if (v.there && etcd_latch_left(&v.kv) == 0)
         clear(s->e, &v.kv);
     if (v.other)
-        etcd_seat_refuse(s, PAWL_ESTATE, "is in use as something else");
+        etcd_waiter_refuse(s, PAWL_ESTATE, "is in use as something else");
     else if (!v.there || etcd_latch_left(&v.kv) == 0)
-        etcd_seat_opened(s);
+        etcd_waiter_opened(s);
     else if (!s->queue && !s->created)
-        etcd_seat_end(s, PAWL_EBUSY);
+        etcd_waiter_end(s, PAWL_EBUSY);
     else
-        etcd_seat_blocked(s, &v.kv, NULL, txn->revision);
+        etcd_waiter_blocked(s, &v.kv, NULL, txn->revision);
     return true;
 }

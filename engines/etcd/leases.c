@@ -56,16 +56,16 @@ static void forget_calls(etcd_lease *lease)
             list_entry(l, etcd_call, link)->about = NULL;
 }
 
-/* Seats that were to move to the lease, or may have: writing the key again shows where it is. */
+/* Waiters that were to move to the lease, or may have: writing the key again shows where it is. */
 static void forget_moves(const etcd_lease *lease)
 {
-    struct list *seats = &lease->e->seats;
+    struct list *waiters = &lease->e->waiters;
 
-    for (struct list *l = seats->next; l != seats; l = l->next) {
-        etcd_seat *s = list_entry(l, etcd_seat, link);
+    for (struct list *l = waiters->next; l != waiters; l = l->next) {
+        etcd_waiter *s = list_entry(l, etcd_waiter, link);
 
-        s->rewrite |= s->moving == lease && s->state != SEAT_LEAVES;
-        s->unsure |= s->moving == lease && s->state != SEAT_LEAVES;
+        s->rewrite |= s->moving == lease && s->state != WAITER_LEAVES;
+        s->unsure |= s->moving == lease && s->state != WAITER_LEAVES;
         s->moving = s->moving == lease ? NULL : s->moving;
         s->target = s->target == lease ? NULL : s->target;
     }
@@ -80,14 +80,14 @@ void etcd_lease_free(etcd_lease *lease)
     free(lease);
 }
 
-/* Seats and jobs that waited for it. */
+/* Waiters and jobs that waited for it. */
 static void became_ready(etcd_lease *lease)
 {
     etcd *e = lease->e;
 
     lease->state = LEASE_READY;
     etcd_renewals_check(e);
-    etcd_seats_step(e);
+    etcd_waiters_step(e);
     etcd_jobs_start(e);
 }
 
@@ -98,7 +98,7 @@ static void refused(etcd_lease *lease, enum etcd_lease_state state, int code, co
     set_timer(lease, now_of(lease) + RETRY_NS);
     if (code == PAWL_ECANCELED || code == PAWL_EUNKNOWN || code == PAWL_ECONN)
         return;
-    etcd_seats_refuse(lease->e, code, words);
+    etcd_waiters_refuse(lease->e, code, words);
     etcd_jobs_refuse(lease->e, code, words);
 }
 
@@ -169,7 +169,7 @@ static etcd_lease *lease_new(etcd *e, int64_t asked, bool ends)
     lease->ends = ends;
     lease->timer = (pawl_timer){.fire = timer_fired, .arg = lease};
     lease->used = now_of(lease);
-    list_init(&lease->seats);
+    list_init(&lease->waiters);
     list_append(&e->leases, &lease->link);
     if (etcd_link_ready(&e->link))
         grant(lease);
@@ -226,15 +226,15 @@ void etcd_lease_poke(etcd_lease *lease)
 /* Whoever waits sees whether what is ahead is still there, in case that an event was lost. */
 static void check_waiters(etcd_lease *lease)
 {
-    for (struct list *l = lease->seats.next, *next; l != &lease->seats; l = next) {
-        etcd_seat *s = list_entry(l, etcd_seat, in_lease);
+    for (struct list *l = lease->waiters.next, *next; l != &lease->waiters; l = next) {
+        etcd_waiter *s = list_entry(l, etcd_waiter, in_lease);
 
         next = l->next;
-        if (s->state != SEAT_WAITS || s->call || s->look)
+        if (s->state != WAITER_QUEUED || s->call || s->look)
             continue;
         s->look = true;
         s->check = s->ahead_is != 0;
-        etcd_seat_step(s);
+        etcd_waiter_step(s);
     }
 }
 
@@ -403,24 +403,24 @@ void etcd_lease_gone(etcd_lease *lease)
 {
     etcd *e = lease->e;
     struct list *l;
-    bool had = !list_empty(&lease->seats);
+    bool had = !list_empty(&lease->waiters);
 
     e->env->log(e->env, PAWL_LOG_WARNING, "etcd has ended a lease of %lld s, with its locks",
                 (long long)(lease->ttl / NS_PER_S));
     forget_calls(lease);
     list_remove(&lease->link); /* nobody takes it from now on */
-    while ((l = list_take(&lease->seats))) {
-        etcd_seat *s = list_entry(l, etcd_seat, in_lease);
+    while ((l = list_take(&lease->waiters))) {
+        etcd_waiter *s = list_entry(l, etcd_waiter, in_lease);
 
         s->lease = NULL;
-        if (etcd_seat_ended_with(s, lease))
-            etcd_seat_lost(s);
+        if (etcd_waiter_ended_with(s, lease))
+            etcd_waiter_lost(s);
     }
     etcd_lease_free(lease);
     if (had)
         etcd_event_tell(e, PAWL_EVENT_VERIFY);
     etcd_renewals_check(e);
-    etcd_seats_step(e);
+    etcd_waiters_step(e);
     etcd_jobs_start(e);
 }
 
@@ -457,8 +457,8 @@ static bool in_use(const etcd_lease *lease)
 {
     bool lingers = lease->ends;
 
-    for (struct list *l = lease->seats.next; l != &lease->seats; l = l->next)
-        lingers |= list_entry(l, etcd_seat, in_lease)->state == SEAT_LINGERS;
+    for (struct list *l = lease->waiters.next; l != &lease->waiters; l = l->next)
+        lingers |= list_entry(l, etcd_waiter, in_lease)->state == WAITER_LINGERS;
     return lingers;
 }
 
@@ -492,7 +492,7 @@ static void timer_fired(pawl_timer *timer)
         grant(lease);
     else if (lease->ends)
         return;
-    else if (list_empty(&lease->seats) && lease->state == LEASE_READY &&
+    else if (list_empty(&lease->waiters) && lease->state == LEASE_READY &&
              now - lease->used > IDLE_NS) {
         give_back(lease);
         etcd_lease_free(lease);
@@ -508,7 +508,7 @@ void etcd_leases_connected(etcd *e)
         etcd_lease *lease = list_entry(l, etcd_lease, link);
 
         next = l->next;
-        if (list_empty(&lease->seats) && lease->id && !lease->ends &&
+        if (list_empty(&lease->waiters) && lease->id && !lease->ends &&
             now_of(lease) >= lease->from + lease->ttl)
             etcd_lease_free(lease); /* it has ended by itself */
         else if (lease->state == LEASE_WANTED)

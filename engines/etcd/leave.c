@@ -3,7 +3,7 @@
  * leave.c - release and cancel: how keys go, and how those that stay are written again.
  *
  * A key is deleted by its name, which no other owner ever has, so it does no harm to do that twice.
- * When the answer is lost the release is unknown; the seat goes on by itself until its key is
+ * When the answer is lost the release is unknown; the waiter goes on by itself until its key is
  * surely gone, whether the release is sent again or not.
  *
  * An acquire that is given up is PAWL_ECANCELED only if the server has answered that somebody is
@@ -22,7 +22,7 @@
 #define CANCEL_MS 100 /* so long the answer to a cancel is waited for ... */
 #define ANSWER_MS 400 /* ... and the first answer, if none has come yet */
 
-void etcd_answer_releases(etcd_seat *s, int code)
+void etcd_answer_releases(etcd_waiter *s, int code)
 {
     pawl_op *op = s->releases, *next;
 
@@ -35,28 +35,28 @@ void etcd_answer_releases(etcd_seat *s, int code)
 
 /* ---- going ----------------------------------------------------------------------------------- */
 
-void etcd_seat_left(etcd_seat *s, bool was)
+void etcd_waiter_left(etcd_waiter *s, bool was)
 {
     etcd_answer_releases(s, was ? 0 : PAWL_ENOTHELD);
-    etcd_seat_end(s, s->refused);
+    etcd_waiter_end(s, s->refused);
 }
 
 static bool answer_delete(etcd_call *call, pb_span message)
 {
-    etcd_seat *s = call->about;
+    etcd_waiter *s = call->about;
     int64_t deleted;
 
     if (!etcd_read_deleted(message, &deleted))
         return false;
     s->call = NULL;
-    etcd_seat_left(s, deleted > 0);
+    etcd_waiter_left(s, deleted > 0);
     return true;
 }
 
-void etcd_seat_delete(etcd_seat *s)
+void etcd_waiter_delete(etcd_waiter *s)
 {
     static const etcd_call_type type = {.path = "/etcdserverpb.KV/DeleteRange",
-        .answer = answer_delete, .failed = etcd_seat_failed};
+        .answer = answer_delete, .failed = etcd_waiter_failed};
     etcd_call *call = etcd_call_new(s->e, &type, s);
 
     if (call)
@@ -68,31 +68,31 @@ void etcd_seat_delete(etcd_seat *s)
                              s->e->env->now(s->e->env) + INT64_C(100) * PAWL_NS_PER_MS);
 }
 
-void etcd_seat_leave(etcd_seat *s, int code)
+void etcd_waiter_leave(etcd_waiter *s, int code)
 {
-    if (s->call && (s->state == SEAT_HOLDS || s->state == SEAT_SHELL)) {
+    if (s->call && (s->state == WAITER_HOLDS || s->state == WAITER_SHELL)) {
         s->call->about = NULL; /* a rewrite: it does no harm, now or later */
         s->call = NULL;
     }
     etcd_watch_stop(&s->ahead);
     etcd_watch_stop(&s->own);
     list_remove(&s->fresh);
-    s->state = SEAT_LEAVES;
+    s->state = WAITER_LEAVES;
     s->refused = code;
     s->look = s->rewrite = false;
-    etcd_seat_stand(s);
-    etcd_seat_next(s);
-    etcd_seat_step(s);
+    etcd_waiter_stand(s);
+    etcd_waiter_next(s);
+    etcd_waiter_step(s);
 }
 
 /* ---- writing again --------------------------------------------------------------------------- */
 
-size_t etcd_seat_value(const etcd_seat *s, char text[ETCD_VALUE_MAX])
+size_t etcd_waiter_value(const etcd_waiter *s, char text[ETCD_VALUE_MAX])
 {
     pawl_env *env = s->e->env;
     etcd_value v = {.since = s->since, .pid = getpid(), .token = s->token,
                     .permits = s->permits, .capacity = s->capacity,
-                    .readers = s->guests, .shared = s->state == SEAT_SHELL || s->only_reads};
+                    .readers = s->guests, .shared = s->state == WAITER_SHELL || s->only_reads};
 
     if (s->mode != PAWL_MODE_PERMITS)
         v.capacity = 0;
@@ -104,30 +104,30 @@ size_t etcd_seat_value(const etcd_seat *s, char text[ETCD_VALUE_MAX])
 }
 
 /* Those who read through it from now on. */
-static void admit_guests(etcd_seat *host, const etcd_call *call, int64_t revision)
+static void admit_guests(etcd_waiter *host, const etcd_call *call, int64_t revision)
 {
-    for (struct list *l = host->e->seats.next, *next; l != &host->e->seats; l = next) {
-        etcd_seat *s = list_entry(l, etcd_seat, link);
+    for (struct list *l = host->e->waiters.next, *next; l != &host->e->waiters; l = next) {
+        etcd_waiter *s = list_entry(l, etcd_waiter, link);
 
         next = l->next;
-        if (s->host == host && s->state == SEAT_ASKS)
-            etcd_seat_granted(s, (uint64_t)revision, call->sent);
+        if (s->host == host && s->state == WAITER_ASKS)
+            etcd_waiter_granted(s, (uint64_t)revision, call->sent);
     }
 }
 
 /* Nobody reads through it any more. */
-static void shell_ends(etcd_seat *s)
+static void shell_ends(etcd_waiter *s)
 {
     s->only_reads = true;
-    if (etcd_seat_lingers(s))
-        etcd_seat_linger(s);
+    if (etcd_waiter_lingers(s))
+        etcd_waiter_linger(s);
     else
-        etcd_seat_leave(s, PAWL_ECANCELED);
+        etcd_waiter_leave(s, PAWL_ECANCELED);
 }
 
 static bool answer_rewrite(etcd_call *call, pb_span message)
 {
-    etcd_seat *s = call->about;
+    etcd_waiter *s = call->about;
     etcd_txn txn;
     etcd_kvs own;
     etcd_kv kv;
@@ -139,7 +139,7 @@ static bool answer_rewrite(etcd_call *call, pb_span message)
     if (!txn.succeeded && etcd_next_kv(&own, &kv) && kv.created == s->created) {
         s->rewrite = true;
         etcd_lease_unfenced(s->lease, call->fence);
-        etcd_seat_step(s);
+        etcd_waiter_step(s);
         return true;
     }
     s->moving = NULL;
@@ -147,7 +147,7 @@ static bool answer_rewrite(etcd_call *call, pb_span message)
     if (!txn.succeeded) {
         etcd *e = s->e;
 
-        etcd_seat_lost(s);
+        etcd_waiter_lost(s);
         etcd_event_tell(e, PAWL_EVENT_VERIFY);
         etcd_renewals_check(e);
         return true;
@@ -158,24 +158,24 @@ static bool answer_rewrite(etcd_call *call, pb_span message)
         etcd_answer_releases(s, 0);
     admit_guests(s, call, txn.revision);
     if (call->tag && s->target && s->target->id == call->tag)
-        etcd_seat_moved(s, s->target);
+        etcd_waiter_moved(s, s->target);
     etcd_renewals_check(s->e);
-    if (s->state == SEAT_SHELL && !s->guests)
+    if (s->state == WAITER_SHELL && !s->guests)
         shell_ends(s);
     else
-        etcd_seat_step(s);
+        etcd_waiter_step(s);
     return true;
 }
 
-void etcd_seat_rewrite(etcd_seat *s)
+void etcd_waiter_rewrite(etcd_waiter *s)
 {
     static const etcd_call_type type = {.path = "/etcdserverpb.KV/Txn", .answer = answer_rewrite,
-        .failed = etcd_seat_failed};
+        .failed = etcd_waiter_failed};
     etcd_call *call = etcd_call_new(s->e, &type, s);
     etcd_range own = {.key = etcd_span(s->key)};
     etcd_query q = {.range = own, .keys_only = true};
     char value[ETCD_VALUE_MAX];
-    size_t n = etcd_seat_value(s, value);
+    size_t n = etcd_waiter_value(s, value);
 
     if (call) {
         call->tag = s->target ? s->target->id : 0;
@@ -203,18 +203,18 @@ static void unchain(pawl_op **chain, pawl_op *op)
 }
 
 /* The one who reads through another's key stops. */
-static void guest_leaves(etcd_seat *s)
+static void guest_leaves(etcd_waiter *s)
 {
-    etcd_seat *host = s->host;
+    etcd_waiter *host = s->host;
     pawl_op *releases = s->releases;
 
     s->host = NULL;
     host->linger = s->linger > host->linger ? s->linger : host->linger;
     host->guests--;
     host->rewrite = true;
-    if (host->state != SEAT_SHELL || host->guests) { /* the key stays: nothing to wait for */
+    if (host->state != WAITER_SHELL || host->guests) { /* the key stays: nothing to wait for */
         etcd_answer_releases(s, 0);
-        etcd_seat_step(host);
+        etcd_waiter_step(host);
     } else {
         s->releases = NULL;
         for (pawl_op *op = releases, *next; op; op = next) {
@@ -225,10 +225,10 @@ static void guest_leaves(etcd_seat *s)
         }
         shell_ends(host);
     }
-    etcd_seat_end(s, PAWL_ECANCELED);
+    etcd_waiter_end(s, PAWL_ECANCELED);
 }
 
-static void give_up(etcd_seat *s, pawl_op *op)
+static void give_up(etcd_waiter *s, pawl_op *op)
 {
     const etcd_link *link = &s->e->link;
     int code;
@@ -239,12 +239,12 @@ static void give_up(etcd_seat *s, pawl_op *op)
         code = etcd_no_answer(s->e, op->err, PAWL_ECONN);
     s->acquires = NULL;
     pawl_op_finish(op, code);
-    etcd_seat_end(s, code);
+    etcd_waiter_end(s, code);
 }
 
 void etcd_acquire_cancel(etcd *e, pawl_op *op)
 {
-    etcd_seat *s = op->engine[0];
+    etcd_waiter *s = op->engine[0];
 
     unchain(&s->acquires, op);
     if (s->acquires) { /* the same owner asks once more */
@@ -255,7 +255,7 @@ void etcd_acquire_cancel(etcd *e, pawl_op *op)
     op->engine[1] = NULL;
     if (s->host) {
         guest_leaves(s);
-    } else if (s->state == SEAT_ASKS && !s->call && !s->maybe) {
+    } else if (s->state == WAITER_ASKS && !s->call && !s->maybe) {
         give_up(s, op);
     } else {
         int64_t ms = !etcd_link_ready(&e->link) ? 0 : s->waited ? CANCEL_MS : ANSWER_MS;
@@ -263,57 +263,57 @@ void etcd_acquire_cancel(etcd *e, pawl_op *op)
         s->cancelled = true;
         e->env->timer_set(e->env, &s->timer, e->env->now(e->env) + ms * PAWL_NS_PER_MS);
         if (!s->call)
-            etcd_seat_leave(s, PAWL_ECANCELED);
+            etcd_waiter_leave(s, PAWL_ECANCELED);
     }
 }
 
 void etcd_release(etcd *e, pawl_op *op)
 {
-    etcd_seat *s = etcd_seat_find(e, op->owner.seq);
+    etcd_waiter *s = etcd_waiter_find(e, op->owner.seq);
 
-    if (!s || s->acquires || (s->state == SEAT_SHELL && !s->rewrite && !s->call)) {
+    if (!s || s->acquires || (s->state == WAITER_SHELL && !s->rewrite && !s->call)) {
         pawl_op_finish(op, PAWL_ENOTHELD);
         return;
     }
-    if (s->state == SEAT_GONE) {
+    if (s->state == WAITER_GONE) {
         pawl_op_finish(op, PAWL_ENOTHELD);
-        etcd_seat_end(s, PAWL_ENOTHELD);
+        etcd_waiter_end(s, PAWL_ENOTHELD);
         return;
     }
-    if (s->state == SEAT_HOLDS && op->permits && op->permits >= s->permits) {
+    if (s->state == WAITER_HOLDS && op->permits && op->permits >= s->permits) {
         pawl_op_finish(op, 0);
         return;
     }
-    if (s->state == SEAT_LINGERS && !s->target && !s->rewrite && !s->call) {
+    if (s->state == WAITER_LINGERS && !s->target && !s->rewrite && !s->call) {
         pawl_op_finish(op, 0);
         return;
     }
-    if (op->linger_ms > 0 && s->state == SEAT_HOLDS)
+    if (op->linger_ms > 0 && s->state == WAITER_HOLDS)
         s->linger = e->env->now(e->env) + op->linger_ms * PAWL_NS_PER_MS;
     op->engine[0] = s;
     op->engine[1] = s->releases;
     s->releases = op;
-    if (s->state != SEAT_HOLDS) {
-        s->cancelled |= s->state == SEAT_ASKS || s->state == SEAT_WAITS;
-        etcd_seat_step(s);
+    if (s->state != WAITER_HOLDS) {
+        s->cancelled |= s->state == WAITER_ASKS || s->state == WAITER_QUEUED;
+        etcd_waiter_step(s);
     } else if (s->host) {
         guest_leaves(s);
     } else if (op->permits || s->guests) {
         s->permits = op->permits;
-        s->state = s->guests ? SEAT_SHELL : SEAT_HOLDS;
+        s->state = s->guests ? WAITER_SHELL : WAITER_HOLDS;
         s->rewrite = true;
-        etcd_seat_step(s);
-    } else if (etcd_seat_lingers(s)) {
-        etcd_seat_linger(s);
+        etcd_waiter_step(s);
+    } else if (etcd_waiter_lingers(s)) {
+        etcd_waiter_linger(s);
     } else {
-        etcd_seat_leave(s, PAWL_ECANCELED);
+        etcd_waiter_leave(s, PAWL_ECANCELED);
     }
 }
 
 /* It goes on by itself. */
 void etcd_release_cancel(etcd *e, pawl_op *op)
 {
-    etcd_seat *s = op->engine[0];
+    etcd_waiter *s = op->engine[0];
 
     (void)e;
     unchain(&s->releases, op);

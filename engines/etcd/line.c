@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * line.c - seats in line: which of one client's asks first, and what is watched meanwhile.
+ * line.c - waiters in line: which of one client's asks first, and what is watched meanwhile.
  *
  * ASKING IN ORDER. Requests that are out at the same time are carried out in any order. So of those
  * of one name only the first asks; and a try waits until what leaves has left.
  *
- * WATCHED are what a seat waits for, from the moment on that it knows it, and its own key, so that
- * nobody takes it away unnoticed; but that only once it was there for a while. The watch begins at
- * a revision at which the key was there, so nothing is missed, and short holds cost no more than
- * two requests.
+ * WATCHED are what a waiter waits for, from the moment on that it knows it, and its own key, so
+ * that nobody takes it away unnoticed; but that only once it was there for a while. The watch
+ * begins at a revision at which the key was there, so nothing is missed, and short holds cost no
+ * more than two requests.
  */
 #include <stdlib.h>
 
@@ -27,64 +27,64 @@ static struct list *asking_bucket(etcd *e, const char *name)
     return &e->asking[h % ETCD_ASKING_BUCKETS];
 }
 
-void etcd_seat_stand(etcd_seat *s)
+void etcd_waiter_stand(etcd_waiter *s)
 {
     if (list_empty(&s->asking))
         list_append(asking_bucket(s->e, s->name), &s->asking);
 }
 
 /* Is there one of the same name that was first? */
-bool etcd_seat_behind(const etcd_seat *s)
+bool etcd_waiter_behind(const etcd_waiter *s)
 {
     struct list *bucket = asking_bucket(s->e, s->name);
 
     for (struct list *l = bucket->next; l != bucket; l = l->next) {
-        const etcd_seat *other = list_entry(l, etcd_seat, asking);
+        const etcd_waiter *other = list_entry(l, etcd_waiter, asking);
 
         if (other == s)
             return false;
         if (!strcmp(other->name, s->name) &&
-            (other->state == SEAT_ASKS || (other->state == SEAT_LEAVES && !s->queue)))
+            (other->state == WAITER_ASKS || (other->state == WAITER_LEAVES && !s->queue)))
             return true;
     }
     return false;
 }
 
-void etcd_seat_next(const etcd_seat *s)
+void etcd_waiter_next(const etcd_waiter *s)
 {
     struct list *bucket = asking_bucket(s->e, s->name);
 
     for (struct list *l = bucket->next; l != bucket; l = l->next) {
-        etcd_seat *other = list_entry(l, etcd_seat, asking);
+        etcd_waiter *other = list_entry(l, etcd_waiter, asking);
 
-        if (other->state == SEAT_ASKS && !strcmp(other->name, s->name)) {
-            etcd_seat_step(other);
+        if (other->state == WAITER_ASKS && !strcmp(other->name, s->name)) {
+            etcd_waiter_step(other);
             return;
         }
     }
 }
 
-void etcd_seat_in_line(etcd_seat *s)
+void etcd_waiter_in_line(etcd_waiter *s)
 {
     list_remove(&s->asking);
-    etcd_seat_next(s);
+    etcd_waiter_next(s);
 }
 
 /* ---- watching -------------------------------------------------------------------------------- */
 
-static void see_again(etcd_seat *s, bool woken)
+static void see_again(etcd_waiter *s, bool woken)
 {
-    if (s->state != SEAT_WAITS)
+    if (s->state != WAITER_QUEUED)
         return;
     s->look = true;
     s->woken |= woken;
     s->check &= !woken;
-    etcd_seat_step(s);
+    etcd_waiter_step(s);
 }
 
 static void ahead_started(etcd_watch *w, int64_t revision)
 {
-    etcd_seat *s = w->arg;
+    etcd_waiter *s = w->arg;
 
     if (revision == s->revision)
         return;
@@ -94,7 +94,7 @@ static void ahead_started(etcd_watch *w, int64_t revision)
 
 static void ahead_event(etcd_watch *w, const etcd_event *event)
 {
-    etcd_seat *s = w->arg;
+    etcd_waiter *s = w->arg;
 
     if (s->mode == PAWL_MODE_LATCH && !event->deleted && etcd_latch_left(&event->kv) > 0)
         return;
@@ -106,28 +106,29 @@ static void ahead_event(etcd_watch *w, const etcd_event *event)
 
 static void ahead_missed(etcd_watch *w)
 {
-    ((etcd_seat *)w->arg)->check = false;
+    ((etcd_waiter *)w->arg)->check = false;
     see_again(w->arg, false);
 }
 
 /* The key was deleted while its lease was good: by a break, or by hand. */
-static bool was_broken(const etcd_seat *s)
+static bool was_broken(const etcd_waiter *s)
 {
     const etcd_lease *lease = (s->host ? s->host : s)->lease;
 
-    return s->state == SEAT_HOLDS && lease && s->e->env->now(s->e->env) < lease->from + lease->ttl;
+    return s->state == WAITER_HOLDS && lease &&
+           s->e->env->now(s->e->env) < lease->from + lease->ttl;
 }
 
-static void vanished(etcd_seat *s)
+static void vanished(etcd_waiter *s)
 {
     etcd *e = s->e;
     uint64_t seq = s->seq;
     bool broken = was_broken(s);
 
-    etcd_seat_lost(s);
-    s = etcd_seat_find(e, seq);
-    if (s && s->state == SEAT_ASKS) {
-        etcd_seat_step(s); /* it waited: in line again */
+    etcd_waiter_lost(s);
+    s = etcd_waiter_find(e, seq);
+    if (s && s->state == WAITER_ASKS) {
+        etcd_waiter_step(s); /* it waited: in line again */
         return;
     }
     e->broken |= broken;
@@ -144,37 +145,37 @@ static void own_event(etcd_watch *w, const etcd_event *event)
 /* Compacted away: writing or reading the key shows whether it is there, and at which revision. */
 static void own_missed(etcd_watch *w)
 {
-    etcd_seat *s = w->arg;
+    etcd_waiter *s = w->arg;
 
-    s->rewrite |= s->state == SEAT_HOLDS || s->state == SEAT_SHELL;
-    s->look |= s->state == SEAT_WAITS;
-    etcd_seat_step(s);
+    s->rewrite |= s->state == WAITER_HOLDS || s->state == WAITER_SHELL;
+    s->look |= s->state == WAITER_QUEUED;
+    etcd_waiter_step(s);
 }
 
 /* In a while its own key is watched. */
-void etcd_seat_watch_soon(etcd_seat *s, etcd_soon *soon)
+void etcd_waiter_watch_soon(etcd_waiter *s, etcd_soon *soon)
 {
     pawl_env *env = s->e->env;
 
     s->began = env->now(env);
     list_remove(&s->fresh);
-    list_append(&soon->seats, &s->fresh);
+    list_append(&soon->waiters, &s->fresh);
     if (!soon->timer.armed) {
         soon->timer.arg = s->e;
         env->timer_set(env, &soon->timer, s->began + soon->delay);
     }
 }
 
-static void watch_own(etcd_seat *s)
+static void watch_own(etcd_waiter *s)
 {
-    bool holds = s->state == SEAT_HOLDS;
+    bool holds = s->state == WAITER_HOLDS;
 
     list_remove(&s->fresh);
     if (!s->own.id)
         etcd_watch_start(&s->own, s->e, s->key, "",
                          (holds ? (int64_t)s->token : s->revision) + 1);
     s->rewrite |= holds && s->waited && s->mode == PAWL_MODE_EXCLUSIVE; /* who, and since when */
-    etcd_seat_step(s);
+    etcd_waiter_step(s);
 }
 
 static void soon_fired(pawl_timer *timer)
@@ -183,8 +184,8 @@ static void soon_fired(pawl_timer *timer)
     etcd_soon *soon = list_entry(timer, etcd_soon, timer);
     int64_t now = e->env->now(e->env);
 
-    while (!list_empty(&soon->seats)) {
-        etcd_seat *s = list_entry(soon->seats.next, etcd_seat, fresh);
+    while (!list_empty(&soon->waiters)) {
+        etcd_waiter *s = list_entry(soon->waiters.next, etcd_waiter, fresh);
 
         if (s->began + soon->delay > now) {
             e->env->timer_set(e->env, timer, s->began + soon->delay);
@@ -196,18 +197,18 @@ static void soon_fired(pawl_timer *timer)
 
 void etcd_soon_init(etcd_soon *soon, int64_t delay_ms)
 {
-    list_init(&soon->seats);
+    list_init(&soon->waiters);
     soon->timer = (pawl_timer){.fire = soon_fired};
     soon->delay = delay_ms * PAWL_NS_PER_MS;
 }
 
-void etcd_seat_waits(etcd_seat *s, const etcd_range *range, int64_t is, int64_t revision)
+void etcd_waiter_queue(etcd_waiter *s, const etcd_range *range, int64_t is, int64_t revision)
 {
     pb_span key = range->key, end = range->end;
     size_t room = key.length + end.length + 2;
     char *text = malloc(room);
 
-    s->state = SEAT_WAITS;
+    s->state = WAITER_QUEUED;
     s->waited = true;
     for (pawl_op *op = s->acquires; op; op = op->engine[1])
         pawl_op_waits(op);
@@ -215,7 +216,7 @@ void etcd_seat_waits(etcd_seat *s, const etcd_range *range, int64_t is, int64_t 
     s->ahead_is = is;
     if (s->cancelled) {
         free(text);
-        etcd_seat_leave(s, PAWL_ECANCELED);
+        etcd_waiter_leave(s, PAWL_ECANCELED);
         return;
     }
     if (!text) {
@@ -234,14 +235,14 @@ void etcd_seat_waits(etcd_seat *s, const etcd_range *range, int64_t is, int64_t 
         s->ahead.deletes_only = s->mode == PAWL_MODE_EXCLUSIVE;
         etcd_watch_start(&s->ahead, s->e, text, text + strlen(text) + 1, 0);
     }
-    etcd_seat_in_line(s);
+    etcd_waiter_in_line(s);
     if (!s->own.id && list_empty(&s->fresh))
-        etcd_seat_watch_soon(s, &s->e->waiters);
+        etcd_waiter_watch_soon(s, &s->e->unwatched_waiters);
     if (s->look) /* something has happened while the answer was on its way */
-        etcd_seat_step(s);
+        etcd_waiter_step(s);
 }
 
-void etcd_seat_watches(etcd_seat *s)
+void etcd_waiter_watches(etcd_waiter *s)
 {
     s->ahead = (etcd_watch){.arg = s, .from_now = true, .started = ahead_started,
                             .event = ahead_event, .missed = ahead_missed};

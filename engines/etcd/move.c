@@ -3,12 +3,12 @@
  * move.c - keys that move to another lease: a longer one (renew.c), or one that ends by itself.
  *
  * MOVING. A move is a rewrite of the key (leave.c) that names the other lease, on condition that
- * the key is the one that was created for this seat. As long as no answer has come the key may be
- * under either lease; seat->moving says so. If the old lease ends meanwhile the key is gone or has
- * moved, and if it has moved it would stay for nobody as long as the other lease is kept alive. So
- * the seat goes on under the other lease: its next rewrite shows whether the key is there, and a
- * seat that leaves deletes the key in any case. If the key is there it was never gone, since its
- * creation is compared, and the lock is still held.
+ * the key is the one that was created for this waiter. As long as no answer has come the key may be
+ * under either lease; waiter->moving says so. If the old lease ends meanwhile the key is gone or
+ * has moved, and if it has moved it would stay for nobody as long as the other lease is kept alive.
+ * So the waiter goes on under the other lease: its next rewrite shows whether the key is there, and
+ * a waiter that leaves deletes the key in any case. If the key is there it was never gone, since
+ * its creation is compared, and the lock is still held.
  *
  * LINGERING. A released lock that is to stay taken for a while (op->linger_ms) moves to a lease of
  * its own, as long as that time and never kept alive, so the service ends the lock also if the
@@ -19,30 +19,30 @@
  */
 #include "etcd.h"
 
-static void change_lease(etcd_seat *s, etcd_lease *lease)
+static void change_lease(etcd_waiter *s, etcd_lease *lease)
 {
     list_remove(&s->in_lease);
     if (s->lease)
         s->lease->used = s->e->env->now(s->e->env);
     s->lease = lease;
-    list_append(&lease->seats, &s->in_lease);
+    list_append(&lease->waiters, &s->in_lease);
 }
 
-void etcd_seat_moved(etcd_seat *s, etcd_lease *lease)
+void etcd_waiter_moved(etcd_waiter *s, etcd_lease *lease)
 {
-    struct list *seats = &s->e->seats;
+    struct list *waiters = &s->e->waiters;
 
     change_lease(s, lease);
-    for (struct list *l = seats->next; l != seats; l = l->next)
-        if (list_entry(l, etcd_seat, link)->host == s)
-            change_lease(list_entry(l, etcd_seat, link), lease);
+    for (struct list *l = waiters->next; l != waiters; l = l->next)
+        if (list_entry(l, etcd_waiter, link)->host == s)
+            change_lease(list_entry(l, etcd_waiter, link), lease);
     if (s->target == lease)
         s->target = NULL;
 }
 
-bool etcd_seat_ended_with(etcd_seat *s, const etcd_lease *lease)
+bool etcd_waiter_ended_with(etcd_waiter *s, const etcd_lease *lease)
 {
-    etcd_seat *holder = s->host ? s->host : s;
+    etcd_waiter *holder = s->host ? s->host : s;
     etcd_lease *to = holder->moving ? holder->moving : s->host ? holder->lease : NULL;
 
     if (!to || to == lease)
@@ -55,24 +55,24 @@ bool etcd_seat_ended_with(etcd_seat *s, const etcd_lease *lease)
     s->call = NULL;
     s->moving = NULL;
     s->target = s->target == to ? NULL : s->target;
-    s->rewrite = s->state != SEAT_LEAVES;
+    s->rewrite = s->state != WAITER_LEAVES;
     s->unsure = s->rewrite;
     return false;
 }
 
 /* ---- lingering ------------------------------------------------------------------------------- */
 
-bool etcd_seat_lingers(const etcd_seat *s)
+bool etcd_waiter_lingers(const etcd_waiter *s)
 {
     return s->linger > s->e->env->now(s->e->env);
 }
 
-void etcd_seat_linger(etcd_seat *s)
+void etcd_waiter_linger(etcd_waiter *s)
 {
     pawl_env *env = s->e->env;
     int64_t ms = (s->linger - env->now(env)) / PAWL_NS_PER_MS + 1;
 
-    s->state = SEAT_LINGERS;
+    s->state = WAITER_LINGERS;
     list_remove(&s->fresh);
     env->timer_set(env, &s->timer, s->linger);
     s->target = etcd_lease_that_ends(s->e, ms);
@@ -81,15 +81,15 @@ void etcd_seat_linger(etcd_seat *s)
         return;
     }
     s->rewrite = true;
-    etcd_seat_step(s);
+    etcd_waiter_step(s);
 }
 
 void etcd_linger_refused(etcd_lease *lease)
 {
-    struct list *seats = &lease->e->seats;
+    struct list *waiters = &lease->e->waiters;
 
-    for (struct list *l = seats->next, *next; l != seats; l = next) {
-        etcd_seat *s = list_entry(l, etcd_seat, link);
+    for (struct list *l = waiters->next, *next; l != waiters; l = next) {
+        etcd_waiter *s = list_entry(l, etcd_waiter, link);
 
         next = l->next;
         if (s->target != lease)

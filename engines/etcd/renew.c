@@ -13,14 +13,14 @@
 #include "etcd.h"
 
 /* May be answered with 0 now? Else sees to it that it may be soon. */
-static bool is_good(etcd_seat *s, int64_t lease_ms)
+static bool is_good(etcd_waiter *s, int64_t lease_ms)
 {
-    etcd_seat *holder = s->host ? s->host : s;
+    etcd_waiter *holder = s->host ? s->host : s;
 
     if (!s->target && !s->host && etcd_lease_is_shorter(s->lease, lease_ms)) {
         s->target = etcd_lease_for(s->e, lease_ms);
         s->rewrite |= s->target != NULL;
-        etcd_seat_step(s);
+        etcd_waiter_step(s);
     }
     if (s->target || holder->unsure)
         return false;
@@ -37,9 +37,9 @@ static bool answer(etcd *e, pawl_op *op)
 
     for (size_t i = 0; i < op->batch_len; i++) {
         pawl_renewal *item = &op->batch[i];
-        etcd_seat *s = etcd_seat_find(e, item->owner.seq);
+        etcd_waiter *s = etcd_waiter_find(e, item->owner.seq);
 
-        if (!s || s->state != SEAT_HOLDS) {
+        if (!s || s->state != WAITER_HOLDS) {
             item->code = PAWL_ENOTHELD;
             gone = true;
         } else if (is_good(s, item->lease_ms)) {

@@ -47,7 +47,7 @@ static const desk_store local_store = {
 static void leave(local *l)
 {
     local_peers_close(l);
-    if (l->seated)
+    if (l->has_slot)
         local_blocks_close(l);
     local_slot_leave(l);
     if (l->map)

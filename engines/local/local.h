@@ -190,7 +190,7 @@ typedef struct local {
     /* slots.c */
     uint32_t slot, gen;
     uint32_t probes, start; /* slots that were tried, and where the later ones begin */
-    bool seated;
+    bool has_slot;
     int wake, life; /* w<slot>, d<slot>; -1: none */
     bool mute; /* we can't knock, and have said so */
     /* shelves.c, blocks.c */

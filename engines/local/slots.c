@@ -212,7 +212,7 @@ static int settle_in(local *l)
     (void)local_exchange(l, LOCAL_AT_SLOT(l->slot, pid), (uint32_t)getpid());
     store_text(l, LOCAL_AT_SLOT(l->slot, program), 4, program_invocation_short_name);
     store_text(l, LOCAL_AT_SLOT(l->slot, label), 8, l->env->label ? l->env->label : "");
-    l->seated = !l->trouble;
+    l->has_slot = !l->trouble;
     return l->trouble;
 }
 
@@ -237,10 +237,10 @@ int local_slot_settle(local *l, pawl_error *err)
 
 void local_slot_leave(local *l)
 {
-    if (l->seated) {
+    if (l->has_slot) {
         (void)local_add(l, LOCAL_AT_SLOT(l->slot, gen), 1);
         remove_files(l);
     }
-    l->seated = false;
+    l->has_slot = false;
     close_files(l);
 }

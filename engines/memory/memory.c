@@ -2,19 +2,21 @@
  *
  * memory.c - the engine "memory:[SPACE]": locks inside one process.
  *
- * All clients of the process that open the same space share it; it vanishes with its last client.
- * A forked child has its parent's spaces in memory, but opens new ones of its own.
- * It is the reference for tests and for the simulator: no loop, no clock but env's, nothing that
- * depends on where memory lies.
+ * All clients of a process that open the same space share that space. A space ends with its last
+ * client. A forked child inherits its parent's spaces in memory, but never uses them: the child
+ * opens new spaces of its own. `memory:` is the reference for tests and for the simulator, so the
+ * engine uses no event loop, no clock but env's, and nothing that depends on addresses in memory.
  *
- * A space is a store (desk.h): buckets with growing shelves, and its clients in numbered seats.
- * A seat's generation rises with each client that takes it, so an entry whose generation is not the
- * seat's is of a client that is gone: dead.
+ * A space is a store (desk.h): buckets with growing shelves, and an array of client slots. The
+ * generation of a client slot rises with each client that takes the slot. An entry on a shelf whose
+ * generation is not the slot's belongs to a client that has closed; the entry counts as dead.
  *
- * LOCKING. `spaces_mutex` guards the list of spaces and everything in them. A client's own mutex is
- * held by whoever calls in; it is taken first, and another client's never. To reach another client,
- * a hint is left in its seat and its wake is sent, under the mutex, so that it can't close
- * meanwhile; it looks at its own waits later, under its own mutex.
+ * LOCKING. `spaces_mutex` guards the list of spaces and everything in them. The mutex of a client
+ * is held when the core calls the engine, so the order is always client mutex, then
+ * `spaces_mutex`; no code here takes the mutex of another client. To notify another client, the
+ * engine writes a hint into that client's slot and sends the client's wake, both under
+ * `spaces_mutex`, so that the client can't close in between. The other client reads the hint and
+ * checks its waiters later, under its own mutex.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -30,7 +32,7 @@ typedef struct memory memory;
 
 #define TOLD 32
 
-struct seat {
+struct client_slot {
     memory *client; /* NULL: free */
     uint32_t gen;
     uint64_t hints; /* DESK_BIT, DESK_EVICTED: what its client should look at */
@@ -45,8 +47,8 @@ typedef struct space {
     uint64_t generation; /* of forks: one of the parent process is not ours */
     size_t clients;
     uint64_t fence;
-    struct seat *seats;
-    size_t nseats;
+    struct client_slot *slots;
+    size_t nslots;
     lockstate_shelf shelves[BUCKETS];
 } space;
 
@@ -144,7 +146,7 @@ static void store_raise(void *store, uint64_t floor)
 
 static bool gone(const space *s, uint16_t peer, uint32_t gen)
 {
-    return peer >= s->nseats || !s->seats[peer].client || s->seats[peer].gen != gen;
+    return peer >= s->nslots || !s->slots[peer].client || s->slots[peer].gen != gen;
 }
 
 /* Asked inside an edit, and by who only looks. */
@@ -165,9 +167,9 @@ static bool store_dead(void *store, uint16_t peer, uint32_t gen, bool thorough)
 static void hint(space *s, uint16_t peer, uint32_t gen, uint64_t bits)
 {
     if (!gone(s, peer, gen)) {
-        memory *other = s->seats[peer].client;
+        memory *other = s->slots[peer].client;
 
-        s->seats[peer].hints |= bits;
+        s->slots[peer].hints |= bits;
         other->env->wake_send(&other->wake);
     }
 }
@@ -175,15 +177,15 @@ static void hint(space *s, uint16_t peer, uint32_t gen, uint64_t bits)
 static void store_tell(void *store, const struct desk_peer *to, const struct desk_told *what)
 {
     space *s = ((memory *)store)->space;
-    struct seat *seat;
+    struct client_slot *slot;
 
     pthread_mutex_lock(&spaces_mutex);
     if (!gone(s, to->peer, to->gen)) {
-        seat = &s->seats[to->peer];
+        slot = &s->slots[to->peer];
         if (to->why == LOCKSTATE_EVICTED) {
             hint(s, to->peer, to->gen, DESK_EVICTED);
-        } else if (seat->ntold < TOLD) {
-            seat->told[seat->ntold++] = *what;
+        } else if (slot->ntold < TOLD) {
+            slot->told[slot->ntold++] = *what;
             hint(s, to->peer, to->gen, 0);
         } else {
             hint(s, to->peer, to->gen, DESK_BIT(what->bucket));
@@ -199,7 +201,7 @@ static void store_describe(void *store, uint16_t peer, uint32_t gen, pawl_info *
     m->label[0] = 0;
     pthread_mutex_lock(&spaces_mutex);
     if (!gone(m->space, peer, gen))
-        memcpy(m->label, m->space->seats[peer].label, sizeof m->label);
+        memcpy(m->label, m->space->slots[peer].label, sizeof m->label);
     pthread_mutex_unlock(&spaces_mutex);
     row->pid = getpid();
     row->host = m->host;
@@ -252,33 +254,33 @@ static void free_space(space *s)
         used_tokens = s->fence;
     for (size_t i = 0; i < BUCKETS; i++)
         free(s->shelves[i].bytes);
-    free(s->seats);
+    free(s->slots);
     free(s->name);
     free(s);
 }
 
-/* The lowest free seat; -1: out of memory. The mutex is held. */
-static int64_t take_seat(memory *m, space *s)
+/* The lowest free client slot; -1: out of memory. The mutex is held. */
+static int64_t take_slot(memory *m, space *s)
 {
     size_t i = 0;
-    struct seat *seats;
+    struct client_slot *slots;
 
-    while (i < s->nseats && s->seats[i].client)
+    while (i < s->nslots && s->slots[i].client)
         i++;
     if (i > UINT16_MAX)
         return -1;
-    if (i == s->nseats) {
-        seats = realloc(s->seats, (i + 1) * sizeof *seats);
-        if (!seats)
+    if (i == s->nslots) {
+        slots = realloc(s->slots, (i + 1) * sizeof *slots);
+        if (!slots)
             return -1;
-        s->seats = seats;
-        s->seats[s->nseats++] = (struct seat){0};
+        s->slots = slots;
+        s->slots[s->nslots++] = (struct client_slot){0};
     }
-    s->seats[i].client = m;
-    s->seats[i].gen++;
-    s->seats[i].hints = 0;
-    s->seats[i].ntold = 0;
-    snprintf(s->seats[i].label, sizeof s->seats[i].label, "%s", m->env->label ? m->env->label : "");
+    s->slots[i].client = m;
+    s->slots[i].gen++;
+    s->slots[i].hints = 0;
+    s->slots[i].ntold = 0;
+    snprintf(s->slots[i].label, sizeof s->slots[i].label, "%s", m->env->label ? m->env->label : "");
     return (int64_t)i;
 }
 
@@ -337,16 +339,16 @@ static void woken(pawl_wake *wake)
 {
     memory *m = wake->arg;
     struct desk_told told[TOLD];
-    struct seat *seat;
+    struct client_slot *slot;
     uint64_t hints;
     size_t n;
 
     pthread_mutex_lock(&spaces_mutex);
-    seat = &m->space->seats[m->desk.peer];
-    hints = seat->hints;
-    n = seat->ntold;
-    memcpy(told, seat->told, n * sizeof *told);
-    seat->hints = seat->ntold = 0;
+    slot = &m->space->slots[m->desk.peer];
+    hints = slot->hints;
+    n = slot->ntold;
+    memcpy(told, slot->told, n * sizeof *told);
+    slot->hints = slot->ntold = 0;
     pthread_mutex_unlock(&spaces_mutex);
     for (size_t i = 0; i < n; i++)
         desk_told(&m->desk, &told[i]);
@@ -356,7 +358,7 @@ static void woken(pawl_wake *wake)
 static int memory_open(void *self, pawl_env *env, const pawl_url *url, pawl_error *err)
 {
     memory *m = self;
-    int64_t seat = -1;
+    int64_t slot = -1;
     uint32_t gen = 0;
 
     m->env = env;
@@ -370,18 +372,19 @@ static int memory_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
     pthread_mutex_lock(&spaces_mutex);
     m->space = find_space(env, url->rest ? url->rest : "");
     if (m->space) {
-        seat = take_seat(m, m->space);
-        if (seat >= 0) {
+        slot = take_slot(m, m->space);
+        if (slot >= 0) {
             m->space->clients++;
-            gen = m->space->seats[seat].gen;
+            gen = m->space->slots[slot].gen;
         } else if (!m->space->clients) {
             free_space(m->space);
         }
     }
-    if (seat < 0)
+    if (slot < 0)
         m->space = NULL;
     pthread_mutex_unlock(&spaces_mutex);
-    if (seat < 0 || desk_init(&m->desk, env, &memory_store, m, BUCKETS, (uint16_t)seat, gen))
+    if (slot < 0 ||
+        desk_init(&m->desk, env, &memory_store, m, BUCKETS, (uint16_t)slot, gen))
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
     return 0;
 }
@@ -395,7 +398,7 @@ static void memory_close(void *self)
     desk_end(&m->desk);
     if (m->space) {
         pthread_mutex_lock(&spaces_mutex);
-        m->space->seats[peer].client = NULL;
+        m->space->slots[peer].client = NULL;
         if (--m->space->clients)
             bury_all(m, peer, gen);
         else

@@ -2,9 +2,9 @@
  *
  * advisory.c - layout=advisory: the engine's slots.
  *
- * An acquire that may wait gets its seat in order (advisory_line.c). One that must not wait takes
- * any; if there is none it is told so (PAWL_ECONN: nothing was asked), and the core tries again for
- * as long as a request may take.
+ * An acquire that may wait gets its session in order (advisory_line.c). One that must not wait
+ * takes any; if there is none it is told so (PAWL_ECONN: nothing was asked), and the core tries
+ * again for as long as a request may take.
  */
 #include <stdlib.h>
 
@@ -15,13 +15,13 @@
 #define CONNECTIONS_MAX 1000
 #define QUIET_MS INT64_C(10000)
 
-/* ---- seats ----------------------------------------------------------------------------------- */
+/* ---- sessions -------------------------------------------------------------------------------- */
 
-seat *advisory_seat(advisory *adv, uint64_t seq, int mode)
+advisory_session *advisory_session_find(advisory *adv, uint64_t seq, int mode)
 {
-    for (int i = 0; i < adv->nseats; i++)
-        if (mode <= PAWL_MODE_SHARED && adv->seats[i].seq[mode] == seq)
-            return &adv->seats[i];
+    for (int i = 0; i < adv->nsessions; i++)
+        if (mode <= PAWL_MODE_SHARED && adv->sessions[i].seq[mode] == seq)
+            return &adv->sessions[i];
     return NULL;
 }
 
@@ -44,10 +44,10 @@ static bool is_unsure(advisory *adv, uint64_t seq)
 
 /* ---- acquire --------------------------------------------------------------------------------- */
 
-/* It was granted before, or it belongs on a seat that has the name already. True: done with. */
+/* It was granted before, or it belongs on a session that has the name already. True: done with. */
 static bool acquire_again(advisory *adv, pawl_op *op)
 {
-    seat *s = advisory_seat(adv, op->owner.seq, op->mode);
+    advisory_session *s = advisory_session_find(adv, op->owner.seq, op->mode);
 
     if (s) {
         op->token = s->token[op->mode];
@@ -57,9 +57,9 @@ static bool acquire_again(advisory *adv, pawl_op *op)
         sql_done(op, 0, NULL);
         return true;
     }
-    s = op->with_seq ? advisory_seat(adv, op->with_seq, PAWL_MODE_EXCLUSIVE) : NULL;
+    s = op->with_seq ? advisory_session_find(adv, op->with_seq, PAWL_MODE_EXCLUSIVE) : NULL;
     if (s && !s->op && !s->leaving)
-        seat_acquire(s, op);
+        advisory_session_acquire(s, op);
     else if (s)
         sql_done(op, PAWL_ECONN, "this owner's last call is still under way");
     return s;
@@ -83,10 +83,10 @@ static void acquire(advisory *adv, pawl_op *op)
 
 static void release(advisory *adv, pawl_op *op)
 {
-    seat *s = advisory_seat(adv, op->owner.seq, op->mode);
+    advisory_session *s = advisory_session_find(adv, op->owner.seq, op->mode);
 
     if (s)
-        seat_release(s, op);
+        advisory_session_release(s, op);
     else if (is_unsure(adv, op->owner.seq))
         sql_done(op, PAWL_EUNKNOWN, "the connection was lost on the way; the server may have the "
                                     "session until the lease ends");
@@ -140,7 +140,7 @@ static int read_parameters(advisory *adv, const pawl_url *url, pawl_error *err)
         return pawl_error_set(err, PAWL_EINVAL, "layout=advisory needs sessions, and "
                               "pooler=transaction says that there are none: use one of them");
     adv->keeps_session = pawl_url_param(url, "pooler");
-    adv->nseats = (int)n;
+    adv->nsessions = (int)n;
     return 0;
 }
 
@@ -159,11 +159,11 @@ int advisory_open(advisory *adv, pawl_env *env, const pawl_url *url, pawl_error 
         code = read_parameters(adv, url, err);
     if (code)
         return code;
-    adv->seats = calloc((size_t)adv->nseats, sizeof *adv->seats);
-    if (!adv->seats)
+    adv->sessions = calloc((size_t)adv->nsessions, sizeof *adv->sessions);
+    if (!adv->sessions)
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
-    for (int i = 0; i < adv->nseats; i++)
-        seat_init(&adv->seats[i], adv);
+    for (int i = 0; i < adv->nsessions; i++)
+        advisory_session_init(&adv->sessions[i], adv);
     sql_link_init(&q->link, q, q->driver->greeting);
     q->link.on_drop = link_dropped;
     adv->quiet = (pawl_timer){.fire = quiet, .arg = adv};
@@ -181,16 +181,16 @@ void advisory_close(advisory *adv)
     q->event = NULL;
     if (event)
         pawl_op_finish(event, PAWL_ECANCELED);
-    for (int i = 0; adv->seats && i < adv->nseats; i++) {
-        sql_link_close(&adv->seats[i].link);
-        q->env->timer_clear(q->env, &adv->seats[i].timer);
+    for (int i = 0; adv->sessions && i < adv->nsessions; i++) {
+        sql_link_close(&adv->sessions[i].link);
+        q->env->timer_clear(q->env, &adv->sessions[i].timer);
     }
     if (q->link.env) {
         sql_link_close(&q->link);
         q->env->timer_clear(q->env, &adv->quiet);
     }
-    free(adv->seats);
-    adv->seats = NULL;
+    free(adv->sessions);
+    adv->sessions = NULL;
     sql_settings_free(&q->settings);
     q->env = NULL;
 }
@@ -225,14 +225,14 @@ void advisory_cancel(advisory *adv, pawl_op *op)
     switch (op->kind) {
     case PAWL_OP_ACQUIRE:
         if (op->engine[0]) {
-            seat_cancel(op->engine[0]);
+            advisory_session_cancel(op->engine[0]);
         } else {
             advisory_line_leave(op);
             sql_done(op, PAWL_ECANCELED, NULL);
         }
         break;
     case PAWL_OP_RELEASE:
-        seat_release_cancel(op);
+        advisory_session_release_cancel(op);
         break;
     case PAWL_OP_RENEW:
         advisory_renew_cancel(op);

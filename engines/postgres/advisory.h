@@ -3,20 +3,20 @@
  * advisory.h - layout=advisory: PostgreSQL's session advisory locks as the lock itself, shared with
  * whoever calls pg_advisory_lock(). No tables.
  *
- *     advisory.c       the engine's slots
- *     advisory_line.c  those who wait in the client
- *     advisory_seat.c  one connection: acquire, give back, lose
- *     advisory_leave.c giving up what was asked for
- *     advisory_renew.c leases
- *     advisory_greet.c the first words on a connection
- *     advisory_key.c   names and keys
- *     advisory_say.c   the statements
- *     advisory_look.c  inspect, list, break: on a connection of its own
+ *     advisory.c          the functions of the engine
+ *     advisory_line.c     acquires that wait in the client
+ *     advisory_session.c  one connection: acquire, release, loss
+ *     advisory_leave.c    cancelling an acquire
+ *     advisory_renew.c    leases
+ *     advisory_greet.c    the first statements on a connection
+ *     advisory_key.c      names and keys
+ *     advisory_say.c      the statements
+ *     advisory_look.c     inspect, list, break: on a connection of its own
  *
  * A lock belongs to a session, and a session that has it gets it again; so each owner needs a
- * connection of its own while it holds or waits: a *seat*. (The one exception: who holds a name
- * exclusively and wants it shared, too, gets that on the same seat.) There are at most
- * `connections` seats; who finds none waits here, in the client.
+ * connection of its own while it holds or waits: a *session*. (The one exception: who holds a name
+ * exclusively and wants it shared, too, gets that on the same session.) There are at most
+ * `connections` sessions; who finds none waits here, in the client.
  *
  * LEASES. The server ends a session that was idle for idle_session_timeout, which each acquire and
  * renewal sets to the lease: so a lease begins anew when the server has carried out a statement,
@@ -45,7 +45,7 @@
 #define ADVISORY_LEASE_MAX INT64_C(2147483647) /* ms; the server's own limit */
 
 typedef struct advisory advisory;
-typedef struct seat seat;
+typedef struct advisory_session advisory_session;
 
 /* ---- advisory_key.c -------------------------------------------------------------------------- */
 
@@ -67,11 +67,11 @@ static inline bool advisory_key_equal(advisory_key a, advisory_key b)
     return a.high == b.high && a.low == b.low && a.pair == b.pair;
 }
 
-/* ---- advisory_seat.c ------------------------------------------------------------------------- */
+/* ---- advisory_session.c ---------------------------------------------------------------------- */
 
 /* Modes are PAWL_MODE_EXCLUSIVE and PAWL_MODE_SHARED, 0 and 1. */
-struct seat {
-    sql_link link;        /* first; closed: the seat is free */
+struct advisory_session {
+    sql_link link;        /* first; closed: the session is free */
     advisory *adv;
     advisory_key key;
     char name[PAWL_NAME_MAX + 1];
@@ -95,26 +95,26 @@ struct seat {
     int releasing;        /* releases that are out */
 };
 
-void seat_init(seat *s, advisory *adv);
-bool seat_idle(const seat *s);
-/* The op is the seat's until it is done. */
-void seat_acquire(seat *s, pawl_op *op);
-void seat_release(seat *s, pawl_op *op);
+void advisory_session_init(advisory_session *s, advisory *adv);
+bool advisory_session_idle(const advisory_session *s);
+/* The op is the session's until it is done. */
+void advisory_session_acquire(advisory_session *s, pawl_op *op);
+void advisory_session_release(advisory_session *s, pawl_op *op);
 /* Nobody waits for the answer to this release any more. */
-void seat_release_cancel(pawl_op *op);
+void advisory_session_release_cancel(pawl_op *op);
 /* Nothing is under way on it any more? Then it is idle, and may serve the next. */
-void seat_settle(seat *s);
-static inline bool seat_holds(const seat *s)
+void advisory_session_check_idle(advisory_session *s);
+static inline bool advisory_session_holds(const advisory_session *s)
 {
     return s->seq[0] || s->seq[1];
 }
-static inline seat *seat_of(const sql_call *call)
+static inline advisory_session *advisory_session_of(const sql_call *call)
 {
-    return (seat *)(void *)call->on;
+    return (advisory_session *)(void *)call->on;
 }
 /* Its op is done, if it has one. */
-void seat_finish(seat *s, int code, const char *words);
-void seat_set_timer(seat *s, int64_t ms);
+void advisory_session_finish(advisory_session *s, int code, const char *words);
+void advisory_session_set_timer(advisory_session *s, int64_t ms);
 
 /* ---- advisory_leave.c ------------------------------------------------------------------------ */
 
@@ -122,18 +122,18 @@ void seat_set_timer(seat *s, int64_t ms);
 #define ADVISORY_WAIT_MS (INT64_C(1000) * 86400 * 365)
 
 /* Nobody wants the answer to its acquire. */
-void seat_cancel(seat *s);
+void advisory_session_cancel(advisory_session *s);
 /* What was asked for in this mode is not wanted, and its statement is over or out. */
-void seat_undo(seat *s, int mode);
+void advisory_session_undo(advisory_session *s, int mode);
 
 /* ---- advisory_say.c -------------------------------------------------------------------------- */
 
 /* They fill adv->text and say so in `p`. */
-void advisory_say_acquire(const seat *s, int64_t lease_ms, sql_params *p);
-void advisory_say_release(const seat *s, int mode, sql_params *p);
-void advisory_say_renew(const seat *s, int64_t lease_ms, sql_params *p);
-void advisory_say_waits(const seat *s, sql_params *p);
-void advisory_say_cancel(const seat *s, sql_params *p);
+void advisory_say_acquire(const advisory_session *s, int64_t lease_ms, sql_params *p);
+void advisory_say_release(const advisory_session *s, int mode, sql_params *p);
+void advisory_say_renew(const advisory_session *s, int64_t lease_ms, sql_params *p);
+void advisory_say_waits(const advisory_session *s, sql_params *p);
+void advisory_say_cancel(const advisory_session *s, sql_params *p);
 void advisory_say_break(advisory *adv, advisory_key key, sql_params *p);
 void advisory_say_look(advisory *adv, const advisory_key *key, sql_params *p); /* NULL: all */
 /* Who this client is, for the statements. */
@@ -141,17 +141,17 @@ void advisory_who(advisory *adv);
 
 /* ---- advisory_line.c ------------------------------------------------------------------------- */
 
-/* The op gets a seat when it is its turn. */
+/* The op gets a session when it is its turn. */
 void advisory_line_enter(advisory *adv, pawl_op *op);
 void advisory_line_leave(pawl_op *op);
 /* It gets one now. False: there is none. */
 bool advisory_line_pass(advisory *adv, pawl_op *op);
-/* A seat is free, or one of those that ask has come to wait. */
+/* A session is free, or one of those that ask has come to wait. */
 void advisory_serve(advisory *adv);
 /* The server has refused a try of this key: all who want it wait. */
 void advisory_line_refused(advisory *adv, advisory_key key);
 /* Somebody wants to know whether it has. */
-void seat_look(seat *s);
+void advisory_session_look(advisory_session *s);
 
 /* ---- advisory_greet.c ------------------------------------------------------------------------ */
 
@@ -171,8 +171,8 @@ void advisory_look(advisory *adv, pawl_op *op); /* inspect, list, break */
 
 struct advisory {
     sql sql;                /* first; sql.link is for looking */
-    seat *seats;
-    int nseats;
+    advisory_session *sessions;
+    int nsessions;
     struct list line;       /* those who wait in the client */
     bool serving;
     uint64_t turns;
@@ -194,8 +194,8 @@ int advisory_open(advisory *adv, pawl_env *env, const pawl_url *url, pawl_error 
 void advisory_close(advisory *adv);
 void advisory_submit(advisory *adv, pawl_op *op);
 void advisory_cancel(advisory *adv, pawl_op *op);
-/* The seat with the grant of that owner, or NULL. */
-seat *advisory_seat(advisory *adv, uint64_t seq, int mode);
+/* The session with the grant of that owner, or NULL. */
+advisory_session *advisory_session_find(advisory *adv, uint64_t seq, int mode);
 /* A release got no answer; the server keeps the session until then at the latest. */
 void advisory_unsure(advisory *adv, uint64_t seq, int64_t until);
 /* A call on the connection for looking, which is opened for it. */

@@ -34,7 +34,7 @@ bool advisory_greeted(sql_link *link, const sql_reply *reply)
     advisory *adv = (advisory *)(void *)link->sql;
     const char *backend = reply->cell(reply, 0, 0), *file = reply->cell(reply, 0, 1);
     unsigned timeline;
-    seat *s = (seat *)(void *)link;
+    advisory_session *s = (advisory_session *)(void *)link;
 
     if (!backend || link == &adv->sql.link)
         return true;

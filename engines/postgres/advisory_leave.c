@@ -6,7 +6,7 @@
  * connection and so after it: a statement that was cancelled or failed may have got the lock
  * before. The server is asked over the other connection to end the wait (pg_cancel_backend). Where
  * that takes too long the connection is closed; its session ends at the latest when it next looks
- * for its client. A seat is not used again before both are answered: a late cancel would hit
+ * for its client. A session is not used again before both are answered: a late cancel would hit
  * somebody else's wait.
  */
 #include "advisory.h"
@@ -15,31 +15,31 @@
 
 static void fill_undo(const sql_call *call, sql_params *p)
 {
-    const seat *s = seat_of(call);
+    const advisory_session *s = advisory_session_of(call);
 
     advisory_say_release(s, call->about == &s->seq[1], p);
 }
 
-static void left(seat *s)
+static void left(advisory_session *s)
 {
     s->leaving--;
     if (!s->leaving)
-        seat_finish(s, PAWL_ECANCELED, NULL);
+        advisory_session_finish(s, PAWL_ECANCELED, NULL);
 }
 
 static bool answer_undo(sql_call *call, const sql_reply *reply)
 {
-    seat *s = seat_of(call);
+    advisory_session *s = advisory_session_of(call);
 
     (void)reply;
     left(s);
-    seat_settle(s);
+    advisory_session_check_idle(s);
     return true;
 }
 
 static void undo_failed(sql_call *call, int code, const char *words)
 {
-    seat *s = seat_of(call);
+    advisory_session *s = advisory_session_of(call);
 
     (void)words;
     left(s);
@@ -48,7 +48,7 @@ static void undo_failed(sql_call *call, int code, const char *words)
 }
 
 /* call->about only tells the mode. */
-void seat_undo(seat *s, int mode)
+void advisory_session_undo(advisory_session *s, int mode)
 {
     static const sql_call_type type = {.fill = fill_undo, .answer = answer_undo,
         .failed = undo_failed};
@@ -60,7 +60,7 @@ void seat_undo(seat *s, int mode)
     }
     call->limit_ms = ADVISORY_WAIT_MS; /* the timer is quicker */
     s->leaving++;
-    seat_set_timer(s, PATIENCE_MS);
+    advisory_session_set_timer(s, PATIENCE_MS);
     sql_link_send(&s->link, call);
 }
 
@@ -71,25 +71,25 @@ static void fill_cancel(const sql_call *call, sql_params *p)
 
 static bool answer_cancel(sql_call *call, const sql_reply *reply)
 {
-    seat *s = call->about;
+    advisory_session *s = call->about;
 
     (void)reply;
     s->cancel = NULL;
-    seat_settle(s);
+    advisory_session_check_idle(s);
     return true;
 }
 
 static void cancel_failed(sql_call *call, int code, const char *words)
 {
-    seat *s = call->about;
+    advisory_session *s = call->about;
 
     (void)code;
     (void)words;
     s->cancel = NULL;
-    seat_settle(s);
+    advisory_session_check_idle(s);
 }
 
-static void ask_to_cancel(seat *s)
+static void ask_to_cancel(advisory_session *s)
 {
     static const sql_call_type type = {.fill = fill_cancel, .answer = answer_cancel,
         .failed = cancel_failed};
@@ -100,7 +100,7 @@ static void ask_to_cancel(seat *s)
         sql_link_send(link, s->cancel);
 }
 
-void seat_cancel(seat *s)
+void advisory_session_cancel(advisory_session *s)
 {
     const sql_link *link = &s->link;
 
@@ -109,15 +109,15 @@ void seat_cancel(seat *s)
     if (sql_call_withdraw(s->call)) { /* the server has not heard of it */
         int code = link->state != LINK_READY && link->last_code ? link->last_code : PAWL_ECANCELED;
 
-        seat_finish(s, code, code == PAWL_ECANCELED ? NULL : link->words);
-        if (!seat_holds(s))
+        advisory_session_finish(s, code, code == PAWL_ECANCELED ? NULL : link->words);
+        if (!advisory_session_holds(s))
             sql_link_close(&s->link);
         advisory_serve(s->adv);
         return;
     }
     s->call->about = NULL;
     s->call = NULL;
-    seat_undo(s, s->op->mode);
+    advisory_session_undo(s, s->op->mode);
     if (s->leaving && s->link.state == LINK_READY)
         ask_to_cancel(s);
 }

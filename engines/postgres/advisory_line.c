@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * advisory_line.c - acquires that wait in the client: for a seat, or for their turn to queue.
+ * advisory_line.c - acquires that wait in the client: for a session, or for their turn to queue.
  *
  * The server serves those who wait in the order in which its processes came to wait, which is not
  * the order in which statements were sent on different connections. So of those who want one name
  * the next is sent only when the one before it has an answer, or is seen in pg_locks: it waits
  * there. That costs a statement for each that comes while others of the same client wait already.
  *
- * An idle seat that was used last is taken first, so that those nobody needs are closed; then a
+ * An idle session that was used last is taken first, so that those nobody needs are closed; then a
  * free one.
  */
 #include <stdlib.h>
@@ -24,14 +24,14 @@ struct place {
     advisory_key key;
 };
 
-static seat *take_seat(advisory *adv)
+static advisory_session *take_session(advisory *adv)
 {
-    seat *idle = NULL, *free_one = NULL;
+    advisory_session *idle = NULL, *free_one = NULL;
 
-    for (int i = 0; i < adv->nseats; i++) {
-        seat *s = &adv->seats[i];
+    for (int i = 0; i < adv->nsessions; i++) {
+        advisory_session *s = &adv->sessions[i];
 
-        if (seat_idle(s) && (!idle || s->turn > idle->turn))
+        if (advisory_session_idle(s) && (!idle || s->turn > idle->turn))
             idle = s;
         else if (s->link.state == LINK_CLOSED && !s->op && !free_one)
             free_one = s;
@@ -41,7 +41,7 @@ static seat *take_seat(advisory *adv)
 
 /* ---- has it come to wait? -------------------------------------------------------------------- */
 
-static void look_later(seat *s)
+static void look_later(advisory_session *s)
 {
     pawl_env *env = s->link.env;
 
@@ -58,7 +58,7 @@ static void fill_look(const sql_call *call, sql_params *p)
 
 static bool answer_look(sql_call *call, const sql_reply *reply)
 {
-    seat *s = call->about;
+    advisory_session *s = call->about;
     const char *text = reply->cell(reply, 0, 0);
 
     s->look = NULL;
@@ -74,7 +74,7 @@ static bool answer_look(sql_call *call, const sql_reply *reply)
 
 static void look_failed(sql_call *call, int code, const char *words)
 {
-    seat *s = call->about;
+    advisory_session *s = call->about;
 
     (void)code;
     (void)words;
@@ -83,7 +83,7 @@ static void look_failed(sql_call *call, int code, const char *words)
         look_later(s);
 }
 
-void seat_look(seat *s)
+void advisory_session_look(advisory_session *s)
 {
     static const sql_call_type type = {.fill = fill_look, .answer = answer_look,
         .failed = look_failed};
@@ -105,11 +105,11 @@ void seat_look(seat *s)
 
 /* ---- the line -------------------------------------------------------------------------------- */
 
-/* The seat that is on its way into the server's queue for this key, or NULL. */
-static seat *ahead_on_seat(advisory *adv, advisory_key key)
+/* The session that is on its way into the server's queue for this key, or NULL. */
+static advisory_session *ahead_on_session(advisory *adv, advisory_key key)
 {
-    for (int i = 0; i < adv->nseats; i++) {
-        seat *s = &adv->seats[i];
+    for (int i = 0; i < adv->nsessions; i++) {
+        advisory_session *s = &adv->sessions[i];
 
         if (s->call && s->op->queue && !s->waits && advisory_key_equal(s->key, key))
             return s;
@@ -128,19 +128,19 @@ static bool ahead_in_line(const advisory *adv, const struct place *p)
 /* May this one be sent? If one that is on its way is all that is ahead, see where that is. */
 static bool is_next(advisory *adv, const struct place *p)
 {
-    seat *ahead;
+    advisory_session *ahead;
 
     if (ahead_in_line(adv, p))
         return false;
-    ahead = ahead_on_seat(adv, p->key);
+    ahead = ahead_on_session(adv, p->key);
     if (ahead && !ahead->timer.armed)
-        seat_look(ahead);
+        advisory_session_look(ahead);
     return !ahead;
 }
 
 void advisory_serve(advisory *adv)
 {
-    seat *s;
+    advisory_session *s;
 
     if (adv->serving || adv->sql.closing)
         return;
@@ -149,13 +149,13 @@ void advisory_serve(advisory *adv)
         struct place *p = list_entry(l, struct place, link);
 
         next = l->next;
-        s = take_seat(adv);
+        s = take_session(adv);
         if (!s)
             break;
         if (!is_next(adv, p))
             continue;
         list_remove(&p->link);
-        seat_acquire(s, p->op);
+        advisory_session_acquire(s, p->op);
     }
     adv->serving = false;
 }
@@ -168,8 +168,8 @@ void advisory_line_refused(advisory *adv, advisory_key key)
         if (advisory_key_equal(p->key, key))
             pawl_op_waits(p->op);
     }
-    for (int i = 0; i < adv->nseats; i++) {
-        seat *s = &adv->seats[i];
+    for (int i = 0; i < adv->nsessions; i++) {
+        advisory_session *s = &adv->sessions[i];
 
         if (s->call && s->op->queue && advisory_key_equal(s->key, key))
             pawl_op_waits(s->op);
@@ -180,13 +180,13 @@ void advisory_line_refused(advisory *adv, advisory_key key)
  * has said already that whoever comes now must wait. */
 static bool is_refused(const advisory *adv, const struct place *p)
 {
-    for (int i = 0; i < adv->nseats; i++) {
-        const seat *s = &adv->seats[i];
+    for (int i = 0; i < adv->nsessions; i++) {
+        const advisory_session *s = &adv->sessions[i];
 
         if (s->link.state != LINK_READY || !advisory_key_equal(s->key, p->key))
             continue;
         if ((s->call && s->tried) || s->seq[PAWL_MODE_EXCLUSIVE] ||
-            (p->op->mode == PAWL_MODE_EXCLUSIVE && seat_holds(s)))
+            (p->op->mode == PAWL_MODE_EXCLUSIVE && advisory_session_holds(s)))
             return true;
     }
     return false;
@@ -218,9 +218,9 @@ void advisory_line_leave(pawl_op *op)
 
 bool advisory_line_pass(advisory *adv, pawl_op *op)
 {
-    seat *s = take_seat(adv);
+    advisory_session *s = take_session(adv);
 
     if (s)
-        seat_acquire(s, op);
+        advisory_session_acquire(s, op);
     return s;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * advisory_renew.c - leases: one statement on each seat of the batch, all at once.
+ * advisory_renew.c - leases: one statement on each session of the batch, all at once.
  *
  * A lease that lasts long enough already is not asked for: that would make it longer, since every
- * statement starts the server's timer anew. A seat without an answer is not given up before its
+ * statement starts the server's timer anew. A session without an answer is not given up before its
  * lease must be over: the session may well be there. Whose connection is gone holds nothing.
  *
  * op->engine[0] is the batch. It outlives an op that was given up, until the last answer.
@@ -50,12 +50,12 @@ static void fill_renew(const sql_call *call, sql_params *p)
 {
     const item *i = call->about;
 
-    advisory_say_renew((const seat *)(void *)call->on, i->lease_ms, p);
+    advisory_say_renew((const advisory_session *)(void *)call->on, i->lease_ms, p);
 }
 
 static bool answer_renew(sql_call *call, const sql_reply *reply)
 {
-    seat *s = (seat *)(void *)call->on;
+    advisory_session *s = (advisory_session *)(void *)call->on;
     const char *backend = reply->cell(reply, 0, 0);
     item *i = call->about;
 
@@ -75,7 +75,7 @@ static void renew_failed(sql_call *call, int code, const char *words)
 }
 
 /* 0: it is on its way, or is not needed; else the item's code. */
-static int renew(batch *b, seat *s, size_t index)
+static int renew(batch *b, advisory_session *s, size_t index)
 {
     static const sql_call_type type = {.fill = fill_renew, .answer = answer_renew,
         .failed = renew_failed};
@@ -114,7 +114,7 @@ void advisory_renew(advisory *adv, pawl_op *op)
     for (size_t i = 0; i < op->batch_len; i++)
         op->batch[i].code = 0;
     for (size_t i = 0; i < op->batch_len; i++) {
-        seat *s = advisory_seat(adv, op->batch[i].owner.seq, op->batch[i].mode);
+        advisory_session *s = advisory_session_find(adv, op->batch[i].owner.seq, op->batch[i].mode);
         int code = s ? renew(b, s, i) : PAWL_ENOTHELD;
 
         if (code)

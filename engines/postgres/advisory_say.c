@@ -61,7 +61,7 @@ void advisory_who(advisory *adv)
 }
 
 /* The comment; how long it is. */
-static size_t comment(const seat *s, int64_t lease_ms, int64_t since)
+static size_t comment(const advisory_session *s, int64_t lease_ms, int64_t since)
 {
     char name[2 * PAWL_NAME_MAX + 1];
 
@@ -83,7 +83,7 @@ static void add_grant(char *text, size_t room, int waited, uint64_t base)
              waited, base, base);
 }
 
-void advisory_say_acquire(const seat *s, int64_t lease_ms, sql_params *p)
+void advisory_say_acquire(const advisory_session *s, int64_t lease_ms, sql_params *p)
 {
     const char *shared = s->op->mode == PAWL_MODE_SHARED ? "_shared" : "";
     char key[64], grant[600];
@@ -96,7 +96,7 @@ void advisory_say_acquire(const seat *s, int64_t lease_ms, sql_params *p)
                              "IS NULL THEN NULL WHEN pg_try_advisory_lock%s(%s) THEN %s ",
                              (long long)lease_ms, shared, key, grant);
     add_grant(grant, sizeof grant, 1, s->base);
-    if (s->tried || seat_holds(s)) /* who has it is not made to wait, but a try may fail */
+    if (s->tried || advisory_session_holds(s)) /* the holder must not wait; a try may fail */
         used += (size_t)snprintf(s->adv->text + used, ADVISORY_TEXT - used,
                                  "WHEN pg_advisory_lock%s(%s) IS NULL THEN NULL ELSE %s ", shared,
                                  key, grant);
@@ -105,7 +105,7 @@ void advisory_say_acquire(const seat *s, int64_t lease_ms, sql_params *p)
     sql_add_text(p, s->adv->plain);
 }
 
-void advisory_say_release(const seat *s, int mode, sql_params *p)
+void advisory_say_release(const advisory_session *s, int mode, sql_params *p)
 {
     char key[64];
     size_t used = comment(s, s->timeout_ms, s->since);
@@ -117,7 +117,7 @@ void advisory_say_release(const seat *s, int mode, sql_params *p)
     p->text = s->adv->text;
 }
 
-void advisory_say_renew(const seat *s, int64_t lease_ms, sql_params *p)
+void advisory_say_renew(const advisory_session *s, int64_t lease_ms, sql_params *p)
 {
     size_t used = comment(s, lease_ms, s->since);
 
@@ -127,14 +127,14 @@ void advisory_say_renew(const seat *s, int64_t lease_ms, sql_params *p)
     p->text = s->adv->text;
 }
 
-void advisory_say_waits(const seat *s, sql_params *p)
+void advisory_say_waits(const advisory_session *s, sql_params *p)
 {
     snprintf(s->adv->text, ADVISORY_TEXT, "SELECT EXISTS (SELECT FROM pg_locks WHERE pid = %d AND "
              "locktype = 'advisory' AND NOT granted)", s->backend);
     p->text = s->adv->text;
 }
 
-void advisory_say_cancel(const seat *s, sql_params *p)
+void advisory_say_cancel(const advisory_session *s, sql_params *p)
 {
     snprintf(s->adv->text, ADVISORY_TEXT, "SELECT pg_cancel_backend(%d)", s->backend);
     p->text = s->adv->text;

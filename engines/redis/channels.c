@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * channels.c - channels that waits listen on, in layouts where a message is not for one client.
+ * channels.c - channels that waiters listen on, in layouts where a message is not for one client.
  *
- * A channel exists while a wait listens on it, and is subscribed to as long; after a reconnect it
+ * A channel exists while a waiter listens on it, and is subscribed to as long; after a reconnect it
  * is again, before anything else is asked for. SUBSCRIBE goes out before the question that follows
  * it, on the same connection, so no message is missed in between. A message wakes the first so many
- * of the waits, in order of arrival: each asks again.
+ * of the waiters, in order of arrival: each asks again.
  *
  *     NONE --subscribe--> ASKED --confirmed--> HEARD
  *       ^                   | refused, lost       | the server ends it (its slot has moved), lost
@@ -13,17 +13,18 @@
  *
  * Where it was subscribed to is `on`. Answers count only from there. NONE is left at once when the
  * server has ended it, the slot has another node, or there is a new connection; after a refusal
- * with the next answer to one of its waits, RETRY_MS later at the earliest. While it is not HEARD
- * the first of its waits asks every second (redis_is_deaf), so that no lost subscription costs more
- * than that. A user who may not use sharded channels listens to a plain one, which those who may
- * don't send to: that counts as not heard, too.
+ * with the next answer to one of its waiters, RETRY_MS later at the earliest. While it is not HEARD
+ * the first of its waiters asks every second (redis_is_deaf), so that no lost subscription costs
+ * more than that. A user who may not use sharded channels listens to a plain one, which those who
+ * may don't send to: that counts as not heard, too.
  *
- * Only the first of the waits looks at the holder's lease. When it leaves, granted or not, the next
- * one asks: a release that the first was told of may now be its own, and it must know the lease.
+ * Only the first of the waiters looks at the holder's lease. When it leaves, granted or not, the
+ * next one asks: a release that the first was told of may now be its own, and it must know the
+ * lease.
  */
 #include <stdlib.h>
 
-#include "waits.h"
+#include "waiters.h"
 
 #define RETRY_MS 1000
 
@@ -31,7 +32,7 @@ enum { NONE, ASKED, HEARD };
 
 struct redis_channel {
     struct list link;  /* in its bucket */
-    struct list waits; /* by their in_channel */
+    struct list waiters; /* by their in_channel */
     redis *redis;
     redis_link *on;    /* where it was subscribed to last, or NULL */
     int state;
@@ -119,14 +120,15 @@ static bool subscription_confirmed(redis_call *call, const resp_node *reply)
 
 static void subscribe(redis_channel *channel, bool leave);
 
-/* The user has no right to listen: its waits end. A wait that ends leaves the channel, and the last
- * one takes the channel along. */
-static void refuse_waits(const struct subscription *s, const char *words)
+/* The user has no right to listen: its waiters end. A waiter that ends leaves the channel, and the
+ * last one takes the channel along. */
+static void refuse_waiters(const struct subscription *s, const char *words)
 {
     redis_channel *channel;
 
-    while ((channel = find(s->redis, s->name, s->length)) && !list_empty(&channel->waits))
-        redis_wait_end(list_entry(channel->waits.next, redis_wait, in_channel), PAWL_EAUTH, words);
+    while ((channel = find(s->redis, s->name, s->length)) && !list_empty(&channel->waiters))
+        redis_waiter_end(list_entry(channel->waiters.next, redis_waiter, in_channel), PAWL_EAUTH,
+                         words);
 }
 
 /* Without the right to leave channels they would pile up: nothing more is asked for there. */
@@ -147,7 +149,7 @@ static void subscription_failed(redis_call *call, int code, const char *words)
         if (s->leave)
             refuse_link(call->on, words);
         else if (channel)
-            refuse_waits(s, words);
+            refuse_waiters(s, words);
         free(s);
         return;
     }
@@ -195,7 +197,7 @@ static void subscribe(redis_channel *channel, bool leave)
     call = s ? redis_call_new(link, &type, s, 0) : NULL;
     if (!call) {
         free(s);
-        return; /* the waits have timers, too */
+        return; /* the waiters have timers, too */
     }
     *s = (struct subscription){.redis = channel->redis, .leave = leave, .length = channel->length,
                                .sharded = link->sharded && !link->plain};
@@ -204,7 +206,7 @@ static void subscribe(redis_channel *channel, bool leave)
     redis_link_send(link, call);
 }
 
-bool redis_listen(redis_wait *w, const char *name)
+bool redis_listen(redis_waiter *w, const char *name)
 {
     redis *r = w->redis;
     size_t length = strlen(name);
@@ -224,22 +226,22 @@ bool redis_listen(redis_wait *w, const char *name)
         channel->redis = r;
         channel->length = length;
         memcpy(channel->name, name, length);
-        list_init(&channel->waits);
+        list_init(&channel->waiters);
         list_append(bucket_of(r, name, length), &channel->link);
     }
     w->channel = channel;
-    list_append(&channel->waits, &w->in_channel);
+    list_append(&channel->waiters, &w->in_channel);
     if (is_new)
         subscribe(channel, false);
     return true;
 }
 
-bool redis_listens_first(const redis_wait *w)
+bool redis_listens_first(const redis_waiter *w)
 {
-    return w->channel && w->channel->waits.next == &w->in_channel;
+    return w->channel && w->channel->waiters.next == &w->in_channel;
 }
 
-bool redis_is_deaf(const redis_wait *w)
+bool redis_is_deaf(const redis_waiter *w)
 {
     return w->channel && redis_listens_first(w) &&
            (w->channel->state != HEARD || w->channel->on->plain);
@@ -247,16 +249,16 @@ bool redis_is_deaf(const redis_wait *w)
 
 static void wake_first(redis_channel *channel, int64_t n)
 {
-    for (struct list *l = channel->waits.next, *next; l != &channel->waits && n > 0; l = next) {
-        redis_wait *w = list_entry(l, redis_wait, in_channel);
+    for (struct list *l = channel->waiters.next, *next; l != &channel->waiters && n > 0; l = next) {
+        redis_waiter *w = list_entry(l, redis_waiter, in_channel);
 
         next = l->next;
         n--;
-        redis_wait_ask(w);
+        redis_waiter_ask(w);
     }
 }
 
-void redis_unlisten(redis_wait *w)
+void redis_unlisten(redis_waiter *w)
 {
     redis_channel *channel = w->channel;
     bool first = redis_listens_first(w);
@@ -265,7 +267,7 @@ void redis_unlisten(redis_wait *w)
         return;
     w->channel = NULL;
     list_remove(&w->in_channel);
-    if (list_empty(&channel->waits)) {
+    if (list_empty(&channel->waiters)) {
         subscribe(channel, true);
         list_remove(&channel->link);
         free(channel);

@@ -13,7 +13,7 @@
  * is asked for the map: others may not have heard yet. After a CLUSTERDOWN others are asked: the
  * node that says so may be cut off or removed.
  *
- * When a slot has a new node: calls that were not sent are sent there, and waits ask there
+ * When a slot has a new node: calls that were not sent are sent there, and waiters ask there
  * (redis_waits_move). If the slot was in use, and the old node is gone or the new one had no slots
  * before, the new one has taken over, and every lease is verified as soon as it is connected. That
  * counts as a fail-over unless it had slots a moment ago: for some seconds one node's map says
@@ -21,7 +21,7 @@
  */
 #include <stdlib.h>
 
-#include "waits.h"
+#include "waiters.h"
 
 #define HOPS 5
 #define STALE_MS INT64_C(10000) /* so long some node may still have an old map */
@@ -78,7 +78,7 @@ static void node_ready(redis_link *link)
         redis_event(r, PAWL_EVENT_RECONNECT);
     redis_age_ready(r, link);
     redis_shard_probe(link);
-    redis_waits_resend(r, link);
+    redis_waiters_resend(r, link);
     if (link == redis_link_at(r, r->entry_slot))
         redis_entry_keep(r);
 }
@@ -175,7 +175,7 @@ void redis_cluster_changed(redis *r)
             redis_link_wake(link);
     }
     reroute(&r->link);
-    redis_waits_move(r);
+    redis_waiters_move(r);
     if (redis_cluster_link(r, r->entry_slot) == &r->link)
         redis_entry_over(r);
     for (size_t i = 0; i < c->nnodes; i++)
@@ -290,6 +290,6 @@ bool redis_cluster_redirect(redis_link *link, redis_call *call, const resp_node 
     call->asking = asked;
     redis_link_send(to, call);
     if (moved)
-        redis_waits_move(r);
+        redis_waiters_move(r);
     return true;
 }

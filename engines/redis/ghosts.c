@@ -18,7 +18,7 @@
  */
 #include <stdlib.h>
 
-#include "waits.h"
+#include "waiters.h"
 
 #define GHOSTS_MAX 256
 

@@ -15,7 +15,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "waits.h"
+#include "waiters.h"
 
 #define CLAIM_MS 2000      /* head.lua */
 #define CLAIM_TOLD 1999
@@ -35,7 +35,7 @@ static void add_owner(resp_command *c, const pawl_owner *owner)
 static int write_acquire(redis_call *call, resp_buf *out)
 {
     static const char *const modes[] = {"x", "s", "p", "l"};
-    redis_wait *w = call->about;
+    redis_waiter *w = call->about;
     redis *r = w->redis;
     const pawl_op *op = w->op;
     resp_command c = redis_begin(call, &redis_script_acquire, out, 5, 12);
@@ -67,7 +67,7 @@ static int write_acquire(redis_call *call, resp_buf *out)
 
 static int write_cancel(redis_call *call, resp_buf *out)
 {
-    redis_wait *w = call->about;
+    redis_waiter *w = call->about;
     resp_command c = redis_begin(call, &redis_script_cancel, out, 5, 1);
     char owner[REDIS_OWNER_MAX];
     redis_keys keys;
@@ -257,7 +257,7 @@ static bool first_hand(const redis_link *link, const message_parts *m)
 
 /* TOKEN NTOKENS MS NOW. The claim is ours if it still lasts; else the same acquire finds out what
  * has become of it. */
-static void message_granted(redis_wait *w, redis_link *link, const message_parts *m)
+static void message_granted(redis_waiter *w, redis_link *link, const message_parts *m)
 {
     int64_t token = m->number[0], ntokens = m->number[1], ms = m->number[2], from;
 
@@ -265,11 +265,11 @@ static void message_granted(redis_wait *w, redis_link *link, const message_parts
         ms < 1 || ms > CLAIM_MS || ms > w->lease_ms)
         return;
     from = redis_since(link, m->number[3]);
-    w->state = WAIT_QUEUED;
+    w->state = WAITER_QUEUED;
     if (!first_hand(link, m) || from + ms * PAWL_NS_PER_MS <= link->env->now(link->env))
-        redis_wait_ask(w);
+        redis_waiter_ask(w);
     else
-        redis_wait_granted(w, NULL, (uint64_t)token, ntokens, from, ms);
+        redis_waiter_granted(w, NULL, (uint64_t)token, ntokens, from, ms);
 }
 
 /* Nobody waits for it: the acquire is over. */
@@ -286,7 +286,7 @@ static void message(redis *r, redis_link *link, const resp_node *channel, const 
 {
     char copy[REDIS_K_MAX + 192];
     message_parts m = {0};
-    redis_wait *w;
+    redis_waiter *w;
 
     (void)channel;
     if (node->length >= sizeof copy || node->length < 2)
@@ -299,17 +299,17 @@ static void message(redis *r, redis_link *link, const resp_node *channel, const 
     }
     if (!read_message(r, copy, &m) || m.client != r->env->client_id)
         return;
-    w = redis_wait_find(r, m.seq);
+    w = redis_waiter_find(r, m.seq);
     if (!w)
         message_unknown(r, link, &m);
-    else if (!w->op || w->state == WAIT_LEAVING || w->secret != m.secret)
+    else if (!w->op || w->state == WAITER_LEAVING || w->secret != m.secret)
         return;
     else if (m.letter == 'g')
         message_granted(w, link, &m);
-    else if (m.letter == 'f' && w->state == WAIT_QUEUED)
-        redis_wait_plan(w, true, m.number[0], m.number[1] != 0);
+    else if (m.letter == 'f' && w->state == WAITER_QUEUED)
+        redis_waiter_plan(w, true, m.number[0], m.number[1] != 0);
     else if (m.letter == 'o' && w->op->mode == PAWL_MODE_LATCH)
-        redis_wait_finish(w, 0);
+        redis_waiter_finish(w, 0);
 }
 
 const redis_layout redis_layout_pawl = {

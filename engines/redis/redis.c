@@ -111,7 +111,7 @@ void redis_entry_over(redis *r)
     if (r->entered)
         return;
     r->entered = true;
-    redis_waits_resend(r, NULL);
+    redis_waiters_resend(r, NULL);
 }
 
 static bool entry_written(redis_call *call, const resp_node *reply)
@@ -176,14 +176,14 @@ static void server_ready(redis_link *link)
         redis_event(r, r->moved ? PAWL_EVENT_FAILOVER : PAWL_EVENT_RECONNECT);
     r->moved = false;
     redis_age_ready(r, link);
-    redis_waits_resend(r, link);
+    redis_waiters_resend(r, link);
     redis_entry_keep(r);
 }
 
 void redis_refused(redis_link *link, int code, const char *words)
 {
     redis_calls_fail(&link->backlog, code, words);
-    redis_waits_refuse(link->redis, link, code, words);
+    redis_waiters_refuse(link->redis, link, code, words);
 }
 
 /* A message; what else comes unasked (confirmations) means nothing to us, but for the end of a
@@ -315,8 +315,8 @@ static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
 
     r->env = env;
     list_init(&r->calls);
-    list_init(&r->waits);
-    list_init(&r->spare_waits);
+    list_init(&r->waiters);
+    list_init(&r->spare_waiters);
     for (size_t i = 0; i < REDIS_CHANNEL_BUCKETS; i++)
         list_init(&r->channels[i]);
     if (!env->loop)
@@ -357,7 +357,7 @@ static void engine_close(void *self)
     redis_sentinel_close(r);
     redis_link_close(&r->link);
     redis_cluster_close(r);
-    redis_waits_end(r);
+    redis_waiters_end(r);
     redis_cluster_free(r);
     while ((l = list_take(&r->calls)))
         free(list_entry(l, redis_call, link));
@@ -450,7 +450,7 @@ static int engine_identity(void *self, char *ret, size_t size)
         .caps_of = engine_caps,                                                                    \
         .flush = engine_flush,                                                                     \
         .identity = engine_identity,                                                               \
-        .unfinished = redis_waits_leave,                                                           \
+        .unfinished = redis_waiters_leave,                                                         \
     }
 ENGINE(redis, "redis");
 ENGINE(rediss, "rediss");

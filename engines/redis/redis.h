@@ -13,12 +13,12 @@
  *     age.c       for how long the server has run
  *     calls.c     what a call and an error of the server's are
  *     keys.c      names to keys
- *     waits.c     acquire: the ops that may wait        waits_table.c  those there are
+ *     waiters.c   acquire: the ops that may wait        waiters_table.c  those there are
  *     ops.c       release, break, latch         renew.c  renew
  *     replicas.c  proof that replicas have it
  *     ghosts.c    messages about acquires that are over
  *     pawl.c, redisson.c   the layouts: what is sent, what messages say
- *     channels.c  channels that waits listen on
+ *     channels.c  channels that waiters listen on
  *     look.c      inspect, count and list      scan.c  which names there are
  *     rows.c      what the user is shown of them
  *
@@ -341,7 +341,7 @@ int64_t redis_age_ms(const redis_link *link);
 
 /* ---- redis.c --------------------------------------------------------------------------------- */
 
-typedef struct redis_wait redis_wait;
+typedef struct redis_waiter redis_waiter;
 
 /* ---- layouts: pawl.c, redisson.c ------------------------------------------------------------- */
 
@@ -352,7 +352,7 @@ typedef struct redis_layout {
     bool own_channel;     /* this client has one on which its messages arrive */
     bool exclusive_alone; /* an exclusive grant is alone on its key, mostly: renewed by one key */
     int64_t refresh_ms;   /* how often waiters ask again, at least */
-    int (*write_acquire)(redis_call *call, resp_buf *out); /* a wait */
+    int (*write_acquire)(redis_call *call, resp_buf *out); /* a waiter */
     int (*write_cancel)(redis_call *call, resp_buf *out);
     int (*write_release)(redis_call *call, resp_buf *out); /* an op */
     int (*write_renew)(redis_call *call, resp_buf *out);   /* its items that are REDIS_IN_CALL */
@@ -360,8 +360,8 @@ typedef struct redis_layout {
     int (*write_latch)(redis_call *call, resp_buf *out);
     int (*write_inspect)(const redis_call *call, const char *name, int mode, int64_t rows,
                          resp_buf *out);
-    /* The wait was not granted. True: it listens from now on, and must ask again. May be NULL. */
-    bool (*listen)(redis_wait *w);
+    /* The waiter was not granted. True: it listens from now on, and must ask again. May be NULL. */
+    bool (*listen)(redis_waiter *w);
     void (*message)(redis *r, redis_link *link, const resp_node *channel, const resp_node *text);
 } redis_layout;
 
@@ -503,13 +503,13 @@ struct redis {
     bool entered;          /* it was written, or can't be now */
     int64_t started;       /* Unix time, ms */
 
-    struct list waits;     /* in order of arrival */
-    redis_wait **table;    /* by owner.seq */
-    size_t nwaits, table_room;
-    struct list spare_waits;
-    size_t nspare_waits;
+    struct list waiters;   /* in order of arrival */
+    redis_waiter **table;  /* by owner.seq */
+    size_t nwaiters, table_room;
+    struct list spare_waiters;
+    size_t nspare_waiters;
     size_t nghosts;        /* cancels of acquires that this client does not know, out */
-    struct list channels[REDIS_CHANNEL_BUCKETS]; /* that waits listen on */
+    struct list channels[REDIS_CHANNEL_BUCKETS]; /* that waiters listen on */
 };
 
 /* The slot of a name's keys; 0 where there are no slots. */
@@ -546,19 +546,19 @@ void redis_broken(redis *r); /* grants of this client were broken */
 void redis_add_entry_key(resp_command *c, const redis *r, uint64_t client);
 uint16_t redis_entry_slot(const redis *r, uint64_t client);
 
-/* ---- waits.c, ops.c, look.c ------------------------------------------------------------------ */
+/* ---- waiters.c, ops.c, look.c ---------------------------------------------------------------- */
 
 void redis_acquire(redis *r, pawl_op *op);
 void redis_acquire_cancel(redis *r, pawl_op *op);
-void redis_waits_resend(redis *r, redis_link *link); /* NULL: all */
-/* Slots have moved: waits that were with another node ask the one that has them now. */
-void redis_waits_move(redis *r);
+void redis_waiters_resend(redis *r, redis_link *link); /* NULL: all */
+/* Slots have moved: waiters that were with another node ask the one that has them now. */
+void redis_waiters_move(redis *r);
 /* Those of a slot ask again. */
-void redis_waits_ask(redis *r, uint16_t slot);
-void redis_waits_refuse(redis *r, redis_link *link, int code, const char *words);
-void redis_waits_end(redis *r);
+void redis_waiters_ask(redis *r, uint16_t slot);
+void redis_waiters_refuse(redis *r, redis_link *link, int code, const char *words);
+void redis_waiters_end(redis *r);
 /* A cancel is out at a server that answers: the engine's `unfinished`. */
-bool redis_waits_leave(void *self);
+bool redis_waiters_leave(void *self);
 
 /* ghosts.c: a message told of an acquire that this client does not know. token 0: it was told to
  * watch, not granted. */

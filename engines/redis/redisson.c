@@ -13,7 +13,7 @@
  */
 #include <inttypes.h>
 
-#include "waits.h"
+#include "waiters.h"
 
 #define NAME_MAX_BYTES (REDIS_K_MAX + 128)
 #define REFRESH_MS 4500     /* acquire.lua's ALIVE_MS is more than twice that */
@@ -185,7 +185,7 @@ static struct request about_op(const redis_call *call, const pawl_op *op)
                             .mode = mode_of(r, op->mode, op->lock_kind), .receipt = ""};
 }
 
-static struct request about_wait(const redis_call *call, const redis_wait *w)
+static struct request about_waiter(const redis_call *call, const redis_waiter *w)
 {
     const redis *r = w->redis;
 
@@ -197,7 +197,7 @@ static struct request about_wait(const redis_call *call, const redis_wait *w)
 /* ---- the scripts ----------------------------------------------------------------------------- */
 
 /* The waiter's own limit, as Java's tryLock would give it. */
-static int64_t fair_wait(const redis_wait *w)
+static int64_t fair_wait(const redis_waiter *w)
 {
     const pawl_op *op = w->op;
     int64_t left;
@@ -212,9 +212,9 @@ static int64_t fair_wait(const redis_wait *w)
 
 static int write_acquire(redis_call *call, resp_buf *out)
 {
-    redis_wait *w = call->about;
+    redis_waiter *w = call->about;
     const pawl_op *op = w->op;
-    struct request q = about_wait(call, w);
+    struct request q = about_waiter(call, w);
     uint32_t ids = q.mode == 'p' ? op->permits : 0;
     resp_command c = begin(&q, &redisson_script_acquire, out, 5 + ids);
     bool permits = op->mode == PAWL_MODE_PERMITS;
@@ -232,8 +232,8 @@ static int write_acquire(redis_call *call, resp_buf *out)
 
 static int write_cancel(redis_call *call, resp_buf *out)
 {
-    redis_wait *w = call->about;
-    struct request q = about_wait(call, w);
+    redis_waiter *w = call->about;
+    struct request q = about_waiter(call, w);
     uint32_t ids = q.mode == 'p' ? w->permits : 0;
     resp_command c = begin(&q, &redisson_script_release, out, 5 + ids);
 
@@ -353,7 +353,7 @@ static int write_renew(redis_call *call, resp_buf *out)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-static bool listen_for(redis_wait *w)
+static bool listen_for(redis_waiter *w)
 {
     char channel[NAME_MAX_BYTES + 64], mode = mode_of(w->redis, w->mode, w->lock_kind);
     struct names names;

@@ -33,7 +33,7 @@
  */
 #include <stdlib.h>
 
-#include "waits.h"
+#include "waiters.h"
 
 #define ASK_ANYWAY_MS 3000
 #define ASK_TROUBLED_MS 300

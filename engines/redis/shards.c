@@ -5,7 +5,7 @@
  * A plain message would be passed on to every node. So a client has a sharded channel for each slot
  * that it asks about, {N}P@C with a number N of that slot, and listens there from the first acquire
  * on: SSUBSCRIBE goes out before it on the same connection. The server ends that when the slot
- * moves away; the waits then ask, and are sent on to the new node.
+ * moves away; the waiters then ask, and are sent on to the new node.
  *
  * Every link listens to the plain channel P@C as well (hello.c). There the scripts turn if nobody
  * heard the sharded one: so a waiter keeps its turn whose slot has moved a moment ago. But messages
@@ -18,7 +18,7 @@
  */
 #include <stdlib.h>
 
-#include "waits.h"
+#include "waiters.h"
 
 /* With this before it. */
 static void channel_of(char text[REDIS_CHANNEL_MAX], const char *how, const redis *r, uint16_t slot)
@@ -124,7 +124,7 @@ void redis_shard_ended(redis_link *link, const resp_node *channel)
 
     forget(link, slot);
     redis_channel_ended(link, channel->text, channel->length);
-    redis_waits_ask(link->redis, slot);
+    redis_waiters_ask(link->redis, slot);
 }
 
 /* ---- may we send? ---------------------------------------------------------------------------- */

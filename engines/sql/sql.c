@@ -174,7 +174,7 @@ void sql_message(sql *q, const char *text)
         q->broken = true;
         sql_event(q, PAWL_EVENT_VERIFY);
     } else {
-        sql_wait_message(q, seq, text[0], text + 1 + used);
+        sql_waiter_message(q, seq, text[0], text + 1 + used);
     }
 }
 
@@ -244,7 +244,7 @@ static void set_ear_timer(sql *q, int64_t ms)
 static void ear_due(pawl_timer *timer)
 {
     sql *q = timer->arg;
-    bool wanted = q->nwaits || q->held;
+    bool wanted = q->nwaiters || q->held;
 
     if (wanted)
         sql_link_open(&q->ear);
@@ -258,7 +258,7 @@ void sql_want_ear(sql *q)
 {
     if (!q->driver->own_ear || q->ear.state != LINK_CLOSED)
         return;
-    if (q->nwaits)
+    if (q->nwaiters)
         sql_link_open(&q->ear);
     if (!q->ear_timer.armed)
         set_ear_timer(q, EAR_SOON_MS);
@@ -278,20 +278,20 @@ static void link_ready(sql_link *link)
         sql_want_ear(q);
     }
     keep_entry(q);
-    sql_waits_resend(q);
+    sql_waiters_resend(q);
 }
 
 static void link_dropped(sql_link *link, int refused)
 {
     link->sql->clock_local = 0; /* the next one may be to another server */
     if (refused)
-        sql_waits_refuse(link->sql, refused, link->words);
+        sql_waiters_refuse(link->sql, refused, link->words);
 }
 
 static void ear_ready(sql_link *link)
 {
     hear(link->sql);
-    sql_waits_resend(link->sql);
+    sql_waiters_resend(link->sql);
 }
 
 /* ---- the slots ------------------------------------------------------------------------------- */
@@ -303,7 +303,7 @@ int sql_open(sql *q, const sql_driver *driver, pawl_env *env, const pawl_url *ur
 
     q->env = env;
     q->driver = driver;
-    list_init(&q->waits);
+    list_init(&q->waiters);
     if (!env->loop)
         return pawl_error_set(err, PAWL_ENOTSUP, "%s needs a real event loop", driver->product);
     code = sql_settings_read(&q->settings, driver, env, url, err);
@@ -343,7 +343,7 @@ void sql_close(void *self)
         keep_entry(q); /* take it away; nobody waits for the answer */
     sql_link_close(&q->ear);
     sql_link_close(&q->link);
-    sql_waits_end(q);
+    sql_waiters_end(q);
     for (int i = 0; i < SQL_STATEMENTS; i++)
         free(q->texts[i]);
     sql_settings_free(&q->settings);

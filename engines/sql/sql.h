@@ -6,7 +6,7 @@
  *     settings.c  what the URL says
  *     link.c      one connection: its life, and the calls on it
  *     greet.c     its first words, and making the tables where they are missing
- *     waits.c     acquire: the ops that may wait, and the messages they wait for
+ *     waiters.c   acquire: the ops that may wait, and the messages they wait for
  *     ops.c       release, renew, break, latch
  *     look.c      inspect, count and list
  *
@@ -55,7 +55,7 @@
 typedef struct sql sql;
 typedef struct sql_link sql_link;
 typedef struct sql_call sql_call;
-typedef struct sql_wait sql_wait;
+typedef struct sql_waiter sql_waiter;
 
 /* ---- settings.c ------------------------------------------------------------------------------ */
 
@@ -285,9 +285,9 @@ struct sql {
     bool broken;           /* a break of grants of ours was told, and no EVENT has said so yet */
     unsigned served_by;    /* which of the hosts was the latest */
     pawl_timer entry_timer, ear_timer;
-    struct list waits;     /* in order of arrival */
-    sql_wait **table;      /* by owner.seq */
-    size_t nwaits, table_room;
+    struct list waiters;   /* in order of arrival */
+    sql_waiter **table;    /* by owner.seq */
+    size_t nwaiters, table_room;
     bool closing;
     char heard[1100];      /* ids of messages that can be forgotten */
     size_t held;           /* grants that were not given back, as far as this engine saw */
@@ -326,14 +326,14 @@ void sql_clock_set(sql *q, const sql_call *call, int64_t server_ms);
 /* An instant of the local clock that is not after the server's time `server_ms`. */
 int64_t sql_since(sql *q, int64_t server_ms);
 
-/* ---- waits.c, ops.c, look.c ------------------------------------------------------------------ */
+/* ---- waiters.c, ops.c, look.c ---------------------------------------------------------------- */
 
 void sql_acquire(sql *q, pawl_op *op);
 void sql_acquire_cancel(sql *q, pawl_op *op);
-void sql_waits_resend(sql *q);
-void sql_waits_refuse(sql *q, int code, const char *words);
-void sql_waits_end(sql *q);
-void sql_wait_message(sql *q, uint64_t seq, char kind, const char *text);
+void sql_waiters_resend(sql *q);
+void sql_waiters_refuse(sql *q, int code, const char *words);
+void sql_waiters_end(sql *q);
+void sql_waiter_message(sql *q, uint64_t seq, char kind, const char *text);
 
 void sql_simple(sql *q, pawl_op *op); /* release, renew, break, latch */
 void sql_look(sql *q, pawl_op *op);   /* inspect, count, list */

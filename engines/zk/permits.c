@@ -20,14 +20,14 @@
  */
 #include <stdlib.h>
 
-#include "place.h"
+#include "waiter.h"
 
 #define REQUEST_MAX 900000 /* bytes; a server refuses more than about a million */
 
 /* What STEP_MORE is about. */
 enum asked { ASKED_FIRST, ASKED_TAKE, ASKED_FIND, ASKED_STAT };
 
-const char *permits_lease_path(zk_place *p, uint32_t i)
+const char *permits_lease_path(zk_waiter *p, uint32_t i)
 {
     char lease[ZK_NODE_MAX + 12];
 
@@ -40,7 +40,7 @@ const char *permits_lease_path(zk_place *p, uint32_t i)
 
 static bool capacity_read(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
-    zk_place *p = place_of(task);
+    zk_waiter *p = zk_waiter_of(task);
 
     (void)tag;
     if (error)
@@ -52,14 +52,14 @@ static bool capacity_read(zk_task *task, int64_t tag, int error, jute_reader *bo
 
 static bool leases_listed(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
-    zk_place *p = place_of(task);
+    zk_waiter *p = zk_waiter_of(task);
 
     (void)tag;
     if (error == ZK_NO_NODE) {
         zk_watch_clear(&p->ahead);
         p->again = p->watches_leases;
     } else if (error) {
-        place_note(p, error);
+        zk_waiter_note(p, error);
     }
     if (error)
         return true;
@@ -67,7 +67,7 @@ static bool leases_listed(zk_task *task, int64_t tag, int error, jute_reader *bo
     return !body->bad;
 }
 
-static void permits_look(zk_place *p)
+static void permits_look(zk_waiter *p)
 {
     zk *z = p->task.zk;
     const char *path;
@@ -84,7 +84,7 @@ static void permits_look(zk_place *p)
 
 /* ---- taking ---------------------------------------------------------------------------------- */
 
-static bool lease_created(zk_place *p, jute_reader *body)
+static bool lease_created(zk_waiter *p, jute_reader *body)
 {
     jute_bytes path = jute_get_bytes(body);
 
@@ -94,18 +94,18 @@ static bool lease_created(zk_place *p, jute_reader *body)
     return true;
 }
 
-static void not_taken(zk_place *p, int error)
+static void not_taken(zk_waiter *p, int error)
 {
     p->nleases = 0;
     p->taking = false;
     p->folders = error == ZK_NO_NODE;
     if (error != ZK_NO_NODE)
-        place_note(p, error);
+        zk_waiter_note(p, error);
 }
 
 static bool one_taken(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
-    zk_place *p = place_of(task);
+    zk_waiter *p = zk_waiter_of(task);
 
     (void)tag;
     if (error == ZK_LOST)
@@ -125,7 +125,7 @@ static bool one_taken(zk_task *task, int64_t tag, int error, jute_reader *body)
  * created it does not say. */
 static bool all_taken(zk_task *task, int64_t tag, int header, jute_reader *body)
 {
-    zk_place *p = place_of(task);
+    zk_waiter *p = zk_waiter_of(task);
     int type, error = header;
 
     (void)tag;
@@ -147,16 +147,16 @@ static bool mutex_left(zk_task *task, int64_t tag, int error, jute_reader *body)
     (void)tag;
     (void)body;
     if (error != ZK_LOST)
-        place_of(task)->node[0] = 0;
+        zk_waiter_of(task)->node[0] = 0;
     return true;
 }
 
-void permits_leave_mutex(zk_place *p)
+void permits_leave_mutex(zk_waiter *p)
 {
-    zk_ask_delete(&p->task, place_node_path(p, p->node), -1, mutex_left, 0);
+    zk_ask_delete(&p->task, zk_waiter_node_path(p, p->node), -1, mutex_left, 0);
 }
 
-static void write_capacity(zk_place *p, int64_t capacity)
+static void write_capacity(zk_waiter *p, int64_t capacity)
 {
     char text[64];
     int n = snprintf(text, sizeof text, "pawl permits=%lld", (long long)capacity);
@@ -165,10 +165,10 @@ static void write_capacity(zk_place *p, int64_t capacity)
     jute_put_text(&w, zk_path(p->task.zk, p->name, NULL, NULL));
     jute_put_bytes(&w, text, (size_t)n);
     jute_put_int(&w, -1);
-    zk_request_end(&p->task, &w, place_noted, 0);
+    zk_request_end(&p->task, &w, zk_waiter_noted, 0);
 }
 
-static void ask_for_all(zk_place *p, const char *path, const char *who, size_t length)
+static void ask_for_all(zk_waiter *p, const char *path, const char *who, size_t length)
 {
     jute_writer w = zk_request(p->task.zk, ZK_MULTI);
 
@@ -187,7 +187,7 @@ static void ask_for_all(zk_place *p, const char *path, const char *who, size_t l
     zk_request_end(&p->task, &w, all_taken, 0);
 }
 
-static int take(zk_place *p, int64_t capacity)
+static int take(zk_waiter *p, int64_t capacity)
 {
     zk *z = p->task.zk;
     char lease[ZK_NODE_MAX], who[ZK_WHO_MAX];
@@ -216,14 +216,14 @@ static int take(zk_place *p, int64_t capacity)
     else
         ask_for_all(p, path, who, length);
     permits_leave_mutex(p);
-    return PLACE_GOES_ON;
+    return WAITER_GOES_ON;
 }
 
 /* ---- decisions ------------------------------------------------------------------------------- */
 
 static bool first_read(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
-    zk_place *p = place_of(task);
+    zk_waiter *p = zk_waiter_of(task);
     zk_who who;
 
     (void)tag;
@@ -234,25 +234,25 @@ static bool first_read(zk_task *task, int64_t tag, int error, jute_reader *body)
     return !body->bad;
 }
 
-static int ask_first(zk_place *p)
+static int ask_first(zk_waiter *p)
 {
     p->first_wants = 0;
     p->step = STEP_MORE;
     p->asked = ASKED_FIRST;
     if (strlen(p->list.first) >= ZK_NODE_MAX)
         return PAWL_EBUSY;
-    zk_ask(&p->task, ZK_GET, place_node_path(p, p->list.first), false, first_read, 0);
-    return PLACE_GOES_ON;
+    zk_ask(&p->task, ZK_GET, zk_waiter_node_path(p, p->list.first), false, first_read, 0);
+    return WAITER_GOES_ON;
 }
 
 /* The capacity in force, or a code. */
-static int64_t capacity_of(zk_place *p)
+static int64_t capacity_of(zk_waiter *p)
 {
     bool others = p->list.others || p->in_use;
     int64_t in_force = others ? p->capacity : 0, capacity = in_force ? in_force : p->count;
 
     if (p->list.locks || p->list.latch)
-        return place_in_use(p);
+        return zk_waiter_in_use(p);
     if (!capacity || (p->count && capacity != p->count)) {
         snprintf(p->words, sizeof p->words, "\"%.60s\" %s", p->name,
                  capacity ? "is in use with another capacity" : "has no capacity yet");
@@ -268,7 +268,7 @@ static int64_t capacity_of(zk_place *p)
     return capacity;
 }
 
-static int permits_decide(zk_place *p)
+static int permits_decide(zk_waiter *p)
 {
     int64_t capacity = capacity_of(p);
     bool room = capacity - p->in_use >= (int64_t)p->permits;
@@ -278,54 +278,54 @@ static int permits_decide(zk_place *p)
     if (!room && !p->queue)
         return PAWL_EBUSY;
     if (p->list.ahead)
-        return p->queue ? PLACE_BLOCKED : ask_first(p);
+        return p->queue ? WAITER_BLOCKED : ask_first(p);
     if (room && p->node[0])
         return take(p, capacity);
     if (room)
-        return PLACE_GRANTED; /* once it has a node */
+        return WAITER_GRANTED; /* once it has a node */
     if (p->watches_leases && !p->again)
-        return PLACE_BLOCKED;
+        return WAITER_BLOCKED;
     p->watches_leases = true;
-    place_look(p);
-    return PLACE_GOES_ON;
+    zk_waiter_look(p);
+    return WAITER_GOES_ON;
 }
 
 /* They are there: since when, if that is not known. */
-static int permits_taken(zk_place *p)
+static int permits_taken(zk_waiter *p)
 {
     p->watches_leases = false;
     if (p->gone || !p->nleases)
-        return PLACE_ANEW;
+        return WAITER_ANEW;
     if (p->token)
-        return PLACE_GRANTED;
+        return WAITER_GRANTED;
     p->asked = ASKED_STAT;
-    place_ask_own(p);
+    zk_waiter_ask_own(p);
     if (p->node[0])
         permits_leave_mutex(p);
-    return PLACE_GOES_ON;
+    return WAITER_GOES_ON;
 }
 
-static int permits_more(zk_place *p)
+static int permits_more(zk_waiter *p)
 {
     int64_t capacity = p->capacity ? p->capacity : p->count;
 
     if (p->asked == ASKED_FIRST)
-        return capacity - p->in_use < p->first_wants ? PAWL_EBUSY : PLACE_BLOCKED;
+        return capacity - p->in_use < p->first_wants ? PAWL_EBUSY : WAITER_BLOCKED;
     if (p->asked == ASKED_FIND && !p->nleases && p->node[0]) {
-        place_look(p); /* is it still first, if it is there at all? */
-        return PLACE_GOES_ON;
+        zk_waiter_look(p); /* is it still first, if it is there at all? */
+        return WAITER_GOES_ON;
     }
     return permits_taken(p);
 }
 
-const place_kind place_permits = {.dir = "locks", .look = permits_look,
+const zk_waiter_kind zk_waiter_permits = {.dir = "locks", .look = permits_look,
         .decide = permits_decide, .more = permits_more};
 
 /* ---- finding and giving back ----------------------------------------------------------------- */
 
 static bool leases_found(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
-    zk_place *p = place_of(task);
+    zk_waiter *p = zk_waiter_of(task);
     char id[ZK_NODE_MAX];
     size_t n;
 
@@ -348,7 +348,7 @@ static bool leases_found(zk_task *task, int64_t tag, int error, jute_reader *bod
     return !body->bad;
 }
 
-void permits_find(zk_place *p)
+void permits_find(zk_waiter *p)
 {
     p->step = p->leaving ? STEP_LEAVE : STEP_MORE;
     p->asked = ASKED_FIND;
@@ -359,7 +359,7 @@ void permits_find(zk_place *p)
 
 static bool lease_deleted(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
-    zk_place *p = place_of(task);
+    zk_waiter *p = zk_waiter_of(task);
 
     (void)tag;
     (void)body;
@@ -368,11 +368,11 @@ static bool lease_deleted(zk_task *task, int64_t tag, int error, jute_reader *bo
     else if (error == ZK_NO_NODE)
         p->gone |= !p->repeated;
     else if (error)
-        place_note(p, error);
+        zk_waiter_note(p, error);
     return true;
 }
 
-void permits_give_back(zk_place *p, uint32_t keep)
+void permits_give_back(zk_waiter *p, uint32_t keep)
 {
     for (uint32_t i = keep; i < p->nleases; i++)
         zk_ask_delete(&p->task, permits_lease_path(p, i), -1, lease_deleted, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * queue.c - what a list of children says to a place: is its own node there, who is ahead of it,
+ * queue.c - what a list of children says to a waiter: is its own node there, who is ahead of it,
  * what is the name in use as. And locks, whose whole rule is in that list:
  *
  *     exclusive: it is the first.   shared: no exclusive one is before it.
@@ -10,24 +10,24 @@
  */
 #include <stdlib.h>
 
-#include "place.h"
+#include "waiter.h"
 
-void queue_clear(place_queue *q)
+void queue_clear(zk_waiter_queue *q)
 {
     free(q->ahead);
     free(q->first);
-    *q = (place_queue){0};
+    *q = (zk_waiter_queue){0};
 }
 
-/* Must this one go before the place can be granted? */
-static bool is_ahead(const zk_place *p, zk_child child)
+/* Must this one go before the waiter can be granted? */
+static bool is_ahead(const zk_waiter *p, zk_child child)
 {
     if (p->mode == PAWL_MODE_SHARED && child.sort == ZK_SHARED)
         return false;
     return !p->node[0] || zk_before(child.sequence, p->sequence);
 }
 
-static void keep(zk_place *p, char **ret, int32_t *sequence, jute_bytes name, zk_child child)
+static void keep(zk_waiter *p, char **ret, int32_t *sequence, jute_bytes name, zk_child child)
 {
     char *copy = strndup(name.data, name.length);
 
@@ -40,9 +40,9 @@ static void keep(zk_place *p, char **ret, int32_t *sequence, jute_bytes name, zk
     *sequence = child.sequence;
 }
 
-static void count_contender(zk_place *p, jute_bytes name, zk_child child)
+static void count_contender(zk_waiter *p, jute_bytes name, zk_child child)
 {
-    place_queue *q = &p->list;
+    zk_waiter_queue *q = &p->list;
 
     q->others++;
     if (!q->first || zk_before(child.sequence, q->first_sequence))
@@ -51,7 +51,7 @@ static void count_contender(zk_place *p, jute_bytes name, zk_child child)
         keep(p, &q->ahead, &q->ahead_sequence, name, child);
 }
 
-static void see_type(place_queue *q, jute_bytes name, zk_child child)
+static void see_type(zk_waiter_queue *q, jute_bytes name, zk_child child)
 {
     q->locks |= child.sort == ZK_EXCLUSIVE || child.sort == ZK_SHARED;
     q->latch |= zk_bytes_are(name, "latch");
@@ -59,8 +59,8 @@ static void see_type(place_queue *q, jute_bytes name, zk_child child)
 }
 
 /* A list of children: each through `see`, then the parent's Stat. */
-static bool read_list(zk_place *p, jute_reader *body, bool kazoo,
-                      void (*see)(zk_place *p, jute_bytes name, zk_child child))
+static bool read_list(zk_waiter *p, jute_reader *body, bool kazoo,
+                      void (*see)(zk_waiter *p, jute_bytes name, zk_child child))
 {
     size_t n = jute_count(body, 4);
 
@@ -74,7 +74,7 @@ static bool read_list(zk_place *p, jute_reader *body, bool kazoo,
     return jute_at_end(body);
 }
 
-static void see_contender(zk_place *p, jute_bytes name, zk_child child)
+static void see_contender(zk_waiter *p, jute_bytes name, zk_child child)
 {
     if (!p->kind->dir)
         see_type(&p->list, name, child);
@@ -86,16 +86,16 @@ static void see_contender(zk_place *p, jute_bytes name, zk_child child)
 
 bool queue_answered(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
-    zk_place *p = place_of(task);
+    zk_waiter *p = zk_waiter_of(task);
 
     (void)tag;
     p->list.error = error;
     if (error && error != ZK_NO_NODE)
-        place_note(p, error);
+        zk_waiter_note(p, error);
     return error || read_list(p, body, task->zk->settings.kazoo && !p->kind->dir, see_contender);
 }
 
-static void see_found(zk_place *p, jute_bytes name, zk_child child)
+static void see_found(zk_waiter *p, jute_bytes name, zk_child child)
 {
     char id[ZK_NODE_MAX];
     enum zk_sort sort = p->mode == PAWL_MODE_SHARED  ? ZK_SHARED
@@ -112,13 +112,13 @@ static void see_found(zk_place *p, jute_bytes name, zk_child child)
 
 bool queue_found(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
-    zk_place *p = place_of(task);
+    zk_waiter *p = zk_waiter_of(task);
 
     (void)tag;
     if (error == ZK_LOST)
         return true;
     if (error && error != ZK_NO_NODE)
-        place_note(p, error);
+        zk_waiter_note(p, error);
     p->node[0] = 0;
     if (!error && !read_list(p, body, task->zk->settings.kazoo && !p->kind->dir, see_found))
         return false;
@@ -126,7 +126,7 @@ bool queue_found(zk_task *task, int64_t tag, int error, jute_reader *body)
     return true;
 }
 
-static void see_name(zk_place *p, jute_bytes name, zk_child child)
+static void see_name(zk_waiter *p, jute_bytes name, zk_child child)
 {
     see_type(&p->list, name, child);
 }
@@ -134,12 +134,12 @@ static void see_name(zk_place *p, jute_bytes name, zk_child child)
 bool queue_types(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
     (void)tag;
-    return error || read_list(place_of(task), body, task->zk->settings.kazoo, see_name);
+    return error || read_list(zk_waiter_of(task), body, task->zk->settings.kazoo, see_name);
 }
 
 /* ---- locks ----------------------------------------------------------------------------------- */
 
-static void lock_look(zk_place *p)
+static void lock_look(zk_waiter *p)
 {
     zk *z = p->task.zk;
 
@@ -149,7 +149,7 @@ static void lock_look(zk_place *p)
 /* Its two folders stay a while when a semaphore is over; what counts is whether they are empty. */
 static bool folder_answered(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
-    zk_place *p = place_of(task);
+    zk_waiter *p = zk_waiter_of(task);
     size_t n;
 
     (void)tag;
@@ -160,7 +160,7 @@ static bool folder_answered(zk_task *task, int64_t tag, int error, jute_reader *
     return !body->bad;
 }
 
-static int look_into_folders(zk_place *p)
+static int look_into_folders(zk_waiter *p)
 {
     zk *z = p->task.zk;
 
@@ -168,27 +168,27 @@ static int look_into_folders(zk_place *p)
     p->step = STEP_MORE;
     zk_ask(&p->task, ZK_CHILDREN, zk_path(z, p->name, "locks", NULL), false, folder_answered, 0);
     zk_ask(&p->task, ZK_CHILDREN, zk_path(z, p->name, "leases", NULL), false, folder_answered, 0);
-    return PLACE_GOES_ON;
+    return WAITER_GOES_ON;
 }
 
-static int lock_decide(zk_place *p)
+static int lock_decide(zk_waiter *p)
 {
     if (p->list.latch)
-        return place_in_use(p);
+        return zk_waiter_in_use(p);
     if (p->list.semaphore && !p->not_semaphore)
         return look_into_folders(p);
-    return p->list.ahead ? PLACE_BLOCKED : PLACE_GRANTED;
+    return p->list.ahead ? WAITER_BLOCKED : WAITER_GRANTED;
 }
 
-static int lock_more(zk_place *p)
+static int lock_more(zk_waiter *p)
 {
     if (p->in_use)
-        return place_in_use(p);
+        return zk_waiter_in_use(p);
     p->not_semaphore = true;
     return lock_decide(p);
 }
 
-const place_kind place_lock = {.look = lock_look, .decide = lock_decide, .more = lock_more};
+const zk_waiter_kind zk_waiter_lock = {.look = lock_look, .decide = lock_decide, .more = lock_more};
 
 /* ---- those who wait for a latch -------------------------------------------------------------- */
 
@@ -196,7 +196,7 @@ const place_kind place_lock = {.look = lock_look, .decide = lock_decide, .more =
  * node of its own that it does. */
 static bool latch_read(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
-    zk_place *p = place_of(task);
+    zk_waiter *p = zk_waiter_of(task);
 
     (void)tag;
     (void)body;
@@ -205,11 +205,11 @@ static bool latch_read(zk_task *task, int64_t tag, int error, jute_reader *body)
     if (error == ZK_NO_NODE)
         zk_watch_clear(&p->ahead);
     else if (error && error != ZK_LOST)
-        place_note(p, error);
+        zk_waiter_note(p, error);
     return true;
 }
 
-static void latch_look(zk_place *p)
+static void latch_look(zk_waiter *p)
 {
     zk *z = p->task.zk;
     const char *path;
@@ -223,22 +223,22 @@ static void latch_look(zk_place *p)
         zk_ask(&p->task, ZK_GET, path, true, latch_read, 0);
 }
 
-static int latch_decide(zk_place *p)
+static int latch_decide(zk_waiter *p)
 {
     if (p->list.locks)
-        return place_in_use(p);
+        return zk_waiter_in_use(p);
     if (p->list.semaphore && !p->list.latch && !p->not_semaphore)
         return look_into_folders(p);
-    return p->list.latch ? PLACE_BLOCKED : PLACE_GRANTED;
+    return p->list.latch ? WAITER_BLOCKED : WAITER_GRANTED;
 }
 
-static int latch_more(zk_place *p)
+static int latch_more(zk_waiter *p)
 {
     if (p->in_use)
-        return place_in_use(p);
+        return zk_waiter_in_use(p);
     p->not_semaphore = true;
     return latch_decide(p);
 }
 
-const place_kind place_latch = {.peeks = true, .look = latch_look, .decide = latch_decide,
+const zk_waiter_kind zk_waiter_latch = {.peeks = true, .look = latch_look, .decide = latch_decide,
         .more = latch_more};

@@ -13,7 +13,7 @@
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
-static int by_place(const void *a, const void *b)
+static int by_position(const void *a, const void *b)
 {
     const look_node *x = a, *y = b;
     bool lease_x = x->child.sort == ZK_LEASE, lease_y = y->child.sort == ZK_LEASE;
@@ -70,7 +70,7 @@ void look_sort(look_name *n)
     bool open = true; /* may the next one hold it, too? */
 
     if (n->nnodes)
-        qsort(n->nodes, n->nnodes, sizeof *n->nodes, by_place);
+        qsort(n->nodes, n->nnodes, sizeof *n->nodes, by_position);
     for (size_t i = 0; i < n->nnodes; i++) {
         look_node *node = &n->nodes[i];
         const look_node *first = &n->nodes[0];

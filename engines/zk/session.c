@@ -19,8 +19,8 @@
  * has at least so long to come back, and what is held is lost here before it can end there.
  *
  * RENEW needs no request of its own. While there is no connection it waits. After a new connection
- * it waits until everything that is held has been looked at: what the places asked (place.c: go) is
- * answered before the first heartbeat is.
+ * it waits until everything that is held has been looked at: what the waiters asked (waiter.c: go)
+ * is answered before the first heartbeat is.
  */
 #include "zk.h"
 
@@ -158,7 +158,7 @@ static void beat_due(pawl_timer *timer)
     if (z->link.state == LINK_READY && !z->session.beat.out) {
         send_beat(&z->session.beat);
         if (++z->session.nbeats % BEATS == 0)
-            zk_places_check(z);
+            zk_waiters_check(z);
         z->env->loop_changed(z->env);
     }
     z->env->timer_set(z->env, timer, z->env->now(z->env) + length_ns(&z->session) / BEATS);

@@ -80,7 +80,7 @@ static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
     list_init(&z->spare_calls);
     for (size_t i = 0; i < ZK_BUCKETS; i++) {
         list_init(&z->watches[i]);
-        list_init(&z->places[i]);
+        list_init(&z->waiters[i]);
     }
     if (!env->loop)
         return pawl_error_set(err, PAWL_ENOTSUP, "ZooKeeper needs a real event loop");
@@ -113,7 +113,7 @@ static void engine_close(void *self)
         pawl_op_finish(event, PAWL_ECANCELED);
     zk_session_close(z);
     zk_link_close(z);
-    zk_places_end(z);
+    zk_waiters_end(z);
     while ((l = list_take(&z->spare_calls)))
         free(list_entry(l, zk_call, link));
     if (z->prepared)

@@ -11,7 +11,7 @@
  *     attach.c    how it gets the session
  *     session.c   heartbeats, until when the session is good, RENEW
  *     task.c      tasks, their requests, and watches
- *     places.c    acquire and release      place.c  a node in a queue, from its creation to its end
+ *     waiters.c   acquire and release      waiter.c  a node in a queue, from creation to end
  *     queue.c     what the children of a lock say to one of them
  *     permits.c   the same for a semaphore
  *     latch.c     set and count down
@@ -311,16 +311,16 @@ void zk_session_lease(zk *z, pawl_op *op);
 void zk_renew(zk *z, pawl_op *op);
 void zk_renew_cancel(zk *z, pawl_op *op);
 
-/* ---- places.c -------------------------------------------------------------------------------- */
+/* ---- waiters.c ------------------------------------------------------------------------------- */
 
 void zk_acquire(zk *z, pawl_op *op);
 void zk_acquire_cancel(zk *z, pawl_op *op);
 void zk_release(zk *z, pawl_op *op);
 void zk_release_cancel(zk *z, pawl_op *op);
 /* Forget what is left; the session takes the nodes along. */
-void zk_places_end(zk *z);
+void zk_waiters_end(zk *z);
 /* Read again what everybody waits for and holds, in case that an event was lost. */
-void zk_places_check(zk *z);
+void zk_waiters_check(zk *z);
 /* Does the server, as far as we know, still have this grant? */
 bool zk_holds(zk *z, uint64_t seq);
 
@@ -351,7 +351,7 @@ struct zk {
     struct list spare_calls;
     size_t nspare_calls;
     struct list watches[ZK_BUCKETS]; /* by path */
-    struct list places[ZK_BUCKETS];  /* by owner.seq */
+    struct list waiters[ZK_BUCKETS]; /* by owner.seq */
     uint64_t receipts[ZK_RECEIPTS];  /* latch ops that are done, by owner.seq */
     size_t nreceipts;
     int opcode; /* of the request that is being written, or answered */

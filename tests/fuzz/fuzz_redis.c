@@ -13,7 +13,7 @@
  *     ^0 ... ^9         cancel that op
  *
  * What must hold is in world.h, and: nothing but an acquire that the scripts or a message with the
- * wait's secret have granted is granted.
+ * waiter's secret have granted is granted.
  */
 #include "redis/redis.h"
 #include "world.h"

@@ -185,13 +185,13 @@ CASE("a replica is left, also if its last word is that it does not know a script
 
 /* ---- Messages at the wrong time -------------------------------------------------------------- */
 
-/* Tells the first latch wait that it is over before it was ever asked. */
+/* Tells the first latch waiter that it is over before it was ever asked. */
 static bool opens_too_soon(fake *f, const fake_request *q)
 {
     const char *channel = strcmp(q->argv[0], "SUBSCRIBE") ? NULL : q->argv[1];
 
     if (channel) {
-        pause_ms(200); /* the wait is in line by then */
+        pause_ms(200); /* the waiter is in line by then */
         for (int seq = 1; seq < 8; seq++)
             fake_send(f, ">3\r\n+message\r\n+%s\r\n+o %s:%x 1\r\n", channel,
                       strchr(channel, '@') + 1, seq);

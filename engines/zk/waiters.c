@@ -1,52 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * places.c - the places of a client, by the number of their acquire, and the ops that begin and end
- * them: ACQUIRE and RELEASE. What goes on in between is in place.c.
+ * waiters.c - the waiters of a client, by the number of their acquire, and the ops that begin and
+ * end them: ACQUIRE and RELEASE. What goes on in between is in waiter.c.
  *
  * An acquire that is given up is told so when its node has been deleted, or a moment later in any
- * case; the place itself stays until the server has confirmed that it is gone. A RELEASE that comes
- * meanwhile joins it.
+ * case; the waiter itself stays until the server has confirmed that it is gone. A RELEASE that
+ * comes meanwhile joins it.
  */
 #include <stdlib.h>
 
-#include "place.h"
+#include "waiter.h"
 
 #define CANCEL_MS 100 /* so long the confirmation of a delete is waited for ... */
 #define ANSWER_MS 400 /* ... and the first answer, if none has come yet */
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-zk_place *place_find(zk *z, uint64_t seq)
+zk_waiter *zk_waiter_find(zk *z, uint64_t seq)
 {
-    struct list *bucket = &z->places[seq % ZK_BUCKETS];
+    struct list *bucket = &z->waiters[seq % ZK_BUCKETS];
 
     for (struct list *l = bucket->next; l != bucket; l = l->next)
-        if (list_entry(l, zk_place, in_table)->seq == seq)
-            return list_entry(l, zk_place, in_table);
+        if (list_entry(l, zk_waiter, in_table)->seq == seq)
+            return list_entry(l, zk_waiter, in_table);
     return NULL;
 }
 
 bool zk_holds(zk *z, uint64_t seq)
 {
-    const zk_place *p = place_find(z, seq);
+    const zk_waiter *p = zk_waiter_find(z, seq);
 
     return p && p->held && !p->gone;
 }
 
 static void timer_fired(pawl_timer *timer);
 
-static zk_place *place_new(zk *z, pawl_op *op)
+static zk_waiter *zk_waiter_new(zk *z, pawl_op *op)
 {
-    zk_place *p = calloc(1, sizeof *p + strlen(op->name) + 1);
+    zk_waiter *p = calloc(1, sizeof *p + strlen(op->name) + 1);
 
     if (!p)
         return NULL;
-    zk_task_begin(&p->task, z, &place_type);
-    list_append(&z->places[op->owner.seq % ZK_BUCKETS], &p->in_table);
+    zk_task_begin(&p->task, z, &zk_waiter_type);
+    list_append(&z->waiters[op->owner.seq % ZK_BUCKETS], &p->in_table);
     list_init(&p->ops);
     list_init(&p->releases);
-    p->kind = op->mode == PAWL_MODE_PERMITS ? &place_permits
-              : op->mode == PAWL_MODE_LATCH ? &place_latch : &place_lock;
+    p->kind = op->mode == PAWL_MODE_PERMITS ? &zk_waiter_permits
+              : op->mode == PAWL_MODE_LATCH ? &zk_waiter_latch : &zk_waiter_lock;
     p->timer = (pawl_timer){.fire = timer_fired, .arg = p};
     p->seq = op->owner.seq;
     p->with_seq = op->with_seq;
@@ -59,12 +59,12 @@ static zk_place *place_new(zk *z, pawl_op *op)
     return p;
 }
 
-void place_finish(struct list *ops, int code, const char *words)
+void zk_waiter_finish(struct list *ops, int code, const char *words)
 {
     struct list *l;
 
     while ((l = list_take(ops))) {
-        pawl_op *op = place_op(l);
+        pawl_op *op = zk_waiter_op(l);
 
         if (code && words && words[0])
             pawl_error_set(op->err, code, "%s", words);
@@ -72,7 +72,7 @@ void place_finish(struct list *ops, int code, const char *words)
     }
 }
 
-void place_end(zk_place *p, int release_code)
+void zk_waiter_end(zk_waiter *p, int release_code)
 {
     struct list ops, releases;
     int code = p->code;
@@ -93,11 +93,11 @@ void place_end(zk_place *p, int release_code)
     queue_clear(&p->list);
     free(p->leases);
     free(p);
-    place_finish(&ops, code, words);
-    place_finish(&releases, release_code, NULL);
+    zk_waiter_finish(&ops, code, words);
+    zk_waiter_finish(&releases, release_code, NULL);
 }
 
-void place_timer(zk_place *p, int64_t ms)
+void zk_waiter_timer(zk_waiter *p, int64_t ms)
 {
     pawl_env *env = p->task.zk->env;
 
@@ -108,88 +108,88 @@ void place_timer(zk_place *p, int64_t ms)
 
 void zk_acquire(zk *z, pawl_op *op)
 {
-    zk_place *p = place_find(z, op->owner.seq);
+    zk_waiter *p = zk_waiter_find(z, op->owner.seq);
 
     if (p && p->leaving) { /* an old request; what is on its way out stays on it */
         pawl_op_finish(op, pawl_error_set(op->err, PAWL_ECONN, "the last one is being given back"));
         return;
     }
     if (p) {
-        list_append(&p->ops, place_link(op));
+        list_append(&p->ops, zk_waiter_link(op));
         if (p->held)
-            place_grant(p);
+            zk_waiter_grant(p);
         return;
     }
-    p = place_new(z, op);
+    p = zk_waiter_new(z, op);
     if (!p) {
         pawl_op_finish(op, pawl_error_set(op->err, PAWL_ENOMEM, "out of memory"));
         return;
     }
-    list_append(&p->ops, place_link(op));
+    list_append(&p->ops, zk_waiter_link(op));
     zk_task_go(&p->task);
 }
 
 /* Its op is told now. With a connection the deletes are on their way, and in front of whatever this
  * client asks for next; without one, or if no answer ever came, nothing is certain. */
-static void give_up(zk_place *p)
+static void give_up(zk_waiter *p)
 {
     zk *z = p->task.zk;
     struct list *l;
 
     if (z->link.state == LINK_READY && (p->waited || p->code != PAWL_ECANCELED))
-        place_finish(&p->ops, p->code, p->words);
+        zk_waiter_finish(&p->ops, p->code, p->words);
     while ((l = list_take(&p->ops)))
-        zk_give_up(z, place_op(l), true);
+        zk_give_up(z, zk_waiter_op(l), true);
 }
 
 static void timer_fired(pawl_timer *timer)
 {
-    zk_place *p = timer->arg;
+    zk_waiter *p = timer->arg;
 
     if (p->leaving)
         give_up(p);
     else if (p->watched || p->task.zk->link.state != LINK_READY)
         return; /* with the next connection it is read anyway */
     else if (p->task.out)
-        place_timer(p, PLACE_WATCH_MS);
+        zk_waiter_timer(p, WAITER_WATCH_MS);
     else if (p->held || p->node[0]) {
         p->step = p->held ? STEP_VERIFY : STEP_WATCH;
-        place_ask_own(p);
+        zk_waiter_ask_own(p);
     }
 }
 
 void zk_acquire_cancel(zk *z, pawl_op *op)
 {
-    zk_place *p = place_find(z, op->owner.seq);
+    zk_waiter *p = zk_waiter_find(z, op->owner.seq);
 
     if (p->leaving) {
-        place_timer(p, CANCEL_MS);
+        zk_waiter_timer(p, CANCEL_MS);
         return;
     }
     if (!p->node[0] && !p->unsure && !p->taking && !p->task.out) { /* the server has nothing */
-        list_remove(place_link(op));
+        list_remove(zk_waiter_link(op));
         if (list_empty(&p->ops))
-            place_end(p, PAWL_ENOTHELD);
+            zk_waiter_end(p, PAWL_ENOTHELD);
         zk_give_up(z, op, false);
         return;
     }
     p->leaving = true;
     p->code = PAWL_ECANCELED;
     p->words[0] = 0;
-    place_timer(p, z->link.state != LINK_READY ? 0 : p->waited ? CANCEL_MS : ANSWER_MS);
+    zk_waiter_timer(p, z->link.state != LINK_READY ? 0 : p->waited ? CANCEL_MS : ANSWER_MS);
     zk_task_go(&p->task);
 }
 
 void zk_release(zk *z, pawl_op *op)
 {
-    zk_place *p = place_find(z, op->owner.seq);
+    zk_waiter *p = zk_waiter_find(z, op->owner.seq);
     bool part = op->mode == PAWL_MODE_PERMITS && op->permits > 0;
 
     if (!p || (p->held && p->gone && part)) {
         pawl_op_finish(op, PAWL_ENOTHELD);
         return;
     }
-    list_append(&p->releases, place_link(op));
+    list_append(&p->releases, zk_waiter_link(op));
     if (part && !p->leaving) {
         p->keep = op->permits;
     } else {
@@ -202,28 +202,28 @@ void zk_release(zk *z, pawl_op *op)
 
 void zk_release_cancel(zk *z, pawl_op *op)
 {
-    list_remove(place_link(op));
+    list_remove(zk_waiter_link(op));
     zk_give_up(z, op, true);
 }
 
-void zk_places_check(zk *z)
+void zk_waiters_check(zk *z)
 {
     for (size_t i = 0; i < ZK_BUCKETS; i++)
-        for (struct list *l = z->places[i].next; l != &z->places[i]; l = l->next)
-            place_check(list_entry(l, zk_place, in_table));
+        for (struct list *l = z->waiters[i].next; l != &z->waiters[i]; l = l->next)
+            zk_waiter_check(list_entry(l, zk_waiter, in_table));
 }
 
-void zk_places_end(zk *z)
+void zk_waiters_end(zk *z)
 {
     for (size_t i = 0; i < ZK_BUCKETS; i++)
-        while (!list_empty(&z->places[i]))
-            place_end(list_entry(z->places[i].next, zk_place, in_table), PAWL_ECANCELED);
+        while (!list_empty(&z->waiters[i]))
+            zk_waiter_end(list_entry(z->waiters[i].next, zk_waiter, in_table), PAWL_ECANCELED);
 }
 
 /* With the session went its nodes. Who waits comes again, in the new one. */
-void place_expired(zk_task *task)
+void zk_waiter_expired(zk_task *task)
 {
-    zk_place *p = place_of(task);
+    zk_waiter *p = zk_waiter_of(task);
 
     p->node[0] = 0;
     p->nleases = 0;
@@ -232,16 +232,16 @@ void place_expired(zk_task *task)
     zk_watch_clear(&p->ahead);
     zk_watch_clear(&p->own);
     if (p->held || p->leaving)
-        place_end(p, PAWL_ENOTHELD);
+        zk_waiter_end(p, PAWL_ENOTHELD);
 }
 
-void place_refused(zk_task *task, int code, const char *words)
+void zk_waiter_refused(zk_task *task, int code, const char *words)
 {
-    zk_place *p = place_of(task);
+    zk_waiter *p = zk_waiter_of(task);
 
     if (p->node[0] || p->unsure || p->taking || p->nleases)
         return;
     p->code = code;
     snprintf(p->words, sizeof p->words, "%s", words);
-    place_end(p, code);
+    zk_waiter_end(p, code);
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * advisory_seat.c - one connection: acquire, give back, lose. advisory_leave.c: give up.
+ * advisory_session.c - one connection: acquire, give back, lose. advisory_leave.c: give up.
  *
  *     free --acquire--> asking --granted--> held --release--> idle --acquire, 10 s--> asking, free
  *                         | cancel, or refused by the server     ^
  *                         v                                      |
  *                       leaving: the unlock behind it is out ----+
  *
- * A drop of the connection, at any time, frees the seat; its holders are told at once.
+ * A drop of the connection, at any time, frees the session; its holders are told at once.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -18,31 +18,31 @@
 #define IDLE_MS 10000     /* a connection that nobody needs */
 #define NO_TRIES 1000     /* link.c must not send it again by itself */
 
-void seat_set_timer(seat *s, int64_t ms)
+void advisory_session_set_timer(advisory_session *s, int64_t ms)
 {
     s->link.env->timer_set(s->link.env, &s->timer,
                            s->link.env->now(s->link.env) + ms * PAWL_NS_PER_MS);
 }
 
-bool seat_idle(const seat *s)
+bool advisory_session_idle(const advisory_session *s)
 {
-    return s->link.state == LINK_READY && !s->op && !seat_holds(s) && !s->leaving &&
+    return s->link.state == LINK_READY && !s->op && !advisory_session_holds(s) && !s->leaving &&
            !s->releasing && !s->cancel && !s->look;
 }
 
 /* The server ends it after timeout_ms of silence; we do so before, and it logs nothing. */
-void seat_settle(seat *s)
+void advisory_session_check_idle(advisory_session *s)
 {
     int64_t ms = s->timeout_ms / 2 < IDLE_MS ? s->timeout_ms / 2 : IDLE_MS;
 
-    if (!seat_idle(s))
+    if (!advisory_session_idle(s))
         return;
     s->turn = ++s->adv->turns;
-    seat_set_timer(s, ms);
+    advisory_session_set_timer(s, ms);
     advisory_serve(s->adv);
 }
 
-void seat_finish(seat *s, int code, const char *words)
+void advisory_session_finish(advisory_session *s, int code, const char *words)
 {
     pawl_op *op = s->op;
 
@@ -56,18 +56,18 @@ void seat_finish(seat *s, int code, const char *words)
 /* ---- acquire --------------------------------------------------------------------------------- */
 
 /* A second grant on the same session must not shorten the first one's lease. */
-static int64_t lease_for(const seat *s, int64_t lease_ms)
+static int64_t lease_for(const advisory_session *s, int64_t lease_ms)
 {
     int64_t left = (s->promised - s->link.env->now(s->link.env)) / PAWL_NS_PER_MS + 1;
 
-    if (seat_holds(s) && left > lease_ms)
+    if (advisory_session_holds(s) && left > lease_ms)
         lease_ms = left;
     return lease_ms < ADVISORY_LEASE_MAX ? lease_ms : ADVISORY_LEASE_MAX;
 }
 
 static void fill_acquire(const sql_call *call, sql_params *p)
 {
-    seat *s = call->about;
+    advisory_session *s = call->about;
 
     s->timeout_ms = lease_for(s, s->op->lease_ms);
     advisory_say_acquire(s, s->timeout_ms, p);
@@ -75,7 +75,7 @@ static void fill_acquire(const sql_call *call, sql_params *p)
 
 /* The grant was so long after the statement began, by the server's clock, which may run a little
  * faster than ours; in any case before now. */
-static int64_t granted_at(const seat *s, const sql_call *call, int64_t took)
+static int64_t granted_at(const advisory_session *s, const sql_call *call, int64_t took)
 {
     int64_t now = s->link.env->now(s->link.env);
 
@@ -85,7 +85,7 @@ static int64_t granted_at(const seat *s, const sql_call *call, int64_t took)
     return call->sent + (took > 0 ? took : 0) * PAWL_NS_PER_MS;
 }
 
-static bool granted(seat *s, const sql_call *call, const char *text)
+static bool granted(advisory_session *s, const sql_call *call, const char *text)
 {
     pawl_op *op = s->op;
     long long waited, backend, token, now, took;
@@ -94,8 +94,9 @@ static bool granted(seat *s, const sql_call *call, const char *text)
         token < 1)
         return false;
     if (backend != s->backend) {
-        seat_finish(s, PAWL_EINVAL, "a pooler gives each transaction another session: no lock of a "
-                               "session works there");
+        advisory_session_finish(s, PAWL_EINVAL,
+                                "a pooler gives each transaction another session: no lock of a "
+                                "session works there");
         sql_link_drop(&s->link, PAWL_ECONN, "not the session that it was");
         return true;
     }
@@ -107,20 +108,20 @@ static bool granted(seat *s, const sql_call *call, const char *text)
     op->lease_from = granted_at(s, call, took);
     op->granted_ms = s->timeout_ms < op->lease_ms ? s->timeout_ms : 0;
     s->promised = op->lease_from + s->timeout_ms * PAWL_NS_PER_MS;
-    seat_finish(s, 0, NULL);
+    advisory_session_finish(s, 0, NULL);
     return true;
 }
 
-static void ask(seat *s, int64_t limit_ms);
+static void ask(advisory_session *s, int64_t limit_ms);
 
 static bool answer_acquire(sql_call *call, const sql_reply *reply)
 {
-    seat *s = call->about;
+    advisory_session *s = call->about;
     const char *text = reply->cell(reply, 0, 0);
 
     if (text)
         return granted(s, call, text);
-    if (s->tried || seat_holds(s))
+    if (s->tried || advisory_session_holds(s))
         return false;
     if (s->op->queue) {
         s->tried = true;
@@ -128,34 +129,34 @@ static bool answer_acquire(sql_call *call, const sql_reply *reply)
         ask(s, ADVISORY_WAIT_MS);
         return true;
     }
-    seat_finish(s, PAWL_EBUSY, NULL);
-    seat_settle(s);
+    advisory_session_finish(s, PAWL_EBUSY, NULL);
+    advisory_session_check_idle(s);
     return true;
 }
 
 /* Without an answer: the session is gone, so the lock, if it was had, is going. The undo comes
- * first: a seat that is leaving is not given to the next in line, whose lock it would unlock. */
+ * first: a session that is leaving is not given to the next in line, whose lock it would unlock. */
 static void acquire_failed(sql_call *call, int code, const char *words)
 {
-    seat *s = call->about;
+    advisory_session *s = call->about;
     pawl_op *op = s->op;
 
     s->op = NULL;
     s->call = NULL;
     if (s->link.state == LINK_READY)
-        seat_undo(s, op->mode);
+        advisory_session_undo(s, op->mode);
     sql_done(op, code == PAWL_EUNKNOWN ? PAWL_ECONN : code, words);
     advisory_serve(s->adv);
 }
 
-static void ask(seat *s, int64_t limit_ms)
+static void ask(advisory_session *s, int64_t limit_ms)
 {
     static const sql_call_type type = {.fill = fill_acquire, .answer = answer_acquire,
         .failed = acquire_failed};
 
     s->call = sql_call_new(&s->link, &type, s);
     if (!s->call) {
-        seat_finish(s, PAWL_ENOMEM, "out of memory");
+        advisory_session_finish(s, PAWL_ENOMEM, "out of memory");
         return;
     }
     s->call->tries = NO_TRIES;
@@ -164,7 +165,7 @@ static void ask(seat *s, int64_t limit_ms)
     sql_link_send(&s->link, s->call);
 }
 
-void seat_acquire(seat *s, pawl_op *op)
+void advisory_session_acquire(advisory_session *s, pawl_op *op)
 {
     s->link.env->timer_clear(s->link.env, &s->timer);
     op->engine[0] = s;
@@ -173,7 +174,7 @@ void seat_acquire(seat *s, pawl_op *op)
     snprintf(s->name, sizeof s->name, "%s", op->name);
     s->look_ms = 0;
     s->waits = s->tried = false;
-    ask(s, seat_holds(s) ? ADVISORY_WAIT_MS : s->link.env->timeout_ms);
+    ask(s, advisory_session_holds(s) ? ADVISORY_WAIT_MS : s->link.env->timeout_ms);
 }
 
 /* ---- release --------------------------------------------------------------------------------- */
@@ -182,10 +183,10 @@ static void fill_release(const sql_call *call, sql_params *p)
 {
     const pawl_op *op = call->about;
 
-    advisory_say_release(seat_of(call), op->mode, p);
+    advisory_say_release(advisory_session_of(call), op->mode, p);
 }
 
-static void release_over(seat *s, const pawl_op *op)
+static void release_over(advisory_session *s, const pawl_op *op)
 {
     s->releasing--;
     s->seq[op->mode] = 0; /* in any case not a loss: it was to go */
@@ -193,7 +194,7 @@ static void release_over(seat *s, const pawl_op *op)
 
 static bool answer_release(sql_call *call, const sql_reply *reply)
 {
-    seat *s = seat_of(call);
+    advisory_session *s = advisory_session_of(call);
     pawl_op *op = call->about;
     const char *text = reply->cell(reply, 0, 0);
 
@@ -201,13 +202,13 @@ static bool answer_release(sql_call *call, const sql_reply *reply)
         return false;
     release_over(s, op);
     sql_done(op, text[0] == 't' || call->tries ? 0 : PAWL_ENOTHELD, NULL);
-    seat_settle(s);
+    advisory_session_check_idle(s);
     return true;
 }
 
 static void release_failed(sql_call *call, int code, const char *words)
 {
-    seat *s = seat_of(call);
+    advisory_session *s = advisory_session_of(call);
     pawl_op *op = call->about;
 
     release_over(s, op);
@@ -218,7 +219,7 @@ static void release_failed(sql_call *call, int code, const char *words)
         sql_link_drop(&s->link, PAWL_ECONN, "%s", words);
 }
 
-void seat_release(seat *s, pawl_op *op)
+void advisory_session_release(advisory_session *s, pawl_op *op)
 {
     static const sql_call_type type = {.fill = fill_release, .answer = answer_release,
         .failed = release_failed};
@@ -234,10 +235,10 @@ void seat_release(seat *s, pawl_op *op)
 }
 
 /* Closing is what it asked for, too. */
-void seat_release_cancel(pawl_op *op)
+void advisory_session_release_cancel(pawl_op *op)
 {
     sql_call *call = op->engine[0];
-    seat *s = seat_of(call);
+    advisory_session *s = advisory_session_of(call);
 
     call->about = NULL;
     release_over(s, op);
@@ -250,15 +251,15 @@ void seat_release_cancel(pawl_op *op)
 
 static void timer_fired(pawl_timer *timer)
 {
-    seat *s = timer->arg;
+    advisory_session *s = timer->arg;
 
     if (s->call)
-        seat_look(s);
-    if (!s->leaving && !seat_idle(s))
+        advisory_session_look(s);
+    if (!s->leaving && !advisory_session_idle(s))
         return;
     if (s->leaving && s->op) {
-        seat_set_timer(s, CLOSE_MS);
-        seat_finish(s, PAWL_ECANCELED, NULL);
+        advisory_session_set_timer(s, CLOSE_MS);
+        advisory_session_finish(s, PAWL_ECANCELED, NULL);
         return;
     }
     sql_link_close(&s->link);
@@ -275,8 +276,8 @@ static void forget(sql_call **call)
 /* An acquire that was not sent yet stays, and is sent on the next connection. */
 static void dropped(sql_link *link, int refused)
 {
-    seat *s = (seat *)(void *)link;
-    bool held = seat_holds(s);
+    advisory_session *s = (advisory_session *)(void *)link;
+    bool held = advisory_session_holds(s);
 
     (void)refused;
     s->seq[0] = s->seq[1] = 0;
@@ -291,7 +292,7 @@ static void dropped(sql_link *link, int refused)
         advisory_serve(s->adv);
 }
 
-void seat_init(seat *s, advisory *adv)
+void advisory_session_init(advisory_session *s, advisory *adv)
 {
     s->adv = adv;
     sql_link_init(&s->link, &adv->sql, adv->sql.driver->greeting);

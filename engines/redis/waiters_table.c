@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * waits_table.c - the waits there are: in order of arrival, and by their number, for the messages
- * that name one. Those that are over are kept for the next, up to some.
+ * waiters_table.c - the waiters there are: in order of arrival, and by their number, for the
+ * messages that name one. Those that are over are kept for the next, up to some.
  */
 #include <stdlib.h>
 
-#include "waits.h"
+#include "waiters.h"
 
 #define SPARE_MAX 256
 
-static redis_wait **bucket_of(redis *r, uint64_t seq)
+static redis_waiter **bucket_of(redis *r, uint64_t seq)
 {
     return &r->table[seq & (r->table_room - 1)]; /* seq counts up: no hash does better */
 }
@@ -17,7 +17,7 @@ static redis_wait **bucket_of(redis *r, uint64_t seq)
 static bool grow(redis *r)
 {
     size_t room = r->table_room ? r->table_room * 2 : 64;
-    redis_wait **old = r->table, **table = calloc(room, sizeof *table);
+    redis_waiter **old = r->table, **table = calloc(room, sizeof *table);
     size_t old_room = r->table_room;
 
     if (!table)
@@ -26,7 +26,7 @@ static bool grow(redis *r)
     r->table_room = room;
     for (size_t i = 0; i < old_room; i++)
         while (old[i]) {
-            redis_wait *w = old[i];
+            redis_waiter *w = old[i];
 
             old[i] = w->next;
             w->next = *bucket_of(r, w->seq);
@@ -36,24 +36,24 @@ static bool grow(redis *r)
     return true;
 }
 
-redis_wait *redis_wait_find(redis *r, uint64_t seq)
+redis_waiter *redis_waiter_find(redis *r, uint64_t seq)
 {
-    redis_wait *w = r->table ? *bucket_of(r, seq) : NULL;
+    redis_waiter *w = r->table ? *bucket_of(r, seq) : NULL;
 
     while (w && w->seq != seq)
         w = w->next;
     return w;
 }
 
-redis_wait *redis_wait_new(redis *r, pawl_op *op)
+redis_waiter *redis_waiter_new(redis *r, pawl_op *op)
 {
-    struct list *spare = list_take(&r->spare_waits);
-    redis_wait *w = spare ? list_entry(spare, redis_wait, link) : malloc(sizeof *w);
+    struct list *spare = list_take(&r->spare_waiters);
+    redis_waiter *w = spare ? list_entry(spare, redis_waiter, link) : malloc(sizeof *w);
 
-    r->nspare_waits -= spare != NULL;
+    r->nspare_waiters -= spare != NULL;
     if (!w)
         return NULL;
-    if (r->nwaits >= r->table_room && !grow(r)) {
+    if (r->nwaiters >= r->table_room && !grow(r)) {
         free(w);
         return NULL;
     }
@@ -68,7 +68,7 @@ redis_wait *redis_wait_new(redis *r, pawl_op *op)
     w->looks = 0;
     w->trouble = 0;
     w->unsure = w->nothing = false;
-    w->state = WAIT_ASKING;
+    w->state = WAITER_ASKING;
     w->asked = r->env->now(r->env);
     w->mode = op->mode;
     w->lock_kind = op->lock_kind;
@@ -82,20 +82,20 @@ redis_wait *redis_wait_new(redis *r, pawl_op *op)
     strcpy(w->name, op->name);
     w->next = *bucket_of(r, w->seq);
     *bucket_of(r, w->seq) = w;
-    list_append(&r->waits, &w->link);
-    r->nwaits++;
+    list_append(&r->waiters, &w->link);
+    r->nwaiters++;
     return w;
 }
 
-void redis_wait_free(redis_wait *w)
+void redis_waiter_free(redis_waiter *w)
 {
     redis *r = w->redis;
-    redis_wait **at = bucket_of(r, w->seq);
+    redis_waiter **at = bucket_of(r, w->seq);
 
     while (*at != w)
         at = &(*at)->next;
     *at = w->next;
-    r->nwaits--;
+    r->nwaiters--;
     list_remove(&w->link);
     r->env->timer_clear(r->env, &w->timer);
     if (w->call && !redis_call_withdraw(w->call))
@@ -104,10 +104,10 @@ void redis_wait_free(redis_wait *w)
         w->overtaken->about = NULL;
     list_remove(&w->proof.link);
     redis_unlisten(w);
-    if (r->nspare_waits >= SPARE_MAX) {
+    if (r->nspare_waiters >= SPARE_MAX) {
         free(w);
         return;
     }
-    list_append(&r->spare_waits, &w->link);
-    r->nspare_waits++;
+    list_append(&r->spare_waiters, &w->link);
+    r->nspare_waiters++;
 }

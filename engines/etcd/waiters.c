@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * seats.c - acquire: an owner's key, from its creation until it is surely gone.
+ * waiters.c - acquire: an owner's key, from its creation until it is surely gone.
  *
  *     ASKS --no one ahead--> HOLDS --release--> LEAVES --> over
  *       |                      | its key vanishes --> GONE --release--> over
@@ -8,17 +8,18 @@
  *     WAITS --what was ahead is gone, and the own key is there--> HOLDS
  *     HOLDS or SHELL --release of a lock that is to linger--> LINGERS (move.c) --> LEAVES
  *
- * A seat has at most one call out. When that is answered, or a watch tells something, or there is
- * a new connection, etcd_seat_step sees what is to be done next. Acquires whose answer was lost are
- * sent again with the next connection, once the lease is fenced (etcd.h); the key's name is made of
- * the owner, so the second finds what the first has done. A waiter whose key was taken away stands
- * in line again, at the end. What was given up stays, without its op, until its key is surely gone.
+ * A waiter has at most one call out. When that is answered, or a watch tells something, or there is
+ * a new connection, etcd_waiter_step sees what is to be done next. Acquires whose answer was lost
+ * are sent again with the next connection, once the lease is fenced (etcd.h); the key's name is
+ * made of the owner, so the second finds what the first has done. A waiter whose key was taken away
+ * stands in line again, at the end. What was given up stays, without its op, until its key is
+ * surely gone.
  *
  * A GUEST is a reader by downgrade: its client holds the name exclusively and shall read, too. It
  * has no key of its own, since that would be behind those who wait; it shares its host's, whose
  * value then says so.
  *
- * line.c has what is watched, and which of several seats of one name asks first.
+ * line.c has what is watched, and which of several waiters of one name asks first.
  */
 #include <stdlib.h>
 
@@ -28,7 +29,7 @@
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-static etcd_seat **bucket_of(etcd *e, uint64_t seq)
+static etcd_waiter **bucket_of(etcd *e, uint64_t seq)
 {
     return &e->table[seq & (e->table_room - 1)]; /* seq counts up: no hash does better */
 }
@@ -36,7 +37,7 @@ static etcd_seat **bucket_of(etcd *e, uint64_t seq)
 static bool grow(etcd *e)
 {
     size_t room = e->table_room ? e->table_room * 2 : 64, old_room = e->table_room;
-    etcd_seat **old = e->table, **table = calloc(room, sizeof *table);
+    etcd_waiter **old = e->table, **table = calloc(room, sizeof *table);
 
     if (!table)
         return old != NULL; /* longer chains, no harm */
@@ -44,7 +45,7 @@ static bool grow(etcd *e)
     e->table_room = room;
     for (size_t i = 0; i < old_room; i++)
         while (old[i]) {
-            etcd_seat *s = old[i];
+            etcd_waiter *s = old[i];
 
             old[i] = s->next;
             s->next = *bucket_of(e, s->seq);
@@ -54,31 +55,31 @@ static bool grow(etcd *e)
     return true;
 }
 
-etcd_seat *etcd_seat_find(etcd *e, uint64_t seq)
+etcd_waiter *etcd_waiter_find(etcd *e, uint64_t seq)
 {
-    etcd_seat *s = e->table ? *bucket_of(e, seq) : NULL;
+    etcd_waiter *s = e->table ? *bucket_of(e, seq) : NULL;
 
     while (s && s->seq != seq)
         s = s->next;
     return s;
 }
 
-static void forget_call(etcd_seat *s)
+static void forget_call(etcd_waiter *s)
 {
     if (s->call)
         s->call->about = NULL;
     s->call = NULL;
 }
 
-static void seat_free(etcd_seat *s)
+static void waiter_free(etcd_waiter *s)
 {
     etcd *e = s->e;
-    etcd_seat **at = bucket_of(e, s->seq);
+    etcd_waiter **at = bucket_of(e, s->seq);
 
     while (*at != s)
         at = &(*at)->next;
     *at = s->next;
-    e->nseats--;
+    e->nwaiters--;
     forget_call(s);
     e->env->timer_clear(e->env, &s->timer);
     etcd_watch_stop(&s->ahead);
@@ -86,12 +87,12 @@ static void seat_free(etcd_seat *s)
     list_remove(&s->link);
     list_remove(&s->in_lease);
     list_remove(&s->fresh);
-    etcd_seat_in_line(s);
+    etcd_waiter_in_line(s);
     if (s->lease)
         s->lease->used = e->env->now(e->env);
     if (s->target && s->target->ends)
         etcd_lease_free(s->target);
-    if (s->lease && s->lease->ends && list_empty(&s->lease->seats))
+    if (s->lease && s->lease->ends && list_empty(&s->lease->waiters))
         etcd_lease_free(s->lease);
     free(s->ahead_key);
     free(s->key);
@@ -100,22 +101,22 @@ static void seat_free(etcd_seat *s)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static bool take_lease(etcd_seat *s)
+static bool take_lease(etcd_waiter *s)
 {
     s->lease = etcd_lease_for(s->e, s->lease_ms);
     if (!s->lease)
         return false;
-    list_append(&s->lease->seats, &s->in_lease);
+    list_append(&s->lease->waiters, &s->in_lease);
     return true;
 }
 
 static void try_again(pawl_timer *timer);
 
-static etcd_seat *seat_new(etcd *e, pawl_op *op)
+static etcd_waiter *waiter_new(etcd *e, pawl_op *op)
 {
-    etcd_seat *s;
+    etcd_waiter *s;
 
-    if (e->nseats >= e->table_room && !grow(e))
+    if (e->nwaiters >= e->table_room && !grow(e))
         return NULL;
     s = calloc(1, sizeof *s + strlen(op->name) + 1);
     if (!s)
@@ -130,7 +131,7 @@ static etcd_seat *seat_new(etcd *e, pawl_op *op)
     s->since = e->env->wall_ms(e->env);
     s->timer = (pawl_timer){.fire = try_again, .arg = s};
     strcpy(s->name, op->name);
-    etcd_seat_watches(s);
+    etcd_waiter_watches(s);
     list_init(&s->in_lease);
     list_init(&s->fresh);
     list_init(&s->asking);
@@ -140,13 +141,13 @@ static etcd_seat *seat_new(etcd *e, pawl_op *op)
     }
     s->next = *bucket_of(e, s->seq);
     *bucket_of(e, s->seq) = s;
-    list_append(&e->seats, &s->link);
-    e->nseats++;
-    etcd_seat_stand(s);
+    list_append(&e->waiters, &s->link);
+    e->nwaiters++;
+    etcd_waiter_stand(s);
     return s;
 }
 
-static void tell(pawl_op *op, const etcd_seat *s, int64_t from)
+static void tell(pawl_op *op, const etcd_waiter *s, int64_t from)
 {
     int64_t left = etcd_lease_left(s->lease, from);
 
@@ -158,7 +159,7 @@ static void tell(pawl_op *op, const etcd_seat *s, int64_t from)
     pawl_op_finish(op, 0);
 }
 
-static void end_acquires(etcd_seat *s, int code)
+static void end_acquires(etcd_waiter *s, int code)
 {
     pawl_op *op = s->acquires, *next;
 
@@ -169,24 +170,24 @@ static void end_acquires(etcd_seat *s, int code)
     }
 }
 
-void etcd_seat_granted(etcd_seat *s, uint64_t token, int64_t from)
+void etcd_waiter_granted(etcd_waiter *s, uint64_t token, int64_t from)
 {
     pawl_env *env = s->e->env;
     pawl_op *op = s->acquires, *next;
 
     etcd_watch_stop(&s->ahead);
-    s->state = SEAT_HOLDS;
-    etcd_seat_in_line(s);
+    s->state = WAITER_HOLDS;
+    etcd_waiter_in_line(s);
     s->token = token;
     s->since = env->wall_ms(env);
     s->look = s->woken = s->maybe = false;
     env->timer_clear(env, &s->timer);
     if (!op) {
-        etcd_seat_leave(s, PAWL_ECANCELED);
+        etcd_waiter_leave(s, PAWL_ECANCELED);
         return;
     }
     if (!s->host)
-        etcd_seat_watch_soon(s, &s->e->holders);
+        etcd_waiter_watch_soon(s, &s->e->unwatched_holders);
     s->acquires = NULL;
     for (; op; op = next) {
         next = op->engine[1];
@@ -194,47 +195,47 @@ void etcd_seat_granted(etcd_seat *s, uint64_t token, int64_t from)
     }
 }
 
-void etcd_seat_opened(etcd_seat *s)
+void etcd_waiter_opened(etcd_waiter *s)
 {
     for (pawl_op *op = s->acquires; op; op = op->engine[1])
         op->waited = s->waited;
     end_acquires(s, 0);
     if (s->created)
-        etcd_seat_leave(s, PAWL_ECANCELED);
+        etcd_waiter_leave(s, PAWL_ECANCELED);
     else
-        etcd_seat_end(s, PAWL_ECANCELED);
+        etcd_waiter_end(s, PAWL_ECANCELED);
 }
 
-void etcd_seat_end(etcd_seat *s, int code)
+void etcd_waiter_end(etcd_waiter *s, int code)
 {
     end_acquires(s, code);
     etcd_answer_releases(s, PAWL_ENOTHELD);
-    seat_free(s);
+    waiter_free(s);
 }
 
 /* Those who read through its key: what becomes of it becomes of them. */
-static void guests_lost(etcd_seat *host)
+static void guests_lost(etcd_waiter *host)
 {
-    for (struct list *l = host->e->seats.next, *next; l != &host->e->seats; l = next) {
-        etcd_seat *s = list_entry(l, etcd_seat, link);
+    for (struct list *l = host->e->waiters.next, *next; l != &host->e->waiters; l = next) {
+        etcd_waiter *s = list_entry(l, etcd_waiter, link);
 
         next = l->next;
         if (s->host != host)
             continue;
         s->host = NULL;
-        if (s->state == SEAT_HOLDS) {
-            s->state = SEAT_GONE;
+        if (s->state == WAITER_HOLDS) {
+            s->state = WAITER_GONE;
         } else if (s->lease) {
-            etcd_seat_stand(s);
-            etcd_seat_step(s); /* asks for a key of its own */
+            etcd_waiter_stand(s);
+            etcd_waiter_step(s); /* asks for a key of its own */
         }
     }
     host->guests = 0;
 }
 
-void etcd_seat_lost(etcd_seat *s)
+void etcd_waiter_lost(etcd_waiter *s)
 {
-    enum etcd_seat_state state = s->state;
+    enum etcd_waiter_state state = s->state;
 
     forget_call(s);
     etcd_watch_stop(&s->ahead);
@@ -245,32 +246,32 @@ void etcd_seat_lost(etcd_seat *s)
     s->moving = NULL;
     if (!s->target || !s->target->ends)
         s->target = NULL;
-    if (state == SEAT_HOLDS || state == SEAT_GONE) {
-        s->state = SEAT_GONE;
+    if (state == WAITER_HOLDS || state == WAITER_GONE) {
+        s->state = WAITER_GONE;
         s->host = NULL;
         guests_lost(s);
         etcd_answer_releases(s, PAWL_ENOTHELD);
-    } else if (state == SEAT_SHELL) {
+    } else if (state == WAITER_SHELL) {
         guests_lost(s);
-        etcd_seat_end(s, PAWL_ECANCELED);
-    } else if (state == SEAT_LEAVES || state == SEAT_LINGERS) {
-        etcd_seat_left(s, false);
+        etcd_waiter_end(s, PAWL_ECANCELED);
+    } else if (state == WAITER_LEAVES || state == WAITER_LINGERS) {
+        etcd_waiter_left(s, false);
     } else {
-        s->state = SEAT_ASKS;
+        s->state = WAITER_ASKS;
         s->host = NULL;
-        etcd_seat_stand(s);
+        etcd_waiter_stand(s);
         if (!s->lease) {
             free(s->key);
             s->key = NULL;
         }
         if (!s->lease && !take_lease(s))
-            etcd_seat_end(s, PAWL_ENOMEM);
+            etcd_waiter_end(s, PAWL_ENOMEM);
     }
 }
 
 /* ---- what is to be done ---------------------------------------------------------------------- */
 
-static bool have_key(etcd_seat *s)
+static bool have_key(etcd_waiter *s)
 {
     static const enum etcd_section sections[] = {
         [PAWL_MODE_EXCLUSIVE] = ETCD_LOCKS, [PAWL_MODE_SHARED] = ETCD_READS,
@@ -284,36 +285,36 @@ static bool have_key(etcd_seat *s)
     return s->key != NULL;
 }
 
-void etcd_seat_step(etcd_seat *s)
+void etcd_waiter_step(etcd_waiter *s)
 {
     bool ready = s->lease && s->lease->state == LEASE_READY;
 
     if (s->call || s->host || !etcd_link_ready(&s->e->link))
         return;
     switch (s->state) {
-    case SEAT_ASKS:
-        if (!ready || etcd_seat_behind(s))
+    case WAITER_ASKS:
+        if (!ready || etcd_waiter_behind(s))
             break;
         if (have_key(s))
-            etcd_seat_ask(s);
+            etcd_waiter_ask(s);
         else
             s->e->env->timer_set(s->e->env, &s->timer, s->e->env->now(s->e->env) + RETRY_NS);
         break;
-    case SEAT_WAITS:
+    case WAITER_QUEUED:
         if (ready && s->look)
-            etcd_seat_ask(s);
+            etcd_waiter_ask(s);
         break;
-    case SEAT_HOLDS:
-    case SEAT_SHELL:
-    case SEAT_LINGERS:
+    case WAITER_HOLDS:
+    case WAITER_SHELL:
+    case WAITER_LINGERS:
         if (s->rewrite && ready && (!s->target || s->target->state == LEASE_READY))
-            etcd_seat_rewrite(s);
+            etcd_waiter_rewrite(s);
         break;
-    case SEAT_LEAVES:
+    case WAITER_LEAVES:
         if (!s->created && !s->maybe)
-            etcd_seat_left(s, false);
+            etcd_waiter_left(s, false);
         else if (ready || !s->maybe) /* what may yet happen is fenced off first */
-            etcd_seat_delete(s);
+            etcd_waiter_delete(s);
         break;
     default:
         break;
@@ -322,17 +323,17 @@ void etcd_seat_step(etcd_seat *s)
 
 static void try_again(pawl_timer *timer)
 {
-    etcd_seat *s = timer->arg;
+    etcd_waiter *s = timer->arg;
     pawl_op *op = s->acquires;
 
-    if (s->state == SEAT_LINGERS) {
-        if (etcd_seat_lingers(s))
+    if (s->state == WAITER_LINGERS) {
+        if (etcd_waiter_lingers(s))
             s->e->env->timer_set(s->e->env, timer, s->linger);
         else
-            etcd_seat_leave(s, PAWL_ECANCELED);
+            etcd_waiter_leave(s, PAWL_ECANCELED);
     }
     if (!s->cancelled || !op) {
-        etcd_seat_step(s);
+        etcd_waiter_step(s);
         return;
     }
     /* The answer takes too long. It will come, and the key will go; unless the connection is lost
@@ -341,41 +342,41 @@ static void try_again(pawl_timer *timer)
     pawl_op_finish(op, s->waited && !s->maybe && etcd_link_ready(&s->e->link)
                            ? PAWL_ECANCELED
                            : etcd_no_answer(s->e, op->err, PAWL_EUNKNOWN));
-    if (s->state != SEAT_LEAVES && !s->call)
-        etcd_seat_leave(s, PAWL_ECANCELED);
+    if (s->state != WAITER_LEAVES && !s->call)
+        etcd_waiter_leave(s, PAWL_ECANCELED);
     else
-        etcd_seat_step(s);
+        etcd_waiter_step(s);
 }
 
-void etcd_seat_failed(etcd_call *call, int code, const char *words)
+void etcd_waiter_failed(etcd_call *call, int code, const char *words)
 {
-    etcd_seat *s = call->about;
+    etcd_waiter *s = call->about;
     bool lost = code == PAWL_EUNKNOWN || code == PAWL_ECONN || code == PAWL_ECANCELED;
 
     s->call = NULL;
     if (code == ETCD_NO_LEASE) { /* a rewrite that moves the key names only the other lease */
         bool moves = call->tag && s->target && s->target->id == call->tag;
 
-        if (moves && s->state != SEAT_LEAVES)
+        if (moves && s->state != WAITER_LEAVES)
             s->rewrite = true;
         etcd_lease_gone(moves ? s->target : s->lease);
         return;
     }
     s->maybe |= code == PAWL_EUNKNOWN;
-    s->look |= s->state == SEAT_WAITS;
-    s->rewrite |= lost && (s->state == SEAT_HOLDS || s->state == SEAT_SHELL ||
-                           s->state == SEAT_LINGERS);
+    s->look |= s->state == WAITER_QUEUED;
+    s->rewrite |= lost && (s->state == WAITER_HOLDS || s->state == WAITER_SHELL ||
+                           s->state == WAITER_LINGERS);
     etcd_answer_releases(s, code);
-    if (s->cancelled && s->state != SEAT_LEAVES) {
+    if (s->cancelled && s->state != WAITER_LEAVES) {
         end_acquires(s, lost ? PAWL_EUNKNOWN : code);
-        etcd_seat_leave(s, PAWL_ECANCELED);
+        etcd_waiter_leave(s, PAWL_ECANCELED);
         return;
     }
-    if (s->state == SEAT_ASKS && !lost && s->acquires) {
+    if (s->state == WAITER_ASKS && !lost && s->acquires) {
         pawl_error_set(s->acquires->err, code, "%s", words);
         end_acquires(s, code);
         s->cancelled = true;
-        etcd_seat_leave(s, code);
+        etcd_waiter_leave(s, code);
         return;
     }
     if (!lost)
@@ -384,37 +385,37 @@ void etcd_seat_failed(etcd_call *call, int code, const char *words)
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-void etcd_seats_step(etcd *e)
+void etcd_waiters_step(etcd *e)
 {
     struct list all, *l;
 
     /* One after the other from the front to the end; those that come meanwhile wait for no turn. */
     list_init(&all);
-    while ((l = list_take(&e->seats)))
+    while ((l = list_take(&e->waiters)))
         list_append(&all, l);
     while ((l = list_take(&all))) {
-        list_append(&e->seats, l);
-        etcd_seat_step(list_entry(l, etcd_seat, link));
+        list_append(&e->waiters, l);
+        etcd_waiter_step(list_entry(l, etcd_waiter, link));
     }
 }
 
-void etcd_seats_refuse(etcd *e, int code, const char *words)
+void etcd_waiters_refuse(etcd *e, int code, const char *words)
 {
-    for (struct list *l = e->seats.next, *next; l != &e->seats; l = next) {
-        etcd_seat *s = list_entry(l, etcd_seat, link);
+    for (struct list *l = e->waiters.next, *next; l != &e->waiters; l = next) {
+        etcd_waiter *s = list_entry(l, etcd_waiter, link);
 
         next = l->next;
-        if (s->state != SEAT_ASKS || s->call || s->maybe || !s->acquires || s->host)
+        if (s->state != WAITER_ASKS || s->call || s->maybe || !s->acquires || s->host)
             continue;
         pawl_error_set(s->acquires->err, code, "%s", words);
-        etcd_seat_end(s, code);
+        etcd_waiter_end(s, code);
     }
 }
 
-void etcd_seats_free(etcd *e)
+void etcd_waiters_free(etcd *e)
 {
-    while (!list_empty(&e->seats))
-        seat_free(list_entry(e->seats.next, etcd_seat, link));
+    while (!list_empty(&e->waiters))
+        waiter_free(list_entry(e->waiters.next, etcd_waiter, link));
     free(e->table);
     e->table = NULL;
     e->table_room = 0;
@@ -423,31 +424,31 @@ void etcd_seats_free(etcd *e)
 /* ---- the op ---------------------------------------------------------------------------------- */
 
 /* A writer wants to read, too: through its own key. */
-static bool visit(etcd_seat *s, const pawl_op *op)
+static bool visit(etcd_waiter *s, const pawl_op *op)
 {
-    etcd_seat *host = op->with_seq ? etcd_seat_find(s->e, op->with_seq) : NULL;
+    etcd_waiter *host = op->with_seq ? etcd_waiter_find(s->e, op->with_seq) : NULL;
 
-    if (!host || op->mode != PAWL_MODE_SHARED || host->state != SEAT_HOLDS || host->host ||
+    if (!host || op->mode != PAWL_MODE_SHARED || host->state != WAITER_HOLDS || host->host ||
         host->mode != PAWL_MODE_EXCLUSIVE || strcmp(host->name, s->name))
         return false;
     s->host = host;
     list_remove(&s->asking);
     list_remove(&s->in_lease);
     s->lease = host->lease;
-    list_append(&s->lease->seats, &s->in_lease);
+    list_append(&s->lease->waiters, &s->in_lease);
     host->guests++;
     host->rewrite = true;
-    etcd_seat_step(host);
+    etcd_waiter_step(host);
     return true;
 }
 
 /* The same owner again. */
-static void join(etcd_seat *s, pawl_op *op)
+static void join(etcd_waiter *s, pawl_op *op)
 {
     op->engine[0] = s;
-    if (s->state == SEAT_HOLDS) {
+    if (s->state == WAITER_HOLDS) {
         tell(op, s, s->e->env->now(s->e->env));
-    } else if (s->acquires && (s->state == SEAT_ASKS || s->state == SEAT_WAITS)) {
+    } else if (s->acquires && (s->state == WAITER_ASKS || s->state == WAITER_QUEUED)) {
         op->engine[1] = s->acquires;
         s->acquires = op;
     } else {
@@ -457,7 +458,7 @@ static void join(etcd_seat *s, pawl_op *op)
 
 void etcd_acquire(etcd *e, pawl_op *op)
 {
-    etcd_seat *s = etcd_seat_find(e, op->owner.seq);
+    etcd_waiter *s = etcd_waiter_find(e, op->owner.seq);
 
     if (s) {
         join(s, op);
@@ -467,7 +468,7 @@ void etcd_acquire(etcd *e, pawl_op *op)
         pawl_op_finish(op, pawl_error_set(op->err, PAWL_EINVAL, "a lease must last longer than 0"));
         return;
     }
-    s = seat_new(e, op);
+    s = waiter_new(e, op);
     if (!s) {
         pawl_op_finish(op, pawl_error_set(op->err, PAWL_ENOMEM, "out of memory"));
         return;
@@ -476,5 +477,5 @@ void etcd_acquire(etcd *e, pawl_op *op)
     op->engine[1] = NULL;
     s->acquires = op;
     if (!visit(s, op))
-        etcd_seat_step(s);
+        etcd_waiter_step(s);
 }

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * place.h - one acquire and what it has in the server, from its first request to the end of its
- * grant. What locks, semaphores and latches have in common is in place.c; what differs is a
- * place_kind.
+ * waiter.h - one acquire and what it has in the server, from its first request to the end of its
+ * grant. What locks, semaphores and latches have in common is in waiter.c; what differs is a
+ * zk_waiter_kind.
  */
-#ifndef PAWL_ZK_PLACE_H
-#define PAWL_ZK_PLACE_H
+#ifndef PAWL_ZK_WAITER_H
+#define PAWL_ZK_WAITER_H
 
 #include "zk.h"
 
-#define PLACE_WATCH_MS 100 /* so long its own node is not watched */
+#define WAITER_WATCH_MS 100 /* so long its own node is not watched */
 
-typedef struct zk_place zk_place;
+typedef struct zk_waiter zk_waiter;
 
-/* What a place has asked for, or waits for. */
-enum place_step {
+/* What a waiter has asked for, or waits for. */
+enum zk_waiter_step {
     STEP_IDLE,   /* nothing: it waits for a watch, or is held */
     STEP_PEEK,   /* how things stand, before it has a node */
     STEP_ENTER,  /* to create its node, and how things stand then */
@@ -30,39 +30,39 @@ enum place_step {
 };
 
 /* What a kind decides. Else a PAWL_E... code: refused. */
-enum place_verdict {
-    PLACE_GRANTED = 0,
-    PLACE_BLOCKED = 1, /* by the node `ahead_node`, or by what the watch `ahead` is about */
-    PLACE_GOES_ON = 2, /* more was asked, and the step set: STEP_MORE mostly */
-    PLACE_ANEW = 3     /* its node is gone: it must begin again */
+enum zk_waiter_verdict {
+    WAITER_GRANTED = 0,
+    WAITER_BLOCKED = 1, /* by the node `ahead_node`, or by what the watch `ahead` is about */
+    WAITER_GOES_ON = 2, /* more was asked, and the step set: STEP_MORE mostly */
+    WAITER_ANEW = 3     /* its node is gone: it must begin again */
 };
 
-typedef struct place_kind {
+typedef struct zk_waiter_kind {
     const char *dir;  /* below the name, where its node is; NULL: there itself */
     bool peeks;       /* also if it may queue */
     /* Ask how things stand. */
-    void (*look)(zk_place *p);
-    int (*decide)(zk_place *p);
+    void (*look)(zk_waiter *p);
+    int (*decide)(zk_waiter *p);
     /* STEP_MORE was answered: another verdict. NULL: it never goes on. */
-    int (*more)(zk_place *p);
-} place_kind;
+    int (*more)(zk_waiter *p);
+} zk_waiter_kind;
 
-extern const place_kind place_lock, place_permits, place_latch;
+extern const zk_waiter_kind zk_waiter_lock, zk_waiter_permits, zk_waiter_latch;
 
 /* What a list of children said (queue.c). */
-typedef struct place_queue {
+typedef struct zk_waiter_queue {
     int error;
     bool own;             /* its own node is there */
     bool locks, latch, semaphore; /* what the name is in use as; semaphore: only has been, maybe */
     size_t others;        /* contenders beside it */
     char *ahead, *first;  /* nodes: who must go before it, and who is at the front */
     int32_t ahead_sequence, first_sequence;
-} place_queue;
+} zk_waiter_queue;
 
-struct zk_place {
+struct zk_waiter {
     zk_task task;
     struct list in_table;
-    const place_kind *kind;
+    const zk_waiter_kind *kind;
     struct list ops;      /* ACQUIRE ops that wait: one, or it was repeated */
     struct list releases; /* RELEASE ops that wait */
     zk_watch ahead, own;
@@ -88,7 +88,7 @@ struct zk_place {
     char words[ZK_WORDS];
     unsigned tries;
     int32_t sequence;
-    place_queue list;     /* what the last look said */
+    zk_waiter_queue list; /* what the last look said */
     char node[ZK_NODE_MAX]; /* its node's name with the sequence, or "" */
 
     /* permits.c */
@@ -105,54 +105,54 @@ struct zk_place {
     char name[];
 };
 
-static inline zk_place *place_of(zk_task *task)
+static inline zk_waiter *zk_waiter_of(zk_task *task)
 {
-    return (zk_place *)(void *)((char *)task - offsetof(zk_place, task));
+    return (zk_waiter *)(void *)((char *)task - offsetof(zk_waiter, task));
 }
 
-/* The link of an op in a list of a place's. */
-static inline struct list *place_link(pawl_op *op)
+/* The link of an op in a list of a waiter's. */
+static inline struct list *zk_waiter_link(pawl_op *op)
 {
     return (struct list *)(void *)op->engine;
 }
 
-static inline pawl_op *place_op(struct list *link)
+static inline pawl_op *zk_waiter_op(struct list *link)
 {
     return (pawl_op *)(void *)((char *)link - offsetof(pawl_op, engine));
 }
 
-/* ---- places.c -------------------------------------------------------------------------------- */
+/* ---- waiters.c ------------------------------------------------------------------------------- */
 
-zk_place *place_find(zk *z, uint64_t seq);
-void place_finish(struct list *ops, int code, const char *words);
+zk_waiter *zk_waiter_find(zk *z, uint64_t seq);
+void zk_waiter_finish(struct list *ops, int code, const char *words);
 /* The server has nothing of it any more. */
-void place_end(zk_place *p, int release_code);
-void place_timer(zk_place *p, int64_t ms);
-/* The session is over, or no connection can be had: what that means for a place. */
-void place_expired(zk_task *task);
-void place_refused(zk_task *task, int code, const char *words);
+void zk_waiter_end(zk_waiter *p, int release_code);
+void zk_waiter_timer(zk_waiter *p, int64_t ms);
+/* The session is over, or no connection can be had: what that means for a waiter. */
+void zk_waiter_expired(zk_task *task);
+void zk_waiter_refused(zk_task *task, int code, const char *words);
 
-/* ---- place.c --------------------------------------------------------------------------------- */
+/* ---- waiter.c -------------------------------------------------------------------------------- */
 
-extern const zk_task_type place_type;
+extern const zk_task_type zk_waiter_type;
 
 /* It is granted, or was: tell those who wait. */
-void place_grant(zk_place *p);
+void zk_waiter_grant(zk_waiter *p);
 /* An answer that only matters if it is an error. */
-bool place_noted(zk_task *task, int64_t tag, int error, jute_reader *body);
-void place_note(zk_place *p, int error);
+bool zk_waiter_noted(zk_task *task, int64_t tag, int error, jute_reader *body);
+void zk_waiter_note(zk_waiter *p, int error);
 /* Ask again how things stand. */
-void place_look(zk_place *p);
+void zk_waiter_look(zk_waiter *p);
 /* Ask again for what it waits for, or holds. */
-void place_check(zk_place *p);
+void zk_waiter_check(zk_waiter *p);
 /* Ask for its own node, or its first lease, and to be told when that goes. */
-void place_ask_own(zk_place *p);
-int place_in_use(zk_place *p); /* PAWL_ESTATE, with words */
-const char *place_node_path(zk_place *p, const char *node);
+void zk_waiter_ask_own(zk_waiter *p);
+int zk_waiter_in_use(zk_waiter *p); /* PAWL_ESTATE, with words */
+const char *zk_waiter_node_path(zk_waiter *p, const char *node);
 
 /* ---- queue.c --------------------------------------------------------------------------------- */
 
-void queue_clear(place_queue *q);
+void queue_clear(zk_waiter_queue *q);
 /* A zk_answer_fn: the children of the folder that its node is in. */
 bool queue_answered(zk_task *task, int64_t tag, int error, jute_reader *body);
 /* ... whether its node is among them, by its id. */
@@ -163,11 +163,11 @@ bool queue_types(zk_task *task, int64_t tag, int error, jute_reader *body);
 /* ---- permits.c ------------------------------------------------------------------------------- */
 
 /* Delete the leases from number `keep` on. */
-void permits_give_back(zk_place *p, uint32_t keep);
+void permits_give_back(zk_waiter *p, uint32_t keep);
 /* Find those that may exist. */
-void permits_find(zk_place *p);
+void permits_find(zk_waiter *p);
 /* Delete the node in the semaphore's own mutex. */
-void permits_leave_mutex(zk_place *p);
-const char *permits_lease_path(zk_place *p, uint32_t i);
+void permits_leave_mutex(zk_waiter *p);
+const char *permits_lease_path(zk_waiter *p, uint32_t i);
 
 #endif

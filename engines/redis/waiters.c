@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * waits.c - acquire: the ops that may wait. How it is asked, and what messages say, is the
+ * waiters.c - acquire: the ops that may wait. How it is asked, and what messages say, is the
  * layout's.
  *
  *     ASKING --GRANTED, BUSY ...--> op done
@@ -20,16 +20,16 @@
  * messages, also before. All others ask again so often (the layout's refresh_ms) that a watcher
  * that died, or is a ghost (ghosts.c), keeps nobody waiting for longer.
  *
- * A wait outlives its connection: whatever has no call out is sent again on the next one, which is
- * harmless because the same owner gets the same answer. So an acquire whose answer was lost is
+ * A waiter outlives its connection: whatever has no call out is sent again on the next one, which
+ * is harmless because the same owner gets the same answer. So an acquire whose answer was lost is
  * resolved here, as long as the core waits for it; only one that is given up before that is
- * "unknown". A wait that was given up stays (without its op) until the server has confirmed that it
- * is gone, so that no grant is left behind for nobody; at the latest until place and lease must be
- * over.
+ * "unknown". A waiter that was given up stays (without its op) until the server has confirmed that
+ * it is gone, so that no grant is left behind for nobody; at the latest until place and lease must
+ * be over.
  */
 #include <stdlib.h>
 
-#include "waits.h"
+#include "waiters.h"
 
 #define CANCEL_MS 100       /* so long the answer to a cancel is waited for */
 #define STRANGER_MIN_MS 20  /* how often a stranger's lock is looked at, at first */
@@ -39,24 +39,24 @@
 
 static void timer_fired(pawl_timer *timer);
 
-/* The op is done; the wait, too. */
-void redis_wait_finish(redis_wait *w, int code)
+/* The op is done; the waiter, too. */
+void redis_waiter_finish(redis_waiter *w, int code)
 {
     pawl_op *op = w->op;
 
-    redis_wait_free(w);
+    redis_waiter_free(w);
     if (op)
         pawl_op_finish(op, code);
 }
 
-static void set_timer(redis_wait *w, int64_t ms)
+static void set_timer(redis_waiter *w, int64_t ms)
 {
     pawl_env *env = w->redis->env;
 
     env->timer_set(env, &w->timer, env->now(env) + ms * PAWL_NS_PER_MS);
 }
 
-static void send_call(redis_wait *w, const redis_call_type *type)
+static void send_call(redis_waiter *w, const redis_call_type *type)
 {
     w->call = redis_call_about(w->redis, redis_slot_of(w->redis, w->name), type, w, 0);
     if (w->call) {
@@ -76,7 +76,7 @@ static bool integer_at(const resp_node *reply, uint32_t i, int64_t *ret)
     return node && resp_integer(node, ret);
 }
 
-static void hand_over(redis_wait *w)
+static void hand_over(redis_waiter *w)
 {
     pawl_op *op = w->op;
     redis *r = w->redis;
@@ -87,41 +87,41 @@ static void hand_over(redis_wait *w)
     op->granted_ms = w->granted_ms < op->lease_ms ? w->granted_ms : 0;
     op->waited = w->waited;
     op->value = r->wants_age ? redis_age_ms(redis_link_for(r, w->name)) : 0;
-    redis_wait_finish(w, 0);
+    redis_waiter_finish(w, 0);
 }
 
-void redis_wait_granted(redis_wait *w, redis_call *call, uint64_t token, int64_t ntokens,
-                        int64_t from, int64_t ms)
+void redis_waiter_granted(redis_waiter *w, redis_call *call, uint64_t token, int64_t ntokens,
+                          int64_t from, int64_t ms)
 {
     w->token = token;
     w->ntokens = ntokens;
     w->from = from;
     w->granted_ms = ms;
-    w->waited = w->state == WAIT_QUEUED;
+    w->waited = w->state == WAITER_QUEUED;
     if (!w->redis->settings.replicas || w->mode == PAWL_MODE_LATCH) {
         hand_over(w);
         return;
     }
-    w->state = WAIT_QUEUED; /* the server has something of it */
+    w->state = WAITER_QUEUED; /* the server has something of it */
     if (!call) { /* by a message: of that no WAIT on this connection tells */
-        redis_wait_ask(w);
+        redis_waiter_ask(w);
         return;
     }
     w->redis->env->timer_clear(w->redis->env, &w->timer);
     redis_prove(call, &w->proof);
 }
 
-static bool proving(const redis_wait *w)
+static bool proving(const redis_waiter *w)
 {
     return !list_empty(&w->proof.link);
 }
 
-static void leave(redis_wait *w);
+static void leave(redis_waiter *w);
 
 /* Too few replicas have it: it is given back. */
 static void wait_proven(redis_proof *proof, int64_t replicas)
 {
-    redis_wait *w = list_entry(proof, redis_wait, proof);
+    redis_waiter *w = list_entry(proof, redis_waiter, proof);
     char words[REDIS_WORDS];
 
     if (replicas >= w->redis->settings.replicas) {
@@ -138,7 +138,7 @@ static void wait_proven(redis_proof *proof, int64_t replicas)
     leave(w);
 }
 
-static bool answer_granted(redis_call *call, redis_wait *w, const resp_node *reply)
+static bool answer_granted(redis_call *call, redis_waiter *w, const resp_node *reply)
 {
     int64_t token, ntokens, ms, now;
 
@@ -148,12 +148,12 @@ static bool answer_granted(redis_call *call, redis_wait *w, const resp_node *rep
     if (w->op->mode != PAWL_MODE_LATCH && (token < 1 || ntokens < 1 || ms < 1))
         return false;
     redis_clock_set(call, now);
-    redis_wait_granted(w, call, (uint64_t)token, ntokens, call->sent, ms);
+    redis_waiter_granted(w, call, (uint64_t)token, ntokens, call->sent, ms);
     return true;
 }
 
 /* A pause that grows with every look in vain, half of it by chance. */
-static int64_t pause_ms(redis_wait *w)
+static int64_t pause_ms(redis_waiter *w)
 {
     pawl_env *env = w->redis->env;
     int64_t ms = (int64_t)STRANGER_MIN_MS << (w->looks < 6 ? w->looks : 6);
@@ -163,7 +163,7 @@ static int64_t pause_ms(redis_wait *w)
     return ms / 2 + (int64_t)(env->random(env) % (uint64_t)(ms / 2 + 1));
 }
 
-void redis_wait_plan(redis_wait *w, bool watches, int64_t left, bool stranger)
+void redis_waiter_plan(redis_waiter *w, bool watches, int64_t left, bool stranger)
 {
     pawl_env *env = w->redis->env;
     int64_t refresh = w->redis->layout->refresh_ms;
@@ -183,7 +183,7 @@ void redis_wait_plan(redis_wait *w, bool watches, int64_t left, bool stranger)
     set_timer(w, ms);
 }
 
-static bool answer_queued(redis_call *call, redis_wait *w, const resp_node *reply)
+static bool answer_queued(redis_call *call, redis_waiter *w, const resp_node *reply)
 {
     const resp_node *round = resp_child(reply, 6);
     int64_t behind, left, stranger, now;
@@ -193,7 +193,7 @@ static bool answer_queued(redis_call *call, redis_wait *w, const resp_node *repl
         !integer_at(reply, 4, &stranger) || !integer_at(reply, 5, &now) || !w->op->queue)
         return false;
     redis_clock_set(call, now);
-    w->state = WAIT_QUEUED;
+    w->state = WAITER_QUEUED;
     pawl_op_waits(w->op);
     w->unsure = false;
     w->trouble = 0;
@@ -204,13 +204,13 @@ static bool answer_queued(redis_call *call, redis_wait *w, const resp_node *repl
     listens = w->redis->layout->listen && w->redis->layout->listen(w);
     watches = behind == 0 && w->op->mode != PAWL_MODE_LATCH &&
               (!w->channel || redis_listens_first(w));
-    redis_wait_plan(w, watches, left, stranger != 0);
+    redis_waiter_plan(w, watches, left, stranger != 0);
     if (listens)
-        redis_wait_ask(w);
+        redis_waiter_ask(w);
     return true;
 }
 
-static void refuse(redis_wait *w, int code)
+static void refuse(redis_waiter *w, int code)
 {
     pawl_op *op = w->op;
 
@@ -221,12 +221,12 @@ static void refuse(redis_wait *w, int code)
         pawl_error_set(op->err, code, "\"%s\" is in use as something else", w->name);
     else if (code == PAWL_EINVAL)
         pawl_error_set(op->err, code, "\"%s\": more permits than its capacity", w->name);
-    redis_wait_finish(w, code);
+    redis_waiter_finish(w, code);
 }
 
 static bool answer_acquire(redis_call *call, const resp_node *reply)
 {
-    redis_wait *w = call->about;
+    redis_waiter *w = call->about;
     const resp_node *word = resp_child(reply, 0);
 
     if (!word || !redis_is_owner(resp_child(reply, 1), w->redis->env->client_id, w->seq))
@@ -234,7 +234,7 @@ static bool answer_acquire(redis_call *call, const resp_node *reply)
     w->on = call->on;
     if (w->call == call)
         w->call = NULL;
-    if (w->state == WAIT_LEAVING) {
+    if (w->state == WAITER_LEAVING) {
         w->overtaken = NULL;
         return true; /* its cancel is behind it */
     }
@@ -243,20 +243,20 @@ static bool answer_acquire(redis_call *call, const resp_node *reply)
     if (resp_equal(word, "QUEUED", 6))
         return answer_queued(call, w, reply);
     if (resp_equal(word, "BUSY", 4))
-        redis_wait_finish(w, PAWL_EBUSY);
+        redis_waiter_finish(w, PAWL_EBUSY);
     else if (resp_equal(word, "STATE", 5))
         refuse(w, PAWL_ESTATE);
     else if (resp_equal(word, "INVAL", 5))
         refuse(w, PAWL_EINVAL);
     else if (resp_equal(word, "GONE", 4))
-        redis_wait_finish(w, PAWL_ENOTHELD);
+        redis_waiter_finish(w, PAWL_ENOTHELD);
     else
         return false;
     return true;
 }
 
 /* The link is lost, but another has its slot by now. */
-static bool served_elsewhere(const redis_wait *w, const redis_link *lost)
+static bool served_elsewhere(const redis_waiter *w, const redis_link *lost)
 {
     const redis_link *link = redis_link_for(w->redis, w->name);
 
@@ -264,50 +264,50 @@ static bool served_elsewhere(const redis_wait *w, const redis_link *lost)
 }
 
 /* PAWL_EUNKNOWN: sent again with the next connection. A server that does not serve now is asked
- * again in a while; one that can't, ends the wait, unless it has a place there. */
+ * again in a while; one that can't, ends the waiter, unless it has a place there. */
 static void acquire_failed(redis_call *call, int code, const char *words)
 {
-    redis_wait *w = call->about;
+    redis_waiter *w = call->about;
 
     if (w->call == call)
         w->call = NULL;
-    if (w->state == WAIT_LEAVING) {
+    if (w->state == WAITER_LEAVING) {
         w->overtaken = NULL;
         w->nothing |= code != PAWL_EUNKNOWN && !w->unsure;
         w->unsure |= code == PAWL_EUNKNOWN;
         return;
     }
     if (code == PAWL_EUNKNOWN) {
-        w->state = WAIT_QUEUED;
+        w->state = WAITER_QUEUED;
         w->unsure = true;
         if (served_elsewhere(w, call->on))
-            redis_wait_ask(w);
+            redis_waiter_ask(w);
         return;
     }
-    if (code == PAWL_EAUTH && w->state == WAIT_QUEUED) {
-        redis_wait_end(w, code, words);
+    if (code == PAWL_EAUTH && w->state == WAITER_QUEUED) {
+        redis_waiter_end(w, code, words);
         return;
     }
-    if (code != PAWL_ECANCELED && (w->state == WAIT_QUEUED || code == PAWL_ECONN)) {
+    if (code != PAWL_ECANCELED && (w->state == WAITER_QUEUED || code == PAWL_ECONN)) {
         pawl_error_set(w->op->err, code, "%s", words);
         w->trouble = code;
         set_timer(w, pause_ms(w));
         return;
     }
     pawl_error_set(w->op->err, code, "%s", words);
-    redis_wait_finish(w, code);
+    redis_waiter_finish(w, code);
 }
 
 static int write_acquire(redis_call *call, resp_buf *out)
 {
-    const redis_wait *w = call->about;
+    const redis_waiter *w = call->about;
 
-    if (w->state == WAIT_LEAVING) /* the script was not known, and must not run after the cancel */
+    if (w->state == WAITER_LEAVING) /* the script was unknown, and must not run after the cancel */
         return PAWL_ECANCELED;
     return call->on->redis->layout->write_acquire(call, out);
 }
 
-void redis_wait_ask(redis_wait *w)
+void redis_waiter_ask(redis_waiter *w)
 {
     static const redis_call_type type = {.write = write_acquire, .answer = answer_acquire,
         .failed = acquire_failed, .proven = true, .tells = true, .before = redis_shard_listen};
@@ -319,7 +319,7 @@ void redis_wait_ask(redis_wait *w)
 
 void redis_acquire(redis *r, pawl_op *op)
 {
-    redis_wait *w;
+    redis_waiter *w;
 
     if (op->mode != PAWL_MODE_LATCH && op->lease_ms <= 0) {
         pawl_op_finish(op, pawl_error_set(op->err, PAWL_EINVAL, "a lease must last longer than 0"));
@@ -331,7 +331,7 @@ void redis_acquire(redis *r, pawl_op *op)
                                           PERMITS_MAX));
         return;
     }
-    w = redis_wait_new(r, op);
+    w = redis_waiter_new(r, op);
     if (!w) {
         pawl_op_finish(op, pawl_error_set(op->err, PAWL_ENOMEM, "out of memory"));
         return;
@@ -341,29 +341,29 @@ void redis_acquire(redis *r, pawl_op *op)
     op->engine[0] = w;
     if (op->floor)
         redis_age_want(r, redis_link_for(r, op->name));
-    redis_wait_ask(w);
+    redis_waiter_ask(w);
 }
 
 /* ---- leaving --------------------------------------------------------------------------------- */
 
-static void send_cancel(redis_wait *w);
+static void send_cancel(redis_waiter *w);
 
 static bool answer_cancel(redis_call *call, const resp_node *reply)
 {
-    redis_wait *w = call->about;
+    redis_waiter *w = call->about;
     int64_t now;
 
     if (!redis_is_owner(resp_child(reply, 1), w->redis->env->client_id, w->seq) ||
         !integer_at(reply, 2, &now))
         return false;
     redis_clock_set(call, now);
-    redis_wait_finish(w, w->trouble ? w->trouble : PAWL_ECANCELED);
+    redis_waiter_finish(w, w->trouble ? w->trouble : PAWL_ECANCELED);
     return true;
 }
 
 static void cancel_failed(redis_call *call, int code, const char *words)
 {
-    redis_wait *w = call->about;
+    redis_waiter *w = call->about;
 
     w->call = NULL;
     if (code == PAWL_EAUTH && w->op) /* what it left there must expire */
@@ -382,7 +382,7 @@ static int write_cancel(redis_call *call, resp_buf *out)
     return call->on->redis->layout->write_cancel(call, out);
 }
 
-static void send_cancel(redis_wait *w)
+static void send_cancel(redis_waiter *w)
 {
     static const redis_call_type type = {.write = write_cancel, .answer = answer_cancel,
         .failed = cancel_failed};
@@ -400,7 +400,7 @@ static bool serves(const redis_link *link)
 }
 
 /* The caller is told now; the server, when it can be reached. */
-static void give_up(redis_wait *w)
+static void give_up(redis_waiter *w)
 {
     redis_link *link = redis_link_for(w->redis, w->name);
     pawl_op *op = w->op;
@@ -412,17 +412,17 @@ static void give_up(redis_wait *w)
     else if (link->state == LINK_READY && !serves(link))
         code = pawl_error_set(op->err, PAWL_ECONN, "%s", link->words[0] ? link->words :
                               "no node of the cluster has sent its map yet");
-    if (w->state == WAIT_LEAVING && !w->nothing && (w->unsure || link->state != LINK_READY))
+    if (w->state == WAITER_LEAVING && !w->nothing && (w->unsure || link->state != LINK_READY))
         code = PAWL_EUNKNOWN;
     pawl_op_finish(op, code);
 }
 
-static void leave(redis_wait *w)
+static void leave(redis_waiter *w)
 {
     pawl_env *env = w->redis->env;
 
     w->gone_by = env->now(env) + (REDIS_PLACE_MS + w->lease_ms) * PAWL_NS_PER_MS;
-    w->state = WAIT_LEAVING;
+    w->state = WAITER_LEAVING;
     w->overtaken = w->call; /* an acquire: the cancel goes out behind it */
     list_remove(&w->proof.link);
     redis_unlisten(w);
@@ -437,9 +437,9 @@ static void leave(redis_wait *w)
     give_up(w);
 }
 
-void redis_wait_end(redis_wait *w, int code, const char *words)
+void redis_waiter_end(redis_waiter *w, int code, const char *words)
 {
-    if (w->state == WAIT_LEAVING)
+    if (w->state == WAITER_LEAVING)
         return;
     w->trouble = pawl_error_set(w->op->err, code, "%s", words);
     leave(w);
@@ -447,15 +447,15 @@ void redis_wait_end(redis_wait *w, int code, const char *words)
 
 void redis_acquire_cancel(redis *r, pawl_op *op)
 {
-    redis_wait *w = op->engine[0];
+    redis_waiter *w = op->engine[0];
     redis_link *link = redis_link_for(r, op->name);
     bool ready = serves(link);
 
-    if (w->state == WAIT_LEAVING) /* by itself (replicas=): its cancel is out, and ends the op */
+    if (w->state == WAITER_LEAVING) /* by itself (replicas=): its cancel is out, and ends the op */
         return;
-    if (w->state == WAIT_ASKING && !(w->call && ready)) { /* the server has nothing of it */
+    if (w->state == WAITER_ASKING && !(w->call && ready)) { /* the server has nothing of it */
         give_up(w);
-        redis_wait_free(w);
+        redis_waiter_free(w);
         return;
     }
     leave(w);
@@ -465,18 +465,18 @@ void redis_acquire_cancel(redis *r, pawl_op *op)
 
 static void timer_fired(pawl_timer *timer)
 {
-    redis_wait *w = timer->arg;
+    redis_waiter *w = timer->arg;
     redis_link *link = redis_link_for(w->redis, w->name);
 
-    if (w->state != WAIT_LEAVING) {
+    if (w->state != WAITER_LEAVING) {
         if (link->state == LINK_READY)
-            redis_wait_ask(w); /* else it is sent when the link is ready */
+            redis_waiter_ask(w); /* else it is sent when the link is ready */
         return;
     }
     if (w->op)
         give_up(w);
     if (w->redis->env->now(w->redis->env) >= w->gone_by) {
-        redis_wait_free(w);
+        redis_waiter_free(w);
         return;
     }
     w->redis->env->timer_set(w->redis->env, &w->timer, w->gone_by);
@@ -485,27 +485,27 @@ static void timer_fired(pawl_timer *timer)
 }
 
 /* It was refused, and asks again in its time, however often connections and the map change. */
-static bool pauses(const redis_wait *w)
+static bool pauses(const redis_waiter *w)
 {
-    return w->state != WAIT_LEAVING && w->trouble && w->timer.armed;
+    return w->state != WAITER_LEAVING && w->trouble && w->timer.armed;
 }
 
-static void ask_or_leave(redis_wait *w)
+static void ask_or_leave(redis_waiter *w)
 {
     if (w->call || proving(w) || pauses(w))
         return;
-    if (w->state == WAIT_LEAVING)
+    if (w->state == WAITER_LEAVING)
         send_cancel(w);
     else
-        redis_wait_ask(w);
+        redis_waiter_ask(w);
 }
 
-void redis_waits_resend(redis *r, redis_link *link)
+void redis_waiters_resend(redis *r, redis_link *link)
 {
     if (link)
         redis_channels_ready(r, link);
-    for (struct list *l = r->waits.next, *next; l != &r->waits; l = next) {
-        redis_wait *w = list_entry(l, redis_wait, link);
+    for (struct list *l = r->waiters.next, *next; l != &r->waiters; l = next) {
+        redis_waiter *w = list_entry(l, redis_waiter, link);
 
         next = l->next;
         if (!link || redis_link_for(r, w->name) == link)
@@ -514,22 +514,22 @@ void redis_waits_resend(redis *r, redis_link *link)
 }
 
 /* An answer from where it asked before tells nothing any more. */
-static void turn_away(redis_wait *w)
+static void turn_away(redis_waiter *w)
 {
     if (!redis_call_withdraw(w->call)) {
         w->call->about = NULL;
         w->unsure = true;
-        if (w->state == WAIT_ASKING)
-            w->state = WAIT_QUEUED;
+        if (w->state == WAITER_ASKING)
+            w->state = WAITER_QUEUED;
     }
     w->call = NULL;
 }
 
-void redis_waits_move(redis *r)
+void redis_waiters_move(redis *r)
 {
     redis_channels_move(r);
-    for (struct list *l = r->waits.next, *next; l != &r->waits; l = next) {
-        redis_wait *w = list_entry(l, redis_wait, link);
+    for (struct list *l = r->waiters.next, *next; l != &r->waiters; l = next) {
+        redis_waiter *w = list_entry(l, redis_waiter, link);
         const redis_link *on = w->call ? w->call->on : w->on;
 
         next = l->next;
@@ -541,10 +541,10 @@ void redis_waits_move(redis *r)
     }
 }
 
-void redis_waits_ask(redis *r, uint16_t slot)
+void redis_waiters_ask(redis *r, uint16_t slot)
 {
-    for (struct list *l = r->waits.next, *next; l != &r->waits; l = next) {
-        redis_wait *w = list_entry(l, redis_wait, link);
+    for (struct list *l = r->waiters.next, *next; l != &r->waiters; l = next) {
+        redis_waiter *w = list_entry(l, redis_waiter, link);
 
         next = l->next;
         if (redis_slot_of(r, w->name) == slot)
@@ -552,40 +552,40 @@ void redis_waits_ask(redis *r, uint16_t slot)
     }
 }
 
-void redis_waits_refuse(redis *r, redis_link *link, int code, const char *words)
+void redis_waiters_refuse(redis *r, redis_link *link, int code, const char *words)
 {
-    for (struct list *l = r->waits.next, *next; l != &r->waits; l = next) {
-        redis_wait *w = list_entry(l, redis_wait, link);
+    for (struct list *l = r->waiters.next, *next; l != &r->waiters; l = next) {
+        redis_waiter *w = list_entry(l, redis_waiter, link);
 
         next = l->next;
-        if (w->state != WAIT_ASKING || w->call || redis_link_for(r, w->name) != link)
+        if (w->state != WAITER_ASKING || w->call || redis_link_for(r, w->name) != link)
             continue;
         pawl_error_set(w->op->err, code, "%s", words);
-        redis_wait_finish(w, code);
+        redis_waiter_finish(w, code);
     }
 }
 
-bool redis_waits_leave(void *self)
+bool redis_waiters_leave(void *self)
 {
     redis *r = self;
 
-    for (struct list *l = r->waits.next; l != &r->waits; l = l->next) {
-        const redis_wait *w = list_entry(l, redis_wait, link);
+    for (struct list *l = r->waiters.next; l != &r->waiters; l = l->next) {
+        const redis_waiter *w = list_entry(l, redis_waiter, link);
 
-        if (w->state == WAIT_LEAVING && redis_link_for(r, w->name)->state == LINK_READY)
+        if (w->state == WAITER_LEAVING && redis_link_for(r, w->name)->state == LINK_READY)
             return true;
     }
     return false;
 }
 
-void redis_waits_end(redis *r)
+void redis_waiters_end(redis *r)
 {
     struct list *l;
 
-    while ((l = list_take(&r->waits)))
-        redis_wait_finish(list_entry(l, redis_wait, link), PAWL_ECANCELED);
-    while ((l = list_take(&r->spare_waits)))
-        free(list_entry(l, redis_wait, link));
+    while ((l = list_take(&r->waiters)))
+        redis_waiter_finish(list_entry(l, redis_waiter, link), PAWL_ECANCELED);
+    while ((l = list_take(&r->spare_waiters)))
+        free(list_entry(l, redis_waiter, link));
     free(r->table);
     r->table = NULL;
     r->table_room = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * waits.c - acquire: the ops that may wait, and the messages they wait for.
+ * waiters.c - acquire: the ops that may wait, and the messages they wait for.
  *
  *     ASKING --GRANTED, BUSY ...--> op done
  *       | QUEUED
@@ -21,7 +21,7 @@
  * An answer that was lost ends the op as unknown: the core submits it again, and the same owner
  * finds its place or its grant. One that is given up when there is no connection is unknown, too:
  * the core then releases, which gives up a place as well as a grant. A cancel that is merely slow
- * is not waited for: the wait stays, without its op, until the server has confirmed that it is
+ * is not waited for: the waiter stays, without its op, until the server has confirmed that it is
  * gone, at the latest until place and lease must be over.
  */
 #include <inttypes.h>
@@ -38,18 +38,18 @@
 #define CLAIM_MAX_MS 2000 /* as @_pass gives out */
 #define DAY_MS 86400000   /* so long a cancel is tried at most, and some more */
 
-enum wait_state { WAIT_ASKING, WAIT_QUEUED, WAIT_LEAVING };
+enum waiter_state { WAITER_ASKING, WAITER_QUEUED, WAITER_LEAVING };
 
-struct sql_wait {
+struct sql_waiter {
     struct list link;
-    sql_wait *next;   /* in its bucket of the table */
+    sql_waiter *next; /* in its bucket of the table */
     sql *sql;
     pawl_op *op;      /* NULL: given up */
     sql_call *call;   /* the acquire or the cancel that is out, or NULL */
     pawl_timer timer;
     uint64_t seq;
     uint32_t polls;   /* in a row */
-    uint8_t state;    /* enum wait_state */
+    uint8_t state;    /* enum waiter_state */
     bool pushed;      /* the server knows that messages arrive */
     bool early;       /* ASKING: a message has overtaken the answer */
     int64_t gone_by;  /* LEAVING: by then nothing can be left of it */
@@ -59,7 +59,7 @@ struct sql_wait {
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-static sql_wait **bucket_of(sql *q, uint64_t seq)
+static sql_waiter **bucket_of(sql *q, uint64_t seq)
 {
     return &q->table[seq & (q->table_room - 1)]; /* seq counts up: no hash does better */
 }
@@ -67,7 +67,7 @@ static sql_wait **bucket_of(sql *q, uint64_t seq)
 static bool grow(sql *q)
 {
     size_t room = q->table_room ? q->table_room * 2 : 64, old_room = q->table_room;
-    sql_wait **old = q->table, **table = calloc(room, sizeof *table);
+    sql_waiter **old = q->table, **table = calloc(room, sizeof *table);
 
     if (!table)
         return old != NULL; /* longer chains, no harm */
@@ -75,7 +75,7 @@ static bool grow(sql *q)
     q->table_room = room;
     for (size_t i = 0; i < old_room; i++)
         while (old[i]) {
-            sql_wait *w = old[i];
+            sql_waiter *w = old[i];
 
             old[i] = w->next;
             w->next = *bucket_of(q, w->seq);
@@ -85,9 +85,9 @@ static bool grow(sql *q)
     return true;
 }
 
-static sql_wait *find(sql *q, uint64_t seq)
+static sql_waiter *find(sql *q, uint64_t seq)
 {
-    sql_wait *w = q->table ? *bucket_of(q, seq) : NULL;
+    sql_waiter *w = q->table ? *bucket_of(q, seq) : NULL;
 
     while (w && w->seq != seq)
         w = w->next;
@@ -96,9 +96,9 @@ static sql_wait *find(sql *q, uint64_t seq)
 
 static void timer_fired(pawl_timer *timer);
 
-static sql_wait *wait_new(sql *q, pawl_op *op)
+static sql_waiter *waiter_new(sql *q, pawl_op *op)
 {
-    sql_wait *w = q->nwaits < q->table_room || grow(q) ? calloc(1, sizeof *w) : NULL;
+    sql_waiter *w = q->nwaiters < q->table_room || grow(q) ? calloc(1, sizeof *w) : NULL;
 
     if (!w)
         return NULL;
@@ -109,22 +109,22 @@ static sql_wait *wait_new(sql *q, pawl_op *op)
     w->timer = (pawl_timer){.fire = timer_fired, .arg = w};
     w->next = *bucket_of(q, w->seq);
     *bucket_of(q, w->seq) = w;
-    list_append(&q->waits, &w->link);
-    q->nwaits++;
+    list_append(&q->waiters, &w->link);
+    q->nwaiters++;
     return w;
 }
 
-/* The op is done, if it was not before; the wait, too. */
-static void finish(sql_wait *w, int code)
+/* The op is done, if it was not before; the waiter, too. */
+static void finish(sql_waiter *w, int code)
 {
     pawl_op *op = w->op;
     sql *q = w->sql;
-    sql_wait **at = bucket_of(q, w->seq);
+    sql_waiter **at = bucket_of(q, w->seq);
 
     while (*at != w)
         at = &(*at)->next;
     *at = w->next;
-    q->nwaits--;
+    q->nwaiters--;
     list_remove(&w->link);
     q->env->timer_clear(q->env, &w->timer);
     if (w->call && !sql_call_withdraw(w->call))
@@ -134,7 +134,7 @@ static void finish(sql_wait *w, int code)
         pawl_op_finish(op, code);
 }
 
-static void set_timer(sql_wait *w, int64_t ms)
+static void set_timer(sql_waiter *w, int64_t ms)
 {
     pawl_env *env = w->sql->env;
 
@@ -143,7 +143,7 @@ static void set_timer(sql_wait *w, int64_t ms)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-static void granted(sql_wait *w, uint64_t token, int64_t ntokens, int64_t from, int64_t ms)
+static void granted(sql_waiter *w, uint64_t token, int64_t ntokens, int64_t from, int64_t ms)
 {
     pawl_op *op = w->op;
     sql *q = w->sql;
@@ -152,7 +152,7 @@ static void granted(sql_wait *w, uint64_t token, int64_t ntokens, int64_t from, 
     op->ntokens = (uint32_t)ntokens;
     op->lease_from = from;
     op->granted_ms = ms < op->lease_ms ? ms : 0;
-    op->waited = w->state == WAIT_QUEUED;
+    op->waited = w->state == WAITER_QUEUED;
     if (op->mode != PAWL_MODE_LATCH)
         q->held++;
     finish(w, 0);
@@ -161,7 +161,7 @@ static void granted(sql_wait *w, uint64_t token, int64_t ntokens, int64_t from, 
 }
 
 /* A pause that grows with every look in vain, half of it by chance. */
-static int64_t pause_ms(sql_wait *w)
+static int64_t pause_ms(sql_waiter *w)
 {
     pawl_env *env = w->sql->env;
     int64_t ms = (int64_t)POLL_MIN_MS << (w->polls < 6 ? w->polls : 6);
@@ -172,7 +172,7 @@ static int64_t pause_ms(sql_wait *w)
 }
 
 /* When to ask again. left: ms until what is in the way should be over, -1 unknown. */
-static void plan(sql_wait *w, bool front, int64_t left)
+static void plan(sql_waiter *w, bool front, int64_t left)
 {
     pawl_env *env = w->sql->env;
     int64_t ms = REFRESH_MS - (int64_t)(env->random(env) % (REFRESH_MS / 8));
@@ -189,7 +189,7 @@ static void plan(sql_wait *w, bool front, int64_t left)
     set_timer(w, ms);
 }
 
-static bool answer_granted(sql_call *call, sql_wait *w, const char *text)
+static bool answer_granted(sql_call *call, sql_waiter *w, const char *text)
 {
     long long token, ntokens, ms, now;
 
@@ -203,9 +203,9 @@ static bool answer_granted(sql_call *call, sql_wait *w, const char *text)
     return true;
 }
 
-static void ask(sql_wait *w);
+static void ask(sql_waiter *w);
 
-static bool answer_queued(sql_call *call, sql_wait *w, const char *text)
+static bool answer_queued(sql_call *call, sql_waiter *w, const char *text)
 {
     long long position, left, stranger, now;
     char round[SQL_OWNER_MAX] = "";
@@ -214,7 +214,7 @@ static bool answer_queued(sql_call *call, sql_wait *w, const char *text)
         !w->op->queue)
         return false;
     sql_clock_set(w->sql, call, now);
-    w->state = WAIT_QUEUED;
+    w->state = WAITER_QUEUED;
     pawl_op_waits(w->op);
     if (!w->round[0] && w->op->mode == PAWL_MODE_LATCH)
         strcpy(w->round, round);
@@ -226,7 +226,7 @@ static bool answer_queued(sql_call *call, sql_wait *w, const char *text)
     return true;
 }
 
-static void refuse(sql_wait *w, int code)
+static void refuse(sql_waiter *w, int code)
 {
     pawl_op *op = w->op;
 
@@ -242,7 +242,7 @@ static void refuse(sql_wait *w, int code)
 
 static bool answer_acquire(sql_call *call, const sql_reply *reply)
 {
-    sql_wait *w = call->about;
+    sql_waiter *w = call->about;
     const char *text = reply->cell(reply, 0, 0);
     uint64_t client, seq;
     char word[12];
@@ -271,10 +271,10 @@ static bool answer_acquire(sql_call *call, const sql_reply *reply)
 /* A server that does not serve now is asked again by the core; a place is kept meanwhile. */
 static void acquire_failed(sql_call *call, int code, const char *words)
 {
-    sql_wait *w = call->about;
+    sql_waiter *w = call->about;
 
     w->call = NULL;
-    if (w->state == WAIT_QUEUED && code != PAWL_EUNKNOWN && code != PAWL_ECANCELED) {
+    if (w->state == WAITER_QUEUED && code != PAWL_EUNKNOWN && code != PAWL_ECANCELED) {
         set_timer(w, pause_ms(w));
         return;
     }
@@ -285,7 +285,7 @@ static void acquire_failed(sql_call *call, int code, const char *words)
 static void fill_acquire(const sql_call *call, sql_params *p)
 {
     static const char *const modes[] = {"x", "s", "p", "l"};
-    sql_wait *w = call->about;
+    sql_waiter *w = call->about;
     const pawl_op *op = w->op;
 
     w->pushed = sql_hears(w->sql);
@@ -308,7 +308,7 @@ static void fill_acquire(const sql_call *call, sql_params *p)
     sql_add_int(p, sql_call_patient(call));
 }
 
-static void ask(sql_wait *w)
+static void ask(sql_waiter *w)
 {
     static const sql_call_type type = {.statement = SQL_ACQUIRE, .fill = fill_acquire,
         .answer = answer_acquire, .failed = acquire_failed};
@@ -326,13 +326,13 @@ static void ask(sql_wait *w)
 
 void sql_acquire(sql *q, pawl_op *op)
 {
-    sql_wait *w;
+    sql_waiter *w;
 
     if (op->mode != PAWL_MODE_LATCH && op->lease_ms <= 0) {
         sql_done(op, PAWL_EINVAL, "a lease must last longer than 0");
         return;
     }
-    w = wait_new(q, op);
+    w = waiter_new(q, op);
     if (!w) {
         sql_done(op, PAWL_ENOMEM, "out of memory");
         return;
@@ -344,7 +344,7 @@ void sql_acquire(sql *q, pawl_op *op)
 /* ---- messages -------------------------------------------------------------------------------- */
 
 /* The claim is ours if it still lasts; else the same acquire finds out what has become of it. */
-static void message_granted(sql_wait *w, const char *text)
+static void message_granted(sql_waiter *w, const char *text)
 {
     long long token, ntokens, ms, now;
     int64_t from;
@@ -360,14 +360,14 @@ static void message_granted(sql_wait *w, const char *text)
         granted(w, (uint64_t)token, ntokens, from, ms);
 }
 
-void sql_wait_message(sql *q, uint64_t seq, char kind, const char *text)
+void sql_waiter_message(sql *q, uint64_t seq, char kind, const char *text)
 {
-    sql_wait *w = find(q, seq);
+    sql_waiter *w = find(q, seq);
     long long left;
 
-    if (w && w->state == WAIT_ASKING)
+    if (w && w->state == WAITER_ASKING)
         w->early = true;
-    if (!w || w->state != WAIT_QUEUED)
+    if (!w || w->state != WAITER_QUEUED)
         return; /* what was given up is on its way out */
     if (kind == 'g')
         message_granted(w, text);
@@ -381,7 +381,7 @@ void sql_wait_message(sql *q, uint64_t seq, char kind, const char *text)
 
 static void fill_cancel(const sql_call *call, sql_params *p)
 {
-    const sql_wait *w = call->about;
+    const sql_waiter *w = call->about;
 
     sql_owner(p->owner, w->sql->env->client_id, w->seq);
     sql_add_bytes(p, w->name, strlen(w->name));
@@ -394,7 +394,7 @@ static void fill_cancel(const sql_call *call, sql_params *p)
 
 static bool answer_cancel(sql_call *call, const sql_reply *reply)
 {
-    sql_wait *w = call->about;
+    sql_waiter *w = call->about;
 
     if (!reply->cell(reply, 0, 0))
         return false;
@@ -405,7 +405,7 @@ static bool answer_cancel(sql_call *call, const sql_reply *reply)
 
 static void cancel_failed(sql_call *call, int code, const char *words)
 {
-    sql_wait *w = call->about;
+    sql_waiter *w = call->about;
 
     w->call = NULL;
     if (w->op) {
@@ -416,7 +416,7 @@ static void cancel_failed(sql_call *call, int code, const char *words)
     } /* else it is sent with the next connection */
 }
 
-static void send_cancel(sql_wait *w)
+static void send_cancel(sql_waiter *w)
 {
     static const sql_call_type type = {.statement = SQL_RELEASE, .urgent = true,
         .fill = fill_cancel, .answer = answer_cancel, .failed = cancel_failed};
@@ -428,7 +428,7 @@ static void send_cancel(sql_wait *w)
 }
 
 /* Before the server has heard of it. */
-static void leave_unheard(sql_wait *w)
+static void leave_unheard(sql_waiter *w)
 {
     const sql_link *link = &w->sql->link;
     int code = PAWL_ECANCELED;
@@ -440,11 +440,11 @@ static void leave_unheard(sql_wait *w)
 
 void sql_acquire_cancel(sql *q, pawl_op *op)
 {
-    sql_wait *w = op->engine[0];
+    sql_waiter *w = op->engine[0];
 
     if (w->call && sql_call_withdraw(w->call))
         w->call = NULL;
-    if (w->state == WAIT_ASKING && !w->call) {
+    if (w->state == WAITER_ASKING && !w->call) {
         leave_unheard(w);
         return;
     }
@@ -456,7 +456,7 @@ void sql_acquire_cancel(sql *q, pawl_op *op)
         finish(w, PAWL_EUNKNOWN);
         return;
     }
-    w->state = WAIT_LEAVING;
+    w->state = WAITER_LEAVING;
     w->gone_by = q->env->now(q->env) +
                  (PLACE_MS + (op->lease_ms < DAY_MS ? op->lease_ms : DAY_MS)) * PAWL_NS_PER_MS;
     set_timer(w, CANCEL_MS);
@@ -467,11 +467,11 @@ void sql_acquire_cancel(sql *q, pawl_op *op)
 
 static void timer_fired(pawl_timer *timer)
 {
-    sql_wait *w = timer->arg;
+    sql_waiter *w = timer->arg;
     pawl_env *env = w->sql->env;
     pawl_op *op = w->op;
 
-    if (w->state != WAIT_LEAVING) {
+    if (w->state != WAITER_LEAVING) {
         if (w->sql->link.state == LINK_READY)
             ask(w); /* else it is asked when the link is ready */
         return;
@@ -488,25 +488,25 @@ static void timer_fired(pawl_timer *timer)
         pawl_op_finish(op, PAWL_ECANCELED);
 }
 
-void sql_waits_resend(sql *q)
+void sql_waiters_resend(sql *q)
 {
-    for (struct list *l = q->waits.next, *next; l != &q->waits; l = next) {
-        sql_wait *w = list_entry(l, sql_wait, link);
+    for (struct list *l = q->waiters.next, *next; l != &q->waiters; l = next) {
+        sql_waiter *w = list_entry(l, sql_waiter, link);
 
         next = l->next;
         if (q->link.state != LINK_READY || w->call)
             continue;
-        if (w->state == WAIT_QUEUED)
+        if (w->state == WAITER_QUEUED)
             ask(w);
-        else if (w->state == WAIT_LEAVING)
+        else if (w->state == WAITER_LEAVING)
             send_cancel(w);
     }
 }
 
-void sql_waits_refuse(sql *q, int code, const char *words)
+void sql_waiters_refuse(sql *q, int code, const char *words)
 {
-    for (struct list *l = q->waits.next, *next; l != &q->waits; l = next) {
-        sql_wait *w = list_entry(l, sql_wait, link);
+    for (struct list *l = q->waiters.next, *next; l != &q->waiters; l = next) {
+        sql_waiter *w = list_entry(l, sql_waiter, link);
 
         next = l->next;
         if (w->call || !w->op)
@@ -516,10 +516,10 @@ void sql_waits_refuse(sql *q, int code, const char *words)
     }
 }
 
-void sql_waits_end(sql *q)
+void sql_waiters_end(sql *q)
 {
-    while (q->nwaits)
-        finish(list_entry(q->waits.next, sql_wait, link), PAWL_ECANCELED);
+    while (q->nwaiters)
+        finish(list_entry(q->waiters.next, sql_waiter, link), PAWL_ECANCELED);
     free(q->table);
     q->table = NULL;
     q->table_room = 0;

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * waits.h - a wait, for waits.c, the layouts and channels.c. The states are drawn in waits.c.
+ * waiters.h - a waiter, for waiters.c, the layouts and channels.c. The states are drawn in
+ * waiters.c.
  */
-#ifndef PAWL_REDIS_WAITS_H
-#define PAWL_REDIS_WAITS_H
+#ifndef PAWL_REDIS_WAITERS_H
+#define PAWL_REDIS_WAITERS_H
 
 #include "redis.h"
 
 #define REDIS_PLACE_MS 60000
 #define REDIS_ROUND_MAX 64
 
-enum wait_state { WAIT_ASKING, WAIT_QUEUED, WAIT_LEAVING };
+enum redis_waiter_state { WAITER_ASKING, WAITER_QUEUED, WAITER_LEAVING };
 
 typedef struct redis_channel redis_channel;
 
-struct redis_wait {
+struct redis_waiter {
     struct list link;
-    redis_wait *next; /* in its bucket of the table */
+    redis_waiter *next; /* in its bucket of the table */
     redis *redis;
     pawl_op *op;      /* NULL: given up */
     redis_call *call; /* the acquire or cancel that is out, or NULL */
@@ -30,7 +31,7 @@ struct redis_wait {
     int64_t gone_by;  /* LEAVING: by then nothing can be left of it */
     uint32_t looks;   /* in a row at a lock that should be free, or is a stranger's */
     int trouble;      /* what the server said last instead of an answer; op->err has the words */
-    uint8_t state;    /* enum wait_state */
+    uint8_t state;    /* enum redis_waiter_state */
     bool unsure;      /* an answer was lost, and none came since */
 
     /* replicas=: granted, but not proven yet, while it is in a link's list. */
@@ -39,7 +40,7 @@ struct redis_wait {
     int64_t ntokens, from, granted_ms;
     bool waited;
 
-    /* Of the op, which may be gone before the wait is: */
+    /* Of the op, which may be gone before the waiter is: */
     uint8_t mode, lock_kind;
     uint32_t permits;
     int64_t held;     /* how often its owner holds it already */
@@ -53,37 +54,37 @@ struct redis_wait {
     char name[PAWL_NAME_MAX + 1];
 };
 
-/* waits_table.c. A new one for this op, in the table; NULL: no memory. */
-redis_wait *redis_wait_new(redis *r, pawl_op *op);
+/* waiters_table.c. A new one for this op, in the table; NULL: no memory. */
+redis_waiter *redis_waiter_new(redis *r, pawl_op *op);
 /* Out of it, with its calls and its timer; its op is not touched. */
-void redis_wait_free(redis_wait *w);
+void redis_waiter_free(redis_waiter *w);
 
 /* Ask (again). */
-void redis_wait_ask(redis_wait *w);
-void redis_wait_finish(redis_wait *w, int code);
+void redis_waiter_ask(redis_waiter *w);
+void redis_waiter_finish(redis_waiter *w, int code);
 /* The server refuses a right that it needs: it leaves the queue, and its op ends with this. */
-void redis_wait_end(redis_wait *w, int code, const char *words);
+void redis_waiter_end(redis_waiter *w, int code, const char *words);
 /* It was granted: since when, and for how long. */
-void redis_wait_granted(redis_wait *w, redis_call *call, uint64_t token, int64_t ntokens,
-                        int64_t from, int64_t ms); /* call: NULL if by a message */
+void redis_waiter_granted(redis_waiter *w, redis_call *call, uint64_t token, int64_t ntokens,
+                          int64_t from, int64_t ms); /* call: NULL if by a message */
 /* When to ask again. left: ms until what is in the way should be over, -1 unknown. */
-void redis_wait_plan(redis_wait *w, bool watches, int64_t left, bool stranger);
-redis_wait *redis_wait_find(redis *r, uint64_t seq);
+void redis_waiter_plan(redis_waiter *w, bool watches, int64_t left, bool stranger);
+redis_waiter *redis_waiter_find(redis *r, uint64_t seq);
 
 /* ---- channels.c ------------------------------------------------------------------------------ */
 
 /* Listen on a channel. True: it did not before, so it must ask once more. */
-bool redis_listen(redis_wait *w, const char *channel);
-void redis_unlisten(redis_wait *w);
+bool redis_listen(redis_waiter *w, const char *channel);
+void redis_unlisten(redis_waiter *w);
 /* Is it the first of those who listen there? */
-bool redis_listens_first(const redis_wait *w);
+bool redis_listens_first(const redis_waiter *w);
 void redis_channels_ready(redis *r, redis_link *link);
 /* Slots have moved: listen where they are now. */
 void redis_channels_move(redis *r);
 /* The server listens no more on our behalf. */
 void redis_channel_ended(redis_link *link, const char *channel, size_t length);
 /* Its channel may stay silent, and nobody else asks: it must ask again soon. */
-bool redis_is_deaf(const redis_wait *w);
+bool redis_is_deaf(const redis_waiter *w);
 /* Wake so many of those who listen on the channel. */
 void redis_channel_wake(redis *r, const char *channel, size_t length, int64_t wake);
 

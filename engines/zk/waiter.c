@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * place.c - acquire: a node in a queue, from its creation to its end.
+ * waiter.c - acquire: a node in a queue, from its creation to its end.
  *
  *     PEEK --> ENTER --> granted
  *                | blocked
@@ -18,7 +18,7 @@
  * write: what was asked for on the last connection may be carried out much later, when a majority
  * is back, and a node that is overlooked would stand in everybody's way as long as the session
  * lasts. Deleting is repeated until it is confirmed or the session has ended, whoever still waits
- * for it; so nothing is left behind that blocks others. A place whose node somebody else deleted
+ * for it; so nothing is left behind that blocks others. A waiter whose node somebody else deleted
  * while it waited begins anew, at the end of the queue.
  *
  * A DOWNGRADE (p->with_seq) gets a node with its writer's sequence, in front of those who wait. It
@@ -29,34 +29,34 @@
  *
  * Who has waited or held for a tenth of a second also watches its own node. Most are through before
  * that, and need not pay for it. Once in the length of a session everybody reads again what is
- * watched (place_check), so an event that a server fails to send costs no more than that.
+ * watched (zk_waiter_check), so an event that a server fails to send costs no more than that.
  */
 #include <stdlib.h>
 
-#include "place.h"
+#include "waiter.h"
 
 #define TRIES_MAX 50
 
-static void place_next(zk_task *task);
+static void zk_waiter_next(zk_task *task);
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-void place_note(zk_place *p, int error)
+void zk_waiter_note(zk_waiter *p, int error)
 {
     if (error != ZK_LOST)
         p->code = zk_error_code(p->task.zk, error, p->words);
 }
 
-bool place_noted(zk_task *task, int64_t tag, int error, jute_reader *body)
+bool zk_waiter_noted(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
     (void)tag;
     (void)body;
     if (error)
-        place_note(place_of(task), error);
+        zk_waiter_note(zk_waiter_of(task), error);
     return true;
 }
 
-const char *place_node_path(zk_place *p, const char *node)
+const char *zk_waiter_node_path(zk_waiter *p, const char *node)
 {
     return zk_path(p->task.zk, p->name, p->kind->dir, node);
 }
@@ -64,7 +64,7 @@ const char *place_node_path(zk_place *p, const char *node)
 /* Its own node: there, of this session, and when it was created. */
 static bool own_read(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
-    zk_place *p = place_of(task);
+    zk_waiter *p = zk_waiter_of(task);
     zk_stat stat;
 
     (void)tag;
@@ -76,7 +76,7 @@ static bool own_read(zk_task *task, int64_t tag, int error, jute_reader *body)
         return true;
     }
     if (error) {
-        place_note(p, error);
+        zk_waiter_note(p, error);
         return true;
     }
     jute_get_bytes(body);
@@ -90,22 +90,22 @@ static bool own_read(zk_task *task, int64_t tag, int error, jute_reader *body)
 }
 
 /* Of permits, the first stands for all of them. */
-void place_ask_own(zk_place *p)
+void zk_waiter_ask_own(zk_waiter *p)
 {
-    const char *path = p->nleases ? permits_lease_path(p, 0) : place_node_path(p, p->node);
+    const char *path = p->nleases ? permits_lease_path(p, 0) : zk_waiter_node_path(p, p->node);
 
     if (zk_watch_set(&p->own, &p->task, path))
         zk_ask(&p->task, ZK_GET, path, true, own_read, 0);
 }
 
-int place_in_use(zk_place *p)
+int zk_waiter_in_use(zk_waiter *p)
 {
     snprintf(p->words, sizeof p->words, "\"%.80s\" is in use as something else", p->name);
     return PAWL_ESTATE;
 }
 
 /* Its node is there under this path. False: that is not the path of a node of ours. */
-static bool note_node(zk_place *p, jute_bytes path)
+static bool note_node(zk_waiter *p, jute_bytes path)
 {
     bool kazoo = p->task.zk->settings.kazoo && !p->kind->dir;
     const char *slash = path.length ? memrchr(path.data, '/', path.length) : NULL;
@@ -121,7 +121,7 @@ static bool note_node(zk_place *p, jute_bytes path)
 
 static bool created(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
-    zk_place *p = place_of(task);
+    zk_waiter *p = zk_waiter_of(task);
     jute_bytes path;
     zk_stat stat;
 
@@ -132,9 +132,9 @@ static bool created(zk_task *task, int64_t tag, int error, jute_reader *body)
         p->unsure = false;
         p->folders = error == ZK_NO_NODE;
         if (error != ZK_NO_NODE)
-            place_note(p, error);
+            zk_waiter_note(p, error);
         else if (p->denied && p->tries > 2) /* the folders can't be made */
-            place_note(p, ZK_NO_AUTH);
+            zk_waiter_note(p, ZK_NO_AUTH);
         return true;
     }
     path = jute_get_bytes(body);
@@ -149,7 +149,7 @@ static bool created(zk_task *task, int64_t tag, int error, jute_reader *body)
 /* The check of the writer's node, and the reader's node beside it. */
 static bool created_beside(zk_task *task, int64_t tag, int header, jute_reader *body)
 {
-    zk_place *p = place_of(task);
+    zk_waiter *p = zk_waiter_of(task);
     int type, error = header;
     jute_bytes path = {0};
 
@@ -170,21 +170,21 @@ static bool created_beside(zk_task *task, int64_t tag, int header, jute_reader *
     if (error == ZK_NO_NODE)
         p->with_seq = p->token = 0; /* the writer has lost its lock */
     else if (error)
-        place_note(p, error);
+        zk_waiter_note(p, error);
     else
         return note_node(p, path);
     return true;
 }
 
 /* With the writer's sequence, if the writer's node is there. */
-static void create_beside(zk_place *p, const zk_place *writer, const char *path, const char *who,
+static void create_beside(zk_waiter *p, const zk_waiter *writer, const char *path, const char *who,
                           size_t length)
 {
     zk *z = p->task.zk;
     char beside[ZK_PATH_MAX];
     jute_writer w = zk_request(z, ZK_MULTI);
 
-    snprintf(beside, sizeof beside, "%s", place_node_path(p, writer->node));
+    snprintf(beside, sizeof beside, "%s", zk_waiter_node_path(p, writer->node));
     jute_put_int(&w, ZK_CHECK);
     jute_put_bool(&w, false);
     jute_put_int(&w, -1);
@@ -203,13 +203,13 @@ static void create_beside(zk_place *p, const zk_place *writer, const char *path,
     zk_request_end(&p->task, &w, created_beside, 0);
 }
 
-static enum zk_sort sort_of(const zk_place *p)
+static enum zk_sort sort_of(const zk_waiter *p)
 {
     return p->mode == PAWL_MODE_SHARED  ? ZK_SHARED
            : p->mode == PAWL_MODE_LATCH ? ZK_WAITER : ZK_EXCLUSIVE;
 }
 
-static void start_look(zk_place *p, int step)
+static void start_look(zk_waiter *p, int step)
 {
     p->step = (uint8_t)step;
     queue_clear(&p->list);
@@ -221,10 +221,10 @@ static void start_look(zk_place *p, int step)
     p->kind->look(p);
 }
 
-/* A shared grant beside an exclusive one of the same client: in that one's place. */
-static const zk_place *partner_of(const zk_place *p)
+/* A shared grant beside an exclusive one of the same client: at that one's position. */
+static const zk_waiter *partner_of(const zk_waiter *p)
 {
-    const zk_place *partner = p->with_seq ? place_find(p->task.zk, p->with_seq) : NULL;
+    const zk_waiter *partner = p->with_seq ? zk_waiter_find(p->task.zk, p->with_seq) : NULL;
 
     return partner && partner->held && !partner->gone ? partner : NULL;
 }
@@ -233,14 +233,14 @@ static bool folder_made(zk_task *task, int64_t tag, int error, jute_reader *body
 {
     (void)tag;
     (void)body;
-    place_of(task)->denied |= error == ZK_NO_AUTH; /* also said of folders that exist */
+    zk_waiter_of(task)->denied |= error == ZK_NO_AUTH; /* also said of folders that exist */
     return true;
 }
 
-static void enter(zk_place *p)
+static void enter(zk_waiter *p)
 {
     zk *z = p->task.zk;
-    const zk_place *partner = partner_of(p);
+    const zk_waiter *partner = partner_of(p);
     char node[ZK_NODE_MAX + 12], who[ZK_WHO_MAX], path[ZK_PATH_MAX];
     size_t length = zk_who_write(who, z, p->permits);
 
@@ -253,7 +253,7 @@ static void enter(zk_place *p)
                  p->epoch);
     if (partner)
         snprintf(node + strlen(node), 12, "%010d", partner->sequence);
-    snprintf(path, sizeof path, "%s", place_node_path(p, node));
+    snprintf(path, sizeof path, "%s", zk_waiter_node_path(p, node));
     p->denied = false;
     if (p->folders)
         zk_ask_folders(&p->task, path, folder_made);
@@ -271,17 +271,17 @@ static void enter(zk_place *p)
     start_look(p, STEP_ENTER);
 }
 
-void place_look(zk_place *p)
+void zk_waiter_look(zk_waiter *p)
 {
     start_look(p, STEP_LOOK);
     if (p->recheck && !p->watched)
-        place_ask_own(p);
+        zk_waiter_ask_own(p);
     p->recheck = false;
 }
 
 static bool deleted(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
-    zk_place *p = place_of(task);
+    zk_waiter *p = zk_waiter_of(task);
 
     (void)tag;
     (void)body;
@@ -298,13 +298,13 @@ static bool deleted(zk_task *task, int64_t tag, int error, jute_reader *body)
 }
 
 /* Was its node created, or will it be? */
-static void find_own(zk_place *p)
+static void find_own(zk_waiter *p)
 {
-    zk_ask_turn(&p->task, place_node_path(p, NULL));
-    zk_ask(&p->task, ZK_CHILDREN, place_node_path(p, NULL), false, queue_found, 0);
+    zk_ask_turn(&p->task, zk_waiter_node_path(p, NULL));
+    zk_ask(&p->task, ZK_CHILDREN, zk_waiter_node_path(p, NULL), false, queue_found, 0);
 }
 
-static void leave(zk_place *p)
+static void leave(zk_waiter *p)
 {
     zk *z = p->task.zk;
 
@@ -326,20 +326,20 @@ static void leave(zk_place *p)
         zk_ask_delete(&p->task, zk_path(z, p->name, "leases", NULL), -1, NULL, 0);
     p->made_leases = false;
     if (!p->task.out && !p->task.lost)
-        place_end(p, p->gone ? PAWL_ENOTHELD : 0);
+        zk_waiter_end(p, p->gone ? PAWL_ENOTHELD : 0);
 }
 
 /* ---- decisions ------------------------------------------------------------------------------- */
 
 /* It ends with this code; the op is told when nothing is left of it. */
-static void refuse(zk_place *p, int code)
+static void refuse(zk_waiter *p, int code)
 {
     p->code = code;
     p->leaving = true;
     leave(p);
 }
 
-void place_grant(zk_place *p)
+void zk_waiter_grant(zk_waiter *p)
 {
     zk *z = p->task.zk;
     struct list *l;
@@ -347,15 +347,15 @@ void place_grant(zk_place *p)
     p->step = STEP_IDLE;
     p->made_leases = false;
     if (p->mode == PAWL_MODE_LATCH) { /* nothing is held; its node goes in the background */
-        place_finish(&p->ops, 0, NULL);
+        zk_waiter_finish(&p->ops, 0, NULL);
         refuse(p, 0);
         return;
     }
     p->held = true;
     if (!p->watched)
-        place_timer(p, PLACE_WATCH_MS);
+        zk_waiter_timer(p, WAITER_WATCH_MS);
     while ((l = list_take(&p->ops))) {
-        pawl_op *op = place_op(l);
+        pawl_op *op = zk_waiter_op(l);
 
         op->token = p->token;
         op->ntokens = 1;
@@ -367,7 +367,7 @@ void place_grant(zk_place *p)
 
 static bool ahead_read(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
-    zk_place *p = place_of(task);
+    zk_waiter *p = zk_waiter_of(task);
 
     (void)tag;
     (void)body;
@@ -375,49 +375,49 @@ static bool ahead_read(zk_task *task, int64_t tag, int error, jute_reader *body)
         zk_watch_clear(&p->ahead);
         p->again = true;
     } else if (error) {
-        place_note(p, error);
+        zk_waiter_note(p, error);
     }
     return true;
 }
 
-static void wait_for(zk_place *p)
+static void wait_for(zk_waiter *p)
 {
     const char *path;
 
     p->waited = true;
     for (struct list *l = p->ops.next; l != &p->ops; l = l->next)
-        pawl_op_waits(place_op(l));
+        pawl_op_waits(zk_waiter_op(l));
     p->step = STEP_WATCH;
     if (!p->watched)
-        place_timer(p, PLACE_WATCH_MS);
+        zk_waiter_timer(p, WAITER_WATCH_MS);
     if (!p->list.ahead) { /* its kind watches something already */
         if (!p->task.out)
-            place_next(&p->task);
+            zk_waiter_next(&p->task);
         return;
     }
-    path = place_node_path(p, p->list.ahead);
+    path = zk_waiter_node_path(p, p->list.ahead);
     if (strlen(p->list.ahead) < ZK_NODE_MAX && zk_watch_set(&p->ahead, &p->task, path))
         zk_ask(&p->task, ZK_GET, path, true, ahead_read, 0);
     else
         refuse(p, PAWL_EBACKEND);
 }
 
-void place_check(zk_place *p)
+void zk_waiter_check(zk_waiter *p)
 {
     if (p->leaving || p->task.out || p->step != STEP_IDLE || p->task.zk->link.state != LINK_READY)
         return;
     p->task.lost = false;
     if (p->held && p->watched) {
         p->step = STEP_VERIFY;
-        place_ask_own(p);
+        zk_waiter_ask_own(p);
     } else if (!p->held && p->list.ahead) {
         wait_for(p);
     } else if (!p->held && p->node[0]) {
-        place_look(p);
+        zk_waiter_look(p);
     }
 }
 
-static void begin(zk_place *p)
+static void begin(zk_waiter *p)
 {
     p->sure = p->kind->peeks; /* a latch is passed on the strength of the peek alone */
     if (!p->with_seq && (p->kind->peeks || !p->queue))
@@ -427,7 +427,7 @@ static void begin(zk_place *p)
 }
 
 /* Its node is not there: somebody deleted it, or the folder went while it was empty. */
-static void begin_anew(zk_place *p)
+static void begin_anew(zk_waiter *p)
 {
     p->node[0] = 0;
     if (++p->tries > TRIES_MAX) {
@@ -438,32 +438,32 @@ static void begin_anew(zk_place *p)
     begin(p);
 }
 
-/* A server may be behind, so "busy" of a first peek may be out of date: the place looks once more,
+/* A server may be behind, so "busy" of a first peek may be out of date: the waiter looks once more,
  * behind all writes that were over before. "Free" is checked after the create of its node. */
-static void look_again(zk_place *p)
+static void look_again(zk_waiter *p)
 {
     p->sure = true;
     start_look(p, STEP_PEEK);
 }
 
-static void act(zk_place *p, int verdict)
+static void act(zk_waiter *p, int verdict)
 {
     bool peeked = !p->node[0] && !p->nleases;
-    bool refused = verdict < 0 || (verdict == PLACE_BLOCKED && !p->queue &&
+    bool refused = verdict < 0 || (verdict == WAITER_BLOCKED && !p->queue &&
                                    p->mode != PAWL_MODE_PERMITS);
 
     if (peeked && refused && !p->sure)
         look_again(p);
     else if (verdict < 0)
         refuse(p, verdict);
-    else if (verdict == PLACE_ANEW)
+    else if (verdict == WAITER_ANEW)
         begin_anew(p);
-    else if (verdict == PLACE_GOES_ON)
+    else if (verdict == WAITER_GOES_ON)
         return;
-    else if (verdict == PLACE_GRANTED && peeked && p->mode != PAWL_MODE_LATCH)
+    else if (verdict == WAITER_GRANTED && peeked && p->mode != PAWL_MODE_LATCH)
         enter(p);
-    else if (verdict == PLACE_GRANTED)
-        place_grant(p);
+    else if (verdict == WAITER_GRANTED)
+        zk_waiter_grant(p);
     else if (!p->queue && p->mode != PAWL_MODE_PERMITS)
         refuse(p, PAWL_EBUSY);
     else if (peeked)
@@ -473,7 +473,7 @@ static void act(zk_place *p, int verdict)
 }
 
 /* How things stand is known. */
-static void looked(zk_place *p)
+static void looked(zk_waiter *p)
 {
     if (p->code)
         refuse(p, p->code);
@@ -485,13 +485,13 @@ static void looked(zk_place *p)
         act(p, p->kind->decide(p));
 }
 
-/* What a held place had asked for is answered. */
-static void settled(zk_place *p)
+/* What a held waiter had asked for is answered. */
+static void settled(zk_waiter *p)
 {
     if (p->step == STEP_TRIM) {
         p->nleases = p->trim < p->nleases ? p->trim : p->nleases;
         if (p->keep >= p->trim)
-            place_finish(&p->releases, p->gone ? PAWL_ENOTHELD : 0, NULL);
+            zk_waiter_finish(&p->releases, p->gone ? PAWL_ENOTHELD : 0, NULL);
     }
     p->step = STEP_IDLE;
     if (p->gone)
@@ -501,12 +501,12 @@ static void settled(zk_place *p)
 }
 
 /* What was asked in this step has been answered without loss. */
-static void place_next(zk_task *task)
+static void zk_waiter_next(zk_task *task)
 {
-    zk_place *p = place_of(task);
+    zk_waiter *p = zk_waiter_of(task);
 
     if (p->leaving && p->step == STEP_GONE)
-        place_end(p, p->gone ? PAWL_ENOTHELD : 0);
+        zk_waiter_end(p, p->gone ? PAWL_ENOTHELD : 0);
     else if (p->leaving)
         leave(p);
     else if (p->step == STEP_PEEK || p->step == STEP_ENTER || p->step == STEP_LOOK)
@@ -521,17 +521,17 @@ static void place_next(zk_task *task)
         begin_anew(p);
     else if (p->step == STEP_FIND) {
         p->step = STEP_STAT;
-        place_ask_own(p);
+        zk_waiter_ask_own(p);
     } else if (p->step == STEP_STAT || (p->step == STEP_WATCH && p->again))
-        place_look(p);
+        zk_waiter_look(p);
     else
         p->step = STEP_IDLE;
 }
 
 /* There is a connection again, or something happened: from the beginning, with what is known. */
-static void place_go(zk_task *task)
+static void zk_waiter_go(zk_task *task)
 {
-    zk_place *p = place_of(task);
+    zk_waiter *p = zk_waiter_of(task);
 
     if (p->leaving) {
         leave(p);
@@ -541,7 +541,7 @@ static void place_go(zk_task *task)
         permits_give_back(p, p->trim);
     } else if (p->held) {
         p->step = STEP_VERIFY;
-        place_ask_own(p);
+        zk_waiter_ask_own(p);
         if (p->nleases && p->node[0])
             permits_leave_mutex(p);
     } else if (p->taking || p->nleases) {
@@ -554,15 +554,15 @@ static void place_go(zk_task *task)
     } else if (p->node[0]) {
         p->waited = p->recheck = true;
         p->watched = false;
-        place_look(p);
+        zk_waiter_look(p);
     } else {
         begin(p);
     }
 }
 
-static void place_woken(zk_task *task, zk_watch *watch, int happened)
+static void zk_waiter_woken(zk_task *task, zk_watch *watch, int happened)
 {
-    zk_place *p = place_of(task);
+    zk_waiter *p = zk_waiter_of(task);
 
     if (watch == &p->own && p->held && happened == ZK_DELETED) {
         p->gone = true;
@@ -577,11 +577,11 @@ static void place_woken(zk_task *task, zk_watch *watch, int happened)
     }
     if (p->held) {
         p->step = STEP_VERIFY;
-        place_ask_own(p);
+        zk_waiter_ask_own(p);
     } else {
-        place_look(p);
+        zk_waiter_look(p);
     }
 }
 
-const zk_task_type place_type = {.go = place_go, .next = place_next,
-        .expired = place_expired, .woken = place_woken, .refused = place_refused};
+const zk_task_type zk_waiter_type = {.go = zk_waiter_go, .next = zk_waiter_next,
+        .expired = zk_waiter_expired, .woken = zk_waiter_woken, .refused = zk_waiter_refused};
