@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 MESON  ?= meson
 SETUP   = $(MESON) setup --prefix $(PREFIX)
 
-.PHONY: all deps demo test generate versions interop bench bench-long fuzz fuzz-long asan tsan \
+.PHONY: all deps demo test generate versions interop bench bench-peers bench-compare bench-long fuzz fuzz-long asan tsan \
     check install clean
 
 all: $(BUILD)/build.ninja
@@ -56,6 +56,16 @@ bench:
 	@scripts/deps build bench
 	@$(MAKE) --no-print-directory -s all >/dev/null
 	@scripts/bench $(BUILD)
+
+# Pawl beside real peers on the same servers; bench/compare/compare.py explains it. The report is
+# build/compare/report.html. SERVICE="redis zk" takes some of them.
+bench-peers:
+	@scripts/deps build bench interop
+	@$(MAKE) --no-print-directory -s all >/dev/null
+	@bench/compare/setup $(BUILD)
+
+bench-compare: bench-peers
+	@bench/compare/compare.py $(BUILD) $(SERVICE)
 
 # 100,000 locks held for a minute, 10,000 waiters on one name.
 bench-long:

@@ -26,13 +26,13 @@
 enum { CONTENDERS_MAX = 512, SAMPLES_MAX = 4000, WARM_UP = 3 };
 
 struct part {
-    int64_t rounds, cpu_us;
+    int64_t rounds, handovers, cpu_us;
     int64_t ns[SAMPLES_MAX]; /* a sample of the rounds, evenly spread once the part is full */
 };
 
 struct meeting {
-    atomic_int ready, stop;
-    atomic_int go;
+    atomic_int ready, go, stop;
+    atomic_int holder; /* the last contender that had the lock of `same` */
     struct part parts[CONTENDERS_MAX];
 };
 
@@ -88,9 +88,9 @@ static int64_t cpu_us(int who)
 }
 
 /* Of many rounds every n-th is kept; n doubles whenever the part is full. */
-static void keep(struct part *p, int64_t *stride, int *n, int64_t ns)
+static void keep(struct part *p, int64_t round, int64_t *stride, int *n, int64_t ns)
 {
-    if (p->rounds++ % *stride)
+    if (round % *stride)
         return;
     if (*n == SAMPLES_MAX) {
         for (int i = 0; i < SAMPLES_MAX / 2; i++)
@@ -108,7 +108,7 @@ static void contend(struct contender *c)
     struct part *part = &c->meeting->parts[c->number];
     bool same = !strcmp(c->mode, "same");
     void *client = c->client ? c->client : l->open(c->address);
-    int64_t stride = 1, before;
+    int64_t stride = 1, round = 0, before;
     int n = 0;
     char name[64];
     void *lock;
@@ -125,11 +125,17 @@ static void contend(struct contender *c)
     before = cpu_us(c->client ? RUSAGE_THREAD : RUSAGE_SELF);
     while (!c->meeting->stop) {
         int64_t began = now_ns(), held;
+        bool changed;
 
         l->acquire(lock);
         held = now_ns();
+        changed = atomic_exchange(&c->meeting->holder, c->number) != c->number;
         l->release(lock);
-        keep(part, &stride, &n, (same ? held : now_ns()) - began);
+        keep(part, round++, &stride, &n, (same ? held : now_ns()) - began);
+        if (c->meeting->stop) /* this round ended too late to count for the rate */
+            break;
+        part->rounds++;
+        part->handovers += changed;
     }
     part->cpu_us = cpu_us(c->client ? RUSAGE_THREAD : RUSAGE_SELF) - before;
     if (!c->client && l->close)
@@ -160,13 +166,14 @@ static void wait_for_go(struct meeting *m, int n)
 
 static void report(struct meeting *m, int n, int64_t more_cpu_us)
 {
-    int64_t rounds = 0, cpu = more_cpu_us;
+    int64_t rounds = 0, handovers = 0, cpu = more_cpu_us;
 
     for (int i = 0; i < n; i++) {
         rounds += m->parts[i].rounds;
+        handovers += m->parts[i].handovers;
         cpu += m->parts[i].cpu_us;
     }
-    printf("ran %lld %lld", (long long)rounds, (long long)cpu);
+    printf("ran %lld %lld %lld", (long long)rounds, (long long)handovers, (long long)cpu);
     for (int i = 0; i < n; i++)
         for (int k = 0; k < SAMPLES_MAX && m->parts[i].ns[k]; k++)
             printf(" %lld", (long long)m->parts[i].ns[k]);
