@@ -83,7 +83,7 @@ typedef struct lockstate_shelf {
 } lockstate_shelf;
 
 enum lockstate_why {
-    LOCKSTATE_LOOK, /* a waiter: look again */
+    LOCKSTATE_CHECK, /* a waiter: look again */
     LOCKSTATE_EVICTED /* a holder: it no longer is one */
 };
 
@@ -132,7 +132,7 @@ typedef struct lockstate_front {
     int64_t due;
 } lockstate_front;
 
-lockstate_front lockstate_look(const lockstate_lock *lock);
+lockstate_front lockstate_front_of(const lockstate_lock *lock);
 /* Grant from the front while it fits; how many were granted. They become the last holders. */
 size_t lockstate_admit(lockstate_edit *edit, lockstate_lock *lock);
 /* End an edit: tell the front if it is another one than before or may hope for an earlier moment,
@@ -164,7 +164,7 @@ int lockstate_cancel(lockstate_edit *edit, uint64_t client, uint64_t seq);
 /* Make the lease last lease_ms from now at least, and claim it. PAWL_ENOTHELD. */
 int lockstate_renew(lockstate_edit *edit, uint64_t client, uint64_t seq, int64_t lease_ms);
 
-/* ---- What ends by itself or by force (settle.c) ---------------------------------------------- */
+/* ---- What ends by itself or by force (expire.c) ---------------------------------------------- */
 
 /* Drop expired and dead holders, dead waiters at the front, and those ahead of the given owner;
  * then admit. */

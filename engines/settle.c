@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * settle.c - what ends by itself or by force: leases that ran out, processes that died, break.
+ * expire.c - what ends by itself or by force: leases that ran out, processes that died, break.
  *
  * Nothing here happens behind anybody's back: whoever edits a lock that is in his way settles it
  * first. Asking whether a process lives costs a system call, so it is asked only about those whose
@@ -45,7 +45,7 @@ static void drop_waiters(lockstate_edit *edit, lockstate_lock *lock, size_t end,
             moved = true;
         } else {
             if (moved)
-                edit->tell(edit->arg, e, LOCKSTATE_LOOK);
+                edit->tell(edit->arg, e, LOCKSTATE_CHECK);
             moved = false;
             i++;
             if (!patient)
@@ -64,7 +64,7 @@ void lockstate_settle(lockstate_edit *edit, uint64_t client, uint64_t seq)
 
     if (!lock)
         return;
-    before = lockstate_look(lock);
+    before = lockstate_front_of(lock);
     drop_holders(edit, lock);
     self = lockstate_index(lock, client, seq);
     known = self >= (int64_t)lock->holders;
@@ -89,7 +89,7 @@ int lockstate_break(lockstate_edit *edit)
 
     if (!lock || lock->type == PAWL_TYPE_LATCH)
         return PAWL_ENOTHELD;
-    before = lockstate_look(lock);
+    before = lockstate_front_of(lock);
     any = drop_holders(edit, lock);
     had = lock->holders > 0;
     if (!any && !had)
@@ -98,7 +98,7 @@ int lockstate_break(lockstate_edit *edit)
         const lockstate_entry *e = lockstate_entries(lock);
 
         if (!(e->flags & LOCKSTATE_LINGER)) /* who has not claimed still thinks that it waits */
-            edit->tell(edit->arg, e, e->flags & LOCKSTATE_CLAIM ? LOCKSTATE_LOOK
+            edit->tell(edit->arg, e, e->flags & LOCKSTATE_CLAIM ? LOCKSTATE_CHECK
                                                                 : LOCKSTATE_EVICTED);
         lockstate_remove(edit->shelf, lock, 0);
     }
@@ -114,10 +114,10 @@ void lockstate_retell(lockstate_edit *edit, uint64_t client, uint64_t seq)
     if (!lock || lock->type == PAWL_TYPE_LATCH)
         return;
     if (lock->waiters)
-        edit->tell(edit->arg, &e[lock->holders], LOCKSTATE_LOOK);
+        edit->tell(edit->arg, &e[lock->holders], LOCKSTATE_CHECK);
     for (size_t i = lock->holders; i-- > 0;)
         if ((e[i].flags & LOCKSTATE_CLAIM) && (e[i].client != client || e[i].seq != seq))
-            edit->tell(edit->arg, &e[i], LOCKSTATE_LOOK);
+            edit->tell(edit->arg, &e[i], LOCKSTATE_CHECK);
 }
 
 void lockstate_sweep(lockstate_edit *edit)
