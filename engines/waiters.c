@@ -61,7 +61,7 @@ static void work_acquire(shelf_edit *edit)
     }
     edit->code = lockstate_acquire(&edit->state, &edit->want, &ask);
     if (edit->code == PAWL_EBUSY || edit->code == PAWL_ESTATE || edit->code == LOCKSTATE_QUEUED) {
-        lockstate_settle(&edit->state, edit->owner.client, edit->owner.seq);
+        lockstate_expire(&edit->state, edit->owner.client, edit->owner.seq);
         ask.queue = op->queue;
         edit->code = lockstate_acquire(&edit->state, &edit->want, &ask);
     }

@@ -74,7 +74,7 @@ static int begin(local *l, const pawl_url *url, pawl_error *err)
     if (!code)
         code = local_table_open(l, err);
     if (!code)
-        code = local_slot_settle(l, err);
+        code = local_slot_enter(l, err);
     if (!code && local_blocks_open(l))
         code = pawl_error_set(err, PAWL_EBACKEND, "local: no room for one more client in %s: the "
                               "disk or the table is full", l->path);

@@ -233,7 +233,7 @@ bool local_put(local *l, size_t at, const void *from, size_t bytes);
 
 /* slots.c */
 int local_slot_take(local *l);
-int local_slot_settle(local *l, pawl_error *err);
+int local_slot_enter(local *l, pawl_error *err);
 void local_slot_leave(local *l);
 /* The name of a slot's socket ('w') or FIFO ('d'). */
 void local_slot_name(char name[16], char kind, uint32_t slot);

@@ -310,7 +310,7 @@ static void bury(lockstate_edit *edit, lockstate_lock *lock, uint16_t peer, uint
             i = 0;
         }
     }
-    lockstate_settle(edit, 0, 0);
+    lockstate_expire(edit, 0, 0);
 }
 
 static void bury_all(memory *m, uint16_t peer, uint32_t gen)
