@@ -75,7 +75,7 @@
 #include <sys/types.h>
 #include <uv.h>
 
-#include "shelf_engine.h"
+#include "shelf/shelf_engine.h"
 
 #define LOCAL_MAGIC UINT64_C(0x316c77617043206c)
 #define LOCAL_VERSION 2

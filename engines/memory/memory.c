@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "shelf_engine.h"
+#include "shelf/shelf_engine.h"
 #include "fork.h"
 
 #define BUCKETS 256

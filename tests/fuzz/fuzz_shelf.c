@@ -7,7 +7,7 @@
  * number overflows (the sanitizers look).
  */
 #include "fuzz.h"
-#include "lockstate.h"
+#include "shelf/lockstate.h"
 
 enum { ROOM = 1 << 17, OPS = 12 };
 

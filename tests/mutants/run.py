@@ -36,9 +36,9 @@ MUTANTS = [
      'next->token = hold->token + 1;', 'next->token = hold->token;'),
     ('an unanswered request is not repeated', 'src/request.c',
      'if (r->once || r->giving_up ||', 'if (1 ||'),
-    ('a late renewal shortens the lease', 'engines/lockstate.c',
+    ('a late renewal shortens the lease', 'engines/shelf/lockstate.c',
      'if (expires > e->expires)', 'if (true)'),
-    ('anybody may release', 'engines/lockstate.c',
+    ('anybody may release', 'engines/shelf/lockstate.c',
      'lockstate_entry *e = held(edit, lock, client, seq);\n    lockstate_front before;\n\n    if (!e)\n'
      '        return lock && linger_ms',
      'lockstate_entry *e = lock && lock->holders ? lockstate_entries(lock) : NULL;\n'
