@@ -9,7 +9,7 @@
  *     OPEN  --won--> HELD --released, or the lease over--> VOID --nothing left--> (freed)
  *     OPEN  --given up--> VOID
  *
- * bid.c opens ballots and decides, token.c says which has won; clear.c ends them. A late answer
+ * acquire.c opens ballots and decides, token.c says which has won; clear.c ends them. A late answer
  * changes its slot alone: in HELD a late grant becomes a part of the holding, in VOID it is given
  * back.
  */
@@ -26,10 +26,10 @@ static size_t size_of(const quorum *q)
     return sizeof(quorum_ballot) + q->n * sizeof(quorum_slot);
 }
 
-quorum_ballot *quorum_ballot_new(quorum_bid *bid)
+quorum_ballot *quorum_ballot_new(quorum_acquire *acquire)
 {
-    quorum *q = bid->quorum;
-    const pawl_op *op = bid->op;
+    quorum *q = acquire->quorum;
+    const pawl_op *op = acquire->op;
     struct list *spare = list_take(&q->spare);
     quorum_ballot *b = spare ? list_entry(spare, quorum_ballot, link) : malloc(size_of(q));
     const quorum_ballot *with = op->with_seq ? quorum_held_find(q, op->with_seq) : NULL;
@@ -42,7 +42,7 @@ quorum_ballot *quorum_ballot_new(quorum_bid *bid)
     list_init(&b->task.link);
     b->task.run = quorum_clear_run;
     b->quorum = q;
-    b->bid = bid;
+    b->acquire = acquire;
     b->seq = op->owner.seq;
     b->owner = (pawl_owner){op->owner.client, op->owner.holder, ++q->last_seq};
     b->with_seq = with ? with->owner.seq : 0;
@@ -139,8 +139,8 @@ static void acquired(pawl_op *op)
         s->doubt = op->code == PAWL_EUNKNOWN ||
                    (s->again && op->code != PAWL_EBUSY && op->code != PAWL_ENOTHELD);
     }
-    if (b->bid)
-        quorum_later(b->quorum, &b->bid->task);
+    if (b->acquire)
+        quorum_later(b->quorum, &b->acquire->task);
     if (b->state == BALLOT_HELD && s->ours)
         quorum_hold_until(b, s->end);
     if (b->state == BALLOT_VOID)

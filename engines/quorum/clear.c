@@ -12,7 +12,7 @@
  * that comes after that to the RELEASE, which is then sent once more.
  *
  * RELEASE makes a HELD ballot VOID and is answered
- *     0               when a majority released it, the gate included (bid.c: it could refuse
+ *     0               when a majority released it, the gate included (acquire.c: it could refuse
  *                     whoever comes next), or that takes much longer; or when all that are worth
  *                     waiting for have answered, a majority has nothing of it, and the rest may
  *                     have held it
@@ -262,8 +262,8 @@ void quorum_clear_run(quorum_task *task)
         judge_release(b, now);
     if (left)
         return;
-    if (b->bid)
-        quorum_bid_clear(b->bid);
+    if (b->acquire)
+        quorum_acquire_given_back(b->acquire);
     quorum_ballot_free(b);
 }
 

@@ -15,10 +15,10 @@
  *
  * STATES, and who changes them. All under the client's mutex, so one step at a time:
  *
- *     bid      (bid.c) an ACQUIRE that is out. Moved on by its task: after answers of nodes, at
+ *     acquire  (acquire.c) an ACQUIRE that is out. Moved on by its task: after answers of nodes, at
  *              its timer, by cancel. It answers its op once, in finish(), and is freed there.
  *     ballot   (ballot.c, clear.c) one try at all nodes: OPEN, HELD, VOID, never backwards. OPEN
- *              belongs to its bid. HELD is found by the submitter's owner number. VOID gives back
+ * belongs to its acquire. HELD is found by the submitter's owner number. VOID gives back
  *              and frees itself.
  *     slot     of a ballot, one per node: changed by that node's answers alone.
  *     survey   (survey.c) one question to all nodes. It answers its op once, and is freed when the
@@ -206,7 +206,7 @@ static int quorum_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
     q->soon = (pawl_timer){.fire = soon, .arg = q};
     list_init(&q->todo);
     list_init(&q->ballots);
-    list_init(&q->bids);
+    list_init(&q->acquires);
     list_init(&q->surveys);
     list_init(&q->spare);
     code = read_settings(q, &text, err);
@@ -275,8 +275,8 @@ static void quorum_close(void *self)
     q->env->timer_clear(q->env, &q->soon);
     for (struct list *l = q->ballots.next; l != &q->ballots; l = l->next)
         q->env->timer_clear(q->env, &list_entry(l, quorum_ballot, link)->timer);
-    for (struct list *l = q->bids.next; l != &q->bids; l = l->next)
-        q->env->timer_clear(q->env, &list_entry(l, quorum_bid, link)->timer);
+    for (struct list *l = q->acquires.next; l != &q->acquires; l = l->next)
+        q->env->timer_clear(q->env, &list_entry(l, quorum_acquire, link)->timer);
     for (struct list *l = q->surveys.next; l != &q->surveys; l = l->next)
         q->env->timer_clear(q->env, &list_entry(l, quorum_survey, link)->timer);
     for (size_t i = 0; i < q->n; i++) {
@@ -301,7 +301,7 @@ static void quorum_submit(void *self, pawl_op *op)
 
     switch (op->kind) {
     case PAWL_OP_ACQUIRE:
-        quorum_acquire(q, op);
+        quorum_acquire_submit(q, op);
         break;
     case PAWL_OP_RELEASE:
         quorum_release(q, op);

@@ -5,7 +5,7 @@
  *     node.c     one inner engine: whether it answers, how old it is, its events
  *     ballot.c   one try to get one name at all nodes     token.c   whether it has won
  *     clear.c    giving a ballot back, wherever something of it is or may be; RELEASE
- *     bid.c      ACQUIRE: one ballot after the other, until one wins
+ *     acquire.c  ACQUIRE: one ballot after the other, until one wins
  *     survey.c   one question to all nodes; BREAK
  *     renew.c    RENEW, and healing what a node has lost
  *     view.c     INSPECT and LIST                         words.c   what the nodes said
@@ -26,7 +26,7 @@
 
 typedef struct quorum quorum;
 typedef struct quorum_ballot quorum_ballot;
-typedef struct quorum_bid quorum_bid;
+typedef struct quorum_acquire quorum_acquire;
 typedef struct quorum_survey quorum_survey;
 
 typedef struct quorum_task {
@@ -51,7 +51,7 @@ typedef struct quorum_node {
     bool event_out;
     quorum_task event_again;
 
-    /* While bids wait in its queue, it is asked from time to time whether it is still there. */
+    /* While acquires wait in its queue, it is asked from time to time whether it is still there. */
     size_t waiters;
     pawl_op probe;
     pawl_renewal probe_item;
@@ -79,7 +79,7 @@ int64_t quorum_pace(const quorum *q);
 size_t quorum_gate(const quorum *q);
 /* Until when the gate is waited for that was asked at `sent`; a majority had answered at `sure`. */
 int64_t quorum_gate_patience(const quorum *q, int64_t sent, int64_t sure);
-/* A bid begins, or ends, to wait in this node's queue. */
+/* An acquire begins, or ends, to wait in this node's queue. */
 void quorum_node_wait(quorum_node *n, const char *name);
 void quorum_node_unwait(quorum_node *n);
 void quorum_node_listen(quorum_node *n);
@@ -117,7 +117,7 @@ struct quorum_ballot {
     quorum_ballot *next;        /* in quorum.held: of the same hash */
     quorum_task task;           /* VOID: what is to be given back */
     quorum *quorum;
-    quorum_bid *bid;            /* OPEN: whose it is. VOID: who wants to know when it is clear */
+    quorum_acquire *acquire;    /* OPEN: whose it is. VOID: who wants to know when it is clear */
     pawl_op *release;           /* VOID: the RELEASE that waits for it */
     enum quorum_ballot_state state;
     uint64_t seq;               /* the submitter's number; owner.seq is this ballot's own */
@@ -148,7 +148,7 @@ typedef struct quorum_tally {
 } quorum_tally;
 
 /* NULL: no memory. */
-quorum_ballot *quorum_ballot_new(quorum_bid *bid);
+quorum_ballot *quorum_ballot_new(quorum_acquire *acquire);
 void quorum_ballot_free(quorum_ballot *b);
 void quorum_ballot_ask(quorum_ballot *b, size_t node, bool queue, uint64_t floor);
 /* The node's grant counts. */
@@ -183,19 +183,19 @@ void quorum_clear_run(quorum_task *task);
 /* The ballot became HELD, or its lease longer. */
 void quorum_hold_until(quorum_ballot *b, int64_t end);
 
-/* ---- bid.c ----------------------------------------------------------------------------------- */
+/* ---- acquire.c ------------------------------------------------------------------------------- */
 
-enum quorum_phase { BID_TRY, BID_WAIT, BID_CLAIM, BID_PAUSE, BID_END };
+enum quorum_phase { ACQUIRE_TRY, ACQUIRE_WAIT, ACQUIRE_CLAIM, ACQUIRE_PAUSE, ACQUIRE_END };
 
-struct quorum_bid {
-    struct list link; /* in quorum.bids */
+struct quorum_acquire {
+    struct list link; /* in quorum.acquires */
     quorum_task task;
     quorum *quorum;
     pawl_op *op;
     quorum_ballot *ballot; /* NULL in PAUSE */
     pawl_timer timer;
     enum quorum_phase phase;
-    size_t gate;           /* see bid.c; the number of nodes: none */
+    size_t gate;           /* see acquire.c; the number of nodes: none */
     int64_t sure;          /* TRY: when a majority had been got */
     uint32_t tries;
     uint32_t failed;       /* claims that came to nothing */
@@ -208,13 +208,13 @@ struct quorum_bid {
     pawl_error words;
 };
 
-void quorum_acquire(quorum *q, pawl_op *op);
+void quorum_acquire_submit(quorum *q, pawl_op *op);
 void quorum_acquire_cancel(quorum *q, pawl_op *op);
-void quorum_bid_start(quorum *q, pawl_op *op);
-/* The ballot of a bid in END is clear. */
-void quorum_bid_clear(quorum_bid *bid);
+void quorum_acquire_start(quorum *q, pawl_op *op);
+/* The ballot of an acquire in END is clear. */
+void quorum_acquire_given_back(quorum_acquire *acquire);
 /* The node can't be waited at. */
-void quorum_bids_leave(quorum *q, const quorum_node *n);
+void quorum_acquires_leave(quorum *q, const quorum_node *n);
 
 /* ---- survey.c -------------------------------------------------------------------------------- */
 
@@ -250,12 +250,12 @@ struct quorum_survey {
     /* What is to be done with answers, also late ones; or NULL. */
     void (*after)(quorum_survey *s);
     void (*forget)(quorum_survey *s); /* free what it has, or NULL */
-    /* A look, for a bid: */
+    /* A look, for an acquire: */
     bool is_look;
     pawl_op look; /* its outer op */
-    void (*told)(quorum_bid *bid, const quorum_survey *look); /* NULL: it is no look, was told or
-                                                                 forgotten */
-    quorum_bid *bid;
+    /* NULL: no look, or the look was told or forgotten. */
+    void (*told)(quorum_acquire *acquire, const quorum_survey *look);
+    quorum_acquire *acquire;
     /* RENEW */
     size_t nitems;
     pawl_renewal *items; /* with the ballots' numbers; code: the verdict, QUORUM_SILENT none yet */
@@ -276,8 +276,8 @@ void quorum_break(quorum *q, pawl_op *op);
 /* Ask all nodes who holds `name`. told() is called once, from a task, unless the look is forgotten
  * before. NULL: no memory. */
 quorum_survey *quorum_look(quorum *q, const char *name,
-                           void (*told)(quorum_bid *bid, const quorum_survey *look),
-                           quorum_bid *bid);
+                           void (*told)(quorum_acquire *acquire, const quorum_survey *look),
+                           quorum_acquire *acquire);
 /* How many nodes that vote say that nobody holds it; the node `but` is not counted. */
 size_t quorum_look_vacant(const quorum_survey *s, size_t but);
 /* How many nodes have answered with a word that counts: somebody holds it, or a vote. */
@@ -301,7 +301,7 @@ struct quorum {
     int64_t settle_ms;  /* how old a store must be to vote; 0: see node.c */
     int64_t longest_ms; /* lease that was asked for */
     uint64_t last_seq;
-    struct list todo, ballots, bids, surveys, spare;
+    struct list todo, ballots, acquires, surveys, spare;
     size_t nspare;
     quorum_ballot *held[QUORUM_HASH];
     pawl_timer soon;

@@ -146,7 +146,8 @@ static void judge_renew(quorum_survey *s, size_t pending)
     pawl_op_finish(op, 0);
 }
 
-/* ACQUIRE by who holds it already: the same grant, with a fresh lease; if it is gone, a new bid. */
+/* ACQUIRE by who holds it already: the same grant, with a fresh lease; if it is gone, a new
+ * acquire. */
 static void judge_confirm(quorum_survey *s, size_t pending)
 {
     quorum_ballot *b;
@@ -169,7 +170,7 @@ static void judge_confirm(quorum_survey *s, size_t pending)
     else if (s->canceled)
         pawl_op_finish(op, PAWL_ECANCELED);
     else
-        quorum_bid_start(s->quorum, op);
+        quorum_acquire_start(s->quorum, op);
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */

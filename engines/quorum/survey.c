@@ -8,7 +8,7 @@
  *     answered    (outer == NULL) late answers are noted; who takes too long is cancelled
  *     (freed)     when no op is out
  *
- * A look is a survey for a bid that waits (bid.c): its outer op is its own.
+ * A look is a survey for an acquire that waits (acquire.c): its outer op is its own.
  *
  * A node that does not answer in its time (node.c) is not waited for, so a survey always ends.
  */
@@ -233,8 +233,8 @@ static void look_over(pawl_op *op)
 
 static void judge_look(quorum_survey *s, size_t pending)
 {
-    void (*told)(quorum_bid *, const quorum_survey *) = s->told;
-    quorum_bid *bid = s->bid;
+    void (*told)(quorum_acquire *, const quorum_survey *) = s->told;
+    quorum_acquire *acquire = s->acquire;
 
     if (pending && told)
         return;
@@ -242,8 +242,8 @@ static void judge_look(quorum_survey *s, size_t pending)
     if (!told)
         return;
     s->told = NULL;
-    bid->look = NULL;
-    told(bid, s);
+    acquire->look = NULL;
+    told(acquire, s);
 }
 
 size_t quorum_look_vacant(const quorum_survey *s, size_t but)
@@ -266,8 +266,8 @@ size_t quorum_look_there(const quorum_survey *s)
 }
 
 quorum_survey *quorum_look(quorum *q, const char *name,
-                           void (*told)(quorum_bid *bid, const quorum_survey *look),
-                           quorum_bid *bid)
+                           void (*told)(quorum_acquire *acquire, const quorum_survey *look),
+                           quorum_acquire *acquire)
 {
     pawl_op op = {.kind = PAWL_OP_INSPECT, .name = name, .done = look_over,
                   .deadline = PAWL_NEVER};
@@ -282,7 +282,7 @@ quorum_survey *quorum_look(quorum *q, const char *name,
     s->judge = judge_look;
     s->row = note_holder;
     s->told = told;
-    s->bid = bid;
+    s->acquire = acquire;
     quorum_survey_send(s);
     return s;
 }
@@ -290,5 +290,5 @@ quorum_survey *quorum_look(quorum *q, const char *name,
 void quorum_look_forget(quorum_survey *s)
 {
     s->told = NULL;
-    s->bid = NULL;
+    s->acquire = NULL;
 }

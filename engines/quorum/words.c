@@ -54,7 +54,7 @@ void quorum_ballot_words(const quorum_ballot *b, pawl_error *err, int code)
     }
 }
 
-/* What a node said of a question to all. A look (bid.c) tells who has it there. */
+/* What a node said of a question to all. A look (acquire.c) tells who has it there. */
 static int describe_answer(const quorum_survey *s, size_t i, char *text, size_t room)
 {
     const quorum_answer *a = &s->answers[i];
