@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * acquire.c - ACQUIRE: one ballot after the other, until one wins or nobody wants it any more.
+ * acquire.c - ACQUIRE: one attempt after the other, until one wins or nobody wants it any more.
  *
  *     TRY    all nodes are asked at once, not queued. Decided at the majority, for or against; but
  *            one node, the gate, has a veto. It is the first node that is up and not much slower
@@ -96,13 +96,13 @@ static void enter(quorum_acquire *acquire, enum quorum_phase phase, int64_t due)
         q->env->timer_set(q->env, &acquire->timer, due);
 }
 
-static void drop_ballot(quorum_acquire *acquire)
+static void drop_attempt(quorum_acquire *acquire)
 {
-    if (!acquire->ballot)
+    if (!acquire->attempt)
         return;
-    acquire->ballot->acquire = NULL;
-    quorum_void(acquire->ballot);
-    acquire->ballot = NULL;
+    acquire->attempt->acquire = NULL;
+    quorum_void(acquire->attempt);
+    acquire->attempt = NULL;
 }
 
 /* Answer, and be gone. */
@@ -130,23 +130,23 @@ static void end(quorum_acquire *acquire, int code)
         wait = 2 * (pace + PAWL_NS_PER_MS);
     acquire->code = code;
     acquire->whole = acquire->phase == ACQUIRE_TRY || acquire->phase == ACQUIRE_CLAIM;
-    if (!acquire->ballot) {
+    if (!acquire->attempt) {
         finish(acquire, code);
         return;
     }
     enter(acquire, ACQUIRE_END, quorum_now(acquire->quorum) + wait);
-    quorum_void(acquire->ballot);
+    quorum_void(acquire->attempt);
 }
 
 static void end_now(quorum_acquire *acquire)
 {
-    quorum_ballot *b = acquire->ballot;
+    quorum_attempt *b = acquire->attempt;
 
     if (b && acquire->whole)
-        quorum_ballot_words(b, &acquire->words, acquire->code); /* also of cancelled ones */
+        quorum_attempt_error(b, &acquire->words, acquire->code); /* also of cancelled ones */
     if (b)
         b->acquire = NULL;
-    acquire->ballot = NULL;
+    acquire->attempt = NULL;
     finish(acquire, acquire->code);
 }
 
@@ -168,7 +168,7 @@ static void pause_acquire(quorum_acquire *acquire)
     int64_t most = (4 * quorum_pace(q) + PAWL_NS_PER_MS) << doublings;
     int64_t limit = q->env->timeout_ms * PAWL_NS_PER_MS;
 
-    drop_ballot(acquire);
+    drop_attempt(acquire);
     enter(acquire, ACQUIRE_PAUSE,
           quorum_now(q) + 1 + quorum_random(q, most < limit ? most : limit));
 }
@@ -176,19 +176,19 @@ static void pause_acquire(quorum_acquire *acquire)
 /* The gate alone refuses: once more, when that must have a reason that does not pass soon. */
 static void try_later(quorum_acquire *acquire, int64_t due)
 {
-    drop_ballot(acquire);
+    drop_attempt(acquire);
     enter(acquire, ACQUIRE_PAUSE, due);
 }
 
-static bool open_ballot(quorum_acquire *acquire)
+static bool open_attempt(quorum_acquire *acquire)
 {
-    drop_ballot(acquire);
-    acquire->ballot = quorum_ballot_new(acquire);
-    if (!acquire->ballot) {
+    drop_attempt(acquire);
+    acquire->attempt = quorum_attempt_new(acquire);
+    if (!acquire->attempt) {
         no_memory(acquire);
         return false;
     }
-    acquire->ballot->floor = quorum_floor(acquire->quorum);
+    acquire->attempt->floor = quorum_floor(acquire->quorum);
     return true;
 }
 
@@ -198,14 +198,14 @@ static void try_all(quorum_acquire *acquire)
 {
     quorum *q = acquire->quorum;
 
-    if (!open_ballot(acquire))
+    if (!open_attempt(acquire))
         return;
     acquire->tries++;
     acquire->sure = 0;
     acquire->gate = quorum_gate(q);
     enter(acquire, ACQUIRE_TRY, PAWL_NEVER);
     for (size_t i = 0; i < q->n; i++)
-        quorum_ballot_ask(acquire->ballot, i, false, acquire->ballot->floor);
+        quorum_attempt_ask(acquire->attempt, i, false, acquire->attempt->floor);
     quorum_later(q, &acquire->task);
 }
 
@@ -232,13 +232,13 @@ static void wait_at_gate(quorum_acquire *acquire)
         pause_acquire(acquire);
         return;
     }
-    if (!open_ballot(acquire))
+    if (!open_attempt(acquire))
         return;
     enter(acquire, ACQUIRE_WAIT, PAWL_NEVER);
     acquire->gate = gate;
-    quorum_node_wait(&q->nodes[gate], acquire->ballot->name);
+    quorum_node_wait(&q->nodes[gate], acquire->attempt->name);
     look_later(acquire);
-    quorum_ballot_ask(acquire->ballot, gate, true, acquire->ballot->floor);
+    quorum_attempt_ask(acquire->attempt, gate, true, acquire->attempt->floor);
     quorum_later(q, &acquire->task);
 }
 
@@ -247,7 +247,7 @@ static void wait_at_gate(quorum_acquire *acquire)
 static void claim(quorum_acquire *acquire)
 {
     quorum *q = acquire->quorum;
-    quorum_ballot *b = acquire->ballot;
+    quorum_attempt *b = acquire->attempt;
     uint32_t doublings = acquire->failed < 5 ? acquire->failed : 5;
     int64_t least = q->env->timeout_ms * PAWL_NS_PER_MS / 20;
     int64_t usual = 20 * quorum_pace(q), patience = (usual > least ? usual : least) << doublings;
@@ -257,10 +257,10 @@ static void claim(quorum_acquire *acquire)
     b->floor = quorum_floor(q);
     for (size_t i = 0; i < q->n; i++)
         if (!b->slots[i].out && !b->slots[i].ours)
-            quorum_ballot_ask(b, i, true, b->floor);
+            quorum_attempt_ask(b, i, true, b->floor);
     for (size_t i = 0; i < q->n && q->fences; i++)
         if (!b->slots[i].out && b->slots[i].ours && b->slots[i].mark < b->floor + b->tokens)
-            quorum_ballot_ask(b, i, false, b->floor + b->tokens);
+            quorum_attempt_ask(b, i, false, b->floor + b->tokens);
     quorum_later(q, &acquire->task);
 }
 
@@ -268,13 +268,13 @@ static void claim(quorum_acquire *acquire)
 
 static void win(quorum_acquire *acquire)
 {
-    quorum_ballot *b = acquire->ballot;
+    quorum_attempt *b = acquire->attempt;
     pawl_op *op = acquire->op;
     int64_t last = 0;
 
     op->waited = acquire->waited;
     b->acquire = NULL;
-    b->state = BALLOT_HELD;
+    b->state = ATTEMPT_HELD;
     if (op->ntokens)
         b->tokens = op->ntokens; /* what a majority reserved */
     quorum_held_add(b);
@@ -282,13 +282,13 @@ static void win(quorum_acquire *acquire)
         if (b->slots[i].ours && b->slots[i].end > last)
             last = b->slots[i].end;
     quorum_hold_until(b, last);
-    acquire->ballot = NULL;
+    acquire->attempt = NULL;
     finish(acquire, 0);
 }
 
 static bool vetoed(const quorum_acquire *acquire)
 {
-    const quorum_slot *s = &acquire->ballot->slots[acquire->gate];
+    const quorum_slot *s = &acquire->attempt->slots[acquire->gate];
 
     return acquire->gate < acquire->quorum->n && !s->out && !s->ours && s->said == PAWL_EBUSY;
 }
@@ -306,13 +306,13 @@ static bool overrules(const quorum_acquire *acquire, int64_t now)
     return acquire->free_since && now - acquire->free_since >= brief(acquire->quorum);
 }
 
-/* Why the ballot failed, for whoever gives up next. */
+/* Why the attempt failed, for whoever gives up next. */
 static void note_failure(quorum_acquire *acquire, const quorum_tally *t)
 {
     acquire->code = is_busy(acquire, t) ? PAWL_EBUSY : PAWL_EQUORUM;
     if (acquire->code == PAWL_EBUSY)
         pawl_op_waits(acquire->op);
-    quorum_ballot_words(acquire->ballot, &acquire->words, acquire->code);
+    quorum_attempt_error(acquire->attempt, &acquire->words, acquire->code);
 }
 
 static void lost_try(quorum_acquire *acquire, const quorum_tally *t, int64_t now)
@@ -326,12 +326,12 @@ static void lost_try(quorum_acquire *acquire, const quorum_tally *t, int64_t now
         acquire->free_since = 0;
     else if (!acquire->free_since)
         acquire->free_since = now;
-    quorum_ballot_overdue(acquire->ballot, now);
+    quorum_attempt_overdue(acquire->attempt, now);
     note_failure(acquire, t);
     if (t->hopeless > q->n - q->majority) {
         end(acquire, t->reason);
     } else if (acquire->op->queue && acquire->gate < q->n &&
-               acquire->ballot->slots[acquire->gate].ours) {
+               acquire->attempt->slots[acquire->gate].ours) {
         claim(acquire);
     } else if (acquire->op->queue && acquire->code == PAWL_EBUSY) {
         wait_at_gate(acquire);
@@ -351,7 +351,7 @@ static void lost_try(quorum_acquire *acquire, const quorum_tally *t, int64_t now
 static int64_t gate_patience(quorum_acquire *acquire, int64_t now)
 {
     const quorum *q = acquire->quorum;
-    const quorum_slot *s = &acquire->ballot->slots[acquire->gate];
+    const quorum_slot *s = &acquire->attempt->slots[acquire->gate];
     int64_t limit;
 
     if (acquire->gate == q->n || !s->out || s->ours)
@@ -367,8 +367,8 @@ static int64_t gate_patience(quorum_acquire *acquire, int64_t now)
 static void run_try(quorum_acquire *acquire, int64_t now)
 {
     quorum *q = acquire->quorum;
-    quorum_tally t = quorum_ballot_count(acquire->ballot, now);
-    int64_t due = quorum_ballot_patience(acquire->ballot, now), gate;
+    quorum_tally t = quorum_attempt_count(acquire->attempt, now);
+    int64_t due = quorum_attempt_patience(acquire->attempt, now), gate;
 
     if ((t.possible < q->majority && (is_busy(acquire, &t) || !t.pending)) ||
         (vetoed(acquire) && t.votes >= q->majority && !overrules(acquire, now))) {
@@ -377,7 +377,7 @@ static void run_try(quorum_acquire *acquire, int64_t now)
     }
     if (t.possible < q->majority || (vetoed(acquire) && !overrules(acquire, now))) {
         ; /* it is lost, but what is wrong is best said when all have spoken */
-    } else if (quorum_ballot_won(acquire->ballot, now, acquire->op)) {
+    } else if (quorum_attempt_won(acquire->attempt, now, acquire->op)) {
         gate = gate_patience(acquire, now);
         if (now >= gate) {
             win(acquire);
@@ -385,8 +385,8 @@ static void run_try(quorum_acquire *acquire, int64_t now)
         }
         due = gate < due ? gate : due;
     } else {
-        quorum_ballot_raise(acquire->ballot, now);
-        due = quorum_ballot_patience(acquire->ballot, now);
+        quorum_attempt_raise(acquire->attempt, now);
+        due = quorum_attempt_patience(acquire->attempt, now);
     }
     if (due != PAWL_NEVER)
         q->env->timer_set(q->env, &acquire->timer, due);
@@ -424,14 +424,14 @@ static void look(quorum_acquire *acquire)
 {
     acquire->over = false;
     if (!acquire->look)
-        acquire->look = quorum_look(acquire->quorum, acquire->ballot->name, looked, acquire);
+        acquire->look = quorum_look(acquire->quorum, acquire->attempt->name, looked, acquire);
     if (!acquire->look)
         look_later(acquire);
 }
 
 static void run_wait(quorum_acquire *acquire)
 {
-    const quorum_slot *s = &acquire->ballot->slots[acquire->gate];
+    const quorum_slot *s = &acquire->attempt->slots[acquire->gate];
 
     if (s->ours)
         claim(acquire);
@@ -443,9 +443,9 @@ static void run_wait(quorum_acquire *acquire)
 
 static void run_claim(quorum_acquire *acquire, int64_t now)
 {
-    quorum_tally t = quorum_ballot_count(acquire->ballot, now);
+    quorum_tally t = quorum_attempt_count(acquire->attempt, now);
 
-    if (quorum_ballot_won(acquire->ballot, now, acquire->op)) {
+    if (quorum_attempt_won(acquire->attempt, now, acquire->op)) {
         win(acquire);
         return;
     }
@@ -456,7 +456,7 @@ static void run_claim(quorum_acquire *acquire, int64_t now)
         pause_acquire(acquire);
         return;
     }
-    quorum_ballot_raise(acquire->ballot, now);
+    quorum_attempt_raise(acquire->attempt, now);
 }
 
 static void acquire_run(quorum_task *task)
@@ -528,7 +528,7 @@ void quorum_acquire_start(quorum *q, pawl_op *op)
 
 void quorum_acquire_submit(quorum *q, pawl_op *op)
 {
-    const quorum_ballot *b = quorum_held_find(q, op->owner.seq);
+    const quorum_attempt *b = quorum_held_find(q, op->owner.seq);
 
     if (op->mode != PAWL_MODE_EXCLUSIVE && op->mode != PAWL_MODE_SHARED)
         pawl_op_finish(op, pawl_error_set(op->err, PAWL_ENOTSUP,
@@ -536,7 +536,7 @@ void quorum_acquire_submit(quorum *q, pawl_op *op)
                                           "number of permits or the count of a latch"));
     else if (op->lease_ms <= 0)
         pawl_op_finish(op, pawl_error_set(op->err, PAWL_EINVAL, "a lease must be longer than 0"));
-    else if (b && b->state == BALLOT_HELD)
+    else if (b && b->state == ATTEMPT_HELD)
         quorum_confirm(q, op, b);
     else
         quorum_acquire_start(q, op);
@@ -552,10 +552,10 @@ static void note_at_limit(quorum_acquire *acquire, int64_t now)
         acquire->look->sent <= before)
         note_look(acquire, acquire->look);
     if (acquire->phase == ACQUIRE_TRY || acquire->phase == ACQUIRE_CLAIM) {
-        quorum_tally t = quorum_ballot_count(acquire->ballot, now);
+        quorum_tally t = quorum_attempt_count(acquire->attempt, now);
 
         if (is_busy(acquire, &t) || (acquire->phase == ACQUIRE_TRY &&
-                                     (!acquire->code || acquire->ballot->slots[0].sent <= before)))
+                                     (!acquire->code || acquire->attempt->slots[0].sent <= before)))
             note_failure(acquire, &t);
     }
 }

@@ -17,10 +17,10 @@
  *
  *     acquire  (acquire.c) an ACQUIRE that is out. Moved on by its task: after answers of nodes, at
  *              its timer, by cancel. It answers its op once, in finish(), and is freed there.
- *     ballot   (ballot.c, clear.c) one try at all nodes: OPEN, HELD, VOID, never backwards. OPEN
+ *     attempt  (attempt.c, clear.c) one try at all nodes: OPEN, HELD, VOID, never backwards. OPEN
  * belongs to its acquire. HELD is found by the submitter's owner number. VOID gives back
  *              and frees itself.
- *     slot     of a ballot, one per node: changed by that node's answers alone.
+ *     slot     of an attempt, one per node: changed by that node's answers alone.
  *     survey   (survey.c) one question to all nodes. It answers its op once, and is freed when the
  *              last node has answered or was cancelled.
  *     node     (node.c) up or down, young or old: by what it answers and when.
@@ -29,7 +29,7 @@
  * cancel; there only the slot (or answer) is written and its task is put on `todo`. Tasks run from
  * quorum_pump, which is called from our own slots and timers, never from inside an inner engine,
  * and never inside itself. So no inner engine is entered twice, nothing is freed under a caller's
- * feet, and an inner op lives inside a ballot, survey or node that is not freed while it is out.
+ * feet, and an inner op lives inside an attempt, survey or node that is not freed while it is out.
  */
 #include <stdlib.h>
 
@@ -205,7 +205,7 @@ static int quorum_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
     q->env = env;
     q->soon = (pawl_timer){.fire = soon, .arg = q};
     list_init(&q->todo);
-    list_init(&q->ballots);
+    list_init(&q->attempts);
     list_init(&q->acquires);
     list_init(&q->surveys);
     list_init(&q->spare);
@@ -230,16 +230,16 @@ static void free_lists(quorum *q)
     struct list *l;
 
     while ((l = list_take(&q->spare)))
-        free(list_entry(l, quorum_ballot, link));
-    for (struct list *next, *at = q->ballots.next; at != &q->ballots; at = next) {
-        quorum_ballot *b = list_entry(at, quorum_ballot, link);
+        free(list_entry(l, quorum_attempt, link));
+    for (struct list *next, *at = q->attempts.next; at != &q->attempts; at = next) {
+        quorum_attempt *b = list_entry(at, quorum_attempt, link);
         size_t out = 0;
 
         next = at->next;
         for (size_t i = 0; i < q->n; i++)
             out += b->slots[i].out || b->slots[i].back_out;
         if (!out)
-            quorum_ballot_free(b);
+            quorum_attempt_free(b);
     }
     for (struct list *next, *at = q->surveys.next; at != &q->surveys; at = next) {
         quorum_survey *s = list_entry(at, quorum_survey, link);
@@ -268,13 +268,13 @@ static void quorum_close(void *self)
     if (event)
         pawl_op_finish(event, PAWL_ECANCELED);
     q->pumping = true; /* no more tasks */
-    for (struct list *l = q->ballots.next; l != &q->ballots; l = l->next)
-        if (list_entry(l, quorum_ballot, link)->state == BALLOT_VOID)
-            quorum_clear_now(list_entry(l, quorum_ballot, link));
+    for (struct list *l = q->attempts.next; l != &q->attempts; l = l->next)
+        if (list_entry(l, quorum_attempt, link)->state == ATTEMPT_VOID)
+            quorum_clear_now(list_entry(l, quorum_attempt, link));
     q->closed = true;
     q->env->timer_clear(q->env, &q->soon);
-    for (struct list *l = q->ballots.next; l != &q->ballots; l = l->next)
-        q->env->timer_clear(q->env, &list_entry(l, quorum_ballot, link)->timer);
+    for (struct list *l = q->attempts.next; l != &q->attempts; l = l->next)
+        q->env->timer_clear(q->env, &list_entry(l, quorum_attempt, link)->timer);
     for (struct list *l = q->acquires.next; l != &q->acquires; l = l->next)
         q->env->timer_clear(q->env, &list_entry(l, quorum_acquire, link)->timer);
     for (struct list *l = q->surveys.next; l != &q->surveys; l = l->next)
@@ -286,7 +286,7 @@ static void quorum_close(void *self)
     while (list_take(&q->todo))
         ;
     free_lists(q);
-    if (out || !list_empty(&q->ballots) || !list_empty(&q->surveys))
+    if (out || !list_empty(&q->attempts) || !list_empty(&q->surveys))
         return;
     free(q->nodes);
     q->nodes = NULL;
@@ -367,10 +367,10 @@ static bool quorum_unfinished(void *self)
     const quorum *q = self;
     int64_t since = quorum_now(q) - q->env->timeout_ms * PAWL_NS_PER_MS;
 
-    for (const struct list *l = q->ballots.next; l != &q->ballots; l = l->next) {
-        const quorum_ballot *b = list_entry((uintptr_t)l, quorum_ballot, link);
+    for (const struct list *l = q->attempts.next; l != &q->attempts; l = l->next) {
+        const quorum_attempt *b = list_entry((uintptr_t)l, quorum_attempt, link);
 
-        for (size_t i = 0; i < q->n && b->state == BALLOT_VOID; i++)
+        for (size_t i = 0; i < q->n && b->state == ATTEMPT_VOID; i++)
             if (!quorum_slot_quiet(&b->slots[i]) &&
                 (!q->nodes[i].down || q->nodes[i].heard > since))
                 return true;

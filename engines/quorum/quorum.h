@@ -3,9 +3,9 @@
  * quorum.h - the parts of the engine "quorum:" (quorum.c says what it does and why it is safe).
  *
  *     node.c     one inner engine: whether it answers, how old it is, its events
- *     ballot.c   one try to get one name at all nodes     token.c   whether it has won
- *     clear.c    giving a ballot back, wherever something of it is or may be; RELEASE
- *     acquire.c  ACQUIRE: one ballot after the other, until one wins
+ *     attempt.c  one try to get one name at all nodes     token.c   whether it has won
+ *     clear.c    giving an attempt back, wherever something of it is or may be; RELEASE
+ *     acquire.c  ACQUIRE: one attempt after the other, until one wins
  *     survey.c   one question to all nodes; BREAK
  *     renew.c    RENEW, and healing what a node has lost
  *     view.c     INSPECT and LIST                         words.c   what the nodes said
@@ -25,7 +25,7 @@
 #define QUORUM_PACES 8
 
 typedef struct quorum quorum;
-typedef struct quorum_ballot quorum_ballot;
+typedef struct quorum_attempt quorum_attempt;
 typedef struct quorum_acquire quorum_acquire;
 typedef struct quorum_survey quorum_survey;
 
@@ -85,15 +85,15 @@ void quorum_node_unwait(quorum_node *n);
 void quorum_node_listen(quorum_node *n);
 void quorum_node_end(quorum_node *n);
 
-/* ---- ballot.c -------------------------------------------------------------------------------- */
+/* ---- attempt.c ------------------------------------------------------------------------------- */
 
-/* What a ballot has at one node.
+/* What an attempt has at one node.
  *     ours   the node granted it, and it has not been given back
  *     doubt  the outcome there is not known: it counts as not granted, and is given back later
  *     out    an ACQUIRE is out there; back_out: a RELEASE is. Both: the RELEASE was sent behind it
  */
 typedef struct quorum_slot {
-    quorum_ballot *ballot;
+    quorum_attempt *attempt;
     pawl_op op, back;
     pawl_error err;
     bool out, again, canceled; /* again: it was ours when it was asked for */
@@ -110,17 +110,17 @@ typedef struct quorum_slot {
 
 #define QUORUM_SILENT 1 /* no code is positive */
 
-enum quorum_ballot_state { BALLOT_OPEN, BALLOT_HELD, BALLOT_VOID };
+enum quorum_attempt_state { ATTEMPT_OPEN, ATTEMPT_HELD, ATTEMPT_VOID };
 
-struct quorum_ballot {
-    struct list link;           /* in quorum.ballots */
-    quorum_ballot *next;        /* in quorum.held: of the same hash */
+struct quorum_attempt {
+    struct list link;           /* in quorum.attempts */
+    quorum_attempt *next;       /* in quorum.held: of the same hash */
     quorum_task task;           /* VOID: what is to be given back */
     quorum *quorum;
     quorum_acquire *acquire;    /* OPEN: whose it is. VOID: who wants to know when it is clear */
     pawl_op *release;           /* VOID: the RELEASE that waits for it */
-    enum quorum_ballot_state state;
-    uint64_t seq;               /* the submitter's number; owner.seq is this ballot's own */
+    enum quorum_attempt_state state;
+    uint64_t seq;               /* the submitter's number; owner.seq is this attempt's own */
     pawl_owner owner;
     uint64_t with_seq;
     uint64_t token;             /* HELD */
@@ -148,40 +148,40 @@ typedef struct quorum_tally {
 } quorum_tally;
 
 /* NULL: no memory. */
-quorum_ballot *quorum_ballot_new(quorum_acquire *acquire);
-void quorum_ballot_free(quorum_ballot *b);
-void quorum_ballot_ask(quorum_ballot *b, size_t node, bool queue, uint64_t floor);
+quorum_attempt *quorum_attempt_new(quorum_acquire *acquire);
+void quorum_attempt_free(quorum_attempt *b);
+void quorum_attempt_ask(quorum_attempt *b, size_t node, bool queue, uint64_t floor);
 /* The node's grant counts. */
-bool quorum_ballot_votes(const quorum_ballot *b, size_t node, int64_t now);
-quorum_tally quorum_ballot_count(const quorum_ballot *b, int64_t now);
+bool quorum_attempt_votes(const quorum_attempt *b, size_t node, int64_t now);
+quorum_tally quorum_attempt_count(const quorum_attempt *b, int64_t now);
 /* The next instant at which an answer need no longer be waited for; PAWL_NEVER: none is out. */
-int64_t quorum_ballot_patience(const quorum_ballot *b, int64_t now);
+int64_t quorum_attempt_patience(const quorum_attempt *b, int64_t now);
 /* Whoever is overdue now is down. */
-void quorum_ballot_overdue(const quorum_ballot *b, int64_t now);
+void quorum_attempt_overdue(const quorum_attempt *b, int64_t now);
 /* Won? Then op's answer is filled in. */
-bool quorum_ballot_won(quorum_ballot *b, int64_t now, pawl_op *op);
+bool quorum_attempt_won(quorum_attempt *b, int64_t now, pawl_op *op);
 /* A majority granted it, but with different tokens: make the largest known to them. */
-void quorum_ballot_raise(quorum_ballot *b, int64_t now);
+void quorum_attempt_raise(quorum_attempt *b, int64_t now);
 /* "2 of 5: node 1 ok, 2 ok, 3 busy, ..." */
-void quorum_ballot_words(const quorum_ballot *b, pawl_error *err, int code);
+void quorum_attempt_error(const quorum_attempt *b, pawl_error *err, int code);
 /* A floor that a node's counter is probably below. */
 uint64_t quorum_floor(const quorum *q);
-void quorum_held_add(quorum_ballot *b);
-quorum_ballot *quorum_held_find(const quorum *q, uint64_t seq);
+void quorum_held_add(quorum_attempt *b);
+quorum_attempt *quorum_held_find(const quorum *q, uint64_t seq);
 
 /* ---- clear.c --------------------------------------------------------------------------------- */
 
 /* Give back what there is of it and what still comes; it then frees itself. */
-void quorum_void(quorum_ballot *b);
+void quorum_void(quorum_attempt *b);
 /* As far as it can be done at once: the engine closes. */
-void quorum_clear_now(quorum_ballot *b);
+void quorum_clear_now(quorum_attempt *b);
 /* Nothing is out, nothing is left to be given back. */
 bool quorum_slot_quiet(const quorum_slot *s);
 void quorum_release(quorum *q, pawl_op *op);
 void quorum_release_cancel(quorum *q, pawl_op *op);
 void quorum_clear_run(quorum_task *task);
-/* The ballot became HELD, or its lease longer. */
-void quorum_hold_until(quorum_ballot *b, int64_t end);
+/* The attempt became HELD, or its lease longer. */
+void quorum_hold_until(quorum_attempt *b, int64_t end);
 
 /* ---- acquire.c ------------------------------------------------------------------------------- */
 
@@ -192,7 +192,7 @@ struct quorum_acquire {
     quorum_task task;
     quorum *quorum;
     pawl_op *op;
-    quorum_ballot *ballot; /* NULL in PAUSE */
+    quorum_attempt *attempt; /* NULL in PAUSE */
     pawl_timer timer;
     enum quorum_phase phase;
     size_t gate;           /* see acquire.c; the number of nodes: none */
@@ -201,7 +201,7 @@ struct quorum_acquire {
     uint32_t failed;       /* claims that came to nothing */
     bool waited, over;     /* over: this phase's time is */
     bool gate_left;        /* WAIT: the gate can't be waited at */
-    bool whole;            /* END: the ballot had asked all nodes, so it has the words */
+    bool whole;            /* END: the attempt had asked all nodes, so it has the words */
     int64_t free_since;    /* the gate alone refuses since then; 0: not that we know */
     quorum_survey *look;   /* WAIT: the look that is out, or NULL */
     int code;              /* END: what to answer; before: what the last try failed by */
@@ -211,7 +211,7 @@ struct quorum_acquire {
 void quorum_acquire_submit(quorum *q, pawl_op *op);
 void quorum_acquire_cancel(quorum *q, pawl_op *op);
 void quorum_acquire_start(quorum *q, pawl_op *op);
-/* The ballot of an acquire in END is clear. */
+/* The attempt of an acquire in END is clear. */
 void quorum_acquire_given_back(quorum_acquire *acquire);
 /* The node can't be waited at. */
 void quorum_acquires_leave(quorum *q, const quorum_node *n);
@@ -258,7 +258,7 @@ struct quorum_survey {
     quorum_acquire *acquire;
     /* RENEW */
     size_t nitems;
-    pawl_renewal *items; /* with the ballots' numbers; code: the verdict, QUORUM_SILENT none yet */
+    pawl_renewal *items; /* with the attempts' numbers; code: the verdict, QUORUM_SILENT none yet */
     uint64_t *seqs;      /* the submitter's numbers */
     int32_t *place;      /* in the submitter's batch */
     char *texts;
@@ -287,7 +287,7 @@ void quorum_look_forget(quorum_survey *s);
 /* renew.c, view.c */
 void quorum_renew(quorum *q, pawl_op *op);
 /* ACQUIRE, again, by who holds it already. */
-void quorum_confirm(quorum *q, pawl_op *op, const quorum_ballot *b);
+void quorum_confirm(quorum *q, pawl_op *op, const quorum_attempt *b);
 void quorum_view(quorum *q, pawl_op *op);
 
 /* ---- quorum.c -------------------------------------------------------------------------------- */
@@ -301,9 +301,9 @@ struct quorum {
     int64_t settle_ms;  /* how old a store must be to vote; 0: see node.c */
     int64_t longest_ms; /* lease that was asked for */
     uint64_t last_seq;
-    struct list todo, ballots, acquires, surveys, spare;
+    struct list todo, attempts, acquires, surveys, spare;
     size_t nspare;
-    quorum_ballot *held[QUORUM_HASH];
+    quorum_attempt *held[QUORUM_HASH];
     pawl_timer soon;
     pawl_op *event;
     int untold;

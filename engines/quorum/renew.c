@@ -20,11 +20,11 @@
 #include "quorum.h"
 
 /* What the item is about, if it is still held. */
-static quorum_ballot *find_ballot(const quorum_survey *s, size_t item)
+static quorum_attempt *find_attempt(const quorum_survey *s, size_t item)
 {
-    quorum_ballot *b = quorum_held_find(s->quorum, s->seqs[item]);
+    quorum_attempt *b = quorum_held_find(s->quorum, s->seqs[item]);
 
-    return b && b->state == BALLOT_HELD && b->owner.seq == s->items[item].owner.seq ? b : NULL;
+    return b && b->state == ATTEMPT_HELD && b->owner.seq == s->items[item].owner.seq ? b : NULL;
 }
 
 /* ---- healing --------------------------------------------------------------------------------- */
@@ -32,7 +32,7 @@ static quorum_ballot *find_ballot(const quorum_survey *s, size_t item)
 static void heal(const quorum_survey *s, size_t node, size_t item)
 {
     const quorum *q = s->quorum;
-    quorum_ballot *b = find_ballot(s, item);
+    quorum_attempt *b = find_attempt(s, item);
     quorum_slot *slot = b ? &b->slots[node] : NULL;
     int64_t now = quorum_now(q);
     int code = s->answers[node].batch[item].code;
@@ -46,7 +46,7 @@ static void heal(const quorum_survey *s, size_t node, size_t item)
     } else if (now - slot->missed >= q->env->timeout_ms * PAWL_NS_PER_MS) {
         slot->ours = slot->doubt = false;
         slot->missed = 0;
-        quorum_ballot_ask(b, node, false, b->token + b->tokens - 1);
+        quorum_attempt_ask(b, node, false, b->token + b->tokens - 1);
     }
 }
 
@@ -106,7 +106,7 @@ static void set_lease(const quorum_survey *s, pawl_op *op)
 
 static void apply(const quorum_survey *s, size_t item)
 {
-    quorum_ballot *b = find_ballot(s, item);
+    quorum_attempt *b = find_attempt(s, item);
     int64_t ms = s->items[item].lease_ms;
 
     if (b && s->items[item].code == PAWL_ENOTHELD)
@@ -150,12 +150,12 @@ static void judge_renew(quorum_survey *s, size_t pending)
  * acquire. */
 static void judge_confirm(quorum_survey *s, size_t pending)
 {
-    quorum_ballot *b;
+    quorum_attempt *b;
     pawl_op *op = s->outer;
 
     if (!judge_items(s, pending))
         return;
-    b = find_ballot(s, 0);
+    b = find_attempt(s, 0);
     s->outer = NULL;
     op->engine[1] = NULL;
     if (s->items[0].code == 0 && b) {
@@ -200,11 +200,11 @@ static bool make_room(quorum_survey *s, size_t n, size_t text)
 
 static char *add_item(quorum_survey *s, const pawl_renewal *from, size_t place, char *text)
 {
-    const quorum_ballot *b = quorum_held_find(s->quorum, from->owner.seq);
+    const quorum_attempt *b = quorum_held_find(s->quorum, from->owner.seq);
     pawl_renewal *item = &s->items[s->nitems];
     size_t size = strlen(from->name) + 1;
 
-    if (!b || b->state != BALLOT_HELD)
+    if (!b || b->state != ATTEMPT_HELD)
         return text;
     *item = *from;
     item->name = memcpy(text, from->name, size);
@@ -261,7 +261,7 @@ void quorum_renew(quorum *q, pawl_op *op)
         quorum_survey_send(s);
 }
 
-void quorum_confirm(quorum *q, pawl_op *op, const quorum_ballot *b)
+void quorum_confirm(quorum *q, pawl_op *op, const quorum_attempt *b)
 {
     pawl_renewal item = {.name = b->name, .owner = op->owner, .lease_ms = op->lease_ms,
                          .mode = op->mode, .lock_kind = op->lock_kind};

@@ -23,7 +23,7 @@ static int young(const quorum_node *node, int64_t now, char *text, size_t room)
                     (long long)((quorum_settle_ms(node->quorum) + 999) / 1000));
 }
 
-static int describe(const quorum_ballot *b, size_t i, int64_t now, char *text, size_t room)
+static int describe(const quorum_attempt *b, size_t i, int64_t now, char *text, size_t room)
 {
     const quorum_slot *s = &b->slots[i];
     const quorum_node *node = &b->quorum->nodes[i];
@@ -39,7 +39,7 @@ static int describe(const quorum_ballot *b, size_t i, int64_t now, char *text, s
     return snprintf(text, room, "%s", s->err.text[0] ? s->err.text : pawl_strerror(s->said));
 }
 
-void quorum_ballot_words(const quorum_ballot *b, pawl_error *err, int code)
+void quorum_attempt_error(const quorum_attempt *b, pawl_error *err, int code)
 {
     int64_t now = quorum_now(b->quorum);
     size_t n = b->quorum->n, ok = 0;

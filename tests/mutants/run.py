@@ -45,7 +45,7 @@ MUTANTS = [
      '    lockstate_front before;\n\n    if (!e)\n        return lock && linger_ms'),
     ('half of the nodes are enough', 'engines/quorum/quorum.c',
      'q->majority = n / 2 + 1;', 'q->majority = n / 2;'),
-    ('a node that has forgotten everything votes', 'engines/quorum/ballot.c',
+    ('a node that has forgotten everything votes', 'engines/quorum/attempt.c',
      'return s->ours && s->end > now && !quorum_node_young', 'return s->ours && s->end > now; (void)'),
     ('the largest token is not written back', 'engines/quorum/token.c',
      's->token > token || s->mark < token)', 's->token > token)'),

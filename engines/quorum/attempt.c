@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ballot.c - one try to get one name at all nodes.
+ * attempt.c - one try to get one name at all nodes.
  *
- * A ballot has an owner number of its own. So nothing that is late (a RELEASE of an earlier try, an
- * ACQUIRE that was given up) can touch another one, and the number that the submitter gave is only
- * how the ballot is found (quorum.held).
+ * An attempt has an owner number of its own. So nothing that is late (a RELEASE of an earlier try,
+ * an ACQUIRE that was given up) can touch another one, and the number that the submitter gave is
+ * only how the attempt is found (quorum.held).
  *
  *     OPEN  --won--> HELD --released, or the lease over--> VOID --nothing left--> (freed)
  *     OPEN  --given up--> VOID
  *
- * acquire.c opens ballots and decides, token.c says which has won; clear.c ends them. A late answer
- * changes its slot alone: in HELD a late grant becomes a part of the holding, in VOID it is given
- * back.
+ * acquire.c opens attempts and decides, token.c says which has won; clear.c ends them. A late
+ * answer changes its slot alone: in HELD a late grant becomes a part of the holding, in VOID it is
+ * given back.
  */
 #include <stdlib.h>
 
@@ -23,22 +23,22 @@
 
 static size_t size_of(const quorum *q)
 {
-    return sizeof(quorum_ballot) + q->n * sizeof(quorum_slot);
+    return sizeof(quorum_attempt) + q->n * sizeof(quorum_slot);
 }
 
-quorum_ballot *quorum_ballot_new(quorum_acquire *acquire)
+quorum_attempt *quorum_attempt_new(quorum_acquire *acquire)
 {
     quorum *q = acquire->quorum;
     const pawl_op *op = acquire->op;
     struct list *spare = list_take(&q->spare);
-    quorum_ballot *b = spare ? list_entry(spare, quorum_ballot, link) : malloc(size_of(q));
-    const quorum_ballot *with = op->with_seq ? quorum_held_find(q, op->with_seq) : NULL;
+    quorum_attempt *b = spare ? list_entry(spare, quorum_attempt, link) : malloc(size_of(q));
+    const quorum_attempt *with = op->with_seq ? quorum_held_find(q, op->with_seq) : NULL;
 
     if (!b)
         return NULL;
     q->nspare -= spare != NULL;
     memset(b, 0, size_of(q));
-    list_append(&q->ballots, &b->link);
+    list_append(&q->attempts, &b->link);
     list_init(&b->task.link);
     b->task.run = quorum_clear_run;
     b->quorum = q;
@@ -53,7 +53,7 @@ quorum_ballot *quorum_ballot_new(quorum_acquire *acquire)
     b->lock_kind = op->lock_kind;
     memcpy(b->name, op->name, strlen(op->name) + 1);
     for (size_t i = 0; i < q->n; i++) {
-        b->slots[i].ballot = b;
+        b->slots[i].attempt = b;
         b->slots[i].said = QUORUM_SILENT;
     }
     if (b->lease_ms > q->longest_ms)
@@ -61,10 +61,10 @@ quorum_ballot *quorum_ballot_new(quorum_acquire *acquire)
     return b;
 }
 
-void quorum_ballot_free(quorum_ballot *b)
+void quorum_attempt_free(quorum_attempt *b)
 {
     quorum *q = b->quorum;
-    quorum_ballot **at = &q->held[b->seq % QUORUM_HASH];
+    quorum_attempt **at = &q->held[b->seq % QUORUM_HASH];
 
     q->env->timer_clear(q->env, &b->timer);
     quorum_forget_task(&b->task);
@@ -82,18 +82,18 @@ void quorum_ballot_free(quorum_ballot *b)
     }
 }
 
-void quorum_held_add(quorum_ballot *b)
+void quorum_held_add(quorum_attempt *b)
 {
-    quorum_ballot **at = &b->quorum->held[b->seq % QUORUM_HASH];
+    quorum_attempt **at = &b->quorum->held[b->seq % QUORUM_HASH];
 
     b->next = *at;
     *at = b;
     b->listed = true;
 }
 
-quorum_ballot *quorum_held_find(const quorum *q, uint64_t seq)
+quorum_attempt *quorum_held_find(const quorum *q, uint64_t seq)
 {
-    quorum_ballot *b = q->held[seq % QUORUM_HASH];
+    quorum_attempt *b = q->held[seq % QUORUM_HASH];
 
     while (b && b->seq != seq)
         b = b->next;
@@ -104,7 +104,7 @@ quorum_ballot *quorum_held_find(const quorum *q, uint64_t seq)
 
 static void take_grant(quorum_slot *s, const pawl_op *op)
 {
-    const quorum_ballot *b = s->ballot;
+    const quorum_attempt *b = s->attempt;
     uint32_t n = op->ntokens ? op->ntokens : 1;
     int64_t ms = op->granted_ms ? op->granted_ms : b->lease_ms;
 
@@ -124,7 +124,7 @@ static void take_grant(quorum_slot *s, const pawl_op *op)
 static void acquired(pawl_op *op)
 {
     quorum_slot *s = op->arg;
-    quorum_ballot *b = s->ballot;
+    quorum_attempt *b = s->attempt;
     quorum_node *node = &b->quorum->nodes[s - b->slots];
 
     s->out = false;
@@ -141,13 +141,13 @@ static void acquired(pawl_op *op)
     }
     if (b->acquire)
         quorum_later(b->quorum, &b->acquire->task);
-    if (b->state == BALLOT_HELD && s->ours)
+    if (b->state == ATTEMPT_HELD && s->ours)
         quorum_hold_until(b, s->end);
-    if (b->state == BALLOT_VOID)
+    if (b->state == ATTEMPT_VOID)
         quorum_later(b->quorum, &b->task);
 }
 
-void quorum_ballot_ask(quorum_ballot *b, size_t node, bool queue, uint64_t floor)
+void quorum_attempt_ask(quorum_attempt *b, size_t node, bool queue, uint64_t floor)
 {
     quorum_slot *s = &b->slots[node];
 
@@ -175,7 +175,7 @@ void quorum_ballot_ask(quorum_ballot *b, size_t node, bool queue, uint64_t floor
 
 /* ---- counting -------------------------------------------------------------------------------- */
 
-bool quorum_ballot_votes(const quorum_ballot *b, size_t i, int64_t now)
+bool quorum_attempt_votes(const quorum_attempt *b, size_t i, int64_t now)
 {
     const quorum_slot *s = &b->slots[i];
 
@@ -183,7 +183,7 @@ bool quorum_ballot_votes(const quorum_ballot *b, size_t i, int64_t now)
 }
 
 /* How long this slot's answer is worth waiting for. In a queue: without end. */
-static int64_t patience(const quorum_ballot *b, size_t i)
+static int64_t patience(const quorum_attempt *b, size_t i)
 {
     const quorum_slot *s = &b->slots[i];
     int64_t limit = quorum_node_patience(&b->quorum->nodes[i], s->sent);
@@ -202,13 +202,13 @@ static bool passes(int code)
            code == PAWL_ECANCELED || code == PAWL_ENOMEM || code == PAWL_EBACKEND;
 }
 
-quorum_tally quorum_ballot_count(const quorum_ballot *b, int64_t now)
+quorum_tally quorum_attempt_count(const quorum_attempt *b, int64_t now)
 {
     quorum_tally t = {.reason = 0};
 
     for (size_t i = 0; i < b->quorum->n; i++) {
         const quorum_slot *s = &b->slots[i];
-        bool vote = quorum_ballot_votes(b, i, now);
+        bool vote = quorum_attempt_votes(b, i, now);
 
         t.votes += vote;
         t.possible += vote || (s->out && now < patience(b, i));
@@ -223,7 +223,7 @@ quorum_tally quorum_ballot_count(const quorum_ballot *b, int64_t now)
     return t;
 }
 
-int64_t quorum_ballot_patience(const quorum_ballot *b, int64_t now)
+int64_t quorum_attempt_patience(const quorum_attempt *b, int64_t now)
 {
     int64_t first = PAWL_NEVER;
 
@@ -237,7 +237,7 @@ int64_t quorum_ballot_patience(const quorum_ballot *b, int64_t now)
     return first;
 }
 
-void quorum_ballot_overdue(const quorum_ballot *b, int64_t now)
+void quorum_attempt_overdue(const quorum_attempt *b, int64_t now)
 {
     for (size_t i = 0; i < b->quorum->n; i++)
         if (b->slots[i].out && !b->slots[i].op.queue &&
