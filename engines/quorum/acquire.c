@@ -393,14 +393,14 @@ static void run_try(quorum_acquire *acquire, int64_t now)
 }
 
 /* Whether a majority is there, for when the limit comes. */
-static void note_look(quorum_acquire *acquire, const quorum_survey *look)
+static void note_look(quorum_acquire *acquire, const quorum_broadcast *look)
 {
     acquire->code = quorum_look_there(look) < acquire->quorum->majority ? PAWL_EQUORUM : PAWL_EBUSY;
     if (acquire->code == PAWL_EQUORUM)
-        quorum_survey_words(look, &acquire->words, acquire->code);
+        quorum_broadcast_error(look, &acquire->words, acquire->code);
 }
 
-static void looked(quorum_acquire *acquire, const quorum_survey *look)
+static void looked(quorum_acquire *acquire, const quorum_broadcast *look)
 {
     int64_t now = quorum_now(acquire->quorum);
     bool free = quorum_look_vacant(look, acquire->gate) >= acquire->quorum->majority;

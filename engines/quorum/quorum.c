@@ -21,7 +21,7 @@
  * belongs to its acquire. HELD is found by the submitter's owner number. VOID gives back
  *              and frees itself.
  *     slot     of an attempt, one per node: changed by that node's answers alone.
- *     survey   (survey.c) one question to all nodes. It answers its op once, and is freed when the
+ * broadcast (broadcast.c) one question to all nodes. It answers its op once, and is freed when the
  *              last node has answered or was cancelled.
  *     node     (node.c) up or down, young or old: by what it answers and when.
  *
@@ -29,7 +29,8 @@
  * cancel; there only the slot (or answer) is written and its task is put on `todo`. Tasks run from
  * quorum_pump, which is called from our own slots and timers, never from inside an inner engine,
  * and never inside itself. So no inner engine is entered twice, nothing is freed under a caller's
- * feet, and an inner op lives inside an attempt, survey or node that is not freed while it is out.
+ * feet, and an inner op lives inside an attempt, broadcast or node that is not freed while it is
+ * out.
  */
 #include <stdlib.h>
 
@@ -207,7 +208,7 @@ static int quorum_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
     list_init(&q->todo);
     list_init(&q->attempts);
     list_init(&q->acquires);
-    list_init(&q->surveys);
+    list_init(&q->broadcasts);
     list_init(&q->spare);
     code = read_settings(q, &text, err);
     if (!code)
@@ -241,15 +242,15 @@ static void free_lists(quorum *q)
         if (!out)
             quorum_attempt_free(b);
     }
-    for (struct list *next, *at = q->surveys.next; at != &q->surveys; at = next) {
-        quorum_survey *s = list_entry(at, quorum_survey, link);
+    for (struct list *next, *at = q->broadcasts.next; at != &q->broadcasts; at = next) {
+        quorum_broadcast *s = list_entry(at, quorum_broadcast, link);
         size_t out = 0;
 
         next = at->next;
         for (size_t i = 0; i < q->n; i++)
             out += s->answers[i].out;
         if (!out)
-            quorum_survey_free(s);
+            quorum_broadcast_free(s);
     }
 }
 
@@ -277,8 +278,8 @@ static void quorum_close(void *self)
         q->env->timer_clear(q->env, &list_entry(l, quorum_attempt, link)->timer);
     for (struct list *l = q->acquires.next; l != &q->acquires; l = l->next)
         q->env->timer_clear(q->env, &list_entry(l, quorum_acquire, link)->timer);
-    for (struct list *l = q->surveys.next; l != &q->surveys; l = l->next)
-        q->env->timer_clear(q->env, &list_entry(l, quorum_survey, link)->timer);
+    for (struct list *l = q->broadcasts.next; l != &q->broadcasts; l = l->next)
+        q->env->timer_clear(q->env, &list_entry(l, quorum_broadcast, link)->timer);
     for (size_t i = 0; i < q->n; i++) {
         quorum_node_end(&q->nodes[i]);
         out |= q->nodes[i].event_out || q->nodes[i].probe_out;
@@ -286,7 +287,7 @@ static void quorum_close(void *self)
     while (list_take(&q->todo))
         ;
     free_lists(q);
-    if (out || !list_empty(&q->attempts) || !list_empty(&q->surveys))
+    if (out || !list_empty(&q->attempts) || !list_empty(&q->broadcasts))
         return;
     free(q->nodes);
     q->nodes = NULL;
@@ -334,7 +335,7 @@ static void quorum_cancel(void *self, pawl_op *op)
         q->event = NULL;
         pawl_op_finish(op, PAWL_ECANCELED);
     } else if (op->engine[1]) {
-        quorum_survey_cancel(q, op);
+        quorum_broadcast_cancel(q, op);
     } else if (op->kind == PAWL_OP_ACQUIRE) {
         quorum_acquire_cancel(q, op);
     } else {

@@ -6,7 +6,7 @@
  *     attempt.c  one try to get one name at all nodes     token.c   whether it has won
  *     clear.c    giving an attempt back, wherever something of it is or may be; RELEASE
  *     acquire.c  ACQUIRE: one attempt after the other, until one wins
- *     survey.c   one question to all nodes; BREAK
+ *     broadcast.c  one question to all nodes; BREAK
  *     renew.c    RENEW, and healing what a node has lost
  *     view.c     INSPECT and LIST                         words.c   what the nodes said
  *
@@ -27,7 +27,7 @@
 typedef struct quorum quorum;
 typedef struct quorum_attempt quorum_attempt;
 typedef struct quorum_acquire quorum_acquire;
-typedef struct quorum_survey quorum_survey;
+typedef struct quorum_broadcast quorum_broadcast;
 
 typedef struct quorum_task {
     struct list link; /* in quorum.todo */
@@ -203,7 +203,7 @@ struct quorum_acquire {
     bool gate_left;        /* WAIT: the gate can't be waited at */
     bool whole;            /* END: the attempt had asked all nodes, so it has the words */
     int64_t free_since;    /* the gate alone refuses since then; 0: not that we know */
-    quorum_survey *look;   /* WAIT: the look that is out, or NULL */
+    quorum_broadcast *look; /* WAIT: the look that is out, or NULL */
     int code;              /* END: what to answer; before: what the last try failed by */
     pawl_error words;
 };
@@ -216,7 +216,7 @@ void quorum_acquire_given_back(quorum_acquire *acquire);
 /* The node can't be waited at. */
 void quorum_acquires_leave(quorum *q, const quorum_node *n);
 
-/* ---- survey.c -------------------------------------------------------------------------------- */
+/* ---- broadcast.c ----------------------------------------------------------------------------- */
 
 typedef struct quorum_row {
     struct quorum_row *next;
@@ -225,7 +225,7 @@ typedef struct quorum_row {
 } quorum_row;
 
 typedef struct quorum_answer {
-    quorum_survey *survey;
+    quorum_broadcast *broadcast;
     pawl_op op;
     pawl_error err;
     bool out, canceled, given_up, healed;
@@ -235,8 +235,8 @@ typedef struct quorum_answer {
     quorum_row *rows, **rows_end;
 } quorum_answer;
 
-struct quorum_survey {
-    struct list link; /* in quorum.surveys */
+struct quorum_broadcast {
+    struct list link; /* in quorum.broadcasts */
     quorum_task task;
     quorum *quorum;
     pawl_op *outer; /* NULL: answered, or given up */
@@ -246,15 +246,15 @@ struct quorum_survey {
     pawl_timer timer;
     pawl_info_fn *row; /* told each row of a node; its arg is the answer */
     /* Answer it, if that can be done; it must if nobody is pending, that is worth waiting for. */
-    void (*judge)(quorum_survey *s, size_t pending);
+    void (*judge)(quorum_broadcast *s, size_t pending);
     /* What is to be done with answers, also late ones; or NULL. */
-    void (*after)(quorum_survey *s);
-    void (*forget)(quorum_survey *s); /* free what it has, or NULL */
+    void (*after)(quorum_broadcast *s);
+    void (*forget)(quorum_broadcast *s); /* free what it has, or NULL */
     /* A look, for an acquire: */
     bool is_look;
     pawl_op look; /* its outer op */
     /* NULL: no look, or the look was told or forgotten. */
-    void (*told)(quorum_acquire *acquire, const quorum_survey *look);
+    void (*told)(quorum_acquire *acquire, const quorum_broadcast *look);
     quorum_acquire *acquire;
     /* RENEW */
     size_t nitems;
@@ -266,23 +266,23 @@ struct quorum_survey {
     quorum_answer answers[];
 };
 
-/* A survey for op, not sent yet. NULL: no memory; op was answered so. */
-quorum_survey *quorum_survey_new(quorum *q, pawl_op *op, uint8_t kind);
-void quorum_survey_send(quorum_survey *s);
-void quorum_survey_cancel(quorum *q, pawl_op *op);
-void quorum_survey_free(quorum_survey *s);
-void quorum_survey_words(const quorum_survey *s, pawl_error *err, int code);
+/* A broadcast for op, not sent yet. NULL: no memory; op was answered so. */
+quorum_broadcast *quorum_broadcast_new(quorum *q, pawl_op *op, uint8_t kind);
+void quorum_broadcast_send(quorum_broadcast *s);
+void quorum_broadcast_cancel(quorum *q, pawl_op *op);
+void quorum_broadcast_free(quorum_broadcast *s);
+void quorum_broadcast_error(const quorum_broadcast *s, pawl_error *err, int code);
 void quorum_break(quorum *q, pawl_op *op);
 /* Ask all nodes who holds `name`. told() is called once, from a task, unless the look is forgotten
  * before. NULL: no memory. */
-quorum_survey *quorum_look(quorum *q, const char *name,
-                           void (*told)(quorum_acquire *acquire, const quorum_survey *look),
-                           quorum_acquire *acquire);
+quorum_broadcast *quorum_look(quorum *q, const char *name,
+                              void (*told)(quorum_acquire *acquire, const quorum_broadcast *look),
+                              quorum_acquire *acquire);
 /* How many nodes that vote say that nobody holds it; the node `but` is not counted. */
-size_t quorum_look_vacant(const quorum_survey *s, size_t but);
+size_t quorum_look_vacant(const quorum_broadcast *s, size_t but);
 /* How many nodes have answered with a word that counts: somebody holds it, or a vote. */
-size_t quorum_look_there(const quorum_survey *s);
-void quorum_look_forget(quorum_survey *s);
+size_t quorum_look_there(const quorum_broadcast *s);
+void quorum_look_forget(quorum_broadcast *s);
 
 /* renew.c, view.c */
 void quorum_renew(quorum *q, pawl_op *op);
@@ -301,7 +301,7 @@ struct quorum {
     int64_t settle_ms;  /* how old a store must be to vote; 0: see node.c */
     int64_t longest_ms; /* lease that was asked for */
     uint64_t last_seq;
-    struct list todo, attempts, acquires, surveys, spare;
+    struct list todo, attempts, acquires, broadcasts, spare;
     size_t nspare;
     quorum_attempt *held[QUORUM_HASH];
     pawl_timer soon;

@@ -20,7 +20,7 @@
 #include "quorum.h"
 
 /* What the item is about, if it is still held. */
-static quorum_attempt *find_attempt(const quorum_survey *s, size_t item)
+static quorum_attempt *find_attempt(const quorum_broadcast *s, size_t item)
 {
     quorum_attempt *b = quorum_held_find(s->quorum, s->seqs[item]);
 
@@ -29,7 +29,7 @@ static quorum_attempt *find_attempt(const quorum_survey *s, size_t item)
 
 /* ---- healing --------------------------------------------------------------------------------- */
 
-static void heal(const quorum_survey *s, size_t node, size_t item)
+static void heal(const quorum_broadcast *s, size_t node, size_t item)
 {
     const quorum *q = s->quorum;
     quorum_attempt *b = find_attempt(s, item);
@@ -50,7 +50,7 @@ static void heal(const quorum_survey *s, size_t node, size_t item)
     }
 }
 
-static void heal_all(quorum_survey *s)
+static void heal_all(quorum_broadcast *s)
 {
     if (s->outer) /* no verdict yet */
         return;
@@ -68,7 +68,7 @@ static void heal_all(quorum_survey *s)
 
 /* ---- verdicts -------------------------------------------------------------------------------- */
 
-static int verdict(const quorum_survey *s, size_t item, size_t pending, int64_t now)
+static int verdict(const quorum_broadcast *s, size_t item, size_t pending, int64_t now)
 {
     const quorum *q = s->quorum;
     size_t yes = 0, no = 0;
@@ -88,7 +88,7 @@ static int verdict(const quorum_survey *s, size_t item, size_t pending, int64_t 
     return pending ? QUORUM_SILENT : PAWL_EUNKNOWN;
 }
 
-static void set_lease(const quorum_survey *s, pawl_op *op)
+static void set_lease(const quorum_broadcast *s, pawl_op *op)
 {
     op->lease_from = s->sent;
     op->granted_ms = 0;
@@ -104,7 +104,7 @@ static void set_lease(const quorum_survey *s, pawl_op *op)
     }
 }
 
-static void apply(const quorum_survey *s, size_t item)
+static void apply(const quorum_broadcast *s, size_t item)
 {
     quorum_attempt *b = find_attempt(s, item);
     int64_t ms = s->items[item].lease_ms;
@@ -116,7 +116,7 @@ static void apply(const quorum_survey *s, size_t item)
                                  ? PAWL_NEVER : s->sent + ms * PAWL_NS_PER_MS);
 }
 
-static bool judge_items(quorum_survey *s, size_t pending)
+static bool judge_items(quorum_broadcast *s, size_t pending)
 {
     int64_t now = quorum_now(s->quorum);
     bool certain = true;
@@ -133,7 +133,7 @@ static bool judge_items(quorum_survey *s, size_t pending)
     return true;
 }
 
-static void judge_renew(quorum_survey *s, size_t pending)
+static void judge_renew(quorum_broadcast *s, size_t pending)
 {
     pawl_op *op = s->outer;
 
@@ -148,7 +148,7 @@ static void judge_renew(quorum_survey *s, size_t pending)
 
 /* ACQUIRE by who holds it already: the same grant, with a fresh lease; if it is gone, a new
  * acquire. */
-static void judge_confirm(quorum_survey *s, size_t pending)
+static void judge_confirm(quorum_broadcast *s, size_t pending)
 {
     quorum_attempt *b;
     pawl_op *op = s->outer;
@@ -175,7 +175,7 @@ static void judge_confirm(quorum_survey *s, size_t pending)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-static void forget_items(quorum_survey *s)
+static void forget_items(quorum_broadcast *s)
 {
     free(s->items);
     free(s->seqs);
@@ -184,7 +184,7 @@ static void forget_items(quorum_survey *s)
 }
 
 /* Room for n items, once for us and once for each node, and for their names. */
-static bool make_room(quorum_survey *s, size_t n, size_t text)
+static bool make_room(quorum_broadcast *s, size_t n, size_t text)
 {
     size_t nodes = s->quorum->n;
 
@@ -198,7 +198,7 @@ static bool make_room(quorum_survey *s, size_t n, size_t text)
     return s->items && s->seqs && s->place && s->texts;
 }
 
-static char *add_item(quorum_survey *s, const pawl_renewal *from, size_t place, char *text)
+static char *add_item(quorum_broadcast *s, const pawl_renewal *from, size_t place, char *text)
 {
     const quorum_attempt *b = quorum_held_find(s->quorum, from->owner.seq);
     pawl_renewal *item = &s->items[s->nitems];
@@ -216,7 +216,7 @@ static char *add_item(quorum_survey *s, const pawl_renewal *from, size_t place, 
     return text + size;
 }
 
-static bool fill(quorum_survey *s, const pawl_renewal *batch, size_t n)
+static bool fill(quorum_broadcast *s, const pawl_renewal *batch, size_t n)
 {
     size_t size = 0;
     char *text;
@@ -233,11 +233,11 @@ static bool fill(quorum_survey *s, const pawl_renewal *batch, size_t n)
     return true;
 }
 
-static void give_up(quorum_survey *s, int code)
+static void give_up(quorum_broadcast *s, int code)
 {
     pawl_op *op = s->outer;
 
-    quorum_survey_free(s);
+    quorum_broadcast_free(s);
     if (code)
         pawl_error_set(op->err, code, "out of memory");
     pawl_op_finish(op, code);
@@ -245,7 +245,7 @@ static void give_up(quorum_survey *s, int code)
 
 void quorum_renew(quorum *q, pawl_op *op)
 {
-    quorum_survey *s = quorum_survey_new(q, op, PAWL_OP_RENEW);
+    quorum_broadcast *s = quorum_broadcast_new(q, op, PAWL_OP_RENEW);
 
     if (!s)
         return;
@@ -258,14 +258,14 @@ void quorum_renew(quorum *q, pawl_op *op)
     else if (!s->nitems)
         give_up(s, 0);
     else
-        quorum_survey_send(s);
+        quorum_broadcast_send(s);
 }
 
 void quorum_confirm(quorum *q, pawl_op *op, const quorum_attempt *b)
 {
     pawl_renewal item = {.name = b->name, .owner = op->owner, .lease_ms = op->lease_ms,
                          .mode = op->mode, .lock_kind = op->lock_kind};
-    quorum_survey *s = quorum_survey_new(q, op, PAWL_OP_RENEW);
+    quorum_broadcast *s = quorum_broadcast_new(q, op, PAWL_OP_RENEW);
 
     if (!s)
         return;
@@ -274,5 +274,5 @@ void quorum_confirm(quorum *q, pawl_op *op, const quorum_attempt *b)
     if (!fill(s, &item, 1))
         give_up(s, PAWL_ENOMEM);
     else
-        quorum_survey_send(s);
+        quorum_broadcast_send(s);
 }

@@ -37,7 +37,7 @@ static int collect(void *arg, const pawl_info *info)
     char *at;
 
     if (!row) {
-        a->survey->no_memory = true;
+        a->broadcast->no_memory = true;
         return PAWL_ENOMEM;
     }
     row->next = NULL;
@@ -53,7 +53,7 @@ static int collect(void *arg, const pawl_info *info)
     return 0;
 }
 
-static void forget_rows(quorum_survey *s)
+static void forget_rows(quorum_broadcast *s)
 {
     for (size_t i = 0; i < s->quorum->n; i++)
         for (quorum_row *row = s->answers[i].rows, *next; row; row = next) {
@@ -76,7 +76,7 @@ typedef struct merged {
 } merged;
 
 typedef struct view {
-    const quorum_survey *survey;
+    const quorum_broadcast *broadcast;
     entry *entries;
     merged *rows;
     size_t n, nrows, missing; /* missing: nodes that did not answer */
@@ -129,7 +129,7 @@ static uint64_t token_of(const view *v, const entry *first, size_t n)
 
         for (size_t k = 0; k < n; k++)
             within += holds(first[k].info) && first[k].info->token <= token;
-        if (within >= v->survey->quorum->majority && (!best || token < best))
+        if (within >= v->broadcast->quorum->majority && (!best || token < best))
             best = token;
         top = token > top ? token : top;
     }
@@ -139,7 +139,7 @@ static uint64_t token_of(const view *v, const entry *first, size_t n)
 /* The lease that a majority has at least; of fewer, the shortest. */
 static int64_t lease_of(const view *v, const entry *first, size_t n)
 {
-    size_t want = v->survey->quorum->majority, have = 0;
+    size_t want = v->broadcast->quorum->majority, have = 0;
     int64_t best = -1;
 
     for (size_t i = 0; i < n; i++)
@@ -183,7 +183,7 @@ static void merge_group(view *v, const entry *first, size_t n)
     }
     m->info.token = token_of(v, first, n);
     m->info.lease_ms = lease_of(v, first, n);
-    if (m->holds && m->holds + v->missing >= v->survey->quorum->majority)
+    if (m->holds && m->holds + v->missing >= v->broadcast->quorum->majority)
         return;
     if (m->info.role != PAWL_ROLE_SUMMARY)
         m->info.role = PAWL_ROLE_WAITER;
@@ -196,19 +196,19 @@ static void merge_group(view *v, const entry *first, size_t n)
 /* All rows but summaries, or the summaries alone, each owner's or name's as one. */
 static bool merge(view *v, bool summaries)
 {
-    const quorum *q = v->survey->quorum;
+    const quorum *q = v->broadcast->quorum;
     size_t room = 0, end;
 
     for (size_t i = 0; i < q->n; i++)
-        for (const quorum_row *row = v->survey->answers[i].rows; row; row = row->next)
+        for (const quorum_row *row = v->broadcast->answers[i].rows; row; row = row->next)
             room++;
     v->entries = calloc(room + 1, sizeof *v->entries);
     v->rows = calloc(room + 1, sizeof *v->rows);
     if (!v->entries || !v->rows)
         return false;
     for (size_t i = 0; i < q->n; i++)
-        for (const quorum_row *row = v->survey->answers[i].rows; row; row = row->next)
-            if (v->survey->answers[i].code == 0 &&
+        for (const quorum_row *row = v->broadcast->answers[i].rows; row; row = row->next)
+            if (v->broadcast->answers[i].code == 0 &&
                 (row->info.role == PAWL_ROLE_SUMMARY) == summaries) {
                 v->entries[v->n] = (entry){&row->info, v->n};
                 v->n++;
@@ -272,9 +272,9 @@ static int show_list(const view *v, pawl_op *op)
     return code;
 }
 
-static void judge_view(quorum_survey *s, size_t pending)
+static void judge_view(quorum_broadcast *s, size_t pending)
 {
-    view v = {.survey = s};
+    view v = {.broadcast = s};
     pawl_op *op = s->outer;
     int code = 0;
 
@@ -285,7 +285,7 @@ static void judge_view(quorum_survey *s, size_t pending)
     s->outer = NULL;
     if (s->quorum->n - v.missing < s->quorum->majority) {
         code = PAWL_EQUORUM;
-        quorum_survey_words(s, op->err, code);
+        quorum_broadcast_error(s, op->err, code);
     } else if (s->no_memory || !merge(&v, s->kind == PAWL_OP_LIST)) {
         code = pawl_error_set(op->err, PAWL_ENOMEM, "out of memory");
     } else {
@@ -299,12 +299,12 @@ static void judge_view(quorum_survey *s, size_t pending)
 
 void quorum_view(quorum *q, pawl_op *op)
 {
-    quorum_survey *s = quorum_survey_new(q, op, op->kind);
+    quorum_broadcast *s = quorum_broadcast_new(q, op, op->kind);
 
     if (!s)
         return;
     s->judge = judge_view;
     s->row = collect;
     s->forget = forget_rows;
-    quorum_survey_send(s);
+    quorum_broadcast_send(s);
 }

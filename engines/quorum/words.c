@@ -55,7 +55,7 @@ void quorum_attempt_error(const quorum_attempt *b, pawl_error *err, int code)
 }
 
 /* What a node said of a question to all. A look (acquire.c) tells who has it there. */
-static int describe_answer(const quorum_survey *s, size_t i, char *text, size_t room)
+static int describe_answer(const quorum_broadcast *s, size_t i, char *text, size_t room)
 {
     const quorum_answer *a = &s->answers[i];
     const quorum_node *node = &s->quorum->nodes[i];
@@ -72,7 +72,7 @@ static int describe_answer(const quorum_survey *s, size_t i, char *text, size_t 
     return snprintf(text, room, "%s", a->err.text[0] ? a->err.text : pawl_strerror(a->code));
 }
 
-void quorum_survey_words(const quorum_survey *s, pawl_error *err, int code)
+void quorum_broadcast_error(const quorum_broadcast *s, pawl_error *err, int code)
 {
     size_t n = s->quorum->n, ok = 0;
     char part[sizeof err->text];
