@@ -256,10 +256,11 @@ static void claim(quorum_acquire *acquire)
     acquire->waited = true;
     b->floor = quorum_floor(q);
     for (size_t i = 0; i < q->n; i++)
-        if (!b->slots[i].out && !b->slots[i].ours)
+        if (!b->node_states[i].out && !b->node_states[i].ours)
             quorum_attempt_ask(b, i, true, b->floor);
     for (size_t i = 0; i < q->n && q->fences; i++)
-        if (!b->slots[i].out && b->slots[i].ours && b->slots[i].mark < b->floor + b->tokens)
+        if (!b->node_states[i].out && b->node_states[i].ours &&
+            b->node_states[i].mark < b->floor + b->tokens)
             quorum_attempt_ask(b, i, false, b->floor + b->tokens);
     quorum_later(q, &acquire->task);
 }
@@ -279,8 +280,8 @@ static void win(quorum_acquire *acquire)
         b->tokens = op->ntokens; /* what a majority reserved */
     quorum_held_add(b);
     for (size_t i = 0; i < acquire->quorum->n; i++)
-        if (b->slots[i].ours && b->slots[i].end > last)
-            last = b->slots[i].end;
+        if (b->node_states[i].ours && b->node_states[i].end > last)
+            last = b->node_states[i].end;
     quorum_hold_until(b, last);
     acquire->attempt = NULL;
     finish(acquire, 0);
@@ -288,7 +289,7 @@ static void win(quorum_acquire *acquire)
 
 static bool vetoed(const quorum_acquire *acquire)
 {
-    const quorum_slot *s = &acquire->attempt->slots[acquire->gate];
+    const quorum_node_state *s = &acquire->attempt->node_states[acquire->gate];
 
     return acquire->gate < acquire->quorum->n && !s->out && !s->ours && s->said == PAWL_EBUSY;
 }
@@ -331,7 +332,7 @@ static void lost_try(quorum_acquire *acquire, const quorum_tally *t, int64_t now
     if (t->hopeless > q->n - q->majority) {
         end(acquire, t->reason);
     } else if (acquire->op->queue && acquire->gate < q->n &&
-               acquire->attempt->slots[acquire->gate].ours) {
+               acquire->attempt->node_states[acquire->gate].ours) {
         claim(acquire);
     } else if (acquire->op->queue && acquire->code == PAWL_EBUSY) {
         wait_at_gate(acquire);
@@ -351,7 +352,7 @@ static void lost_try(quorum_acquire *acquire, const quorum_tally *t, int64_t now
 static int64_t gate_patience(quorum_acquire *acquire, int64_t now)
 {
     const quorum *q = acquire->quorum;
-    const quorum_slot *s = &acquire->attempt->slots[acquire->gate];
+    const quorum_node_state *s = &acquire->attempt->node_states[acquire->gate];
     int64_t limit;
 
     if (acquire->gate == q->n || !s->out || s->ours)
@@ -431,7 +432,7 @@ static void look(quorum_acquire *acquire)
 
 static void run_wait(quorum_acquire *acquire)
 {
-    const quorum_slot *s = &acquire->attempt->slots[acquire->gate];
+    const quorum_node_state *s = &acquire->attempt->node_states[acquire->gate];
 
     if (s->ours)
         claim(acquire);
@@ -497,7 +498,7 @@ void quorum_acquires_leave(quorum *q, const quorum_node *n)
     }
 }
 
-/* ---- the slots ------------------------------------------------------------------------------- */
+/* ---- the functions --------------------------------------------------------------------------- */
 
 static void begin(quorum_task *task)
 {
@@ -555,7 +556,8 @@ static void note_at_limit(quorum_acquire *acquire, int64_t now)
         quorum_tally t = quorum_attempt_count(acquire->attempt, now);
 
         if (is_busy(acquire, &t) || (acquire->phase == ACQUIRE_TRY &&
-                                     (!acquire->code || acquire->attempt->slots[0].sent <= before)))
+                                     (!acquire->code ||
+                                      acquire->attempt->node_states[0].sent <= before)))
             note_failure(acquire, &t);
     }
 }

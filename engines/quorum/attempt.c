@@ -9,9 +9,9 @@
  *     OPEN  --won--> HELD --released, or the lease over--> VOID --nothing left--> (freed)
  *     OPEN  --given up--> VOID
  *
- * acquire.c opens attempts and decides, token.c says which has won; clear.c ends them. A late
- * answer changes its slot alone: in HELD a late grant becomes a part of the holding, in VOID it is
- * given back.
+ * acquire.c opens attempts and decides, token.c says which has won; giveback.c ends them. A late
+ * answer changes its node state alone: in HELD a late grant becomes a part of the holding, in VOID
+ * it is given back.
  */
 #include <stdlib.h>
 
@@ -23,7 +23,7 @@
 
 static size_t size_of(const quorum *q)
 {
-    return sizeof(quorum_attempt) + q->n * sizeof(quorum_slot);
+    return sizeof(quorum_attempt) + q->n * sizeof(quorum_node_state);
 }
 
 quorum_attempt *quorum_attempt_new(quorum_acquire *acquire)
@@ -40,7 +40,7 @@ quorum_attempt *quorum_attempt_new(quorum_acquire *acquire)
     memset(b, 0, size_of(q));
     list_append(&q->attempts, &b->link);
     list_init(&b->task.link);
-    b->task.run = quorum_clear_run;
+    b->task.run = quorum_give_back_run;
     b->quorum = q;
     b->acquire = acquire;
     b->seq = op->owner.seq;
@@ -53,8 +53,8 @@ quorum_attempt *quorum_attempt_new(quorum_acquire *acquire)
     b->lock_kind = op->lock_kind;
     memcpy(b->name, op->name, strlen(op->name) + 1);
     for (size_t i = 0; i < q->n; i++) {
-        b->slots[i].attempt = b;
-        b->slots[i].said = QUORUM_SILENT;
+        b->node_states[i].attempt = b;
+        b->node_states[i].said = QUORUM_SILENT;
     }
     if (b->lease_ms > q->longest_ms)
         q->longest_ms = b->lease_ms;
@@ -102,7 +102,7 @@ quorum_attempt *quorum_held_find(const quorum *q, uint64_t seq)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-static void take_grant(quorum_slot *s, const pawl_op *op)
+static void take_grant(quorum_node_state *s, const pawl_op *op)
 {
     const quorum_attempt *b = s->attempt;
     uint32_t n = op->ntokens ? op->ntokens : 1;
@@ -123,9 +123,9 @@ static void take_grant(quorum_slot *s, const pawl_op *op)
 
 static void acquired(pawl_op *op)
 {
-    quorum_slot *s = op->arg;
+    quorum_node_state *s = op->arg;
     quorum_attempt *b = s->attempt;
-    quorum_node *node = &b->quorum->nodes[s - b->slots];
+    quorum_node *node = &b->quorum->nodes[s - b->node_states];
 
     s->out = false;
     s->said = op->code;
@@ -149,7 +149,7 @@ static void acquired(pawl_op *op)
 
 void quorum_attempt_ask(quorum_attempt *b, size_t node, bool queue, uint64_t floor)
 {
-    quorum_slot *s = &b->slots[node];
+    quorum_node_state *s = &b->node_states[node];
 
     s->op = (pawl_op){.kind = PAWL_OP_ACQUIRE,
                       .mode = b->mode,
@@ -177,15 +177,15 @@ void quorum_attempt_ask(quorum_attempt *b, size_t node, bool queue, uint64_t flo
 
 bool quorum_attempt_votes(const quorum_attempt *b, size_t i, int64_t now)
 {
-    const quorum_slot *s = &b->slots[i];
+    const quorum_node_state *s = &b->node_states[i];
 
     return s->ours && s->end > now && !quorum_node_young(&b->quorum->nodes[i], now);
 }
 
-/* How long this slot's answer is worth waiting for. In a queue: without end. */
+/* How long the answer of this node is worth waiting for. In a queue: without end. */
 static int64_t patience(const quorum_attempt *b, size_t i)
 {
-    const quorum_slot *s = &b->slots[i];
+    const quorum_node_state *s = &b->node_states[i];
     int64_t limit = quorum_node_patience(&b->quorum->nodes[i], s->sent);
     int64_t third = b->lease_ms / 3 + 1;
 
@@ -207,7 +207,7 @@ quorum_tally quorum_attempt_count(const quorum_attempt *b, int64_t now)
     quorum_tally t = {.reason = 0};
 
     for (size_t i = 0; i < b->quorum->n; i++) {
-        const quorum_slot *s = &b->slots[i];
+        const quorum_node_state *s = &b->node_states[i];
         bool vote = quorum_attempt_votes(b, i, now);
 
         t.votes += vote;
@@ -228,7 +228,7 @@ int64_t quorum_attempt_patience(const quorum_attempt *b, int64_t now)
     int64_t first = PAWL_NEVER;
 
     for (size_t i = 0; i < b->quorum->n; i++)
-        if (b->slots[i].out) {
+        if (b->node_states[i].out) {
             int64_t limit = patience(b, i);
 
             if (limit > now && limit < first)
@@ -240,7 +240,7 @@ int64_t quorum_attempt_patience(const quorum_attempt *b, int64_t now)
 void quorum_attempt_overdue(const quorum_attempt *b, int64_t now)
 {
     for (size_t i = 0; i < b->quorum->n; i++)
-        if (b->slots[i].out && !b->slots[i].op.queue &&
-            now >= quorum_node_patience(&b->quorum->nodes[i], b->slots[i].sent))
+        if (b->node_states[i].out && !b->node_states[i].op.queue &&
+            now >= quorum_node_patience(&b->quorum->nodes[i], b->node_states[i].sent))
             quorum_node_is_down(&b->quorum->nodes[i]);
 }

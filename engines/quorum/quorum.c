@@ -17,20 +17,20 @@
  *
  *     acquire  (acquire.c) an ACQUIRE that is out. Moved on by its task: after answers of nodes, at
  *              its timer, by cancel. It answers its op once, in finish(), and is freed there.
- *     attempt  (attempt.c, clear.c) one try at all nodes: OPEN, HELD, VOID, never backwards. OPEN
+ * attempt (attempt.c, giveback.c) one try at all nodes: OPEN, HELD, VOID, never backwards. OPEN
  * belongs to its acquire. HELD is found by the submitter's owner number. VOID gives back
  *              and frees itself.
- *     slot     of an attempt, one per node: changed by that node's answers alone.
+ *     node state, of an attempt, one per node: changed by that node's answers alone.
  * broadcast (broadcast.c) one question to all nodes. It answers its op once, and is freed when the
  *              last node has answered or was cancelled.
  *     node     (node.c) up or down, young or old: by what it answers and when.
  *
  * WHY THAT IS SAFE. An inner engine calls op->done from wherever it likes, also inside submit and
- * cancel; there only the slot (or answer) is written and its task is put on `todo`. Tasks run from
- * quorum_pump, which is called from our own slots and timers, never from inside an inner engine,
- * and never inside itself. So no inner engine is entered twice, nothing is freed under a caller's
- * feet, and an inner op lives inside an attempt, broadcast or node that is not freed while it is
- * out.
+ * cancel; there only the node state (or answer) is written and its task is put on `todo`. Tasks run
+ * from quorum_pump, which is called from our own functions and timers, never from inside an inner
+ * engine, and never inside itself. So no inner engine is entered twice, nothing is freed under a
+ * caller's feet, and an inner op lives inside an attempt, broadcast or node that is not freed while
+ * it is out.
  */
 #include <stdlib.h>
 
@@ -238,7 +238,7 @@ static void free_lists(quorum *q)
 
         next = at->next;
         for (size_t i = 0; i < q->n; i++)
-            out += b->slots[i].out || b->slots[i].back_out;
+            out += b->node_states[i].out || b->node_states[i].back_out;
         if (!out)
             quorum_attempt_free(b);
     }
@@ -271,7 +271,7 @@ static void quorum_close(void *self)
     q->pumping = true; /* no more tasks */
     for (struct list *l = q->attempts.next; l != &q->attempts; l = l->next)
         if (list_entry(l, quorum_attempt, link)->state == ATTEMPT_VOID)
-            quorum_clear_now(list_entry(l, quorum_attempt, link));
+            quorum_give_back_now(list_entry(l, quorum_attempt, link));
     q->closed = true;
     q->env->timer_clear(q->env, &q->soon);
     for (struct list *l = q->attempts.next; l != &q->attempts; l = l->next)
@@ -294,7 +294,7 @@ static void quorum_close(void *self)
     q->n = 0;
 }
 
-/* ---- the slots ------------------------------------------------------------------------------- */
+/* ---- the functions --------------------------------------------------------------------------- */
 
 static void quorum_submit(void *self, pawl_op *op)
 {
@@ -372,7 +372,7 @@ static bool quorum_unfinished(void *self)
         const quorum_attempt *b = list_entry((uintptr_t)l, quorum_attempt, link);
 
         for (size_t i = 0; i < q->n && b->state == ATTEMPT_VOID; i++)
-            if (!quorum_slot_quiet(&b->slots[i]) &&
+            if (!quorum_node_state_quiet(&b->node_states[i]) &&
                 (!q->nodes[i].down || q->nodes[i].heard > since))
                 return true;
     }

@@ -4,7 +4,7 @@
  *
  *     node.c     one inner engine: whether it answers, how old it is, its events
  *     attempt.c  one try to get one name at all nodes     token.c   whether it has won
- *     clear.c    giving an attempt back, wherever something of it is or may be; RELEASE
+ *     giveback.c  giving an attempt back, wherever something of it is or may be; RELEASE
  *     acquire.c  ACQUIRE: one attempt after the other, until one wins
  *     broadcast.c  one question to all nodes; BREAK
  *     renew.c    RENEW, and healing what a node has lost
@@ -92,7 +92,7 @@ void quorum_node_end(quorum_node *n);
  *     doubt  the outcome there is not known: it counts as not granted, and is given back later
  *     out    an ACQUIRE is out there; back_out: a RELEASE is. Both: the RELEASE was sent behind it
  */
-typedef struct quorum_slot {
+typedef struct quorum_node_state {
     quorum_attempt *attempt;
     pawl_op op, back;
     pawl_error err;
@@ -106,7 +106,7 @@ typedef struct quorum_slot {
     int64_t from;     /* an instant not after the lease began */
     int64_t end;      /* from + lease */
     int64_t missed;   /* HELD: since when the node is known not to have it; 0: it has */
-} quorum_slot;
+} quorum_node_state;
 
 #define QUORUM_SILENT 1 /* no code is positive */
 
@@ -117,7 +117,7 @@ struct quorum_attempt {
     quorum_attempt *next;       /* in quorum.held: of the same hash */
     quorum_task task;           /* VOID: what is to be given back */
     quorum *quorum;
-    quorum_acquire *acquire;    /* OPEN: whose it is. VOID: who wants to know when it is clear */
+    quorum_acquire *acquire;    /* OPEN: whose it is. VOID: who waits until it is given back */
     pawl_op *release;           /* VOID: the RELEASE that waits for it */
     enum quorum_attempt_state state;
     uint64_t seq;               /* the submitter's number; owner.seq is this attempt's own */
@@ -135,7 +135,7 @@ struct quorum_attempt {
     bool listed;                /* in quorum.held */
     pawl_timer timer;
     char name[PAWL_NAME_MAX + 1];
-    quorum_slot slots[];
+    quorum_node_state node_states[];
 };
 
 typedef struct quorum_tally {
@@ -169,17 +169,17 @@ uint64_t quorum_floor(const quorum *q);
 void quorum_held_add(quorum_attempt *b);
 quorum_attempt *quorum_held_find(const quorum *q, uint64_t seq);
 
-/* ---- clear.c --------------------------------------------------------------------------------- */
+/* ---- giveback.c ------------------------------------------------------------------------------ */
 
 /* Give back what there is of it and what still comes; it then frees itself. */
 void quorum_void(quorum_attempt *b);
 /* As far as it can be done at once: the engine closes. */
-void quorum_clear_now(quorum_attempt *b);
+void quorum_give_back_now(quorum_attempt *b);
 /* Nothing is out, nothing is left to be given back. */
-bool quorum_slot_quiet(const quorum_slot *s);
+bool quorum_node_state_quiet(const quorum_node_state *s);
 void quorum_release(quorum *q, pawl_op *op);
 void quorum_release_cancel(quorum *q, pawl_op *op);
-void quorum_clear_run(quorum_task *task);
+void quorum_give_back_run(quorum_task *task);
 /* The attempt became HELD, or its lease longer. */
 void quorum_hold_until(quorum_attempt *b, int64_t end);
 
@@ -211,7 +211,7 @@ struct quorum_acquire {
 void quorum_acquire_submit(quorum *q, pawl_op *op);
 void quorum_acquire_cancel(quorum *q, pawl_op *op);
 void quorum_acquire_start(quorum *q, pawl_op *op);
-/* The attempt of an acquire in END is clear. */
+/* The attempt of an acquire in END is given back. */
 void quorum_acquire_given_back(quorum_acquire *acquire);
 /* The node can't be waited at. */
 void quorum_acquires_leave(quorum *q, const quorum_node *n);

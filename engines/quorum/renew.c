@@ -33,7 +33,7 @@ static void heal(const quorum_broadcast *s, size_t node, size_t item)
 {
     const quorum *q = s->quorum;
     quorum_attempt *b = find_attempt(s, item);
-    quorum_slot *slot = b ? &b->slots[node] : NULL;
+    quorum_node_state *slot = b ? &b->node_states[node] : NULL;
     int64_t now = quorum_now(q);
     int code = s->answers[node].batch[item].code;
 

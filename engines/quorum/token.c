@@ -40,7 +40,7 @@ static size_t stand_for(const quorum_attempt *b, uint64_t token, int64_t now, ui
 
     *ntokens = b->tokens;
     for (size_t i = 0; i < b->quorum->n; i++) {
-        const quorum_slot *s = &b->slots[i];
+        const quorum_node_state *s = &b->node_states[i];
 
         if (!quorum_attempt_votes(b, i, now) || s->token > token || s->mark < token)
             continue;
@@ -56,7 +56,7 @@ static bool find_token(quorum_attempt *b, int64_t now, uint32_t *ntokens)
     const quorum *q = b->quorum;
 
     for (size_t i = 0; i < q->n; i++) {
-        uint64_t token = b->slots[i].token;
+        uint64_t token = b->node_states[i].token;
 
         if (quorum_attempt_votes(b, i, now) && stand_for(b, token, now, ntokens) >= q->majority) {
             b->token = token;
@@ -75,7 +75,7 @@ static uint64_t goal(quorum_attempt *b, int64_t now)
     uint64_t top = 0;
 
     for (size_t i = 0; i < q->n; i++) {
-        const quorum_slot *s = &b->slots[i];
+        const quorum_node_state *s = &b->node_states[i];
 
         if (!quorum_attempt_votes(b, i, now))
             continue;
@@ -97,7 +97,7 @@ void quorum_attempt_raise(quorum_attempt *b, int64_t now)
         return;
     token = goal(b, now);
     for (size_t i = 0; i < q->n; i++) {
-        const quorum_slot *s = &b->slots[i];
+        const quorum_node_state *s = &b->node_states[i];
 
         if (quorum_attempt_votes(b, i, now) && !s->out && s->token <= token &&
             s->mark < token + b->tokens - 1)
@@ -110,16 +110,16 @@ void quorum_attempt_raise(quorum_attempt *b, int64_t now)
 /* It is good until the first of the best majority's leases ends. */
 static void set_lease(const quorum_attempt *b, int64_t now, pawl_op *op)
 {
-    const quorum_slot *best[QUORUM_MOST];
+    const quorum_node_state *best[QUORUM_MOST];
     size_t n = 0, k;
     int64_t end;
 
     for (size_t i = 0; i < b->quorum->n; i++) {
         if (!quorum_attempt_votes(b, i, now))
             continue;
-        for (k = n++; k > 0 && best[k - 1]->end < b->slots[i].end; k--)
+        for (k = n++; k > 0 && best[k - 1]->end < b->node_states[i].end; k--)
             best[k] = best[k - 1];
-        best[k] = &b->slots[i];
+        best[k] = &b->node_states[i];
     }
     end = best[b->quorum->majority - 1]->end;
     op->lease_from = PAWL_NEVER;

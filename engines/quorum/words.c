@@ -25,7 +25,7 @@ static int young(const quorum_node *node, int64_t now, char *text, size_t room)
 
 static int describe(const quorum_attempt *b, size_t i, int64_t now, char *text, size_t room)
 {
-    const quorum_slot *s = &b->slots[i];
+    const quorum_node_state *s = &b->node_states[i];
     const quorum_node *node = &b->quorum->nodes[i];
 
     if (s->said == 0 && quorum_node_young(node, now))
@@ -46,7 +46,7 @@ void quorum_attempt_error(const quorum_attempt *b, pawl_error *err, int code)
     char part[sizeof err->text];
 
     for (size_t i = 0; i < n; i++)
-        ok += b->slots[i].said == 0 && !quorum_node_young(&b->quorum->nodes[i], now);
+        ok += b->node_states[i].said == 0 && !quorum_node_young(&b->quorum->nodes[i], now);
     pawl_error_set(err, code, "%zu of %zu: node", ok, n);
     for (size_t i = 0; i < n; i++) {
         describe(b, i, now, part, sizeof part);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * clear.c - giving an attempt back.
+ * giveback.c - giving an attempt back.
  *
  * A VOID attempt releases whatever is ours or in doubt, at each node until that has answered
  * "released" or "not held"; in the background, with growing pauses, until the lease must be over
@@ -67,7 +67,7 @@ void quorum_void(quorum_attempt *b)
     quorum_later(q, &b->task);
 }
 
-bool quorum_slot_quiet(const quorum_slot *s)
+bool quorum_node_state_quiet(const quorum_node_state *s)
 {
     return !s->out && !s->back_out && !s->ours && !s->doubt;
 }
@@ -76,12 +76,12 @@ bool quorum_slot_quiet(const quorum_slot *s)
 
 static void released(pawl_op *op)
 {
-    quorum_slot *s = op->arg;
+    quorum_node_state *s = op->arg;
     quorum_attempt *b = s->attempt;
     bool certain = op->code == 0 || op->code == PAWL_ENOTHELD;
 
     s->back_out = false;
-    quorum_node_answered(&b->quorum->nodes[s - b->slots], op, s->back_sent);
+    quorum_node_answered(&b->quorum->nodes[s - b->node_states], op, s->back_sent);
     s->freed |= op->code == 0;
     s->ours = false;
     s->doubt = !certain;
@@ -90,7 +90,7 @@ static void released(pawl_op *op)
 
 static void give_back(quorum_attempt *b, size_t i)
 {
-    quorum_slot *s = &b->slots[i];
+    quorum_node_state *s = &b->node_states[i];
 
     s->back = (pawl_op){.kind = PAWL_OP_RELEASE,
                         .mode = b->mode,
@@ -111,7 +111,7 @@ static void give_back(quorum_attempt *b, size_t i)
 
 static void cancel_acquire(quorum_attempt *b, size_t i)
 {
-    quorum_slot *s = &b->slots[i];
+    quorum_node_state *s = &b->node_states[i];
 
     if (!s->out || s->canceled)
         return;
@@ -121,7 +121,7 @@ static void cancel_acquire(quorum_attempt *b, size_t i)
 
 static void cancel_release(quorum_attempt *b, size_t i)
 {
-    quorum_slot *s = &b->slots[i];
+    quorum_node_state *s = &b->node_states[i];
 
     if (!s->back_out || s->back_canceled)
         return;
@@ -137,7 +137,7 @@ static bool overdue(const quorum_attempt *b, size_t i, int64_t sent, int64_t now
 static void clear(quorum_attempt *b, size_t i, int64_t now, bool retry)
 {
     quorum_node *node = &b->quorum->nodes[i];
-    quorum_slot *s = &b->slots[i];
+    quorum_node_state *s = &b->node_states[i];
     bool first = !s->back.kind; /* no RELEASE has been sent */
 
     if (s->out && (s->op.queue || node->down || overdue(b, i, s->sent, now)))
@@ -154,10 +154,10 @@ static void clear(quorum_attempt *b, size_t i, int64_t now, bool retry)
         give_back(b, i);
 }
 
-void quorum_clear_now(quorum_attempt *b)
+void quorum_give_back_now(quorum_attempt *b)
 {
     for (size_t i = 0; i < b->quorum->n; i++) {
-        quorum_slot *s = &b->slots[i];
+        quorum_node_state *s = &b->node_states[i];
 
         if (s->out && s->op.queue)
             cancel_acquire(b, i);
@@ -173,10 +173,10 @@ static int64_t gate_patience(quorum_attempt *b, int64_t now)
 {
     const quorum *q = b->quorum;
     size_t gate = quorum_gate(q);
-    const quorum_slot *s = &b->slots[gate];
+    const quorum_node_state *s = &b->node_states[gate];
     int64_t limit;
 
-    if (gate == q->n || quorum_slot_quiet(s))
+    if (gate == q->n || quorum_node_state_quiet(s))
         return 0;
     if (!b->sure)
         b->sure = now;
@@ -195,11 +195,11 @@ static void judge_release(quorum_attempt *b, int64_t now)
     int code = PAWL_EUNKNOWN;
 
     for (size_t i = 0; i < q->n; i++) {
-        const quorum_slot *s = &b->slots[i];
+        const quorum_node_state *s = &b->node_states[i];
 
         freed += s->freed;
-        nothing += quorum_slot_quiet(s);
-        doubt += !quorum_slot_quiet(s) && !s->freed;
+        nothing += quorum_node_state_quiet(s);
+        doubt += !quorum_node_state_quiet(s) && !s->freed;
         pending += s->back_out ? !overdue(b, i, s->back_sent, now)
                                : s->out && !overdue(b, i, s->sent, now);
     }
@@ -233,7 +233,7 @@ static void plan(quorum_attempt *b, int64_t now)
     if (b->until > now && b->until < due)
         due = b->until;
     for (size_t i = 0; i < q->n; i++) {
-        const quorum_slot *s = &b->slots[i];
+        const quorum_node_state *s = &b->node_states[i];
         int64_t limit = quorum_node_patience(&q->nodes[i], s->back_out ? s->back_sent : s->sent);
 
         if ((s->out || s->back_out) && limit > now && limit < due)
@@ -242,7 +242,7 @@ static void plan(quorum_attempt *b, int64_t now)
     set_timer(b, due);
 }
 
-void quorum_clear_run(quorum_task *task)
+void quorum_give_back_run(quorum_task *task)
 {
     quorum_attempt *b = list_entry(task, quorum_attempt, task);
     quorum *q = b->quorum;
@@ -255,7 +255,7 @@ void quorum_clear_run(quorum_task *task)
     for (size_t i = 0; i < q->n; i++) /* answers inside bring us back here */
         clear(b, i, now, retry);
     for (size_t i = 0; i < q->n; i++)
-        left += !quorum_slot_quiet(&b->slots[i]);
+        left += !quorum_node_state_quiet(&b->node_states[i]);
     if (left && retry)
         plan(b, now);
     if (b->release)
