@@ -26,14 +26,14 @@
  * up a majority that is free. During a hand-over the others are free for a moment while the gate is
  * not; so an acquire overrules the gate only if a majority without the gate was free twice, BRIEF
  * apart. An acquire in TRY tries a second time after BRIEF. An acquire in WAIT keeps its place in
- * the gate's queue and looks (INSPECT) at the nodes BRIEF after a try that found them free, else
+ * the gate's queue and peeks (INSPECT) at the nodes BRIEF after a try that found them free, else
  * every one to two time-outs; if it finds them free twice it goes on to CLAIM without the gate. So
  * a stale grant holds a waiter up for two time-outs and two BRIEFs at most, not for the rest of its
  * lease.
  *
- * NO MAJORITY. The gate says nothing about the other nodes. So each look also counts the nodes that
+ * NO MAJORITY. The gate says nothing about the other nodes. So each peek also counts the nodes that
  * answer, and sets what the acquire ends with at its limit: PAWL_EQUORUM, if they are too few. The
- * last look goes out three eighths of a time-out before the limit.
+ * last peek goes out three eighths of a time-out before the limit.
  *
  * WHY SOMEBODY ALWAYS GETS IT. Only one acquire per gate is in CLAIM, and only in CLAIM does a
  * acquire hold something while it waits. An acquire in TRY lets go as soon as it knows that it has
@@ -85,9 +85,9 @@ static void enter(quorum_acquire *acquire, enum quorum_phase phase, int64_t due)
 
     if (acquire->phase == ACQUIRE_WAIT)
         quorum_node_unwait(&q->nodes[acquire->gate]);
-    if (acquire->look)
-        quorum_look_forget(acquire->look);
-    acquire->look = NULL;
+    if (acquire->peek)
+        quorum_peek_forget(acquire->peek);
+    acquire->peek = NULL;
     acquire->phase = phase;
     acquire->over = acquire->gate_left = false;
     if (due == PAWL_NEVER)
@@ -114,7 +114,7 @@ static void finish(quorum_acquire *acquire, int code)
     quorum_forget_task(&acquire->task);
     list_remove(&acquire->link);
     if (code && code != PAWL_ECANCELED)
-        pawl_error_set(op->err, code, "%s", acquire->words.text);
+        pawl_error_set(op->err, code, "%s", acquire->error.text);
     free(acquire);
     pawl_op_finish(op, code);
 }
@@ -143,7 +143,7 @@ static void end_now(quorum_acquire *acquire)
     quorum_attempt *b = acquire->attempt;
 
     if (b && acquire->whole)
-        quorum_attempt_error(b, &acquire->words, acquire->code); /* also of cancelled ones */
+        quorum_attempt_error(b, &acquire->error, acquire->code); /* also of cancelled ones */
     if (b)
         b->acquire = NULL;
     acquire->attempt = NULL;
@@ -157,7 +157,7 @@ void quorum_acquire_given_back(quorum_acquire *acquire)
 
 static void no_memory(quorum_acquire *acquire)
 {
-    pawl_error_set(&acquire->words, PAWL_ENOMEM, "out of memory");
+    pawl_error_set(&acquire->error, PAWL_ENOMEM, "out of memory");
     finish(acquire, PAWL_ENOMEM);
 }
 
@@ -211,7 +211,7 @@ static void try_all(quorum_acquire *acquire)
 
 /* ---- WAIT and CLAIM -------------------------------------------------------------------------- */
 
-static void look_later(quorum_acquire *acquire)
+static void peek_later(quorum_acquire *acquire)
 {
     quorum *q = acquire->quorum;
     int64_t now = quorum_now(q), usual = q->env->timeout_ms * PAWL_NS_PER_MS;
@@ -237,7 +237,7 @@ static void wait_at_gate(quorum_acquire *acquire)
     enter(acquire, ACQUIRE_WAIT, PAWL_NEVER);
     acquire->gate = gate;
     quorum_node_wait(&q->nodes[gate], acquire->attempt->name);
-    look_later(acquire);
+    peek_later(acquire);
     quorum_attempt_ask(acquire->attempt, gate, true, acquire->attempt->floor);
     quorum_later(q, &acquire->task);
 }
@@ -313,7 +313,7 @@ static void note_failure(quorum_acquire *acquire, const quorum_tally *t)
     acquire->code = is_busy(acquire, t) ? PAWL_EBUSY : PAWL_EQUORUM;
     if (acquire->code == PAWL_EBUSY)
         pawl_op_waits(acquire->op);
-    quorum_attempt_error(acquire->attempt, &acquire->words, acquire->code);
+    quorum_attempt_error(acquire->attempt, &acquire->error, acquire->code);
 }
 
 static void lost_try(quorum_acquire *acquire, const quorum_tally *t, int64_t now)
@@ -394,21 +394,21 @@ static void run_try(quorum_acquire *acquire, int64_t now)
 }
 
 /* Whether a majority is there, for when the limit comes. */
-static void note_look(quorum_acquire *acquire, const quorum_broadcast *look)
+static void note_peek(quorum_acquire *acquire, const quorum_broadcast *peek)
 {
-    acquire->code = quorum_look_there(look) < acquire->quorum->majority ? PAWL_EQUORUM : PAWL_EBUSY;
+    acquire->code = quorum_peek_there(peek) < acquire->quorum->majority ? PAWL_EQUORUM : PAWL_EBUSY;
     if (acquire->code == PAWL_EQUORUM)
-        quorum_broadcast_error(look, &acquire->words, acquire->code);
+        quorum_broadcast_error(peek, &acquire->error, acquire->code);
 }
 
-static void looked(quorum_acquire *acquire, const quorum_broadcast *look)
+static void looked(quorum_acquire *acquire, const quorum_broadcast *peek)
 {
     int64_t now = quorum_now(acquire->quorum);
-    bool free = quorum_look_vacant(look, acquire->gate) >= acquire->quorum->majority;
+    bool free = quorum_peek_vacant(peek, acquire->gate) >= acquire->quorum->majority;
 
     if (acquire->phase != ACQUIRE_WAIT)
         return;
-    note_look(acquire, look);
+    note_peek(acquire, peek);
     if (free && acquire->free_since && now - acquire->free_since >= brief(acquire->quorum)) {
         acquire->free_since = 0;
         claim(acquire); /* its place in the gate's queue stays */
@@ -418,16 +418,16 @@ static void looked(quorum_acquire *acquire, const quorum_broadcast *look)
         acquire->free_since = 0;
     else if (!acquire->free_since)
         acquire->free_since = now;
-    look_later(acquire);
+    peek_later(acquire);
 }
 
-static void look(quorum_acquire *acquire)
+static void peek(quorum_acquire *acquire)
 {
     acquire->over = false;
-    if (!acquire->look)
-        acquire->look = quorum_look(acquire->quorum, acquire->attempt->name, looked, acquire);
-    if (!acquire->look)
-        look_later(acquire);
+    if (!acquire->peek)
+        acquire->peek = quorum_peek(acquire->quorum, acquire->attempt->name, looked, acquire);
+    if (!acquire->peek)
+        peek_later(acquire);
 }
 
 static void run_wait(quorum_acquire *acquire)
@@ -439,7 +439,7 @@ static void run_wait(quorum_acquire *acquire)
     else if (!s->out || acquire->gate_left)
         pause_acquire(acquire);
     else if (acquire->over)
-        look(acquire);
+        peek(acquire);
 }
 
 static void run_claim(quorum_acquire *acquire, int64_t now)
@@ -549,9 +549,9 @@ static void note_at_limit(quorum_acquire *acquire, int64_t now)
 {
     int64_t before = now - acquire->quorum->env->timeout_ms * PAWL_NS_PER_MS / 4;
 
-    if (acquire->phase == ACQUIRE_WAIT && acquire->look && acquire->look->sent &&
-        acquire->look->sent <= before)
-        note_look(acquire, acquire->look);
+    if (acquire->phase == ACQUIRE_WAIT && acquire->peek && acquire->peek->sent &&
+        acquire->peek->sent <= before)
+        note_peek(acquire, acquire->peek);
     if (acquire->phase == ACQUIRE_TRY || acquire->phase == ACQUIRE_CLAIM) {
         quorum_tally t = quorum_attempt_count(acquire->attempt, now);
 

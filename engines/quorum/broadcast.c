@@ -8,7 +8,7 @@
  *     answered    (outer == NULL) late answers are noted; who takes too long is cancelled
  *     (freed)     when no op is out
  *
- * A look is a broadcast for an acquire that waits (acquire.c): its outer op is its own.
+ * A peek is a broadcast for an acquire that waits (acquire.c): its outer op is its own.
  *
  * A node that does not answer in its time (node.c) is not waited for, so a broadcast always ends.
  */
@@ -216,7 +216,7 @@ void quorum_break(quorum *q, pawl_op *op)
     quorum_broadcast_send(s);
 }
 
-/* ---- looks ----------------------------------------------------------------------------------- */
+/* ---- peeks ----------------------------------------------------------------------------------- */
 
 static int note_holder(void *arg, const pawl_info *info)
 {
@@ -226,12 +226,12 @@ static int note_holder(void *arg, const pawl_info *info)
     return 0;
 }
 
-static void look_over(pawl_op *op)
+static void peek_over(pawl_op *op)
 {
     (void)op;
 }
 
-static void judge_look(quorum_broadcast *s, size_t pending)
+static void judge_peek(quorum_broadcast *s, size_t pending)
 {
     void (*told)(quorum_acquire *, const quorum_broadcast *) = s->told;
     quorum_acquire *acquire = s->acquire;
@@ -242,11 +242,11 @@ static void judge_look(quorum_broadcast *s, size_t pending)
     if (!told)
         return;
     s->told = NULL;
-    acquire->look = NULL;
+    acquire->peek = NULL;
     told(acquire, s);
 }
 
-size_t quorum_look_vacant(const quorum_broadcast *s, size_t but)
+size_t quorum_peek_vacant(const quorum_broadcast *s, size_t but)
 {
     size_t vacant = 0;
 
@@ -256,30 +256,30 @@ size_t quorum_look_vacant(const quorum_broadcast *s, size_t but)
     return vacant;
 }
 
-size_t quorum_look_there(const quorum_broadcast *s)
+size_t quorum_peek_there(const quorum_broadcast *s)
 {
     size_t held = 0;
 
     for (size_t i = 0; i < s->quorum->n; i++)
         held += s->answers[i].code == 0 && s->answers[i].held;
-    return held + quorum_look_vacant(s, s->quorum->n);
+    return held + quorum_peek_vacant(s, s->quorum->n);
 }
 
-quorum_broadcast *quorum_look(quorum *q, const char *name,
-                              void (*told)(quorum_acquire *acquire, const quorum_broadcast *look),
+quorum_broadcast *quorum_peek(quorum *q, const char *name,
+                              void (*told)(quorum_acquire *acquire, const quorum_broadcast *peek),
                               quorum_acquire *acquire)
 {
-    pawl_op op = {.kind = PAWL_OP_INSPECT, .name = name, .done = look_over,
+    pawl_op op = {.kind = PAWL_OP_INSPECT, .name = name, .done = peek_over,
                   .deadline = PAWL_NEVER};
     quorum_broadcast *s = quorum_broadcast_new(q, &op, PAWL_OP_INSPECT);
 
     if (!s)
         return NULL;
-    s->is_look = true;
-    s->look = op;
-    s->look.name = s->name;
-    s->outer = &s->look;
-    s->judge = judge_look;
+    s->is_peek = true;
+    s->peek = op;
+    s->peek.name = s->name;
+    s->outer = &s->peek;
+    s->judge = judge_peek;
     s->row = note_holder;
     s->told = told;
     s->acquire = acquire;
@@ -287,7 +287,7 @@ quorum_broadcast *quorum_look(quorum *q, const char *name,
     return s;
 }
 
-void quorum_look_forget(quorum_broadcast *s)
+void quorum_peek_forget(quorum_broadcast *s)
 {
     s->told = NULL;
     s->acquire = NULL;

@@ -315,7 +315,7 @@ static void quorum_submit(void *self, pawl_op *op)
         break;
     case PAWL_OP_INSPECT:
     case PAWL_OP_LIST:
-        quorum_view(q, op);
+        quorum_inspect(q, op);
         break;
     case PAWL_OP_EVENT:
         submit_event(q, op);

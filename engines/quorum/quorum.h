@@ -8,7 +8,7 @@
  *     acquire.c  ACQUIRE: one attempt after the other, until one wins
  *     broadcast.c  one question to all nodes; BREAK
  *     renew.c    RENEW, and healing what a node has lost
- *     view.c     INSPECT and LIST                         words.c   what the nodes said
+ *     inspect.c  INSPECT and LIST                         error_text.c   what the nodes said
  *
  * Everything that calls an inner engine is done by a task: an inner engine's op->done only notes
  * the answer and puts the task on the list, which is worked off when no inner engine is on the
@@ -203,9 +203,9 @@ struct quorum_acquire {
     bool gate_left;        /* WAIT: the gate can't be waited at */
     bool whole;            /* END: the attempt had asked all nodes, so it has the words */
     int64_t free_since;    /* the gate alone refuses since then; 0: not that we know */
-    quorum_broadcast *look; /* WAIT: the look that is out, or NULL */
+    quorum_broadcast *peek; /* WAIT: the peek that is out, or NULL */
     int code;              /* END: what to answer; before: what the last try failed by */
-    pawl_error words;
+    pawl_error error;
 };
 
 void quorum_acquire_submit(quorum *q, pawl_op *op);
@@ -229,7 +229,7 @@ typedef struct quorum_answer {
     pawl_op op;
     pawl_error err;
     bool out, canceled, given_up, healed;
-    bool held; /* a look: somebody has it there */
+    bool held; /* a peek: somebody has it there */
     int code; /* QUORUM_SILENT: none yet */
     pawl_renewal *batch;
     quorum_row *rows, **rows_end;
@@ -250,11 +250,11 @@ struct quorum_broadcast {
     /* What is to be done with answers, also late ones; or NULL. */
     void (*after)(quorum_broadcast *s);
     void (*forget)(quorum_broadcast *s); /* free what it has, or NULL */
-    /* A look, for an acquire: */
-    bool is_look;
-    pawl_op look; /* its outer op */
-    /* NULL: no look, or the look was told or forgotten. */
-    void (*told)(quorum_acquire *acquire, const quorum_broadcast *look);
+    /* A peek, for an acquire: */
+    bool is_peek;
+    pawl_op peek; /* its outer op */
+    /* NULL: no look, or the peek was told or forgotten. */
+    void (*told)(quorum_acquire *acquire, const quorum_broadcast *peek);
     quorum_acquire *acquire;
     /* RENEW */
     size_t nitems;
@@ -273,22 +273,22 @@ void quorum_broadcast_cancel(quorum *q, pawl_op *op);
 void quorum_broadcast_free(quorum_broadcast *s);
 void quorum_broadcast_error(const quorum_broadcast *s, pawl_error *err, int code);
 void quorum_break(quorum *q, pawl_op *op);
-/* Ask all nodes who holds `name`. told() is called once, from a task, unless the look is forgotten
+/* Ask all nodes who holds `name`. told() is called once, from a task, unless the peek is forgotten
  * before. NULL: no memory. */
-quorum_broadcast *quorum_look(quorum *q, const char *name,
-                              void (*told)(quorum_acquire *acquire, const quorum_broadcast *look),
+quorum_broadcast *quorum_peek(quorum *q, const char *name,
+                              void (*told)(quorum_acquire *acquire, const quorum_broadcast *peek),
                               quorum_acquire *acquire);
 /* How many nodes that vote say that nobody holds it; the node `but` is not counted. */
-size_t quorum_look_vacant(const quorum_broadcast *s, size_t but);
+size_t quorum_peek_vacant(const quorum_broadcast *s, size_t but);
 /* How many nodes have answered with a word that counts: somebody holds it, or a vote. */
-size_t quorum_look_there(const quorum_broadcast *s);
-void quorum_look_forget(quorum_broadcast *s);
+size_t quorum_peek_there(const quorum_broadcast *s);
+void quorum_peek_forget(quorum_broadcast *s);
 
-/* renew.c, view.c */
+/* renew.c, inspect.c */
 void quorum_renew(quorum *q, pawl_op *op);
 /* ACQUIRE, again, by who holds it already. */
 void quorum_confirm(quorum *q, pawl_op *op, const quorum_attempt *b);
-void quorum_view(quorum *q, pawl_op *op);
+void quorum_inspect(quorum *q, pawl_op *op);
 
 /* ---- quorum.c -------------------------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * view.c - INSPECT and LIST: what the nodes say, put together.
+ * inspect.c - INSPECT and LIST: what the nodes say, put together.
  *
  * A grant has the same owner at every node, so rows of one owner are one row here. Who is a holder
  * at a majority (counting those that did not answer for it) is a holder. Who is not, is a waiter if
@@ -75,12 +75,12 @@ typedef struct merged {
     bool waits;
 } merged;
 
-typedef struct view {
+typedef struct inspection {
     const quorum_broadcast *broadcast;
     entry *entries;
     merged *rows;
     size_t n, nrows, missing; /* missing: nodes that did not answer */
-} view;
+} inspection;
 
 static int by_key(const void *one, const void *other)
 {
@@ -119,7 +119,7 @@ static bool holds(const pawl_info *info)
     return info->role == PAWL_ROLE_HOLDER || (info->role == PAWL_ROLE_SUMMARY && info->holders);
 }
 
-static uint64_t token_of(const view *v, const entry *first, size_t n)
+static uint64_t token_of(const inspection *v, const entry *first, size_t n)
 {
     uint64_t best = 0, top = 0;
 
@@ -137,7 +137,7 @@ static uint64_t token_of(const view *v, const entry *first, size_t n)
 }
 
 /* The lease that a majority has at least; of fewer, the shortest. */
-static int64_t lease_of(const view *v, const entry *first, size_t n)
+static int64_t lease_of(const inspection *v, const entry *first, size_t n)
 {
     size_t want = v->broadcast->quorum->majority, have = 0;
     int64_t best = -1;
@@ -157,7 +157,7 @@ static int64_t lease_of(const view *v, const entry *first, size_t n)
     return best;
 }
 
-static void merge_group(view *v, const entry *first, size_t n)
+static void merge_group(inspection *v, const entry *first, size_t n)
 {
     merged *m = &v->rows[v->nrows++];
 
@@ -194,7 +194,7 @@ static void merge_group(view *v, const entry *first, size_t n)
 }
 
 /* All rows but summaries, or the summaries alone, each owner's or name's as one. */
-static bool merge(view *v, bool summaries)
+static bool merge(inspection *v, bool summaries)
 {
     const quorum *q = v->broadcast->quorum;
     size_t room = 0, end;
@@ -229,7 +229,7 @@ static bool merge(view *v, bool summaries)
 
 /* ---- telling --------------------------------------------------------------------------------- */
 
-static int show_inspect(const view *v, pawl_op *op)
+static int show_inspect(const inspection *v, pawl_op *op)
 {
     pawl_info sum = {.size = sizeof sum, .name = op->name, .role = PAWL_ROLE_SUMMARY,
                      .since_ms = -1, .lease_ms = -1, .host = "", .program = "", .label = "",
@@ -262,7 +262,7 @@ static int show_inspect(const view *v, pawl_op *op)
     return code;
 }
 
-static int show_list(const view *v, pawl_op *op)
+static int show_list(const inspection *v, pawl_op *op)
 {
     int code = 0;
 
@@ -272,9 +272,9 @@ static int show_list(const view *v, pawl_op *op)
     return code;
 }
 
-static void judge_view(quorum_broadcast *s, size_t pending)
+static void judge_inspect(quorum_broadcast *s, size_t pending)
 {
-    view v = {.broadcast = s};
+    inspection v = {.broadcast = s};
     pawl_op *op = s->outer;
     int code = 0;
 
@@ -297,13 +297,13 @@ static void judge_view(quorum_broadcast *s, size_t pending)
     pawl_op_finish(op, code);
 }
 
-void quorum_view(quorum *q, pawl_op *op)
+void quorum_inspect(quorum *q, pawl_op *op)
 {
     quorum_broadcast *s = quorum_broadcast_new(q, op, op->kind);
 
     if (!s)
         return;
-    s->judge = judge_view;
+    s->judge = judge_inspect;
     s->row = collect;
     s->forget = forget_rows;
     quorum_broadcast_send(s);

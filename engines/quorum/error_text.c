@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * words.c - what the nodes said, in one line: "2 of 5: node 1 ok, 2 ok, 3 busy, 4 h:6379:
+ * error_text.c - what the nodes said, in one line: "2 of 5: node 1 ok, 2 ok, 3 busy, 4 h:6379:
  * Connection refused, 5 too young (12 of 30 s)". Each has as much room as the others.
  */
 #include "quorum.h"
 
-static void add(const quorum *q, pawl_error *err, size_t node, const char *words)
+static void add(const quorum *q, pawl_error *err, size_t node, const char *error)
 {
     size_t room = sizeof err->text / q->n, most = room > 20 ? room - 9 : 11, used;
 
@@ -13,7 +13,7 @@ static void add(const quorum *q, pawl_error *err, size_t node, const char *words
         return;
     used = strlen(err->text);
     snprintf(err->text + used, sizeof err->text - used, "%s %zu %.*s", node ? "," : "", node + 1,
-             (int)most, words);
+             (int)most, error);
 }
 
 static int young(const quorum_node *node, int64_t now, char *text, size_t room)
@@ -54,7 +54,7 @@ void quorum_attempt_error(const quorum_attempt *b, pawl_error *err, int code)
     }
 }
 
-/* What a node said of a question to all. A look (acquire.c) tells who has it there. */
+/* What a node said of a question to all. A peek (acquire.c) tells who has it there. */
 static int describe_answer(const quorum_broadcast *s, size_t i, char *text, size_t room)
 {
     const quorum_answer *a = &s->answers[i];
@@ -63,7 +63,7 @@ static int describe_answer(const quorum_broadcast *s, size_t i, char *text, size
 
     if (a->code == 0 && a->held)
         return snprintf(text, room, "busy");
-    if (a->code == 0 && s->is_look && quorum_node_young(node, now))
+    if (a->code == 0 && s->is_peek && quorum_node_young(node, now))
         return young(node, now, text, room);
     if (a->code == 0 || a->code == PAWL_ENOTHELD)
         return snprintf(text, room, "ok");
@@ -79,8 +79,8 @@ void quorum_broadcast_error(const quorum_broadcast *s, pawl_error *err, int code
 
     for (size_t i = 0; i < n; i++)
         ok += s->answers[i].code == 0 || s->answers[i].code == PAWL_ENOTHELD;
-    if (s->is_look)
-        ok = quorum_look_vacant(s, n);
+    if (s->is_peek)
+        ok = quorum_peek_vacant(s, n);
     pawl_error_set(err, code, "%zu of %zu: node", ok, n);
     for (size_t i = 0; i < n; i++) {
         describe_answer(s, i, part, sizeof part);
