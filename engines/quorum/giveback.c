@@ -134,7 +134,7 @@ static bool overdue(const quorum_attempt *b, size_t i, int64_t sent, int64_t now
     return now >= quorum_node_patience(&b->quorum->nodes[i], sent);
 }
 
-static void clear(quorum_attempt *b, size_t i, int64_t now, bool retry)
+static void give_back_at(quorum_attempt *b, size_t i, int64_t now, bool retry)
 {
     quorum_node *node = &b->quorum->nodes[i];
     quorum_node_state *s = &b->node_states[i];
@@ -253,7 +253,7 @@ void quorum_give_back_run(quorum_task *task)
     if (b->state != ATTEMPT_VOID)
         return;
     for (size_t i = 0; i < q->n; i++) /* answers inside bring us back here */
-        clear(b, i, now, retry);
+        give_back_at(b, i, now, retry);
     for (size_t i = 0; i < q->n; i++)
         left += !quorum_node_state_quiet(&b->node_states[i]);
     if (left && retry)

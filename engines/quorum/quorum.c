@@ -15,15 +15,15 @@
  *
  * STATES, and who changes them. All under the client's mutex, so one step at a time:
  *
- *     acquire  (acquire.c) an ACQUIRE that is out. Moved on by its task: after answers of nodes, at
- *              its timer, by cancel. It answers its op once, in finish(), and is freed there.
- * attempt (attempt.c, giveback.c) one try at all nodes: OPEN, HELD, VOID, never backwards. OPEN
- * belongs to its acquire. HELD is found by the submitter's owner number. VOID gives back
- *              and frees itself.
- *     node state, of an attempt, one per node: changed by that node's answers alone.
- * broadcast (broadcast.c) one question to all nodes. It answers its op once, and is freed when the
- *              last node has answered or was cancelled.
- *     node     (node.c) up or down, young or old: by what it answers and when.
+ *     acquire     (acquire.c) an ACQUIRE that is out. Moved on by its task: after answers of nodes,
+ *                 at its timer, by cancel. finish() answers the op once and frees the acquire.
+ *     attempt     (attempt.c, giveback.c) one try at all nodes: OPEN, HELD, VOID, never backwards.
+ *                 An OPEN attempt belongs to its acquire. A HELD attempt is found by the
+ *                 submitter's owner number. A VOID attempt gives back its grants and frees itself.
+ *     node state  of an attempt, one per node: changed by that node's answers alone.
+ *     broadcast   (broadcast.c) one question to all nodes. A broadcast answers its op once, and is
+ *                 freed when the last node has answered or was cancelled.
+ *     node        (node.c) up or down, young or old: by what it answers and when.
  *
  * WHY THAT IS SAFE. An inner engine calls op->done from wherever it likes, also inside submit and
  * cancel; there only the node state (or answer) is written and its task is put on `todo`. Tasks run

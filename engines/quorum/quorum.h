@@ -2,13 +2,15 @@
  *
  * quorum.h - the parts of the engine "quorum:" (quorum.c says what it does and why it is safe).
  *
- *     node.c     one inner engine: whether it answers, how old it is, its events
- *     attempt.c  one try to get one name at all nodes     token.c   whether it has won
- *     giveback.c  giving an attempt back, wherever something of it is or may be; RELEASE
- *     acquire.c  ACQUIRE: one attempt after the other, until one wins
- *     broadcast.c  one question to all nodes; BREAK
- *     renew.c    RENEW, and healing what a node has lost
- *     inspect.c  INSPECT and LIST                         error_text.c   what the nodes said
+ *     node.c        one inner engine: whether it answers, how old it is, its events
+ *     attempt.c     one try to get one name at all nodes
+ *     token.c       whether an attempt has won
+ *     giveback.c    giving back an attempt, wherever a grant of it is or may be; RELEASE
+ *     acquire.c     ACQUIRE: one attempt after the other, until one wins
+ *     broadcast.c   one question to all nodes; BREAK
+ *     renew.c       RENEW, and repairing a grant that a node has lost
+ *     inspect.c     INSPECT and LIST
+ *     error_text.c  the answers of the nodes, as an error text
  *
  * Everything that calls an inner engine is done by a task: an inner engine's op->done only notes
  * the answer and puts the task on the list, which is worked off when no inner engine is on the
@@ -201,7 +203,7 @@ struct quorum_acquire {
     uint32_t failed;       /* claims that came to nothing */
     bool waited, over;     /* over: this phase's time is */
     bool gate_left;        /* WAIT: the gate can't be waited at */
-    bool whole;            /* END: the attempt had asked all nodes, so it has the words */
+    bool whole;            /* END: the attempt had asked all nodes, so it has the texts */
     int64_t free_since;    /* the gate alone refuses since then; 0: not that we know */
     quorum_broadcast *peek; /* WAIT: the peek that is out, or NULL */
     int code;              /* END: what to answer; before: what the last try failed by */
@@ -253,7 +255,7 @@ struct quorum_broadcast {
     /* A peek, for an acquire: */
     bool is_peek;
     pawl_op peek; /* its outer op */
-    /* NULL: no look, or the peek was told or forgotten. */
+    /* NULL: no peek, or the peek was told or forgotten. */
     void (*told)(quorum_acquire *acquire, const quorum_broadcast *peek);
     quorum_acquire *acquire;
     /* RENEW */

@@ -33,19 +33,19 @@ static void heal(const quorum_broadcast *s, size_t node, size_t item)
 {
     const quorum *q = s->quorum;
     quorum_attempt *b = find_attempt(s, item);
-    quorum_node_state *slot = b ? &b->node_states[node] : NULL;
+    quorum_node_state *state = b ? &b->node_states[node] : NULL;
     int64_t now = quorum_now(q);
     int code = s->answers[node].batch[item].code;
 
-    if (!slot || slot->out || q->closed || (code && code != PAWL_ENOTHELD))
+    if (!state || state->out || q->closed || (code && code != PAWL_ENOTHELD))
         return;
     if (code == 0) {
-        slot->missed = 0;
-    } else if (!slot->missed) {
-        slot->missed = now;
-    } else if (now - slot->missed >= q->env->timeout_ms * PAWL_NS_PER_MS) {
-        slot->ours = slot->doubt = false;
-        slot->missed = 0;
+        state->missed = 0;
+    } else if (!state->missed) {
+        state->missed = now;
+    } else if (now - state->missed >= q->env->timeout_ms * PAWL_NS_PER_MS) {
+        state->ours = state->doubt = false;
+        state->missed = 0;
         quorum_attempt_ask(b, node, false, b->token + b->tokens - 1);
     }
 }
