@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * local.c - the engine "local:[DIR]": opening, closing, and the slots of the engine door, which are
- * the desk's (desk.h) over the table as its store. What the table is and why it can't be left
- * broken is told in local.h.
+ * the shelf engine's (shelf_engine.h) over the table as its store. What the table is and why it
+ * can't be left broken is told in local.h.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static void describe(void *store, uint16_t peer, uint32_t gen, pawl_info *row)
     row->label = l->label;
 }
 
-static const desk_store local_store = {
+static const shelf_store local_store = {
     .edit = local_edit,
     .read = local_read,
     .fence = local_fence,
@@ -74,7 +74,7 @@ static int begin(local *l, const pawl_url *url, pawl_error *err)
     if (!code)
         code = local_table_open(l, err);
     if (!code)
-        code = local_slot_settle(l, err);
+        code = local_slot_enter(l, err);
     if (!code && local_blocks_open(l))
         code = pawl_error_set(err, PAWL_EBACKEND, "local: no room for one more client in %s: the "
                               "disk or the table is full", l->path);
@@ -107,9 +107,10 @@ static int local_open(void *self, pawl_env *env, const pawl_url *url, pawl_error
     l->copy.bytes = malloc(LOCAL_LARGEST);
     l->copy.cap = LOCAL_LARGEST - BLOCK_HEAD * 8;
     if (!l->copy.bytes ||
-        desk_init(&l->desk, env, &local_store, l, LOCAL_BUCKETS, (uint16_t)l->slot, l->gen))
+        shelf_engine_init(&l->engine, env, &local_store, l, LOCAL_BUCKETS, (uint16_t)l->slot,
+                          l->gen))
         return pawl_error_set(err, PAWL_ENOMEM, "local: out of memory");
-    l->desk.safety_ms = SAFETY_MS;
+    l->engine.safety_ms = SAFETY_MS;
     return 0;
 }
 
@@ -119,7 +120,7 @@ static void local_close(void *self)
 
     if (!l->env)
         return;
-    desk_end(&l->desk);
+    shelf_engine_end(&l->engine);
     leave(l);
     free(l->copy.bytes);
     l->copy.bytes = NULL;
@@ -130,7 +131,7 @@ static void local_close(void *self)
 static void give_up(local *l, pawl_op *op)
 {
     if (!l->lost)
-        desk_event(&l->desk, PAWL_EVENT_LOST);
+        shelf_engine_event(&l->engine, PAWL_EVENT_LOST);
     l->lost = true;
     for (size_t i = 0; i < op->batch_len; i++)
         op->batch[i].code = PAWL_ENOTHELD;
@@ -149,12 +150,12 @@ static void local_submit(void *self, pawl_op *op)
         (l->lost || (op->kind == PAWL_OP_RENEW && local_table_removed(l))))
         give_up(l, op);
     else
-        desk_submit(&l->desk, op);
+        shelf_engine_submit(&l->engine, op);
 }
 
 static void local_cancel(void *self, pawl_op *op)
 {
-    desk_cancel(&((local *)self)->desk, op);
+    shelf_engine_cancel(&((local *)self)->engine, op);
 }
 
 /* The folder, however it is spelled. */

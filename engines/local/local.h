@@ -75,7 +75,7 @@
 #include <sys/types.h>
 #include <uv.h>
 
-#include "desk.h"
+#include "shelf/shelf_engine.h"
 
 #define LOCAL_MAGIC UINT64_C(0x316c77617043206c)
 #define LOCAL_VERSION 2
@@ -111,7 +111,7 @@ typedef struct local_head {
 typedef struct local_slot {
     local_word gen;
     local_word pid;
-    local_word hints; /* DESK_BIT, DESK_EVICTED */
+    local_word hints; /* SHELF_BIT, SHELF_EVICTED */
     local_word unused;
     local_word program[4];
     local_word label[8];
@@ -169,7 +169,7 @@ struct local_peers {
 
 typedef struct local {
     pawl_env *env;
-    desk desk;
+    shelf_engine engine;
     /* folder.c */
     char *path;
     char usual[64]; /* where the default folder is as a rule; "": the folder is not the default */
@@ -233,7 +233,7 @@ bool local_put(local *l, size_t at, const void *from, size_t bytes);
 
 /* slots.c */
 int local_slot_take(local *l);
-int local_slot_settle(local *l, pawl_error *err);
+int local_slot_enter(local *l, pawl_error *err);
 void local_slot_leave(local *l);
 /* The name of a slot's socket ('w') or FIFO ('d'). */
 void local_slot_name(char name[16], char kind, uint32_t slot);
@@ -253,20 +253,20 @@ void local_block_replaced(local *l, uint32_t block, uint64_t owner);
 size_t local_block_bytes(uint32_t block);
 size_t local_block_at(uint32_t block);
 
-/* shelves.c: desk_store's edit, read and fence. */
-int local_edit(void *store, uint32_t bucket, desk_edit_fn *fn, void *arg, pawl_error *err);
+/* shelves.c: shelf_store's edit, read and fence. */
+int local_edit(void *store, uint32_t bucket, shelf_edit_fn *fn, void *arg, pawl_error *err);
 lockstate_shelf *local_read(void *store, uint32_t bucket);
 uint64_t local_fence(void *store, uint32_t n);
 /* The table's file goes as far as that. */
 bool local_reachable(local *l, size_t end);
 
-/* peers.c: the rest of desk_store. */
+/* peers.c: the rest of shelf_store. */
 int local_peers_open(local *l, pawl_error *err);
 void local_peers_close(local *l);
 bool local_dead(void *store, uint16_t peer, uint32_t gen, bool thorough);
-void local_tell(void *store, const struct desk_peer *to, const struct desk_told *what);
+void local_tell(void *store, const struct shelf_peer *to, const struct shelf_told *what);
 void local_announce(void *store, uint16_t peer, uint32_t gen);
-enum desk_watched local_watch(void *store, uint16_t peer, uint32_t gen);
+enum shelf_watched local_watch(void *store, uint16_t peer, uint32_t gen);
 void local_unwatch(void *store, uint16_t peer, uint32_t gen);
 
 #endif

@@ -3,10 +3,10 @@
  * peers.c - the other clients: knocking at their door, and noticing that they died.
  *
  * KNOCKING. A datagram to the other's socket says which bucket changed, which of its owners is
- * meant, and which tokens were drawn (desk.h). If its queue is full, a bit is set in its slot
- * (which bucket), and the datagram tried again: if it is full then, too, the other will read what
- * is there and take the bits after that. A datagram that does not say who is meant, and a bit, make
- * it look at all that waits in the bucket.
+ * meant, and which tokens were drawn (shelf_engine.h). If its queue is full, a bit is set in its
+ * slot (which bucket), and the datagram tried again: if it is full then, too, the other will read
+ * what is there and take the bits after that. A datagram that does not say who is meant, and a bit,
+ * make it look at all that waits in the bucket.
  *
  * WATCHING. A FIFO that a client keeps open for writing as long as it lives, opened here for
  * reading: the kernel hangs up when its last writer is gone, even if the process was stopped, is in
@@ -35,7 +35,7 @@ enum { LOOK, ANNOUNCE };
 
 struct message {
     uint32_t kind, slot, gen, unused;
-    struct desk_told told;
+    struct shelf_told told;
 };
 
 /* ---- knocking -------------------------------------------------------------------------------- */
@@ -107,7 +107,7 @@ static void fall_mute(local *l, uint32_t slot, uint32_t gen)
         l->mute = write(l->life, bytes, sizeof bytes) > 0;
 }
 
-void local_tell(void *store, const struct desk_peer *to, const struct desk_told *what)
+void local_tell(void *store, const struct shelf_peer *to, const struct shelf_told *what)
 {
     local *l = store;
     struct message message = {.kind = LOOK, .slot = l->slot, .gen = l->gen, .told = *what};
@@ -116,14 +116,14 @@ void local_tell(void *store, const struct desk_peer *to, const struct desk_told 
     if (!same_gen(l, to->peer, to->gen))
         return;
     if (to->why == LOCKSTATE_EVICTED)
-        (void)local_or(l, LOCAL_AT_SLOT(to->peer, hints), DESK_EVICTED);
+        (void)local_or(l, LOCAL_AT_SLOT(to->peer, hints), SHELF_EVICTED);
     error = knock(l, to->peer, &message);
     if (error == EAGAIN) { /* full: it will read what is there, and then takes the bits */
-        (void)local_or(l, LOCAL_AT_SLOT(to->peer, hints), DESK_BIT(what->bucket));
+        (void)local_or(l, LOCAL_AT_SLOT(to->peer, hints), SHELF_BIT(what->bucket));
         error = knock(l, to->peer, &message);
     }
     if (error && error != EAGAIN) {
-        (void)local_or(l, LOCAL_AT_SLOT(to->peer, hints), DESK_BIT(what->bucket));
+        (void)local_or(l, LOCAL_AT_SLOT(to->peer, hints), SHELF_BIT(what->bucket));
         fall_mute(l, to->peer, to->gen);
     }
 }
@@ -223,7 +223,7 @@ static void died(uv_poll_t *poll, int status, int events)
     if (p->mute || speaks(p->fd)) {
         p->mute = true; /* from now on we look by the clock */
         stop_polling(p);
-        desk_look(&l->desk, UINT64_MAX, DESK_SEEN);
+        shelf_check(&l->engine, UINT64_MAX, SHELF_SEEN);
         return;
     }
     if (!hung_up(p->fd))
@@ -231,8 +231,8 @@ static void died(uv_poll_t *poll, int status, int events)
     stop_polling(p);
     p->dead = true;
     if (drop_lookout(l, slot, gen)) /* it may have evicted us and not come to say so */
-        desk_event(&l->desk, PAWL_EVENT_VERIFY);
-    desk_look(&l->desk, UINT64_MAX, DESK_SEEN);
+        shelf_engine_event(&l->engine, PAWL_EVENT_VERIFY);
+    shelf_check(&l->engine, UINT64_MAX, SHELF_SEEN);
 }
 
 static int open_life(local *l, uint32_t slot)
@@ -287,24 +287,24 @@ static void trim(local *l)
         }
 }
 
-enum desk_watched local_watch(void *store, uint16_t peer, uint32_t gen)
+enum shelf_watched local_watch(void *store, uint16_t peer, uint32_t gen)
 {
     local *l = store;
     struct local_peer **at = place(l, peer, gen);
     int fd;
 
     if (*at && (*at)->mute)
-        return local_dead(l, peer, gen, true) ? DESK_DEAD : DESK_BLIND;
+        return local_dead(l, peer, gen, true) ? SHELF_DEAD : SHELF_BLIND;
     if (*at && !(*at)->dead) {
         if (!(*at)->refs++)
             l->peers.idle--;
-        return DESK_WATCHED;
+        return SHELF_WATCHED;
     }
     if (*at || !same_gen(l, peer, gen))
-        return DESK_DEAD;
+        return SHELF_DEAD;
     fd = open_life(l, peer);
     if (fd < 0)
-        return local_dead(l, peer, gen, true) ? DESK_DEAD : DESK_BLIND;
+        return local_dead(l, peer, gen, true) ? SHELF_DEAD : SHELF_BLIND;
     if (l->peers.idle > IDLE) { /* now, not later: what is found dead below must be remembered */
         trim(l);
         at = place(l, peer, gen);
@@ -312,22 +312,22 @@ enum desk_watched local_watch(void *store, uint16_t peer, uint32_t gen)
     *at = new_peer(l, peer, gen, fd);
     if (!*at) {
         close(fd);
-        return DESK_BLIND;
+        return SHELF_BLIND;
     }
     if (speaks(fd)) {
         (*at)->mute = true;
         stop_polling(*at);
         l->peers.idle++;
-        return local_dead(l, peer, gen, true) ? DESK_DEAD : DESK_BLIND;
+        return local_dead(l, peer, gen, true) ? SHELF_DEAD : SHELF_BLIND;
     }
     if (hung_up(fd) || !same_gen(l, peer, gen)) { /* in this order: see slots.c */
         stop_polling(*at);
         (*at)->dead = true;
         l->peers.idle++;
-        return DESK_DEAD;
+        return SHELF_DEAD;
     }
     (*at)->refs = 1;
-    return DESK_WATCHED;
+    return SHELF_WATCHED;
 }
 
 void local_unwatch(void *store, uint16_t peer, uint32_t gen)
@@ -359,17 +359,17 @@ bool local_dead(void *store, uint16_t peer, uint32_t gen, bool thorough)
 static void look_out(local *l, uint32_t slot, uint32_t gen)
 {
     size_t i = l->peers.next_lookout;
-    enum desk_watched result;
+    enum shelf_watched result;
 
     if (slot >= LOCAL_SLOTS)
         return;
     drop_lookout(l, slot, gen);
     result = local_watch(l, (uint16_t)slot, gen);
-    if (result == DESK_DEAD) {
-        desk_event(&l->desk, PAWL_EVENT_VERIFY);
-        desk_look(&l->desk, UINT64_MAX, DESK_SEEN);
+    if (result == SHELF_DEAD) {
+        shelf_engine_event(&l->engine, PAWL_EVENT_VERIFY);
+        shelf_check(&l->engine, UINT64_MAX, SHELF_SEEN);
     }
-    if (result != DESK_WATCHED)
+    if (result != SHELF_WATCHED)
         return;
     if (l->peers.lookouts[i].used)
         local_unwatch(l, (uint16_t)l->peers.lookouts[i].slot, l->peers.lookouts[i].gen);
@@ -399,11 +399,11 @@ static void knocked(uv_poll_t *poll, int status, int events)
             continue;
         }
         drop_lookout(l, messages[i].slot, messages[i].gen);
-        desk_told(&l->desk, &messages[i].told);
+        shelf_told(&l->engine, &messages[i].told);
     }
     if (local_load(l, LOCAL_AT_SLOT(l->slot, hints)))
         hints = local_exchange(l, LOCAL_AT_SLOT(l->slot, hints), 0);
-    desk_look(&l->desk, hints, DESK_TOLD);
+    shelf_check(&l->engine, hints, SHELF_TOLD);
 }
 
 int local_peers_open(local *l, pawl_error *err)

@@ -129,7 +129,7 @@ static int troubled(local *l, bool full, pawl_error *err)
                           l->path, error == ENODATA ? " (cut off)" : "");
 }
 
-int local_edit(void *store, uint32_t bucket, desk_edit_fn *fn, void *arg, pawl_error *err)
+int local_edit(void *store, uint32_t bucket, shelf_edit_fn *fn, void *arg, pawl_error *err)
 {
     local *l = store;
 

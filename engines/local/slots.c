@@ -193,7 +193,7 @@ static void remove_files(local *l)
 
 /* The slot is ours; make it usable. A place that can't be taken leaves no files, unless somebody
  * else's are in the way. */
-static int settle_in(local *l)
+static int enter(local *l)
 {
     int error;
 
@@ -216,9 +216,9 @@ static int settle_in(local *l)
     return l->trouble;
 }
 
-int local_slot_settle(local *l, pawl_error *err)
+int local_slot_enter(local *l, pawl_error *err)
 {
-    int error = settle_in(l);
+    int error = enter(l);
 
     while (error == EPERM || error == EACCES) { /* somebody else's files are in the way: go on */
         struct flock undo = lock_of(l->slot, F_UNLCK);
@@ -227,7 +227,7 @@ int local_slot_settle(local *l, pawl_error *err)
         fcntl(l->fd, F_OFD_SETLK, &undo);
         error = local_slot_take(l);
         if (!error)
-            error = settle_in(l);
+            error = enter(l);
     }
     if (error == EAGAIN)
         return pawl_error_set(err, PAWL_EBACKEND, "local: %s has no free place for one more client "

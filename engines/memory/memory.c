@@ -7,9 +7,9 @@
  * opens new spaces of its own. `memory:` is the reference for tests and for the simulator, so the
  * engine uses no event loop, no clock but env's, and nothing that depends on addresses in memory.
  *
- * A space is a store (desk.h): buckets with growing shelves, and an array of client slots. The
- * generation of a client slot rises with each client that takes the slot. An entry on a shelf whose
- * generation is not the slot's belongs to a client that has closed; the entry counts as dead.
+ * A space is a store (shelf_engine.h): buckets with growing shelves, and an array of client slots.
+ * The generation of a client slot rises with each client that takes the slot. An entry on a shelf
+ * whose generation is not the slot's belongs to a client that has closed; the entry counts as dead.
  *
  * LOCKING. `spaces_mutex` guards the list of spaces and everything in them. The mutex of a client
  * is held when the core calls the engine, so the order is always client mutex, then
@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "desk.h"
+#include "shelf/shelf_engine.h"
 #include "fork.h"
 
 #define BUCKETS 256
@@ -35,8 +35,8 @@ typedef struct memory memory;
 struct client_slot {
     memory *client; /* NULL: free */
     uint32_t gen;
-    uint64_t hints; /* DESK_BIT, DESK_EVICTED: what its client should look at */
-    struct desk_told told[TOLD]; /* and what it was told, as far as there is room */
+    uint64_t hints; /* SHELF_BIT, SHELF_EVICTED: what its client should look at */
+    struct shelf_told told[TOLD]; /* and what it was told, as far as there is room */
     size_t ntold;
     char label[64];
 };
@@ -55,7 +55,7 @@ typedef struct space {
 struct memory {
     pawl_env *env;
     space *space;
-    desk desk;
+    shelf_engine engine;
     pawl_wake wake;
     bool waking, inside; /* inside: an edit runs, the mutex is held */
     lockstate_shelf copy; /* what `read` hands out */
@@ -84,7 +84,7 @@ static bool grow(lockstate_shelf *shelf, size_t cap)
 }
 
 /* On a copy, because an edit may be given up half-way. */
-static int store_edit(void *store, uint32_t bucket, desk_edit_fn *fn, void *arg, pawl_error *err)
+static int store_edit(void *store, uint32_t bucket, shelf_edit_fn *fn, void *arg, pawl_error *err)
 {
     memory *m = store;
     lockstate_shelf *shelf = &m->space->shelves[bucket];
@@ -174,7 +174,7 @@ static void hint(space *s, uint16_t peer, uint32_t gen, uint64_t bits)
     }
 }
 
-static void store_tell(void *store, const struct desk_peer *to, const struct desk_told *what)
+static void store_tell(void *store, const struct shelf_peer *to, const struct shelf_told *what)
 {
     space *s = ((memory *)store)->space;
     struct client_slot *slot;
@@ -183,12 +183,12 @@ static void store_tell(void *store, const struct desk_peer *to, const struct des
     if (!gone(s, to->peer, to->gen)) {
         slot = &s->slots[to->peer];
         if (to->why == LOCKSTATE_EVICTED) {
-            hint(s, to->peer, to->gen, DESK_EVICTED);
+            hint(s, to->peer, to->gen, SHELF_EVICTED);
         } else if (slot->ntold < TOLD) {
             slot->told[slot->ntold++] = *what;
             hint(s, to->peer, to->gen, 0);
         } else {
-            hint(s, to->peer, to->gen, DESK_BIT(what->bucket));
+            hint(s, to->peer, to->gen, SHELF_BIT(what->bucket));
         }
     }
     pthread_mutex_unlock(&spaces_mutex);
@@ -209,7 +209,7 @@ static void store_describe(void *store, uint16_t peer, uint32_t gen, pawl_info *
     row->label = m->label;
 }
 
-static const desk_store memory_store = {
+static const shelf_store memory_store = {
     .edit = store_edit,
     .read = store_read,
     .fence = store_fence,
@@ -292,7 +292,7 @@ static bool bury_dead(void *arg, const lockstate_entry *e)
 static void bury_tell(void *arg, const lockstate_entry *e, enum lockstate_why why)
 {
     (void)why;
-    hint(((memory *)arg)->space, e->peer, e->gen, UINT64_MAX & ~DESK_EVICTED);
+    hint(((memory *)arg)->space, e->peer, e->gen, UINT64_MAX & ~SHELF_EVICTED);
 }
 
 /* What a client left behind in one lock goes as if its process had died. */
@@ -310,7 +310,7 @@ static void bury(lockstate_edit *edit, lockstate_lock *lock, uint16_t peer, uint
             i = 0;
         }
     }
-    lockstate_settle(edit, 0, 0);
+    lockstate_expire(edit, 0, 0);
 }
 
 static void bury_all(memory *m, uint16_t peer, uint32_t gen)
@@ -338,21 +338,21 @@ static void bury_all(memory *m, uint16_t peer, uint32_t gen)
 static void woken(pawl_wake *wake)
 {
     memory *m = wake->arg;
-    struct desk_told told[TOLD];
+    struct shelf_told told[TOLD];
     struct client_slot *slot;
     uint64_t hints;
     size_t n;
 
     pthread_mutex_lock(&spaces_mutex);
-    slot = &m->space->slots[m->desk.peer];
+    slot = &m->space->slots[m->engine.peer];
     hints = slot->hints;
     n = slot->ntold;
     memcpy(told, slot->told, n * sizeof *told);
     slot->hints = slot->ntold = 0;
     pthread_mutex_unlock(&spaces_mutex);
     for (size_t i = 0; i < n; i++)
-        desk_told(&m->desk, &told[i]);
-    desk_look(&m->desk, hints, DESK_TOLD);
+        shelf_told(&m->engine, &told[i]);
+    shelf_check(&m->engine, hints, SHELF_TOLD);
 }
 
 static int memory_open(void *self, pawl_env *env, const pawl_url *url, pawl_error *err)
@@ -384,7 +384,7 @@ static int memory_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
         m->space = NULL;
     pthread_mutex_unlock(&spaces_mutex);
     if (slot < 0 ||
-        desk_init(&m->desk, env, &memory_store, m, BUCKETS, (uint16_t)slot, gen))
+        shelf_engine_init(&m->engine, env, &memory_store, m, BUCKETS, (uint16_t)slot, gen))
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
     return 0;
 }
@@ -392,10 +392,10 @@ static int memory_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
 static void memory_close(void *self)
 {
     memory *m = self;
-    uint16_t peer = m->desk.peer;
-    uint32_t gen = m->desk.gen;
+    uint16_t peer = m->engine.peer;
+    uint32_t gen = m->engine.gen;
 
-    desk_end(&m->desk);
+    shelf_engine_end(&m->engine);
     if (m->space) {
         pthread_mutex_lock(&spaces_mutex);
         m->space->slots[peer].client = NULL;
@@ -413,12 +413,12 @@ static void memory_close(void *self)
 
 static void memory_submit(void *self, pawl_op *op)
 {
-    desk_submit(&((memory *)self)->desk, op);
+    shelf_engine_submit(&((memory *)self)->engine, op);
 }
 
 static void memory_cancel(void *self, pawl_op *op)
 {
-    desk_cancel(&((memory *)self)->desk, op);
+    shelf_engine_cancel(&((memory *)self)->engine, op);
 }
 
 static int memory_identity(void *self, char *ret, size_t size)

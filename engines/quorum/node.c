@@ -5,8 +5,8 @@
  * DOWN. An engine may keep an op for as long as its service can't be reached. So every answer has
  * a time: half of env->timeout_ms, or, if the node is known to be down, a fraction of that. A node
  * that exceeds it, or answers with an error, is down until it answers anything else; so is a gate
- * (bid.c) that takes twice as long as a majority and an eighth of that time more. This decides only
- * how long the others wait for it, never what an answer means.
+ * (acquire.c) that takes twice as long as a majority and an eighth of that time more. This decides
+ * only how long the others wait for it, never what an answer means.
  *
  * YOUNG. A store that lost its data has forgotten grants whose holders still rely on them. All of
  * them end within one lease of its beginning (a holder that renews does so at a majority without
@@ -14,9 +14,9 @@
  * of others is not known here; so it is what the URL says (settle=), or else the longest that this
  * client has asked for, and at least the one that everybody has who asks for none, 30 s.
  *
- * PROBE. A bid that waits in a node's queue hears nothing while it waits, and nothing if the node
- * dies. While there is one, the node is asked now and then to renew a grant that never was; when
- * it does not answer "not held", its bids go elsewhere.
+ * PROBE. An acquire that waits in a node's queue hears nothing while it waits, and nothing if the
+ * node dies. While there is one, the node is asked now and then to renew a grant that never was;
+ * when it does not answer "not held", its acquires go elsewhere.
  */
 #include "quorum.h"
 
@@ -188,7 +188,7 @@ static void probe_due(pawl_timer *timer)
         probe(n);
     }
     if (n->down && (!n->probe_out || n->probe_canceled))
-        quorum_bids_leave(q, n);
+        quorum_acquires_leave(q, n);
     if (n->waiters && n->probe_out && !n->probe_canceled)
         q->env->timer_set(q->env, timer, quorum_node_patience(n, n->probe_sent));
     else if (n->waiters)

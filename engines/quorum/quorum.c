@@ -15,21 +15,22 @@
  *
  * STATES, and who changes them. All under the client's mutex, so one step at a time:
  *
- *     bid      (bid.c) an ACQUIRE that is out. Moved on by its task: after answers of nodes, at
- *              its timer, by cancel. It answers its op once, in finish(), and is freed there.
- *     ballot   (ballot.c, clear.c) one try at all nodes: OPEN, HELD, VOID, never backwards. OPEN
- *              belongs to its bid. HELD is found by the submitter's owner number. VOID gives back
- *              and frees itself.
- *     slot     of a ballot, one per node: changed by that node's answers alone.
- *     survey   (survey.c) one question to all nodes. It answers its op once, and is freed when the
- *              last node has answered or was cancelled.
- *     node     (node.c) up or down, young or old: by what it answers and when.
+ *     acquire     (acquire.c) an ACQUIRE that is out. Moved on by its task: after answers of nodes,
+ *                 at its timer, by cancel. finish() answers the op once and frees the acquire.
+ *     attempt     (attempt.c, giveback.c) one try at all nodes: OPEN, HELD, VOID, never backwards.
+ *                 An OPEN attempt belongs to its acquire. A HELD attempt is found by the
+ *                 submitter's owner number. A VOID attempt gives back its grants and frees itself.
+ *     node state  of an attempt, one per node: changed by that node's answers alone.
+ *     broadcast   (broadcast.c) one question to all nodes. A broadcast answers its op once, and is
+ *                 freed when the last node has answered or was cancelled.
+ *     node        (node.c) up or down, young or old: by what it answers and when.
  *
  * WHY THAT IS SAFE. An inner engine calls op->done from wherever it likes, also inside submit and
- * cancel; there only the slot (or answer) is written and its task is put on `todo`. Tasks run from
- * quorum_pump, which is called from our own slots and timers, never from inside an inner engine,
- * and never inside itself. So no inner engine is entered twice, nothing is freed under a caller's
- * feet, and an inner op lives inside a ballot, survey or node that is not freed while it is out.
+ * cancel; there only the node state (or answer) is written and its task is put on `todo`. Tasks run
+ * from quorum_pump, which is called from our own functions and timers, never from inside an inner
+ * engine, and never inside itself. So no inner engine is entered twice, nothing is freed under a
+ * caller's feet, and an inner op lives inside an attempt, broadcast or node that is not freed while
+ * it is out.
  */
 #include <stdlib.h>
 
@@ -205,9 +206,9 @@ static int quorum_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
     q->env = env;
     q->soon = (pawl_timer){.fire = soon, .arg = q};
     list_init(&q->todo);
-    list_init(&q->ballots);
-    list_init(&q->bids);
-    list_init(&q->surveys);
+    list_init(&q->attempts);
+    list_init(&q->acquires);
+    list_init(&q->broadcasts);
     list_init(&q->spare);
     code = read_settings(q, &text, err);
     if (!code)
@@ -230,26 +231,26 @@ static void free_lists(quorum *q)
     struct list *l;
 
     while ((l = list_take(&q->spare)))
-        free(list_entry(l, quorum_ballot, link));
-    for (struct list *next, *at = q->ballots.next; at != &q->ballots; at = next) {
-        quorum_ballot *b = list_entry(at, quorum_ballot, link);
+        free(list_entry(l, quorum_attempt, link));
+    for (struct list *next, *at = q->attempts.next; at != &q->attempts; at = next) {
+        quorum_attempt *b = list_entry(at, quorum_attempt, link);
         size_t out = 0;
 
         next = at->next;
         for (size_t i = 0; i < q->n; i++)
-            out += b->slots[i].out || b->slots[i].back_out;
+            out += b->node_states[i].out || b->node_states[i].back_out;
         if (!out)
-            quorum_ballot_free(b);
+            quorum_attempt_free(b);
     }
-    for (struct list *next, *at = q->surveys.next; at != &q->surveys; at = next) {
-        quorum_survey *s = list_entry(at, quorum_survey, link);
+    for (struct list *next, *at = q->broadcasts.next; at != &q->broadcasts; at = next) {
+        quorum_broadcast *s = list_entry(at, quorum_broadcast, link);
         size_t out = 0;
 
         next = at->next;
         for (size_t i = 0; i < q->n; i++)
             out += s->answers[i].out;
         if (!out)
-            quorum_survey_free(s);
+            quorum_broadcast_free(s);
     }
 }
 
@@ -268,17 +269,17 @@ static void quorum_close(void *self)
     if (event)
         pawl_op_finish(event, PAWL_ECANCELED);
     q->pumping = true; /* no more tasks */
-    for (struct list *l = q->ballots.next; l != &q->ballots; l = l->next)
-        if (list_entry(l, quorum_ballot, link)->state == BALLOT_VOID)
-            quorum_clear_now(list_entry(l, quorum_ballot, link));
+    for (struct list *l = q->attempts.next; l != &q->attempts; l = l->next)
+        if (list_entry(l, quorum_attempt, link)->state == ATTEMPT_VOID)
+            quorum_give_back_now(list_entry(l, quorum_attempt, link));
     q->closed = true;
     q->env->timer_clear(q->env, &q->soon);
-    for (struct list *l = q->ballots.next; l != &q->ballots; l = l->next)
-        q->env->timer_clear(q->env, &list_entry(l, quorum_ballot, link)->timer);
-    for (struct list *l = q->bids.next; l != &q->bids; l = l->next)
-        q->env->timer_clear(q->env, &list_entry(l, quorum_bid, link)->timer);
-    for (struct list *l = q->surveys.next; l != &q->surveys; l = l->next)
-        q->env->timer_clear(q->env, &list_entry(l, quorum_survey, link)->timer);
+    for (struct list *l = q->attempts.next; l != &q->attempts; l = l->next)
+        q->env->timer_clear(q->env, &list_entry(l, quorum_attempt, link)->timer);
+    for (struct list *l = q->acquires.next; l != &q->acquires; l = l->next)
+        q->env->timer_clear(q->env, &list_entry(l, quorum_acquire, link)->timer);
+    for (struct list *l = q->broadcasts.next; l != &q->broadcasts; l = l->next)
+        q->env->timer_clear(q->env, &list_entry(l, quorum_broadcast, link)->timer);
     for (size_t i = 0; i < q->n; i++) {
         quorum_node_end(&q->nodes[i]);
         out |= q->nodes[i].event_out || q->nodes[i].probe_out;
@@ -286,14 +287,14 @@ static void quorum_close(void *self)
     while (list_take(&q->todo))
         ;
     free_lists(q);
-    if (out || !list_empty(&q->ballots) || !list_empty(&q->surveys))
+    if (out || !list_empty(&q->attempts) || !list_empty(&q->broadcasts))
         return;
     free(q->nodes);
     q->nodes = NULL;
     q->n = 0;
 }
 
-/* ---- the slots ------------------------------------------------------------------------------- */
+/* ---- the functions --------------------------------------------------------------------------- */
 
 static void quorum_submit(void *self, pawl_op *op)
 {
@@ -301,7 +302,7 @@ static void quorum_submit(void *self, pawl_op *op)
 
     switch (op->kind) {
     case PAWL_OP_ACQUIRE:
-        quorum_acquire(q, op);
+        quorum_acquire_submit(q, op);
         break;
     case PAWL_OP_RELEASE:
         quorum_release(q, op);
@@ -314,7 +315,7 @@ static void quorum_submit(void *self, pawl_op *op)
         break;
     case PAWL_OP_INSPECT:
     case PAWL_OP_LIST:
-        quorum_view(q, op);
+        quorum_inspect(q, op);
         break;
     case PAWL_OP_EVENT:
         submit_event(q, op);
@@ -334,7 +335,7 @@ static void quorum_cancel(void *self, pawl_op *op)
         q->event = NULL;
         pawl_op_finish(op, PAWL_ECANCELED);
     } else if (op->engine[1]) {
-        quorum_survey_cancel(q, op);
+        quorum_broadcast_cancel(q, op);
     } else if (op->kind == PAWL_OP_ACQUIRE) {
         quorum_acquire_cancel(q, op);
     } else {
@@ -367,11 +368,11 @@ static bool quorum_unfinished(void *self)
     const quorum *q = self;
     int64_t since = quorum_now(q) - q->env->timeout_ms * PAWL_NS_PER_MS;
 
-    for (const struct list *l = q->ballots.next; l != &q->ballots; l = l->next) {
-        const quorum_ballot *b = list_entry((uintptr_t)l, quorum_ballot, link);
+    for (const struct list *l = q->attempts.next; l != &q->attempts; l = l->next) {
+        const quorum_attempt *b = list_entry((uintptr_t)l, quorum_attempt, link);
 
-        for (size_t i = 0; i < q->n && b->state == BALLOT_VOID; i++)
-            if (!quorum_slot_quiet(&b->slots[i]) &&
+        for (size_t i = 0; i < q->n && b->state == ATTEMPT_VOID; i++)
+            if (!quorum_node_state_quiet(&b->node_states[i]) &&
                 (!q->nodes[i].down || q->nodes[i].heard > since))
                 return true;
     }

@@ -2,13 +2,15 @@
  *
  * quorum.h - the parts of the engine "quorum:" (quorum.c says what it does and why it is safe).
  *
- *     node.c     one inner engine: whether it answers, how old it is, its events
- *     ballot.c   one try to get one name at all nodes     token.c   whether it has won
- *     clear.c    giving a ballot back, wherever something of it is or may be; RELEASE
- *     bid.c      ACQUIRE: one ballot after the other, until one wins
- *     survey.c   one question to all nodes; BREAK
- *     renew.c    RENEW, and healing what a node has lost
- *     view.c     INSPECT and LIST                         words.c   what the nodes said
+ *     node.c        one inner engine: whether it answers, how old it is, its events
+ *     attempt.c     one try to get one name at all nodes
+ *     token.c       whether an attempt has won
+ *     giveback.c    giving back an attempt, wherever a grant of it is or may be; RELEASE
+ *     acquire.c     ACQUIRE: one attempt after the other, until one wins
+ *     broadcast.c   one question to all nodes; BREAK
+ *     renew.c       RENEW, and repairing a grant that a node has lost
+ *     inspect.c     INSPECT and LIST
+ *     error_text.c  the answers of the nodes, as an error text
  *
  * Everything that calls an inner engine is done by a task: an inner engine's op->done only notes
  * the answer and puts the task on the list, which is worked off when no inner engine is on the
@@ -25,9 +27,9 @@
 #define QUORUM_PACES 8
 
 typedef struct quorum quorum;
-typedef struct quorum_ballot quorum_ballot;
-typedef struct quorum_bid quorum_bid;
-typedef struct quorum_survey quorum_survey;
+typedef struct quorum_attempt quorum_attempt;
+typedef struct quorum_acquire quorum_acquire;
+typedef struct quorum_broadcast quorum_broadcast;
 
 typedef struct quorum_task {
     struct list link; /* in quorum.todo */
@@ -51,7 +53,7 @@ typedef struct quorum_node {
     bool event_out;
     quorum_task event_again;
 
-    /* While bids wait in its queue, it is asked from time to time whether it is still there. */
+    /* While acquires wait in its queue, it is asked from time to time whether it is still there. */
     size_t waiters;
     pawl_op probe;
     pawl_renewal probe_item;
@@ -79,21 +81,21 @@ int64_t quorum_pace(const quorum *q);
 size_t quorum_gate(const quorum *q);
 /* Until when the gate is waited for that was asked at `sent`; a majority had answered at `sure`. */
 int64_t quorum_gate_patience(const quorum *q, int64_t sent, int64_t sure);
-/* A bid begins, or ends, to wait in this node's queue. */
+/* An acquire begins, or ends, to wait in this node's queue. */
 void quorum_node_wait(quorum_node *n, const char *name);
 void quorum_node_unwait(quorum_node *n);
 void quorum_node_listen(quorum_node *n);
 void quorum_node_end(quorum_node *n);
 
-/* ---- ballot.c -------------------------------------------------------------------------------- */
+/* ---- attempt.c ------------------------------------------------------------------------------- */
 
-/* What a ballot has at one node.
+/* What an attempt has at one node.
  *     ours   the node granted it, and it has not been given back
  *     doubt  the outcome there is not known: it counts as not granted, and is given back later
  *     out    an ACQUIRE is out there; back_out: a RELEASE is. Both: the RELEASE was sent behind it
  */
-typedef struct quorum_slot {
-    quorum_ballot *ballot;
+typedef struct quorum_node_state {
+    quorum_attempt *attempt;
     pawl_op op, back;
     pawl_error err;
     bool out, again, canceled; /* again: it was ours when it was asked for */
@@ -106,21 +108,21 @@ typedef struct quorum_slot {
     int64_t from;     /* an instant not after the lease began */
     int64_t end;      /* from + lease */
     int64_t missed;   /* HELD: since when the node is known not to have it; 0: it has */
-} quorum_slot;
+} quorum_node_state;
 
 #define QUORUM_SILENT 1 /* no code is positive */
 
-enum quorum_ballot_state { BALLOT_OPEN, BALLOT_HELD, BALLOT_VOID };
+enum quorum_attempt_state { ATTEMPT_OPEN, ATTEMPT_HELD, ATTEMPT_VOID };
 
-struct quorum_ballot {
-    struct list link;           /* in quorum.ballots */
-    quorum_ballot *next;        /* in quorum.held: of the same hash */
+struct quorum_attempt {
+    struct list link;           /* in quorum.attempts */
+    quorum_attempt *next;       /* in quorum.held: of the same hash */
     quorum_task task;           /* VOID: what is to be given back */
     quorum *quorum;
-    quorum_bid *bid;            /* OPEN: whose it is. VOID: who wants to know when it is clear */
+    quorum_acquire *acquire;    /* OPEN: whose it is. VOID: who waits until it is given back */
     pawl_op *release;           /* VOID: the RELEASE that waits for it */
-    enum quorum_ballot_state state;
-    uint64_t seq;               /* the submitter's number; owner.seq is this ballot's own */
+    enum quorum_attempt_state state;
+    uint64_t seq;               /* the submitter's number; owner.seq is this attempt's own */
     pawl_owner owner;
     uint64_t with_seq;
     uint64_t token;             /* HELD */
@@ -135,7 +137,7 @@ struct quorum_ballot {
     bool listed;                /* in quorum.held */
     pawl_timer timer;
     char name[PAWL_NAME_MAX + 1];
-    quorum_slot slots[];
+    quorum_node_state node_states[];
 };
 
 typedef struct quorum_tally {
@@ -148,75 +150,75 @@ typedef struct quorum_tally {
 } quorum_tally;
 
 /* NULL: no memory. */
-quorum_ballot *quorum_ballot_new(quorum_bid *bid);
-void quorum_ballot_free(quorum_ballot *b);
-void quorum_ballot_ask(quorum_ballot *b, size_t node, bool queue, uint64_t floor);
+quorum_attempt *quorum_attempt_new(quorum_acquire *acquire);
+void quorum_attempt_free(quorum_attempt *b);
+void quorum_attempt_ask(quorum_attempt *b, size_t node, bool queue, uint64_t floor);
 /* The node's grant counts. */
-bool quorum_ballot_votes(const quorum_ballot *b, size_t node, int64_t now);
-quorum_tally quorum_ballot_count(const quorum_ballot *b, int64_t now);
+bool quorum_attempt_votes(const quorum_attempt *b, size_t node, int64_t now);
+quorum_tally quorum_attempt_count(const quorum_attempt *b, int64_t now);
 /* The next instant at which an answer need no longer be waited for; PAWL_NEVER: none is out. */
-int64_t quorum_ballot_patience(const quorum_ballot *b, int64_t now);
+int64_t quorum_attempt_patience(const quorum_attempt *b, int64_t now);
 /* Whoever is overdue now is down. */
-void quorum_ballot_overdue(const quorum_ballot *b, int64_t now);
+void quorum_attempt_overdue(const quorum_attempt *b, int64_t now);
 /* Won? Then op's answer is filled in. */
-bool quorum_ballot_won(quorum_ballot *b, int64_t now, pawl_op *op);
+bool quorum_attempt_won(quorum_attempt *b, int64_t now, pawl_op *op);
 /* A majority granted it, but with different tokens: make the largest known to them. */
-void quorum_ballot_raise(quorum_ballot *b, int64_t now);
+void quorum_attempt_raise(quorum_attempt *b, int64_t now);
 /* "2 of 5: node 1 ok, 2 ok, 3 busy, ..." */
-void quorum_ballot_words(const quorum_ballot *b, pawl_error *err, int code);
+void quorum_attempt_error(const quorum_attempt *b, pawl_error *err, int code);
 /* A floor that a node's counter is probably below. */
 uint64_t quorum_floor(const quorum *q);
-void quorum_held_add(quorum_ballot *b);
-quorum_ballot *quorum_held_find(const quorum *q, uint64_t seq);
+void quorum_held_add(quorum_attempt *b);
+quorum_attempt *quorum_held_find(const quorum *q, uint64_t seq);
 
-/* ---- clear.c --------------------------------------------------------------------------------- */
+/* ---- giveback.c ------------------------------------------------------------------------------ */
 
 /* Give back what there is of it and what still comes; it then frees itself. */
-void quorum_void(quorum_ballot *b);
+void quorum_void(quorum_attempt *b);
 /* As far as it can be done at once: the engine closes. */
-void quorum_clear_now(quorum_ballot *b);
+void quorum_give_back_now(quorum_attempt *b);
 /* Nothing is out, nothing is left to be given back. */
-bool quorum_slot_quiet(const quorum_slot *s);
+bool quorum_node_state_quiet(const quorum_node_state *s);
 void quorum_release(quorum *q, pawl_op *op);
 void quorum_release_cancel(quorum *q, pawl_op *op);
-void quorum_clear_run(quorum_task *task);
-/* The ballot became HELD, or its lease longer. */
-void quorum_hold_until(quorum_ballot *b, int64_t end);
+void quorum_give_back_run(quorum_task *task);
+/* The attempt became HELD, or its lease longer. */
+void quorum_hold_until(quorum_attempt *b, int64_t end);
 
-/* ---- bid.c ----------------------------------------------------------------------------------- */
+/* ---- acquire.c ------------------------------------------------------------------------------- */
 
-enum quorum_phase { BID_TRY, BID_WAIT, BID_CLAIM, BID_PAUSE, BID_END };
+enum quorum_phase { ACQUIRE_TRY, ACQUIRE_WAIT, ACQUIRE_CLAIM, ACQUIRE_PAUSE, ACQUIRE_END };
 
-struct quorum_bid {
-    struct list link; /* in quorum.bids */
+struct quorum_acquire {
+    struct list link; /* in quorum.acquires */
     quorum_task task;
     quorum *quorum;
     pawl_op *op;
-    quorum_ballot *ballot; /* NULL in PAUSE */
+    quorum_attempt *attempt; /* NULL in PAUSE */
     pawl_timer timer;
     enum quorum_phase phase;
-    size_t gate;           /* see bid.c; the number of nodes: none */
+    size_t gate;           /* see acquire.c; the number of nodes: none */
     int64_t sure;          /* TRY: when a majority had been got */
     uint32_t tries;
     uint32_t failed;       /* claims that came to nothing */
     bool waited, over;     /* over: this phase's time is */
     bool gate_left;        /* WAIT: the gate can't be waited at */
-    bool whole;            /* END: the ballot had asked all nodes, so it has the words */
+    bool whole;            /* END: the attempt had asked all nodes, so it has the texts */
     int64_t free_since;    /* the gate alone refuses since then; 0: not that we know */
-    quorum_survey *look;   /* WAIT: the look that is out, or NULL */
+    quorum_broadcast *peek; /* WAIT: the peek that is out, or NULL */
     int code;              /* END: what to answer; before: what the last try failed by */
-    pawl_error words;
+    pawl_error error;
 };
 
-void quorum_acquire(quorum *q, pawl_op *op);
+void quorum_acquire_submit(quorum *q, pawl_op *op);
 void quorum_acquire_cancel(quorum *q, pawl_op *op);
-void quorum_bid_start(quorum *q, pawl_op *op);
-/* The ballot of a bid in END is clear. */
-void quorum_bid_clear(quorum_bid *bid);
+void quorum_acquire_start(quorum *q, pawl_op *op);
+/* The attempt of an acquire in END is given back. */
+void quorum_acquire_given_back(quorum_acquire *acquire);
 /* The node can't be waited at. */
-void quorum_bids_leave(quorum *q, const quorum_node *n);
+void quorum_acquires_leave(quorum *q, const quorum_node *n);
 
-/* ---- survey.c -------------------------------------------------------------------------------- */
+/* ---- broadcast.c ----------------------------------------------------------------------------- */
 
 typedef struct quorum_row {
     struct quorum_row *next;
@@ -225,18 +227,18 @@ typedef struct quorum_row {
 } quorum_row;
 
 typedef struct quorum_answer {
-    quorum_survey *survey;
+    quorum_broadcast *broadcast;
     pawl_op op;
     pawl_error err;
     bool out, canceled, given_up, healed;
-    bool held; /* a look: somebody has it there */
+    bool held; /* a peek: somebody has it there */
     int code; /* QUORUM_SILENT: none yet */
     pawl_renewal *batch;
     quorum_row *rows, **rows_end;
 } quorum_answer;
 
-struct quorum_survey {
-    struct list link; /* in quorum.surveys */
+struct quorum_broadcast {
+    struct list link; /* in quorum.broadcasts */
     quorum_task task;
     quorum *quorum;
     pawl_op *outer; /* NULL: answered, or given up */
@@ -246,19 +248,19 @@ struct quorum_survey {
     pawl_timer timer;
     pawl_info_fn *row; /* told each row of a node; its arg is the answer */
     /* Answer it, if that can be done; it must if nobody is pending, that is worth waiting for. */
-    void (*judge)(quorum_survey *s, size_t pending);
+    void (*judge)(quorum_broadcast *s, size_t pending);
     /* What is to be done with answers, also late ones; or NULL. */
-    void (*after)(quorum_survey *s);
-    void (*forget)(quorum_survey *s); /* free what it has, or NULL */
-    /* A look, for a bid: */
-    bool is_look;
-    pawl_op look; /* its outer op */
-    void (*told)(quorum_bid *bid, const quorum_survey *look); /* NULL: it is no look, was told or
-                                                                 forgotten */
-    quorum_bid *bid;
+    void (*after)(quorum_broadcast *s);
+    void (*forget)(quorum_broadcast *s); /* free what it has, or NULL */
+    /* A peek, for an acquire: */
+    bool is_peek;
+    pawl_op peek; /* its outer op */
+    /* NULL: no peek, or the peek was told or forgotten. */
+    void (*told)(quorum_acquire *acquire, const quorum_broadcast *peek);
+    quorum_acquire *acquire;
     /* RENEW */
     size_t nitems;
-    pawl_renewal *items; /* with the ballots' numbers; code: the verdict, QUORUM_SILENT none yet */
+    pawl_renewal *items; /* with the attempts' numbers; code: the verdict, QUORUM_SILENT none yet */
     uint64_t *seqs;      /* the submitter's numbers */
     int32_t *place;      /* in the submitter's batch */
     char *texts;
@@ -266,29 +268,29 @@ struct quorum_survey {
     quorum_answer answers[];
 };
 
-/* A survey for op, not sent yet. NULL: no memory; op was answered so. */
-quorum_survey *quorum_survey_new(quorum *q, pawl_op *op, uint8_t kind);
-void quorum_survey_send(quorum_survey *s);
-void quorum_survey_cancel(quorum *q, pawl_op *op);
-void quorum_survey_free(quorum_survey *s);
-void quorum_survey_words(const quorum_survey *s, pawl_error *err, int code);
+/* A broadcast for op, not sent yet. NULL: no memory; op was answered so. */
+quorum_broadcast *quorum_broadcast_new(quorum *q, pawl_op *op, uint8_t kind);
+void quorum_broadcast_send(quorum_broadcast *s);
+void quorum_broadcast_cancel(quorum *q, pawl_op *op);
+void quorum_broadcast_free(quorum_broadcast *s);
+void quorum_broadcast_error(const quorum_broadcast *s, pawl_error *err, int code);
 void quorum_break(quorum *q, pawl_op *op);
-/* Ask all nodes who holds `name`. told() is called once, from a task, unless the look is forgotten
+/* Ask all nodes who holds `name`. told() is called once, from a task, unless the peek is forgotten
  * before. NULL: no memory. */
-quorum_survey *quorum_look(quorum *q, const char *name,
-                           void (*told)(quorum_bid *bid, const quorum_survey *look),
-                           quorum_bid *bid);
+quorum_broadcast *quorum_peek(quorum *q, const char *name,
+                              void (*told)(quorum_acquire *acquire, const quorum_broadcast *peek),
+                              quorum_acquire *acquire);
 /* How many nodes that vote say that nobody holds it; the node `but` is not counted. */
-size_t quorum_look_vacant(const quorum_survey *s, size_t but);
+size_t quorum_peek_vacant(const quorum_broadcast *s, size_t but);
 /* How many nodes have answered with a word that counts: somebody holds it, or a vote. */
-size_t quorum_look_there(const quorum_survey *s);
-void quorum_look_forget(quorum_survey *s);
+size_t quorum_peek_there(const quorum_broadcast *s);
+void quorum_peek_forget(quorum_broadcast *s);
 
-/* renew.c, view.c */
+/* renew.c, inspect.c */
 void quorum_renew(quorum *q, pawl_op *op);
 /* ACQUIRE, again, by who holds it already. */
-void quorum_confirm(quorum *q, pawl_op *op, const quorum_ballot *b);
-void quorum_view(quorum *q, pawl_op *op);
+void quorum_confirm(quorum *q, pawl_op *op, const quorum_attempt *b);
+void quorum_inspect(quorum *q, pawl_op *op);
 
 /* ---- quorum.c -------------------------------------------------------------------------------- */
 
@@ -301,9 +303,9 @@ struct quorum {
     int64_t settle_ms;  /* how old a store must be to vote; 0: see node.c */
     int64_t longest_ms; /* lease that was asked for */
     uint64_t last_seq;
-    struct list todo, ballots, bids, surveys, spare;
+    struct list todo, attempts, acquires, broadcasts, spare;
     size_t nspare;
-    quorum_ballot *held[QUORUM_HASH];
+    quorum_attempt *held[QUORUM_HASH];
     pawl_timer soon;
     pawl_op *event;
     int untold;

@@ -20,37 +20,37 @@
 #include "quorum.h"
 
 /* What the item is about, if it is still held. */
-static quorum_ballot *find_ballot(const quorum_survey *s, size_t item)
+static quorum_attempt *find_attempt(const quorum_broadcast *s, size_t item)
 {
-    quorum_ballot *b = quorum_held_find(s->quorum, s->seqs[item]);
+    quorum_attempt *b = quorum_held_find(s->quorum, s->seqs[item]);
 
-    return b && b->state == BALLOT_HELD && b->owner.seq == s->items[item].owner.seq ? b : NULL;
+    return b && b->state == ATTEMPT_HELD && b->owner.seq == s->items[item].owner.seq ? b : NULL;
 }
 
 /* ---- healing --------------------------------------------------------------------------------- */
 
-static void heal(const quorum_survey *s, size_t node, size_t item)
+static void heal(const quorum_broadcast *s, size_t node, size_t item)
 {
     const quorum *q = s->quorum;
-    quorum_ballot *b = find_ballot(s, item);
-    quorum_slot *slot = b ? &b->slots[node] : NULL;
+    quorum_attempt *b = find_attempt(s, item);
+    quorum_node_state *state = b ? &b->node_states[node] : NULL;
     int64_t now = quorum_now(q);
     int code = s->answers[node].batch[item].code;
 
-    if (!slot || slot->out || q->closed || (code && code != PAWL_ENOTHELD))
+    if (!state || state->out || q->closed || (code && code != PAWL_ENOTHELD))
         return;
     if (code == 0) {
-        slot->missed = 0;
-    } else if (!slot->missed) {
-        slot->missed = now;
-    } else if (now - slot->missed >= q->env->timeout_ms * PAWL_NS_PER_MS) {
-        slot->ours = slot->doubt = false;
-        slot->missed = 0;
-        quorum_ballot_ask(b, node, false, b->token + b->tokens - 1);
+        state->missed = 0;
+    } else if (!state->missed) {
+        state->missed = now;
+    } else if (now - state->missed >= q->env->timeout_ms * PAWL_NS_PER_MS) {
+        state->ours = state->doubt = false;
+        state->missed = 0;
+        quorum_attempt_ask(b, node, false, b->token + b->tokens - 1);
     }
 }
 
-static void heal_all(quorum_survey *s)
+static void heal_all(quorum_broadcast *s)
 {
     if (s->outer) /* no verdict yet */
         return;
@@ -68,7 +68,7 @@ static void heal_all(quorum_survey *s)
 
 /* ---- verdicts -------------------------------------------------------------------------------- */
 
-static int verdict(const quorum_survey *s, size_t item, size_t pending, int64_t now)
+static int verdict(const quorum_broadcast *s, size_t item, size_t pending, int64_t now)
 {
     const quorum *q = s->quorum;
     size_t yes = 0, no = 0;
@@ -88,7 +88,7 @@ static int verdict(const quorum_survey *s, size_t item, size_t pending, int64_t 
     return pending ? QUORUM_SILENT : PAWL_EUNKNOWN;
 }
 
-static void set_lease(const quorum_survey *s, pawl_op *op)
+static void set_lease(const quorum_broadcast *s, pawl_op *op)
 {
     op->lease_from = s->sent;
     op->granted_ms = 0;
@@ -104,9 +104,9 @@ static void set_lease(const quorum_survey *s, pawl_op *op)
     }
 }
 
-static void apply(const quorum_survey *s, size_t item)
+static void apply(const quorum_broadcast *s, size_t item)
 {
-    quorum_ballot *b = find_ballot(s, item);
+    quorum_attempt *b = find_attempt(s, item);
     int64_t ms = s->items[item].lease_ms;
 
     if (b && s->items[item].code == PAWL_ENOTHELD)
@@ -116,7 +116,7 @@ static void apply(const quorum_survey *s, size_t item)
                                  ? PAWL_NEVER : s->sent + ms * PAWL_NS_PER_MS);
 }
 
-static bool judge_items(quorum_survey *s, size_t pending)
+static bool judge_items(quorum_broadcast *s, size_t pending)
 {
     int64_t now = quorum_now(s->quorum);
     bool certain = true;
@@ -133,7 +133,7 @@ static bool judge_items(quorum_survey *s, size_t pending)
     return true;
 }
 
-static void judge_renew(quorum_survey *s, size_t pending)
+static void judge_renew(quorum_broadcast *s, size_t pending)
 {
     pawl_op *op = s->outer;
 
@@ -146,15 +146,16 @@ static void judge_renew(quorum_survey *s, size_t pending)
     pawl_op_finish(op, 0);
 }
 
-/* ACQUIRE by who holds it already: the same grant, with a fresh lease; if it is gone, a new bid. */
-static void judge_confirm(quorum_survey *s, size_t pending)
+/* ACQUIRE by who holds it already: the same grant, with a fresh lease; if it is gone, a new
+ * acquire. */
+static void judge_confirm(quorum_broadcast *s, size_t pending)
 {
-    quorum_ballot *b;
+    quorum_attempt *b;
     pawl_op *op = s->outer;
 
     if (!judge_items(s, pending))
         return;
-    b = find_ballot(s, 0);
+    b = find_attempt(s, 0);
     s->outer = NULL;
     op->engine[1] = NULL;
     if (s->items[0].code == 0 && b) {
@@ -169,12 +170,12 @@ static void judge_confirm(quorum_survey *s, size_t pending)
     else if (s->canceled)
         pawl_op_finish(op, PAWL_ECANCELED);
     else
-        quorum_bid_start(s->quorum, op);
+        quorum_acquire_start(s->quorum, op);
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-static void forget_items(quorum_survey *s)
+static void forget_items(quorum_broadcast *s)
 {
     free(s->items);
     free(s->seqs);
@@ -183,7 +184,7 @@ static void forget_items(quorum_survey *s)
 }
 
 /* Room for n items, once for us and once for each node, and for their names. */
-static bool make_room(quorum_survey *s, size_t n, size_t text)
+static bool make_room(quorum_broadcast *s, size_t n, size_t text)
 {
     size_t nodes = s->quorum->n;
 
@@ -197,13 +198,13 @@ static bool make_room(quorum_survey *s, size_t n, size_t text)
     return s->items && s->seqs && s->place && s->texts;
 }
 
-static char *add_item(quorum_survey *s, const pawl_renewal *from, size_t place, char *text)
+static char *add_item(quorum_broadcast *s, const pawl_renewal *from, size_t place, char *text)
 {
-    const quorum_ballot *b = quorum_held_find(s->quorum, from->owner.seq);
+    const quorum_attempt *b = quorum_held_find(s->quorum, from->owner.seq);
     pawl_renewal *item = &s->items[s->nitems];
     size_t size = strlen(from->name) + 1;
 
-    if (!b || b->state != BALLOT_HELD)
+    if (!b || b->state != ATTEMPT_HELD)
         return text;
     *item = *from;
     item->name = memcpy(text, from->name, size);
@@ -215,7 +216,7 @@ static char *add_item(quorum_survey *s, const pawl_renewal *from, size_t place, 
     return text + size;
 }
 
-static bool fill(quorum_survey *s, const pawl_renewal *batch, size_t n)
+static bool fill(quorum_broadcast *s, const pawl_renewal *batch, size_t n)
 {
     size_t size = 0;
     char *text;
@@ -232,11 +233,11 @@ static bool fill(quorum_survey *s, const pawl_renewal *batch, size_t n)
     return true;
 }
 
-static void give_up(quorum_survey *s, int code)
+static void give_up(quorum_broadcast *s, int code)
 {
     pawl_op *op = s->outer;
 
-    quorum_survey_free(s);
+    quorum_broadcast_free(s);
     if (code)
         pawl_error_set(op->err, code, "out of memory");
     pawl_op_finish(op, code);
@@ -244,7 +245,7 @@ static void give_up(quorum_survey *s, int code)
 
 void quorum_renew(quorum *q, pawl_op *op)
 {
-    quorum_survey *s = quorum_survey_new(q, op, PAWL_OP_RENEW);
+    quorum_broadcast *s = quorum_broadcast_new(q, op, PAWL_OP_RENEW);
 
     if (!s)
         return;
@@ -257,14 +258,14 @@ void quorum_renew(quorum *q, pawl_op *op)
     else if (!s->nitems)
         give_up(s, 0);
     else
-        quorum_survey_send(s);
+        quorum_broadcast_send(s);
 }
 
-void quorum_confirm(quorum *q, pawl_op *op, const quorum_ballot *b)
+void quorum_confirm(quorum *q, pawl_op *op, const quorum_attempt *b)
 {
     pawl_renewal item = {.name = b->name, .owner = op->owner, .lease_ms = op->lease_ms,
                          .mode = op->mode, .lock_kind = op->lock_kind};
-    quorum_survey *s = quorum_survey_new(q, op, PAWL_OP_RENEW);
+    quorum_broadcast *s = quorum_broadcast_new(q, op, PAWL_OP_RENEW);
 
     if (!s)
         return;
@@ -273,5 +274,5 @@ void quorum_confirm(quorum *q, pawl_op *op, const quorum_ballot *b)
     if (!fill(s, &item, 1))
         give_up(s, PAWL_ENOMEM);
     else
-        quorum_survey_send(s);
+        quorum_broadcast_send(s);
 }

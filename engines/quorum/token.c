@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * token.c - whether a ballot has won: its token, and its lease.
+ * token.c - whether an attempt has won: its token, and its lease.
  *
  * Node j granted with token t(j), so all tokens that were known to it before are smaller; and its
  * counter was at least at mark(j) >= t(j) + tokens - 1 while the grant was ours, without a gap
- * since t(j) was given. The ballot's token T needs a majority R with t(j) <= T and
- * mark(j) >= T + tokens - 1 for each j in R. Two ballots that won with T1 and T2, both exclusive,
+ * since t(j) was given. The attempt's token T needs a majority R with t(j) <= T and
+ * mark(j) >= T + tokens - 1 for each j in R. Two attempts that won with T1 and T2, both exclusive,
  * have a node j in common in their R1 and R2. There one was granted first, say the first. Its mark
  * was reached while it had the grant, so before the second was granted; so t2(j) > T1 + tokens - 1,
  * and T2 >= t2(j). So T2 > T1: tokens of winners are different, and rise in the order in which
  * that node served them, which is the order in real time if the first had won before the second
  * began. (proof/models/quorum.pml; without the mark it finds two winners with falling tokens.)
- * Shared ballots: the same between any that do not overlap, and between a shared and an exclusive
+ * Shared attempts: the same between any that do not overlap, and between a shared and an exclusive
  * one; two readers that overlap may have equal tokens if both needed the second round trip.
  *
  * Usually one round trip does it: all nodes are asked with a floor that their counters are below,
@@ -34,15 +34,15 @@ uint64_t quorum_floor(const quorum *q)
 }
 
 /* How many nodes stand for this token, and how many tokens from there on they all reserved. */
-static size_t stand_for(const quorum_ballot *b, uint64_t token, int64_t now, uint32_t *ntokens)
+static size_t stand_for(const quorum_attempt *b, uint64_t token, int64_t now, uint32_t *ntokens)
 {
     size_t n = 0;
 
     *ntokens = b->tokens;
     for (size_t i = 0; i < b->quorum->n; i++) {
-        const quorum_slot *s = &b->slots[i];
+        const quorum_node_state *s = &b->node_states[i];
 
-        if (!quorum_ballot_votes(b, i, now) || s->token > token || s->mark < token)
+        if (!quorum_attempt_votes(b, i, now) || s->token > token || s->mark < token)
             continue;
         n++;
         if (s->mark - token + 1 < *ntokens)
@@ -51,14 +51,14 @@ static size_t stand_for(const quorum_ballot *b, uint64_t token, int64_t now, uin
     return n;
 }
 
-static bool find_token(quorum_ballot *b, int64_t now, uint32_t *ntokens)
+static bool find_token(quorum_attempt *b, int64_t now, uint32_t *ntokens)
 {
     const quorum *q = b->quorum;
 
     for (size_t i = 0; i < q->n; i++) {
-        uint64_t token = b->slots[i].token;
+        uint64_t token = b->node_states[i].token;
 
-        if (quorum_ballot_votes(b, i, now) && stand_for(b, token, now, ntokens) >= q->majority) {
+        if (quorum_attempt_votes(b, i, now) && stand_for(b, token, now, ntokens) >= q->majority) {
             b->token = token;
             return true;
         }
@@ -68,16 +68,16 @@ static bool find_token(quorum_ballot *b, int64_t now, uint32_t *ntokens)
 
 /* The first of the tokens to be made known: the largest, or what was begun with, as long as that
  * can still be had. */
-static uint64_t goal(quorum_ballot *b, int64_t now)
+static uint64_t goal(quorum_attempt *b, int64_t now)
 {
     const quorum *q = b->quorum;
     size_t within = 0;
     uint64_t top = 0;
 
     for (size_t i = 0; i < q->n; i++) {
-        const quorum_slot *s = &b->slots[i];
+        const quorum_node_state *s = &b->node_states[i];
 
-        if (!quorum_ballot_votes(b, i, now))
+        if (!quorum_attempt_votes(b, i, now))
             continue;
         within += s->token <= b->goal;
         top = s->token > top ? s->token : top;
@@ -88,38 +88,38 @@ static uint64_t goal(quorum_ballot *b, int64_t now)
     return top;
 }
 
-void quorum_ballot_raise(quorum_ballot *b, int64_t now)
+void quorum_attempt_raise(quorum_attempt *b, int64_t now)
 {
     const quorum *q = b->quorum;
     uint64_t token;
 
-    if (!q->fences || quorum_ballot_count(b, now).votes < q->majority)
+    if (!q->fences || quorum_attempt_count(b, now).votes < q->majority)
         return;
     token = goal(b, now);
     for (size_t i = 0; i < q->n; i++) {
-        const quorum_slot *s = &b->slots[i];
+        const quorum_node_state *s = &b->node_states[i];
 
-        if (quorum_ballot_votes(b, i, now) && !s->out && s->token <= token &&
+        if (quorum_attempt_votes(b, i, now) && !s->out && s->token <= token &&
             s->mark < token + b->tokens - 1)
-            quorum_ballot_ask(b, i, false, token + b->tokens - 1);
+            quorum_attempt_ask(b, i, false, token + b->tokens - 1);
     }
 }
 
 /* ---- the lease ------------------------------------------------------------------------------- */
 
 /* It is good until the first of the best majority's leases ends. */
-static void set_lease(const quorum_ballot *b, int64_t now, pawl_op *op)
+static void set_lease(const quorum_attempt *b, int64_t now, pawl_op *op)
 {
-    const quorum_slot *best[QUORUM_MOST];
+    const quorum_node_state *best[QUORUM_MOST];
     size_t n = 0, k;
     int64_t end;
 
     for (size_t i = 0; i < b->quorum->n; i++) {
-        if (!quorum_ballot_votes(b, i, now))
+        if (!quorum_attempt_votes(b, i, now))
             continue;
-        for (k = n++; k > 0 && best[k - 1]->end < b->slots[i].end; k--)
+        for (k = n++; k > 0 && best[k - 1]->end < b->node_states[i].end; k--)
             best[k] = best[k - 1];
-        best[k] = &b->slots[i];
+        best[k] = &b->node_states[i];
     }
     end = best[b->quorum->majority - 1]->end;
     op->lease_from = PAWL_NEVER;
@@ -131,12 +131,12 @@ static void set_lease(const quorum_ballot *b, int64_t now, pawl_op *op)
         op->granted_ms = 0;
 }
 
-bool quorum_ballot_won(quorum_ballot *b, int64_t now, pawl_op *op)
+bool quorum_attempt_won(quorum_attempt *b, int64_t now, pawl_op *op)
 {
     quorum *q = b->quorum;
     uint32_t ntokens = 1;
 
-    if (quorum_ballot_count(b, now).votes < q->majority)
+    if (quorum_attempt_count(b, now).votes < q->majority)
         return false;
     if (q->fences && !find_token(b, now, &ntokens))
         return false;

@@ -101,7 +101,7 @@ static void make(int shared)
     DEMAND(!mkdir(folder[shared], 0700) && !chmod(folder[shared], shared ? 02770 : 0700));
     open_in(&w, shared);
     DEMAND(!w.closing);
-    bucket = desk_bucket(&((local *)w.self)->desk, "a");
+    bucket = shelf_bucket(&((local *)w.self)->engine, "a");
     world_submit(&w, 'a');
     world_submit(&w, 'r');
     world_close(&w);

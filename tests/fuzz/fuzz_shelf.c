@@ -7,7 +7,7 @@
  * number overflows (the sanitizers look).
  */
 #include "fuzz.h"
-#include "lockstate.h"
+#include "shelf/lockstate.h"
 
 enum { ROOM = 1 << 17, OPS = 12 };
 
@@ -55,7 +55,7 @@ static void apply(lockstate_edit *edit, int op, const lockstate_entry *who)
         (void)lockstate_renew(edit, who->client, who->seq, 30000);
         break;
     case 8:
-        lockstate_settle(edit, who->client, who->seq);
+        lockstate_expire(edit, who->client, who->seq);
         lockstate_retell(edit, who->client, who->seq);
         break;
     case 9:

@@ -185,7 +185,7 @@ static void drop_holders(struct model *m)
             i++;
 }
 
-void model_settle(struct model *m, uint64_t seq)
+void model_expire(struct model *m, uint64_t seq)
 {
     int self, i;
 

@@ -33,7 +33,7 @@ int model_acquire(struct model *m, struct one want, const lockstate_ask *ask);
 int model_release(struct model *m, uint64_t seq, uint32_t keep, int64_t linger);
 int model_renew(struct model *m, uint64_t seq, int64_t lease);
 int model_cancel(struct model *m, uint64_t seq);
-void model_settle(struct model *m, uint64_t seq);
+void model_expire(struct model *m, uint64_t seq);
 int model_break(struct model *m);
 
 #endif

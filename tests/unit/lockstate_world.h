@@ -8,7 +8,7 @@
 #ifndef PAWL_TEST_LOCKSTATE_WORLD_H
 #define PAWL_TEST_LOCKSTATE_WORLD_H
 
-#include "lockstate.h"
+#include "shelf/lockstate.h"
 
 #define MS INT64_C(1000000)
 #define PEERS 8

@@ -10,7 +10,7 @@
 
 #include "actors.h"
 #include "check.h"
-#include "lockstate.h"
+#include "shelf/lockstate.h"
 #include "pawl.h"
 
 enum { WAITERS = 400, PER_HAND_OVER = 20 }; /* 3 to 5 are needed; a look at every wait makes 200 */

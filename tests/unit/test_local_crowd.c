@@ -351,7 +351,7 @@ CASE("a reader that was told of an earlier edit tells the others of the grant th
     int up[2], down[2];
     struct client a, b;
     pawl_op one, two;
-    struct desk_told stale = {0};
+    struct shelf_told stale = {0};
     local *l;
     int64_t from;
     char byte;
@@ -371,9 +371,9 @@ CASE("a reader that was told of an earlier edit tells the others of the grant th
     client_run(&b);
     CHECK(!one.arg && !two.arg && write(down[1], "x", 1) == 1 && read(up[0], &byte, 1) == 1);
     l = a.self;
-    stale.bucket = desk_bucket(&l->desk, "x");
-    desk_told(&l->desk, &stale);
-    desk_look(&l->desk, 0, DESK_TOLD);
+    stale.bucket = shelf_bucket(&l->engine, "x");
+    shelf_told(&l->engine, &stale);
+    shelf_check(&l->engine, 0, SHELF_TOLD);
     CHECK(one.arg && one.code == 0);
     from = clock_now();
     CHECK(client_await(&b, &two, 20 * SECOND) && two.code == 0);

@@ -142,7 +142,7 @@ CASE("whatever is written to the table, every call ends")
     client_start(&other, &two);
     client_start(&other, &three);
     for (int i = 0; i < 3; i++)
-        buckets[i] = desk_bucket(&((local *)holder.self)->desk, names[i]);
+        buckets[i] = shelf_bucket(&((local *)holder.self)->engine, names[i]);
     open_table();
     CHECK(!fstat(table, &st) && st.st_size >= KEPT);
     for (int i = 0; i < n; i++) {

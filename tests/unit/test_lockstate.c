@@ -42,11 +42,11 @@ static int cancel(const char *name, uint64_t seq)
     return lockstate_cancel(&e, seq % PEERS, seq);
 }
 
-static bool settle(const char *name, uint64_t seq)
+static bool expire_lock(const char *name, uint64_t seq)
 {
     lockstate_edit e = world_edit(name);
 
-    lockstate_settle(&e, seq % PEERS, seq);
+    lockstate_expire(&e, seq % PEERS, seq);
     return e.changed;
 }
 
@@ -138,7 +138,7 @@ static void lease_ends(void)
     CHECK(ask("a", 1, X, false) == 0 && ask("a", 2, X, true) == LOCKSTATE_QUEUED);
     world.now += 30000 * MS;
     CHECK(renew("a", 1, 1000) == PAWL_ENOTHELD && release("a", 1) == PAWL_ENOTHELD);
-    CHECK(settle("a", 2) && holds("a", 2) && !holds("a", 1) && was_told(2));
+    CHECK(expire_lock("a", 2) && holds("a", 2) && !holds("a", 1) && was_told(2));
 }
 
 CASE("a lease that ended can't be renewed or released, and the next is admitted")
@@ -167,7 +167,7 @@ CASE("an unclaimed grant passes on after the claim time")
     CHECK(ask("a", 3, X, true) == LOCKSTATE_QUEUED && ask("a", 4, X, true) == LOCKSTATE_QUEUED);
     CHECK(release("a", 2) == 0 && holds("a", 3) && was_told(4));
     world.now += LOCKSTATE_CLAIM_MS * MS;
-    CHECK(settle("a", 4) && holds("a", 4));
+    CHECK(expire_lock("a", 4) && holds("a", 4));
     CHECK(lockstate_index(lockstate_first(&world.shelf), 3, 3) < 0);
 }
 
@@ -192,9 +192,9 @@ CASE("a released lock can linger, without its process, until its time")
         CHECK(lockstate_release(&e, 1, 1, 0, 500) == 0);
     }
     world.dead[1] = true;
-    CHECK(!settle("a", 2) && renew("a", 1, 1000) == PAWL_ENOTHELD);
+    CHECK(!expire_lock("a", 2) && renew("a", 1, 1000) == PAWL_ENOTHELD);
     world.now += 500 * MS;
-    CHECK(settle("a", 2) && holds("a", 2));
+    CHECK(expire_lock("a", 2) && holds("a", 2));
 }
 
 CASE("a renewal lengthens a lease, and a late one never shortens it")
@@ -229,7 +229,7 @@ CASE("a dead holder is dropped and dead waiters are skipped")
     CHECK(ask("a", 1, X, false) == 0 && ask("a", 2, X, true) == LOCKSTATE_QUEUED);
     CHECK(ask("a", 3, X, true) == LOCKSTATE_QUEUED);
     world.dead[1] = world.dead[2] = true;
-    CHECK(settle("a", 3) && holds("a", 3));
+    CHECK(expire_lock("a", 3) && holds("a", 3));
     CHECK(lockstate_first(&world.shelf)->holders == 1);
     CHECK(lockstate_first(&world.shelf)->waiters == 0);
 }

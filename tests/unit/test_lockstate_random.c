@@ -118,8 +118,8 @@ static bool edit_both(struct model *m, const char *name)
             return lockstate_break(&e) == model_break(m);
         /* fall through */
     default:
-        lockstate_settle(&e, who % PEERS, who);
-        model_settle(m, who);
+        lockstate_expire(&e, who % PEERS, who);
+        model_expire(m, who);
         return true;
     }
 }

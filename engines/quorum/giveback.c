@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * clear.c - giving a ballot back.
+ * giveback.c - giving an attempt back.
  *
- * A VOID ballot releases whatever is ours or in doubt, at each node until that has answered
+ * A VOID attempt releases whatever is ours or in doubt, at each node until that has answered
  * "released" or "not held"; in the background, with growing pauses, until the lease must be over
- * there by itself. Then it is freed. Nothing brings a VOID ballot back.
+ * there by itself. Then it is freed. Nothing brings a VOID attempt back.
  *
  * An ACQUIRE that is still out: if it stands in a queue, or its node is down, it is cancelled. Else
- * it answers soon and is then released; if the ballot was HELD, the RELEASE is sent right behind
+ * it answers soon and is then released; if the attempt was HELD, the RELEASE is sent right behind
  * it. Should the node carry out the two in the wrong order, it says so: by an answer to the ACQUIRE
  * that comes after that to the RELEASE, which is then sent once more.
  *
- * RELEASE makes a HELD ballot VOID and is answered
- *     0               when a majority released it, the gate included (bid.c: it could refuse
+ * RELEASE makes a HELD attempt VOID and is answered
+ *     0               when a majority released it, the gate included (acquire.c: it could refuse
  *                     whoever comes next), or that takes much longer; or when all that are worth
  *                     waiting for have answered, a majority has nothing of it, and the rest may
  *                     have held it
@@ -27,24 +27,24 @@
 
 static void timer_fired(pawl_timer *timer)
 {
-    quorum_ballot *b = timer->arg;
+    quorum_attempt *b = timer->arg;
 
-    if (b->state == BALLOT_HELD)
+    if (b->state == ATTEMPT_HELD)
         quorum_void(b); /* nobody renewed it */
     quorum_later(b->quorum, &b->task);
     quorum_pump(b->quorum);
 }
 
-static void set_timer(quorum_ballot *b, int64_t due)
+static void set_timer(quorum_attempt *b, int64_t due)
 {
     b->timer.fire = timer_fired;
     b->timer.arg = b;
     b->quorum->env->timer_set(b->quorum->env, &b->timer, due);
 }
 
-void quorum_hold_until(quorum_ballot *b, int64_t end)
+void quorum_hold_until(quorum_attempt *b, int64_t end)
 {
-    if (end <= b->until || b->state != BALLOT_HELD)
+    if (end <= b->until || b->state != ATTEMPT_HELD)
         return;
     b->until = end;
     if (end < PAWL_NEVER - 1000LL * PAWL_NS_PER_MS)
@@ -53,21 +53,21 @@ void quorum_hold_until(quorum_ballot *b, int64_t end)
         b->quorum->env->timer_clear(b->quorum->env, &b->timer);
 }
 
-void quorum_void(quorum_ballot *b)
+void quorum_void(quorum_attempt *b)
 {
     quorum *q = b->quorum;
     int64_t now = quorum_now(q), lease = b->lease_ms;
 
-    if (b->state == BALLOT_VOID)
+    if (b->state == ATTEMPT_VOID)
         return;
-    b->state = BALLOT_VOID;
+    b->state = ATTEMPT_VOID;
     b->until = lease > (PAWL_NEVER - now) / PAWL_NS_PER_MS / 2 ? PAWL_NEVER
                                                                : now + lease * PAWL_NS_PER_MS;
     q->env->timer_clear(q->env, &b->timer);
     quorum_later(q, &b->task);
 }
 
-bool quorum_slot_quiet(const quorum_slot *s)
+bool quorum_node_state_quiet(const quorum_node_state *s)
 {
     return !s->out && !s->back_out && !s->ours && !s->doubt;
 }
@@ -76,21 +76,21 @@ bool quorum_slot_quiet(const quorum_slot *s)
 
 static void released(pawl_op *op)
 {
-    quorum_slot *s = op->arg;
-    quorum_ballot *b = s->ballot;
+    quorum_node_state *s = op->arg;
+    quorum_attempt *b = s->attempt;
     bool certain = op->code == 0 || op->code == PAWL_ENOTHELD;
 
     s->back_out = false;
-    quorum_node_answered(&b->quorum->nodes[s - b->slots], op, s->back_sent);
+    quorum_node_answered(&b->quorum->nodes[s - b->node_states], op, s->back_sent);
     s->freed |= op->code == 0;
     s->ours = false;
     s->doubt = !certain;
     quorum_later(b->quorum, &b->task);
 }
 
-static void give_back(quorum_ballot *b, size_t i)
+static void give_back(quorum_attempt *b, size_t i)
 {
-    quorum_slot *s = &b->slots[i];
+    quorum_node_state *s = &b->node_states[i];
 
     s->back = (pawl_op){.kind = PAWL_OP_RELEASE,
                         .mode = b->mode,
@@ -109,9 +109,9 @@ static void give_back(quorum_ballot *b, size_t i)
     quorum_node_submit(&b->quorum->nodes[i], &s->back);
 }
 
-static void cancel_acquire(quorum_ballot *b, size_t i)
+static void cancel_acquire(quorum_attempt *b, size_t i)
 {
-    quorum_slot *s = &b->slots[i];
+    quorum_node_state *s = &b->node_states[i];
 
     if (!s->out || s->canceled)
         return;
@@ -119,9 +119,9 @@ static void cancel_acquire(quorum_ballot *b, size_t i)
     quorum_node_cancel(&b->quorum->nodes[i], &s->op);
 }
 
-static void cancel_release(quorum_ballot *b, size_t i)
+static void cancel_release(quorum_attempt *b, size_t i)
 {
-    quorum_slot *s = &b->slots[i];
+    quorum_node_state *s = &b->node_states[i];
 
     if (!s->back_out || s->back_canceled)
         return;
@@ -129,15 +129,15 @@ static void cancel_release(quorum_ballot *b, size_t i)
     quorum_node_cancel(&b->quorum->nodes[i], &s->back);
 }
 
-static bool overdue(const quorum_ballot *b, size_t i, int64_t sent, int64_t now)
+static bool overdue(const quorum_attempt *b, size_t i, int64_t sent, int64_t now)
 {
     return now >= quorum_node_patience(&b->quorum->nodes[i], sent);
 }
 
-static void clear(quorum_ballot *b, size_t i, int64_t now, bool retry)
+static void give_back_at(quorum_attempt *b, size_t i, int64_t now, bool retry)
 {
     quorum_node *node = &b->quorum->nodes[i];
-    quorum_slot *s = &b->slots[i];
+    quorum_node_state *s = &b->node_states[i];
     bool first = !s->back.kind; /* no RELEASE has been sent */
 
     if (s->out && (s->op.queue || node->down || overdue(b, i, s->sent, now)))
@@ -154,10 +154,10 @@ static void clear(quorum_ballot *b, size_t i, int64_t now, bool retry)
         give_back(b, i);
 }
 
-void quorum_clear_now(quorum_ballot *b)
+void quorum_give_back_now(quorum_attempt *b)
 {
     for (size_t i = 0; i < b->quorum->n; i++) {
-        quorum_slot *s = &b->slots[i];
+        quorum_node_state *s = &b->node_states[i];
 
         if (s->out && s->op.queue)
             cancel_acquire(b, i);
@@ -169,14 +169,14 @@ void quorum_clear_now(quorum_ballot *b)
 /* ---- the RELEASE ----------------------------------------------------------------------------- */
 
 /* Until when the gate is waited for, although a majority has released it; 0: it need not be. */
-static int64_t gate_patience(quorum_ballot *b, int64_t now)
+static int64_t gate_patience(quorum_attempt *b, int64_t now)
 {
     const quorum *q = b->quorum;
     size_t gate = quorum_gate(q);
-    const quorum_slot *s = &b->slots[gate];
+    const quorum_node_state *s = &b->node_states[gate];
     int64_t limit;
 
-    if (gate == q->n || quorum_slot_quiet(s))
+    if (gate == q->n || quorum_node_state_quiet(s))
         return 0;
     if (!b->sure)
         b->sure = now;
@@ -187,7 +187,7 @@ static int64_t gate_patience(quorum_ballot *b, int64_t now)
 }
 
 /* Answer it, if that can be done; it must at `now` PAWL_NEVER. */
-static void judge_release(quorum_ballot *b, int64_t now)
+static void judge_release(quorum_attempt *b, int64_t now)
 {
     const quorum *q = b->quorum;
     size_t freed = 0, doubt = 0, nothing = 0, pending = 0;
@@ -195,11 +195,11 @@ static void judge_release(quorum_ballot *b, int64_t now)
     int code = PAWL_EUNKNOWN;
 
     for (size_t i = 0; i < q->n; i++) {
-        const quorum_slot *s = &b->slots[i];
+        const quorum_node_state *s = &b->node_states[i];
 
         freed += s->freed;
-        nothing += quorum_slot_quiet(s);
-        doubt += !quorum_slot_quiet(s) && !s->freed;
+        nothing += quorum_node_state_quiet(s);
+        doubt += !quorum_node_state_quiet(s) && !s->freed;
         pending += s->back_out ? !overdue(b, i, s->back_sent, now)
                                : s->out && !overdue(b, i, s->sent, now);
     }
@@ -221,7 +221,7 @@ static void judge_release(quorum_ballot *b, int64_t now)
     pawl_op_finish(op, code);
 }
 
-static void plan(quorum_ballot *b, int64_t now)
+static void plan(quorum_attempt *b, int64_t now)
 {
     quorum *q = b->quorum;
     int64_t pause = (int64_t)PAUSE_MIN_MS << (b->tries < 5 ? b->tries : 5), due;
@@ -233,7 +233,7 @@ static void plan(quorum_ballot *b, int64_t now)
     if (b->until > now && b->until < due)
         due = b->until;
     for (size_t i = 0; i < q->n; i++) {
-        const quorum_slot *s = &b->slots[i];
+        const quorum_node_state *s = &b->node_states[i];
         int64_t limit = quorum_node_patience(&q->nodes[i], s->back_out ? s->back_sent : s->sent);
 
         if ((s->out || s->back_out) && limit > now && limit < due)
@@ -242,34 +242,34 @@ static void plan(quorum_ballot *b, int64_t now)
     set_timer(b, due);
 }
 
-void quorum_clear_run(quorum_task *task)
+void quorum_give_back_run(quorum_task *task)
 {
-    quorum_ballot *b = list_entry(task, quorum_ballot, task);
+    quorum_attempt *b = list_entry(task, quorum_attempt, task);
     quorum *q = b->quorum;
     int64_t now = quorum_now(q);
     bool retry = !b->timer.armed;
     size_t left = 0;
 
-    if (b->state != BALLOT_VOID)
+    if (b->state != ATTEMPT_VOID)
         return;
     for (size_t i = 0; i < q->n; i++) /* answers inside bring us back here */
-        clear(b, i, now, retry);
+        give_back_at(b, i, now, retry);
     for (size_t i = 0; i < q->n; i++)
-        left += !quorum_slot_quiet(&b->slots[i]);
+        left += !quorum_node_state_quiet(&b->node_states[i]);
     if (left && retry)
         plan(b, now);
     if (b->release)
         judge_release(b, now);
     if (left)
         return;
-    if (b->bid)
-        quorum_bid_clear(b->bid);
-    quorum_ballot_free(b);
+    if (b->acquire)
+        quorum_acquire_given_back(b->acquire);
+    quorum_attempt_free(b);
 }
 
 void quorum_release(quorum *q, pawl_op *op)
 {
-    quorum_ballot *b = quorum_held_find(q, op->owner.seq);
+    quorum_attempt *b = quorum_held_find(q, op->owner.seq);
 
     if (!b || b->release) {
         pawl_op_finish(op, PAWL_ENOTHELD);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * settle.c - what ends by itself or by force: leases that ran out, processes that died, break.
+ * expire.c - how grants and queue entries end without their owner: leases that ran out, processes
+ * that died, break.
  *
- * Nothing here happens behind anybody's back: whoever edits a lock that is in his way settles it
- * first. Asking whether a process lives costs a system call, so it is asked only about those whose
- * death would change something: the holders, the front of the queue, and those ahead of the asker.
+ * There is no background work: the client that edits a lock ends first whatever has expired on that
+ * lock (lockstate_expire). Asking whether a process lives costs a system call. So only those
+ * processes are asked about whose death would change something: the processes of the holders, of
+ * the front of the queue, and of the waiters ahead of the owner that asks.
  */
 #include "lockstate.h"
 
@@ -14,7 +16,7 @@ static bool ended(const lockstate_edit *edit, const lockstate_entry *e)
            (!(e->flags & LOCKSTATE_LINGER) && edit->dead(edit->arg, e));
 }
 
-/* True if any went. */
+/* True: at least one holder was dropped. */
 static bool drop_holders(lockstate_edit *edit, lockstate_lock *lock)
 {
     bool any = false;
@@ -30,8 +32,8 @@ static bool drop_holders(lockstate_edit *edit, lockstate_lock *lock)
     return any;
 }
 
-/* Dead waiters before index `end`; a live one that lost its predecessor is told, unless the owner
- * at `end` is the one: it is who asks. `patient`: go on past the first that lives. */
+/* Drop dead waiters before index `end`. A live waiter that lost its predecessor is notified, except
+ * the waiter at `end`, which is the one that asks. `patient`: go on after the first live waiter. */
 static void drop_waiters(lockstate_edit *edit, lockstate_lock *lock, size_t end, bool patient)
 {
     bool moved = false;
@@ -45,7 +47,7 @@ static void drop_waiters(lockstate_edit *edit, lockstate_lock *lock, size_t end,
             moved = true;
         } else {
             if (moved)
-                edit->tell(edit->arg, e, LOCKSTATE_LOOK);
+                edit->tell(edit->arg, e, LOCKSTATE_CHECK);
             moved = false;
             i++;
             if (!patient)
@@ -54,7 +56,7 @@ static void drop_waiters(lockstate_edit *edit, lockstate_lock *lock, size_t end,
     }
 }
 
-void lockstate_settle(lockstate_edit *edit, uint64_t client, uint64_t seq)
+void lockstate_expire(lockstate_edit *edit, uint64_t client, uint64_t seq)
 {
     lockstate_lock *lock = lockstate_find(edit->shelf, edit->name, edit->name_len);
     lockstate_front before;
@@ -64,7 +66,7 @@ void lockstate_settle(lockstate_edit *edit, uint64_t client, uint64_t seq)
 
     if (!lock)
         return;
-    before = lockstate_look(lock);
+    before = lockstate_front_of(lock);
     drop_holders(edit, lock);
     self = lockstate_index(lock, client, seq);
     known = self >= (int64_t)lock->holders;
@@ -89,7 +91,7 @@ int lockstate_break(lockstate_edit *edit)
 
     if (!lock || lock->type == PAWL_TYPE_LATCH)
         return PAWL_ENOTHELD;
-    before = lockstate_look(lock);
+    before = lockstate_front_of(lock);
     any = drop_holders(edit, lock);
     had = lock->holders > 0;
     if (!any && !had)
@@ -97,8 +99,8 @@ int lockstate_break(lockstate_edit *edit)
     while (lock->holders) {
         const lockstate_entry *e = lockstate_entries(lock);
 
-        if (!(e->flags & LOCKSTATE_LINGER)) /* who has not claimed still thinks that it waits */
-            edit->tell(edit->arg, e, e->flags & LOCKSTATE_CLAIM ? LOCKSTATE_LOOK
+        if (!(e->flags & LOCKSTATE_LINGER)) /* an owner that has not claimed still waits */
+            edit->tell(edit->arg, e, e->flags & LOCKSTATE_CLAIM ? LOCKSTATE_CHECK
                                                                 : LOCKSTATE_EVICTED);
         lockstate_remove(edit->shelf, lock, 0);
     }
@@ -114,10 +116,10 @@ void lockstate_retell(lockstate_edit *edit, uint64_t client, uint64_t seq)
     if (!lock || lock->type == PAWL_TYPE_LATCH)
         return;
     if (lock->waiters)
-        edit->tell(edit->arg, &e[lock->holders], LOCKSTATE_LOOK);
+        edit->tell(edit->arg, &e[lock->holders], LOCKSTATE_CHECK);
     for (size_t i = lock->holders; i-- > 0;)
         if ((e[i].flags & LOCKSTATE_CLAIM) && (e[i].client != client || e[i].seq != seq))
-            edit->tell(edit->arg, &e[i], LOCKSTATE_LOOK);
+            edit->tell(edit->arg, &e[i], LOCKSTATE_CHECK);
 }
 
 void lockstate_sweep(lockstate_edit *edit)

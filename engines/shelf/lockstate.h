@@ -83,7 +83,7 @@ typedef struct lockstate_shelf {
 } lockstate_shelf;
 
 enum lockstate_why {
-    LOCKSTATE_LOOK, /* a waiter: look again */
+    LOCKSTATE_CHECK, /* a waiter: look again */
     LOCKSTATE_EVICTED /* a holder: it no longer is one */
 };
 
@@ -132,7 +132,7 @@ typedef struct lockstate_front {
     int64_t due;
 } lockstate_front;
 
-lockstate_front lockstate_look(const lockstate_lock *lock);
+lockstate_front lockstate_front_of(const lockstate_lock *lock);
 /* Grant from the front while it fits; how many were granted. They become the last holders. */
 size_t lockstate_admit(lockstate_edit *edit, lockstate_lock *lock);
 /* End an edit: tell the front if it is another one than before or may hope for an earlier moment,
@@ -150,7 +150,7 @@ typedef struct lockstate_ask {
  * here). 0: granted, `want` is now the entry. LOCKSTATE_QUEUED: waits. PAWL_EBUSY, PAWL_ESTATE,
  * PAWL_EINVAL as PAWL_OP_ACQUIRE states; PAWL_ENOMEM: no room. Again with the same owner: a grant
  * is claimed or renewed, a place in the queue is kept. Dropping what is dead or expired comes
- * first, but is lockstate_settle's: call that when this refuses, and try again. */
+ * first, but is lockstate_expire's: call that when this refuses, and try again. */
 int lockstate_acquire(lockstate_edit *edit, lockstate_entry *want, const lockstate_ask *ask);
 
 /* End the grant, but for `keep` permits; linger_ms > 0: let it end in so many ms. PAWL_ENOTHELD. */
@@ -164,11 +164,11 @@ int lockstate_cancel(lockstate_edit *edit, uint64_t client, uint64_t seq);
 /* Make the lease last lease_ms from now at least, and claim it. PAWL_ENOTHELD. */
 int lockstate_renew(lockstate_edit *edit, uint64_t client, uint64_t seq, int64_t lease_ms);
 
-/* ---- What ends by itself or by force (settle.c) ---------------------------------------------- */
+/* ---- Expiry and break (expire.c) ------------------------------------------------------------- */
 
 /* Drop expired and dead holders, dead waiters at the front, and those ahead of the given owner;
  * then admit. */
-void lockstate_settle(lockstate_edit *edit, uint64_t client, uint64_t seq);
+void lockstate_expire(lockstate_edit *edit, uint64_t client, uint64_t seq);
 
 /* End every grant. PAWL_ENOTHELD: there was none that had not ended by itself. */
 int lockstate_break(lockstate_edit *edit);

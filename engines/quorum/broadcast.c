@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * survey.c - one question to all nodes at once: RENEW, BREAK, INSPECT, LIST.
+ * broadcast.c - one question to all nodes at once: RENEW, BREAK, INSPECT, LIST.
  *
- * A survey owns copies of all it needs: nodes may answer long after the submitter was told.
+ * A broadcast owns copies of all it needs: nodes may answer long after the submitter was told.
  *
  *     asked       judge looks at every answer, and says when there is enough to tell
  *     answered    (outer == NULL) late answers are noted; who takes too long is cancelled
  *     (freed)     when no op is out
  *
- * A look is a survey for a bid that waits (bid.c): its outer op is its own.
+ * A peek is a broadcast for an acquire that waits (acquire.c): its outer op is its own.
  *
- * A node that does not answer in its time (node.c) is not waited for, so a survey always ends.
+ * A node that does not answer in its time (node.c) is not waited for, so a broadcast always ends.
  */
 #include <stdlib.h>
 
 #include "quorum.h"
 
-static void survey_run(quorum_task *task);
+static void broadcast_run(quorum_task *task);
 
-quorum_survey *quorum_survey_new(quorum *q, pawl_op *op, uint8_t kind)
+quorum_broadcast *quorum_broadcast_new(quorum *q, pawl_op *op, uint8_t kind)
 {
-    quorum_survey *s = calloc(1, sizeof *s + q->n * sizeof s->answers[0]);
+    quorum_broadcast *s = calloc(1, sizeof *s + q->n * sizeof s->answers[0]);
 
     if (!s) {
         pawl_op_finish(op, pawl_error_set(op->err, PAWL_ENOMEM, "out of memory"));
         return NULL;
     }
-    list_append(&q->surveys, &s->link);
+    list_append(&q->broadcasts, &s->link);
     list_init(&s->task.link);
-    s->task.run = survey_run;
+    s->task.run = broadcast_run;
     s->quorum = q;
     s->outer = op;
     s->kind = kind;
@@ -36,14 +36,14 @@ quorum_survey *quorum_survey_new(quorum *q, pawl_op *op, uint8_t kind)
         memcpy(s->name, op->name, strlen(op->name) + 1);
     op->engine[0] = op->engine[1] = s;
     for (size_t i = 0; i < q->n; i++) {
-        s->answers[i].survey = s;
+        s->answers[i].broadcast = s;
         s->answers[i].code = QUORUM_SILENT;
         s->answers[i].rows_end = &s->answers[i].rows;
     }
     return s;
 }
 
-void quorum_survey_free(quorum_survey *s)
+void quorum_broadcast_free(quorum_broadcast *s)
 {
     s->quorum->env->timer_clear(s->quorum->env, &s->timer);
     quorum_forget_task(&s->task);
@@ -58,7 +58,7 @@ void quorum_survey_free(quorum_survey *s)
 static void answered(pawl_op *op)
 {
     quorum_answer *a = op->arg;
-    quorum_survey *s = a->survey;
+    quorum_broadcast *s = a->broadcast;
 
     a->out = false;
     a->code = op->code;
@@ -66,7 +66,7 @@ static void answered(pawl_op *op)
     quorum_later(s->quorum, &s->task);
 }
 
-static void ask(quorum_survey *s, size_t i, const pawl_op *like)
+static void ask(quorum_broadcast *s, size_t i, const pawl_op *like)
 {
     quorum_answer *a = &s->answers[i];
 
@@ -89,7 +89,7 @@ static void ask(quorum_survey *s, size_t i, const pawl_op *like)
 
 static void timer_fired(pawl_timer *timer)
 {
-    quorum_survey *s = timer->arg;
+    quorum_broadcast *s = timer->arg;
 
     quorum_later(s->quorum, &s->task);
     quorum_pump(s->quorum);
@@ -97,17 +97,17 @@ static void timer_fired(pawl_timer *timer)
 
 static void send_all(quorum_task *task)
 {
-    quorum_survey *s = list_entry(task, quorum_survey, task);
+    quorum_broadcast *s = list_entry(task, quorum_broadcast, task);
     pawl_op like = *s->outer;
 
-    task->run = survey_run;
+    task->run = broadcast_run;
     s->sent = quorum_now(s->quorum);
     for (size_t i = 0; i < s->quorum->n; i++)
         ask(s, i, &like);
     quorum_later(s->quorum, task);
 }
 
-void quorum_survey_send(quorum_survey *s)
+void quorum_broadcast_send(quorum_broadcast *s)
 {
     s->timer = (pawl_timer){.fire = timer_fired, .arg = s};
     s->task.run = send_all;
@@ -117,7 +117,7 @@ void quorum_survey_send(quorum_survey *s)
 /* ---- answers --------------------------------------------------------------------------------- */
 
 /* Who is still worth waiting for; sets the timer to when the next one is not. */
-static size_t count_pending(quorum_survey *s, size_t *out)
+static size_t count_pending(quorum_broadcast *s, size_t *out)
 {
     quorum *q = s->quorum;
     int64_t now = quorum_now(q), first = PAWL_NEVER;
@@ -144,7 +144,7 @@ static size_t count_pending(quorum_survey *s, size_t *out)
     return pending;
 }
 
-static void cancel_overdue(quorum_survey *s)
+static void cancel_overdue(quorum_broadcast *s)
 {
     for (size_t i = 0; i < s->quorum->n; i++) {
         quorum_answer *a = &s->answers[i];
@@ -156,9 +156,9 @@ static void cancel_overdue(quorum_survey *s)
     }
 }
 
-static void survey_run(quorum_task *task)
+static void broadcast_run(quorum_task *task)
 {
-    quorum_survey *s = list_entry(task, quorum_survey, task);
+    quorum_broadcast *s = list_entry(task, quorum_broadcast, task);
     size_t out = 0, pending = count_pending(s, &out);
 
     cancel_overdue(s); /* it then says why it did not answer */
@@ -169,12 +169,12 @@ static void survey_run(quorum_task *task)
     for (size_t i = out = 0; i < s->quorum->n; i++)
         out += s->answers[i].out;
     if (!out && !s->outer)
-        quorum_survey_free(s);
+        quorum_broadcast_free(s);
 }
 
-void quorum_survey_cancel(quorum *q, pawl_op *op)
+void quorum_broadcast_cancel(quorum *q, pawl_op *op)
 {
-    quorum_survey *s = op->engine[0];
+    quorum_broadcast *s = op->engine[0];
 
     s->canceled = true;
     for (size_t i = 0; i < q->n; i++)
@@ -185,7 +185,7 @@ void quorum_survey_cancel(quorum *q, pawl_op *op)
 
 /* ---- BREAK ----------------------------------------------------------------------------------- */
 
-static void judge_break(quorum_survey *s, size_t pending)
+static void judge_break(quorum_broadcast *s, size_t pending)
 {
     pawl_op *op = s->outer;
     size_t ended = 0, none = 0;
@@ -201,22 +201,22 @@ static void judge_break(quorum_survey *s, size_t pending)
     if (ended + none < s->quorum->majority)
         code = PAWL_EQUORUM;
     if (code == PAWL_EQUORUM)
-        quorum_survey_words(s, op->err, code);
+        quorum_broadcast_error(s, op->err, code);
     s->outer = NULL;
     pawl_op_finish(op, code);
 }
 
 void quorum_break(quorum *q, pawl_op *op)
 {
-    quorum_survey *s = quorum_survey_new(q, op, PAWL_OP_BREAK);
+    quorum_broadcast *s = quorum_broadcast_new(q, op, PAWL_OP_BREAK);
 
     if (!s)
         return;
     s->judge = judge_break;
-    quorum_survey_send(s);
+    quorum_broadcast_send(s);
 }
 
-/* ---- looks ----------------------------------------------------------------------------------- */
+/* ---- peeks ----------------------------------------------------------------------------------- */
 
 static int note_holder(void *arg, const pawl_info *info)
 {
@@ -226,15 +226,15 @@ static int note_holder(void *arg, const pawl_info *info)
     return 0;
 }
 
-static void look_over(pawl_op *op)
+static void peek_over(pawl_op *op)
 {
     (void)op;
 }
 
-static void judge_look(quorum_survey *s, size_t pending)
+static void judge_peek(quorum_broadcast *s, size_t pending)
 {
-    void (*told)(quorum_bid *, const quorum_survey *) = s->told;
-    quorum_bid *bid = s->bid;
+    void (*told)(quorum_acquire *, const quorum_broadcast *) = s->told;
+    quorum_acquire *acquire = s->acquire;
 
     if (pending && told)
         return;
@@ -242,11 +242,11 @@ static void judge_look(quorum_survey *s, size_t pending)
     if (!told)
         return;
     s->told = NULL;
-    bid->look = NULL;
-    told(bid, s);
+    acquire->peek = NULL;
+    told(acquire, s);
 }
 
-size_t quorum_look_vacant(const quorum_survey *s, size_t but)
+size_t quorum_peek_vacant(const quorum_broadcast *s, size_t but)
 {
     size_t vacant = 0;
 
@@ -256,39 +256,39 @@ size_t quorum_look_vacant(const quorum_survey *s, size_t but)
     return vacant;
 }
 
-size_t quorum_look_there(const quorum_survey *s)
+size_t quorum_peek_there(const quorum_broadcast *s)
 {
     size_t held = 0;
 
     for (size_t i = 0; i < s->quorum->n; i++)
         held += s->answers[i].code == 0 && s->answers[i].held;
-    return held + quorum_look_vacant(s, s->quorum->n);
+    return held + quorum_peek_vacant(s, s->quorum->n);
 }
 
-quorum_survey *quorum_look(quorum *q, const char *name,
-                           void (*told)(quorum_bid *bid, const quorum_survey *look),
-                           quorum_bid *bid)
+quorum_broadcast *quorum_peek(quorum *q, const char *name,
+                              void (*told)(quorum_acquire *acquire, const quorum_broadcast *peek),
+                              quorum_acquire *acquire)
 {
-    pawl_op op = {.kind = PAWL_OP_INSPECT, .name = name, .done = look_over,
+    pawl_op op = {.kind = PAWL_OP_INSPECT, .name = name, .done = peek_over,
                   .deadline = PAWL_NEVER};
-    quorum_survey *s = quorum_survey_new(q, &op, PAWL_OP_INSPECT);
+    quorum_broadcast *s = quorum_broadcast_new(q, &op, PAWL_OP_INSPECT);
 
     if (!s)
         return NULL;
-    s->is_look = true;
-    s->look = op;
-    s->look.name = s->name;
-    s->outer = &s->look;
-    s->judge = judge_look;
+    s->is_peek = true;
+    s->peek = op;
+    s->peek.name = s->name;
+    s->outer = &s->peek;
+    s->judge = judge_peek;
     s->row = note_holder;
     s->told = told;
-    s->bid = bid;
-    quorum_survey_send(s);
+    s->acquire = acquire;
+    quorum_broadcast_send(s);
     return s;
 }
 
-void quorum_look_forget(quorum_survey *s)
+void quorum_peek_forget(quorum_broadcast *s)
 {
     s->told = NULL;
-    s->bid = NULL;
+    s->acquire = NULL;
 }

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ballot.c - one try to get one name at all nodes.
+ * attempt.c - one try to get one name at all nodes.
  *
- * A ballot has an owner number of its own. So nothing that is late (a RELEASE of an earlier try, an
- * ACQUIRE that was given up) can touch another one, and the number that the submitter gave is only
- * how the ballot is found (quorum.held).
+ * An attempt has an owner number of its own. So nothing that is late (a RELEASE of an earlier try,
+ * an ACQUIRE that was given up) can touch another one, and the number that the submitter gave is
+ * only how the attempt is found (quorum.held).
  *
  *     OPEN  --won--> HELD --released, or the lease over--> VOID --nothing left--> (freed)
  *     OPEN  --given up--> VOID
  *
- * bid.c opens ballots and decides, token.c says which has won; clear.c ends them. A late answer
- * changes its slot alone: in HELD a late grant becomes a part of the holding, in VOID it is given
- * back.
+ * acquire.c opens attempts and decides, token.c says which has won; giveback.c ends them. A late
+ * answer changes its node state alone: in HELD a late grant becomes a part of the holding, in VOID
+ * it is given back.
  */
 #include <stdlib.h>
 
@@ -23,26 +23,26 @@
 
 static size_t size_of(const quorum *q)
 {
-    return sizeof(quorum_ballot) + q->n * sizeof(quorum_slot);
+    return sizeof(quorum_attempt) + q->n * sizeof(quorum_node_state);
 }
 
-quorum_ballot *quorum_ballot_new(quorum_bid *bid)
+quorum_attempt *quorum_attempt_new(quorum_acquire *acquire)
 {
-    quorum *q = bid->quorum;
-    const pawl_op *op = bid->op;
+    quorum *q = acquire->quorum;
+    const pawl_op *op = acquire->op;
     struct list *spare = list_take(&q->spare);
-    quorum_ballot *b = spare ? list_entry(spare, quorum_ballot, link) : malloc(size_of(q));
-    const quorum_ballot *with = op->with_seq ? quorum_held_find(q, op->with_seq) : NULL;
+    quorum_attempt *b = spare ? list_entry(spare, quorum_attempt, link) : malloc(size_of(q));
+    const quorum_attempt *with = op->with_seq ? quorum_held_find(q, op->with_seq) : NULL;
 
     if (!b)
         return NULL;
     q->nspare -= spare != NULL;
     memset(b, 0, size_of(q));
-    list_append(&q->ballots, &b->link);
+    list_append(&q->attempts, &b->link);
     list_init(&b->task.link);
-    b->task.run = quorum_clear_run;
+    b->task.run = quorum_give_back_run;
     b->quorum = q;
-    b->bid = bid;
+    b->acquire = acquire;
     b->seq = op->owner.seq;
     b->owner = (pawl_owner){op->owner.client, op->owner.holder, ++q->last_seq};
     b->with_seq = with ? with->owner.seq : 0;
@@ -53,18 +53,18 @@ quorum_ballot *quorum_ballot_new(quorum_bid *bid)
     b->lock_kind = op->lock_kind;
     memcpy(b->name, op->name, strlen(op->name) + 1);
     for (size_t i = 0; i < q->n; i++) {
-        b->slots[i].ballot = b;
-        b->slots[i].said = QUORUM_SILENT;
+        b->node_states[i].attempt = b;
+        b->node_states[i].said = QUORUM_SILENT;
     }
     if (b->lease_ms > q->longest_ms)
         q->longest_ms = b->lease_ms;
     return b;
 }
 
-void quorum_ballot_free(quorum_ballot *b)
+void quorum_attempt_free(quorum_attempt *b)
 {
     quorum *q = b->quorum;
-    quorum_ballot **at = &q->held[b->seq % QUORUM_HASH];
+    quorum_attempt **at = &q->held[b->seq % QUORUM_HASH];
 
     q->env->timer_clear(q->env, &b->timer);
     quorum_forget_task(&b->task);
@@ -82,18 +82,18 @@ void quorum_ballot_free(quorum_ballot *b)
     }
 }
 
-void quorum_held_add(quorum_ballot *b)
+void quorum_held_add(quorum_attempt *b)
 {
-    quorum_ballot **at = &b->quorum->held[b->seq % QUORUM_HASH];
+    quorum_attempt **at = &b->quorum->held[b->seq % QUORUM_HASH];
 
     b->next = *at;
     *at = b;
     b->listed = true;
 }
 
-quorum_ballot *quorum_held_find(const quorum *q, uint64_t seq)
+quorum_attempt *quorum_held_find(const quorum *q, uint64_t seq)
 {
-    quorum_ballot *b = q->held[seq % QUORUM_HASH];
+    quorum_attempt *b = q->held[seq % QUORUM_HASH];
 
     while (b && b->seq != seq)
         b = b->next;
@@ -102,9 +102,9 @@ quorum_ballot *quorum_held_find(const quorum *q, uint64_t seq)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-static void take_grant(quorum_slot *s, const pawl_op *op)
+static void take_grant(quorum_node_state *s, const pawl_op *op)
 {
-    const quorum_ballot *b = s->ballot;
+    const quorum_attempt *b = s->attempt;
     uint32_t n = op->ntokens ? op->ntokens : 1;
     int64_t ms = op->granted_ms ? op->granted_ms : b->lease_ms;
 
@@ -123,9 +123,9 @@ static void take_grant(quorum_slot *s, const pawl_op *op)
 
 static void acquired(pawl_op *op)
 {
-    quorum_slot *s = op->arg;
-    quorum_ballot *b = s->ballot;
-    quorum_node *node = &b->quorum->nodes[s - b->slots];
+    quorum_node_state *s = op->arg;
+    quorum_attempt *b = s->attempt;
+    quorum_node *node = &b->quorum->nodes[s - b->node_states];
 
     s->out = false;
     s->said = op->code;
@@ -139,17 +139,17 @@ static void acquired(pawl_op *op)
         s->doubt = op->code == PAWL_EUNKNOWN ||
                    (s->again && op->code != PAWL_EBUSY && op->code != PAWL_ENOTHELD);
     }
-    if (b->bid)
-        quorum_later(b->quorum, &b->bid->task);
-    if (b->state == BALLOT_HELD && s->ours)
+    if (b->acquire)
+        quorum_later(b->quorum, &b->acquire->task);
+    if (b->state == ATTEMPT_HELD && s->ours)
         quorum_hold_until(b, s->end);
-    if (b->state == BALLOT_VOID)
+    if (b->state == ATTEMPT_VOID)
         quorum_later(b->quorum, &b->task);
 }
 
-void quorum_ballot_ask(quorum_ballot *b, size_t node, bool queue, uint64_t floor)
+void quorum_attempt_ask(quorum_attempt *b, size_t node, bool queue, uint64_t floor)
 {
-    quorum_slot *s = &b->slots[node];
+    quorum_node_state *s = &b->node_states[node];
 
     s->op = (pawl_op){.kind = PAWL_OP_ACQUIRE,
                       .mode = b->mode,
@@ -175,17 +175,17 @@ void quorum_ballot_ask(quorum_ballot *b, size_t node, bool queue, uint64_t floor
 
 /* ---- counting -------------------------------------------------------------------------------- */
 
-bool quorum_ballot_votes(const quorum_ballot *b, size_t i, int64_t now)
+bool quorum_attempt_votes(const quorum_attempt *b, size_t i, int64_t now)
 {
-    const quorum_slot *s = &b->slots[i];
+    const quorum_node_state *s = &b->node_states[i];
 
     return s->ours && s->end > now && !quorum_node_young(&b->quorum->nodes[i], now);
 }
 
-/* How long this slot's answer is worth waiting for. In a queue: without end. */
-static int64_t patience(const quorum_ballot *b, size_t i)
+/* How long the answer of this node is worth waiting for. In a queue: without end. */
+static int64_t patience(const quorum_attempt *b, size_t i)
 {
-    const quorum_slot *s = &b->slots[i];
+    const quorum_node_state *s = &b->node_states[i];
     int64_t limit = quorum_node_patience(&b->quorum->nodes[i], s->sent);
     int64_t third = b->lease_ms / 3 + 1;
 
@@ -202,13 +202,13 @@ static bool passes(int code)
            code == PAWL_ECANCELED || code == PAWL_ENOMEM || code == PAWL_EBACKEND;
 }
 
-quorum_tally quorum_ballot_count(const quorum_ballot *b, int64_t now)
+quorum_tally quorum_attempt_count(const quorum_attempt *b, int64_t now)
 {
     quorum_tally t = {.reason = 0};
 
     for (size_t i = 0; i < b->quorum->n; i++) {
-        const quorum_slot *s = &b->slots[i];
-        bool vote = quorum_ballot_votes(b, i, now);
+        const quorum_node_state *s = &b->node_states[i];
+        bool vote = quorum_attempt_votes(b, i, now);
 
         t.votes += vote;
         t.possible += vote || (s->out && now < patience(b, i));
@@ -223,12 +223,12 @@ quorum_tally quorum_ballot_count(const quorum_ballot *b, int64_t now)
     return t;
 }
 
-int64_t quorum_ballot_patience(const quorum_ballot *b, int64_t now)
+int64_t quorum_attempt_patience(const quorum_attempt *b, int64_t now)
 {
     int64_t first = PAWL_NEVER;
 
     for (size_t i = 0; i < b->quorum->n; i++)
-        if (b->slots[i].out) {
+        if (b->node_states[i].out) {
             int64_t limit = patience(b, i);
 
             if (limit > now && limit < first)
@@ -237,10 +237,10 @@ int64_t quorum_ballot_patience(const quorum_ballot *b, int64_t now)
     return first;
 }
 
-void quorum_ballot_overdue(const quorum_ballot *b, int64_t now)
+void quorum_attempt_overdue(const quorum_attempt *b, int64_t now)
 {
     for (size_t i = 0; i < b->quorum->n; i++)
-        if (b->slots[i].out && !b->slots[i].op.queue &&
-            now >= quorum_node_patience(&b->quorum->nodes[i], b->slots[i].sent))
+        if (b->node_states[i].out && !b->node_states[i].op.queue &&
+            now >= quorum_node_patience(&b->quorum->nodes[i], b->node_states[i].sent))
             quorum_node_is_down(&b->quorum->nodes[i]);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * view.c - INSPECT and LIST: what the nodes say, put together.
+ * inspect.c - INSPECT and LIST: what the nodes say, put together.
  *
  * A grant has the same owner at every node, so rows of one owner are one row here. Who is a holder
  * at a majority (counting those that did not answer for it) is a holder. Who is not, is a waiter if
@@ -37,7 +37,7 @@ static int collect(void *arg, const pawl_info *info)
     char *at;
 
     if (!row) {
-        a->survey->no_memory = true;
+        a->broadcast->no_memory = true;
         return PAWL_ENOMEM;
     }
     row->next = NULL;
@@ -53,7 +53,7 @@ static int collect(void *arg, const pawl_info *info)
     return 0;
 }
 
-static void forget_rows(quorum_survey *s)
+static void forget_rows(quorum_broadcast *s)
 {
     for (size_t i = 0; i < s->quorum->n; i++)
         for (quorum_row *row = s->answers[i].rows, *next; row; row = next) {
@@ -75,12 +75,12 @@ typedef struct merged {
     bool waits;
 } merged;
 
-typedef struct view {
-    const quorum_survey *survey;
+typedef struct inspection {
+    const quorum_broadcast *broadcast;
     entry *entries;
     merged *rows;
     size_t n, nrows, missing; /* missing: nodes that did not answer */
-} view;
+} inspection;
 
 static int by_key(const void *one, const void *other)
 {
@@ -119,7 +119,7 @@ static bool holds(const pawl_info *info)
     return info->role == PAWL_ROLE_HOLDER || (info->role == PAWL_ROLE_SUMMARY && info->holders);
 }
 
-static uint64_t token_of(const view *v, const entry *first, size_t n)
+static uint64_t token_of(const inspection *v, const entry *first, size_t n)
 {
     uint64_t best = 0, top = 0;
 
@@ -129,7 +129,7 @@ static uint64_t token_of(const view *v, const entry *first, size_t n)
 
         for (size_t k = 0; k < n; k++)
             within += holds(first[k].info) && first[k].info->token <= token;
-        if (within >= v->survey->quorum->majority && (!best || token < best))
+        if (within >= v->broadcast->quorum->majority && (!best || token < best))
             best = token;
         top = token > top ? token : top;
     }
@@ -137,9 +137,9 @@ static uint64_t token_of(const view *v, const entry *first, size_t n)
 }
 
 /* The lease that a majority has at least; of fewer, the shortest. */
-static int64_t lease_of(const view *v, const entry *first, size_t n)
+static int64_t lease_of(const inspection *v, const entry *first, size_t n)
 {
-    size_t want = v->survey->quorum->majority, have = 0;
+    size_t want = v->broadcast->quorum->majority, have = 0;
     int64_t best = -1;
 
     for (size_t i = 0; i < n; i++)
@@ -157,7 +157,7 @@ static int64_t lease_of(const view *v, const entry *first, size_t n)
     return best;
 }
 
-static void merge_group(view *v, const entry *first, size_t n)
+static void merge_group(inspection *v, const entry *first, size_t n)
 {
     merged *m = &v->rows[v->nrows++];
 
@@ -183,7 +183,7 @@ static void merge_group(view *v, const entry *first, size_t n)
     }
     m->info.token = token_of(v, first, n);
     m->info.lease_ms = lease_of(v, first, n);
-    if (m->holds && m->holds + v->missing >= v->survey->quorum->majority)
+    if (m->holds && m->holds + v->missing >= v->broadcast->quorum->majority)
         return;
     if (m->info.role != PAWL_ROLE_SUMMARY)
         m->info.role = PAWL_ROLE_WAITER;
@@ -194,21 +194,21 @@ static void merge_group(view *v, const entry *first, size_t n)
 }
 
 /* All rows but summaries, or the summaries alone, each owner's or name's as one. */
-static bool merge(view *v, bool summaries)
+static bool merge(inspection *v, bool summaries)
 {
-    const quorum *q = v->survey->quorum;
+    const quorum *q = v->broadcast->quorum;
     size_t room = 0, end;
 
     for (size_t i = 0; i < q->n; i++)
-        for (const quorum_row *row = v->survey->answers[i].rows; row; row = row->next)
+        for (const quorum_row *row = v->broadcast->answers[i].rows; row; row = row->next)
             room++;
     v->entries = calloc(room + 1, sizeof *v->entries);
     v->rows = calloc(room + 1, sizeof *v->rows);
     if (!v->entries || !v->rows)
         return false;
     for (size_t i = 0; i < q->n; i++)
-        for (const quorum_row *row = v->survey->answers[i].rows; row; row = row->next)
-            if (v->survey->answers[i].code == 0 &&
+        for (const quorum_row *row = v->broadcast->answers[i].rows; row; row = row->next)
+            if (v->broadcast->answers[i].code == 0 &&
                 (row->info.role == PAWL_ROLE_SUMMARY) == summaries) {
                 v->entries[v->n] = (entry){&row->info, v->n};
                 v->n++;
@@ -229,7 +229,7 @@ static bool merge(view *v, bool summaries)
 
 /* ---- telling --------------------------------------------------------------------------------- */
 
-static int show_inspect(const view *v, pawl_op *op)
+static int show_inspect(const inspection *v, pawl_op *op)
 {
     pawl_info sum = {.size = sizeof sum, .name = op->name, .role = PAWL_ROLE_SUMMARY,
                      .since_ms = -1, .lease_ms = -1, .host = "", .program = "", .label = "",
@@ -262,7 +262,7 @@ static int show_inspect(const view *v, pawl_op *op)
     return code;
 }
 
-static int show_list(const view *v, pawl_op *op)
+static int show_list(const inspection *v, pawl_op *op)
 {
     int code = 0;
 
@@ -272,9 +272,9 @@ static int show_list(const view *v, pawl_op *op)
     return code;
 }
 
-static void judge_view(quorum_survey *s, size_t pending)
+static void judge_inspect(quorum_broadcast *s, size_t pending)
 {
-    view v = {.survey = s};
+    inspection v = {.broadcast = s};
     pawl_op *op = s->outer;
     int code = 0;
 
@@ -285,7 +285,7 @@ static void judge_view(quorum_survey *s, size_t pending)
     s->outer = NULL;
     if (s->quorum->n - v.missing < s->quorum->majority) {
         code = PAWL_EQUORUM;
-        quorum_survey_words(s, op->err, code);
+        quorum_broadcast_error(s, op->err, code);
     } else if (s->no_memory || !merge(&v, s->kind == PAWL_OP_LIST)) {
         code = pawl_error_set(op->err, PAWL_ENOMEM, "out of memory");
     } else {
@@ -297,14 +297,14 @@ static void judge_view(quorum_survey *s, size_t pending)
     pawl_op_finish(op, code);
 }
 
-void quorum_view(quorum *q, pawl_op *op)
+void quorum_inspect(quorum *q, pawl_op *op)
 {
-    quorum_survey *s = quorum_survey_new(q, op, op->kind);
+    quorum_broadcast *s = quorum_broadcast_new(q, op, op->kind);
 
     if (!s)
         return;
-    s->judge = judge_view;
+    s->judge = judge_inspect;
     s->row = collect;
     s->forget = forget_rows;
-    quorum_survey_send(s);
+    quorum_broadcast_send(s);
 }

@@ -102,7 +102,7 @@ int lockstate_latch_down(lockstate_edit *edit, const lockstate_entry *who)
     while (!lock->value && lock->waiters) {
         size_t last = (size_t)lock->holders + lock->waiters - 1;
 
-        edit->tell(edit->arg, lockstate_entries(lock) + last, LOCKSTATE_LOOK);
+        edit->tell(edit->arg, lockstate_entries(lock) + last, LOCKSTATE_CHECK);
         lockstate_remove(edit->shelf, lock, last);
     }
     edit->changed = true;

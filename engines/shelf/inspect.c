@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * view.c - the ops that only look: inspect, list, count.
+ * inspect.c - the ops that only read: inspect, list, count.
  *
- * They work on a copy of the shelf from which dead and expired entries have been dropped, so they
- * show what the next owner would find, and change nothing. The row function is the user's: nothing
- * of the store is held while it runs.
+ * These ops work on a copy of the shelf from which dead and expired entries have been dropped. So
+ * they show the state that the next owner would find, and change nothing. The row function is the
+ * user's: no lock of the store is held while the row function runs.
  */
 #include <fnmatch.h>
 
-#include "desk.h"
+#include "shelf_engine.h"
 
-struct view {
-    desk *desk;
+struct inspection {
+    shelf_engine *engine;
     lockstate_edit edit;
 };
 
@@ -24,12 +24,12 @@ static uint64_t no_token(void *arg, uint32_t n)
 
 static bool is_dead(void *arg, const lockstate_entry *e)
 {
-    struct view *v = arg;
-    desk *d = v->desk;
+    struct inspection *v = arg;
+    shelf_engine *se = v->engine;
 
-    if (e->peer == d->peer && e->gen == d->gen)
+    if (e->peer == se->peer && e->gen == se->gen)
         return false;
-    return d->store->dead(d->arg, e->peer, e->gen, true);
+    return se->store->dead(se->arg, e->peer, e->gen, true);
 }
 
 static void nobody(void *arg, const lockstate_entry *e, enum lockstate_why why)
@@ -39,11 +39,11 @@ static void nobody(void *arg, const lockstate_entry *e, enum lockstate_why why)
     (void)why;
 }
 
-static bool open_view(struct view *v, desk *d, uint32_t bucket)
+static bool open_copy(struct inspection *v, shelf_engine *se, uint32_t bucket)
 {
-    v->desk = d;
-    v->edit = (lockstate_edit){.shelf = d->store->read(d->arg, bucket), .fence = no_token,
-                               .now = d->env->now(d->env), .dead = is_dead, .tell = nobody,
+    v->engine = se;
+    v->edit = (lockstate_edit){.shelf = se->store->read(se->arg, bucket), .fence = no_token,
+                               .now = se->env->now(se->env), .dead = is_dead, .tell = nobody,
                                .arg = v};
     return v->edit.shelf != NULL;
 }
@@ -61,16 +61,16 @@ static void short_id(char id[16], const lockstate_entry *e)
     snprintf(id, 16, "%08x", (unsigned)(h >> 32));
 }
 
-static void describe(struct view *v, pawl_info *row, const lockstate_entry *e, char id[16])
+static void describe(struct inspection *v, pawl_info *row, const lockstate_entry *e, char id[16])
 {
     short_id(id, e);
     row->owner = id;
     row->pid = 0;
     row->host = row->program = row->label = "";
-    v->desk->store->describe(v->desk->arg, e->peer, e->gen, row);
+    v->engine->store->describe(v->engine->arg, e->peer, e->gen, row);
 }
 
-static int summary_row(struct view *v, pawl_op *op, const lockstate_lock *lock)
+static int summary_row(struct inspection *v, pawl_op *op, const lockstate_lock *lock)
 {
     const lockstate_entry *e = lockstate_entries(lock);
     size_t holders = lock->type == PAWL_TYPE_LATCH ? 0 : lock->holders;
@@ -94,7 +94,7 @@ static int summary_row(struct view *v, pawl_op *op, const lockstate_lock *lock)
     return op->row(op->row_arg, &row);
 }
 
-static int entry_row(struct view *v, pawl_op *op, const lockstate_lock *lock,
+static int entry_row(struct inspection *v, pawl_op *op, const lockstate_lock *lock,
                      const lockstate_entry *e, bool holder)
 {
     char id[16];
@@ -110,16 +110,16 @@ static int entry_row(struct view *v, pawl_op *op, const lockstate_lock *lock,
     return op->row(op->row_arg, &row);
 }
 
-static int inspect(desk *d, pawl_op *op)
+static int inspect(shelf_engine *se, pawl_op *op)
 {
-    struct view v;
+    struct inspection v;
     lockstate_lock *lock;
     pawl_info row = {.size = sizeof row, .name = op->name, .role = PAWL_ROLE_SUMMARY,
                      .since_ms = -1, .lease_ms = -1, .host = "", .program = "", .label = "",
                      .owner = ""};
     int code;
 
-    if (!open_view(&v, d, desk_bucket(d, op->name)))
+    if (!open_copy(&v, se, shelf_bucket(se, op->name)))
         return pawl_error_set(op->err, PAWL_EBACKEND, "the lock table can't be read");
     lock = lockstate_find(v.edit.shelf, op->name, strlen(op->name));
     if (lock)
@@ -133,13 +133,13 @@ static int inspect(desk *d, pawl_op *op)
     return code;
 }
 
-static int list(desk *d, pawl_op *op)
+static int list(shelf_engine *se, pawl_op *op)
 {
-    struct view v;
+    struct inspection v;
     int code = 0;
 
-    for (uint32_t b = 0; !code && b < d->nbuckets; b++) {
-        if (!open_view(&v, d, b))
+    for (uint32_t b = 0; !code && b < se->nbuckets; b++) {
+        if (!open_copy(&v, se, b))
             return pawl_error_set(op->err, PAWL_EBACKEND, "the lock table can't be read");
         for (lockstate_lock *l = lockstate_first(v.edit.shelf); l && !code;
              l = lockstate_next(v.edit.shelf, l)) {
@@ -153,13 +153,13 @@ static int list(desk *d, pawl_op *op)
     return code;
 }
 
-static int count(desk *d, pawl_op *op)
+static int count(shelf_engine *se, pawl_op *op)
 {
     int type = op->mode == PAWL_MODE_PERMITS ? PAWL_TYPE_SEMAPHORE : PAWL_TYPE_LATCH;
     lockstate_lock *lock;
-    struct view v;
+    struct inspection v;
 
-    if (!open_view(&v, d, desk_bucket(d, op->name)))
+    if (!open_copy(&v, se, shelf_bucket(se, op->name)))
         return pawl_error_set(op->err, PAWL_EBACKEND, "the lock table can't be read");
     lock = lockstate_find(v.edit.shelf, op->name, strlen(op->name));
     if (lock)
@@ -178,16 +178,16 @@ static int count(desk *d, pawl_op *op)
     return 0;
 }
 
-void desk_view(desk *d, pawl_op *op)
+void shelf_inspect(shelf_engine *se, pawl_op *op)
 {
     int code;
 
     if (op->kind == PAWL_OP_INSPECT)
-        code = inspect(d, op);
+        code = inspect(se, op);
     else if (op->kind == PAWL_OP_LIST)
-        code = list(d, op);
+        code = list(se, op);
     else if (op->kind == PAWL_OP_COUNT)
-        code = count(d, op);
+        code = count(se, op);
     else
         code = pawl_error_set(op->err, PAWL_ENOTSUP, "this engine has no such operation");
     pawl_op_finish(op, code);

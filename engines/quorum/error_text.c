@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * words.c - what the nodes said, in one line: "2 of 5: node 1 ok, 2 ok, 3 busy, 4 h:6379:
+ * error_text.c - what the nodes said, in one line: "2 of 5: node 1 ok, 2 ok, 3 busy, 4 h:6379:
  * Connection refused, 5 too young (12 of 30 s)". Each has as much room as the others.
  */
 #include "quorum.h"
 
-static void add(const quorum *q, pawl_error *err, size_t node, const char *words)
+static void add(const quorum *q, pawl_error *err, size_t node, const char *error)
 {
     size_t room = sizeof err->text / q->n, most = room > 20 ? room - 9 : 11, used;
 
@@ -13,7 +13,7 @@ static void add(const quorum *q, pawl_error *err, size_t node, const char *words
         return;
     used = strlen(err->text);
     snprintf(err->text + used, sizeof err->text - used, "%s %zu %.*s", node ? "," : "", node + 1,
-             (int)most, words);
+             (int)most, error);
 }
 
 static int young(const quorum_node *node, int64_t now, char *text, size_t room)
@@ -23,9 +23,9 @@ static int young(const quorum_node *node, int64_t now, char *text, size_t room)
                     (long long)((quorum_settle_ms(node->quorum) + 999) / 1000));
 }
 
-static int describe(const quorum_ballot *b, size_t i, int64_t now, char *text, size_t room)
+static int describe(const quorum_attempt *b, size_t i, int64_t now, char *text, size_t room)
 {
-    const quorum_slot *s = &b->slots[i];
+    const quorum_node_state *s = &b->node_states[i];
     const quorum_node *node = &b->quorum->nodes[i];
 
     if (s->said == 0 && quorum_node_young(node, now))
@@ -39,14 +39,14 @@ static int describe(const quorum_ballot *b, size_t i, int64_t now, char *text, s
     return snprintf(text, room, "%s", s->err.text[0] ? s->err.text : pawl_strerror(s->said));
 }
 
-void quorum_ballot_words(const quorum_ballot *b, pawl_error *err, int code)
+void quorum_attempt_error(const quorum_attempt *b, pawl_error *err, int code)
 {
     int64_t now = quorum_now(b->quorum);
     size_t n = b->quorum->n, ok = 0;
     char part[sizeof err->text];
 
     for (size_t i = 0; i < n; i++)
-        ok += b->slots[i].said == 0 && !quorum_node_young(&b->quorum->nodes[i], now);
+        ok += b->node_states[i].said == 0 && !quorum_node_young(&b->quorum->nodes[i], now);
     pawl_error_set(err, code, "%zu of %zu: node", ok, n);
     for (size_t i = 0; i < n; i++) {
         describe(b, i, now, part, sizeof part);
@@ -54,8 +54,8 @@ void quorum_ballot_words(const quorum_ballot *b, pawl_error *err, int code)
     }
 }
 
-/* What a node said of a question to all. A look (bid.c) tells who has it there. */
-static int describe_answer(const quorum_survey *s, size_t i, char *text, size_t room)
+/* What a node said of a question to all. A peek (acquire.c) tells who has it there. */
+static int describe_answer(const quorum_broadcast *s, size_t i, char *text, size_t room)
 {
     const quorum_answer *a = &s->answers[i];
     const quorum_node *node = &s->quorum->nodes[i];
@@ -63,7 +63,7 @@ static int describe_answer(const quorum_survey *s, size_t i, char *text, size_t 
 
     if (a->code == 0 && a->held)
         return snprintf(text, room, "busy");
-    if (a->code == 0 && s->is_look && quorum_node_young(node, now))
+    if (a->code == 0 && s->is_peek && quorum_node_young(node, now))
         return young(node, now, text, room);
     if (a->code == 0 || a->code == PAWL_ENOTHELD)
         return snprintf(text, room, "ok");
@@ -72,15 +72,15 @@ static int describe_answer(const quorum_survey *s, size_t i, char *text, size_t 
     return snprintf(text, room, "%s", a->err.text[0] ? a->err.text : pawl_strerror(a->code));
 }
 
-void quorum_survey_words(const quorum_survey *s, pawl_error *err, int code)
+void quorum_broadcast_error(const quorum_broadcast *s, pawl_error *err, int code)
 {
     size_t n = s->quorum->n, ok = 0;
     char part[sizeof err->text];
 
     for (size_t i = 0; i < n; i++)
         ok += s->answers[i].code == 0 || s->answers[i].code == PAWL_ENOTHELD;
-    if (s->is_look)
-        ok = quorum_look_vacant(s, n);
+    if (s->is_peek)
+        ok = quorum_peek_vacant(s, n);
     pawl_error_set(err, code, "%zu of %zu: node", ok, n);
     for (size_t i = 0; i < n; i++) {
         describe_answer(s, i, part, sizeof part);

@@ -3,7 +3,7 @@
  * lockstate.c - who gets a lock or a permit, and when. The rules are stated in lockstate.h.
  *
  * Every edit has the same shape: note who is at the front and when it could hope to get on
- * (lockstate_look), change, admit from the front, then tell whoever stands differently now
+ * (lockstate_front_of), change, admit from the front, then tell whoever stands differently now
  * (lockstate_conclude).
  */
 #include "lockstate.h"
@@ -21,7 +21,7 @@ static int64_t after_ms(int64_t now, int64_t ms)
     return ms > (PAWL_NEVER - now) / PAWL_NS_PER_MS ? PAWL_NEVER : now + ms * PAWL_NS_PER_MS;
 }
 
-lockstate_front lockstate_look(const lockstate_lock *lock)
+lockstate_front lockstate_front_of(const lockstate_lock *lock)
 {
     const lockstate_entry *e = lockstate_entries(lock);
     lockstate_front f = {.due = PAWL_NEVER};
@@ -122,26 +122,26 @@ void lockstate_conclude(lockstate_edit *edit, lockstate_lock *lock, const lockst
                         size_t admitted)
 {
     const lockstate_entry *e = lockstate_entries(lock);
-    lockstate_front f = lockstate_look(lock);
+    lockstate_front f = lockstate_front_of(lock);
 
     edit->changed = true;
     if (lock->waiters && lock->type != PAWL_TYPE_LATCH &&
         (f.client != before->client || f.seq != before->seq || f.due < before->due))
-        edit->tell(edit->arg, &e[lock->holders], LOCKSTATE_LOOK);
+        edit->tell(edit->arg, &e[lock->holders], LOCKSTATE_CHECK);
     for (size_t i = 0; i < admitted; i++)
-        edit->tell(edit->arg, &e[lock->holders - 1 - i], LOCKSTATE_LOOK);
+        edit->tell(edit->arg, &e[lock->holders - 1 - i], LOCKSTATE_CHECK);
     if (!lockstate_in_use(lock) && !lock->holders)
         lockstate_drop(edit->shelf, lock);
 }
 
 static void take_away(lockstate_edit *edit, lockstate_lock *lock, size_t index)
 {
-    lockstate_front before = lockstate_look(lock);
+    lockstate_front before = lockstate_front_of(lock);
 
     lockstate_remove(edit->shelf, lock, index);
     if (lock->type != PAWL_TYPE_LATCH && index > lock->holders &&
         index < (size_t)lock->holders + lock->waiters)
-        edit->tell(edit->arg, lockstate_entries(lock) + index, LOCKSTATE_LOOK);
+        edit->tell(edit->arg, lockstate_entries(lock) + index, LOCKSTATE_CHECK);
     lockstate_conclude(edit, lock, &before, lockstate_admit(edit, lock));
 }
 
@@ -207,7 +207,7 @@ static int add(lockstate_edit *edit, lockstate_lock *lock, lockstate_entry *want
             return PAWL_EINVAL; /* the name is too long */
         lock->value = want->mode == PAWL_MODE_PERMITS ? ask->capacity : 0;
     }
-    before = lockstate_look(lock);
+    before = lockstate_front_of(lock);
     e = lockstate_insert(edit->shelf, lock, lock->holders + (granted ? 0 : lock->waiters));
     *e = *want;
     if (granted) {
@@ -227,7 +227,7 @@ static int add(lockstate_edit *edit, lockstate_lock *lock, lockstate_entry *want
 static int again(lockstate_edit *edit, lockstate_lock *lock, lockstate_entry *e,
                  lockstate_entry *want)
 {
-    lockstate_front before = lockstate_look(lock);
+    lockstate_front before = lockstate_front_of(lock);
 
     if (e - lockstate_entries(lock) >= (int64_t)lock->holders) {
         *want = *e;
@@ -298,7 +298,7 @@ int lockstate_release(lockstate_edit *edit, uint64_t client, uint64_t seq, uint3
         take_away(edit, lock, (size_t)(e - lockstate_entries(lock)));
         return 0;
     }
-    before = lockstate_look(lock);
+    before = lockstate_front_of(lock);
     if (keep) {
         e->permits = keep;
     } else {
@@ -330,7 +330,7 @@ int lockstate_renew(lockstate_edit *edit, uint64_t client, uint64_t seq, int64_t
 
     if (!e)
         return PAWL_ENOTHELD;
-    before = lockstate_look(lock);
+    before = lockstate_front_of(lock);
     e->lease_ms = lease_ms;
     claim(edit, e, lease_ms);
     lockstate_conclude(edit, lock, &before, 0);
