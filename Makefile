@@ -4,8 +4,8 @@ PREFIX ?= /usr/local
 MESON  ?= meson
 SETUP   = $(MESON) setup --prefix $(PREFIX)
 
-.PHONY: all deps demo test generate versions interop bench bench-peers bench-compare bench-long fuzz fuzz-long asan tsan \
-    check install clean
+.PHONY: all deps demo test generate versions interop bench bench-peers bench-compare \
+    bench-long fuzz fuzz-long asan tsan check install clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
