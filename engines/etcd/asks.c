@@ -12,16 +12,16 @@
  * reader, the last exclusive one before it. For permits, one is in the way as long as it waits
  * itself, and tells that it does not by writing its key again; the first that waits watches all.
  *
- * LOOKING. When that key is gone, one transaction reads on the condition that the own key is still
- * there: so a grant is never told to somebody whose lease has ended meanwhile. The token is the
- * revision of the transaction that granted. What can be granted side by side (reads, permits) is
- * written in it, so that no two have the same.
+ * CHECKING AGAIN. When that key is gone, one transaction reads on the condition that the own key is
+ * still there: so a grant is never told to somebody whose lease has ended meanwhile. The token is
+ * the revision of the transaction that granted. What can be granted side by side (reads, permits)
+ * is written in it, so that no two have the same.
  */
 #include "etcd.h"
 
 #define PERMITS_READ 100000 /* of the keys ahead, at most; an answer has room for fewer */
 
-enum { TAG_ASK, TAG_TRY, TAG_LOOK, TAG_TAKE };
+enum { TAG_ASK, TAG_TRY, TAG_RECHECK, TAG_TAKE };
 
 static const etcd_call_type ask_type, peek_type, check_type;
 
@@ -89,14 +89,14 @@ static void write_ask(etcd_waiter *s, etcd_call *call, bool try)
     etcd_query q = {.range = own};
 
     if (s->mode == PAWL_MODE_LATCH && try) {
-        etcd_latch_view(b, s->e, s->name, ETCD_THEN);
+        etcd_latch_query(b, s->e, s->name, ETCD_THEN);
         return;
     }
     etcd_if_created(b, &own, 0);
     etcd_if_fenced(call, s->lease);
     if (s->mode == PAWL_MODE_LATCH) {
         add_put(s, b);
-        etcd_latch_view(b, s->e, s->name, ETCD_THEN);
+        etcd_latch_query(b, s->e, s->name, ETCD_THEN);
         etcd_do_range(b, ETCD_ELSE, &q);
         etcd_do_range(b, ETCD_ELSE, &q);
         return;
@@ -116,7 +116,7 @@ static void write_ask(etcd_waiter *s, etcd_call *call, bool try)
         add_ahead(s, b, ETCD_ELSE, 0);
 }
 
-static void write_look(etcd_waiter *s, etcd_call *call, bool take)
+static void write_recheck(etcd_waiter *s, etcd_call *call, bool take)
 {
     pb_buf *b = &call->body;
     etcd_range own = own_range(s);
@@ -129,7 +129,7 @@ static void write_look(etcd_waiter *s, etcd_call *call, bool take)
         add_put(s, b);
     }
     if (s->mode == PAWL_MODE_LATCH)
-        etcd_latch_view(b, s->e, s->name, ETCD_THEN);
+        etcd_latch_query(b, s->e, s->name, ETCD_THEN);
     else
         add_ahead(s, b, ETCD_THEN, s->created);
     etcd_do_range(b, ETCD_ELSE, &q);
@@ -158,27 +158,27 @@ static void write_peek(etcd_waiter *s, pb_buf *b)
 
 void etcd_waiter_ask(etcd_waiter *s)
 {
-    bool permits = s->mode == PAWL_MODE_PERMITS, looks = s->state == WAITER_QUEUED;
+    bool permits = s->mode == PAWL_MODE_PERMITS, rechecks = s->state == WAITER_QUEUED;
     bool peek = permits && !s->peeked && (s->capacity == 0 || s->permits > s->capacity);
-    bool take = looks && s->woken && (permits || s->mode == PAWL_MODE_SHARED);
-    bool try = !looks && !s->queue && !s->past_readers, check = looks && s->check;
+    bool take = rechecks && s->woken && (permits || s->mode == PAWL_MODE_SHARED);
+    bool try = !rechecks && !s->queue && !s->past_readers, check = rechecks && s->check;
     etcd_call *call = etcd_call_new(s->e, peek ? &peek_type : check ? &check_type : &ask_type, s);
 
     if (!call)
         goto out;
-    call->tag = take ? TAG_TAKE : looks ? TAG_LOOK : try ? TAG_TRY : TAG_ASK;
+    call->tag = take ? TAG_TAKE : rechecks ? TAG_RECHECK : try ? TAG_TRY : TAG_ASK;
     if (peek)
         write_peek(s, &call->body);
     else if (check)
         write_check(s, &call->body);
-    else if (looks)
-        write_look(s, call, take);
+    else if (rechecks)
+        write_recheck(s, call, take);
     else
         write_ask(s, call, try);
     if (!etcd_call_send(call))
         goto out;
     s->call = call;
-    s->look = s->woken = s->check = false;
+    s->recheck = s->woken = s->check = false;
     return;
 out:
     s->e->env->timer_set(s->e->env, &s->timer,
@@ -222,11 +222,11 @@ static bool only_read(const etcd_kv *kv)
 /* Granted, unless it must be written once more to have a token of its own. */
 static void free_now(etcd_waiter *s, const etcd_call *call, int64_t revision)
 {
-    if (call->tag != TAG_LOOK || s->mode == PAWL_MODE_EXCLUSIVE) {
+    if (call->tag != TAG_RECHECK || s->mode == PAWL_MODE_EXCLUSIVE) {
         etcd_waiter_granted(s, (uint64_t)revision, call->sent);
         return;
     }
-    s->look = s->woken = true;
+    s->recheck = s->woken = true;
     etcd_waiter_step(s);
 }
 
@@ -317,7 +317,7 @@ static bool not_made(etcd_waiter *s, const etcd_call *call, const etcd_txn *txn)
     if (etcd_next_kv(&own, &kv)) {
         s->created = kv.created;
         s->state = WAITER_QUEUED;
-        s->look = true;
+        s->recheck = true;
         etcd_waiter_step(s);
     } else if (other.n || (way.n && s->mode == PAWL_MODE_PERMITS)) {
         etcd_waiter_refuse(s, PAWL_ESTATE, "is in use as something else");
@@ -343,7 +343,7 @@ static bool not_there(etcd_waiter *s, const etcd_call *call, const etcd_txn *txn
     if (!etcd_txn_range(txn, 0, &own))
         return false;
     if (etcd_next_kv(&own, &kv) && kv.created == s->created) {
-        s->look = true;
+        s->recheck = true;
         etcd_lease_unfenced(s->lease, call->fence);
         etcd_waiter_step(s);
         return true;
@@ -405,7 +405,7 @@ static bool answer_check(etcd_call *call, pb_span message)
     if (!etcd_read_txn(message, &txn))
         return false;
     s->call = NULL;
-    s->look |= !txn.succeeded;
+    s->recheck |= !txn.succeeded;
     s->woken |= !txn.succeeded;
     if (s->cancelled)
         etcd_waiter_leave(s, PAWL_ECANCELED);

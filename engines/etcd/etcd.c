@@ -188,7 +188,7 @@ static void engine_submit(void *self, pawl_op *op)
         etcd_latch(e, op);
         break;
     default:
-        etcd_look(e, op);
+        etcd_inspect(e, op);
     }
 }
 

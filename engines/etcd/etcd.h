@@ -18,7 +18,7 @@
  *     move.c      keys that move to another lease: a longer one, or one that ends by itself
  *     renew.c     renewals, answered from the leases
  *     jobs.c      ops that are a few calls one after the other
- *     latch.c     latches       look.c  inspect, count, list, break
+ *     latch.c     latches       inspect.c  inspect, count, list, break
  *
  * One connection carries everything. Nothing here blocks; all of it is under the client's mutex.
  * Requests on one connection are carried out in any order (HTTP/2 streams are independent), so
@@ -341,7 +341,7 @@ struct etcd_waiter {
     bool queue;
     bool maybe;            /* a request got no answer: there may be a key or not */
     bool cancelled;        /* nobody wants it any more */
-    bool look;             /* WAITS: see again what is ahead ... */
+    bool recheck;          /* WAITS: see again what is ahead ... */
     bool woken;            /* ... because something there has changed */
     bool check;            /* see whether what is ahead is still as it was */
     bool waited;
@@ -431,7 +431,7 @@ void etcd_renew_cancel(etcd *e, pawl_op *op);
 /* A lease was confirmed, or a grant is gone: see which renewals can be answered. */
 void etcd_renewals_check(etcd *e);
 
-/* ---- jobs.c, latch.c, look.c ----------------------------------------------------------------- */
+/* ---- jobs.c, latch.c, inspect.c -------------------------------------------------------------- */
 
 struct etcd_job {
     struct list link; /* in e->jobs */
@@ -464,7 +464,7 @@ void etcd_jobs_free(etcd *e);
 
 void etcd_latch(etcd *e, pawl_op *op); /* set, down */
 /* For a waiter that waits for one. */
-void etcd_latch_view(pb_buf *b, const etcd *e, const char *name, enum etcd_branch branch);
+void etcd_latch_query(pb_buf *b, const etcd *e, const char *name, enum etcd_branch branch);
 bool etcd_latch_see(etcd_waiter *s, const etcd_txn *txn);
 void etcd_waiter_refuse(etcd_waiter *s, int code, const char *why);
 /* By this key, or by a range. */
@@ -472,7 +472,7 @@ void etcd_waiter_blocked(etcd_waiter *s, const etcd_kv *by, const etcd_range *ra
                          int64_t revision);
 /* The latch that this key is: how much is left. */
 int64_t etcd_latch_left(const etcd_kv *kv);
-void etcd_look(etcd *e, pawl_op *op); /* inspect, count, list, break */
+void etcd_inspect(etcd *e, pawl_op *op); /* inspect, count, list, break */
 
 /* ---- etcd.c ---------------------------------------------------------------------------------- */
 

@@ -17,7 +17,7 @@
 
 #include "etcd.h"
 
-#define VIEW 4 /* parts */
+#define LATCH_PARTS 4 /* parts */
 
 int64_t etcd_latch_left(const etcd_kv *kv)
 {
@@ -41,7 +41,7 @@ static void if_no_others(etcd_job *job, pb_buf *b)
 }
 
 /* The latch itself, then one of each other type. */
-void etcd_latch_view(pb_buf *b, const etcd *e, const char *name, enum etcd_branch branch)
+void etcd_latch_query(pb_buf *b, const etcd *e, const char *name, enum etcd_branch branch)
 {
     etcd_bounds bounds;
     etcd_query q = {.range = *etcd_bounds_of(&bounds, e, name, ETCD_LATCH)};
@@ -55,13 +55,13 @@ void etcd_latch_view(pb_buf *b, const etcd *e, const char *name, enum etcd_branc
     }
 }
 
-struct view {
+struct latch_state {
     bool there; /* the latch */
     etcd_kv kv;
     bool other; /* the name is something else */
 };
 
-static bool read_view(const etcd_txn *txn, size_t at, struct view *v)
+static bool read_latch(const etcd_txn *txn, size_t at, struct latch_state *v)
 {
     etcd_kvs kvs;
 
@@ -119,7 +119,7 @@ static void clear(etcd *e, const etcd_kv *kv)
 /* ---- set and down ---------------------------------------------------------------------------- */
 
 /* What is known when the condition did not hold; true: the job is over. */
-static bool settled(etcd_job *job, const struct view *v, bool receipt)
+static bool decided(etcd_job *job, const struct latch_state *v, bool receipt)
 {
     bool set = job->op->kind == PAWL_OP_LATCH_SET;
 
@@ -141,7 +141,7 @@ static bool answer_change(etcd_call *call, pb_span message)
     etcd_job *job = call->about;
     bool set = job->op->kind == PAWL_OP_LATCH_SET;
     etcd_txn txn;
-    struct view v;
+    struct latch_state v;
     etcd_kvs receipt;
     etcd_lease *lease;
 
@@ -159,10 +159,10 @@ static bool answer_change(etcd_call *call, pb_span message)
         etcd_job_done(etcd_job_of(call), 0, NULL);
         return true;
     }
-    if (!read_view(&txn, 0, &v) || !etcd_txn_range(&txn, VIEW, &receipt))
+    if (!read_latch(&txn, 0, &v) || !etcd_txn_range(&txn, LATCH_PARTS, &receipt))
         return false;
     etcd_job_of(call);
-    if (settled(job, &v, receipt.n > 0))
+    if (decided(job, &v, receipt.n > 0))
         return true;
     if (set && v.there) { /* at 0: away with it, and again */
         clear(job->e, &v.kv);
@@ -214,7 +214,7 @@ static void start_change(etcd_job *job)
         etcd_do_range(&call->body, ETCD_THEN, &q);
     }
     add_receipt(job, &call->body, lease);
-    etcd_latch_view(&call->body, job->e, job->op->name, ETCD_ELSE);
+    etcd_latch_query(&call->body, job->e, job->op->name, ETCD_ELSE);
     q.range = receipt;
     etcd_do_range(&call->body, ETCD_ELSE, &q);
     etcd_job_send(job, call);
@@ -238,9 +238,9 @@ void etcd_latch(etcd *e, pawl_op *op)
 /* The waiter's key only shows others that somebody waits. */
 bool etcd_latch_see(etcd_waiter *s, const etcd_txn *txn)
 {
-    struct view v;
+    struct latch_state v;
 
-    if (txn->n < VIEW || !read_view(txn, txn->n - VIEW, &v))
+    if (txn->n < LATCH_PARTS || !read_latch(txn, txn->n - LATCH_PARTS, &v))
         return false;
     if (v.there && etcd_latch_left(&v.kv) == 0)
         clear(s->e, &v.kv);

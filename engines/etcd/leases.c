@@ -230,9 +230,9 @@ static void check_waiters(etcd_lease *lease)
         etcd_waiter *s = list_entry(l, etcd_waiter, in_lease);
 
         next = l->next;
-        if (s->state != WAITER_QUEUED || s->call || s->look)
+        if (s->state != WAITER_QUEUED || s->call || s->recheck)
             continue;
-        s->look = true;
+        s->recheck = true;
         s->check = s->ahead_is != 0;
         etcd_waiter_step(s);
     }

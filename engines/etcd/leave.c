@@ -79,7 +79,7 @@ void etcd_waiter_leave(etcd_waiter *s, int code)
     list_remove(&s->fresh);
     s->state = WAITER_LEAVES;
     s->refused = code;
-    s->look = s->rewrite = false;
+    s->recheck = s->rewrite = false;
     etcd_waiter_stand(s);
     etcd_waiter_next(s);
     etcd_waiter_step(s);

@@ -76,7 +76,7 @@ static void see_again(etcd_waiter *s, bool woken)
 {
     if (s->state != WAITER_QUEUED)
         return;
-    s->look = true;
+    s->recheck = true;
     s->woken |= woken;
     s->check &= !woken;
     etcd_waiter_step(s);
@@ -148,7 +148,7 @@ static void own_missed(etcd_watch *w)
     etcd_waiter *s = w->arg;
 
     s->rewrite |= s->state == WAITER_HOLDS || s->state == WAITER_SHELL;
-    s->look |= s->state == WAITER_QUEUED;
+    s->recheck |= s->state == WAITER_QUEUED;
     etcd_waiter_step(s);
 }
 
@@ -220,7 +220,7 @@ void etcd_waiter_queue(etcd_waiter *s, const etcd_range *range, int64_t is, int6
         return;
     }
     if (!text) {
-        s->look = true;
+        s->recheck = true;
         s->e->env->timer_set(s->e->env, &s->timer, s->e->env->now(s->e->env) + RETRY_NS);
         return;
     }
@@ -238,7 +238,7 @@ void etcd_waiter_queue(etcd_waiter *s, const etcd_range *range, int64_t is, int6
     etcd_waiter_in_line(s);
     if (!s->own.id && list_empty(&s->fresh))
         etcd_waiter_watch_soon(s, &s->e->unwatched_waiters);
-    if (s->look) /* something has happened while the answer was on its way */
+    if (s->recheck) /* something has happened while the answer was on its way */
         etcd_waiter_step(s);
 }
 

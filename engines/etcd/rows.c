@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "look.h"
+#include "inspect.h"
 
 #define GUESTS_SHOWN 1000 /* rows of those who read through one key; the summary counts all */
 
@@ -19,22 +19,22 @@ static bool begins(pb_span text, const char *with)
     return text.length >= strlen(with) && !memcmp(text.data, with, strlen(with));
 }
 
-bool look_add(look_name *n, const etcd_kv *kv, pb_span tail)
+bool etcd_inspect_add(etcd_inspect_name *n, const etcd_kv *kv, pb_span tail)
 {
-    look_entry *e;
+    etcd_inspect_entry *e;
 
     if (etcd_same(tail, etcd_span("~latch"))) {
         n->count = etcd_latch_left(kv);
         n->type = n->count ? PAWL_TYPE_LATCH : n->type;
         return true;
     }
-    if (n->n >= LOOK_KEYS_MAX) {
+    if (n->n >= INSPECT_KEYS_MAX) {
         n->too_many = true;
         return true;
     }
     if (n->n == n->room) {
         size_t room = n->room ? 2 * n->room : 8;
-        look_entry *grown = realloc(n->entries, room * sizeof *grown);
+        etcd_inspect_entry *grown = realloc(n->entries, room * sizeof *grown);
 
         if (!grown)
             return false;
@@ -42,8 +42,8 @@ bool look_add(look_name *n, const etcd_kv *kv, pb_span tail)
         n->room = room;
     }
     e = &n->entries[n->n++];
-    *e = (look_entry){.section = ETCD_LOCKS, .created = kv->created, .modified = kv->modified,
-                      .lease = kv->lease, .lease_ms = -1};
+    *e = (etcd_inspect_entry){.section = ETCD_LOCKS, .created = kv->created,
+                              .modified = kv->modified, .lease = kv->lease, .lease_ms = -1};
     if (begins(tail, "~permit-"))
         e->section = ETCD_PERMITS;
     else if (begins(tail, "~read-"))
@@ -59,12 +59,12 @@ bool look_add(look_name *n, const etcd_kv *kv, pb_span tail)
 
 static int by_creation(const void *a, const void *b)
 {
-    const look_entry *x = a, *y = b;
+    const etcd_inspect_entry *x = a, *y = b;
 
     return x->created < y->created ? -1 : x->created > y->created;
 }
 
-static bool holds(look_name *n, const look_entry *e, size_t i, bool *exclusive)
+static bool holds(etcd_inspect_name *n, const etcd_inspect_entry *e, size_t i, bool *exclusive)
 {
     if (n->type == PAWL_TYPE_SEMAPHORE) {
         if (*exclusive || n->used + e->value.permits > n->count) {
@@ -82,7 +82,7 @@ static bool holds(look_name *n, const look_entry *e, size_t i, bool *exclusive)
     return i == 0;
 }
 
-void look_settle(look_name *n)
+void etcd_inspect_complete(etcd_inspect_name *n)
 {
     bool exclusive = false;
 
@@ -91,7 +91,7 @@ void look_settle(look_name *n)
     if (n->type == PAWL_TYPE_SEMAPHORE)
         n->count = n->entries[0].value.capacity;
     for (size_t i = 0; i < n->n; i++) {
-        look_entry *e = &n->entries[i];
+        etcd_inspect_entry *e = &n->entries[i];
 
         e->holder = holds(n, e, i, &exclusive);
         n->holders += e->holder;
@@ -101,20 +101,20 @@ void look_settle(look_name *n)
     }
 }
 
-void look_clear(look_name *n)
+void etcd_inspect_clear(etcd_inspect_name *n)
 {
     free(n->entries);
-    *n = (look_name){.type = -1};
+    *n = (etcd_inspect_name){.type = -1};
 }
 
 /* ---- showing --------------------------------------------------------------------------------- */
 
-static uint64_t token_of(const look_entry *e)
+static uint64_t token_of(const etcd_inspect_entry *e)
 {
     return !e->value.ours ? 0 : e->value.token ? e->value.token : (uint64_t)e->modified;
 }
 
-static int64_t since_of(etcd *e, const look_entry *entry)
+static int64_t since_of(etcd *e, const etcd_inspect_entry *entry)
 {
     int64_t ms = e->env->wall_ms(e->env) - entry->value.since;
 
@@ -122,7 +122,7 @@ static int64_t since_of(etcd *e, const look_entry *entry)
 }
 
 /* Tells owners apart without showing what a release would need. */
-static void describe(pawl_info *info, const look_entry *e, char id[24])
+static void describe(pawl_info *info, const etcd_inspect_entry *e, char id[24])
 {
     uint64_t h = UINT64_C(0xcbf29ce484222325);
 
@@ -139,7 +139,7 @@ static void describe(pawl_info *info, const look_entry *e, char id[24])
     info->label = e->value.label;
 }
 
-static int show_summary(etcd *e, pawl_op *op, const look_name *n)
+static int show_summary(etcd *e, pawl_op *op, const etcd_inspect_name *n)
 {
     char id[24];
     pawl_info info = {.size = sizeof info, .name = n->name, .role = PAWL_ROLE_SUMMARY,
@@ -153,7 +153,7 @@ static int show_summary(etcd *e, pawl_op *op, const look_name *n)
         info.shared = 0;
     }
     for (size_t i = 0; i < n->n; i++) {
-        const look_entry *entry = &n->entries[i];
+        const etcd_inspect_entry *entry = &n->entries[i];
 
         if (!entry->holder)
             continue;
@@ -167,8 +167,8 @@ static int show_summary(etcd *e, pawl_op *op, const look_name *n)
     return op->row(op->row_arg, &info);
 }
 
-static int show_entry(etcd *e, pawl_op *op, const look_name *n, const look_entry *entry,
-                      bool guest)
+static int show_entry(etcd *e, pawl_op *op, const etcd_inspect_name *n,
+                      const etcd_inspect_entry *entry, bool guest)
 {
     char id[24];
     pawl_info info = {.size = sizeof info, .name = n->name, .type = (uint64_t)n->type,
@@ -185,12 +185,12 @@ static int show_entry(etcd *e, pawl_op *op, const look_name *n, const look_entry
     return op->row(op->row_arg, &info);
 }
 
-int look_show(etcd *e, pawl_op *op, const look_name *n, bool all)
+int etcd_inspect_show(etcd *e, pawl_op *op, const etcd_inspect_name *n, bool all)
 {
     int code = show_summary(e, op, n);
 
     for (size_t i = 0; all && !code && i < n->n; i++) {
-        const look_entry *entry = &n->entries[i];
+        const etcd_inspect_entry *entry = &n->entries[i];
         int64_t guests = entry->holder && !entry->value.shared ? entry->value.readers : 0;
 
         guests = guests < GUESTS_SHOWN ? guests : GUESTS_SHOWN;

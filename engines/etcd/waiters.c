@@ -180,7 +180,7 @@ void etcd_waiter_granted(etcd_waiter *s, uint64_t token, int64_t from)
     etcd_waiter_in_line(s);
     s->token = token;
     s->since = env->wall_ms(env);
-    s->look = s->woken = s->maybe = false;
+    s->recheck = s->woken = s->maybe = false;
     env->timer_clear(env, &s->timer);
     if (!op) {
         etcd_waiter_leave(s, PAWL_ECANCELED);
@@ -242,7 +242,7 @@ void etcd_waiter_lost(etcd_waiter *s)
     etcd_watch_stop(&s->own);
     list_remove(&s->fresh);
     s->created = 0;
-    s->maybe = s->rewrite = s->look = s->woken = false;
+    s->maybe = s->rewrite = s->recheck = s->woken = false;
     s->moving = NULL;
     if (!s->target || !s->target->ends)
         s->target = NULL;
@@ -301,7 +301,7 @@ void etcd_waiter_step(etcd_waiter *s)
             s->e->env->timer_set(s->e->env, &s->timer, s->e->env->now(s->e->env) + RETRY_NS);
         break;
     case WAITER_QUEUED:
-        if (ready && s->look)
+        if (ready && s->recheck)
             etcd_waiter_ask(s);
         break;
     case WAITER_HOLDS:
@@ -363,7 +363,7 @@ void etcd_waiter_failed(etcd_call *call, int code, const char *words)
         return;
     }
     s->maybe |= code == PAWL_EUNKNOWN;
-    s->look |= s->state == WAITER_QUEUED;
+    s->recheck |= s->state == WAITER_QUEUED;
     s->rewrite |= lost && (s->state == WAITER_HOLDS || s->state == WAITER_SHELL ||
                            s->state == WAITER_LINGERS);
     etcd_answer_releases(s, code);

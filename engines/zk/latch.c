@@ -22,7 +22,7 @@
 #define RECEIPT_MAX 34
 #define DATA_MAX (64 + RECEIPTS * RECEIPT_MAX)
 
-enum latch_step { LATCH_LOOK, LATCH_READ, LATCH_WRITE };
+enum latch_step { LATCH_QUERY, LATCH_READ, LATCH_WRITE };
 
 typedef struct latch {
     zk_task task;
@@ -32,7 +32,7 @@ typedef struct latch {
     bool denied;       /* the right to make one of them is, maybe */
     uint8_t tries;
     bool sent;         /* a write was, and was not answered */
-    bool set, other;   /* what a look said: it is set; the name is something else */
+    bool set, other;   /* what a query said: it is set; the name is something else */
     int error;         /* of the last write or read */
     int64_t czxid;     /* of `count` when it was written to, and its version then */
     int32_t version, cversion; /* cversion: of the name; -1 it was not there */
@@ -252,12 +252,12 @@ static void write_down(latch *l)
 
 /* ---- decisions ------------------------------------------------------------------------------- */
 
-static void look_at_name(latch *l)
+static void query_name(latch *l)
 {
     zk_task *task = &l->task;
     zk *z = task->zk;
 
-    l->step = LATCH_LOOK;
+    l->step = LATCH_QUERY;
     l->set = l->other = false;
     l->seen_cversion = -1;
     l->error = 0;
@@ -274,18 +274,18 @@ static void latch_go(zk_task *task)
     if (l->op->kind == PAWL_OP_LATCH_DOWN)
         read_count(l);
     else
-        look_at_name(l);
+        query_name(l);
 }
 
 static void decide_set(latch *l)
 {
-    if (l->step == LATCH_LOOK && l->other)
+    if (l->step == LATCH_QUERY && l->other)
         finish(l, PAWL_ESTATE, "the name is in use as something else");
-    else if (l->step == LATCH_LOOK && l->set)
+    else if (l->step == LATCH_QUERY && l->set)
         read_count(l);
-    else if (l->step == LATCH_LOOK && l->sent && l->seen_cversion > l->cversion)
+    else if (l->step == LATCH_QUERY && l->sent && l->seen_cversion > l->cversion)
         finish(l, PAWL_EBACKEND, "can't tell whether it was set and has been counted down since");
-    else if (l->step == LATCH_LOOK)
+    else if (l->step == LATCH_QUERY)
         write_set(l);
     else if (l->step == LATCH_READ && !l->error)
         finish(l, has_receipt(l) ? 0 : PAWL_ESTATE, "it is set already");
@@ -318,10 +318,10 @@ static void decide_down(latch *l)
     bool counted = l->step == LATCH_READ && !l->error &&
                    (has_receipt(l) || (l->sent && l->seen_czxid != l->czxid));
 
-    if (l->step == LATCH_LOOK)
+    if (l->step == LATCH_QUERY)
         decide_without(l);
     else if (l->step == LATCH_READ && l->error == ZK_NO_NODE && !l->sent)
-        look_at_name(l);
+        query_name(l);
     else if (l->error == ZK_NO_NODE || (l->step == LATCH_WRITE && !l->error) || counted)
         finish(l, 0, NULL);
     else if (l->step == LATCH_WRITE && l->error == ZK_BAD_VERSION)

@@ -67,7 +67,7 @@ static bool leases_listed(zk_task *task, int64_t tag, int error, jute_reader *bo
     return !body->bad;
 }
 
-static void permits_look(zk_waiter *p)
+static void permits_query(zk_waiter *p)
 {
     zk *z = p->task.zk;
     const char *path;
@@ -286,7 +286,7 @@ static int permits_decide(zk_waiter *p)
     if (p->watches_leases && !p->again)
         return WAITER_BLOCKED;
     p->watches_leases = true;
-    zk_waiter_look(p);
+    zk_waiter_recheck(p);
     return WAITER_GOES_ON;
 }
 
@@ -312,13 +312,13 @@ static int permits_more(zk_waiter *p)
     if (p->asked == ASKED_FIRST)
         return capacity - p->in_use < p->first_wants ? PAWL_EBUSY : WAITER_BLOCKED;
     if (p->asked == ASKED_FIND && !p->nleases && p->node[0]) {
-        zk_waiter_look(p); /* is it still first, if it is there at all? */
+        zk_waiter_recheck(p); /* is it still first, if it is there at all? */
         return WAITER_GOES_ON;
     }
     return permits_taken(p);
 }
 
-const zk_waiter_kind zk_waiter_permits = {.dir = "locks", .look = permits_look,
+const zk_waiter_kind zk_waiter_permits = {.dir = "locks", .query = permits_query,
         .decide = permits_decide, .more = permits_more};
 
 /* ---- finding and giving back ----------------------------------------------------------------- */

@@ -139,7 +139,7 @@ bool queue_types(zk_task *task, int64_t tag, int error, jute_reader *body)
 
 /* ---- locks ----------------------------------------------------------------------------------- */
 
-static void lock_look(zk_waiter *p)
+static void lock_query(zk_waiter *p)
 {
     zk *z = p->task.zk;
 
@@ -160,7 +160,7 @@ static bool folder_answered(zk_task *task, int64_t tag, int error, jute_reader *
     return !body->bad;
 }
 
-static int look_into_folders(zk_waiter *p)
+static int check_folders(zk_waiter *p)
 {
     zk *z = p->task.zk;
 
@@ -176,7 +176,7 @@ static int lock_decide(zk_waiter *p)
     if (p->list.latch)
         return zk_waiter_in_use(p);
     if (p->list.semaphore && !p->not_semaphore)
-        return look_into_folders(p);
+        return check_folders(p);
     return p->list.ahead ? WAITER_BLOCKED : WAITER_GRANTED;
 }
 
@@ -188,7 +188,8 @@ static int lock_more(zk_waiter *p)
     return lock_decide(p);
 }
 
-const zk_waiter_kind zk_waiter_lock = {.look = lock_look, .decide = lock_decide, .more = lock_more};
+const zk_waiter_kind zk_waiter_lock = {.query = lock_query, .decide = lock_decide,
+                                       .more = lock_more};
 
 /* ---- those who wait for a latch -------------------------------------------------------------- */
 
@@ -209,7 +210,7 @@ static bool latch_read(zk_task *task, int64_t tag, int error, jute_reader *body)
     return true;
 }
 
-static void latch_look(zk_waiter *p)
+static void latch_query(zk_waiter *p)
 {
     zk *z = p->task.zk;
     const char *path;
@@ -228,7 +229,7 @@ static int latch_decide(zk_waiter *p)
     if (p->list.locks)
         return zk_waiter_in_use(p);
     if (p->list.semaphore && !p->list.latch && !p->not_semaphore)
-        return look_into_folders(p);
+        return check_folders(p);
     return p->list.latch ? WAITER_BLOCKED : WAITER_GRANTED;
 }
 
@@ -240,5 +241,5 @@ static int latch_more(zk_waiter *p)
     return latch_decide(p);
 }
 
-const zk_waiter_kind zk_waiter_latch = {.peeks = true, .look = latch_look, .decide = latch_decide,
+const zk_waiter_kind zk_waiter_latch = {.peeks = true, .query = latch_query, .decide = latch_decide,
         .more = latch_more};

@@ -9,13 +9,13 @@
  */
 #include <stdlib.h>
 
-#include "look.h"
+#include "inspect.h"
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
 static int by_position(const void *a, const void *b)
 {
-    const look_node *x = a, *y = b;
+    const zk_inspect_node *x = a, *y = b;
     bool lease_x = x->child.sort == ZK_LEASE, lease_y = y->child.sort == ZK_LEASE;
 
     if (lease_x != lease_y)
@@ -28,7 +28,7 @@ static int by_position(const void *a, const void *b)
 /* Leases in the order of their names: those of one owner beside each other. */
 static int by_owner(const void *a, const void *b)
 {
-    const look_node *x = a, *y = b;
+    const zk_inspect_node *x = a, *y = b;
     bool lease_x = x->child.sort == ZK_LEASE, lease_y = y->child.sort == ZK_LEASE;
 
     if (lease_x != lease_y)
@@ -37,7 +37,7 @@ static int by_owner(const void *a, const void *b)
 }
 
 /* Permits of one owner have the same id in front of their sequence. */
-static bool same_owner(const look_node *a, const look_node *b)
+static bool same_owner(const zk_inspect_node *a, const zk_inspect_node *b)
 {
     size_t length = strlen(a->name);
 
@@ -46,14 +46,14 @@ static bool same_owner(const look_node *a, const look_node *b)
            !memcmp(a->name, b->name, length - 10);
 }
 
-void look_merge(look_name *n)
+void zk_inspect_merge(zk_inspect_name *n)
 {
     size_t kept = 0;
 
     if (n->nnodes)
         qsort(n->nodes, n->nnodes, sizeof *n->nodes, by_owner);
     for (size_t i = 0; i < n->nnodes; i++) {
-        look_node *node = &n->nodes[i], *last = kept ? &n->nodes[kept - 1] : NULL;
+        zk_inspect_node *node = &n->nodes[i], *last = kept ? &n->nodes[kept - 1] : NULL;
 
         if (!last || !same_owner(last, node)) {
             n->nodes[kept++] = *node;
@@ -65,15 +65,15 @@ void look_merge(look_name *n)
     n->nnodes = kept;
 }
 
-void look_sort(look_name *n)
+void zk_inspect_sort(zk_inspect_name *n)
 {
     bool open = true; /* may the next one hold it, too? */
 
     if (n->nnodes)
         qsort(n->nodes, n->nnodes, sizeof *n->nodes, by_position);
     for (size_t i = 0; i < n->nnodes; i++) {
-        look_node *node = &n->nodes[i];
-        const look_node *first = &n->nodes[0];
+        zk_inspect_node *node = &n->nodes[i];
+        const zk_inspect_node *first = &n->nodes[0];
 
         if (node->child.sort == ZK_LEASE) {
             node->holder = true;
@@ -89,7 +89,7 @@ void look_sort(look_name *n)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static void describe(pawl_info *info, const look_node *node, char id[16])
+static void describe(pawl_info *info, const zk_inspect_node *node, char id[16])
 {
     uint64_t h = UINT64_C(0xcbf29ce484222325);
 
@@ -103,14 +103,14 @@ static void describe(pawl_info *info, const look_node *node, char id[16])
     info->pid = node->who.pid;
 }
 
-static int64_t since(const look *k, const look_node *node)
+static int64_t since(const zk_inspection *k, const zk_inspect_node *node)
 {
     int64_t now = k->task.zk->env->wall_ms(k->task.zk->env), ctime = node->stat.ctime;
 
     return !node->known ? -1 : ctime > 0 && ctime < now ? now - ctime : 0;
 }
 
-static int show_summary(const look *k, const look_name *n, int type)
+static int show_summary(const zk_inspection *k, const zk_inspect_name *n, int type)
 {
     pawl_info info = {.size = sizeof info, .name = n->name, .role = PAWL_ROLE_SUMMARY,
                       .type = (uint64_t)type, .since_ms = -1, .lease_ms = -1,
@@ -123,7 +123,7 @@ static int show_summary(const look *k, const look_name *n, int type)
     if (n->latch && n->count < 0)
         info.count = 0;
     for (size_t i = 0; i < n->nnodes; i++) {
-        const look_node *node = &n->nodes[i];
+        const zk_inspect_node *node = &n->nodes[i];
 
         info.waiters += !node->holder;
         if (!node->holder)
@@ -139,7 +139,8 @@ static int show_summary(const look *k, const look_name *n, int type)
     return k->op->row(k->op->row_arg, &info);
 }
 
-static int show_node(const look *k, const look_name *n, const look_node *node, int type)
+static int show_node(const zk_inspection *k, const zk_inspect_name *n, const zk_inspect_node *node,
+                     int type)
 {
     char id[16];
     pawl_info info = {.size = sizeof info, .name = n->name, .type = (uint64_t)type,
@@ -154,7 +155,7 @@ static int show_node(const look *k, const look_name *n, const look_node *node, i
     return k->op->row(k->op->row_arg, &info);
 }
 
-int look_show(const look *k, const look_name *n, bool all)
+int zk_inspect_show(const zk_inspection *k, const zk_inspect_name *n, bool all)
 {
     int type = n->latch ? PAWL_TYPE_LATCH
                : n->semaphore && (n->in_use || (n->nnodes && n->nodes[0].child.sort == ZK_WAITER))

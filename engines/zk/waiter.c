@@ -5,7 +5,7 @@
  *     PEEK --> ENTER --> granted
  *                | blocked
  *                v
- *              WATCH --> (waits) --event--> LOOK --> granted, or WATCH again
+ *              WATCH --> (waits) --event--> RECHECK --> granted, or WATCH again
  *
  *     granted: held --own node deleted--> gone, and the core is told to ask (PAWL_EVENT_VERIFY)
  *     release, cancel, refused: LEAVE --> over
@@ -209,7 +209,7 @@ static enum zk_sort sort_of(const zk_waiter *p)
            : p->mode == PAWL_MODE_LATCH ? ZK_WAITER : ZK_EXCLUSIVE;
 }
 
-static void start_look(zk_waiter *p, int step)
+static void start_query(zk_waiter *p, int step)
 {
     p->step = (uint8_t)step;
     queue_clear(&p->list);
@@ -218,7 +218,7 @@ static void start_look(zk_waiter *p, int step)
     p->again = p->not_semaphore = false;
     if (step == STEP_PEEK && p->sure)
         zk_ask_turn(&p->task, zk_path(p->task.zk, p->name, NULL, NULL));
-    p->kind->look(p);
+    p->kind->query(p);
 }
 
 /* A shared grant beside an exclusive one of the same client: at that one's position. */
@@ -268,12 +268,12 @@ static void enter(zk_waiter *p)
     else
         zk_ask_create(&p->task, ZK_CREATE2, path, who, length, ZK_EPHEMERAL | ZK_SEQUENTIAL,
                       created, 0);
-    start_look(p, STEP_ENTER);
+    start_query(p, STEP_ENTER);
 }
 
-void zk_waiter_look(zk_waiter *p)
+void zk_waiter_recheck(zk_waiter *p)
 {
-    start_look(p, STEP_LOOK);
+    start_query(p, STEP_RECHECK);
     if (p->recheck && !p->watched)
         zk_waiter_ask_own(p);
     p->recheck = false;
@@ -413,7 +413,7 @@ void zk_waiter_check(zk_waiter *p)
     } else if (!p->held && p->list.ahead) {
         wait_for(p);
     } else if (!p->held && p->node[0]) {
-        zk_waiter_look(p);
+        zk_waiter_recheck(p);
     }
 }
 
@@ -421,7 +421,7 @@ static void begin(zk_waiter *p)
 {
     p->sure = p->kind->peeks; /* a latch is passed on the strength of the peek alone */
     if (!p->with_seq && (p->kind->peeks || !p->queue))
-        start_look(p, STEP_PEEK);
+        start_query(p, STEP_PEEK);
     else
         enter(p);
 }
@@ -440,10 +440,10 @@ static void begin_anew(zk_waiter *p)
 
 /* A server may be behind, so "busy" of a first peek may be out of date: the waiter looks once more,
  * behind all writes that were over before. "Free" is checked after the create of its node. */
-static void look_again(zk_waiter *p)
+static void peek_again(zk_waiter *p)
 {
     p->sure = true;
-    start_look(p, STEP_PEEK);
+    start_query(p, STEP_PEEK);
 }
 
 static void act(zk_waiter *p, int verdict)
@@ -453,7 +453,7 @@ static void act(zk_waiter *p, int verdict)
                                    p->mode != PAWL_MODE_PERMITS);
 
     if (peeked && refused && !p->sure)
-        look_again(p);
+        peek_again(p);
     else if (verdict < 0)
         refuse(p, verdict);
     else if (verdict == WAITER_ANEW)
@@ -473,7 +473,7 @@ static void act(zk_waiter *p, int verdict)
 }
 
 /* How things stand is known. */
-static void looked(zk_waiter *p)
+static void queried(zk_waiter *p)
 {
     if (p->code)
         refuse(p, p->code);
@@ -509,8 +509,8 @@ static void zk_waiter_next(zk_task *task)
         zk_waiter_end(p, p->gone ? PAWL_ENOTHELD : 0);
     else if (p->leaving)
         leave(p);
-    else if (p->step == STEP_PEEK || p->step == STEP_ENTER || p->step == STEP_LOOK)
-        looked(p);
+    else if (p->step == STEP_PEEK || p->step == STEP_ENTER || p->step == STEP_RECHECK)
+        queried(p);
     else if (p->step == STEP_VERIFY || p->step == STEP_TRIM)
         settled(p);
     else if (p->code)
@@ -523,7 +523,7 @@ static void zk_waiter_next(zk_task *task)
         p->step = STEP_STAT;
         zk_waiter_ask_own(p);
     } else if (p->step == STEP_STAT || (p->step == STEP_WATCH && p->again))
-        zk_waiter_look(p);
+        zk_waiter_recheck(p);
     else
         p->step = STEP_IDLE;
 }
@@ -554,7 +554,7 @@ static void zk_waiter_go(zk_task *task)
     } else if (p->node[0]) {
         p->waited = p->recheck = true;
         p->watched = false;
-        zk_waiter_look(p);
+        zk_waiter_recheck(p);
     } else {
         begin(p);
     }
@@ -579,7 +579,7 @@ static void zk_waiter_woken(zk_task *task, zk_watch *watch, int happened)
         p->step = STEP_VERIFY;
         zk_waiter_ask_own(p);
     } else {
-        zk_waiter_look(p);
+        zk_waiter_recheck(p);
     }
 }
 

@@ -20,7 +20,7 @@ enum zk_waiter_step {
     STEP_ENTER,  /* to create its node, and how things stand then */
     STEP_FIND,   /* whether a create whose answer was lost was carried out */
     STEP_STAT,   /* ... of the node that was found: when it was created */
-    STEP_LOOK,   /* how things stand, and whether its node is still there */
+    STEP_RECHECK, /* how things stand, and whether its node is still there */
     STEP_WATCH,  /* to be told when the one ahead goes */
     STEP_MORE,   /* something of its kind's own */
     STEP_VERIFY, /* held: whether its node is still there; and to be told when it goes */
@@ -41,7 +41,7 @@ typedef struct zk_waiter_kind {
     const char *dir;  /* below the name, where its node is; NULL: there itself */
     bool peeks;       /* also if it may queue */
     /* Ask how things stand. */
-    void (*look)(zk_waiter *p);
+    void (*query)(zk_waiter *p);
     int (*decide)(zk_waiter *p);
     /* STEP_MORE was answered: another verdict. NULL: it never goes on. */
     int (*more)(zk_waiter *p);
@@ -88,7 +88,7 @@ struct zk_waiter {
     char words[ZK_WORDS];
     unsigned tries;
     int32_t sequence;
-    zk_waiter_queue list; /* what the last look said */
+    zk_waiter_queue list; /* what the last query said */
     char node[ZK_NODE_MAX]; /* its node's name with the sequence, or "" */
 
     /* permits.c */
@@ -142,7 +142,7 @@ void zk_waiter_grant(zk_waiter *p);
 bool zk_waiter_noted(zk_task *task, int64_t tag, int error, jute_reader *body);
 void zk_waiter_note(zk_waiter *p, int error);
 /* Ask again how things stand. */
-void zk_waiter_look(zk_waiter *p);
+void zk_waiter_recheck(zk_waiter *p);
 /* Ask again for what it waits for, or holds. */
 void zk_waiter_check(zk_waiter *p);
 /* Ask for its own node, or its first lease, and to be told when that goes. */

@@ -148,7 +148,7 @@ static void engine_submit(void *self, pawl_op *op)
         zk_latch(z, op);
         break;
     default:
-        zk_look(z, op);
+        zk_inspect(z, op);
     }
 }
 
@@ -175,7 +175,7 @@ static void engine_cancel(void *self, pawl_op *op)
         zk_latch_cancel(z, op);
         break;
     default:
-        zk_look_cancel(z, op);
+        zk_inspect_cancel(z, op);
     }
 }
 

@@ -15,12 +15,12 @@
  *     queue.c     what the children of a lock say to one of them
  *     permits.c   the same for a semaphore
  *     latch.c     set and count down
- *     look.c      inspect, list, count, break      rows.c  what the user is shown
+ *     inspect.c   inspect, list, count, break      rows.c  what the user is shown
  *
  * A *task* is something that goes on over several requests and, if need be, several connections: an
- * acquire (which lives on as the grant until it is deleted), a count-down, a look. It sends a few
- * requests at once, puts what the answers say into itself, and when the last one has come its type
- * decides (`next`). When the connection is lost, each request that was out is answered with
+ * acquire (which lives on as the grant until it is deleted), a count-down, an inspection. It sends
+ * a few requests at once, puts what the answers say into itself, and when the last one has come its
+ * type decides (`next`). When the connection is lost, each request that was out is answered with
  * ZK_LOST; with the next connection of the session the task goes on from what it knows (`go`).
  * Nothing is sent while there is no connection, and nothing waits in the link. A session that has
  * ended takes all nodes with it; `expired` says so to each task.
@@ -324,13 +324,13 @@ void zk_waiters_check(zk *z);
 /* Does the server, as far as we know, still have this grant? */
 bool zk_holds(zk *z, uint64_t seq);
 
-/* ---- latch.c, look.c ------------------------------------------------------------------------- */
+/* ---- latch.c, inspect.c ---------------------------------------------------------------------- */
 
 void zk_latch(zk *z, pawl_op *op);
 void zk_latch_cancel(zk *z, pawl_op *op);
 
-void zk_look(zk *z, pawl_op *op);
-void zk_look_cancel(zk *z, pawl_op *op);
+void zk_inspect(zk *z, pawl_op *op);
+void zk_inspect_cancel(zk *z, pawl_op *op);
 
 /* ---- zk.c ------------------------------------------------------------------------------------ */
 

@@ -9,7 +9,7 @@
  */
 #include <string.h>
 
-#include "etcd/look.h"
+#include "etcd/inspect.h"
 #include "fuzz.h"
 
 static char prefix[] = "pawl/";
@@ -50,7 +50,7 @@ static void check_value(pb_span text)
 /* What is shown of a name whose keys these are: no number of theirs does harm. */
 static void check_rows(pb_span message)
 {
-    look_name name = {.type = -1};
+    etcd_inspect_name name = {.type = -1};
     etcd_kvs kvs;
     etcd_kv kv;
     pb_span tail;
@@ -61,10 +61,10 @@ static void check_rows(pb_span message)
         return;
     while (etcd_next_kv(&kvs, &kv))
         if (etcd_key_name(&e, kv.key, text, &tail))
-            DEMAND(look_add(&name, &kv, tail));
-    look_settle(&name);
-    DEMAND(name.n <= LOOK_KEYS_MAX && name.used >= 0 && name.count >= 0);
-    look_clear(&name);
+            DEMAND(etcd_inspect_add(&name, &kv, tail));
+    etcd_inspect_complete(&name);
+    DEMAND(name.n <= INSPECT_KEYS_MAX && name.used >= 0 && name.count >= 0);
+    etcd_inspect_clear(&name);
 }
 
 static void check_kv(const etcd_kv *kv, pb_span whole)
@@ -159,7 +159,7 @@ static void check_message(pb_span message)
 /* ---- the stream ------------------------------------------------------------------------------ */
 
 /* Everything in pieces of so many bytes; a sum of what came, and the last result. */
-static uint64_t run(const uint8_t *data, size_t size, size_t piece, bool look,
+static uint64_t run(const uint8_t *data, size_t size, size_t piece, bool inspection,
                     enum grpc_result *last)
 {
     grpc_reader reader = {0};
@@ -176,7 +176,7 @@ static uint64_t run(const uint8_t *data, size_t size, size_t piece, bool look,
             for (size_t i = 0; i < message.length; i++)
                 sum = (sum ^ message.data[i]) * 1099511628211u;
             sum = (sum ^ message.length) * 1099511628211u;
-            if (look)
+            if (inspection)
                 check_message(message);
         }
     }

@@ -196,7 +196,7 @@ static int list(jute_reader *r, jute_writer *w)
     return 0;
 }
 
-static int look(jute_reader *r, jute_writer *w, bool data)
+static int zk_inspection(jute_reader *r, jute_writer *w, bool data)
 {
     jute_bytes path = jute_get_bytes(r);
     size_t i = find(path);
@@ -225,7 +225,7 @@ static int carry_out(int opcode, jute_reader *r, jute_writer *w)
         return list(r, w);
     case ZK_EXISTS:
     case ZK_GET:
-        return look(r, w, opcode == ZK_GET);
+        return zk_inspection(r, w, opcode == ZK_GET);
     case ZK_CHECK:
         return find(jute_get_bytes(r)) == nnodes ? ZK_NO_NODE : (jute_int(r), 0);
     case ZK_SYNC:

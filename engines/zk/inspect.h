@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * look.h - what look.c and rows.c share.
+ * inspect.h - what inspect.c and rows.c share.
  */
-#ifndef PAWL_ZK_LOOK_H
-#define PAWL_ZK_LOOK_H
+#ifndef PAWL_ZK_INSPECT_H
+#define PAWL_ZK_INSPECT_H
 
 #include "zk.h"
 
 /* A node of a contender, or of a permit. */
-typedef struct look_node {
+typedef struct zk_inspect_node {
     char *name;
     zk_child child;
     bool holder, known; /* known: it has been read */
@@ -16,21 +16,21 @@ typedef struct look_node {
     zk_who who;
     zk_stat stat;
     char text[64]; /* what stands in it, if it is not Pawl's */
-} look_node;
+} zk_inspect_node;
 
 /* One name. */
-typedef struct look_name {
+typedef struct zk_inspect_name {
     char *name;
     bool latch, semaphore; /* semaphore: only has been, maybe */
     bool locks;            /* contenders for a lock */
     bool queue;            /* contenders for permits */
     bool too_many;         /* more nodes than are kept */
     int64_t capacity, in_use, count;
-    look_node *nodes;
+    zk_inspect_node *nodes;
     size_t nnodes, room;
-} look_name;
+} zk_inspect_name;
 
-typedef struct look {
+typedef struct zk_inspection {
     zk_task task;
     pawl_op *op;
     uint8_t step;
@@ -39,17 +39,17 @@ typedef struct look {
     char words[ZK_WORDS];
     size_t deleted;
     size_t from;      /* the first of the names that are being looked at */
-    look_name *names;
+    zk_inspect_name *names;
     size_t nnames, room;
-} look;
+} zk_inspection;
 
-#define LOOK_NODES_MAX 20000 /* of one name */
+#define INSPECT_NODES_MAX 20000 /* of one name */
 
 /* Count the leases of one owner together. */
-void look_merge(look_name *n);
+void zk_inspect_merge(zk_inspect_name *n);
 /* Put holders and waiters in their order and say which is which. */
-void look_sort(look_name *n);
+void zk_inspect_sort(zk_inspect_name *n);
 /* Tell the rows: the summary, or everything. */
-int look_show(const look *k, const look_name *n, bool all);
+int zk_inspect_show(const zk_inspection *k, const zk_inspect_name *n, bool all);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * look.c - inspect, count, list and break: read the keys of a name, or of all names, in pages.
+ * inspect.c - inspect, count, list and break: read the keys of a name, or of all names, in pages.
  *
- * Of one name at most LOOK_KEYS_MAX keys are kept, so that nobody can fill this process's memory by
- * filling a name. Whoever needs all of them is told that there are too many.
+ * Of one name at most INSPECT_KEYS_MAX keys are kept, so that nobody can fill this process's memory
+ * by filling a name. Whoever needs all of them is told that there are too many.
  *
  * Inspect also asks how long the holders' leases still last; etcd answers in whole seconds. Break
  * deletes the holders' keys on condition that they still are what was read; else it reads again.
@@ -12,7 +12,7 @@
 #include <fnmatch.h>
 #include <stdlib.h>
 
-#include "look.h"
+#include "inspect.h"
 
 #define PAGE 256  /* keys in one answer */
 #define WAITS 5000 /* those who wait for a latch: so many are shown */
@@ -20,8 +20,8 @@
 #define BREAK_MAX 100 /* etcd allows 128 operations in a transaction */
 #define BREAK_TRIES 10
 
-struct look {
-    look_name name;
+struct inspection {
+    etcd_inspect_name name;
     size_t at;          /* inspect: the entry whose lease is asked for; break: how far it is */
     int asked, tries;
     bool broke;
@@ -33,14 +33,14 @@ static const etcd_call_type read_type, waits_type, page_type, lease_type, break_
 
 static void finish(etcd_job *job)
 {
-    struct look *k = job->data;
+    struct inspection *k = job->data;
 
     free(k->name.entries);
 }
 
 static void read_page(etcd_job *job)
 {
-    struct look *k = job->data;
+    struct inspection *k = job->data;
     etcd_call *call = etcd_job_call(job, &read_type);
     etcd_bounds bounds;
     etcd_query q = {.limit = PAGE};
@@ -56,9 +56,9 @@ static void read_page(etcd_job *job)
 
 static void start_read(etcd_job *job)
 {
-    struct look *k = job->data;
+    struct inspection *k = job->data;
 
-    look_clear(&k->name);
+    etcd_inspect_clear(&k->name);
     k->at = k->from_length = 0;
     snprintf(k->name.name, sizeof k->name.name, "%s", job->op->name);
     read_page(job);
@@ -68,15 +68,15 @@ static void start_read(etcd_job *job)
 
 static void show(etcd_job *job)
 {
-    struct look *k = job->data;
+    struct inspection *k = job->data;
 
-    etcd_job_done(job, look_show(job->e, job->op, &k->name, true), NULL);
+    etcd_job_done(job, etcd_inspect_show(job->e, job->op, &k->name, true), NULL);
 }
 
 /* The next holder's lease that is not known yet. */
 static void ask_lease(etcd_job *job)
 {
-    struct look *k = job->data;
+    struct inspection *k = job->data;
     etcd_call *call;
 
     while (k->at < k->name.n && (!k->name.entries[k->at].holder || !k->name.entries[k->at].lease ||
@@ -96,7 +96,7 @@ static void ask_lease(etcd_job *job)
 static bool answer_lease(etcd_call *call, pb_span message)
 {
     etcd_job *job = call->about;
-    struct look *k = job->data;
+    struct inspection *k = job->data;
     etcd_lease_answer answer;
     int64_t lease = k->name.entries[k->at].lease;
 
@@ -118,7 +118,7 @@ static const etcd_call_type lease_type = {.path = "/etcdserverpb.Lease/LeaseTime
 static bool answer_waits(etcd_call *call, pb_span message)
 {
     etcd_job *job = call->about;
-    struct look *k = job->data;
+    struct inspection *k = job->data;
     etcd_kvs kvs;
     etcd_kv kv;
 
@@ -126,11 +126,11 @@ static bool answer_waits(etcd_call *call, pb_span message)
         return false;
     etcd_job_of(call);
     while (etcd_next_kv(&kvs, &kv))
-        if (!look_add(&k->name, &kv, kv.key)) {
+        if (!etcd_inspect_add(&k->name, &kv, kv.key)) {
             etcd_job_done(job, PAWL_ENOMEM, "out of memory");
             return true;
         }
-    look_settle(&k->name);
+    etcd_inspect_complete(&k->name);
     show(job);
     return true;
 }
@@ -155,7 +155,7 @@ static const etcd_call_type waits_type = {.path = "/etcdserverpb.KV/Range", .ans
 
 static void count(etcd_job *job)
 {
-    const look_name *n = &((struct look *)job->data)->name;
+    const etcd_inspect_name *n = &((struct inspection *)job->data)->name;
     pawl_op *op = job->op;
     int type = op->mode == PAWL_MODE_PERMITS ? PAWL_TYPE_SEMAPHORE : PAWL_TYPE_LATCH;
 
@@ -174,7 +174,7 @@ static void count(etcd_job *job)
 
 /* ---- break ----------------------------------------------------------------------------------- */
 
-static void key_of(char key[ETCD_KEY_MAX], const etcd_job *job, const look_entry *entry)
+static void key_of(char key[ETCD_KEY_MAX], const etcd_job *job, const etcd_inspect_entry *entry)
 {
     etcd_bounds bounds;
 
@@ -184,7 +184,7 @@ static void key_of(char key[ETCD_KEY_MAX], const etcd_job *job, const look_entry
 
 static void break_some(etcd_job *job)
 {
-    struct look *k = job->data;
+    struct inspection *k = job->data;
     size_t end = k->at, n = 0;
     etcd_call *call;
     char key[ETCD_KEY_MAX];
@@ -218,7 +218,7 @@ static void break_some(etcd_job *job)
 
 static bool answer_break(etcd_call *call, pb_span message)
 {
-    struct look *k = ((etcd_job *)call->about)->data;
+    struct inspection *k = ((etcd_job *)call->about)->data;
     etcd_txn txn;
 
     if (!etcd_read_txn_short(message, &txn))
@@ -242,7 +242,7 @@ static const etcd_call_type break_type = {.path = "/etcdserverpb.KV/Txn", .answe
 
 /* The next page begins right behind this key; behind one that is too long to be ours, with another
  * byte, which skips nothing of ours. */
-static void page_ends(struct look *k, const etcd_kv *kv)
+static void page_ends(struct inspection *k, const etcd_kv *kv)
 {
     size_t n = kv->key.length < sizeof k->from - 1 ? kv->key.length : sizeof k->from - 1;
 
@@ -254,7 +254,7 @@ static void page_ends(struct look *k, const etcd_kv *kv)
 static bool answer_read(etcd_call *call, pb_span message)
 {
     etcd_job *job = call->about;
-    struct look *k = job->data;
+    struct inspection *k = job->data;
     etcd_kvs kvs;
     etcd_kv kv;
     char name[PAWL_NAME_MAX + 1];
@@ -267,7 +267,7 @@ static bool answer_read(etcd_call *call, pb_span message)
     more = kvs.more && kvs.n;
     while (etcd_next_kv(&kvs, &kv)) {
         page_ends(k, &kv);
-        if (etcd_key_name(job->e, kv.key, name, &tail) && !look_add(&k->name, &kv, tail)) {
+        if (etcd_key_name(job->e, kv.key, name, &tail) && !etcd_inspect_add(&k->name, &kv, tail)) {
             etcd_job_done(job, PAWL_ENOMEM, "out of memory");
             return true;
         }
@@ -284,7 +284,7 @@ static bool answer_read(etcd_call *call, pb_span message)
         ask_waits(job);
         return true;
     }
-    look_settle(&k->name);
+    etcd_inspect_complete(&k->name);
     if (job->op->kind == PAWL_OP_COUNT)
         count(job);
     else if (job->op->kind == PAWL_OP_BREAK)
@@ -301,7 +301,7 @@ static const etcd_call_type read_type = {.path = "/etcdserverpb.KV/Range", .answ
 
 static void start_page(etcd_job *job)
 {
-    struct look *k = job->data;
+    struct inspection *k = job->data;
     etcd_call *call = etcd_job_call(job, &page_type);
     etcd_bounds bounds;
     etcd_query q = {.limit = PAGE};
@@ -317,20 +317,20 @@ static void start_page(etcd_job *job)
 
 static int show_name(etcd_job *job)
 {
-    struct look *k = job->data;
-    look_name *n = &k->name;
+    struct inspection *k = job->data;
+    etcd_inspect_name *n = &k->name;
     int code = 0;
 
-    look_settle(n);
+    etcd_inspect_complete(n);
     if (n->type >= 0 && (!job->op->name || !fnmatch(job->op->name, n->name, 0)))
-        code = look_show(job->e, job->op, n, false);
-    look_clear(n);
+        code = etcd_inspect_show(job->e, job->op, n, false);
+    etcd_inspect_clear(n);
     return code;
 }
 
 static int take_key(etcd_job *job, const etcd_kv *kv)
 {
-    struct look *k = job->data;
+    struct inspection *k = job->data;
     char name[PAWL_NAME_MAX + 1];
     pb_span tail;
     int code = 0;
@@ -342,7 +342,7 @@ static int take_key(etcd_job *job, const etcd_kv *kv)
         code = show_name(job);
         snprintf(k->name.name, sizeof k->name.name, "%s", name);
     }
-    return code ? code : look_add(&k->name, kv, tail) ? 0 : PAWL_ENOMEM;
+    return code ? code : etcd_inspect_add(&k->name, kv, tail) ? 0 : PAWL_ENOMEM;
 }
 
 static bool answer_page(etcd_call *call, pb_span message)
@@ -372,14 +372,14 @@ static bool answer_page(etcd_call *call, pb_span message)
 static const etcd_call_type page_type = {.path = "/etcdserverpb.KV/Range", .answer = answer_page,
         .failed = etcd_job_failed};
 
-void etcd_look(etcd *e, pawl_op *op)
+void etcd_inspect(etcd *e, pawl_op *op)
 {
     etcd_job *job = etcd_job_new(e, op, op->kind == PAWL_OP_LIST ? start_page : start_read,
-                                 sizeof(struct look));
+                                 sizeof(struct inspection));
 
     if (!job)
         return;
-    ((struct look *)job->data)->name.type = -1;
+    ((struct inspection *)job->data)->name.type = -1;
     job->finish = finish;
     job->reads = op->kind != PAWL_OP_BREAK;
     etcd_job_start(job);

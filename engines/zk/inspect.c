@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * look.c - inspect, list, count and break: what reads the nodes of a name as a stranger would.
+ * inspect.c - inspect, list, count and break: what reads the nodes of a name as a stranger would.
  *
  *     NAMES      LIST: which names there are; then as many at a time as CHUNK
  *     CHILDREN   of each name, and what stands in it
@@ -17,26 +17,27 @@
 #include <fnmatch.h>
 #include <stdlib.h>
 
-#include "look.h"
+#include "inspect.h"
 
 #define CHUNK 50
 
-enum look_step { LOOK_NAMES, LOOK_CHILDREN, LOOK_INSIDE, LOOK_NODES, LOOK_DELETE };
+enum zk_inspect_step { INSPECT_NAMES, INSPECT_CHILDREN, INSPECT_INSIDE, INSPECT_NODES,
+                      INSPECT_DELETE };
 
-static look *look_of(zk_task *task)
+static zk_inspection *zk_inspection_of(zk_task *task)
 {
-    return (look *)(void *)task;
+    return (zk_inspection *)(void *)task;
 }
 
-static void clear_name(look_name *n)
+static void clear_name(zk_inspect_name *n)
 {
     for (size_t i = 0; i < n->nnodes; i++)
         free(n->nodes[i].name);
     free(n->nodes);
-    *n = (look_name){.name = n->name, .count = -1};
+    *n = (zk_inspect_name){.name = n->name, .count = -1};
 }
 
-static void look_free(look *k)
+static void zk_inspect_free(zk_inspection *k)
 {
     for (size_t i = 0; i < k->nnames; i++) {
         clear_name(&k->names[i]);
@@ -47,18 +48,18 @@ static void look_free(look *k)
     free(k);
 }
 
-static void finish(look *k, int code)
+static void finish(zk_inspection *k, int code)
 {
     pawl_op *op = k->op;
 
     if (code && k->words[0])
         pawl_error_set(op->err, code, "%s", k->words);
-    look_free(k);
+    zk_inspect_free(k);
     pawl_op_finish(op, code);
 }
 
 /* True: go on. What is not there is fine. */
-static bool good(look *k, int error)
+static bool good(zk_inspection *k, int error)
 {
     if (error && error != ZK_NO_NODE && error != ZK_LOST)
         k->code = zk_error_code(k->task.zk, error, k->words);
@@ -67,11 +68,11 @@ static bool good(look *k, int error)
 
 /* ---- growing --------------------------------------------------------------------------------- */
 
-static void add_name(look *k, const char *name)
+static void add_name(zk_inspection *k, const char *name)
 {
     if (k->nnames == k->room) {
         size_t room = k->room ? 2 * k->room : 16;
-        look_name *names = realloc(k->names, room * sizeof *names);
+        zk_inspect_name *names = realloc(k->names, room * sizeof *names);
 
         if (!names) {
             k->code = PAWL_ENOMEM;
@@ -80,24 +81,24 @@ static void add_name(look *k, const char *name)
         k->names = names;
         k->room = room;
     }
-    k->names[k->nnames] = (look_name){.name = strdup(name), .count = -1};
+    k->names[k->nnames] = (zk_inspect_name){.name = strdup(name), .count = -1};
     if (k->names[k->nnames].name)
         k->nnames++;
     else
         k->code = PAWL_ENOMEM;
 }
 
-static void add_node(look *k, look_name *n, jute_bytes name, zk_child child)
+static void add_node(zk_inspection *k, zk_inspect_name *n, jute_bytes name, zk_child child)
 {
     if (!name.length)
         return;
-    if (n->nnodes >= LOOK_NODES_MAX) {
+    if (n->nnodes >= INSPECT_NODES_MAX) {
         n->too_many = true;
         return;
     }
     if (n->nnodes == n->room) {
         size_t room = n->room ? 2 * n->room : 4;
-        look_node *nodes = realloc(n->nodes, room * sizeof *nodes);
+        zk_inspect_node *nodes = realloc(n->nodes, room * sizeof *nodes);
 
         if (!nodes) {
             k->code = PAWL_ENOMEM;
@@ -106,8 +107,8 @@ static void add_node(look *k, look_name *n, jute_bytes name, zk_child child)
         n->nodes = nodes;
         n->room = room;
     }
-    n->nodes[n->nnodes] = (look_node){.name = strndup(name.data, name.length), .child = child,
-                                      .permits = 1};
+    n->nodes[n->nnodes] = (zk_inspect_node){.name = strndup(name.data, name.length), .child = child,
+                                            .permits = 1};
     if (n->nodes[n->nnodes].name)
         n->nnodes++;
     else
@@ -119,7 +120,7 @@ static void add_node(look *k, look_name *n, jute_bytes name, zk_child child)
 /* The names begin with what is behind the base's last slash. */
 static bool names_listed(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
-    look *k = look_of(task);
+    zk_inspection *k = zk_inspection_of(task);
     const char *base = task->zk->settings.base, *part = strrchr(base, '/') + 1;
     char name[PAWL_NAME_MAX + 1];
     size_t n;
@@ -142,8 +143,8 @@ static bool names_listed(zk_task *task, int64_t tag, int error, jute_reader *bod
 
 static bool children_listed(zk_task *task, int64_t i, int error, jute_reader *body)
 {
-    look *k = look_of(task);
-    look_name *name = &k->names[i];
+    zk_inspection *k = zk_inspection_of(task);
+    zk_inspect_name *name = &k->names[i];
     size_t n;
 
     if (!good(k, error))
@@ -164,8 +165,8 @@ static bool children_listed(zk_task *task, int64_t i, int error, jute_reader *bo
 
 static bool data_read(zk_task *task, int64_t i, int error, jute_reader *body)
 {
-    look *k = look_of(task);
-    look_name *name = &k->names[i];
+    zk_inspection *k = zk_inspection_of(task);
+    zk_inspect_name *name = &k->names[i];
     jute_bytes data;
     int64_t capacity, count;
 
@@ -181,7 +182,7 @@ static bool data_read(zk_task *task, int64_t i, int error, jute_reader *body)
 
 static bool mutex_listed(zk_task *task, int64_t i, int error, jute_reader *body)
 {
-    look *k = look_of(task);
+    zk_inspection *k = zk_inspection_of(task);
     size_t n;
 
     if (!good(k, error))
@@ -200,8 +201,8 @@ static bool mutex_listed(zk_task *task, int64_t i, int error, jute_reader *body)
 
 static bool leases_listed(zk_task *task, int64_t i, int error, jute_reader *body)
 {
-    look *k = look_of(task);
-    look_name *name = &k->names[i];
+    zk_inspection *k = zk_inspection_of(task);
+    zk_inspect_name *name = &k->names[i];
     size_t n;
 
     if (!good(k, error))
@@ -216,14 +217,14 @@ static bool leases_listed(zk_task *task, int64_t i, int error, jute_reader *body
         add_node(k, name, child, what);
     }
     if (k->op->kind != PAWL_OP_BREAK)
-        look_merge(name);
+        zk_inspect_merge(name);
     return !body->bad;
 }
 
 static bool node_read(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
-    look *k = look_of(task);
-    look_node *node = &k->names[tag >> 32].nodes[tag & UINT32_MAX];
+    zk_inspection *k = zk_inspection_of(task);
+    zk_inspect_node *node = &k->names[tag >> 32].nodes[tag & UINT32_MAX];
     jute_bytes data;
 
     if (!good(k, error))
@@ -245,22 +246,22 @@ static bool node_deleted(zk_task *task, int64_t tag, int error, jute_reader *bod
 {
     (void)tag;
     (void)body;
-    look_of(task)->deleted += good(look_of(task), error);
+    zk_inspection_of(task)->deleted += good(zk_inspection_of(task), error);
     return true;
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-static size_t end_of_chunk(const look *k)
+static size_t end_of_chunk(const zk_inspection *k)
 {
     return k->nnames - k->from < CHUNK ? k->nnames : k->from + CHUNK;
 }
 
-static void ask_children(look *k)
+static void ask_children(zk_inspection *k)
 {
     zk *z = k->task.zk;
 
-    k->step = LOOK_CHILDREN;
+    k->step = INSPECT_CHILDREN;
     for (size_t i = k->from; i < end_of_chunk(k); i++) {
         const char *path = zk_path(z, k->names[i].name, NULL, NULL);
 
@@ -272,13 +273,13 @@ static void ask_children(look *k)
         finish(k, k->code);
 }
 
-static void ask_inside(look *k)
+static void ask_inside(zk_inspection *k)
 {
     zk *z = k->task.zk;
 
-    k->step = LOOK_INSIDE;
+    k->step = INSPECT_INSIDE;
     for (size_t i = k->from; i < end_of_chunk(k); i++) {
-        const look_name *n = &k->names[i];
+        const zk_inspect_name *n = &k->names[i];
 
         if (n->latch)
             zk_ask(&k->task, ZK_GET, zk_path(z, n->name, "count", NULL), false, data_read,
@@ -292,23 +293,23 @@ static void ask_inside(look *k)
     }
 }
 
-static const char *dir_of(const look_name *n, const look_node *node)
+static const char *dir_of(const zk_inspect_name *n, const zk_inspect_node *node)
 {
     return node->child.sort == ZK_LEASE ? "leases"
            : node->child.sort == ZK_WAITER && n->semaphore && !n->latch ? "locks" : NULL;
 }
 
 /* A list shows the first holder of each; an inspection everybody. */
-static void ask_nodes(look *k)
+static void ask_nodes(zk_inspection *k)
 {
     zk *z = k->task.zk;
     size_t most = k->op->kind == PAWL_OP_LIST ? 1 : SIZE_MAX;
 
-    k->step = LOOK_NODES;
+    k->step = INSPECT_NODES;
     for (size_t i = k->from; i < end_of_chunk(k); i++) {
-        look_name *n = &k->names[i];
+        zk_inspect_name *n = &k->names[i];
 
-        look_sort(n);
+        zk_inspect_sort(n);
         for (size_t j = 0; j < n->nnodes && j < most; j++)
             zk_ask(&k->task, ZK_GET, zk_path(z, n->name, dir_of(n, &n->nodes[j]), n->nodes[j].name),
                    false, node_read, (int64_t)(i << 32 | j));
@@ -316,7 +317,7 @@ static void ask_nodes(look *k)
 }
 
 /* Who must see all of a name's nodes is told that it can't. */
-static bool too_many(look *k)
+static bool too_many(zk_inspection *k)
 {
     if (!k->names[0].too_many || k->op->kind == PAWL_OP_LIST)
         return false;
@@ -326,15 +327,15 @@ static bool too_many(look *k)
     return true;
 }
 
-static void delete_holders(look *k)
+static void delete_holders(zk_inspection *k)
 {
     zk *z = k->task.zk;
-    look_name *n = &k->names[0];
+    zk_inspect_name *n = &k->names[0];
 
-    k->step = LOOK_DELETE;
+    k->step = INSPECT_DELETE;
     if (too_many(k))
         return;
-    look_sort(n);
+    zk_inspect_sort(n);
     for (size_t j = 0; j < n->nnodes; j++)
         if (n->nodes[j].holder) {
             k->sent = true;
@@ -345,9 +346,9 @@ static void delete_holders(look *k)
         finish(k, PAWL_ENOTHELD);
 }
 
-static void count(look *k)
+static void count(zk_inspection *k)
 {
-    const look_name *n = &k->names[0];
+    const zk_inspect_name *n = &k->names[0];
     bool others = n->in_use || n->nnodes;
     int64_t capacity = others && n->capacity ? n->capacity : k->op->count;
 
@@ -367,16 +368,16 @@ static void count(look *k)
     finish(k, capacity ? 0 : PAWL_ESTATE);
 }
 
-static void show(look *k)
+static void show(zk_inspection *k)
 {
     bool list = k->op->kind == PAWL_OP_LIST;
     int code = 0;
 
     for (size_t i = k->from; !code && i < end_of_chunk(k); i++) {
-        look_name *n = &k->names[i];
+        zk_inspect_name *n = &k->names[i];
 
         if (!list || n->nnodes || n->latch)
-            code = look_show(k, n, !list);
+            code = zk_inspect_show(k, n, !list);
         clear_name(n);
     }
     k->from = end_of_chunk(k);
@@ -386,37 +387,37 @@ static void show(look *k)
         ask_children(k);
 }
 
-static void look_next(zk_task *task)
+static void zk_inspect_next(zk_task *task)
 {
-    look *k = look_of(task);
+    zk_inspection *k = zk_inspection_of(task);
 
     if (k->code)
         finish(k, k->code);
-    else if (k->step == LOOK_NAMES)
+    else if (k->step == INSPECT_NAMES)
         ask_children(k);
-    else if (k->step == LOOK_CHILDREN) {
+    else if (k->step == INSPECT_CHILDREN) {
         ask_inside(k);
         if (!task->out && !task->lost)
-            look_next(task);
-    } else if (k->step == LOOK_INSIDE && k->op->kind == PAWL_OP_COUNT)
+            zk_inspect_next(task);
+    } else if (k->step == INSPECT_INSIDE && k->op->kind == PAWL_OP_COUNT)
         count(k);
-    else if (k->step == LOOK_INSIDE && k->op->kind == PAWL_OP_BREAK)
+    else if (k->step == INSPECT_INSIDE && k->op->kind == PAWL_OP_BREAK)
         delete_holders(k);
-    else if (k->step == LOOK_INSIDE && too_many(k))
+    else if (k->step == INSPECT_INSIDE && too_many(k))
         return;
-    else if (k->step == LOOK_INSIDE) {
+    else if (k->step == INSPECT_INSIDE) {
         ask_nodes(k);
         if (!task->out && !task->lost)
             show(k);
-    } else if (k->step == LOOK_NODES)
+    } else if (k->step == INSPECT_NODES)
         show(k);
     else
         finish(k, k->deleted ? 0 : PAWL_ENOTHELD);
 }
 
-static void look_go(zk_task *task)
+static void zk_inspect_go(zk_task *task)
 {
-    look *k = look_of(task);
+    zk_inspection *k = zk_inspection_of(task);
     zk *z = task->zk;
     size_t folder = (size_t)(strrchr(z->settings.base, '/') - z->settings.base);
 
@@ -426,7 +427,7 @@ static void look_go(zk_task *task)
         zk_ask_turn(task, zk_path(z, k->names[0].name, NULL, NULL));
     if (k->sent) {
         finish(k, PAWL_EUNKNOWN);
-    } else if (k->op->kind == PAWL_OP_LIST && k->step == LOOK_NAMES) {
+    } else if (k->op->kind == PAWL_OP_LIST && k->step == INSPECT_NAMES) {
         for (size_t i = 0; i < k->nnames; i++)
             free(k->names[i].name);
         k->nnames = 0;
@@ -437,25 +438,26 @@ static void look_go(zk_task *task)
     }
 }
 
-static void look_expired(zk_task *task)
+static void zk_inspect_expired(zk_task *task)
 {
     (void)task;
 }
 
-static void look_refused(zk_task *task, int code, const char *words)
+static void zk_inspect_refused(zk_task *task, int code, const char *words)
 {
-    look *k = look_of(task);
+    zk_inspection *k = zk_inspection_of(task);
 
     snprintf(k->words, sizeof k->words, "%s", words);
     finish(k, k->sent ? PAWL_EUNKNOWN : code);
 }
 
-static const zk_task_type look_type = {.go = look_go, .next = look_next, .expired = look_expired,
-        .refused = look_refused};
+static const zk_task_type zk_inspect_type = {.go = zk_inspect_go, .next = zk_inspect_next,
+                                             .expired = zk_inspect_expired,
+        .refused = zk_inspect_refused};
 
-void zk_look(zk *z, pawl_op *op)
+void zk_inspect(zk *z, pawl_op *op)
 {
-    look *k = calloc(1, sizeof *k);
+    zk_inspection *k = calloc(1, sizeof *k);
 
     if (!k) {
         pawl_op_finish(op, pawl_error_set(op->err, PAWL_ENOMEM, "out of memory"));
@@ -463,9 +465,9 @@ void zk_look(zk *z, pawl_op *op)
     }
     k->op = op;
     op->engine[0] = k;
-    zk_task_begin(&k->task, z, &look_type);
+    zk_task_begin(&k->task, z, &zk_inspect_type);
     if (op->kind != PAWL_OP_LIST) {
-        k->step = LOOK_CHILDREN;
+        k->step = INSPECT_CHILDREN;
         add_name(k, op->name);
     }
     if (k->code)
@@ -474,11 +476,11 @@ void zk_look(zk *z, pawl_op *op)
         zk_task_go(&k->task);
 }
 
-void zk_look_cancel(zk *z, pawl_op *op)
+void zk_inspect_cancel(zk *z, pawl_op *op)
 {
-    look *k = op->engine[0];
+    zk_inspection *k = op->engine[0];
     bool sent = k->sent;
 
-    look_free(k);
+    zk_inspect_free(k);
     zk_give_up(z, op, sent);
 }
