@@ -198,11 +198,11 @@ def run_mode(options, engine, service, mode, first):
     return tally
 
 
-def modes_of(options, service):
-    wanted = ['sequence', 'free', 'faults'] if options.mode == 'all' else options.mode.split(',')
-    if not service.processes:
-        wanted = [m for m in wanted if m != 'faults']
-    return wanted
+def modes_of(options, engine):
+    if engine not in ENGINES:
+        sys.exit(f'no engine {engine}; there are: {" ".join(ENGINES)}')
+    there = ENGINES[engine][1]
+    return there if options.mode == 'all' else [m for m in options.mode.split(',') if m in there]
 
 
 def seconds(text):
@@ -246,15 +246,15 @@ def main():
     first = options.seed if options.seed is not None else random.randrange(1 << 40)
     say(f'seed {first}')
     engines = list(ENGINES) if options.engines == ['all'] else options.engines
-    modes = 3 if options.mode == 'all' else len(options.mode.split(','))
-    options.share = getattr(options, 'for') / (1 if options.each else modes * len(engines))
+    engines = [e for e in engines if modes_of(options, e)]
+    modes = sum(len(modes_of(options, e)) for e in engines)
+    options.share = getattr(options, 'for') / (1 if options.each else max(modes, 1))
     tests = bad = 0
     for engine in engines:
-        if engine not in ENGINES:
-            sys.exit(f'no engine {engine}; there are: {" ".join(ENGINES)}')
         service = start(engine)
         try:
-            for mode in modes_of(options, service):
+            for mode in modes_of(options, engine):
+                service.prepare(mode)
                 tally = run_mode(options, engine, service, mode, first)
                 tests += 1
                 if not tally.programs:

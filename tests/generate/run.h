@@ -45,7 +45,7 @@ enum act { ACT_NONE, ACT_RELEASE, ACT_FREE, ACT_CANCEL, ACT_AGAIN, ACT_ASK, ACT_
 #define STEP_KINDS(X)                                                                              \
     X(acquire) X(start) X(release) X(rstart) X(renew) X(break) X(cancel) X(free) X(close)          \
     X(inspect) X(list) X(sacquire) X(srelease) X(avail) X(set) X(down) X(wait) X(count) X(sleep)   \
-    X(expire) X(hold) X(end)
+    X(expire) X(hold) X(end) X(fork)
 
 enum step_kind {
 #define X(name) DO_##name,
