@@ -33,7 +33,7 @@ class Profile:
         self.exchange = exchange
         self.brief = brief
         self.foreign = foreign
-        self.way = ('ordered' if ordered else 'unordered') + way
+        self.way = ('ordered' if ordered else 'unordered') + way + (' less' if foreign else '')
 
 
 class Program:

@@ -35,6 +35,7 @@ enum { MAX_CLIENTS = 8, MAX_OBJECTS = 24, MAX_THREADS = 8, MAX_STEPS = 400, MAX_
  * on_lost callback started. */
 enum { MAX_OPS = 2 * MAX_STEPS + MAX_OBJECTS, MAX_NAMES = 8 };
 enum { HANG_MS = 20000 };  /* what takes longer hangs */
+enum { SHORT_LEASE = 3000 }; /* a lease up to this ends while a step waits for that */
 enum { SHORT_WAIT = 2000 }; /* a wait up to this is run to its end; a longer one may stay pending */
 
 enum type { LOCK, MULTI, SEM, LATCH };
@@ -95,7 +96,7 @@ struct op {
     bool async, skipped;
     int code, hold_count, held, token_class, reason;
     int64_t value; /* of inspect, avail, count */
-    int64_t began, ended;
+    int64_t began, ended, seen; /* seen: what the handle says was asked */
     struct record *record; /* free.c: its line in the log */
 };
 

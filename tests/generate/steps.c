@@ -104,6 +104,7 @@ void steps_observe(struct op *op)
         op->reason = pawl_semaphore_lost_reason(o->p);
         op->token_class = token_class(op, o->name, pawl_semaphore_token(o->p));
     }
+    op->seen = clock_ns();
 }
 
 static int sum_rows(void *arg, const pawl_info *info)
@@ -163,6 +164,7 @@ void steps_start(struct op *op, struct object *o)
     int code;
 
     op->async = true;
+    op->began = clock_ns();
     if (op->run->hooks)
         op->run->hooks->before(op);
     code = op->step.kind == DO_rstart
