@@ -366,11 +366,20 @@ int pawl__multi_acquire(pawl_lock *lock, int64_t wait_ms, pawl_error *err)
     return code;
 }
 
+/* All members are of one process: pawl_multi_new refuses those of the parent. */
+static bool is_parents(const struct multi *multi)
+{
+    return multi->members[0]->client->generation != pawl__fork_generation();
+}
+
 int pawl__multi_release(pawl_lock *lock, pawl_error *err)
 {
     struct multi *multi = lock->multi;
     bool any = false;
 
+    if (is_parents(multi))
+        return pawl_error_set(err, PAWL_EFORK,
+                              "the client belongs to the parent process; open one after fork()");
     if (pawl__in_callback()) /* before anything is counted */
         return pawl_error_set(err, PAWL_EDEADLK,
                               "a callback must not make a call that blocks; use the _start form");
@@ -483,6 +492,8 @@ static void acquired(void *arg, pawl_lock *member, int code)
 
 static int begin_chain(struct multi *multi, pawl_done_fn *done, void *arg)
 {
+    if (is_parents(multi))
+        return PAWL_EFORK;
     if (multi->by_thread)
         return PAWL_EINVAL; /* the callbacks run on other threads than the caller's */
     if (atomic_exchange(&multi->busy, true))

@@ -13,6 +13,7 @@ typedef struct family {
     pawl_lock *lock;
     pawl_semaphore *sem;
     pawl_latch *latch;
+    pawl_lock *multi[2]; /* members of a thread, and of a handle */
     calls *done;
 } family;
 
@@ -30,6 +31,12 @@ static int call_as_child(void *arg)
     CHECK_CODE(pawl_lock_acquire_start(f->lock, 0, count_call, f->done), PAWL_EFORK);
     CHECK_CODE(pawl_lock_release_start(f->lock, count_call, f->done), PAWL_EFORK);
     CHECK_CODE(pawl_lock_new(&lock, f->client, "x", NULL, NULL), PAWL_EFORK);
+    for (int i = 0; i < 2; i++) {
+        CHECK_CODE(pawl_lock_acquire(f->multi[i], 0, NULL), PAWL_EFORK);
+        CHECK_CODE(pawl_lock_release(f->multi[i], NULL), PAWL_EFORK);
+        CHECK_CODE(pawl_lock_acquire_start(f->multi[i], 0, count_call, f->done), PAWL_EFORK);
+        CHECK_CODE(pawl_lock_release_start(f->multi[i], count_call, f->done), PAWL_EFORK);
+    }
     CHECK_CODE(pawl_semaphore_release(f->sem, 1, NULL), PAWL_EFORK);
     CHECK_CODE(pawl_semaphore_acquire(f->sem, 1, 0, NULL), PAWL_EFORK);
     CHECK_CODE(pawl_latch_count(f->latch, &n, NULL), PAWL_EFORK);
@@ -55,6 +62,9 @@ CASE("a forked child's calls are refused, and the parent keeps its locks")
                 .latch = latch_new(client, check_name("l")), .done = &done};
     uint64_t token;
 
+    f.multi[0] = multi_new(lock_new(client, check_name("m"), NULL), NULL, NULL);
+    f.multi[1] = multi_new(lock_new(client, check_name("n"),
+                                    LOCK_OPTIONS(.owner = PAWL_OWNER_HANDLE)), NULL, NULL);
     CHECK_OK(pawl_lock_acquire(f.lock, 0, NULL));
     CHECK_OK(pawl_semaphore_acquire(f.sem, 1, 0, NULL));
     token = pawl_lock_token(f.lock);

@@ -190,3 +190,19 @@ class Etcd(Cluster):
         super().__init__(1, 100, options, scheme)
         self.member = self.members[0]
         self.port = self.member.port
+
+    def keep_state(self):
+        """Restart the server, with a copy of its data aside for go_back()."""
+        self.member.kill()
+        data = os.path.join(self.member.folder, 'data')
+        shutil.copytree(data, data + '-old')
+        self.member.start()
+        self.wait()
+
+    def go_back(self):
+        self.member.kill()
+        data = os.path.join(self.member.folder, 'data')
+        shutil.rmtree(data)
+        os.rename(data + '-old', data)
+        self.member.start()
+        self.wait()

@@ -172,37 +172,19 @@ def _(s, p):
     assert b.ask('stats').reconnects == 0
 
 
-def keep_state(s):
-    """Restart the server, with a copy of its data aside for go_back()."""
-    s.member.kill()
-    data = os.path.join(s.member.folder, 'data')
-    shutil.copytree(data, data + '-old')
-    s.member.start()
-    s.wait()
-
-
-def go_back(s):
-    s.member.kill()
-    data = os.path.join(s.member.folder, 'data')
-    shutil.rmtree(data)
-    os.rename(data + '-old', data)
-    s.member.start()
-    s.wait()
-
-
 @on_etcd('a server that went back to an older state costs the waiter no more than a lease')
 def _(s, p):
     first, a, b = (through(p, watchdog=LEASE, timeout=500) for _ in range(3))
     queue_up(s, 'one', [first])
     first.answer('acquire', 'l').ok()
-    keep_state(s)
+    s.keep_state()
     first.ask('drop', 'l')
     until(lambda: not s.keys('pawl/one/'))
     queue_up(s, 'one', [a, b])
     a.answer('acquire', 'l').ok()
     a.kill()
     first.kill()
-    go_back(s)
+    s.go_back()
     within(lambda: b.answer('acquire', 'l').ok(), LEASE / 1000 + BEYOND)
 
 
@@ -214,11 +196,11 @@ def _(s, p):
         a.lock(name, name)
     a.lock('w', 'old', kind='write')
     a.ask('take', 'old', 20000).ok()
-    keep_state(s)
+    s.keep_state()
     a.ask('drop', 'old')
     a.ask('take', 'new', 20000).ok()
     until(lambda: len(s.keys('pawl/new/')) == 1 and not s.keys('pawl/old/'))
-    go_back(s)
+    s.go_back()
     assert s.keys('pawl/old/') and not s.keys('pawl/new/')
     within(lambda: a.lost('new'), BEYOND)
     a.ask('drop', 'new').be('PAWL_ELOST')

@@ -2,14 +2,19 @@
 """The engines and layouts that programs run on, each with its private servers.
 
 service = start('redis') has url, profile, and port (of the only server: a proxy may stand before it;
-0 otherwise); pause(), resume() and restart() of the server where that makes sense; left() gives what
-the service still has of a name, by the service's own client. restart() returns whether data were
-kept. stop() ends everything.
+0 otherwise). left() gives what the service still has of a name, by the service's own client. stop()
+ends everything. ensembles.py has the services of several servers.
+
+What can happen to the servers is in `own`: the kind of fault, and what it excuses (Facts.fault in
+judge.py). service.do_KIND(ms, which, names) carries a fault out and returns when the servers are well
+again: `ms` is how long it lasts, `which` a number that chooses, `names` are the names of the program.
 """
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
+import time
 
 from program import Profile
 
@@ -25,12 +30,24 @@ class Service:
     """local: or memory:, and what the others have in common."""
     processes = True
     port = 0
-    pause = resume = restart = None
-    keeps_data = True
+    own = {}
 
     def __init__(self, url, profile):
         self.url = url
         self.profile = profile
+
+    def prepare(self, mode):
+        """Before the first program of a mode."""
+
+    def mend(self):
+        """After each program with faults."""
+
+    def do_freeze(self, ms, which, names):
+        """The server, or the one that matters most, is stopped and goes on."""
+        server = self.main_server()
+        server.pause()
+        time.sleep(ms / 1000)
+        server.resume()
 
     def left(self, prefix):
         return []
@@ -56,17 +73,32 @@ class Local(Service):
 
 
 class Redis(Service):
-    """One server; its data are gone after a restart."""
-    keeps_data = False
+    """One server; its data are gone after a restart. Redisson's counter of tokens starts anew then
+    (docs/redisson.md)."""
 
     def __init__(self, profile=None, **params):
         path_to('redis')
         from live import Live
         self.server = Live()
         self.port = self.server.port
-        self.pause, self.resume = self.server.pause, self.server.resume
-        self.restart = self.server.restart
         super().__init__(self.server.url(**params), profile or Profile(brief=400))
+        tokens = ' tokens' if self.profile.foreign else ''
+        self.own = {'freeze': '', 'restart': 'data' + tokens, 'older': 'data stale' + tokens}
+
+    def main_server(self):
+        return self.server
+
+    def do_restart(self, ms, which, names):
+        self.server.kill()
+        time.sleep(ms / 1000)
+        self.server.start()
+
+    def do_older(self, ms, which, names):
+        """A snapshot, which is all that is there after a restart."""
+        self.server.call('SAVE')
+        time.sleep(ms / 1000)
+        self.server.restart()
+        os.unlink(os.path.join(self.server.folder, 'dump.rdb'))
 
     def left(self, prefix):
         """Keys without an end. Redisson has some: counters of tokens and of permits, and permits
@@ -82,69 +114,72 @@ class Redis(Service):
         self.server.stop()
 
 
-class Cluster(Service):
-    def __init__(self):
-        path_to('redis')
-        from cluster import Calm
-        self.server = Calm()
-        super().__init__(self.server.url(), Profile(brief=400))
-
-    def stop(self):
-        self.server.stop()
-
-
-class Quorum(Service):
-    def __init__(self):
-        path_to('redis')
-        from live import Live
-        self.servers = [Live() for _ in range(3)]
-        url = '|'.join(['quorum:settle=1', *(s.url() for s in self.servers)])
-        super().__init__(url, Profile(locks_only=True, ordered=False, brief=1200))
-
-    def stop(self):
-        for s in self.servers:
-            s.stop()
-
-
 class Etcd(Service):
+    """docs/etcd.md: an older state may grant twice and repeat tokens; a server that starts gives every
+    lease its whole time again."""
+    own = {'freeze': '', 'restart': 'anew', 'older': 'data stale tokens anew'}
+
     def __init__(self):
         path_to('redis')  # certificates
         path_to('etcd')
         from etcds import Etcd as Server
         self.server = Server('--bcrypt-cost=4')
         self.port = self.server.port
-        self.pause, self.resume = self.server.member.pause, self.server.member.resume
         super().__init__(self.server.url(),
                          Profile(ordered=False, brief=1200, short=2500, watchdogs=(2500, 4000)))
 
-    def restart(self):
+    def main_server(self):
+        return self.server.member
+
+    def do_restart(self, ms, which, names):
         self.server.member.kill()
+        time.sleep(ms / 1000)
         self.server.member.start()
         self.server.wait()
 
+    def do_older(self, ms, which, names):
+        self.server.keep_state()
+        time.sleep(ms / 1000)
+        self.server.go_back()
+
     def left(self, prefix):
-        return [k for k in self.server.keys() if prefix in k and 'fence' not in k]
+        """Keys without a lease. A latch has none (docs/etcd.md)."""
+        return [k for k, v in self.server.values().items()
+                if prefix in k and not v[3] and not k.endswith('~latch')]
 
     def stop(self):
         self.server.stop()
 
 
 class Zk(Service):
+    """A server that starts gives every session its whole time again (docs/zookeeper.md)."""
+    own = {'freeze': '', 'restart': 'anew'}
+
     def __init__(self):
         path_to('zk')
         from server import Server
         self.server = Server(least=2000).start()
         self.port = self.server.port
-        self.pause, self.resume = self.server.pause, self.server.resume
         super().__init__(self.server.url('/generate'),
                          Profile(ordered=False, brief=1200, short=1000, way=' writer',
                                  watchdogs=(2500, 4000)))
+
+    def main_server(self):
+        return self.server
+
+    def do_restart(self, ms, which, names):
+        self.server.kill()
+        time.sleep(ms / 1000)
+        self.server.launch()
+        self.server.await_ready()
 
     def stop(self):
         self.server.stop()
 
 
 class Sql(Service):
+    """layout=advisory: no lock survives a restart (docs/promises.md)."""
+
     def __init__(self, kind, profile=None, **params):
         path_to('sql')
         from server import SERVERS
@@ -152,38 +187,69 @@ class Sql(Service):
         self.port = self.server.port
         super().__init__(self.server.url(**params), profile or Profile(brief=1500, watchdogs=(900, 2000)))
 
-    def pause(self):
+        advisory = params.get('layout') == 'advisory'
+        self.own = {'freeze': '', 'restart': 'data' if advisory else '', 'older': 'data stale'}
+
+    def do_freeze(self, ms, which, names):
         import signal
         self.server.process.send_signal(signal.SIGSTOP)
-
-    def resume(self):
-        import signal
+        time.sleep(ms / 1000)
         self.server.process.send_signal(signal.SIGCONT)
 
-    def restart(self):
-        self.server.restart()
+    def do_restart(self, ms, which, names):
+        self.server.kill()
+        time.sleep(ms / 1000)
+        self.server.start()
+
+    def do_older(self, ms, which, names):
+        """With its files of some time before."""
+        s = self.server
+        s.kill()
+        subprocess.run(['cp', '-a', s.data, s.data + '-old'], check=True)
+        s.start()
+        time.sleep(ms / 1000)
+        s.kill()
+        shutil.rmtree(s.data)
+        os.rename(s.data + '-old', s.data)
+        s.start()
 
     def stop(self):
         self.server.stop()
 
 
-ENGINES = {
-    'memory': Memory,
-    'local': Local,
-    'redis': Redis,
-    'redisson': lambda: Redis(Profile(ordered=False, brief=400, foreign=True), layout='redisson'),
-    'plain': lambda: Redis(Profile(ordered=False, brief=400, foreign=True), layout='redisson', semaphore='plain'),
-    'cluster': Cluster,
-    'quorum': Quorum,
-    'etcd': Etcd,
-    'zk': Zk,
-    'postgres': lambda: Sql('postgres'),
-    'advisory': lambda: Sql('postgres', Profile(locks_only=True, ordered=False, brief=1500, way=' gone',
-                                                watchdogs=(900, 2000)), layout='advisory',
-                            connections=120),
-    'mysql': lambda: Sql('mysql'),
+def ensemble(name, *args):
+    def make():
+        import ensembles
+        return getattr(ensembles, name)(*args)
+    return make
+
+
+ALL = ('sequence', 'free', 'faults')
+ENGINES = {  # name: how to start it, and the modes that it is for
+    'memory': (Memory, ALL[:2]),
+    'local': (Local, ALL),
+    'redis': (Redis, ALL),
+    'redisson': (lambda: Redis(Profile(ordered=False, brief=400, foreign=True), layout='redisson'),
+                 ALL),
+    'plain': (lambda: Redis(Profile(ordered=False, brief=400, foreign=True), layout='redisson',
+                            semaphore='plain'), ALL),
+    'cluster': (ensemble('Cluster'), ALL),
+    'sentinel': (ensemble('Sentinel'), ALL[2:]),
+    'replicas': (ensemble('Sentinel', 2), ALL[2:]),
+    'quorum': (ensemble('Quorum'), ALL),
+    'etcd': (Etcd, ALL),
+    'etcd3': (ensemble('Etcd'), ALL[2:]),
+    'zk': (Zk, ALL),
+    'zk3': (ensemble('Zk'), ALL[2:]),
+    'postgres': (lambda: Sql('postgres'), ALL),
+    'advisory': (lambda: Sql('postgres', Profile(locks_only=True, ordered=False, brief=1500,
+                                                 way=' gone', watchdogs=(900, 2000)),
+                             layout='advisory', connections=120), ALL),
+    'postgres2': (ensemble('Pair', 'postgres'), ALL[2:]),
+    'mysql': (lambda: Sql('mysql'), ALL),
+    'mysql2': (ensemble('Pair', 'mysql'), ALL[2:]),
 }
 
 
 def start(name):
-    return ENGINES[name]()
+    return ENGINES[name][0]()

@@ -13,14 +13,16 @@ returned, just before pawl_lock_valid_ms() was last seen above 0], all on one cl
   returns    each call returned, within its limit and `bound`; so did each close
   idle       nobody waited for longer than `bound` while nobody can have had the name
   honest     PAWL_EBUSY and PAWL_ETIMEDOUT only if somebody else can have had the name or asked for it
+  latches    nobody passes a latch that is certainly above 0; the checks of idle time and honesty hold
+             for a latch that is certainly at 0
   end        each process that was not killed ended by itself with status 0
 
 `Facts` are what the orchestrator did: processes that it killed or stopped, instants when it disturbed
-the network or the server, and when the service lost data. A fault excuses exactly this: a process
-that was killed has not returned from its calls; the time that a process was stopped, or that the
-network or server was disturbed, does not count as idle or as late; a break, or a service that lost
-data, ends the holds that there were, for the exclusion check, at the instant that it began. Nothing
-excuses two holders otherwise, whatever the network or the scheduler did.
+the network or the server, and what the service lost by that (Facts.fault). A fault excuses exactly
+this: a process that was killed has not returned from its calls; the time that a process was stopped,
+or that the network or server was disturbed, does not count as idle or as late; a break, or a service
+that lost data, ends the holds that there were, for the exclusion check, at the instant that it began.
+Nothing excuses two holders otherwise, whatever the network or the scheduler did.
 """
 import struct
 import sys
@@ -30,11 +32,13 @@ FIELDS = ('type', 'process', 'thread', 'object', 'owner', 'name', 'mode', 'permi
           'dones', 'at_least', 'how', 'client', 'lost')
 VERBS = ('acquire', 'start', 'release', 'rstart', 'renew', 'break', 'cancel', 'free', 'close',
          'inspect', 'list', 'sacquire', 'srelease', 'avail', 'set', 'down', 'wait', 'count', 'sleep',
-         'expire', 'hold', 'end')
+         'expire', 'hold', 'end', 'fork')
 HOLD, CALL, END = 1, 2, 3
 EXCLUSIVE, SHARED, PERMITS = 0, 1, 2
 NOT_ENDED, RELEASED, LOST, FREED, CLOSED, UNKNOWN = range(6)
 EBUSY, ETIMEDOUT = -1, -2
+ESTATE = -41
+UNANSWERED = (-20, -30, -34, -10)  # EUNKNOWN, ECONN, EQUORUM, ELOST
 LATCH, MULTI = 3, 1
 TAKES = ('acquire', 'start', 'sacquire')
 MS = 1000000
@@ -70,11 +74,34 @@ class Facts:
         self.stopped = {}   # process: [(from, to)]
         self.disturbed = []  # [(from, to)]: network or server
         self.data_lost = []  # [(from, to)]
+        self.tokens_lost = []
+        self.stale = []
+        self.anew = []
         self.status = {}    # process: exit status
 
-    def quiet(self, process, begin, end):
+    def fault(self, excuses, begin, end, lease_ms):
+        """Something was done to the network or the servers. What was lost is asked again after the limit
+        of an exchange, and a new connection backs off. The excuses:
+
+        data    grants may have been forgotten
+        tokens  ... and the counters of tokens
+        stale   what ended before may be there again, or at a server of several, until its lease and
+                the longest time that the documentation states (4.5 s) are over
+        anew    every lease had its whole time again, at the end of the fault
+        """
+        self.disturbed.append((begin, end + 2 * self.exchange))
+        if 'data' in excuses:
+            self.data_lost.append((begin, end + self.exchange))
+        if 'tokens' in excuses:
+            self.tokens_lost.append((begin, end + self.exchange))
+        if 'stale' in excuses:
+            self.stale.append((begin, end + (lease_ms + 4500) * MS + 2 * self.exchange))
+        if 'anew' in excuses:
+            self.anew.append((begin, end))
+
+    def quiet(self, process, begin, end, more=()):
         """Of begin to end, how long nothing disturbed the process or the service."""
-        cuts = self.disturbed + self.stopped.get(process, [])
+        cuts = self.disturbed + self.stopped.get(process, []) + list(more)
         return end - begin - overlap(cuts, begin, end)
 
 
@@ -181,7 +208,7 @@ class Judge:
                     i += 1
                 if largest and h.token <= largest.token and not (
                         h.owner == largest.owner and h.token == largest.token):
-                    if not any(a < h.got and b > largest.got for a, b in self.facts.data_lost):
+                    if not any(a < h.got and b > largest.got for a, b in self.facts.tokens_lost):
                         self.bad('tokens', f'name {name}: {h} got {h.token} after {largest} had got '
                                  f'{largest.token}')
 
@@ -239,6 +266,9 @@ class Judge:
         for a, b in self.facts.stopped.get(h.process, []):
             if h.got < b and end > a:
                 end += b - a
+        for a, b in self.facts.anew:
+            if h.got < b and end > a:
+                end = max(end, b + grace)
         if h.at_least:
             end = max(end, h.got + h.at_least * MS)
         return end + overlap(self.facts.disturbed, h.begin, end)
@@ -247,7 +277,7 @@ class Judge:
         """A call that may have taken the name although it does not say so."""
         if c.process in self.facts.killed and not c.got:
             return (c.begin, self.facts.killed[c.process] + 30000 * MS)
-        if c.got and c.code in (-20, -30, -34, -10):
+        if c.got and c.code in UNANSWERED:
             return (c.begin, c.got + 30000 * MS)
         return None
 
@@ -274,7 +304,7 @@ class Judge:
             if at >= end:
                 break
             free_until = min(max(a, at), end)
-            if self.facts.quiet(c.process, at, free_until) > self.facts.bound:
+            if self.facts.quiet(c.process, at, free_until, self.facts.stale) > self.facts.bound:
                 self.bad('idle', f'name {name}: {c} waited {(free_until - at) // MS} ms for what '
                          f'nobody had (code {c.code})')
                 return
@@ -291,19 +321,68 @@ class Judge:
 
     def others(self, c):
         slack = 50 * MS
+        if any(a < c.got and b > c.begin for a, b in self.facts.stale):
+            return True
         for h in self.holds:
             if h.name == c.name and h.begin < c.got and self.most(h) + slack > c.begin:
                 return True
         for d in self.calls:
             if d is not c and d.word in TAKES and (d.name == c.name or d.at_least == MULTI):
-                until = d.got + slack if d.got and d.code not in (-20, -30, -34, -10) else FOREVER
+                until = d.got + slack if d.got and d.code not in UNANSWERED else FOREVER
                 if d.begin < c.got and until > c.begin:
                     return True
         return False
 
+    # ---- latches ----
+
+    def of_latch(self, name, word):
+        return [c for c in self.calls if c.name == name and c.word == word and c.at_least == LATCH]
+
+    @staticmethod
+    def certain(c):
+        return bool(c.got) and c.code == 0
+
+    def unsure(self, c):
+        """Without an answer: carried out or not, now or later. A close ends calls as well."""
+        return not c.got or c.code in UNANSWERED or c.code == ESTATE and any(
+            d.word == 'close' and d.process == c.process and d.client == c.client and
+            d.begin < c.got for d in self.calls)
+
+    def latches(self):
+        for name in {c.name for c in self.calls if c.at_least == LATCH}:
+            sets, downs = self.of_latch(name, 'set'), self.of_latch(name, 'down')
+            closed = union([(s.begin, self.open_from(s, downs)) for s in sets
+                            if self.certain(s) or self.unsure(s)]
+                           + [(a, FOREVER) for a, _ in self.facts.data_lost])
+            for w in self.of_latch(name, 'wait'):
+                if self.certain(w):
+                    self.passed(name, sets, downs, w)
+                if w.wait and w.process not in self.facts.killed:
+                    self.one_wait(name, closed, w)
+                if w.got and w.code in (EBUSY, ETIMEDOUT) and not overlap(closed, w.begin - 1, w.got):
+                    self.bad('honest', f'latch {name}: {w} was told {w.code}, but nobody had set it')
+
+    def open_from(self, s, downs):
+        """From when on a latch that was set is certainly at 0, if it is not set again."""
+        if not self.certain(s):
+            return FOREVER
+        ends = sorted(d.got for d in downs if self.certain(d) and d.begin >= s.got)
+        return ends[s.permits - 1] if len(ends) >= s.permits else FOREVER
+
+    def passed(self, name, sets, downs, w):
+        for s in sets:
+            if not self.certain(s) or s.got > w.begin or \
+                    any(a < w.got and b > s.begin for a, b in self.facts.data_lost):
+                continue
+            most = sum(1 for d in downs if d.begin < w.got and (
+                self.unsure(d) or d.code == 0 and d.got > s.begin))
+            if most < s.permits:
+                self.bad('latches', f'latch {name}: {w} passed it, although {s} had set it to '
+                         f'{s.permits} and there were only {most} count-downs')
+
     def run(self):
         for check in (self.exclusion, self.tokens, self.done, self.returns, self.idle, self.honest,
-                      self.end):
+                      self.latches, self.end):
             check()
         return self.violations
 

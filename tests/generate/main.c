@@ -16,8 +16,10 @@ static int print_name(void *arg, const pawl_info *info)
 {
     if (!strncmp(info->name, arg, strlen(arg)))
         printf("%s:%s:holders=%d:waiters=%d\n", info->name,
-               info->type == PAWL_TYPE_LOCK ? "lock" : "other", (int)info->holders,
-               (int)info->waiters);
+               info->type == PAWL_TYPE_LOCK    ? "lock"
+               : info->type == PAWL_TYPE_LATCH ? "latch"
+                                               : "semaphore",
+               (int)info->holders, (int)info->waiters);
     return 0;
 }
 

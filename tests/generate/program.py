@@ -33,7 +33,7 @@ class Profile:
         self.exchange = exchange
         self.brief = brief
         self.foreign = foreign
-        self.way = ('ordered' if ordered else 'unordered') + way
+        self.way = ('ordered' if ordered else 'unordered') + way + (' less' if foreign else '')
 
 
 class Program:
@@ -187,7 +187,8 @@ class Sequential(Maker):
     def draw_verbs(self):
         """Swarm testing: each program leaves out some verbs, and so does others more often."""
         usual = {'acquire': 10, 'start': 5, 'release': 8, 'rstart': 4, 'renew': 2, 'break': 2,
-                 'cancel': 2, 'free': 2, 'close': 1, 'inspect': 3, 'list': 1, 'end': 0.5}
+                 'cancel': 2, 'free': 2, 'close': 1, 'inspect': 3, 'list': 1, 'end': 0.5,
+                 'fork': 0.3}
         return {v: w for v, w in usual.items()
                 if v in ('acquire', 'release') or self.chance.random() < 0.7}
 
@@ -247,7 +248,7 @@ class Free(Maker):
                        'kinds': c.choice([[MUTEX], [FAIR], [READ, WRITE], [SPIN], [0, 1, 2, 3, 4],
                                           [0, 1, 2, 3, 4]]),
                        'fixed': c.random() < 0.4, 'sems': c.random() < 0.3, 'multi': c.random() < 0.3,
-                       'keep': c.random() < 0.15}
+                       'keep': c.random() < 0.15, 'latch': c.random() < 0.25}
         self.verbs = self.draw_verbs()
         programs = []
         for process in range(processes):
@@ -260,7 +261,8 @@ class Free(Maker):
     def draw_verbs(self):
         """What comes between pairs of acquire and release; each program leaves some out."""
         usual = {'acquire': 6, 'start': 6, 'release': 4, 'rstart': 4, 'renew': 2, 'cancel': 2,
-                 'inspect': 1, 'hold': 6, 'sleep': 3, 'free': 0.7, 'close': 0.2, 'break': 0.5}
+                 'inspect': 1, 'hold': 6, 'sleep': 3, 'free': 0.7, 'close': 0.2, 'break': 0.5,
+                 'fork': 0.3}
         kept = {v: w for v, w in usual.items() if self.chance.random() < 0.6}
         return kept or {'sleep': 1}
 
@@ -278,6 +280,8 @@ class Free(Maker):
             for _ in range(self.pick(1, 2)):
                 self.add('sem', client=c.randrange(len(self.program.clients)), name=s['names'],
                          permits=s['permits'], lease=self.pick(0, 0, s['watchdog']))
+        if s['latch'] and not self.profile.locks_only:
+            self.add('latch', client=c.randrange(len(self.program.clients)), name=s['names'] + 1)
         for thread in range(s['threads']):
             for _ in range(c.randint(3, 14)):
                 self.program.steps += self.make_steps(thread)
@@ -294,7 +298,7 @@ class Free(Maker):
                  done=c.randrange(7) if s['callbacks'] else 0)
 
     def wait(self):
-        return self.weighted({0: 3, 20: 2, 300: 3, 2500: 3, -1: 0.3})
+        return self.weighted({0: 3, 20: 2, 300: 3, 2500: 3, 5500: 0.7, -1: 0.3})
 
     def stay(self):
         return self.weighted({0: 3, 2: 3, 20: 2, self.shared['watchdog'] // 2: 1,
@@ -308,6 +312,8 @@ class Free(Maker):
             return self.sem_steps(thread, n)
         if kind == 'sem':  # the log can't tell whose permits are the newest if two threads take some
             return [(thread, self.pick('avail', 'cancel', 'inspect'), n, 0, 0)]
+        if kind == 'latch':
+            return [self.latch_step(thread, n)]
         if c.random() < 0.5:
             inner = [(thread, 'hold', n, self.stay(), 0)]
             if c.random() < 0.3:
@@ -319,6 +325,11 @@ class Free(Maker):
         a = {'acquire': self.wait(), 'start': self.wait(), 'hold': self.stay(),
              'sleep': self.stay(), 'renew': self.pick(0, self.shared['watchdog'])}.get(verb, 0)
         return [(thread, verb, n, a, 0)]
+
+    def latch_step(self, thread, n):
+        verb = self.weighted({'set': 3, 'down': 6, 'wait': 4, 'count': 1, 'cancel': 0.5,
+                              'free': 0.2, 'fork': 0.2})
+        return (thread, verb, n, self.wait() if verb == 'wait' else self.chance.randint(1, 3), 0)
 
     def sem_steps(self, thread, n):
         c = self.chance

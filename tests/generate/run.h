@@ -35,6 +35,7 @@ enum { MAX_CLIENTS = 8, MAX_OBJECTS = 24, MAX_THREADS = 8, MAX_STEPS = 400, MAX_
  * on_lost callback started. */
 enum { MAX_OPS = 2 * MAX_STEPS + MAX_OBJECTS, MAX_NAMES = 8 };
 enum { HANG_MS = 20000 };  /* what takes longer hangs */
+enum { SHORT_LEASE = 3000 }; /* a lease up to this ends while a step waits for that */
 enum { SHORT_WAIT = 2000 }; /* a wait up to this is run to its end; a longer one may stay pending */
 
 enum type { LOCK, MULTI, SEM, LATCH };
@@ -45,7 +46,7 @@ enum act { ACT_NONE, ACT_RELEASE, ACT_FREE, ACT_CANCEL, ACT_AGAIN, ACT_ASK, ACT_
 #define STEP_KINDS(X)                                                                              \
     X(acquire) X(start) X(release) X(rstart) X(renew) X(break) X(cancel) X(free) X(close)          \
     X(inspect) X(list) X(sacquire) X(srelease) X(avail) X(set) X(down) X(wait) X(count) X(sleep)   \
-    X(expire) X(hold) X(end)
+    X(expire) X(hold) X(end) X(fork)
 
 enum step_kind {
 #define X(name) DO_##name,
@@ -95,7 +96,7 @@ struct op {
     bool async, skipped;
     int code, hold_count, held, token_class, reason;
     int64_t value; /* of inspect, avail, count */
-    int64_t began, ended;
+    int64_t began, ended, seen; /* seen: what the handle says was asked */
     struct record *record; /* free.c: its line in the log */
 };
 

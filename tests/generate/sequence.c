@@ -3,11 +3,12 @@
  * sequence.c - programs from the standard input, each run one step at a time: on memory: first,
  * then on the engine under test, which must give the same results.
  *
- * After each step the runner waits until nothing moves any more. On memory: it finds out by itself:
- * the operations under way are as many as the clients say are waiting. On the engine under test it
- * knows from memory: which operations end in this step, and waits for them, and for nothing
- * else; so no time passes in vain and a slow machine changes nothing. An operation that ends in
- * a step in which the oracle's did not, or not within HANG_MS, is a difference. So is a
+ * After each step the runner waits until nothing moves any more. On memory: the operations under way
+ * are then as many as the clients say are waiting, and a request that is sent through each client
+ * and told by its callback (rest.c) changes nothing any more. On the engine under test the runner
+ * knows from memory: which operations end in this step and how many hold each name afterwards, and
+ * waits for that and for nothing else; so no time passes in vain and a slow machine changes nothing.
+ * An operation that ends in a step in which the oracle's did not, or not within HANG_MS, is a difference. So is a
  * different code, hold count, loss, lost reason or count, and a token that is not larger than
  * all earlier ones of its name where the oracle's was.
  *
@@ -22,7 +23,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "run.h"
+#include "sequence.h"
 
 struct seat {
     pthread_t thread;
@@ -37,11 +38,12 @@ struct trace {
     int done_step[MAX_OPS];
     bool skip[MAX_STEPS];
     int losses[MAX_STEPS + 1][MAX_OBJECTS];
+    int holders[MAX_STEPS][MAX_NAMES];
 };
 
 static struct seat seats[MAX_THREADS];
 static struct trace oracle;
-static bool ordered, gone_is_broken, writers_token;
+static bool ordered, gone_is_broken, writers_token, shows_less;
 static int differences;
 
 /* ---- Threads --------------------------------------------------------------------------------- */
@@ -158,40 +160,43 @@ static bool ambiguous(struct run *run, const struct step *s)
     return false;
 }
 
-/* ---- Waiting until nothing moves ------------------------------------------------------------- */
+/* ---- Excuses --------------------------------------------------------------------------------- */
 
-static int waiting_at_clients(struct run *run)
+/* How long the service, or a call without a limit of its own, may take. */
+static int64_t limit_ms(const struct run *run, const struct op *op)
 {
-    struct program *p = run->program;
-    int n = 0;
+    const struct step *s = &op->step;
+    int64_t wait = s->kind == DO_sacquire ? s->b
+                   : s->kind == DO_acquire || s->kind == DO_start || s->kind == DO_wait ? s->a
+                                                                                         : 0;
+    int64_t client = op->object ? op->object->client : s->object;
 
-    for (int i = 0; i < p->nclients; i++) {
-        struct client *c = &p->clients[i];
-        pawl_stats stats = {.size = sizeof stats};
+    return wait > 0 ? wait : run->program->clients[client].timeout;
+}
 
-        if (!c->present || pthread_rwlock_tryrdlock(&c->guard))
-            continue; /* a step closes it */
-        if (!c->closed && !pawl_client_stats(c->p, &stats))
-            n += (int)stats.waiting;
-        pthread_rwlock_unlock(&c->guard);
+/* Nothing is certain if the service did not answer within the limit of a call, which pawl.h promises
+ * to tell by these codes; or if half of a lease that is made to end was over before the handle was
+ * asked. */
+static bool was_disturbed(const struct run *run)
+{
+    for (int i = 0; i < MAX_OPS; i++) {
+        const struct op *op = &run->ops[i];
+        bool unanswered = op->code == PAWL_ECONN || op->code == PAWL_EUNKNOWN ||
+                          op->code == PAWL_EQUORUM;
+        int64_t lease = op->object && op->object->type == LOCK ? op->object->lease : 0;
+
+        if (op->state != 2 || !op->began)
+            continue;
+        if (unanswered && (op->ended - op->began) / 1000000 >= limit_ms(run, op) * 9 / 10)
+            return true;
+        if (op->step.kind != DO_expire && lease && lease <= SHORT_LEASE && op->seen &&
+            (op->seen - op->began) / 1000000 >= lease / 2)
+            return true;
     }
-    return n;
+    return false;
 }
 
-/* Operations under way: all of them, and of those that wait for something with no end in sight. */
-static int under_way(struct run *run, int *long_waits, int *latches)
-{
-    int n = 0;
-
-    *long_waits = *latches = 0;
-    for (int i = 0; i < MAX_OPS; i++)
-        if (run->ops[i].state == 1) {
-            n++;
-            *long_waits += may_wait(&run->ops[i].step);
-            *latches += run->ops[i].step.kind == DO_wait;
-        }
-    return n;
-}
+/* ---- Waiting until nothing moves ------------------------------------------------------------- */
 
 static int all_losses(struct run *run)
 {
@@ -202,46 +207,72 @@ static int all_losses(struct run *run)
     return n;
 }
 
-/* At rest: all that is under way waits without an end, and the clients say so. A long wait that no
- * client counts (it is between two members of a multi-lock, say) is at rest after 60 ms. */
-static bool at_rest(struct run *run, int64_t since)
+/* A wait for a latch ends if the latch is at 0, or the handle or the client is gone. */
+static bool latch_is_closed(struct run *run, struct object *o)
 {
-    int longs, latches, n = under_way(run, &longs, &latches);
+    int64_t count = 0;
 
-    if (n != longs)
+    if (run->program->clients[o->client].closed || pthread_rwlock_tryrdlock(&o->guard))
         return false;
-    return waiting_at_clients(run) + latches == n || clock_ns() - since > 60000000;
+    if (!o->freed && pawl_latch_count(o->p, &count, NULL))
+        count = 0;
+    pthread_rwlock_unlock(&o->guard);
+    return count > 0;
 }
 
-/* Looks ten times, not only for a while: a thread that gets no turn sees nothing move. */
+/* At rest: all that is under way waits without an end, and the clients say so. A wait of a multi-lock
+ * that no client counts (it is between two members, say) is at rest after 300 ms. */
+static bool at_rest(struct run *run, int64_t since)
+{
+    int n = 0;
+    bool multi = false;
+
+    for (int i = 0; i < MAX_OPS; i++) {
+        struct op *op = &run->ops[i];
+
+        if (op->state != 1)
+            continue;
+        if (!may_wait(&op->step) ||
+            (op->step.kind == DO_wait && !latch_is_closed(run, op->object)))
+            return false;
+        n += op->step.kind != DO_wait;
+        multi |= op->object->type == MULTI;
+    }
+    return waiting_at_clients(run) == n || (multi && clock_ns() - since > 300000000);
+}
+
+static _Noreturn void no_rest(void)
+{
+    printf("  nothing comes to rest on memory:\ndiffers hang\n");
+    fflush(stdout);
+    _exit(3);
+}
+
+/* Five rounds through all clients in which nothing has changed. Time alone says nothing: a thread
+ * that gets no turn sees nothing move. */
 static void settle_oracle(struct run *run, int kind)
 {
-    int64_t begin = clock_ns(), enough = kind == DO_break ? 20000000 : 500000;
-    int before = -1, longs, latches;
+    int64_t begin = clock_ns(), enough = kind == DO_break ? 20000000 : 0;
+    int before = -1;
 
-    /* What a free, a close or a cancel gives back in the background may be what others wait for. */
-    if (under_way(run, &longs, &latches))
-        enough = 30000000;
+    for (int calm = 0; calm < 5 || clock_ns() - begin < enough; calm++) {
+        int now;
 
-    for (int calm = 0; calm < 10 || clock_ns() - begin < enough; calm++) {
-        int now = run->finished * 1000 + all_losses(run);
-
+        if (!barrier_pass(run))
+            no_rest();
+        now = run->finished * 1000 + all_losses(run);
         if (now != before || !at_rest(run, begin))
             calm = 0;
         before = now;
-        if (clock_ns() - begin > HANG_MS * 1000000LL) {
-            printf("  nothing comes to rest on memory:\ndiffers hang\n");
-            fflush(stdout);
-            _exit(3);
-        }
-        nap_us(50);
+        if (clock_ns() - begin > HANG_MS * 1000000LL)
+            no_rest();
     }
 }
 
 static _Noreturn void hang(struct run *run, const char *what, int number)
 {
     printf("  %s: %s, which it did on memory:\n", run->ops[number].step.text, what);
-    printf("differs hang\n");
+    puts(was_disturbed(run) ? "disturbed" : "differs hang");
     fflush(stdout);
     if (getenv("GENERATE_STOP")) /* for a debugger */
         pause();
@@ -271,27 +302,63 @@ static void await_losses(struct run *run, int k, int64_t until)
         }
 }
 
-static int ignore_row(void *arg, const pawl_info *info)
+static int waits_under_way(struct run *run)
 {
-    (void)arg;
-    (void)info;
-    return 0;
+    int n = 0;
+
+    for (int i = 0; i < MAX_OPS; i++)
+        n += run->ops[i].state == 1 && run->ops[i].step.kind != DO_wait;
+    return n;
 }
 
-/* A wait that has just begun is in the queue once its client has had an answer since. */
+/* A wait that has just begun is in the queue once its client counts it, and has had an answer since.
+ * A multi-lock between two members is not counted. */
 static void await_queued(struct run *run, int k)
 {
-    struct op *op = &run->ops[k];
-    struct object *o = op->object;
-    struct client *c = &run->program->clients[o->client];
-    int64_t until = clock_ns() + 1000000000;
-    char name[96];
+    int64_t until = clock_ns() + HANG_MS * 1000000LL / 10;
 
-    while (!waiting_at_clients(run) && op->step.kind != DO_wait && clock_ns() < until)
+    while (waiting_at_clients(run) < waits_under_way(run) && clock_ns() < until)
         nap_us(50);
-    if (!c->closed)
-        pawl_inspect(c->p, run_name(run, o->name, name), ignore_row, NULL, NULL);
+    holders_of(run, run->ops[k].object->name);
     nap_us(2000);
+}
+
+/* Names whose holders are counted: of locks, and of semaphores where their holders are shown. */
+static bool is_counted(const struct program *p, int64_t name)
+{
+    for (int i = 0; i < p->nobjects; i++)
+        if (p->objects[i].present && p->objects[i].name == name &&
+            (p->objects[i].type == LOCK || (p->objects[i].type == SEM && !shows_less)))
+            return true;
+    return false;
+}
+
+/* What a free, a cancel, a close or a callback gives back in the background is given back: the service
+ * shows as many holders as memory: does. */
+static void await_holders(struct run *run, int k, int64_t until)
+{
+    for (int64_t name = 0; name < MAX_NAMES; name++)
+        while (is_counted(run->program, name) && holders_of(run, name) > oracle.holders[k][name]) {
+            if (clock_ns() > until) {
+                printf("  %s: name %d has more holders than on memory:\n", run->ops[k].step.text,
+                       (int)name);
+                differences++;
+                return;
+            }
+            nap_us(1000);
+        }
+}
+
+static bool gives_back(struct run *run, int k)
+{
+    int kind = run->program->steps[k].kind;
+
+    if (kind == DO_free || kind == DO_cancel || kind == DO_close || kind == DO_break)
+        return true;
+    for (int i = 0; i < run->program->nobjects; i++)
+        if (run->program->objects[i].done || run->program->objects[i].lost)
+            return true;
+    return false;
 }
 
 static void settle_target(struct run *run, int k)
@@ -302,6 +369,8 @@ static void settle_target(struct run *run, int k)
         if (oracle.done_step[i] <= k)
             await_op(run, i, until);
     await_losses(run, k, until);
+    if (gives_back(run, k))
+        await_holders(run, k, until);
     if (oracle.done_step[k] > k && !oracle.skip[k])
         await_queued(run, k);
     for (int i = 0; i < MAX_OPS; i++)
@@ -321,6 +390,8 @@ static void note(struct run *run, int k)
             oracle.done_step[i] = k;
     for (int i = 0; i < run->program->nobjects; i++)
         oracle.losses[k][i] = run->program->objects[i].losses;
+    for (int64_t name = 0; name < MAX_NAMES; name++)
+        oracle.holders[k][name] = is_counted(run->program, name) ? holders_of(run, name) : 0;
 }
 
 static void one_step(struct run *run, int k, bool is_oracle)
@@ -368,6 +439,8 @@ static int run_program(struct run *run, bool is_oracle)
         seat_start(&seats[i]);
     for (int k = 0; k < p->nsteps && !differences; k++)
         one_step(run, k, is_oracle);
+    if (is_oracle)
+        barrier_end();
     ended = run_close(run);
     if (!ended) {
         for (int i = 0; i < MAX_OPS; i++)
@@ -456,7 +529,8 @@ static struct run *prepare(struct program *p, const char *url)
 
 /* `way`: "ordered" if the service serves waiters of all kinds in order, as memory: does. "gone" in
  * it: a holder can't tell a break from a lost connection (pawl.h: layout=advisory). "writer" in it:
- * who reads beside its own exclusive hold has that hold's token (docs/zookeeper.md). */
+ * who reads beside its own exclusive hold has that hold's token (docs/zookeeper.md). "less" in it:
+ * a semaphore's holders are not shown (docs/redisson.md). */
 int sequence_main(const char *url, const char *way)
 {
     static struct program p;
@@ -464,6 +538,7 @@ int sequence_main(const char *url, const char *way)
     ordered = !strncmp(way, "ordered", 7);
     gone_is_broken = strstr(way, "gone") != NULL;
     writers_token = strstr(way, "writer") != NULL;
+    shows_less = strstr(way, "less") != NULL;
     while (!parse_program(&p, stdin)) {
         struct run *want = prepare(&p, "memory:"), *got = prepare(&p, url);
 
@@ -475,7 +550,10 @@ int sequence_main(const char *url, const char *way)
             printf("differs can't open\n");
         else {
             compare(want, got);
-            printf(differences ? "differs\n" : "same %d\n", got->finished);
+            if (differences)
+                puts(was_disturbed(want) || was_disturbed(got) ? "disturbed" : "differs");
+            else
+                printf("same %d\n", got->finished);
         }
         fflush(stdout);
         free(want);

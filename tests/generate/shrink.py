@@ -6,6 +6,7 @@ single step, then simpler values; and starts over as long as something could be 
 says whether a program still fails; it may be wrong at times (races), so it is asked as often as the
 caller thinks right.
 """
+import time
 
 
 def without_thread(p, thread):
@@ -96,16 +97,17 @@ def candidates(p):
     yield from with_simpler_values(p)
 
 
-def shrink(program, fails, tries=400):
+def shrink(program, fails, tries=400, seconds=120):
     best, found = program, True
+    until = time.monotonic() + seconds
     while found and tries > 0:
         found = False
         for q in candidates(best):
             if q is None or not q.steps or not q.objects:
                 continue
             tries -= 1
-            if tries <= 0:
-                break
+            if tries <= 0 or time.monotonic() > until:
+                return best
             if fails(q):
                 best, found = q, True
                 break

@@ -104,6 +104,7 @@ void steps_observe(struct op *op)
         op->reason = pawl_semaphore_lost_reason(o->p);
         op->token_class = token_class(op, o->name, pawl_semaphore_token(o->p));
     }
+    op->seen = clock_ns();
 }
 
 static int sum_rows(void *arg, const pawl_info *info)
@@ -163,6 +164,7 @@ void steps_start(struct op *op, struct object *o)
     int code;
 
     op->async = true;
+    op->began = clock_ns();
     if (op->run->hooks)
         op->run->hooks->before(op);
     code = op->step.kind == DO_rstart
@@ -331,6 +333,18 @@ void run_close_client(struct run *run, struct client *c, int *code)
     pthread_rwlock_unlock(&c->guard);
 }
 
+/* The child of a closed client may as well be told that. */
+static void fork_here(struct op *op, struct object *o)
+{
+    bool closed = op->run->program->clients[o->client].closed;
+
+    op->value = steps_fork(o);
+    if (op->value && !(closed && op->value < 100))
+        op->run->blocked_wrong++;
+    if (closed)
+        op->value = 0;
+}
+
 static void on_object(struct op *op, struct object *o)
 {
     if (op->step.kind == DO_free) {
@@ -356,6 +370,8 @@ static void on_object(struct op *op, struct object *o)
             op->code = inspect(op, &op->run->program->clients[o->client], o);
         else if (op->step.kind == DO_hold)
             op->run->hooks->hold(op);
+        else if (op->step.kind == DO_fork)
+            fork_here(op, o);
         else
             op->code = o->type == SEM ? on_sem(op, o)
                        : o->type == LATCH ? on_latch(op, o)

@@ -15,5 +15,6 @@ void steps_lost(void *arg, pawl_lock *lock, int code);
 void steps_start(struct op *op, struct object *o); /* acquire_start or release_start */
 bool steps_free(struct object *o);                 /* false: somebody is inside a call on it */
 void steps_observe(struct op *op);                 /* what the handle says now */
+int steps_fork(struct object *o);                  /* fork.c: how many calls went wrong */
 
 #endif

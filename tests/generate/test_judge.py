@@ -6,7 +6,7 @@ A judge that never says "wrong" is worthless, and one that says so of a good log
 """
 import sys
 
-from judge import (CALL, END, EXCLUSIVE, HOLD, MS, PERMITS, RELEASED, SHARED, Facts, Record, VERBS,
+from judge import (CALL, END, EXCLUSIVE, HOLD, LATCH, MS, PERMITS, RELEASED, SHARED, Facts, Record, VERBS,
                    judge)
 
 CASES = []
@@ -180,6 +180,88 @@ def a_disturbed_service_is_not_idle_meanwhile():
 def busy_although_nobody_was_there():
     differs('honest', [hold(1, 1, 10), call('acquire', 5, 6, 2, code=-1)],
             [hold(1, 1, 10), call('acquire', 100, 101, 2, code=-1)])
+
+
+def latch(verb, begin, got, process=1, **more):
+    return call(verb, begin, got, process, at_least=LATCH, **more)
+
+
+@case
+def a_latch_that_is_passed_too_early():
+    was_set = latch('set', 1, 2, permits=2)
+    down = [latch('down', 10, 11, 2), latch('down', 20, 21, 3)]
+    passed = latch('wait', 15, 22, 4, wait=500)
+    differs('latches', [was_set, *down, passed], [was_set, down[0], passed])
+    assert found('latches', [was_set, *down, latch('wait', 15, 19, 4, wait=500)])
+    assert not found('latches', [was_set, *down, latch('wait', 15, 20.5, 4, wait=500)])
+
+
+@case
+def a_count_down_without_an_answer_may_have_counted():
+    was_set, passed = latch('set', 1, 2, permits=1), latch('wait', 15, 22, 4, wait=500)
+    differs('latches', [was_set, latch('down', 3, 4, 2, code=-20), passed],
+            [was_set, latch('down', 3, 4, 2, code=-41), passed])
+    assert not found('latches', [was_set, latch('down', 3, 4, 2, code=-41), passed,
+                                 latch('close', 3, 5, 2)])
+
+
+@case
+def a_latch_at_0_that_somebody_waits_for():
+    was_set, down = latch('set', 1, 2, permits=1), latch('down', 10, 11, 2)
+    differs('idle', [was_set, down, latch('wait', 5, 1000, 3, wait=9000)],
+            [was_set, down, latch('wait', 5, 1020, 3, wait=9000)])
+    assert not found('idle', [was_set, latch('wait', 5, 5000, 3, wait=9000, code=-3)])
+
+
+@case
+def a_latch_at_0_that_is_said_to_be_above():
+    was_set, down = latch('set', 1, 2, permits=1), latch('down', 10, 11, 2)
+    differs('honest', [was_set, down, latch('wait', 9, 12, 3, code=-1)],
+            [was_set, down, latch('wait', 13, 14, 3, code=-1)])
+
+
+@case
+def a_latch_is_not_judged_once_data_were_lost():
+    facts = Facts(bound_ms=1000)
+    facts.fault(['data'], 5 * MS, 6 * MS, 100)
+    good = [latch('set', 1, 2, permits=1), latch('wait', 15, 5000, 3, wait=9000, code=-2)]
+    assert not judge(good, facts), judge(good, facts)
+    assert not judge([good[0], latch('wait', 15, 16, 3)], facts)
+    assert found('latches', [latch('set', 3000, 3001, permits=1), latch('wait', 3015, 3016, 3)],
+                 facts)
+
+
+@case
+def lost_tokens_are_an_excuse_of_their_own():
+    wrong = [hold(1, 10, 20, token=6), hold(2, 30, 40, token=6)]
+    facts = Facts(bound_ms=1000)
+    facts.fault(['data'], 21 * MS, 22 * MS, 100)
+    assert found('tokens', wrong, facts)
+    facts.fault(['tokens'], 21 * MS, 22 * MS, 100)
+    assert not found('tokens', wrong, facts)
+
+
+@case
+def an_older_state_may_bring_back_what_had_ended():
+    facts = Facts(bound_ms=1000, exchange_ms=10)
+    facts.fault(['data', 'stale'], 20 * MS, 30 * MS, 100)  # until 4650
+    told = [hold(1, 1, 10), call('acquire', 200, 201, 2, code=-1)]
+    late = [hold(1, 1, 10), call('acquire', 5000, 5001, 2, code=-1)]
+    differs('honest', told, late, facts)
+    w = [hold(1, 1, 10), call('acquire', 40, 5600, 2, wait=9000), hold(2, 5600, 5601, begin=40)]
+    x = [hold(1, 1, 10), call('acquire', 40, 5700, 2, wait=9000), hold(2, 5700, 5701, begin=40)]
+    differs('idle', w, x, facts)
+
+
+@case
+def leases_that_begin_anew_last_longer():
+    facts = Facts(bound_ms=1000, exchange_ms=10)
+    facts.fault(['anew'], 900 * MS, 1000 * MS, 100)
+    killed = {'process': 9, 'how': 0, 'lease': 1000}
+    facts.killed = {9: 12 * MS}
+    soon = [call('acquire', 5, 3100, 2, wait=9000), hold(2, 3100, 3101, begin=5)]
+    late = [call('acquire', 5, 3200, 2, wait=9000), hold(2, 3200, 3201, begin=5)]
+    differs('idle', [hold(1, 1, 10, **killed), *soon], [hold(1, 1, 10, **killed), *late], facts)
 
 
 @case

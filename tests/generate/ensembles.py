@@ -1,0 +1,345 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Services of several servers, whose members die, fail over, join, leave, and are cut off.
+
+docs/testing.md says what each fault excuses, and why. Faults are carried out one after the other, so
+that a minority of an ensemble stays a minority, unless a fault says `majority`.
+"""
+import time
+
+from engines import Service, path_to
+from program import Profile
+
+
+def until(predicate, what, patience=60):
+    end = time.monotonic() + patience
+    while not predicate():
+        if time.monotonic() > end:
+            raise TimeoutError(f'waited in vain {what}')
+        time.sleep(0.01)
+
+
+class Fronts:
+    """A proxy before each server, so that clients can be cut off from one of them."""
+
+    def __init__(self, ports):
+        path_to('redis')
+        from proxy import Proxy
+        self.proxies = [Proxy(port) for port in ports]
+        self.ports = [p.port for p in self.proxies]
+
+    def cut_off(self, i, ms):
+        self.proxies[i].refuse()
+        self.proxies[i].cut()
+        time.sleep(ms / 1000)
+        self.proxies[i].accept()
+
+    def close(self):
+        for p in self.proxies:
+            p.close()
+
+
+class Sentinel(Service):
+    """A master, two replicas, three sentinels. Replication is asynchronous: a fail-over may lose what
+    was last written (docs/promises.md), unless each write waits for both replicas."""
+
+    def __init__(self, replicas=0):
+        path_to('redis')
+        from sentinel import Watched
+        self.servers = Watched()
+        params = {'replicas': replicas} if replicas else {}
+        words = 'stale' if replicas else 'data stale'
+        self.own = {'failover': words, 'master': words, 'freeze': words}
+        super().__init__(self.servers.url(**params),
+                         Profile(brief=400, watchdogs=(900, 2000, 5000)))
+
+    def do_failover(self, ms, which, names):
+        """By command. The old master goes on until the sentinels turn it into a replica."""
+        from sentinel import role
+        old, _ = self.servers.failover()
+        until(lambda: (role(old) or ' ')[0] == 'slave', 'for the old master to follow')
+        self.servers.synced()
+
+    def do_master(self, ms, which, names):
+        """The master is killed, and comes back without data, as a replica."""
+        old, _ = self.servers.kill_master()
+        time.sleep(ms / 1000)
+        old.start()
+        self.servers.synced()
+
+    def do_freeze(self, ms, which, names):
+        """Long enough for the sentinels to promote another one, at times."""
+        old = self.servers.master()
+        old.pause()
+        time.sleep(2 * ms / 1000)
+        old.resume()
+        self.servers.synced()
+
+    def stop(self):
+        self.servers.stop()
+
+
+class Cluster(Service):
+    """Three masters with a replica each. No slow node is taken for dead, except while a fault needs
+    that. CLUSTER FAILOVER and moving slots lose nothing; a master that dies or is cut off does."""
+    own = {'failover': '', 'slots': '', 'node': '', 'master': 'data stale', 'cutoff': 'data stale'}
+
+    def __init__(self):
+        path_to('redis')
+        import cluster
+        self.lib = cluster
+        self.servers = cluster.Severable()
+        self.patience(cluster.PATIENT)
+        super().__init__(self.servers.url(), Profile(brief=400))
+
+    def patience(self, ms):
+        for n in self.servers.running():
+            n.call('CONFIG', 'SET', 'cluster-node-timeout', ms)
+
+    def one(self, which, names):
+        """The slot of one of the names, and its master."""
+        slot = self.lib.lock_slot(names[which % len(names)])
+        return slot, self.servers.master_of(slot)
+
+    def do_failover(self, ms, which, names):
+        """Masters vote for one shard once in two time-outs."""
+        self.patience(4000)
+        self.servers.failover(self.one(which, names)[1])
+        self.servers.synced()
+        self.patience(self.lib.PATIENT)
+
+    def do_master(self, ms, which, names):
+        self.patience(self.lib.NODE_TIMEOUT_MS)
+        old, _ = self.servers.kill(self.one(which, names)[1])
+        time.sleep(ms / 1000)
+        old.start()
+        self.servers.synced()
+        self.patience(self.lib.PATIENT)
+
+    def do_cutoff(self, ms, which, names):
+        """From the other nodes, not from the clients."""
+        slot, old = self.one(which, names)
+        self.patience(self.lib.NODE_TIMEOUT_MS)
+        self.servers.sever(old)
+        until(lambda: self.servers._serving_beside(slot, old), 'for a promotion')
+        time.sleep(ms / 1000)
+        for n in self.servers.nodes:
+            n.bus.cut.clear()
+        self.servers.synced()
+        self.patience(self.lib.PATIENT)
+
+    def move(self, slot, to, ms):
+        """In pieces, so that keys of one name are on two nodes for a while."""
+        m = self.servers.migration(slot, to)
+        if m.source is not to:
+            m.move(n=1)
+            time.sleep(ms / 1000)
+            m.finish()
+
+    def do_slots(self, ms, which, names):
+        """There and back."""
+        for slot in {self.lib.lock_slot(n) for n in names}:
+            home = self.servers.master_of(slot)
+            others = [m for m in self.servers.masters() if m is not home]
+            self.move(slot, others[which % len(others)], min(ms, 300))
+            time.sleep(ms / 1000)
+            self.move(slot, home, 20)
+
+    def do_node(self, ms, which, names):
+        """A node joins, gets a slot, gives the slot back, and is removed."""
+        nodes = self.servers.nodes
+        new = self.servers.kind()
+        try:
+            new.call('CONFIG', 'SET', 'cluster-node-timeout', self.lib.PATIENT)
+            new.meet(nodes[0])
+            until(lambda: all(len(n.rows()) == len(nodes) + 1 for n in (*nodes, new)) and
+                  new.info()['cluster_state'] == 'ok', 'for all to know the new node')
+            nodes.append(new)
+            slot, home = self.one(which, names)
+            self.move(slot, new, min(ms, 300))
+            time.sleep(ms / 1000)
+            self.move(slot, home, 20)
+        finally:
+            if new in nodes:
+                nodes.remove(new)
+            for n in nodes:
+                n.call('CLUSTER', 'FORGET', new.id)
+            new.stop()
+
+    def stop(self):
+        self.servers.stop()
+
+
+class Quorum(Service):
+    """Three nodes that forget everything when they restart. Nothing excuses two holders or a token that
+    does not rise, because a restarted node does not vote before all that it forgot has ended."""
+    own = {'restart': 'stale', 'freeze': 'stale', 'cutoff': 'stale', 'majority': 'stale'}
+    SETTLE = 5000  # ms; longer than the longest lease of a program, twice the longest watchdog
+
+    def __init__(self):
+        path_to('redis')
+        from live import Live
+        self.servers = [Live() for _ in range(3)]
+        self.started = time.monotonic()
+        self.fronts = Fronts([s.port for s in self.servers])
+        super().__init__('|'.join(['quorum:settle=1', *(s.url() for s in self.servers)]),
+                         Profile(locks_only=True, ordered=False, brief=1200))
+
+    def prepare(self, mode):
+        if mode == 'faults':
+            time.sleep(max(self.started + self.SETTLE / 1000 + 2 - time.monotonic(), 0))
+            self.url = '|'.join([f'quorum:settle={self.SETTLE}',
+                                 *(f'redis://127.0.0.1:{p}/' for p in self.fronts.ports)])
+
+    def main_server(self):
+        return self.servers[int(time.monotonic()) % 3]
+
+    def do_restart(self, ms, which, names):
+        server = self.servers[which % 3]
+        server.kill()
+        time.sleep(ms / 1000)
+        server.start()
+
+    def do_majority(self, ms, which, names):
+        two = [self.servers[which % 3], self.servers[(which + 1) % 3]]
+        for s in two:
+            s.kill()
+        time.sleep(ms / 1000)
+        for s in two:
+            s.start()
+
+    def do_cutoff(self, ms, which, names):
+        self.fronts.cut_off(which % 3, ms)
+
+    def stop(self):
+        self.fronts.close()
+        for s in self.servers:
+            s.stop()
+
+
+class Etcd(Service):
+    """Three servers. Nothing excuses two holders. The leader is never stopped and resumed: before 3.4.31
+    and 3.5.13 such a leader may revoke the leases of others (docs/etcd.md)."""
+    own = {'leader': 'anew', 'member': 'anew', 'majority': 'anew', 'freeze': '', 'cutoff': ''}
+
+    def __init__(self):
+        path_to('redis')
+        path_to('etcd')
+        from etcds import Cluster as Servers
+        self.servers = Servers(3, 1000)
+        self.fronts = Fronts([m.port for m in self.servers.members])
+        super().__init__('etcd://' + ','.join(f'127.0.0.1:{p}' for p in self.fronts.ports) + '/',
+                         Profile(ordered=False, brief=1200, short=2500, watchdogs=(2500, 4000)))
+
+    def leader(self):
+        found = []
+        until(lambda: (m := self.servers.leader()) and found.append(m) is None, 'for a leader')
+        return found[0]
+
+    def main_server(self):
+        """A follower."""
+        leader = self.leader()
+        return next(m for m in self.servers.members if m is not leader)
+
+    def revive(self, members, ms):
+        for m in members:
+            m.kill()
+        time.sleep(ms / 1000)
+        for m in members:
+            m.start()
+        self.servers.wait()
+
+    def do_leader(self, ms, which, names):
+        self.revive([self.leader()], ms)
+
+    def do_member(self, ms, which, names):
+        self.revive([self.servers.members[which % 3]], ms)
+
+    def do_majority(self, ms, which, names):
+        self.revive([self.servers.members[(which + i) % 3] for i in range(2)], ms)
+
+    def do_cutoff(self, ms, which, names):
+        self.fronts.cut_off(which % 3, ms)
+
+    def stop(self):
+        self.fronts.close()
+        self.servers.stop()
+
+
+class Zk(Service):
+    """An ensemble of three. Nothing excuses two holders."""
+    own = {'leader': 'anew', 'member': 'anew', 'majority': 'anew', 'freeze': 'anew', 'cutoff': ''}
+
+    def __init__(self):
+        path_to('zk')
+        from server import Ensemble
+        self.servers = Ensemble(tick=400, least=2000).start()
+        self.fronts = Fronts([s.port for s in self.servers.servers])
+        super().__init__('zk://' + ','.join(f'127.0.0.1:{p}' for p in self.fronts.ports) +
+                         '/generate',
+                         Profile(ordered=False, brief=1200, short=1000, way=' writer',
+                                 watchdogs=(2500, 4000)))
+
+    def main_server(self):
+        return self.servers.leader()
+
+    def revive(self, servers, ms):
+        for s in servers:
+            s.kill()
+        time.sleep(ms / 1000)
+        for s in servers:
+            s.launch()
+        for s in self.servers.servers:
+            s.await_ready()
+
+    def do_leader(self, ms, which, names):
+        self.revive([self.servers.leader()], ms)
+
+    def do_member(self, ms, which, names):
+        self.revive([self.servers.servers[which % 3]], ms)
+
+    def do_majority(self, ms, which, names):
+        self.revive([self.servers.servers[(which + i) % 3] for i in range(2)], ms)
+
+    def do_freeze(self, ms, which, names):
+        super().do_freeze(ms, which, names)
+        for s in self.servers.servers:
+            s.await_ready()
+
+    def do_cutoff(self, ms, which, names):
+        self.fronts.cut_off(which % 3, ms)
+
+    def stop(self):
+        self.fronts.close()
+        self.servers.stop()
+
+
+class Pair(Service):
+    """A SQL server and a replica that each commit waits for, so that a promotion loses nothing. After
+    the promotion the pair is made anew, because there is no replica any more."""
+    own = {'promote': ''}
+
+    def __init__(self, kind):
+        path_to('sql')
+        self.kind = kind
+        self.promoted = False
+        self.make()
+        super().__init__(self.pair.url(), Profile(brief=1500, watchdogs=(900, 2000, 5000)))
+
+    def make(self):
+        from pairs import PAIRS
+        self.pair = PAIRS[self.kind](True)
+
+    def do_promote(self, ms, which, names):
+        if not self.promoted:
+            self.promoted = True
+            self.pair.fail_over()
+
+    def mend(self):
+        if self.promoted:
+            self.pair.stop()
+            self.promoted = False
+            self.make()
+            self.url = self.pair.url()
+
+    def stop(self):
+        self.pair.stop()

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rest.c - how sequence.c finds out that nothing moves any more.
+ *
+ * A barrier is an acquire and a release of a lock of its own, through each client, from start to
+ * done. Requests of a client are carried out in their order on memory:, and callbacks run in
+ * their order, one at a time; so whatever was under way before has been carried out and told. What
+ * that set in motion (another client's grant, a step of a callback) needs another pass.
+ */
+#include "sequence.h"
+
+#include <stdio.h>
+
+static pawl_lock *probes[MAX_CLIENTS];
+static atomic_int told[MAX_CLIENTS];
+
+static void probe_told(void *arg, pawl_lock *lock, int code)
+{
+    (void)lock;
+    (void)code;
+    ++*(atomic_int *)arg;
+}
+
+/* Of a client whose loop has ended no callback runs any more, until the close. */
+static bool await_told(struct client *c, atomic_int *of, int code)
+{
+    int64_t until = clock_ns() + HANG_MS * 1000000LL;
+
+    while (!code && !*of && !c->stop) {
+        if (clock_ns() > until)
+            return false;
+        nap_us(20);
+    }
+    *of = 0;
+    return true;
+}
+
+static bool through(struct run *run, int i)
+{
+    struct client *c = &run->program->clients[i];
+    pawl_lock_options options = {.size = sizeof options, .owner = PAWL_OWNER_HANDLE};
+    char name[96];
+
+    snprintf(name, sizeof name, "probe%d-%.60s", i, run->prefix);
+    if (!probes[i] && pawl_lock_new(&probes[i], c->p, name, &options, NULL))
+        return true; /* it is being closed */
+    told[i] = 0;
+    return await_told(c, &told[i],
+                      pawl_lock_acquire_start(probes[i], 0, probe_told, &told[i])) &&
+           await_told(c, &told[i], pawl_lock_release_start(probes[i], probe_told, &told[i]));
+}
+
+bool barrier_pass(struct run *run)
+{
+    struct program *p = run->program;
+    bool ok = true;
+
+    for (int i = 0; i < p->nclients; i++) {
+        struct client *c = &p->clients[i];
+
+        if (!c->present || pthread_rwlock_tryrdlock(&c->guard))
+            continue; /* a step closes it */
+        if (!c->closed && !c->stop)
+            ok &= through(run, i);
+        pthread_rwlock_unlock(&c->guard);
+    }
+    return ok;
+}
+
+void barrier_end(void)
+{
+    for (int i = 0; i < MAX_CLIENTS; i++) {
+        pawl_lock_free(probes[i]);
+        probes[i] = NULL;
+    }
+}
+
+int waiting_at_clients(struct run *run)
+{
+    struct program *p = run->program;
+    int n = 0;
+
+    for (int i = 0; i < p->nclients; i++) {
+        struct client *c = &p->clients[i];
+        pawl_stats stats = {.size = sizeof stats};
+
+        if (!c->present || pthread_rwlock_tryrdlock(&c->guard))
+            continue; /* a step closes it */
+        if (!c->closed && !pawl_client_stats(c->p, &stats))
+            n += (int)stats.waiting;
+        pthread_rwlock_unlock(&c->guard);
+    }
+    return n;
+}
+
+struct count {
+    int holders;
+};
+
+static int count_holders(void *arg, const pawl_info *info)
+{
+    struct count *count = arg;
+
+    if (info->role == PAWL_ROLE_SUMMARY)
+        count->holders = (int)info->holders;
+    return 0;
+}
+
+int holders_of(struct run *run, int64_t number)
+{
+    struct program *p = run->program;
+    struct count count = {0};
+    char name[96];
+
+    for (int i = 0; i < p->nclients; i++) {
+        struct client *c = &p->clients[i];
+        bool asked = false;
+
+        if (!c->present || pthread_rwlock_tryrdlock(&c->guard))
+            continue;
+        if (!c->closed)
+            asked = !pawl_inspect(c->p, run_name(run, number, name), count_holders, &count, NULL);
+        pthread_rwlock_unlock(&c->guard);
+        if (asked)
+            return count.holders;
+    }
+    return 0;
+}
