@@ -12,6 +12,7 @@ ENGINE is one of engines.py, or all.
     --programs N       so many and no more
     --jobs N           programs at the same time (default 3)
     --failures N       stop an engine and mode after so many that fail (default 3)
+    --no-shrink        print a failing program as it was
     --keep FOLDER      where failing programs go: text, C test, logs (default: printed only)
     --replay FILE      run the programs of a file instead of random ones
 
@@ -142,7 +143,8 @@ def sequence_job(options, engine, service, tally):
         if lines:
             again = [runner.run(program) for _ in range(AGAIN)]
             if sum(map(bool, again)) * 2 >= AGAIN:
-                small = shrink(program, lambda p: all(runner.run(p) for _ in range(2)))
+                small = program if options.whole else \
+                    shrink(program, lambda p: all(runner.run(p) for _ in range(2)))
                 report(options, engine, 'sequence', seed, small, runner.run(small) or lines, tally)
             else:
                 with tally.mutex:
@@ -162,7 +164,8 @@ def free_job(options, engine, service, tally, faults):
         if result.violations:
             say(f'{engine} {mode}: seed {seed}: {len(result.violations)} violations; '
                 + ' | '.join(result.violations[:3]))
-            small, lines = scenario.smaller(options.exe, service, result)
+            small, lines = (scenario, result.violations[:10]) if options.whole else \
+                scenario.smaller(options.exe, service, result)
             report(options, engine, mode, seed, small, lines, tally)
         tally.count(scenario.steps(), result.holds, result.calls, result.faults)
 
@@ -221,6 +224,7 @@ def parse_options():
     p.add_argument('--programs', type=int)
     p.add_argument('--jobs', type=int, default=3)
     p.add_argument('--failures', type=int, default=3)
+    p.add_argument('--no-shrink', dest='whole', action='store_true')
     p.add_argument('--keep')
     p.add_argument('--replay')
     return p.parse_args()
