@@ -13,6 +13,8 @@ returned, just before pawl_lock_valid_ms() was last seen above 0], all on one cl
   returns    each call returned, within its limit and `bound`; so did each close
   idle       nobody waited for longer than `bound` while nobody can have had the name
   honest     PAWL_EBUSY and PAWL_ETIMEDOUT only if somebody else can have had the name or asked for it
+  lost       a hold is lost as "gone" only if somebody broke it or something was done to the service or
+             the process, and by silence only in the latter case (leases of 2 s and more)
   end        each process that was not killed ended by itself with status 0
 
 `Facts` are what the orchestrator did: processes that it killed or stopped, instants when it disturbed
@@ -36,6 +38,7 @@ EXCLUSIVE, SHARED, PERMITS = 0, 1, 2
 NOT_ENDED, RELEASED, LOST, FREED, CLOSED, UNKNOWN = range(6)
 EBUSY, ETIMEDOUT = -1, -2
 LATCH, MULTI = 3, 1
+LOST_GONE, LOST_SILENCE = 2, 3
 TAKES = ('acquire', 'start', 'sacquire')
 MS = 1000000
 FOREVER = 1 << 62
@@ -217,6 +220,18 @@ class Judge:
             if process not in self.facts.killed and status not in (0, 5):
                 self.bad('end', f'process {process} ended with {status}')
 
+    def lost(self):
+        for h in self.holds:
+            if not h.lost or not (h.code == LOST_GONE or h.code == LOST_SILENCE and h.lease >= 2000):
+                continue
+            spans = self.facts.disturbed + self.facts.stopped.get(h.process, [])
+            if h.code == LOST_GONE:
+                spans = spans + [(b.begin, b.got or FOREVER)
+                                 for b in self.breaks.get(h.name, []) + self.multi_breaks()]
+            if not any(a < h.lost and b > h.begin for a, b in spans):
+                self.bad('lost', f'name {h.name}: {h} was told that its lock is lost (reason {h.code}, '
+                         f'lease {h.lease} ms), but nothing had happened')
+
     # ---- liveness ----
 
     def closed_at(self, h):
@@ -303,7 +318,7 @@ class Judge:
 
     def run(self):
         for check in (self.exclusion, self.tokens, self.done, self.returns, self.idle, self.honest,
-                      self.end):
+                      self.lost, self.end):
             check()
         return self.violations
 

@@ -247,7 +247,9 @@ class Free(Maker):
                        'kinds': c.choice([[MUTEX], [FAIR], [READ, WRITE], [SPIN], [0, 1, 2, 3, 4],
                                           [0, 1, 2, 3, 4]]),
                        'fixed': c.random() < 0.4, 'sems': c.random() < 0.3, 'multi': c.random() < 0.3,
-                       'keep': c.random() < 0.15}
+                       'keep': c.random() < 0.15, 'nest': 0.3}
+        if c.random() < 0.3:
+            self.one_owner()
         self.verbs = self.draw_verbs()
         programs = []
         for process in range(processes):
@@ -256,6 +258,13 @@ class Free(Maker):
             self.make_process()
             programs.append(self.program)
         return programs
+
+    def one_owner(self):
+        """Threads that have one name in several ways at once: entered again, written and read, with
+        different leases, and for longer than these last; others ask for the name meanwhile."""
+        self.shared.update(names=1, handles=0, sems=False, nest=0.75, callbacks=False,
+                           threads=self.pick(1, 1, 2),
+                           kinds=self.pick([READ], [READ, WRITE], [MUTEX, READ], [READ, WRITE, FAIR]))
 
     def draw_verbs(self):
         """What comes between pairs of acquire and release; each program leaves some out."""
@@ -279,8 +288,10 @@ class Free(Maker):
                 self.add('sem', client=c.randrange(len(self.program.clients)), name=s['names'],
                          permits=s['permits'], lease=self.pick(0, 0, s['watchdog']))
         for thread in range(s['threads']):
+            most = len(self.program.steps) + 60
             for _ in range(c.randint(3, 14)):
-                self.program.steps += self.make_steps(thread)
+                if len(self.program.steps) < most:
+                    self.program.steps += self.make_steps(thread)
 
     def make_lock(self):
         c, s = self.chance, self.shared
@@ -300,7 +311,7 @@ class Free(Maker):
         return self.weighted({0: 3, 2: 3, 20: 2, self.shared['watchdog'] // 2: 1,
                               2 * self.shared['watchdog']: 0.3})
 
-    def make_steps(self, thread):
+    def make_steps(self, thread, depth=0):
         c = self.chance
         n = c.choice(list(self.program.objects))
         kind = self.program.objects[n][0]
@@ -310,8 +321,9 @@ class Free(Maker):
             return [(thread, self.pick('avail', 'cancel', 'inspect'), n, 0, 0)]
         if c.random() < 0.5:
             inner = [(thread, 'hold', n, self.stay(), 0)]
-            if c.random() < 0.3:
-                inner += self.make_steps(thread)
+            while depth < 3 and c.random() < self.shared['nest'] and len(inner) < 12:
+                inner += self.make_steps(thread, depth + 1)
+                inner.append((thread, 'hold', n, self.stay(), 0))
             return [(thread, 'acquire', n, self.wait(), 0), *inner, (thread, 'release', n, 0, 0)]
         verb = self.weighted(self.verbs)
         if verb in ('close', 'list'):
