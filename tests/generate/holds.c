@@ -113,6 +113,7 @@ static void fill(struct record *r, const struct op *op, const struct object *o)
     r->mode = o->type == SEM ? MODE_PERMITS : o->kind == PAWL_READ ? MODE_SHARED : MODE_EXCLUSIVE;
     r->lease = o->lease ? o->lease : op->run->program->clients[o->client].watchdog;
     r->at_least = o->at_least;
+    r->wait = o->type == LOCK ? o->max_hold : 0; /* of a hold: its longest time */
     r->begin = op->began;
 }
 

@@ -15,6 +15,7 @@ returned, just before pawl_lock_valid_ms() was last seen above 0], all on one cl
   honest     PAWL_EBUSY and PAWL_ETIMEDOUT only if somebody else can have had the name or asked for it
   lost       a hold is lost as "gone" only if somebody broke it or something was done to the service or
              the process, and by silence only in the latter case (leases of 2 s and more)
+  max        no hold is valid for longer than its max_hold_ms
   end        each process that was not killed ended by itself with status 0
 
 `Facts` are what the orchestrator did: processes that it killed or stopped, instants when it disturbed
@@ -232,6 +233,12 @@ class Judge:
                 self.bad('lost', f'name {h.name}: {h} was told that its lock is lost (reason {h.code}, '
                          f'lease {h.lease} ms), but nothing had happened')
 
+    def max(self):
+        for h in self.holds:
+            if h.wait and h.mode != PERMITS and h.valid - h.got > (h.wait + 20) * MS:
+                self.bad('max', f'name {h.name}: {h} was valid for {(h.valid - h.got) // MS} ms, '
+                         f'its longest time is {h.wait} ms')
+
     # ---- liveness ----
 
     def closed_at(self, h):
@@ -297,6 +304,8 @@ class Judge:
 
     def honest(self):
         for c in self.calls:
+            if c.word in ('release', 'rstart', 'srelease', 'renew') and c.code in (EBUSY, ETIMEDOUT):
+                self.bad('honest', f'{c}: {c.word} was told {c.code}, which only acquires are')
             if c.word not in TAKES or c.code not in (EBUSY, ETIMEDOUT) or not c.got or \
                     c.at_least == MULTI:
                 continue
@@ -318,7 +327,7 @@ class Judge:
 
     def run(self):
         for check in (self.exclusion, self.tokens, self.done, self.returns, self.idle, self.honest,
-                      self.lost, self.end):
+                      self.lost, self.max, self.end):
             check()
         return self.violations
 

@@ -142,19 +142,22 @@ class Sequential(Maker):
 
     def make(self):
         p, c = self.program, self.chance
-        for n in range(self.pick(1, 2, 2, 3)):
+        own = c.random() < 0.25  # one name, which threads have in several ways at once
+        for n in range(1 if own else self.pick(1, 2, 2, 3)):
             p.clients[n] = {'loop': int(c.random() < 0.15), 'cohort': self.pick(0, 0, 1, 2),
                             'watchdog': 30000, 'timeout': 10000}
-        names = self.pick(1, 1, 2, 3)
-        swarm = {'callbacks': c.random() < 0.4, 'handles': c.random(), 'ends': c.random() < 0.3,
+        names = 1 if own else self.pick(1, 1, 2, 3)
+        self.often = names > 1 and c.random() < 0.3  # a multi-lock, in every third step
+        swarm = {'callbacks': c.random() < 0.4, 'handles': 0.1 if own else c.random(), 'ends': c.random() < 0.3,
                  'same': c.random() < 0.3}
         for _ in range(c.randint(2, 7)):
             self.make_lock(names, swarm)
-        if names > 1 and c.random() < 0.4:
-            self.make_multi(self.of('lock'))
+        if names > 1 and (self.often or c.random() < 0.4):  # of leases that do not end by themselves
+            self.make_multi([n for n in self.of('lock')
+                             if self.fields(n)['lease'] != self.profile.short])
         if not self.profile.locks_only:
             self.make_others(names)
-        threads = self.pick(1, 2, 3, 4)
+        threads = self.pick(1, 2) if own else self.pick(1, 2, 3, 4)
         verbs = self.draw_verbs()
         for _ in range(c.randint(4, 40)):
             p.steps += self.make_steps(c.randrange(threads), verbs)
@@ -208,7 +211,8 @@ class Sequential(Maker):
 
     def make_step(self, thread, verbs):
         c = self.chance
-        n = c.choice(list(self.program.objects))
+        multis = self.of('multi') if self.often and c.random() < 0.3 else []
+        n = c.choice(multis or list(self.program.objects))
         kind, fields = self.program.objects[n]
         if kind == 'sem':
             verb = self.pick('sacquire', 'sacquire', 'srelease', 'srelease', 'avail', 'cancel',

@@ -71,6 +71,16 @@ def lost_for_no_reason():
 
 
 @case
+def longer_than_max_hold():
+    differs('max', [hold(1, 10, 110, wait=100)], [hold(1, 10, 190, wait=100)])
+
+
+@case
+def a_renewal_that_timed_out():
+    differs('honest', [call('renew', 10, 20, code=-30)], [call('renew', 10, 20, code=-2)])
+
+
+@case
 def a_downgrade_is_one_owner():
     differs('exclusion', [hold(1, 10, 50), hold(1, 20, 60, mode=SHARED)],
             [hold(1, 10, 50), hold(2, 20, 60, mode=SHARED)])

@@ -37,6 +37,8 @@ ROOT = os.path.realpath(os.path.join(HERE, '..', '..', '..'))
 WORK = os.path.join(ROOT, 'build', 'controls')
 TREE, BUILD = os.path.join(WORK, 'tree'), os.path.join(WORK, 'build')
 MOST = 180
+JOBS = 6    # most programs wait most of the time
+LANES = {'zk': 2, 'postgres': 2, 'mysql': 2, 'advisory': 2, 'cluster': 2}  # else 4
 TARGETS = {
     'generate': r'engines/.*\.so|libpawl\.so.*|tests/generate/generate',
     'environment': r'engines/.*\.so|libpawl\.so.*|tools/pawl|tests/lib/actor|tests/generate/.*/\w+'
@@ -108,7 +110,7 @@ def command(control, limit):
     if machine == 'generate':
         mode, engine, *options = words
         return [sys.executable, f'{tests}/generate/generate.py', '--mode', mode, '--for', f'{limit}s',
-                *seed, '--failures', '1', '--no-shrink', '--jobs', '2', *options, engine]
+                *seed, '--failures', '1', '--no-shrink', '--jobs', str(JOBS), *options, engine]
     if machine in ('environment', 'tool'):
         return [sys.executable, f'{tests}/generate/{machine}/generate.py', '--for', f'{limit}s',
                 *seed, '--no-shrink', '--jobs', '2', *words]
@@ -130,23 +132,60 @@ def environ():
                 PAWL_ENGINE_DIR=f'{BUILD}/tests/module')
 
 
+def lanes(control, limit):
+    """The commands that run at the same time: faults are the whole service's, so more than one program
+    at a time needs more than one service."""
+    first = command(control, limit)
+    if control.run[:2] != ['generate', 'faults']:
+        return [first]
+    at = first.index('--seed') + 1
+    return [first[:at] + [str(control.seed + 10000 * i)] + first[at + 1:]
+            for i in range(LANES.get(control.run[2], 4))]
+
+
+def await_first(processes, end):
+    """Until one has failed, or all are over; the others are ended. The one that failed, or None."""
+    while True:
+        codes = [p.poll() for p in processes]
+        bad = [p for p, c in zip(processes, codes) if c]
+        if bad or None not in codes or time.monotonic() > end:
+            break
+        time.sleep(0.2)
+    late = None if bad or None not in codes else processes[codes.index(None)]
+    for p in processes:
+        p.terminate()
+    for p in processes:
+        try:
+            p.wait(60)
+        except subprocess.TimeoutExpired:
+            p.kill()
+            p.wait()
+    return bad[0] if bad else late
+
+
 def run(control, limit, log):
     """(failed, programs, seconds, what was seen)"""
     env = environ()
     if control.run[0] not in ('schedules', 'driver'):
         del env['PAWL_ENGINE_DIR']
     begin = time.monotonic()
-    with open(log, 'w+', encoding='utf-8', errors='replace') as out:
-        try:
-            code = subprocess.run(command(control, limit), env=env, stdout=out, check=False,
-                                  stderr=subprocess.STDOUT, timeout=limit + 150).returncode
-        except subprocess.TimeoutExpired:
-            code = 'no end'
-        took = time.monotonic() - begin
-        out.seek(0)
-        text = out.read()
-    count = re.findall(r'(\d+) (?:programs|scenes)', text)
-    return code != 0, count[-1] if count else '?', took, seen(text)
+    processes, logs = [], []
+    for i, words in enumerate(lanes(control, limit)):
+        logs.append(log if i == 0 else f'{log}.{i}')
+        with open(logs[-1], 'wb') as out:
+            processes.append(subprocess.Popen(words, env=env, stdout=out, stderr=subprocess.STDOUT))
+    failed = await_first(processes, begin + limit + 150)
+    took = time.monotonic() - begin
+    texts = []
+    for name in logs:
+        with open(name, encoding='utf-8', errors='replace') as f:
+            texts.append(f.read())
+    text = texts[processes.index(failed)] if failed else '\n'.join(texts)
+    counts = [int(n) for n in re.findall(r'(?:^# .*:|ok 1 -|^#) (\d+) (?:programs|scenes)', text, re.M)]
+    programs = counts[-1] if failed and counts else sum(counts) // 2 if counts else '?'
+    if failed and len(processes) > 1:
+        programs = f'{programs} (one of {len(processes)} lanes)'
+    return failed is not None, programs, took, seen(text)
 
 
 def seen(text):
