@@ -251,7 +251,7 @@ class Free(Maker):
                        'kinds': c.choice([[MUTEX], [FAIR], [READ, WRITE], [SPIN], [0, 1, 2, 3, 4],
                                           [0, 1, 2, 3, 4]]),
                        'fixed': c.random() < 0.4, 'sems': c.random() < 0.3, 'multi': c.random() < 0.3,
-                       'keep': c.random() < 0.15, 'nest': 0.3}
+                       'keep': c.random() < 0.15, 'nest': 0.3, 'often': 0}
         if c.random() < 0.3:
             self.one_owner()
         self.verbs = self.draw_verbs()
@@ -266,7 +266,7 @@ class Free(Maker):
     def one_owner(self):
         """Threads that have one name in several ways at once: entered again, written and read, with
         different leases, and for longer than these last; others ask for the name meanwhile."""
-        self.shared.update(names=1, handles=0, sems=False, nest=0.75, callbacks=False,
+        self.shared.update(names=1, handles=0, sems=False, nest=0.8, often=8, callbacks=False,
                            threads=self.pick(1, 1, 2),
                            kinds=self.pick([READ], [READ, WRITE], [MUTEX, READ], [READ, WRITE, FAIR]))
 
@@ -312,8 +312,9 @@ class Free(Maker):
         return self.weighted({0: 3, 20: 2, 300: 3, 2500: 3, -1: 0.3})
 
     def stay(self):
-        return self.weighted({0: 3, 2: 3, 20: 2, self.shared['watchdog'] // 2: 1,
-                              2 * self.shared['watchdog']: 0.3})
+        watchdog = self.shared['watchdog']
+        return self.weighted({0: 3, 2: 3, 20: 2, watchdog // 4: self.shared['often'],
+                              watchdog // 2: 1, 2 * watchdog: 0.3})
 
     def make_steps(self, thread, depth=0):
         c = self.chance
