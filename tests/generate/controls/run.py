@@ -37,7 +37,8 @@ ROOT = os.path.realpath(os.path.join(HERE, '..', '..', '..'))
 WORK = os.path.join(ROOT, 'build', 'controls')
 TREE, BUILD = os.path.join(WORK, 'tree'), os.path.join(WORK, 'build')
 MOST = 180
-JOBS = 6    # most programs wait most of the time
+BROKEN = 'broke down'
+JOBS = 8    # most programs wait most of the time
 LANES = {'zk': 2, 'postgres': 2, 'mysql': 2, 'advisory': 2, 'cluster': 2}  # else 4
 TARGETS = {
     'generate': r'engines/.*\.so|libpawl\.so.*|tests/generate/generate',
@@ -190,8 +191,10 @@ def run(control, limit, log):
 
 def seen(text):
     """The first words of the machine that say what was wrong."""
-    for pattern in (r'violations; (.*)', r'fails:\n# +(.*(?:\n# +differs.*)?)', r'(Traceback[^$]*)',
-                    r'# seed \d+ on \w+: (.*)', r'# schedule \d+, step \d+: (.*)',
+    broken = re.search(r'^.*(Traceback|SyntaxError|IndentationError|broke down)', text, re.M)
+    if broken:
+        return f'{BROKEN}: {text[broken.start():][:300]}'
+    for pattern in (r'violations; (.*)', r'fails:\n# +(.*(?:\n# +differs.*)?)', r'# seed \d+ on \w+: (.*)', r'# schedule \d+, step \d+: (.*)',
                     r'# seed \d+:? (.*)', r'# program \d+: (.*)', r'(not ok .*)'):
         found = re.search(pattern, text)
         if found:
@@ -211,6 +214,8 @@ def try_one(control, limit):
         if wrong:
             return False, f'does not build: {wrong}'
         caught, programs, took, what = run(control, limit, os.path.join(WORK, control.name + '.log'))
+        if what.startswith(BROKEN):
+            return False, f'the machine {what}'
     finally:
         refresh()
     return caught, f'{"caught" if caught else "NOT caught"} after {programs} programs, ' \
