@@ -222,13 +222,19 @@ class Judge:
                 self.bad('end', f'process {process} ended with {status}')
 
     def lost(self):
+        """A lock that was valid a moment ago is gone only if the service lost it: no disturbance of the
+        network takes a lease away before its end."""
         for h in self.holds:
             if not h.lost or not (h.code == LOST_GONE or h.code == LOST_SILENCE and h.lease >= 2000):
                 continue
-            spans = self.facts.disturbed + self.facts.stopped.get(h.process, [])
+            spans = list(self.facts.stopped.get(h.process, []))
             if h.code == LOST_GONE:
-                spans = spans + [(b.begin, b.got or FOREVER)
-                                 for b in self.breaks.get(h.name, []) + self.multi_breaks()]
+                spans += [(b.begin, b.got or FOREVER)
+                          for b in self.breaks.get(h.name, []) + self.multi_breaks()]
+                for more in ('data_lost', 'stale', 'anew'):
+                    spans += getattr(self.facts, more, [])
+            if h.code == LOST_SILENCE or h.lost - h.valid > 30 * MS:
+                spans += self.facts.disturbed
             if not any(a < h.lost and b > h.begin for a, b in spans):
                 self.bad('lost', f'name {h.name}: {h} was told that its lock is lost (reason {h.code}, '
                          f'lease {h.lease} ms), but nothing had happened')

@@ -303,8 +303,8 @@ class Free(Maker):
         self.add('lock', client=c.randrange(len(self.program.clients)), name=c.randrange(s['names']),
                  kind=c.choice(s['kinds']), owner=int(c.random() < s['handles']),
                  lease=self.pick(0, watchdog // 2, watchdog, 2 * watchdog) if s['fixed'] else 0,
-                 max=self.pick(0, 0, 0, 2 * watchdog),
-                 atleast=self.pick(0, 0, 60) if s['keep'] else 0,
+                 max=self.pick(0, 0, 0, watchdog // 2, 2 * watchdog),
+                 atleast=self.pick(0, 60, 300) if s['keep'] else 0,
                  lost=c.randrange(7) if s['callbacks'] else 0,
                  done=c.randrange(7) if s['callbacks'] else 0)
 
@@ -324,6 +324,9 @@ class Free(Maker):
             return self.sem_steps(thread, n)
         if kind == 'sem':  # the log can't tell whose permits are the newest if two threads take some
             return [(thread, self.pick('avail', 'cancel', 'inspect'), n, 0, 0)]
+        if kind == 'multi' and c.random() < 0.15:  # freed as it is held
+            return [(thread, 'acquire', n, self.wait(), 0), (thread, 'hold', n, self.stay(), 0),
+                    (thread, 'free', n, 0, 0)]
         if c.random() < 0.5:
             inner = [(thread, 'hold', n, self.stay(), 0)]
             while depth < 3 and c.random() < self.shared['nest'] and len(inner) < 12:

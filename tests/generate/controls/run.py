@@ -194,8 +194,8 @@ def seen(text):
     broken = re.search(r'^.*(Traceback|SyntaxError|IndentationError|broke down)', text, re.M)
     if broken:
         return f'{BROKEN}: {text[broken.start():][:300]}'
-    for pattern in (r'violations; (.*)', r'fails:\n# +(.*(?:\n# +differs.*)?)', r'# seed \d+ on \w+: (.*)', r'# schedule \d+, step \d+: (.*)',
-                    r'# seed \d+:? (.*)', r'# program \d+: (.*)', r'(not ok .*)'):
+    for pattern in (r'violations; (.*)', r'fails:\n# +(.*(?:\n# +differs.*)?)',
+                    r'# seed \d+ on \w+: (.*)', r'# schedule \d+, step \d+: (.*)', r'# seed \d+:? (.*)', r'# program \d+: (.*)', r'(not ok .*)'):
         found = re.search(pattern, text)
         if found:
             return ' '.join(found.group(1).replace('#', ' ').split())[:300]
