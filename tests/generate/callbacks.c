@@ -124,8 +124,12 @@ void steps_lost(void *arg, pawl_lock *lock, int code)
 
     if (code != PAWL_ELOST)
         o->run->blocked_wrong++;
-    if (lock)
+    if (lock) {
         o->last_reason = pawl_lock_lost_reason(lock);
+    } else if (o->type == SEM && !pthread_rwlock_tryrdlock(&o->guard)) {
+        o->last_reason = o->freed ? 0 : pawl_semaphore_lost_reason(o->p);
+        pthread_rwlock_unlock(&o->guard);
+    }
     if (o->run->hooks)
         o->run->hooks->lost(o);
     if (o->type == LOCK)

@@ -12,6 +12,7 @@ ENGINE is one of engines.py, or all.
     --programs N       so many and no more
     --jobs N           programs at the same time (default 3)
     --failures N       stop an engine and mode after so many that fail (default 3)
+    --no-shrink        print a failing program as it was
     --keep FOLDER      where failing programs go: text, C test, logs (default: printed only)
     --replay FILE      run the programs of a file instead of random ones
 
@@ -166,7 +167,7 @@ def sequence_job(options, engine, service, tally):
             again = sum(bool(fails(program)) for _ in range(AGAIN))
             lines.append(f'failed {1 + again} times of {1 + AGAIN}')
             small = program
-            if again * 2 >= AGAIN:
+            if again * 2 >= AGAIN and not options.whole:
                 small = shrink(program, lambda p: fails(p) and fails(p))
             report(options, engine, 'sequence', seed, small, lines, tally)
         tally.count(len(program.steps))
@@ -182,7 +183,8 @@ def free_job(options, engine, service, tally, faults):
         if result.violations:
             say(f'{engine} {mode}: seed {seed}: {len(result.violations)} violations; '
                 + ' | '.join(result.violations[:3]))
-            small, lines = scenario.smaller(options.exe, service, result)
+            small, lines = (scenario, result.violations[:10]) if options.whole else \
+                scenario.smaller(options.exe, service, result)
             report(options, engine, mode, seed, small, lines, tally)
         tally.count(scenario.steps(), result.holds, result.calls, result.faults)
 
@@ -243,6 +245,7 @@ def parse_options():
     p.add_argument('--programs', type=int)
     p.add_argument('--jobs', type=int, default=3)
     p.add_argument('--failures', type=int, default=3)
+    p.add_argument('--no-shrink', dest='whole', action='store_true')
     p.add_argument('--keep')
     p.add_argument('--replay')
     return p.parse_args()

@@ -21,7 +21,7 @@ struct slot {
     int64_t client, name, owner, mode;
     struct object *via; /* acquired through */
     struct record *record;
-    int count;
+    int count, through; /* acquires: all, and those through a multi-lock */
 };
 
 /* The permits of a semaphore's handle, newest last. */
@@ -113,6 +113,7 @@ static void fill(struct record *r, const struct op *op, const struct object *o)
     r->mode = o->type == SEM ? MODE_PERMITS : o->kind == PAWL_READ ? MODE_SHARED : MODE_EXCLUSIVE;
     r->lease = o->lease ? o->lease : op->run->program->clients[o->client].watchdog;
     r->at_least = o->at_least;
+    r->wait = o->type == LOCK ? o->max_hold : 0; /* of a hold: its longest time */
     r->begin = op->began;
 }
 
@@ -150,9 +151,10 @@ static void got_lock(struct op *op, struct object *o)
         s->record->token = (int64_t)token;
         s->record->got = got;
         s->via = o;
-        s->count = 0;
+        s->count = s->through = 0;
     }
     s->count++;
+    s->through += op->object->type == MULTI;
     pthread_mutex_unlock(&mutex);
     observe_lock(o, op->thread);
 }
@@ -164,21 +166,29 @@ static void leaving_lock(struct op *op, struct object *o)
     observe_lock(o, op->thread);
     pthread_mutex_lock(&mutex);
     s = slot_of(o, op->thread);
+    op->leaves = s->record;
     if (s->record && s->count <= 1 && !s->record->leaving)
         s->record->leaving = clock_ns();
     pthread_mutex_unlock(&mutex);
 }
 
-/* What the library still counts decides whether it is over: another thread may use the handle. */
+/* What the library still counts decides whether it is over: another thread may use the handle. A
+ * callback can't ask what another thread has, and may come when the owner has acquired anew. */
 static void left_lock(struct op *op, struct object *o)
 {
-    int still = o->freed ? 0 : pawl_lock_hold_count(o->p);
+    bool here = !op->async || o->owner == PAWL_OWNER_HANDLE;
+    int still = o->freed || !here ? 0 : pawl_lock_hold_count(o->p);
     struct slot *s;
 
     pthread_mutex_lock(&mutex);
     s = slot_of(o, op->thread);
+    if (op->async && op->object->type == LOCK && s->record != op->leaves) {
+        pthread_mutex_unlock(&mutex);
+        return;
+    }
     if (s->record && (op->code == 0 || op->code == PAWL_ELOST) && s->count > 0)
         s->count--;
+    still = here ? still : s->count;
     if (s->record && (!still || (op->code == 0 && !s->count))) {
         end_slot(s, op->code == 0           ? ENDED_RELEASED
                     : op->code == PAWL_ELOST ? ENDED_LOST
@@ -382,11 +392,20 @@ static void hold(struct op *op)
     } while (clock_ns() < until);
 }
 
+/* Freeing a multi-lock gives back what was acquired through it. */
+static bool ends_with(const struct slot *s, const struct object *o)
+{
+    for (int i = 0; o->type == MULTI && i < o->nmembers; i++)
+        if (s->record && s->via->id == o->members[i] && s->through >= s->count)
+            return true;
+    return s->via == o;
+}
+
 static void freeing(struct object *o)
 {
     pthread_mutex_lock(&mutex);
     for (int i = 0; i < nslots; i++)
-        if (slots[i].via == o)
+        if (ends_with(&slots[i], o))
             end_slot(&slots[i], ENDED_FREED, 0);
     for (int i = 0; i < lots[o->id].n; i++) {
         lots[o->id].record[i]->leaving = clock_ns();
@@ -400,8 +419,15 @@ static void lost(struct object *o)
 {
     pthread_mutex_lock(&mutex);
     for (int i = 0; i < nslots; i++)
-        if (slots[i].via == o && slots[i].record && !slots[i].record->lost)
+        if (slots[i].via == o && slots[i].record && !slots[i].record->lost) {
             slots[i].record->lost = clock_ns();
+            slots[i].record->code = o->last_reason; /* of a hold: why it was lost */
+        }
+    for (int i = 0; o->type == SEM && i < lots[o->id].n; i++)
+        if (!lots[o->id].record[i]->lost) {
+            lots[o->id].record[i]->lost = clock_ns();
+            lots[o->id].record[i]->code = o->last_reason;
+        }
     pthread_mutex_unlock(&mutex);
 }
 

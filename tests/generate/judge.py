@@ -15,6 +15,9 @@ returned, just before pawl_lock_valid_ms() was last seen above 0], all on one cl
   honest     PAWL_EBUSY and PAWL_ETIMEDOUT only if somebody else can have had the name or asked for it
   latches    nobody passes a latch that is certainly above 0; the checks of idle time and honesty hold
              for a latch that is certainly at 0
+  lost       a hold is lost as "gone" only if somebody broke it or something was done to the service or
+             the process, and by silence only in the latter case (leases of 2 s and more)
+  max        no hold is valid for longer than its max_hold_ms
   end        each process that was not killed ended by itself with status 0
 
 `Facts` are what the orchestrator did: processes that it killed or stopped, instants when it disturbed
@@ -40,6 +43,7 @@ EBUSY, ETIMEDOUT = -1, -2
 ESTATE = -41
 UNANSWERED = (-20, -30, -34, -10)  # EUNKNOWN, ECONN, EQUORUM, ELOST
 LATCH, MULTI = 3, 1
+LOST_GONE, LOST_SILENCE = 2, 3
 TAKES = ('acquire', 'start', 'sacquire')
 MS = 1000000
 FOREVER = 1 << 62
@@ -244,6 +248,30 @@ class Judge:
             if process not in self.facts.killed and status not in (0, 5):
                 self.bad('end', f'process {process} ended with {status}')
 
+    def lost(self):
+        """A lock that was valid a moment ago is gone only if the service lost it: no disturbance of the
+        network takes a lease away before its end."""
+        for h in self.holds:
+            if not h.lost or not (h.code == LOST_GONE or h.code == LOST_SILENCE and h.lease >= 2000):
+                continue
+            spans = list(self.facts.stopped.get(h.process, []))
+            if h.code == LOST_GONE:
+                spans += [(b.begin, b.got or FOREVER)
+                          for b in self.breaks.get(h.name, []) + self.multi_breaks()]
+                for more in ('data_lost', 'stale', 'anew'):
+                    spans += getattr(self.facts, more, [])
+            if h.code == LOST_SILENCE or h.lost - h.valid > 30 * MS:
+                spans += self.facts.disturbed
+            if not any(a < h.lost and b > h.begin for a, b in spans):
+                self.bad('lost', f'name {h.name}: {h} was told that its lock is lost (reason {h.code}, '
+                         f'lease {h.lease} ms), but nothing had happened')
+
+    def max(self):
+        for h in self.holds:
+            if h.wait and h.mode != PERMITS and h.valid - h.got > (h.wait + 20) * MS:
+                self.bad('max', f'name {h.name}: {h} was valid for {(h.valid - h.got) // MS} ms, '
+                         f'its longest time is {h.wait} ms')
+
     # ---- liveness ----
 
     def closed_at(self, h):
@@ -312,6 +340,8 @@ class Judge:
 
     def honest(self):
         for c in self.calls:
+            if c.word in ('release', 'rstart', 'srelease', 'renew') and c.code in (EBUSY, ETIMEDOUT):
+                self.bad('honest', f'{c}: {c.word} was told {c.code}, which only acquires are')
             if c.word not in TAKES or c.code not in (EBUSY, ETIMEDOUT) or not c.got or \
                     c.at_least == MULTI:
                 continue
@@ -382,7 +412,7 @@ class Judge:
 
     def run(self):
         for check in (self.exclusion, self.tokens, self.done, self.returns, self.idle, self.honest,
-                      self.latches, self.end):
+                      self.latches, self.lost, self.max, self.end):
             check()
         return self.violations
 

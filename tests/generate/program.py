@@ -142,19 +142,22 @@ class Sequential(Maker):
 
     def make(self):
         p, c = self.program, self.chance
-        for n in range(self.pick(1, 2, 2, 3)):
+        own = c.random() < 0.25  # one name, which threads have in several ways at once
+        for n in range(1 if own else self.pick(1, 2, 2, 3)):
             p.clients[n] = {'loop': int(c.random() < 0.15), 'cohort': self.pick(0, 0, 1, 2),
                             'watchdog': 30000, 'timeout': 10000}
-        names = self.pick(1, 1, 2, 3)
-        swarm = {'callbacks': c.random() < 0.4, 'handles': c.random(), 'ends': c.random() < 0.3,
+        names = 1 if own else self.pick(1, 1, 2, 3)
+        self.often = names > 1 and c.random() < 0.3  # a multi-lock, in every third step
+        swarm = {'callbacks': c.random() < 0.4, 'handles': 0.1 if own else c.random(), 'ends': c.random() < 0.3,
                  'same': c.random() < 0.3}
         for _ in range(c.randint(2, 7)):
             self.make_lock(names, swarm)
-        if names > 1 and c.random() < 0.4:
-            self.make_multi(self.of('lock'))
+        if names > 1 and (self.often or c.random() < 0.4):  # of leases that do not end by themselves
+            self.make_multi([n for n in self.of('lock')
+                             if self.fields(n)['lease'] != self.profile.short])
         if not self.profile.locks_only:
             self.make_others(names)
-        threads = self.pick(1, 2, 3, 4)
+        threads = self.pick(1, 2) if own else self.pick(1, 2, 3, 4)
         verbs = self.draw_verbs()
         for _ in range(c.randint(4, 40)):
             p.steps += self.make_steps(c.randrange(threads), verbs)
@@ -209,7 +212,8 @@ class Sequential(Maker):
 
     def make_step(self, thread, verbs):
         c = self.chance
-        n = c.choice(list(self.program.objects))
+        multis = self.of('multi') if self.often and c.random() < 0.3 else []
+        n = c.choice(multis or list(self.program.objects))
         kind, fields = self.program.objects[n]
         if kind == 'sem':
             verb = self.pick('sacquire', 'sacquire', 'srelease', 'srelease', 'avail', 'cancel',
@@ -248,7 +252,10 @@ class Free(Maker):
                        'kinds': c.choice([[MUTEX], [FAIR], [READ, WRITE], [SPIN], [0, 1, 2, 3, 4],
                                           [0, 1, 2, 3, 4]]),
                        'fixed': c.random() < 0.4, 'sems': c.random() < 0.3, 'multi': c.random() < 0.3,
-                       'keep': c.random() < 0.15, 'latch': c.random() < 0.25}
+                       'keep': c.random() < 0.15, 'latch': c.random() < 0.25, 'nest': 0.3,
+                       'often': 0}
+        if c.random() < 0.3:
+            self.one_owner()
         self.verbs = self.draw_verbs()
         programs = []
         for process in range(processes):
@@ -257,6 +264,13 @@ class Free(Maker):
             self.make_process()
             programs.append(self.program)
         return programs
+
+    def one_owner(self):
+        """Threads that have one name in several ways at once: entered again, written and read, with
+        different leases, and for longer than these last; others ask for the name meanwhile."""
+        self.shared.update(names=1, handles=0, sems=False, nest=0.8, often=8, callbacks=False,
+                           threads=self.pick(1, 1, 2),
+                           kinds=self.pick([READ], [READ, WRITE], [MUTEX, READ], [READ, WRITE, FAIR]))
 
     def draw_verbs(self):
         """What comes between pairs of acquire and release; each program leaves some out."""
@@ -283,8 +297,10 @@ class Free(Maker):
         if s['latch'] and not self.profile.locks_only:
             self.add('latch', client=c.randrange(len(self.program.clients)), name=s['names'] + 1)
         for thread in range(s['threads']):
+            most = len(self.program.steps) + 60
             for _ in range(c.randint(3, 14)):
-                self.program.steps += self.make_steps(thread)
+                if len(self.program.steps) < most:
+                    self.program.steps += self.make_steps(thread)
 
     def make_lock(self):
         c, s = self.chance, self.shared
@@ -292,8 +308,8 @@ class Free(Maker):
         self.add('lock', client=c.randrange(len(self.program.clients)), name=c.randrange(s['names']),
                  kind=c.choice(s['kinds']), owner=int(c.random() < s['handles']),
                  lease=self.pick(0, watchdog // 2, watchdog, 2 * watchdog) if s['fixed'] else 0,
-                 max=self.pick(0, 0, 0, 2 * watchdog),
-                 atleast=self.pick(0, 0, 60) if s['keep'] else 0,
+                 max=self.pick(0, 0, 0, watchdog // 2, 2 * watchdog),
+                 atleast=self.pick(0, 60, 300) if s['keep'] else 0,
                  lost=c.randrange(7) if s['callbacks'] else 0,
                  done=c.randrange(7) if s['callbacks'] else 0)
 
@@ -301,10 +317,11 @@ class Free(Maker):
         return self.weighted({0: 3, 20: 2, 300: 3, 2500: 3, 5500: 0.7, -1: 0.3})
 
     def stay(self):
-        return self.weighted({0: 3, 2: 3, 20: 2, self.shared['watchdog'] // 2: 1,
-                              2 * self.shared['watchdog']: 0.3})
+        watchdog = self.shared['watchdog']
+        return self.weighted({0: 3, 2: 3, 20: 2, watchdog // 4: self.shared['often'],
+                              watchdog // 2: 1, 2 * watchdog: 0.3})
 
-    def make_steps(self, thread):
+    def make_steps(self, thread, depth=0):
         c = self.chance
         n = c.choice(list(self.program.objects))
         kind = self.program.objects[n][0]
@@ -314,10 +331,14 @@ class Free(Maker):
             return [(thread, self.pick('avail', 'cancel', 'inspect'), n, 0, 0)]
         if kind == 'latch':
             return [self.latch_step(thread, n)]
+        if kind == 'multi' and c.random() < 0.15:  # freed as it is held
+            return [(thread, 'acquire', n, self.wait(), 0), (thread, 'hold', n, self.stay(), 0),
+                    (thread, 'free', n, 0, 0)]
         if c.random() < 0.5:
             inner = [(thread, 'hold', n, self.stay(), 0)]
-            if c.random() < 0.3:
-                inner += self.make_steps(thread)
+            while depth < 3 and c.random() < self.shared['nest'] and len(inner) < 12:
+                inner += self.make_steps(thread, depth + 1)
+                inner.append((thread, 'hold', n, self.stay(), 0))
             return [(thread, 'acquire', n, self.wait(), 0), *inner, (thread, 'release', n, 0, 0)]
         verb = self.weighted(self.verbs)
         if verb in ('close', 'list'):

@@ -98,6 +98,7 @@ struct op {
     int64_t value; /* of inspect, avail, count */
     int64_t began, ended, seen; /* seen: what the handle says was asked */
     struct record *record; /* free.c: its line in the log */
+    struct record *leaves; /* free.c: the hold that a release is about */
 };
 
 struct program {

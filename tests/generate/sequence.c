@@ -498,10 +498,27 @@ static void compare_op(const struct op *want, const struct op *got)
         }
 }
 
+/* Whatever memory: does: a blocking acquire that returned 0 has all that it asked for, unless it was
+ * the end of the program that let it return. */
+static void check_grants(const struct run *run)
+{
+    for (int i = 0; i < MAX_STEPS && !differences; i++) {
+        const struct op *op = &run->ops[i];
+
+        if (oracle.done_step[i] >= run->program->nsteps || op->state != 2 || op->skipped ||
+            op->step.kind != DO_acquire || op->code || op->held)
+            continue;
+        differences++;
+        printf("  %s: returned 0, but the lock is not held (%s)\n", op->step.text, run->url);
+    }
+}
+
 static void compare(struct run *want, struct run *got)
 {
     int before = differences;
 
+    check_grants(want);
+    check_grants(got);
     for (int i = 0; i < MAX_OPS && differences == before; i++)
         if (oracle.done_step[i] < want->program->nsteps && got->ops[i].state == 2)
             compare_op(&want->ops[i], &got->ops[i]);

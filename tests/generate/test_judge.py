@@ -57,6 +57,30 @@ def a_reader_beside_a_writer():
 
 
 @case
+def lost_for_no_reason():
+    gone = {'lost': 30 * MS, 'code': 2}
+    differs('lost', [hold(1, 10, 20, **gone), call('break', 19, 21, process=2)],
+            [hold(1, 10, 20, **gone)])
+    differs('lost', [hold(1, 10, 20, **gone, name=1), call('break', 19, 21, process=2, name=1)],
+            [hold(1, 10, 20, **gone, name=1), call('break', 19, 21, process=2)])
+    silent = {'lost': 30 * MS, 'code': 3, 'lease': 2000}
+    differs('lost', [hold(1, 10, 20, lost=30 * MS, code=4, lease=2000)], [hold(1, 10, 20, **silent)])
+    facts = Facts(bound_ms=1000)
+    facts.disturbed.append((15 * MS, 25 * MS))
+    assert not judge([hold(1, 10, 20, **silent), hold(2, 40, 50)], facts)
+
+
+@case
+def longer_than_max_hold():
+    differs('max', [hold(1, 10, 110, wait=100)], [hold(1, 10, 190, wait=100)])
+
+
+@case
+def a_renewal_that_timed_out():
+    differs('honest', [call('renew', 10, 20, code=-30)], [call('renew', 10, 20, code=-2)])
+
+
+@case
 def a_downgrade_is_one_owner():
     differs('exclusion', [hold(1, 10, 50), hold(1, 20, 60, mode=SHARED)],
             [hold(1, 10, 50), hold(2, 20, 60, mode=SHARED)])

@@ -216,5 +216,18 @@ def _(s):
     equal(s.call('ZCARD', '{n}:timeout'), 3)
 
 
+@case('a reader whose lease has ended is not shown beside one that holds on')
+def _(s):
+    a, b = s.actor(layout='redisson'), s.actor(layout='redisson')
+    a.lock('l', 'n', kind='read')
+    b.lock('l', 'n', kind='read', lease=400)
+    a.ask('take', 'l', 0).ok()
+    b.ask('take', 'l', 0).ok()
+    equal(len(a.rows('show', 'n')), 3)
+    until(lambda: not s.call('KEYS', '*rwlock_timeout:1') or
+          len(s.call('KEYS', '*rwlock_timeout:1')) == 1, 'for the end of the lease')
+    equal([r.role for r in a.rows('show', 'n')], ['summary', 'holder'])
+
+
 if __name__ == '__main__':
     sys.exit(run())

@@ -12,6 +12,7 @@ and give back locks, as a list of steps that a seed decides. Any subset of the s
     visit     clients open, take a lock and close, one after the other, for a while
     cut       the server ends all connections
     kill      client `who` is killed, and another one started
+    unload    a program loads the library, uses it in threads, unloads it, and the threads end
     tool      `pawl run` under the same failures
 
 `for` is how long it lasts, in ms.
@@ -32,7 +33,8 @@ def failing(chance):
 
 
 def step(chance, at, server, root):
-    what = chance.choice(('fail',) * 8 + ('nofile', 'nofile', 'clock', 'kill') + ('tool', 'visit') * 3 +
+    what = chance.choice(('fail',) * 8 + ('nofile', 'nofile', 'clock', 'kill', 'unload') +
+                         ('tool', 'visit') * 3 +
                          (('identity', 'identity', 'guest', 'guest') if root else ()) +
                          (('disk', 'disk') if root and not server else ()) +
                          (('cut', 'cut', 'cut') if server else ()))

@@ -378,6 +378,16 @@ class World:
         err.close()
         self.runs.append((number, p))
 
+    def do_unload(self, s, begins):
+        if not begins:
+            return
+        library = os.path.join(LIBRARY, 'libpawl.so')
+        p = subprocess.run([sys.executable, os.path.join(HERE, 'unload.py'), library, self.url],
+                           capture_output=True, text=True, check=False, timeout=BOUND_S * 2)
+        if p.returncode:
+            self.found.append(f'a program that unloaded the library ended with {p.returncode}: '
+                              f'{p.stderr[-300:]!r}')
+
     def pause(self, c):
         c.over.set()
         c.join(BOUND_S * 2)

@@ -19,6 +19,7 @@ from world import FOREVER, SECOND, TIMEOUT_MS, number, out_of_action, unguarded_
 CRASHES = {4, 5, 6, 7, 8, 11, 24, 25, 31}  # ILL TRAP ABRT BUS FPE SEGV XCPU XFSZ SYS
 BREAK_NS = 4 * SECOND  # "within a second or so"
 FREE_NS = 9 * SECOND   # a lock may be free so long while somebody waits, of which 4.5 s are stated
+SILENT_NS = 5 * SECOND  # a second, a time-out, and some more until it is said that nobody answers
 LEASES = {'1s': 1000, '1500ms': 1500, '2s': 2000, '3s': 3000}
 
 
@@ -340,10 +341,39 @@ def left_over(world):
     return found
 
 
+def silences(world):
+    """When the service could not be reached, and until when."""
+    spans, begun = [], {}
+    backs = {'flow': 'stall', 'accept': 'refuse', 'resume': 'pause'}
+    for at, what in world.faults:
+        if what in backs.values():
+            begun.setdefault(what, at)
+        elif backs.get(what) in begun:
+            spans.append((begun.pop(backs[what]), at))
+    return spans
+
+
+def told_of_silence(world, commands):
+    """Who waits without a limit for a service that does not answer says so once."""
+    found = []
+    for run in world.runs.values():
+        if run.step['do'] != 'start' or run.shape not in ('plain', 'shell', 'pipe') or \
+                {'-n', '-w'} & set(run.step['options']) or run.done:
+            continue
+        waits = (run.launched, commands[run.id].start if run.id in commands else run.ended or FOREVER)
+        for a, b in silences(world):
+            waited = min(b, waits[1]) - max(a, waits[0])
+            if waited > SILENT_NS + 8 * world.lateness.worst(a, b) and 'trying on' not in run.err():
+                found.append(f'run {run.id} waited {waited / 1e9:.1f} s for a silent service and did '
+                             f'not say so: {run.err()[-300:]!r}')
+    return found
+
+
 def judge(world):
     """What was broken, as sentences."""
     commands = read_log(world)
     runs = [c for c in commands.values() if c.run.step['do'] == 'start']
     return (overlaps(world, runs) + permits(world, runs) + tokens(world, runs) +
             statuses(world, commands) + broken_ends(world, commands) + passed_on(commands) +
-            gaps(world, commands) + latches(world) + left_over(world))
+            gaps(world, commands) + latches(world) + told_of_silence(world, commands) +
+            left_over(world))

@@ -71,7 +71,7 @@ def trouble(chance, at, starts, service):
                                     ('pause', 'resume'), ('restart', None)))
         steps = [{'at': at, 'do': 'service', 'what': what}]
         if back:
-            steps.append({'at': at + chance.choice((50, 500, 1500, 3500)), 'do': 'service',
+            steps.append({'at': at + chance.choice((50, 500, 1500, 3500, 6500)), 'do': 'service',
                           'what': back})
         return steps
     if dice < 0.3:

@@ -17,6 +17,16 @@ local function add(...)
     end
 end
 
+-- For how long a reader still holds N, ms: the longest of its holds. -2: all have ended, and what is
+-- left of it goes with the next request. Anybody may have written the count.
+local function reads_for(who, n)
+    local most = -2
+    for i = n, math.max(1, n - 99), -1 do
+        most = math.max(most, call('PTTL', hold_key(who, i)))
+    end
+    return most
+end
+
 local function lock_rows()
     local all = call('HGETALL', N)
     local ours = 0
@@ -24,10 +34,12 @@ local function lock_rows()
         local who, n = all[i], tonumber(all[i + 1])
         if who ~= 'mode' and n and match(who, '^%x+%-%x+%-%x+%-%x+%-%x+:%-?%d+') then
             local reads = call('HEXISTS', N, 'mode') == 1 and not match(who, ':write$')
+            local left = reads and reads_for(who, n) or call('PTTL', N)
             ours = ours + 1
-            holders = holders + 1
-            add('h', who, reads and 's' or 'x', n, reads and 0 or token, 1, -1,
-                call('PTTL', reads and hold_key(who, n) or N))
+            if left ~= -2 then
+                holders = holders + 1
+                add('h', who, reads and 's' or 'x', n, reads and 0 or token, 1, -1, left)
+            end
         end
     end
     for _, who in ipairs(call('LRANGE', QUEUE, 0, -1)) do
