@@ -332,7 +332,7 @@ bool pawl__cohort_pass(struct hold *hold);
 void pawl__cohort_leave(struct hold *hold);
 uint32_t pawl__cohort_tokens(const struct hold *hold); /* how many to reserve */
 
-/* ---- stats.c, trace.c, slow.c ----------------------------------------------------------------- */
+/* ---- stats.c, trace.c, slow.c ---------------------------------------------------------------- */
 
 /* The counters of all names with the same template. Counters that belong to no name are in
  * client->other. A series stays as long as its client. */

@@ -310,7 +310,8 @@ static void release_finished(struct request *r, int code)
     if (code == PAWL_ENOTHELD) {
         code = PAWL_ELOST;
         hold->why = PAWL_LOST_GONE;
-        hold->site->series->stats.lost += hold->call || (hold->done_cb.fn && !hold->done_cb.pending);
+        hold->site->series->stats.lost +=
+            hold->call || (hold->done_cb.fn && !hold->done_cb.pending);
     }
     if (code && code != PAWL_ELOST && hold->client->state == CLIENT_OPEN) {
         keep_unreleased(hold, code);
