@@ -141,6 +141,10 @@ enum { PAWL_LOG_ERROR = 3, PAWL_LOG_WARNING = 4, PAWL_LOG_INFO = 6, PAWL_LOG_DEB
  * Pawl's locked. The function must not call Pawl. */
 typedef void pawl_log_fn(void *arg, int level, const char *text);
 
+/* Receives the start and the end of each wait and each hold, for tracing: see pawl-observe.h. */
+typedef struct pawl_trace pawl_trace;
+typedef void pawl_trace_fn(void *arg, const pawl_trace *event);
+
 /* Option structs: set `size` to sizeof the struct and leave unneeded fields 0. The library refuses
  * a struct with a field that is not 0 and that this version doesn't know. */
 typedef struct pawl_client_options {
@@ -154,6 +158,10 @@ typedef struct pawl_client_options {
     uint64_t cohort;     /* grants in a row within this process; default: URL `cohort`, else 32 */
     const char *user;     /* used if the URL has none; default: $PAWL_USER */
     const char *password; /* used if the URL has none; default: $PAWL_PASSWORD */
+    pawl_trace_fn *trace; /* default: none */
+    void *trace_arg;
+    int64_t slow_wait_ms; /* a longer wait is logged as a warning that names the holder; default
+                             30000; PAWL_FOREVER: no such warning */
 } pawl_client_options;
 
 /* Open the service that `url` names: "local:", "local:/var/lock/shop", "memory:", ... (pawl(7)).
@@ -547,6 +555,7 @@ typedef struct pawl_stats {
     uint64_t hold_us[PAWL_BUCKETS]; /* from the grant to the release or loss */
     uint64_t failovers;   /* times that another server took over. Locks still held afterwards were
                              known to the new server, too; tokens reveal other grants made there */
+    uint64_t not_acquired; /* acquires that ended without a grant: busy, timed out, failed */
 } pawl_stats;
 
 /* The client's counters since pawl_open; set ret->size first. Returns 0, PAWL_EINVAL.

@@ -64,9 +64,9 @@ static void event_told(struct request *r, int code)
         session_lost(client, r->op.reason);
     else if (r->op.event != PAWL_EVENT_NONE)
         pawl__keeper_verify_all(client, r->op.reason);
-    client->stats.reconnects +=
+    client->other.stats.reconnects +=
         r->op.event == PAWL_EVENT_RECONNECT || r->op.event == PAWL_EVENT_FAILOVER;
-    client->stats.failovers += r->op.event == PAWL_EVENT_FAILOVER;
+    client->other.stats.failovers += r->op.event == PAWL_EVENT_FAILOVER;
     listen_for_events(client);
 }
 
@@ -118,12 +118,17 @@ static int take_options(pawl_client *client, const pawl_url *url, pawl_error *er
 
     if (o->log_level > PAWL_LOG_DEBUG)
         return pawl_error_set(err, PAWL_EINVAL, "log_level is at most PAWL_LOG_DEBUG");
+    if (o->slow_wait_ms != PAWL_FOREVER && pawl__bad_ms(o->slow_wait_ms))
+        return pawl_error_set(err, PAWL_EINVAL, "slow_wait_ms is milliseconds from 0 to ten years, "
+                              "or PAWL_FOREVER for no warnings");
     client->env.watchdog_ms = 30000;
     client->env.timeout_ms = 2000;
     client->cohort = 32;
     client->log = o->log;
     client->log_arg = o->log_arg;
     client->log_level = o->log_level ? (int)o->log_level : PAWL_LOG_WARNING;
+    if (client->log && client->log_level >= PAWL_LOG_WARNING && o->slow_wait_ms >= 0)
+        client->slow_ns = (o->slow_wait_ms ? o->slow_wait_ms : 30000) * PAWL_NS_PER_MS;
     client->label = strdup(o->label ? o->label : "");
     if (!copy_or_env(&client->user, o->user, "PAWL_USER") ||
         !copy_or_env(&client->password, o->password, "PAWL_PASSWORD") || !client->label)
@@ -160,6 +165,8 @@ static pawl_client *client_new(const struct pawl_world *world)
     list_init(&client->sleepers);
     list_init(&client->callbacks);
     pawl__keeper_init(client);
+    pawl__stats_init(client);
+    pawl__slow_init(client);
     return client;
 }
 
@@ -177,6 +184,7 @@ static void client_free(pawl_client *client)
     while ((link = list_take(&client->spare)))
         free(list_entry(link, struct hold, in_client));
     pawl__sites_free(client);
+    pawl__stats_free(client);
     free(client->label);
     free(client->user);
     wipe_and_free(client->password);
@@ -459,7 +467,7 @@ void pawl__client_thread_gone(struct pawl_client *client, uint64_t thread)
         if (hold->state != HOLD_HELD)
             continue;
         pawl__keeper_stop_renewing(hold);
-        client->stats.orphaned++;
+        hold->site->series->stats.orphaned++;
         pawl__log(client, PAWL_LOG_WARNING,
                   "a thread ended while it held '%s'; its lease is no longer renewed",
                   hold->site->name);

@@ -72,6 +72,7 @@ struct site *pawl__site_get(pawl_client *client, const char *name)
     list_init(&site->holds);
     list_init(&site->queue);
     site->hash = hash;
+    site->series = pawl__series_of(client, name);
     site->refs = 1;
     site->next = client->sites[hash & (client->site_room - 1)];
     client->sites[hash & (client->site_room - 1)] = site;
@@ -200,7 +201,7 @@ bool pawl__cohort_pass(struct hold *hold)
     next->token = hold->token + 1;
     next->token_end = hold->token_end;
     pawl__keeper_move(hold, next);
-    hold->client->stats.handed_over++;
+    site->series->stats.handed_over++;
     pawl__hold_granted(next);
     return true;
 }

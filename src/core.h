@@ -24,6 +24,8 @@
 #include "engine.h"
 #include "fork.h"
 #include "list.h"
+#include "pawl-observe.h"
+#include "template.h"
 #include "timers.h"
 
 struct hold;
@@ -229,6 +231,7 @@ struct hold {
     pawl_timer wait_timer; /* HOLD_WAITING */
     uint64_t with_seq; /* the exclusive hold beside this shared one */
     bool waited, try_once;
+    bool warned;       /* the log has a warning about this wait */
     bool partial;      /* HELD or LOST with a pending request that changes permits or counts */
     uint32_t keep;     /* the permits or counts that a partial release keeps */
 
@@ -309,6 +312,7 @@ struct site {
     struct hold *front;
     uint32_t refs;
     bool contended;    /* threads of this process compete: reserve token ranges */
+    struct series *series;
     uint64_t hash;
     char name[];
 };
@@ -328,9 +332,44 @@ bool pawl__cohort_pass(struct hold *hold);
 void pawl__cohort_leave(struct hold *hold);
 uint32_t pawl__cohort_tokens(const struct hold *hold); /* how many to reserve */
 
-/* ---- stats.c -------------------------------------------------------------------------------- */
+/* ---- stats.c, trace.c, slow.c ---------------------------------------------------------------- */
 
-void pawl__histogram_add(uint64_t *buckets, int64_t ns);
+/* The counters of all names with the same template. Counters that belong to no name are in
+ * client->other. A series stays as long as its client. */
+struct series {
+    pawl_stats stats;
+    uint64_t wait_ns, hold_ns; /* sums, for the averages */
+    char template[PAWL_TEMPLATE_SIZE];
+};
+
+#define PAWL_SERIES_MAX 64 /* without `other` */
+
+void pawl__stats_init(pawl_client *client);
+void pawl__stats_free(pawl_client *client);
+/* Count a duration in its bucket. Returns the duration, at least 0. */
+uint64_t pawl__histogram_add(uint64_t *buckets, int64_t ns);
+/* The series of a name: a new one if there is room and memory, else `other`. */
+struct series *pawl__series_of(pawl_client *client, const char *name);
+/* Count, and report to the program's trace function: the start of a wait, its end (code 0: with a
+ * grant, and a hold begins), the end of a hold. */
+void pawl__wait_begins(struct hold *hold);
+void pawl__wait_ends(struct hold *hold, int code);
+void pawl__hold_ends(struct hold *hold, int code);
+void pawl__trace(struct hold *hold, int event, int64_t lasted_ns, int code);
+
+/* The warning about long waits: at most one INSPECT at a time. */
+struct slow {
+    pawl_timer timer;
+    struct request request;
+    struct site *site;  /* the name that is inspected, with a reference; NULL: none */
+    int64_t asked;      /* since when its longest waiter waits */
+    uint32_t attempt;   /* the attempt that `holder` is from */
+    char holder[200];
+};
+
+void pawl__slow_init(pawl_client *client);
+/* A hold waits: make sure that the log will name the holder if the wait lasts. */
+void pawl__slow_watch(struct hold *hold);
 
 /* ---- options.c, url.c, modules.c, env.c ------------------------------------------------------ */
 
@@ -354,7 +393,7 @@ int pawl__instance_open(pawl_env *env, pawl_instance *ret, const pawl_url *url, 
 int pawl__env_init(pawl_client *client); /* -1: no random numbers available */
 void pawl__states_free(pawl_client *client);
 void pawl__wakes_run(pawl_client *client);
-/* Unlock the mutex and deliver the collected log lines. */
+/* Unlock the mutex and deliver the collected log lines and trace events. */
 void pawl__unlock(pawl_client *client);
 int64_t pawl__clock_ns(void);
 
@@ -389,7 +428,7 @@ struct pawl_client {
     const struct pawl_world *world;
 
     struct state_box *states;
-    struct log_line *log_lines;
+    struct log_line *log_lines, **log_end;
     pawl_log_fn *log;
     void *log_arg;
     int log_level;
@@ -452,7 +491,12 @@ struct pawl_client {
     bool dispatching, fd_mode;
     pthread_cond_t settled; /* a dispatch or an active call has ended */
 
-    pawl_stats stats;
+    struct series other;
+    struct series *series[PAWL_SERIES_MAX];
+    uint64_t series_hash[PAWL_SERIES_MAX];
+    size_t nseries;
+    int64_t slow_ns;  /* warn of waits longer than this; 0: never */
+    struct slow slow;
 };
 
 static inline int64_t pawl__now(pawl_client *client)
@@ -470,6 +514,8 @@ int pawl__url_options(pawl_client *client, const pawl_url *url, pawl_error *err)
 void pawl__client_unref(pawl_client *client); /* without the mutex */
 void pawl__log(pawl_client *client, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+void pawl__log_args(pawl_client *client, int level, const char *format, va_list args)
+    __attribute__((format(printf, 3, 0)));
 int pawl__open_in(pawl_client **ret, const char *url, const pawl_client_options *options,
                   const struct pawl_world *world, pawl_error *err);
 

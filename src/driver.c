@@ -458,6 +458,11 @@ static void sleep_for(pawl_client *client, struct call *call)
         return;
     if (call->local)
         hand_on_driving(client);
+    if (client->log_lines) { /* not to be kept until another thread unlocks the mutex */
+        pawl__unlock(client);
+        pthread_mutex_lock(&client->mu);
+        return;
+    }
     list_append(&client->sleepers, &call->sleeping);
     pthread_cond_wait(&call->wake, &client->mu);
     list_remove(&call->sleeping);

@@ -104,43 +104,7 @@ void pawl__wakes_run(pawl_client *client)
     }
 }
 
-/* ---- log: lines are kept until the mutex is let go (user code never runs under it) ----------- */
-
-struct log_line {
-    struct log_line *next;
-    int level;
-    char text[];
-};
-
-__attribute__((format(printf, 3, 0)))
-static void keep_line(pawl_client *client, int level, const char *format, va_list args)
-{
-    char text[512];
-    struct log_line *line, **at = &client->log_lines;
-
-    if (!client->log || level > client->log_level)
-        return;
-    vsnprintf(text, sizeof text, format, args);
-    pawl_text_clean(text);
-    line = malloc(sizeof *line + strlen(text) + 1);
-    if (!line)
-        return;
-    line->next = NULL;
-    line->level = level;
-    strcpy(line->text, text);
-    while (*at)
-        at = &(*at)->next;
-    *at = line;
-}
-
-void pawl__log(pawl_client *client, int level, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    keep_line(client, level, format, args);
-    va_end(args);
-}
+/* ---- log ------------------------------------------------------------------------------------- */
 
 __attribute__((format(printf, 3, 4)))
 static void env_log(pawl_env *env, int level, const char *format, ...)
@@ -148,23 +112,8 @@ static void env_log(pawl_env *env, int level, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    keep_line(client_of(env), level, format, args);
+    pawl__log_args(client_of(env), level, format, args);
     va_end(args);
-}
-
-void pawl__unlock(pawl_client *client)
-{
-    struct log_line *line = client->log_lines, *next;
-    pawl_log_fn *log = client->log;
-    void *arg = client->log_arg;
-
-    client->log_lines = NULL;
-    pthread_mutex_unlock(&client->mu); /* another thread may free the client from here on */
-    for (; line; line = next) {
-        next = line->next;
-        log(arg, line->level, line->text);
-        free(line);
-    }
 }
 
 /* ---- engines --------------------------------------------------------------------------------- */

@@ -322,9 +322,10 @@ int pawl__hold_acquire(pawl_client *client, struct site *site, const struct term
         hold->owner.seq = with_seq; /* there both belong to one owner, told apart by the mode */
     if (hold->try_once && site->front)
         hold->terms.cohort = false; /* not queued: the engine says that it is busy */
-    client->stats.waiting++;
+    pawl__wait_begins(hold);
     if (pawl__cohort_enter(hold))
         pawl__hold_start(hold);
+    pawl__slow_watch(hold);
     return 0;
 }
 
@@ -368,20 +369,15 @@ void pawl__hold_granted(struct hold *hold)
     hold->state = HOLD_HELD;
     hold->count = 1;
     hold->since = now;
-    client->stats.waiting--;
-    client->stats.held++;
-    client->stats.acquired++;
-    client->stats.waited += hold->waited;
     client->contended = hold->waited;
-    client->stats.orphaned += hold->orphan;
-    pawl__histogram_add(client->stats.wait_us, now - hold->asked);
+    pawl__wait_ends(hold, 0);
     pawl__hold_finish(hold, 0);
 }
 
 /* Not granted (or nobody wants it any more): tell, and let the next in the process try. */
 static void not_acquired(struct hold *hold, int code)
 {
-    hold->client->stats.waiting--;
+    pawl__wait_ends(hold, code);
     pawl__hold_finish(hold, code);
     pawl__cohort_leave(hold);
     pawl__hold_drop(hold);
@@ -389,7 +385,7 @@ static void not_acquired(struct hold *hold, int code)
 
 static void unwanted(struct hold *hold, int code)
 {
-    hold->client->stats.waiting--;
+    pawl__wait_ends(hold, code);
     pawl__hold_finish(hold, code);
     hold->client->in_engine++; /* the release goes out before the next acquire */
     pawl__hold_give_back(hold);

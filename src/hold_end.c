@@ -79,14 +79,6 @@ static bool lasts(const struct hold *hold)
 
 /* ---- releasing ------------------------------------------------------------------------------- */
 
-static void not_held_any_more(struct hold *hold)
-{
-    pawl_client *client = hold->client;
-
-    client->stats.held--;
-    pawl__histogram_add(client->stats.hold_us, pawl__now(client) - hold->since);
-}
-
 static int release_lost(struct hold *hold, const struct asker *asker)
 {
     pawl__hold_set_asker(hold, asker);
@@ -126,7 +118,7 @@ static void linger_here(struct hold *hold, int64_t until)
 /* The client closes, and the lease ends by itself before at_least_ms is over. */
 static void abandon(struct hold *hold)
 {
-    not_held_any_more(hold);
+    pawl__hold_ends(hold, 0);
     pawl__timers_clear(&hold->client->timers, &hold->wait_timer);
     pawl__keeper_remove(hold);
     pawl__hold_finish(hold, 0);
@@ -171,8 +163,8 @@ static void release_whole(struct hold *hold)
         return;
     }
     pawl__timers_clear(&client->timers, &hold->wait_timer); /* it may have lingered */
-    not_held_any_more(hold);
-    client->stats.released++;
+    pawl__hold_ends(hold, 0);
+    hold->site->series->stats.released++;
     if (linger <= 0 && pawl__cohort_pass(hold)) {
         pawl__hold_finish(hold, 0);
         pawl__hold_drop(hold);
@@ -227,7 +219,7 @@ static void partly_released(struct hold *hold, int code)
         pawl__hold_lost(hold, PAWL_LOST_GONE);
     if (code == 0 && permits) {
         hold->permits = hold->keep;
-        hold->client->stats.released++;
+        hold->site->series->stats.released++;
     }
     if (hold->state != HOLD_HELD) {
         if (code != PAWL_ENOTHELD) /* what was to be kept may be there, with a new lease */
@@ -318,7 +310,8 @@ static void release_finished(struct request *r, int code)
     if (code == PAWL_ENOTHELD) {
         code = PAWL_ELOST;
         hold->why = PAWL_LOST_GONE;
-        hold->client->stats.lost += hold->call || (hold->done_cb.fn && !hold->done_cb.pending);
+        hold->site->series->stats.lost +=
+            hold->call || (hold->done_cb.fn && !hold->done_cb.pending);
     }
     if (code && code != PAWL_ELOST && hold->client->state == CLIENT_OPEN) {
         keep_unreleased(hold, code);
@@ -348,8 +341,8 @@ void pawl__hold_lost(struct hold *hold, int why)
     pawl__keeper_remove(hold);
     pawl__timers_clear(&client->timers, &hold->wait_timer);
     hold->state = HOLD_LOST;
-    not_held_any_more(hold);
-    client->stats.lost++;
+    pawl__hold_ends(hold, PAWL_ELOST);
+    hold->site->series->stats.lost++;
     pawl__log(client, PAWL_LOG_WARNING, "lost '%s' (token %llu): %s", hold->site->name,
               (unsigned long long)hold->token, pawl_lost_text(hold->why));
     if (hold->lost_cb.fn) {

@@ -216,7 +216,7 @@ static void renewed(struct hold *hold, const pawl_renewal *item, int code,
     hold->renewing = NULL;
     hold->verify = false;
     if (code == 0 && item->code == 0 && (hold->terms.lease_ms == 0 || hold->claim)) {
-        hold->client->stats.renewed++;
+        hold->site->series->stats.renewed++;
         give(hold, sent, lease, r->op.granted_ms, 3);
     } else if (code == 0 && item->code == PAWL_ENOTHELD) {
         pawl__hold_lost(hold, item->reason    ? item->reason

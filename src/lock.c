@@ -375,7 +375,7 @@ static int renew_hold(pawl_client *client, struct hold *hold, int64_t lease_ms, 
         return code;
     if (item.code)
         return pawl__error_about(err, item.code, item.name, NULL);
-    client->stats.renewed++;
+    hold->site->series->stats.renewed++;
     pawl__keeper_extend(hold, r.op.lease_from ? r.op.lease_from : r.sent, item.lease_ms,
                         r.op.granted_ms);
     return 0;

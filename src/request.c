@@ -77,7 +77,7 @@ static void submit(struct request *r)
     if (!r->first_sent)
         r->first_sent = r->sent;
     if (r->attempts++)
-        client->stats.repeated += !r->poll;
+        client->other.stats.repeated += !r->poll;
     r->err.code = 0;
     r->err.text[0] = 0;
     memset(r->op.engine, 0, sizeof r->op.engine);
@@ -203,7 +203,7 @@ static void answered(pawl_op *op)
     r->cancel_todo = false;
     list_remove(&r->todo);
     if (code == PAWL_EUNKNOWN) {
-        r->client->stats.unknown++;
+        r->client->other.stats.unknown++;
         r->unknown = true;
     }
     r->held |= code == PAWL_EBUSY || op->waited;

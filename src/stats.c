@@ -1,20 +1,125 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stats.c - counters of a client, and durations in buckets that double.
+ * stats.c - counters of a client, by the template of the name, and durations in buckets that
+ * double.
+ *
+ * A name belongs to one series for its life (site->series), so counting costs one more pointer than
+ * counters of the client would; the client's own numbers are sums that are made when asked for.
+ * Everything is under the client's mutex.
  */
+#include <stdlib.h>
+
 #include "core.h"
 
-void pawl__histogram_add(uint64_t *buckets, int64_t ns)
+void pawl__stats_init(pawl_client *client)
+{
+    strcpy(client->other.template, PAWL_TEMPLATE_OTHER);
+}
+
+void pawl__stats_free(pawl_client *client)
+{
+    for (size_t i = 0; i < client->nseries; i++)
+        free(client->series[i]);
+    client->nseries = 0;
+}
+
+static uint64_t hash_text(const char *text)
+{
+    uint64_t hash = 14695981039346656037u; /* FNV-1a */
+
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 1099511628211u;
+    return hash;
+}
+
+struct series *pawl__series_of(pawl_client *client, const char *name)
+{
+    char template[PAWL_TEMPLATE_SIZE];
+    struct series *series;
+    uint64_t hash;
+
+    pawl__template(template, name);
+    if (!strcmp(template, PAWL_TEMPLATE_OTHER))
+        return &client->other;
+    hash = hash_text(template);
+    for (size_t i = 0; i < client->nseries; i++)
+        if (client->series_hash[i] == hash && !strcmp(client->series[i]->template, template))
+            return client->series[i];
+    series = client->nseries < PAWL_SERIES_MAX ? calloc(1, sizeof *series) : NULL;
+    if (!series)
+        return &client->other;
+    strcpy(series->template, template);
+    client->series_hash[client->nseries] = hash;
+    client->series[client->nseries++] = series;
+    return series;
+}
+
+/* ---- counting -------------------------------------------------------------------------------- */
+
+uint64_t pawl__histogram_add(uint64_t *buckets, int64_t ns)
 {
     uint64_t us = ns > 0 ? (uint64_t)ns / 1000 : 0;
     int bucket = us ? 63 - __builtin_clzll(us) : 0;
 
     buckets[bucket < PAWL_BUCKETS ? bucket : PAWL_BUCKETS - 1]++;
+    return ns > 0 ? (uint64_t)ns : 0;
+}
+
+void pawl__wait_begins(struct hold *hold)
+{
+    hold->site->series->stats.waiting++;
+    if (hold->client->options.trace)
+        pawl__trace(hold, PAWL_TRACE_WAIT_BEGIN, 0, 0);
+}
+
+void pawl__wait_ends(struct hold *hold, int code)
+{
+    struct series *series = hold->site->series;
+    int64_t now = code ? pawl__now(hold->client) : hold->since;
+
+    series->stats.waiting--;
+    if (code) {
+        series->stats.not_acquired++;
+    } else {
+        series->stats.held++;
+        series->stats.acquired++;
+        series->stats.waited += hold->waited;
+        series->stats.orphaned += hold->orphan;
+        series->wait_ns += pawl__histogram_add(series->stats.wait_us, now - hold->asked);
+    }
+    if (!hold->client->options.trace)
+        return;
+    pawl__trace(hold, PAWL_TRACE_WAIT_END, now - hold->asked, code);
+    if (!code)
+        pawl__trace(hold, PAWL_TRACE_HOLD_BEGIN, 0, 0);
+}
+
+void pawl__hold_ends(struct hold *hold, int code)
+{
+    struct series *series = hold->site->series;
+    int64_t lasted = pawl__now(hold->client) - hold->since;
+
+    series->stats.held--;
+    series->hold_ns += pawl__histogram_add(series->stats.hold_us, lasted);
+    if (hold->client->options.trace)
+        pawl__trace(hold, PAWL_TRACE_HOLD_END, lasted, code);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* All fields but the size are counts. */
+static void add(pawl_stats *to, const pawl_stats *from)
+{
+    uint64_t *sum = (uint64_t *)to;
+    const uint64_t *n = (const uint64_t *)from;
+
+    for (size_t i = 1; i < sizeof *to / sizeof *sum; i++)
+        sum[i] += n[i];
 }
 
 int pawl_client_stats(pawl_client *client, pawl_stats *ret)
 {
-    uint64_t size;
+    pawl_stats sum;
     int code;
 
     if (!client || !ret || ret->size < sizeof ret->size || ret->size % 8)
@@ -22,9 +127,11 @@ int pawl_client_stats(pawl_client *client, pawl_stats *ret)
     code = pawl__enter(client, false, NULL);
     if (code)
         return code;
-    size = ret->size < sizeof client->stats ? ret->size : sizeof client->stats;
-    client->stats.size = size;
-    memcpy(ret, &client->stats, size);
+    sum = client->other.stats;
+    for (size_t i = 0; i < client->nseries; i++)
+        add(&sum, &client->series[i]->stats);
     pawl__leave(client);
+    sum.size = ret->size < sizeof sum ? ret->size : sizeof sum;
+    memcpy(ret, &sum, sum.size);
     return 0;
 }

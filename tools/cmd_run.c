@@ -25,6 +25,7 @@ typedef struct run {
     guardian guardian;
     job job;
     signals signals;
+    run_metrics metrics;
     int64_t kill_after_ms;
     int64_t begun; /* the lock was had */
     int tick_ms; /* how often the guardian hears of the lease */
@@ -263,12 +264,16 @@ int cmd_run(tool *t, int argc, char **argv)
         return STATUS_SYSTEM;
     }
     status = hold_open(&r.hold, t, &o);
+    run_metrics_write(&r.metrics, &r.hold, RUN_WAITS, 0);
     if (!status)
         status = hold_acquire(&r.hold, &r.signals);
+    if (status == HELD)
+        run_metrics_write(&r.metrics, &r.hold, RUN_HOLDS, 0);
     if (status == HELD)
         status = set_times(&r, t, &o);
     if (status == HELD)
         status = run_held(&r);
+    run_metrics_write(&r.metrics, &r.hold, RUN_ENDED, status);
     guardian_close(&r.guardian);
     hold_close(&r.hold);
     signals_close(&r.signals);

@@ -22,6 +22,7 @@ typedef struct run_options {
     int not_acquired;      /* -E */
     const char *name;
     char **command;
+    const char *metrics;   /* the file for metrics, or NULL */
 } run_options;
 
 /* run_options.c: fill them in. Returns OPT_DONE, OPT_BAD or OPT_HELP. */
@@ -68,6 +69,14 @@ uint64_t hold_token(const hold *);
 /* Returns a Pawl code; hold.err has the words. */
 int hold_release(hold *);
 void hold_close(hold *);
+
+/* run_metrics.c: write the file of --metrics, if there is one. `status` counts at the end only. */
+enum { RUN_WAITS, RUN_HOLDS, RUN_ENDED };
+typedef struct run_metrics {
+    double started, acquired, ended; /* seconds of the wall clock; 0: not yet */
+    bool complained;
+} run_metrics;
+void run_metrics_write(run_metrics *, const hold *, int phase, int status);
 
 /* waiting.c: what to do once a second to tell who holds it, or NULL if nobody wants to know: who
  * waits must not wake up for nothing. */

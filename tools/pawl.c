@@ -20,7 +20,7 @@
 static const verb verbs[] = {
     {"run",
      "run [-n | -w DUR] [-l LEASE] [-s] [-p PERMITS] [-E CODE] [--at-least DUR] [--kill-after DUR]"
-     " NAME -- CMD [ARG...]",
+     " [--metrics FILE] NAME -- CMD [ARG...]",
      "Run a command while holding a lock.",
      "\n"
      "  -n                  don't wait: end with CODE if somebody else holds it\n"
@@ -31,6 +31,7 @@ static const verb verbs[] = {
      "  -E CODE             exit status if not acquired; default 1\n"
      "  --at-least DUR      keep the lock at least so long, however short the command\n"
      "  --kill-after DUR    from SIGTERM to SIGKILL when the lock is lost; default 5s or LEASE/3\n"
+     "  --metrics FILE      write metrics for Prometheus' node_exporter\n"
      SERVICE_HELP
      "\n"
      "flock(1)'s long options work too: --nonblock, --wait, --shared, --conflict-exit-code.\n"

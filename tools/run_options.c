@@ -10,7 +10,7 @@
 
 #define MIN_LEASE_MS 100
 
-enum { OPT_AT_LEAST = OPT_OWN, OPT_KILL_AFTER };
+enum { OPT_AT_LEAST = OPT_OWN, OPT_KILL_AFTER, OPT_METRICS };
 
 static bool parse_number(const char *text, long max, long *ret)
 {
@@ -33,6 +33,8 @@ static int set_option(const tool *t, run_options *o, int c)
 
     if (c == 's')
         o->shared = true;
+    if (c == OPT_METRICS)
+        o->metrics = optarg;
     if ((c == 'n' || c == 'w') && o->wait_ms != PAWL_FOREVER)
         return usage_error(t, "-n and -w exclude each other");
     if (c == 'n')
@@ -97,6 +99,7 @@ int run_options_parse(tool *t, run_options *o, int argc, char **argv)
     static const struct option longs[] = {
         {"at-least", required_argument, NULL, OPT_AT_LEAST},
         {"kill-after", required_argument, NULL, OPT_KILL_AFTER},
+        {"metrics", required_argument, NULL, OPT_METRICS},
         {"wait", required_argument, NULL, 'w'},
         {"timeout", required_argument, NULL, 'w'},
         {"nonblock", no_argument, NULL, 'n'},

@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # symbols.sh PAWL_H SYMBOL_FILE MAN_PAGE LIBRARY NM - one list of functions in four places: declared
-# in pawl.h, listed in the version script, exported by the library, described in pawl(3).
+# in pawl.h or pawl-observe.h, listed in the version script, exported by the library, described in pawl(3).
 # TAP on standard output.
 header=$1 symbols=$2 manual=$3 library=$4 nm=$5
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 number=0 failed=0
+cat "$header" "$(dirname "$header")/pawl-observe.h" >"$dir/headers" || exit 1
+header=$dir/headers
 
 # A declaration may go over several lines; the name is the first word before a parenthesis that is
 # not the attribute's.

@@ -4,13 +4,15 @@
  * header comes first and twice: it must stand alone. What the ABI promises of the structs is
  * checked with array types, since C99 has no static assertions.
  */
-#include "pawl.h"
-#include "pawl.h"
+#include <pawl.h>
+#include <pawl-observe.h>
+#include <pawl.h>
+#include <pawl-observe.h>
 
 #define PROMISE(name, condition) typedef char promise_##name[(condition) ? 1 : -1]
 
 PROMISE(error_size, sizeof(pawl_error) == 256);
-PROMISE(client_options_words, sizeof(pawl_client_options) == 10 * 8 || sizeof(void *) != 8);
+PROMISE(client_options_words, sizeof(pawl_client_options) == 13 * 8 || sizeof(void *) != 8);
 PROMISE(lock_options_words, sizeof(pawl_lock_options) == 8 * 8 || sizeof(void *) != 8);
 PROMISE(semaphore_options_words, sizeof(pawl_semaphore_options) == 5 * 8 || sizeof(void *) != 8);
 PROMISE(size_first, offsetof(pawl_lock_options, size) == 0 && offsetof(pawl_info, size) == 0);

@@ -5,9 +5,13 @@ import resource
 import signal
 import stat
 import subprocess
+import sys
 import time
 
 from harness import Skip, TOOL, case, equal, main, wait_for, wake_ups
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+import metrics  # noqa: E402
 
 
 @case('the status is the command\'s')
@@ -340,6 +344,42 @@ def early_signal(box):
             time.sleep(0.0005 * i)
             process.terminate()
             assert box.end(process)[0] in (-signal.SIGTERM, 128 + signal.SIGTERM)
+
+
+@case('--metrics writes a whole file for the node_exporter: waiting, held, ended')
+def metrics_file(box):
+    holder, _ = box.holder('stock:7')
+    waiter = box.start('run', '--metrics', 'x.prom', 'stock:7', '--', 'sh', '-c',
+                       'cp x.prom held; exit 3')
+    box.wait_waiters('stock:7', 1)
+    before = metrics.samples(box.read('x.prom'))
+    equal(before['pawl_run_acquired_time_seconds', 'stock:7'], 0)
+    holder.terminate()
+    box.end(holder)
+    equal(box.end(waiter)[0], 3)
+    held, ended = metrics.samples(box.read('held')), metrics.samples(box.read('x.prom'))
+    assert (held['pawl_run_acquired_time_seconds', 'stock:7'] >=
+            held['pawl_run_start_time_seconds', 'stock:7'] > 0), held
+    equal((held['pawl_held', 'stock:*'], held['pawl_run_end_time_seconds', 'stock:7']), (1, 0))
+    equal((ended['pawl_held', 'stock:*'], ended['pawl_released_total', 'stock:*']), (0, 1))
+    equal(ended['pawl_run_exit_status', 'stock:7'], 3)
+    equal([f for f in os.listdir(box.dir) if f.endswith('.tmp')], [])
+    equal(os.stat(box.path('x.prom')).st_mode & 0o777, 0o644)
+
+
+@case('metrics that cannot be written are reported, and the command runs')
+def metrics_fail(box):
+    code, out, err = box.pawl('run', '--metrics', 'no/such/folder/x', 'x', '--', 'echo', 'ran')
+    equal((code, out), (0, 'ran\n'))
+    equal(err.count("can't write the metrics to 'no/such/folder/x': No such file"), 1, err)
+
+
+@case('TRACEPARENT reaches the command')
+def traceparent(box):
+    parent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
+    env = dict(box.env, TRACEPARENT=parent, TRACESTATE='a=b')
+    out = box.pawl('run', 'x', '--', 'sh', '-c', 'echo $TRACEPARENT $TRACESTATE', env=env)[1]
+    equal(out, parent + ' a=b\n')
 
 
 main()

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pawl-observe.h - metrics and tracing of a program's own locks.
+ *
+ *     char *text;
+ *
+ *     if (pawl_metrics(&client, 1, PAWL_METRICS_PROMETHEUS, &text, &err) == 0) {
+ *         send_response("text/plain; version=0.0.4; charset=utf-8", text);
+ *         free(text);
+ *     }
+ */
+#ifndef PAWL_OBSERVE_H
+#define PAWL_OBSERVE_H
+
+#include "pawl.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Metrics --------------------------------------------------------------------------------- */
+
+/* The Content-Type of an HTTP response goes with the format. */
+enum pawl_metrics_format {
+    PAWL_METRICS_PROMETHEUS = 0, /* text/plain; version=0.0.4; charset=utf-8 */
+    PAWL_METRICS_OPENMETRICS = 1 /* application/openmetrics-text; version=1.0.0; charset=utf-8 */
+};
+
+/* Write the counters of `n` clients (pawl_stats) as the text that Prometheus reads. *ret becomes a
+ * string that the caller frees with free().
+ *
+ * The metrics: gauges pawl_held and pawl_waiting; histograms pawl_wait_seconds (from the call to
+ * the grant) and pawl_hold_seconds (from the grant to the release or loss); counters
+ * pawl_acquired_total, pawl_not_acquired_total, pawl_waited_total, pawl_handed_over_total,
+ * pawl_released_total, pawl_renewed_total, pawl_lost_total, pawl_orphaned_total; and, without the
+ * label `lock`, pawl_reconnects_total, pawl_failovers_total, pawl_unanswered_total,
+ * pawl_repeated_total, and the gauge pawl_build_info.
+ *
+ * The label `lock` is the template of the name: each id (a UUID, a run of digits, 8 or more
+ * hexadecimal digits, 16 or more letters and digits) becomes `*`, so "stock:4711" counts as
+ * "stock:*". A client has at most 64 templates, in order of first use; all later ones count as
+ * "other". The label `client` is the client's label option, absent if that is empty; if two of the
+ * clients have the same label, "#2", "#3" ... is appended.
+ *
+ * Returns 0, PAWL_EINVAL, PAWL_ESTATE (a client is closed), PAWL_EFORK, PAWL_ENOMEM.
+ * Thread: any. Blocks: no. In callbacks: yes. */
+PAWL_API int pawl_metrics(pawl_client *const *clients, size_t n, uint64_t format, char **ret,
+                          pawl_error *err);
+
+/* ---- Tracing --------------------------------------------------------------------------------- */
+
+enum pawl_trace_event {
+    PAWL_TRACE_WAIT_BEGIN = 1, /* an acquire has begun */
+    PAWL_TRACE_WAIT_END = 2,   /* `code`: 0 granted, or why not */
+    PAWL_TRACE_HOLD_BEGIN = 3, /* follows WAIT_END with code 0 */
+    PAWL_TRACE_HOLD_END = 4    /* `code`: 0 the release was sent, or PAWL_ELOST */
+};
+
+/* One event of one acquire of a lock or of permits. All events of an acquire have the same `id`.
+ * Acquires that a re-entrant lock or a busy try answers without the service have no events; a
+ * multi-lock has the events of its members. Strings are valid during the call. */
+struct pawl_trace {
+    uint64_t size;
+    uint64_t event;      /* enum pawl_trace_event */
+    uint64_t id;         /* unique in the client */
+    const char *name;
+    const void *handle;  /* the pawl_lock or pawl_semaphore, to compare, not to use; NULL: freed */
+    uint64_t type;       /* enum pawl_type: PAWL_TYPE_LOCK or PAWL_TYPE_SEMAPHORE */
+    uint64_t kind;       /* enum pawl_kind, of a lock */
+    int64_t at_ns;       /* when: CLOCK_BOOTTIME */
+    int64_t lasted_ns;   /* WAIT_END, HOLD_END: how long the wait or the hold was; else 0 */
+    int64_t code;
+    uint64_t token;      /* HOLD_BEGIN, HOLD_END: the fencing token; else 0 */
+};
+
+/* The function in pawl_client_options.trace is called soon after the event, by the thread that
+ * caused the event or by another thread inside a Pawl call or by Pawl's own thread, with no mutex
+ * of Pawl's locked. Calls from several threads may overlap, and a thread that is preempted before
+ * its call makes the call late: `at_ns`, `lasted_ns` and the number of the event are the times and
+ * the order to record. The function must not call Pawl, and should be short. */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

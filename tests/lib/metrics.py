@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics, read by the parsers of Prometheus' own client library and, where there is one, promtool.
+"""
+import shutil
+import subprocess
+import sys
+
+sys.path.append('/usr/lib/python3/dist-packages')  # Debian's package, whichever python3 this is
+from prometheus_client.openmetrics import parser as openmetrics  # noqa: E402
+from prometheus_client import parser as classic  # noqa: E402
+
+
+def families(text):
+    if text.rstrip().endswith('# EOF'):
+        return list(openmetrics.text_string_to_metric_families(text))
+    tool = shutil.which('promtool')
+    if tool:
+        done = subprocess.run([tool, 'check', 'metrics'], input=text.encode(),
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        assert done.returncode == 0, done.stdout.decode()
+    return list(classic.text_string_to_metric_families(text))
+
+
+def samples(text):
+    """{(sample, its label `lock` or `name`): value}; a sample must not come twice."""
+    found, seen = {}, set()
+    for family in families(text):
+        for sample in family.samples:
+            key = sample.name, tuple(sorted(sample.labels.items()))
+            assert key not in seen, key
+            seen.add(key)
+            label = sample.labels.get('lock', sample.labels.get('name', ''))
+            found[sample.name, label] = sample.value
+    return found
