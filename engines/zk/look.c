@@ -298,20 +298,27 @@ static const char *dir_of(const look_name *n, const look_node *node)
            : node->child.sort == ZK_WAITER && n->semaphore && !n->latch ? "locks" : NULL;
 }
 
-/* A list shows the first holder of each; an inspection everybody. */
+/* A list shows the first holder of each name and the age of the first waiter; an inspection shows
+ * everybody. */
+static bool is_shown(const look *k, const look_name *n, size_t j)
+{
+    return k->op->kind != PAWL_OP_LIST || !j || (!n->nodes[j].holder && n->nodes[j - 1].holder);
+}
+
 static void ask_nodes(look *k)
 {
     zk *z = k->task.zk;
-    size_t most = k->op->kind == PAWL_OP_LIST ? 1 : SIZE_MAX;
 
     k->step = LOOK_NODES;
     for (size_t i = k->from; i < end_of_chunk(k); i++) {
         look_name *n = &k->names[i];
 
         look_sort(n);
-        for (size_t j = 0; j < n->nnodes && j < most; j++)
-            zk_ask(&k->task, ZK_GET, zk_path(z, n->name, dir_of(n, &n->nodes[j]), n->nodes[j].name),
-                   false, node_read, (int64_t)(i << 32 | j));
+        for (size_t j = 0; j < n->nnodes; j++)
+            if (is_shown(k, n, j))
+                zk_ask(&k->task, ZK_GET,
+                       zk_path(z, n->name, dir_of(n, &n->nodes[j]), n->nodes[j].name), false,
+                       node_read, (int64_t)(i << 32 | j));
     }
 }
 
