@@ -508,12 +508,15 @@ typedef struct pawl_info {
     uint64_t token;      /* HOLDER: fencing token; SUMMARY: the newest holder's; else 0 */
     int64_t since_ms;    /* HOLDER, WAITER: time since the grant or the request; SUMMARY: of the
                             oldest holder; -1 unknown */
-    int64_t lease_ms;    /* HOLDER: remaining lease if not renewed; -1 unknown */
+    int64_t lease_ms;    /* HOLDER: remaining lease if not renewed; SUMMARY: of the first holder;
+                            -1 unknown (pawl_list on etcd: always) */
     int64_t pid;         /* 0 if unknown. SUMMARY: the first holder's, like the next four */
     const char *host;
     const char *program;
     const char *label;
     const char *owner;   /* a short id to tell owners apart; not sufficient for a release */
+    int64_t wait_ms;     /* SUMMARY: time since the oldest request of a waiter; -1 if nobody waits
+                            or the time is unknown. HOLDER, WAITER: -1 */
 } pawl_info;
 
 /* Receives each row; a result other than 0 ends the listing, and pawl_inspect or pawl_list returns

@@ -13,7 +13,8 @@
 
 #define CLEAR_LINE "\r\033[K"
 
-static bool line_shown; /* under stderr's own lock: the library's threads say things, too */
+/* Under stderr's own lock: the library's threads say things, too. */
+static bool line_shown, silenced;
 
 /* One line, assembled first and written at once, so that lines of several processes on one
  * terminal don't mix. */
@@ -25,9 +26,17 @@ static void say_line(const char *prefix, const char *format, va_list args, const
     vsnprintf(text, sizeof text, format, args);
     text_copy(line, sizeof line, text);
     flockfile(stderr);
-    fprintf(stderr, "%spawl: %s%s%s%s\n", line_shown ? CLEAR_LINE : "", prefix,
-            *prefix ? ": " : "", line, suffix);
+    if (!silenced)
+        fprintf(stderr, "%spawl: %s%s%s%s\n", line_shown ? CLEAR_LINE : "", prefix,
+                *prefix ? ": " : "", line, suffix);
     line_shown = false;
+    funlockfile(stderr);
+}
+
+void say_nothing(bool on)
+{
+    flockfile(stderr);
+    silenced = on;
     funlockfile(stderr);
 }
 

@@ -47,6 +47,8 @@ static void summary(FILE *out, const pawl_info *info)
     member(out, "waiter_count", (int64_t)info->waiters);
     fprintf(out, ",\"token\":%llu", (unsigned long long)info->token);
     member(out, "since_ms", info->since_ms);
+    member(out, "lease_ms", info->lease_ms);
+    member(out, "wait_ms", info->wait_ms);
 }
 
 void json_row(FILE *out, const pawl_info *info)

@@ -59,13 +59,23 @@ static const verb verbs[] = {
      "  pawl show --json backup | jq .holders[0].pid\n"
      "  pawl show backup >/dev/null && echo busy\n",
      cmd_show},
-    {"ls", "ls [--json] [-u URL] [PATTERN]", "List the names in use.",
-     "\n" COMMON_HELP "\n"
+    {"ls", "ls [--json] [--watch[=INTERVAL]] [-u URL] [PATTERN]", "List the names in use.",
+     "\n"
+     "  --watch[=INTERVAL]  list again every INTERVAL; default 2s\n" COMMON_HELP "\n"
      "PATTERN is a glob with * ? [..]; quote it. Status: 0, also if there is none.\n"
      "\n"
      "  pawl ls\n"
      "  pawl ls 'stock:*'\n",
      cmd_ls},
+    {"top", "top [-i INTERVAL] [-u URL] [PATTERN]", "Watch locks live on the terminal.",
+     "\n"
+     "  -i INTERVAL         how often the service is asked; default 2s\n" SERVICE_HELP "\n"
+     "The hottest locks come first. Keys: Enter opens a lock with its queue, s sorts, / filters,\n"
+     "b breaks (asks first), ? explains all keys, q quits.\n"
+     "\n"
+     "  pawl top\n"
+     "  pawl top -u redis://cache1 'stock:*'\n",
+     cmd_top},
     {"break", "break [--json] [-u URL] NAME", "Take a lock away from whoever holds it.",
      "\n" COMMON_HELP "\n"
      "The holder is told, but may be writing at this moment: look with 'pawl show' first.\n"

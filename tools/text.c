@@ -10,10 +10,9 @@
 
 #include "tool.h"
 
-/* Decode one character. Returns its length in bytes, or 0 if the bytes are not UTF-8 (overlong
- * forms, surrogates and what is beyond Unicode included). */
-static size_t decode(const unsigned char *s, uint32_t *ret)
+size_t text_decode(const char *text, uint32_t *ret)
 {
+    const unsigned char *s = (const unsigned char *)text;
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     size_t len = s[0] < 0x80        ? 1
                  : s[0] >> 5 == 6   ? 2
@@ -38,9 +37,7 @@ static size_t decode(const unsigned char *s, uint32_t *ret)
     return len;
 }
 
-/* Characters that do something instead of showing something: C0, DEL, C1, line and paragraph
- * separators, and the marks that turn the direction of the text around. */
-static bool harmful(uint32_t c)
+bool text_harmful(uint32_t c)
 {
     return c < 0x20 || (c >= 0x7f && c < 0xa0) || (c >= 0x200e && c <= 0x200f) ||
            (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
@@ -48,15 +45,15 @@ static bool harmful(uint32_t c)
 
 void text_put(FILE *out, const char *text)
 {
-    const unsigned char *s = (const unsigned char *)text;
+    const char *s = text;
     uint32_t c;
 
     while (*s) {
-        size_t len = decode(s, &c);
+        size_t len = text_decode(s, &c);
 
         if (!len)
-            fprintf(out, "\\x%02x", *s);
-        else if (harmful(c))
+            fprintf(out, "\\x%02x", (unsigned char)*s);
+        else if (text_harmful(c))
             fprintf(out, c < 0x80 ? "\\x%02x" : "\\u%04x", c);
         else
             fwrite(s, 1, len, out);
@@ -79,18 +76,18 @@ const char *text_copy(char *buf, size_t size, const char *text)
 
 void json_string(FILE *out, const char *text)
 {
-    const unsigned char *s = (const unsigned char *)text;
+    const char *s = text;
     uint32_t c;
 
     putc('"', out);
     while (*s) {
-        size_t len = decode(s, &c);
+        size_t len = text_decode(s, &c);
 
         if (!len)
             fputs("\\ufffd", out);
         else if (c == '"' || c == '\\')
             fprintf(out, "\\%c", (char)c);
-        else if (harmful(c))
+        else if (text_harmful(c))
             fprintf(out, "\\u%04x", c);
         else
             fwrite(s, 1, len, out);

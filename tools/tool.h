@@ -54,6 +54,7 @@ int cmd_show(tool *, int argc, char **argv);
 int cmd_ls(tool *, int argc, char **argv);
 int cmd_break(tool *, int argc, char **argv);
 int cmd_latch(tool *, int argc, char **argv);
+int cmd_top(tool *, int argc, char **argv);
 
 /* ---- common.c: options, messages, the client ----------------------------------------------- */
 
@@ -77,6 +78,9 @@ int options_common(tool *, int argc, char **argv);
 
 /* "pawl: ..." and a newline on stderr, control characters escaped. From any thread. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* From now on say() drops its lines: the terminal is in use. */
+void say_nothing(bool on);
 
 /* The same with "pawl: VERB: " and where to read on. Returns STATUS_USAGE. */
 int usage_error(const tool *, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -144,6 +148,14 @@ bool duration_parse(const char *text, int64_t *ret_ms);
 const char *duration_text(char *buf, size_t size, int64_t ms);
 
 /* ---- text.c: what others wrote, made harmless ---------------------------------------------- */
+
+/* Decode one character. Returns its length in bytes, or 0 if the bytes are not UTF-8 (overlong
+ * forms, surrogates and numbers beyond Unicode included). */
+size_t text_decode(const char *text, uint32_t *ret);
+
+/* Characters that do something instead of showing something: C0, DEL, C1, line and paragraph
+ * separators, and the marks that turn the direction of the text around. */
+bool text_harmful(uint32_t c);
 
 /* Print `text` with everything escaped that could move a terminal's cursor or hide: control
  * characters, invalid UTF-8, direction overrides. */

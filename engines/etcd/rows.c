@@ -145,8 +145,8 @@ static int show_summary(etcd *e, pawl_op *op, const etcd_inspect_name *n)
     pawl_info info = {.size = sizeof info, .name = n->name, .role = PAWL_ROLE_SUMMARY,
                       .type = (uint64_t)(n->type > 0 ? n->type : 0), .holders = n->holders,
                       .waiters = n->waiters, .count = n->count, .shared = n->holders > 0,
-                      .since_ms = -1, .lease_ms = -1, .host = "", .program = "", .label = "",
-                      .owner = ""};
+                      .since_ms = -1, .lease_ms = -1, .wait_ms = -1, .host = "", .program = "",
+                      .label = "", .owner = ""};
 
     if (n->type == PAWL_TYPE_SEMAPHORE) {
         info.available = n->count > n->used ? n->count - n->used : 0;
@@ -155,15 +155,19 @@ static int show_summary(etcd *e, pawl_op *op, const etcd_inspect_name *n)
     for (size_t i = 0; i < n->n; i++) {
         const etcd_inspect_entry *entry = &n->entries[i];
 
-        if (!entry->holder)
+        if (!entry->holder) {
+            info.wait_ms = since_of(e, entry) > info.wait_ms ? since_of(e, entry) : info.wait_ms;
             continue;
+        }
         info.shared &= entry->section == ETCD_READS || entry->value.shared;
         info.token = token_of(entry) > info.token ? token_of(entry) : info.token;
         if (since_of(e, entry) > info.since_ms)
             info.since_ms = since_of(e, entry);
     }
-    if (n->holders)
+    if (n->holders) {
+        info.lease_ms = n->entries[0].lease_ms;
         describe(&info, &n->entries[0], id);
+    }
     return op->row(op->row_arg, &info);
 }
 
@@ -177,7 +181,7 @@ static int show_entry(etcd *e, pawl_op *op, const etcd_inspect_name *n,
                       .permits = n->type == PAWL_TYPE_SEMAPHORE ? (uint64_t)entry->value.permits
                                                                 : 0,
                       .since_ms = since_of(e, entry),
-                      .lease_ms = entry->holder ? entry->lease_ms : -1};
+                      .lease_ms = entry->holder ? entry->lease_ms : -1, .wait_ms = -1};
 
     if (entry->holder)
         info.token = guest ? (uint64_t)entry->modified : token_of(entry);

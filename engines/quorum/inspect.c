@@ -173,6 +173,8 @@ static void merge_group(inspection *v, const entry *first, size_t n)
             m->info.waiters = info->waiters;
         if (info->since_ms > m->info.since_ms)
             m->info.since_ms = info->since_ms;
+        if (info->wait_ms > m->info.wait_ms)
+            m->info.wait_ms = info->wait_ms;
         if (!*m->info.owner && *info->owner) { /* a summary of a node that has a holder */
             m->info.pid = info->pid;
             m->info.host = info->host;
@@ -232,8 +234,8 @@ static bool merge(inspection *v, bool summaries)
 static int show_inspect(const inspection *v, pawl_op *op)
 {
     pawl_info sum = {.size = sizeof sum, .name = op->name, .role = PAWL_ROLE_SUMMARY,
-                     .since_ms = -1, .lease_ms = -1, .host = "", .program = "", .label = "",
-                     .owner = ""};
+                     .since_ms = -1, .lease_ms = -1, .wait_ms = -1, .host = "", .program = "",
+                     .label = "", .owner = ""};
     int code;
 
     for (size_t i = 0; i < v->nrows; i++) {
@@ -246,12 +248,15 @@ static int show_inspect(const inspection *v, pawl_op *op)
             sum.program = info->program;
             sum.label = info->label;
             sum.owner = info->owner;
+            sum.lease_ms = info->lease_ms;
             sum.shared = 1;
         }
         sum.holders += holder;
         sum.waiters += !holder;
-        if (!holder)
+        if (!holder) {
+            sum.wait_ms = info->since_ms > sum.wait_ms ? info->since_ms : sum.wait_ms;
             continue;
+        }
         sum.shared &= info->shared;
         sum.token = info->token > sum.token ? info->token : sum.token;
         sum.since_ms = info->since_ms > sum.since_ms ? info->since_ms : sum.since_ms;

@@ -143,19 +143,25 @@ static int show_summary(const look *k, const look_name *n)
                       .type = shown_type(n),
                       .holders = (uint64_t)n->holders, .waiters = (uint64_t)n->waiters,
                       .count = n->count, .shared = n->holders > 0, .since_ms = -1, .lease_ms = -1,
-                      .host = "", .program = "", .label = "", .owner = ""};
+                      .wait_ms = -1, .host = "", .program = "", .label = "", .owner = ""};
 
     if (n->type == PAWL_TYPE_SEMAPHORE)
         info.available = n->count > n->used ? n->count - n->used : 0;
-    for (size_t i = 0; i < n->nrows && n->rows[i].holder; i++) {
+    for (size_t i = 0; i < n->nrows; i++) {
         const look_row *row = &n->rows[i];
 
+        if (!row->holder) {
+            info.wait_ms = row->since_ms > info.wait_ms ? row->since_ms : info.wait_ms;
+            continue;
+        }
         info.shared &= row->shared;
         info.token = (uint64_t)row->token > info.token ? (uint64_t)row->token : info.token;
         info.since_ms = row->since_ms > info.since_ms ? row->since_ms : info.since_ms;
     }
-    if (n->nrows && n->rows[0].holder)
+    if (n->nrows && n->rows[0].holder) {
+        info.lease_ms = n->rows[0].left_ms;
         describe(k, &info, &n->rows[0], id);
+    }
     return op->row(op->row_arg, &info);
 }
 
@@ -167,7 +173,7 @@ static int show_row(const look *k, const look_name *n, const look_row *row)
                       .shared = row->shared,
                       .permits = n->type == PAWL_TYPE_SEMAPHORE ? (uint64_t)row->permits : 0,
                       .token = row->holder ? (uint64_t)row->token : 0, .since_ms = row->since_ms,
-                      .lease_ms = row->holder ? row->left_ms : -1};
+                      .lease_ms = row->holder ? row->left_ms : -1, .wait_ms = -1};
 
     describe(k, &info, row, id);
     return k->op->row(k->op->row_arg, &info);

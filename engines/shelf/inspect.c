@@ -78,7 +78,8 @@ static int summary_row(struct inspection *v, pawl_op *op, const lockstate_lock *
     pawl_info row = {.size = sizeof row, .name = lockstate_name(lock), .role = PAWL_ROLE_SUMMARY,
                      .type = lock->type, .shared = holders > 0, .holders = holders,
                      .waiters = lock->waiters, .count = lock->value, .since_ms = -1,
-                     .lease_ms = -1, .host = "", .program = "", .label = "", .owner = ""};
+                     .lease_ms = -1, .wait_ms = -1, .host = "", .program = "", .label = "",
+                     .owner = ""};
 
     if (lock->type == PAWL_TYPE_SEMAPHORE)
         row.available = lockstate_available(lock);
@@ -89,8 +90,15 @@ static int summary_row(struct inspection *v, pawl_op *op, const lockstate_lock *
         row.token = e[i].token > row.token ? e[i].token : row.token;
         row.since_ms = since > row.since_ms ? since : row.since_ms;
     }
-    if (holders)
+    for (size_t i = lock->holders; i < (size_t)lock->holders + lock->waiters; i++) {
+        int64_t since = ms_between(e[i].since, v->edit.now);
+
+        row.wait_ms = since > row.wait_ms ? since : row.wait_ms;
+    }
+    if (holders) {
+        row.lease_ms = ms_between(v->edit.now, e->expires);
         describe(v, &row, e, id);
+    }
     return op->row(op->row_arg, &row);
 }
 
@@ -104,7 +112,8 @@ static int entry_row(struct inspection *v, pawl_op *op, const lockstate_lock *lo
                      .permits = lock->type == PAWL_TYPE_SEMAPHORE ? e->permits : 0,
                      .token = holder ? e->token : 0,
                      .since_ms = ms_between(e->since, v->edit.now),
-                     .lease_ms = holder ? ms_between(v->edit.now, e->expires) : -1};
+                     .lease_ms = holder ? ms_between(v->edit.now, e->expires) : -1,
+                     .wait_ms = -1};
 
     describe(v, &row, e, id);
     return op->row(op->row_arg, &row);
@@ -115,8 +124,8 @@ static int inspect(shelf_engine *se, pawl_op *op)
     struct inspection v;
     lockstate_lock *lock;
     pawl_info row = {.size = sizeof row, .name = op->name, .role = PAWL_ROLE_SUMMARY,
-                     .since_ms = -1, .lease_ms = -1, .host = "", .program = "", .label = "",
-                     .owner = ""};
+                     .since_ms = -1, .lease_ms = -1, .wait_ms = -1, .host = "", .program = "",
+                     .label = "", .owner = ""};
     int code;
 
     if (!open_copy(&v, se, shelf_bucket(se, op->name)))

@@ -87,7 +87,7 @@ static int show_row(pawl_op *op, const sql_reply *r, size_t row, const char *nam
                                      ? (uint64_t)number_at(r, row, PERMITS) : 0,
                       .token = holder ? (uint64_t)number_at(r, row, TOKEN) : 0,
                       .since_ms = number_at(r, row, SINCE),
-                      .lease_ms = holder ? number_at(r, row, LEFT) : -1};
+                      .lease_ms = holder ? number_at(r, row, LEFT) : -1, .wait_ms = -1};
 
     describe(r, row, &info, id);
     return op->row(op->row_arg, &info);
@@ -97,7 +97,8 @@ static int show_row(pawl_op *op, const sql_reply *r, size_t row, const char *nam
 static pawl_info summarize(const sql_reply *r, size_t from, size_t to, int64_t *used)
 {
     pawl_info info = {.size = sizeof info, .role = PAWL_ROLE_SUMMARY, .since_ms = -1,
-                      .lease_ms = -1, .host = "", .program = "", .label = "", .owner = ""};
+                      .lease_ms = -1, .wait_ms = -1, .host = "", .program = "", .label = "",
+                      .owner = ""};
     int64_t type = to > from ? number_at(r, from, TYPE) : 0;
     bool shared = true;
 
@@ -106,6 +107,8 @@ static pawl_info summarize(const sql_reply *r, size_t from, size_t to, int64_t *
     info.count = type > 1 ? number_at(r, from, VALUE) : 0;
     for (size_t i = from; i < to; i++) {
         info.waiters += is_role(r, i, 'w');
+        if (is_role(r, i, 'w') && number_at(r, i, SINCE) > info.wait_ms)
+            info.wait_ms = number_at(r, i, SINCE);
         if (!is_role(r, i, 'h'))
             continue;
         info.holders++;
@@ -130,8 +133,10 @@ static int show(pawl_op *op, const sql_reply *r, size_t from, size_t to, const c
     int code;
 
     info.name = name;
-    if (info.holders)
+    if (info.holders) {
+        info.lease_ms = number_at(r, from, LEFT);
         describe(r, from, &info, id);
+    }
     code = op->row(op->row_arg, &info);
     if (op->kind == PAWL_OP_INSPECT)
         for (size_t i = from; i < to && !code; i++)

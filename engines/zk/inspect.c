@@ -299,20 +299,27 @@ static const char *dir_of(const zk_inspect_name *n, const zk_inspect_node *node)
            : node->child.sort == ZK_WAITER && n->semaphore && !n->latch ? "locks" : NULL;
 }
 
-/* A list shows the first holder of each; an inspection everybody. */
+/* A list shows the first holder of each name and the age of the first waiter; an inspection shows
+ * everybody. */
+static bool is_shown(const zk_inspection *k, const zk_inspect_name *n, size_t j)
+{
+    return k->op->kind != PAWL_OP_LIST || !j || (!n->nodes[j].holder && n->nodes[j - 1].holder);
+}
+
 static void ask_nodes(zk_inspection *k)
 {
     zk *z = k->task.zk;
-    size_t most = k->op->kind == PAWL_OP_LIST ? 1 : SIZE_MAX;
 
     k->step = INSPECT_NODES;
     for (size_t i = k->from; i < end_of_chunk(k); i++) {
         zk_inspect_name *n = &k->names[i];
 
         zk_inspect_sort(n);
-        for (size_t j = 0; j < n->nnodes && j < most; j++)
-            zk_ask(&k->task, ZK_GET, zk_path(z, n->name, dir_of(n, &n->nodes[j]), n->nodes[j].name),
-                   false, node_read, (int64_t)(i << 32 | j));
+        for (size_t j = 0; j < n->nnodes; j++)
+            if (is_shown(k, n, j))
+                zk_ask(&k->task, ZK_GET,
+                       zk_path(z, n->name, dir_of(n, &n->nodes[j]), n->nodes[j].name), false,
+                       node_read, (int64_t)(i << 32 | j));
     }
 }
 

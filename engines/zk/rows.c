@@ -113,7 +113,7 @@ static int64_t since(const zk_inspection *k, const zk_inspect_node *node)
 static int show_summary(const zk_inspection *k, const zk_inspect_name *n, int type)
 {
     pawl_info info = {.size = sizeof info, .name = n->name, .role = PAWL_ROLE_SUMMARY,
-                      .type = (uint64_t)type, .since_ms = -1, .lease_ms = -1,
+                      .type = (uint64_t)type, .since_ms = -1, .lease_ms = -1, .wait_ms = -1,
                       .count = n->latch ? n->count : n->capacity, .host = "", .program = "",
                       .label = "", .owner = ""};
     char id[16];
@@ -126,16 +126,20 @@ static int show_summary(const zk_inspection *k, const zk_inspect_name *n, int ty
         const zk_inspect_node *node = &n->nodes[i];
 
         info.waiters += !node->holder;
-        if (!node->holder)
+        if (!node->holder) {
+            info.wait_ms = since(k, node) > info.wait_ms ? since(k, node) : info.wait_ms;
             continue;
+        }
         info.shared = node->child.sort == ZK_SHARED && (info.shared || !info.holders);
         info.holders++;
         if ((uint64_t)node->stat.czxid > info.token)
             info.token = (uint64_t)node->stat.czxid;
         info.since_ms = since(k, node) > info.since_ms ? since(k, node) : info.since_ms;
     }
-    if (info.holders)
+    if (info.holders) {
+        info.lease_ms = n->nodes[0].known ? n->nodes[0].who.lease_ms : -1;
         describe(&info, &n->nodes[0], id);
+    }
     return k->op->row(k->op->row_arg, &info);
 }
 
@@ -147,7 +151,7 @@ static int show_node(const zk_inspection *k, const zk_inspect_name *n, const zk_
                       .role = node->holder ? PAWL_ROLE_HOLDER : PAWL_ROLE_WAITER,
                       .shared = node->child.sort == ZK_SHARED, .since_ms = since(k, node),
                       .token = node->holder ? (uint64_t)node->stat.czxid : 0,
-                      .lease_ms = node->holder ? node->who.lease_ms : -1};
+                      .lease_ms = node->holder ? node->who.lease_ms : -1, .wait_ms = -1};
 
     if (type == PAWL_TYPE_SEMAPHORE)
         info.permits = node->holder ? node->permits : (uint64_t)node->who.want;

@@ -56,6 +56,7 @@ CASE("waiters are shown in their order, each with its own owner and label")
     pawl_client *mine = client_open(NULL);
     pawl_lock *lock = lock_new(mine, name, ORDERED);
     static rows all;
+    int64_t oldest = -1;
     waiter w[N];
 
     CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
@@ -74,7 +75,14 @@ CASE("waiters are shown in their order, each with its own owner and label")
         CHECK_STR(all.row[i + 2].label, labels[i]);
         CHECK_EQ(all.row[i + 2].info.pid, getpid());
         CHECK(strcmp(all.row[i + 2].owner, all.row[i + 1].owner));
+        oldest = all.row[i + 2].info.since_ms > oldest ? all.row[i + 2].info.since_ms : oldest;
     }
+    CHECK_EQ(all.row[0].info.lease_ms, all.row[1].info.lease_ms);
+    CHECK_EQ(all.row[0].info.wait_ms, oldest);
+    all.n = 0;
+    CHECK_OK(pawl_list(mine, name, collect_row, &all, NULL));
+    CHECK_EQ(all.n, 1);
+    CHECK(all.row[0].info.wait_ms >= oldest);
     CHECK_OK(pawl_lock_release(lock, NULL));
     for (int i = 0; i < N; i++)
         waiter_leave(&w[i]);

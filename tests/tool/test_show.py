@@ -2,10 +2,13 @@
 """pawl show, ls, break and latch."""
 import json
 import os
+import re
 import shutil
 import signal
+import unicodedata
 
 from harness import case, equal, main, wait_for
+from screen import Terminal
 
 
 @case('show tells by its status whether it is held')
@@ -53,11 +56,12 @@ def show_shared(box):
 
 @case('ls lists names in order, by pattern, as a table and as JSON')
 def ls(box):
-    equal(box.pawl('ls'), (0, '', ''))
+    equal(box.pawl('ls'), (0, '', 'pawl: no names in use\n'))
+    equal(box.pawl('ls', 'q*'), (0, '', "pawl: no name in use matches 'q*'\n"))
     equal(json.loads(box.pawl('ls', '--json')[1]), [])
     holders = {name: box.holder(name)[0].pid for name in ('b', 'a:2', 'a:1')}
-    code, out, _ = box.pawl('ls')
-    equal(code, 0)
+    code, out, err = box.pawl('ls')
+    equal((code, err), (0, 'pawl: 3 names, 3 held, 0 waiting\n'))
     equal([line.split()[0] for line in out.splitlines()], ['NAME', 'a:1', 'a:2', 'b'])
     rows = json.loads(box.pawl('ls', 'a:*', '--json')[1])
     equal([row['name'] for row in rows], ['a:1', 'a:2'])
@@ -72,6 +76,58 @@ def ls_long(box):
     lines = box.pawl('ls')[1].splitlines()
     equal(len(lines), 4)
     equal({line.find('lock ') for line in lines[1:]}, {lines[0].find('TYPE')}, 'the second column')
+
+
+def width(text):
+    return sum(2 if unicodedata.east_asian_width(c) in 'WF' else 1 for c in text)
+
+
+@case('ls has host and lease, fits the terminal or COLUMNS, and aligns wide and broken names')
+def ls_fits(box):
+    holders = [box.holder(name)[0].pid for name in
+               ('short', '锁' * 85, 'a-name-of-more-than-twenty-four-bytes', b'a\xffb')]
+    box.start('run', 'short', '--', 'true')
+    box.wait_waiters('short', 1)
+    code, out, err = box.pawl('ls')
+    lines = out.splitlines()
+    equal((code, len(lines)), (0, 5))
+    equal(lines[0].split(), ['NAME', 'TYPE', 'STATE', 'WAITING', 'SINCE', 'LEASE', 'HOST', 'HOLDER'])
+    assert '锁' * 85 + ' ' in out and 'a\\xffb ' in out, out
+    assert err.startswith('pawl: 4 names, 4 held, 1 waiting, longest wait '), err
+    row = next(line for line in lines if line.startswith('short')).split()
+    equal((row[1:4], row[6:]), (['lock', 'held', '1'], [os.uname().nodename, str(holders[0]), 'sh']))
+    assert re.fullmatch(r'2\ds', row[5]), row
+    _, out, _ = box.pawl('ls', env=dict(box.env, COLUMNS='80'))
+    lines = out.splitlines()
+    assert all(width(line) <= 80 for line in lines), lines
+    column = lines[0].index('TYPE')
+    for line in lines[1:]:
+        name = line[:line.index(' lock ')]
+        equal(width(name), column - 1, line)
+    terminal = Terminal(box, 'ls', columns=70)
+    equal(terminal.end(), 0)
+    shown = terminal.lines()
+    assert all(width(line) <= 70 for line in shown) and shown[0].startswith('NAME'), shown
+    assert shown[5].startswith('pawl: 4 names'), shown
+    summary = json.loads(box.pawl('ls', '--json', 'short')[1])[0]
+    assert 0 < summary['lease_ms'] <= 30000 and summary['wait_ms'] >= 0, summary
+
+
+@case('ls --watch lists again and again, until a signal or the end of its reader')
+def ls_watch(box):
+    with open(box.path('out'), 'w') as out:
+        watch = box.start('ls', '--watch=100ms', '--json', stdout=out)
+    wait_for('an empty list', lambda: '[]' in box.lines('out'))
+    box.holder('x')
+    wait_for('the lock', lambda: '"name":"x"' in box.read('out'))
+    watch.terminate()
+    equal(box.end(watch)[0], -signal.SIGTERM)
+    terminal = Terminal(box, 'ls', '--watch')
+    terminal.wait_for('NAME', 'x ', 'pawl: 1 name, 1 held')
+    terminal.key('\x03')
+    equal(terminal.end(), -signal.SIGINT)
+    for bad in ('--watch=0', '--watch=soon'):
+        equal(box.status('ls', bad), 64)
 
 
 @case('show tells what --at-least has left over from what somebody holds')

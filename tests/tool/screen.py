@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real pseudo-terminal with a model of its screen, for cases about `pawl top` and the like.
+
+The model is pyte's (Debian: python3-pyte), which understands the Linux console; hence TERM=linux.
+"""
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+
+from harness import PATIENCE, TOOL
+
+try:
+    import pyte
+except ImportError:  # this Python is not Debian's own; the packages are pure Python
+    sys.path.append('/usr/lib/python3/dist-packages')
+    import pyte
+
+ENTER, ESCAPE, UP, DOWN, PAGE_DOWN, END = '\r', '\x1b', '\x1b[A', '\x1b[B', '\x1b[6~', '\x1b[4~'
+
+
+class Screen(pyte.Screen):
+    """After a character in the last column the cursor is there, not beyond: a move to another line
+    ends a wrap that was to come, as on real terminals."""
+
+    def cursor_to_line(self, line=None):
+        super().cursor_to_line(line)
+        self.ensure_hbounds()
+
+    def cursor_up(self, count=None):
+        super().cursor_up(count)
+        self.ensure_hbounds()
+
+    def cursor_down(self, count=None):
+        super().cursor_down(count)
+        self.ensure_hbounds()
+
+
+class Terminal:
+    """A command on a terminal of its own."""
+
+    def __init__(self, box, *args, columns=80, lines=24, term='linux', env=None, command=None):
+        self.master, self.slave = pty.openpty()
+        self.screen = Screen(columns, lines)
+        self.stream = pyte.ByteStream(self.screen)
+        self.raw = b''
+        self._set_size(columns, lines)
+        self.modes = termios.tcgetattr(self.slave)
+        environment = {**box.env, 'TERM': term, 'LC_ALL': 'C.UTF-8', **(env or {})}
+        self.process = subprocess.Popen(
+            command or [TOOL, *args], stdin=self.slave, stdout=self.slave, stderr=self.slave,
+            env=environment, cwd=box.dir, start_new_session=True, preexec_fn=self._control)
+        box.started.append(self.process)
+
+    def _control(self):
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    def _set_size(self, columns, lines):
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack('HHHH', lines, columns, 0, 0))
+
+    def resize(self, columns, lines):
+        self.screen.resize(lines, columns)
+        self._set_size(columns, lines)  # the kernel sends SIGWINCH
+
+    def feed(self, wait=0.02):
+        """What the command has written by now goes to the screen."""
+        while select.select([self.master], [], [], wait)[0]:
+            try:
+                data = os.read(self.master, 65536)
+            except OSError:  # nobody has the other end any more
+                return
+            self.raw += data
+            self.stream.feed(data)
+            wait = 0
+
+    def lines(self):
+        self.feed()
+        return [line.rstrip() for line in self.screen.display]
+
+    def text(self):
+        return '\n'.join(self.lines())
+
+    def wait(self, what, predicate, patience=PATIENCE):
+        """Until predicate(text of the screen) is true; that text."""
+        end = time.monotonic() + patience
+        while True:
+            text = self.text()
+            if predicate(text):
+                return text
+            if time.monotonic() > end:
+                raise AssertionError(f'timed out waiting for {what}; the screen:\n{text}')
+            if self.process.poll() is not None and not self._readable():
+                text = self.text()
+                if predicate(text):
+                    return text
+                raise AssertionError(f'ended before {what}; the screen:\n{text}')
+
+    def _readable(self):
+        return bool(select.select([self.master], [], [], 0)[0])
+
+    def wait_for(self, *texts):
+        return self.wait(' '.join(texts), lambda screen: all(t in screen for t in texts))
+
+    def key(self, keys):
+        os.write(self.master, keys.encode())
+
+    def end(self):
+        """The exit status; then the terminal's modes must be what they were."""
+        deadline = time.monotonic() + PATIENCE
+        while self.process.poll() is None:
+            self.feed()
+            assert time.monotonic() < deadline, 'it does not end'
+        self.feed()
+        return self.process.returncode
+
+    def restored(self):
+        return termios.tcgetattr(self.slave) == self.modes
+
+    def close(self):
+        os.close(self.master)
+        os.close(self.slave)

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * screen.c - see screen.h. The only file that knows ncurses.
+ */
+#include "screen.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#define NCURSES_WIDECHAR 1
+#include <curses.h>
+#include <term.h>
+#undef columns /* a macro of term.h */
+
+#include "table.h"
+
+static SCREEN *terminal;
+static bool taken;           /* ncurses has the terminal at this moment */
+static bool colours;
+static int cursor_y = -1, cursor_x;
+
+/* ---- Giving the terminal back after a crash ------------------------------------------------ */
+
+static struct termios modes;  /* as they were */
+static char farewell[128];    /* what ends the full screen and shows the cursor */
+
+static void crashed(int number)
+{
+    ssize_t n = write(STDOUT_FILENO, farewell, strlen(farewell));
+
+    (void)n;
+    tcsetattr(STDIN_FILENO, TCSANOW, &modes);
+    raise(number); /* the handler is gone by now: SA_RESETHAND */
+}
+
+static void add_farewell(const char *capability)
+{
+    const char *text = tigetstr(capability);
+    size_t used = strlen(farewell);
+
+    if (text && text != (char *)-1)
+        snprintf(farewell + used, sizeof farewell - used, "%s", text);
+}
+
+static void watch_crashes(void)
+{
+    static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+    struct sigaction action = {.sa_handler = crashed,
+                               .sa_flags = (int)(SA_RESETHAND | SA_NODEFER)};
+
+    farewell[0] = '\0';
+    add_farewell("sgr0");
+    add_farewell("rmcup");
+    add_farewell("cnorm");
+    add_farewell("rmkx");
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
+        sigaction(signals[i], &action, NULL);
+}
+
+/* ---- Taking it ----------------------------------------------------------------------------- */
+
+static void set_colours(void)
+{
+    const char *no = getenv("NO_COLOR");
+
+    colours = has_colors() && !(no && *no);
+    if (!colours)
+        return;
+    start_color();
+    use_default_colors();
+    init_pair(STYLE_TITLE, COLOR_CYAN, -1);
+    init_pair(STYLE_HOT, COLOR_YELLOW, -1);
+    init_pair(STYLE_ALARM, COLOR_WHITE, COLOR_RED);
+}
+
+static void take_size(void)
+{
+    struct winsize size;
+
+    if (!ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_row && size.ws_col &&
+        (size.ws_row != LINES || size.ws_col != COLS))
+        resizeterm(size.ws_row, size.ws_col);
+}
+
+/* ncurses sets handlers of its own for these; here they are blocked and read as events, and ^Z must
+ * have its usual effect once unblocked. */
+static void no_handlers(void)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGTSTP, SIGWINCH};
+    struct sigaction action = {.sa_handler = SIG_DFL};
+
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
+        sigaction(signals[i], &action, NULL);
+}
+
+const char *screen_open(void)
+{
+    const char *term = getenv("TERM");
+
+    if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
+        return "needs a terminal for its input and output; 'pawl ls' works without";
+    if (tcgetattr(STDIN_FILENO, &modes))
+        return strerror(errno);
+    terminal = newterm(NULL, stdout, stdin);
+    if (!terminal)
+        return term && *term ? "can't use this terminal: TERM names an unknown type"
+                             : "can't use this terminal: TERM is not set";
+    taken = true;
+    if (!tigetstr("cup") || tigetstr("cup") == (char *)-1) {
+        screen_close();
+        return "needs a terminal that can move its cursor; 'pawl ls --watch' works without";
+    }
+    atexit(screen_close);
+    watch_crashes();
+    no_handlers();
+    set_escdelay(50);
+    set_colours();
+    cbreak();
+    noecho();
+    nonl();
+    keypad(stdscr, TRUE);
+    nodelay(stdscr, TRUE);
+    curs_set(0);
+    take_size();
+    return NULL;
+}
+
+void screen_close(void)
+{
+    if (!taken)
+        return;
+    taken = false;
+    curs_set(1);
+    endwin();
+}
+
+void screen_stop(void)
+{
+    sigset_t set, old;
+
+    curs_set(1);
+    endwin();
+    sigemptyset(&set);
+    sigaddset(&set, SIGTSTP);
+    raise(SIGTSTP);
+    pthread_sigmask(SIG_UNBLOCK, &set, &old); /* stopped here, until SIGCONT */
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    screen_again();
+}
+
+void screen_again(void)
+{
+    reset_prog_mode();
+    take_size();
+    clearok(curscr, TRUE);
+    refresh();
+    curs_set(cursor_y >= 0);
+}
+
+/* ---- Drawing ------------------------------------------------------------------------------- */
+
+size_t screen_width(void)
+{
+    return COLS > 0 ? (size_t)COLS : 80;
+}
+
+size_t screen_height(void)
+{
+    return LINES > 0 ? (size_t)LINES : 24;
+}
+
+void screen_begin(void)
+{
+    erase();
+    cursor_y = -1;
+}
+
+static void set_style(enum style style)
+{
+    static const attr_t plain[] = {A_NORMAL, A_BOLD, A_REVERSE, A_BOLD, A_DIM, A_REVERSE | A_BOLD,
+                                   A_REVERSE};
+    static const attr_t coloured[] = {A_NORMAL, A_BOLD, A_REVERSE, A_NORMAL, A_DIM, A_BOLD,
+                                      A_REVERSE};
+    bool pair = style == STYLE_TITLE || style == STYLE_HOT || style == STYLE_ALARM;
+
+    attr_set(colours ? coloured[style] : plain[style], (short)(colours && pair ? style : 0), NULL);
+}
+
+void screen_text(size_t y, size_t x, size_t width, enum style style, const char *text, bool right)
+{
+    char cell[CELL_MAX];
+
+    if (y >= screen_height() || x >= screen_width())
+        return;
+    if (width > screen_width() - x)
+        width = screen_width() - x;
+    set_style(style);
+    mvaddstr((int)y, (int)x, text_fit(cell, sizeof cell, text, width, right));
+    set_style(STYLE_PLAIN);
+}
+
+void screen_cursor(size_t y, size_t x)
+{
+    cursor_y = (int)y;
+    cursor_x = (int)x;
+}
+
+void screen_end(void)
+{
+    curs_set(cursor_y >= 0);
+    if (cursor_y >= 0)
+        move(cursor_y, cursor_x);
+    refresh();
+}
+
+/* ---- Keys ---------------------------------------------------------------------------------- */
+
+static int special(wint_t key)
+{
+    switch (key) {
+    case KEY_UP:
+        return KEY_IS_UP;
+    case KEY_DOWN:
+        return KEY_IS_DOWN;
+    case KEY_PPAGE:
+        return KEY_IS_PAGE_UP;
+    case KEY_NPAGE:
+        return KEY_IS_PAGE_DOWN;
+    case KEY_HOME:
+        return KEY_IS_HOME;
+    case KEY_END:
+        return KEY_IS_END;
+    case KEY_ENTER:
+    case KEY_RIGHT:
+        return KEY_IS_ENTER;
+    case KEY_BACKSPACE:
+        return KEY_IS_BACK;
+    case KEY_LEFT:
+        return KEY_IS_ESCAPE;
+    default:
+        return KEY_IS_OTHER;
+    }
+}
+
+int screen_key(void)
+{
+    wint_t key;
+    int got = get_wch(&key);
+
+    if (got == ERR)
+        return KEY_NONE;
+    if (got == KEY_CODE_YES)
+        return special(key);
+    return key == '\r' || key == '\n'    ? KEY_IS_ENTER
+           : key == 0x7f || key == '\b' ? KEY_IS_BACK
+           : key == 0x1b                 ? KEY_IS_ESCAPE
+                                         : (int)key;
+}

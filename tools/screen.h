@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * screen.h - the terminal of `pawl top`: taken over, drawn on by ncurses, and given back.
+ *
+ * ncurses is used by the main thread alone. The terminal is given back on every exit: by
+ * screen_close, which also runs at exit(3), and, if the process crashes, by a signal handler that
+ * writes the terminal's own sequences, which screen_open has looked up, and restores its modes.
+ */
+#ifndef PAWL_SCREEN_H
+#define PAWL_SCREEN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Looks; without colours some of them are bold, dim or reverse. */
+enum style { STYLE_PLAIN, STYLE_TITLE, STYLE_HEAD, STYLE_HOT, STYLE_STALE, STYLE_ALARM, STYLE_CHOSEN };
+
+/* Take the terminal. Returns NULL, or why that can't be. */
+const char *screen_open(void);
+void screen_close(void);
+
+/* Stop this process as ^Z does, with the terminal given back in between. */
+void screen_stop(void);
+/* After a SIGCONT or SIGWINCH: take the terminal's size and draw everything again. */
+void screen_again(void);
+
+size_t screen_width(void);
+size_t screen_height(void);
+
+/* Draw: screen_begin, then texts of any content, each cut or padded to `width` columns and to the
+ * edge, then screen_end. */
+void screen_begin(void);
+void screen_text(size_t y, size_t x, size_t width, enum style, const char *text, bool right);
+void screen_cursor(size_t y, size_t x);
+void screen_end(void);
+
+/* The next key that was pressed, or KEY_NONE. Others than these are the character. */
+enum {
+    KEY_NONE = -1, KEY_IS_UP = -100, KEY_IS_DOWN, KEY_IS_PAGE_UP, KEY_IS_PAGE_DOWN, KEY_IS_HOME,
+    KEY_IS_END, KEY_IS_ENTER, KEY_IS_BACK, KEY_IS_ESCAPE, KEY_IS_OTHER
+};
+int screen_key(void);
+
+#endif
