@@ -423,10 +423,4 @@ static inline int pawl_instance_identity(const pawl_instance *i, char *ret, size
 #define PAWL_ENGINE_SYMBOL "pawl_engine_module"
 typedef const pawl_engine *pawl_engine_module_fn(void);
 
-/* The engines inside libpawl. */
-extern const pawl_engine pawl_engine_memory, pawl_engine_local, pawl_engine_redis,
-    pawl_engine_rediss, pawl_engine_redis_unix, pawl_engine_redis_sentinel,
-    pawl_engine_redis_cluster, pawl_engine_trace, pawl_engine_fault,
-    pawl_engine_quorum;
-
 #endif
