@@ -57,7 +57,8 @@ typedef struct pawl_op pawl_op;
 typedef struct pawl_env pawl_env;
 typedef struct pawl_engine pawl_engine;
 
-/* Optional features of an engine, so that the core can ask instead of trying. */
+/* Optional features of an engine, so that the core can ask instead of trying. pawl_client_can
+ * answers the questions of programs from the same bits (src/can.c). */
 enum pawl_caps {
     PAWL_CAP_FENCE = 1 << 0,         /* grants carry tokens that rise per name */
     PAWL_CAP_QUEUE = 1 << 1,         /* op->queue works: first come, first served in the service,
@@ -78,9 +79,15 @@ enum pawl_caps {
                                           ends: used only when the client closes */
     PAWL_CAP_OUTLASTS = 1 << 13,     /* a lock may outlast its lease while its client is there: a
                                         RELEASE follows when the lease is over */
-    PAWL_CAP_FAIR_ONLY = 1 << 14     /* only fair locks have an order (a foreign layout); of others
+    PAWL_CAP_FAIR_ONLY = 1 << 14,    /* only fair locks have an order (a foreign layout); of others
                                         INSPECT shows neither waiters nor since when they are held,
                                         and semaphores and latches are bare numbers */
+    PAWL_CAP_HERE = 1 << 15,         /* no server: ops need nothing but this machine */
+    PAWL_CAP_PRIVATE = 1 << 16,      /* only clients of this process share the names */
+    PAWL_CAP_BREAKS_LATE = 1 << 17,  /* BREAK is not one step, and may also end a grant that was
+                                        made after the BREAK was submitted */
+    PAWL_CAP_BREAKS_UNSEEN = 1 << 18 /* the holder can't tell a BREAK from another loss: the reason
+                                        is PAWL_LOST_GONE instead of PAWL_LOST_BROKEN */
 };
 
 /* ---- Ops ------------------------------------------------------------------------------------- */
