@@ -37,9 +37,9 @@
  *    is optional (NULL) and is written only on failure.
  *  - Each comment lists the codes that are specific to its function. Every function that sends a
  *    request to the service may also return PAWL_ECONN, PAWL_EAUTH, PAWL_EPROTO, PAWL_EBACKEND,
- *    PAWL_EQUORUM (quorum: only), PAWL_EUNKNOWN (no answer), PAWL_ESTATE (the client is closed, or
- *    the name is in use as another type: lock, semaphore, latch), PAWL_EFORK and PAWL_ENOMEM. Every
- *    function with arguments may return PAWL_EINVAL.
+ *    PAWL_EQUORUM (several servers), PAWL_EUNKNOWN (no answer), PAWL_ESTATE (the client is closed,
+ *    or the name is in use as another type: lock, semaphore, latch), PAWL_EFORK and PAWL_ENOMEM.
+ *    Every function with arguments may return PAWL_EINVAL.
  *  - Times are int64_t milliseconds. A wait of 0 is one try; PAWL_FOREVER is a wait without limit.
  *  - Input strings are copied. Pointers from getters stay valid as long as the object.
  *  - Any thread may call any function unless the comment says otherwise. Each comment ends with a
@@ -186,6 +186,47 @@ PAWL_API int pawl_open(pawl_client **ret, const char *url, const pawl_client_opt
  * PAWL_EDEADLK, nothing is closed. */
 PAWL_API int pawl_close(pawl_client *client);
 
+/* What a service can do. The answers depend on the type of service and on its layout, not on the
+ * state of the service: ask the client instead of deciding by its URL. */
+enum pawl_can {
+    PAWL_CAN_FENCE = 0,     /* grants carry fencing tokens; else pawl_lock_token is 0 */
+    PAWL_CAN_READ,          /* PAWL_READ */
+    PAWL_CAN_FAIR,          /* PAWL_FAIR */
+    PAWL_CAN_QUEUE,         /* waiters of every kind but PAWL_SPIN are served first come, first
+                               served, and pawl_inspect shows the waiters. Else only PAWL_FAIR has
+                               an order, or, if PAWL_CAN_FAIR is 0, too, clients poll */
+    PAWL_CAN_HAND_OVER,     /* threads of one process pass a PAWL_MUTEX on (`cohort`) */
+    PAWL_CAN_SEMAPHORE,     /* pawl_semaphore_new */
+    PAWL_CAN_LATCH,         /* pawl_latch_new */
+    PAWL_CAN_LIST,          /* pawl_list */
+    PAWL_CAN_DETAIL,        /* pawl_inspect shows since when a lock is held; the service knows the
+                               type of each name and the capacity of a semaphore */
+    PAWL_CAN_LEASE,         /* each grant has a lease of its own. Else grants share the lease of a
+                               session: pawl_lock_valid_ms is at most the rest of the session */
+    PAWL_CAN_LINGER,        /* the service keeps a released lock for at_least_ms, even if the
+                               process has ended */
+    PAWL_CAN_LINGER_CLOSED, /* the service keeps a lock for at_least_ms after pawl_close. Without
+                               PAWL_CAN_LINGER the client keeps the lock while it is open, and the
+                               lock of a killed process stays until its lease ends */
+    PAWL_CAN_BREAK_AT_ONCE, /* pawl_lock_break ends the grants of one moment. Else a break may also
+                               end a grant that is made while the break is under way */
+    PAWL_CAN_TELL_BROKEN,   /* after a break pawl_lock_lost_reason is PAWL_LOST_BROKEN; else
+                               PAWL_LOST_GONE */
+    PAWL_CAN_SHARE,         /* other processes share the names */
+    PAWL_CAN_BE_DOWN        /* the service is a server that may not answer; else the locks are kept
+                               by this machine alone */
+};
+
+/* Can the service do that? `what` is one of enum pawl_can. Returns 1, 0, or PAWL_EINVAL (a question
+ * that this version of the library doesn't know). No I/O; also allowed after fork().
+ * Thread: any. Blocks: no. In callbacks: yes. */
+PAWL_API int pawl_client_can(const pawl_client *client, int what);
+
+/* The lease of locks with lease_ms 0 (`watchdog_ms` of the options, `watchdog` of the URL, or the
+ * default), in ms. Without PAWL_CAN_LEASE a grant may be valid for less. No I/O; also allowed after
+ * fork(). Thread: any. Blocks: no. In callbacks: yes. */
+PAWL_API int64_t pawl_client_lease_ms(const pawl_client *client);
+
 /* ---- Locks ---------------------------------------------------------------------------------- */
 
 enum pawl_kind {
@@ -237,11 +278,9 @@ typedef struct pawl_lock_options {
     pawl_lost_fn *on_lost; /* default: none; the next call reports the loss */
     void *arg;             /* first argument of on_lost */
     int64_t at_least_ms;   /* keep the lock at least this long after the acquire, even if the
-                              owner releases the lock and the process ends. zk:,
-                              layout=advisory: only while the client is open, and then up to
-                              the time-out (see pawl_close). layout=redisson: also after the
-                              client was closed, but the lock of a killed process stays until
-                              its lease ends */
+                              owner releases the lock and the process ends. Without
+                              PAWL_CAN_LINGER: only while the client is open; then see
+                              PAWL_CAN_LINGER_CLOSED and pawl_close */
 } pawl_lock_options;
 
 /* A handle on the lock `name` (1 to 255 bytes, no control characters). No I/O: nothing is acquired.
@@ -335,10 +374,10 @@ PAWL_API uint64_t pawl_lock_token(const pawl_lock *lock);
 
 /* Why the calling owner's hold was lost (enum pawl_lost_reason), until the owner releases the hold;
  * for a multi-lock, the reason of its first lost member. 0: not lost. The text of every PAWL_ELOST
- * and the log give the same reason. PAWL_LOST_BROKEN also covers a key or node of the lock that was
- * deleted by hand (etcd, ZooKeeper). With PostgreSQL's layout=advisory, where a break ends the
- * holder's connection as a restart does, the reason of a break is PAWL_LOST_GONE. No I/O. Inside
- * on_lost the calling owner is the owner whose lock was lost.
+ * and the log give the same reason. If a service can't tell a break from a record of the lock that
+ * was deleted by hand, PAWL_LOST_BROKEN covers both. Without PAWL_CAN_TELL_BROKEN the reason of a
+ * break is PAWL_LOST_GONE. No I/O. Inside on_lost the calling owner is the owner whose lock was
+ * lost.
  * Thread: any. Blocks: no. In callbacks: yes. */
 PAWL_API int pawl_lock_lost_reason(const pawl_lock *lock);
 
@@ -413,8 +452,8 @@ PAWL_API int pawl_semaphore_new(pawl_semaphore **ret, pawl_client *client, const
 
 /* Acquire `permits` permits at once, or none, first come first served. The handle owns the permits.
  * Returns as pawl_lock_acquire; PAWL_EINVAL if `permits` exceeds the capacity, PAWL_ESTATE if no
- * capacity or a different capacity is set (layout=redisson: the first capacity stays, others are
- * ignored).
+ * capacity or a different capacity is set (without PAWL_CAN_DETAIL: the first capacity stays, and
+ * others are ignored).
  * Thread: any. Blocks: up to wait_ms.
  * In callbacks: PAWL_EDEADLK. */
 PAWL_API int pawl_semaphore_acquire(pawl_semaphore *sem, uint32_t permits, int64_t wait_ms,

@@ -5,29 +5,73 @@
  * An engine stores locks in one type of service. An engine is a const struct of functions and facts
  * (struct pawl_engine). The core submits ops; the engine completes each op exactly once by calling
  * op->done. The core handles threads, re-entrancy, renewal timers, retries, deadlines and
- * callbacks; the engine handles the wire format and the rules of its service. docs/glossary.md
- * explains the terms.
+ * callbacks; the engine handles the wire format and the rules of its service. docs/engine.md
+ * explains how to write an engine, examples/engine/ has a complete one, and docs/glossary.md
+ * explains the terms. An engine needs no other header of Pawl than this one and pawl.h.
  *
  * THREADS. Every call across this interface (engine functions, timers, wakes, loop callbacks,
  * op->done) happens under the client's mutex, one call at a time, on any thread. The only exception
- * is pawl_env.wake_send, which any thread may call without the mutex.
+ * is pawl_env.wake_send, which any thread may call without the mutex. No function of an engine may
+ * block: not for the network, not for a file on a network, not for a name lookup.
  *
  * RE-ENTRANCE. An engine may complete an op inside submit or cancel, or later from a loop, timer
  * or wake callback. op->done never calls back into the engine (the core defers follow-up work).
- * After op->done the engine must not touch the op any more.
+ * After op->done the engine must not touch the op any more: the core may already have submitted the
+ * same memory again, or freed it. So the engine removes the op from its own lists first.
  *
  * OUTCOMES. 0: done. PAWL_EBUSY, PAWL_ENOTHELD, PAWL_ESTATE ...: refused, nothing changed.
  * PAWL_ECONN: certainly not sent. PAWL_EUNKNOWN: sent, no answer; the request may have been carried
  * out. An engine never reports an unknown outcome as anything else, and never reports silence of
- * the service as a refusal (op->waited). After PAWL_EUNKNOWN the core submits the same op again
- * (same owner, same sequence number), so repeating an op must be harmless, as each kind states.
+ * the service as a refusal (op->waited). After PAWL_EUNKNOWN and PAWL_ECONN the core submits the
+ * same op again (same owner, same sequence number) until the op's deadline, so repeating an op must
+ * be harmless, as each kind states. Every other code ends the request of the caller. With a code
+ * other than 0 the engine puts one line of text into op->err (pawl_error_set): what is wrong, and
+ * what would be right, without a password.
+ *
+ * CONNECTING. open does not wait for the service. Ops that are submitted while there is no
+ * connection stay in the engine until there is one, or until they are cancelled. A cancelled op
+ * that was not sent ends with PAWL_ECONN and the reason why there is no connection, or with
+ * PAWL_ECANCELED if no attempt has failed yet. An error that only a person can mend (a wrong
+ * password, a missing right, another protocol) ends the ops that wait for the connection at once:
+ * PAWL_EAUTH, PAWL_EPROTO, PAWL_EBACKEND. The engine reconnects by itself, with growing pauses.
+ *
+ * SILENCE. The core cancels every op at its deadline, but an ACQUIRE may have none. So the engine
+ * itself limits each exchange to env->timeout_ms. After that an op that was sent ends with
+ * PAWL_EUNKNOWN, and the engine drops the connection, unless it knows otherwise that the service is
+ * alive. (An ACQUIRE that waits in the service's queue has had its answer, "queued".)
  *
  * EVENTS. The core keeps one EVENT op submitted. An engine completes the EVENT op to report an
  * event (enum pawl_event). If an event happens while no EVENT op is submitted, the engine keeps the
  * event until the next EVENT op; of several, the engine keeps the one with the largest number.
+ * struct pawl_events does all this. After each new connection but the first an engine reports
+ * PAWL_EVENT_RECONNECT, because messages and grants may have been lost in between.
  *
- * QUEUES. With PAWL_CAP_QUEUE an ACQUIRE with op->queue waits in the service. Without that
- * capability the core polls: the core submits the ACQUIRE again after PAWL_EBUSY.
+ * QUEUES. With PAWL_CAP_QUEUE an ACQUIRE with op->queue waits in the service, and the service
+ * serves its waiters in order. Without that capability op->queue is always 0, and the core
+ * polls: an ACQUIRE that was answered PAWL_EBUSY is submitted again after a random pause that grows
+ * from 1 to 50 ms. PAWL_SPIN is polled with every engine.
+ *
+ * CANCEL. The core calls cancel when the caller gives up or the deadline passes, at most once for
+ * each submit, and never after op->done. See pawl_engine.cancel for the answers.
+ *
+ * LEASES. A grant ends when lease_ms have passed since it was made or renewed, also if no client
+ * asks. The client counts its deadline from before the request was sent (op->lease_from), so an
+ * answer that was long on its way never makes a lease longer.
+ *
+ * OWNERS. owner.client and owner.seq together identify one acquire for ever. An engine stores both,
+ * and a RELEASE or RENEW of another pair never touches the grant: a request that was delayed by the
+ * network can't end the grant of a later acquire.
+ *
+ * REQUIRED. Every engine answers ACQUIRE (mode EXCLUSIVE), RELEASE, RENEW, BREAK, INSPECT, EVENT.
+ * The core submits other modes and kinds only with their capability: SHARED with CAP_SHARED,
+ * PERMITS and COUNT with CAP_PERMITS, LATCH, LATCH_SET, LATCH_DOWN and COUNT with CAP_LATCH, LIST
+ * with CAP_LIST. An engine answers a kind that it does not know with PAWL_ENOTSUP.
+ *
+ * CLOSING. The core cancels all waits and releases all grants first, lets background work continue
+ * as long as `unfinished` says (at most one time-out), and then calls close.
+ *
+ * FORK. A forked child never calls the engine of its parent's client. Descriptors that a child must
+ * close, because both processes would use them, are registered by env->fork_guard_add.
  *
  * TIME. Nanoseconds of CLOCK_BOOTTIME from env->now, or virtual time in the simulator. Engines set
  * timers only through env; libuv timers and sleeping are forbidden.
@@ -57,7 +101,8 @@ typedef struct pawl_op pawl_op;
 typedef struct pawl_env pawl_env;
 typedef struct pawl_engine pawl_engine;
 
-/* Optional features of an engine, so that the core can ask instead of trying. */
+/* Optional features of an engine, so that the core can ask instead of trying. pawl_client_can
+ * answers the questions of programs from the same bits (src/can.c). */
 enum pawl_caps {
     PAWL_CAP_FENCE = 1 << 0,         /* grants carry tokens that rise per name */
     PAWL_CAP_QUEUE = 1 << 1,         /* op->queue works: first come, first served in the service,
@@ -78,9 +123,15 @@ enum pawl_caps {
                                           ends: used only when the client closes */
     PAWL_CAP_OUTLASTS = 1 << 13,     /* a lock may outlast its lease while its client is there: a
                                         RELEASE follows when the lease is over */
-    PAWL_CAP_FAIR_ONLY = 1 << 14     /* only fair locks have an order (a foreign layout); of others
+    PAWL_CAP_FAIR_ONLY = 1 << 14,    /* only fair locks have an order (a foreign layout); of others
                                         INSPECT shows neither waiters nor since when they are held,
                                         and semaphores and latches are bare numbers */
+    PAWL_CAP_HERE = 1 << 15,         /* no server: ops need nothing but this machine */
+    PAWL_CAP_PRIVATE = 1 << 16,      /* only clients of this process share the names */
+    PAWL_CAP_BREAKS_LATE = 1 << 17,  /* BREAK is not one step, and may also end a grant that was
+                                        made after the BREAK was submitted */
+    PAWL_CAP_BREAKS_UNSEEN = 1 << 18 /* the holder can't tell a BREAK from another loss: the reason
+                                        is PAWL_LOST_GONE instead of PAWL_LOST_BROKEN */
 };
 
 /* ---- Ops ------------------------------------------------------------------------------------- */
@@ -161,7 +212,7 @@ typedef struct pawl_renewal {
     uint8_t lock_kind;
     int32_t code; /* the answer */
     uint8_t reason; /* with PAWL_ENOTHELD: enum pawl_lost_reason, as far as the service can tell;
-                       0: the one of the event that it follows, else PAWL_LOST_GONE */
+                       0: the reason of the event that the RENEW follows, else PAWL_LOST_GONE */
     void *arg;    /* the submitter's */
 } pawl_renewal;
 
@@ -201,9 +252,9 @@ struct pawl_op {
     int64_t granted_ms; /* the lease granted, if shorter than lease_ms (a claim); 0: lease_ms */
     int64_t value; /* COUNT; ACQUIRE: the store's age in ms if known, else 0 */
     int event;
-    uint8_t reason; /* EVENT: why grants may be gone (enum pawl_lost_reason), or 0. VERIFY that
-                       follows a break says PAWL_LOST_BROKEN: it is the reason of every grant that
-                       is then found missing, unless its pawl_renewal has one of its own */
+    uint8_t reason; /* EVENT: why grants may be gone (enum pawl_lost_reason), or 0. A VERIFY that
+                       follows a break has PAWL_LOST_BROKEN, which becomes the reason of every
+                       grant that is then found missing, unless its pawl_renewal has another */
     bool waited; /* ACQUIRE: the service has said that another owner has the name. An engine
                     calls pawl_op_waits as soon as the service says so; the field stays set if
                     the op ends without a grant. If the field is not set when a time limit
@@ -258,10 +309,58 @@ static inline void pawl_op_waits(pawl_op *op)
         op->waited = true;
 }
 
+/* Complete the op. The engine must not touch the op afterwards. */
 static inline void pawl_op_finish(pawl_op *op, int code)
 {
     op->code = code;
     op->done(op);
+}
+
+/* The EVENT op of an engine, and the event that no EVENT op has delivered yet (rule EVENTS). A part
+ * of the engine's state; zeroed before first use. */
+typedef struct pawl_events {
+    pawl_op *op;     /* submitted, or NULL */
+    int pending;     /* enum pawl_event */
+    uint8_t reason;  /* of the pending event */
+} pawl_events;
+
+static inline void pawl_events_deliver(pawl_events *e)
+{
+    pawl_op *op = e->op;
+
+    if (!op || e->pending == PAWL_EVENT_NONE)
+        return;
+    op->event = e->pending;
+    op->reason = e->reason;
+    *e = (pawl_events){0};
+    pawl_op_finish(op, 0);
+}
+
+/* The engine's submit got an EVENT op. */
+static inline void pawl_events_submit(pawl_events *e, pawl_op *op)
+{
+    e->op = op;
+    pawl_events_deliver(e);
+}
+
+/* An event (enum pawl_event) has happened. `reason`: as pawl_op.reason. */
+static inline void pawl_events_report(pawl_events *e, int what, uint8_t reason)
+{
+    if (what > e->pending) {
+        e->pending = what;
+        e->reason = reason;
+    }
+    pawl_events_deliver(e);
+}
+
+/* The EVENT op was cancelled, or the engine closes. */
+static inline void pawl_events_end(pawl_events *e)
+{
+    pawl_op *op = e->op;
+
+    e->op = NULL;
+    if (op)
+        pawl_op_finish(op, PAWL_ECANCELED);
 }
 
 /* ---- What an engine gets --------------------------------------------------------------------- */
@@ -373,13 +472,19 @@ struct pawl_engine {
      * the grants that must end. */
     void (*close)(void *self);
 
-    /* Begin an op. The op belongs to the engine until op->done. Never blocks. */
+    /* Begin an op. The op belongs to the engine until op->done; op->engine is free for the
+     * engine's use. Never blocks. */
     void (*submit)(void *self, pawl_op *op);
 
-    /* Give up a submitted op. The engine still completes the op exactly once, now or soon:
-     * PAWL_ECANCELED: not granted and removed from the queue; 0: the grant came first, and the core
-     * gives the grant back; PAWL_EUNKNOWN: the engine can't tell, and the core will send a RELEASE
-     * for the owner; another code if the op failed for another reason. */
+    /* Give up a submitted op. The engine still completes the op exactly once, now or soon (within
+     * about 100 ms, or a caller's time limit is exceeded):
+     * PAWL_ECANCELED: certainly not carried out, and an ACQUIRE is removed from the queue.
+     * 0 or a refusal: the answer came first. The core gives back a grant that nobody wants.
+     * PAWL_ECONN: certainly not sent, and the text says why there is no connection.
+     * PAWL_EUNKNOWN: sent, and the engine can't tell. For an ACQUIRE the core then sends a RELEASE
+     * for the owner, which must also find a grant that is made after the cancel: the engine sends
+     * both on one connection in order, or removes the owner from the queue itself.
+     * The engine ignores an answer that arrives after the op was completed. */
     void (*cancel)(void *self, pawl_op *op);
 
     /* The capabilities of this instance if they depend on the inner engine. NULL: `caps`. */
@@ -422,11 +527,5 @@ static inline int pawl_instance_identity(const pawl_instance *i, char *ret, size
 /* A module "pawl-SCHEME.so" exports this; libpawl loads it by the URL's scheme. */
 #define PAWL_ENGINE_SYMBOL "pawl_engine_module"
 typedef const pawl_engine *pawl_engine_module_fn(void);
-
-/* The engines inside libpawl. */
-extern const pawl_engine pawl_engine_memory, pawl_engine_local, pawl_engine_redis,
-    pawl_engine_rediss, pawl_engine_redis_unix, pawl_engine_redis_sentinel,
-    pawl_engine_redis_cluster, pawl_engine_trace, pawl_engine_fault,
-    pawl_engine_quorum;
 
 #endif

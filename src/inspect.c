@@ -87,6 +87,10 @@ static int ask(pawl_client *client, int kind, const char *name, pawl_info_fn *fn
     code = pawl__enter(client, true, err);
     if (code)
         return code;
+    if (kind == PAWL_OP_LIST && !(client->caps & PAWL_CAP_LIST)) {
+        pawl__leave(client);
+        return pawl_error_set(err, PAWL_ENOTSUP, "this engine can't list names");
+    }
     pawl__exchange_init(&r, client, kind, 0, name);
     r.op.row = collect;
     r.op.row_arg = &c;

@@ -24,6 +24,8 @@ static int check_options(const pawl_lock_options *o, uint32_t caps, pawl_error *
                               "at_least_ms are milliseconds from 0 to ten years");
     if (o->kind == PAWL_READ && !(caps & PAWL_CAP_SHARED))
         return pawl_error_set(err, PAWL_ENOTSUP, "this engine has no shared locks");
+    if (o->kind == PAWL_FAIR && !(caps & PAWL_CAP_QUEUE))
+        return pawl_error_set(err, PAWL_ENOTSUP, "this engine has no queue, so no fair locks");
     return 0;
 }
 

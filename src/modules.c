@@ -2,12 +2,14 @@
  *
  * modules.c - from a URL's scheme to its engine.
  *
- * A few engines are inside libpawl. Others are modules, "pawl-SCHEME.so", so that a program which
- * uses one service does not load the client libraries of all. Looked for in $PAWL_ENGINE_DIR if
- * that is set (and only there), else in "pawl" and "engines" beside libpawl itself (installed and
- * in a build folder), else in the folder it was installed to. A loaded module stays: its code may
- * be on the stack of another thread. It is remembered by its path, and loaded under a mutex that is
- * held around fork(): a child that was forked in the middle of dlopen() could load nothing.
+ * The registry (registry.h) has the engines that are linked in. Others are modules,
+ * "pawl-SCHEME.so", so that a program that uses one service does not load the client libraries of
+ * all. Pawl looks for a module in $PAWL_ENGINE_DIR if that is set (and only there), else in the
+ * folders "pawl" and "engines" beside libpawl itself (installed and in a build folder), else in the
+ * folder that libpawl was installed to. A loaded module is never unloaded, because its code may be
+ * on the stack of another thread. Loaded modules are remembered by path. They are loaded under a
+ * mutex that is locked around fork(): a child that was forked in the middle of dlopen() could not
+ * load anything.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -15,18 +17,21 @@
 
 #include "core.h"
 #include "fork.h"
+#include "registry.h"
 
 #ifndef PAWL_MODULE_DIR
 #define PAWL_MODULE_DIR "/usr/lib/pawl"
 #endif
 
-static const pawl_engine *const built_in[] = {
-    &pawl_engine_local, &pawl_engine_memory,     &pawl_engine_redis, &pawl_engine_rediss,
-    &pawl_engine_redis_unix, &pawl_engine_redis_sentinel, &pawl_engine_redis_cluster,
-    &pawl_engine_trace, &pawl_engine_fault,
-    &pawl_engine_quorum,
-};
+/* NULL: a module whose code is not linked in. */
+#define ENTRY(scheme, alias, how, symbol) {scheme, &symbol},
+static const struct {
+    const char *scheme;
+    const pawl_engine *engine;
+} linked[] = {PAWL_ENGINES(ENTRY, ENTRY)};
+#undef ENTRY
 
+#define LINKED (sizeof linked / sizeof linked[0])
 #define LOADED_MAX 16
 
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
@@ -96,7 +101,7 @@ static bool module_path(char *ret, size_t size, const char *scheme)
 
     if (folder && *folder)
         return module_in(ret, size, folder, "", scheme);
-    if (dladdr((const void *)built_in, &info) && info.dli_fname) {
+    if (dladdr((const void *)&loading, &info) && info.dli_fname) {
         const char *slash = strrchr(info.dli_fname, '/');
 
         snprintf(own, sizeof own, "%.*s", slash ? (int)(slash - info.dli_fname) : 1,
@@ -108,20 +113,33 @@ static bool module_path(char *ret, size_t size, const char *scheme)
     return module_in(ret, size, PAWL_MODULE_DIR, "", scheme);
 }
 
+/* "local, memory, redis": the engines that need no module. */
+static void linked_text(char *ret, size_t size)
+{
+    size_t used = 0;
+
+    ret[0] = 0;
+    for (size_t i = 0; i < LINKED && used < size; i++)
+        if (linked[i].engine)
+            used += (size_t)snprintf(ret + used, size - used, "%s%s", used ? ", " : "",
+                                     linked[i].scheme);
+}
+
 int pawl__engine_find(const pawl_engine **ret, const char *scheme, pawl_error *err)
 {
-    char path[600];
+    char path[600], known[160];
     int code;
 
-    for (size_t i = 0; i < sizeof built_in / sizeof built_in[0]; i++)
-        if (!strcmp(built_in[i]->scheme, scheme)) {
-            *ret = built_in[i];
+    for (size_t i = 0; i < LINKED; i++)
+        if (linked[i].engine && !strcmp(linked[i].scheme, scheme)) {
+            *ret = linked[i].engine;
             return 0;
         }
+    linked_text(known, sizeof known);
     if (strchr(scheme, '/') || !module_path(path, sizeof path, scheme))
-        return pawl_error_set(err, PAWL_ENOTSUP,
-                              "no engine for '%s:' (built in: local, memory, redis; others are "
-                              "modules in %s or $PAWL_ENGINE_DIR)", scheme, PAWL_MODULE_DIR);
+        return pawl_error_set(err, PAWL_ENOTSUP, "no engine for '%s:' (built in: %s; others are "
+                              "modules in %s or $PAWL_ENGINE_DIR)", scheme, known,
+                              PAWL_MODULE_DIR);
     pawl__fork_mutex_add(&loading);
     pthread_mutex_lock(&loading);
     code = load_once(ret, path, scheme, err);

@@ -2,41 +2,16 @@
  *
  * url.c - SCHEME ":" REST ["?" KEY "=" VALUE {"&" KEY "=" VALUE}].
  *
- * REST stays as written: each engine reads its own. An engine around engines (trace:, fault:,
- * quorum:) has whole URLs in there, parameters included, so nothing behind the scheme is taken
- * apart for those. A parameter that nobody asked for is an error: a misspelt wish must not pass.
+ * REST stays as written: each engine reads its own. A wrapper (registry.h) has whole URLs in there,
+ * parameters included, so the text behind the scheme of a wrapper is not taken apart. A parameter
+ * that no engine has read is an error: a misspelt parameter must not pass unnoticed.
  */
 #include <ctype.h>
 #include <stdlib.h>
 
 #include "core.h"
+#include "registry.h"
 #include "url.h"
-
-static const char *const wrappers[] = {"trace", "fault", "quorum"};
-
-/* Other clients of the same services have other names for them. */
-static char *our_name(const char *scheme, size_t length)
-{
-    static const struct {
-        const char *theirs, *ours;
-    } names[] = {
-        {"postgresql", "postgres"}, {"mariadb", "mysql"}, {"valkey", "redis"},
-        {"valkeys", "rediss"},
-    };
-
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strlen(names[i].theirs) == length && !memcmp(names[i].theirs, scheme, length))
-            return strdup(names[i].ours);
-    return strndup(scheme, length);
-}
-
-static bool is_wrapper(const char *scheme)
-{
-    for (size_t i = 0; i < sizeof wrappers / sizeof wrappers[0]; i++)
-        if (!strcmp(scheme, wrappers[i]))
-            return true;
-    return false;
-}
 
 void pawl__url_free(pawl_url *url)
 {
@@ -113,6 +88,7 @@ static int parse_params(pawl_url *url, const char *text, pawl_error *err)
 static int parse(pawl_url *url, const char *text, pawl_error *err)
 {
     size_t scheme = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789+");
+    const struct engine_entry *entry = pawl__registry_find(text, scheme);
     const char *rest = text + scheme + 1;
     size_t length;
 
@@ -120,10 +96,10 @@ static int parse(pawl_url *url, const char *text, pawl_error *err)
         return pawl_error_set(err, PAWL_EINVAL,
                               "'%.*s...' is not a URL; write for example local: or local:/a/folder",
                               harmless(text, strlen(text)), text);
-    url->scheme = our_name(text, scheme);
+    url->scheme = entry ? strdup(entry->scheme) : strndup(text, scheme);
     if (!url->scheme)
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
-    length = is_wrapper(url->scheme) ? strlen(rest) : strcspn(rest, "?");
+    length = entry && entry->form == PAWL_URL_WRAPS ? strlen(rest) : strcspn(rest, "?");
     url->rest = strndup(rest, length);
     if (!url->rest)
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");

@@ -146,17 +146,14 @@ static int lost_status(run *r, const char *what)
     return STATUS_LOST;
 }
 
-/* Where a released lock can't stay without its process, --at-least is this process's to keep; a
- * signal ends that. */
+/* If the service can't keep a released lock after its process has ended, this process keeps the
+ * lock for --at-least. A signal ends the wait. */
 static void linger(run *r)
 {
-    static const char *const kept_here[] = {"zk:", "etcd:", "layout=advisory", "layout=redisson"};
     int64_t until = r->begun + r->hold.options->at_least_ms * NS_PER_MS;
-    bool here = false;
+    bool here = !pawl_client_can(r->hold.client, PAWL_CAN_LINGER);
     int n;
 
-    for (size_t i = 0; i < sizeof kept_here / sizeof kept_here[0]; i++)
-        here |= strstr(service_url(r->hold.tool), kept_here[i]) != NULL;
     while (here && boot_now() < until && !atomic_load(&r->hold.lost)) {
         int64_t left = (until - boot_now()) / NS_PER_MS + 1;
 
@@ -220,9 +217,9 @@ static int run_held(run *r)
 /* The times that follow from the lease. Returns HELD, or the exit status after giving it back. */
 static int set_times(run *r, const tool *t, const run_options *o)
 {
-    int64_t lease = known_lease(t, o);
+    int64_t lease = known_lease(r->hold.client, o);
 
-    if (!lease) { /* the URL's: as long as the new grant is valid, nearly */
+    if (!lease) { /* a session's: nearly as long as the new grant is valid */
         int64_t deadline = hold_deadline(&r->hold);
 
         lease = deadline ? (deadline - boot_now()) / NS_PER_MS + 1 : 0;
@@ -265,6 +262,8 @@ int cmd_run(tool *t, int argc, char **argv)
     }
     status = hold_open(&r.hold, t, &o);
     run_metrics_write(&r.metrics, &r.hold, RUN_WAITS, 0);
+    if (!status)
+        status = check_kill_after(t, &o, known_lease(r.hold.client, &o));
     if (!status)
         status = hold_acquire(&r.hold, &r.signals);
     if (status == HELD)

@@ -54,12 +54,12 @@ static void print_who(const pawl_info *info)
     }
 }
 
-static void print_person(const show *s, const pawl_info *info, uint64_t number)
+static void print_person(const pawl_info *info, uint64_t number)
 {
     bool holder = info->role == PAWL_ROLE_HOLDER;
     char age[32];
 
-    if (left_over(s->tool, info)) {
+    if (left_over(info)) {
         printf("  kept by --at-least for another %s (its command has ended)\n",
                duration_text(age, sizeof age, info->lease_ms));
         return;
@@ -116,7 +116,7 @@ static int show_row(void *arg, const pawl_info *info)
         json_person(s, info);
     } else {
         s->rows += info->role == PAWL_ROLE_WAITER;
-        print_person(s, info, s->rows);
+        print_person(info, s->rows);
     }
     return 0;
 }

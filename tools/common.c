@@ -191,11 +191,13 @@ int status_of(int code)
 }
 
 /* What to do, where the library's own words don't say it: they know the engine, we don't. */
-static const char *advice(const tool *t, const pawl_error *err, bool known)
+static const char *advice(const pawl_error *err, bool known)
 {
     if (err->code == PAWL_EAUTH)
         return known ? "" : "; check PAWL_USER and PAWL_PASSWORD, and the rights there";
-    return status_of(err->code) == STATUS_SERVICE && !service_is_local(t)
+    if (!service_was_opened() && err->code == PAWL_EBACKEND)
+        return ""; /* nothing was asked yet: the text says which step of opening failed */
+    return status_of(err->code) == STATUS_SERVICE && !service_is_here()
                ? "; check -u or PAWL_URL, and that the service is up"
                : "";
 }
@@ -210,10 +212,10 @@ static const char *words(const pawl_error *err, char *buf, size_t size)
     return pawl_strerror(err->code);
 }
 
-/* local: passes on what this machine's kernel said. */
-static bool machine_refused(const tool *t, const pawl_error *err)
+/* A service without a server, or opening any service, passes on the errno of this machine. */
+static bool machine_refused(const pawl_error *err)
 {
-    return err->code == PAWL_EBACKEND && service_is_local(t) &&
+    return err->code == PAWL_EBACKEND && (service_is_here() || !service_was_opened()) &&
            (err->backend == EMFILE || err->backend == ENFILE || err->backend == ENOMEM);
 }
 
@@ -222,11 +224,12 @@ int failed(const tool *t, const char *what, const pawl_error *err)
     char buf[256] = "";
     const char *why = words(err, buf, sizeof buf);
 
+    (void)t;
     if (err->code == PAWL_EINVAL && err->text[0]) /* "the name is empty" needs no "can't" */
         say("%s", err->text);
     else
-        say("%s: %s%s", what, why, advice(t, err, err->text[0] || buf[0]));
-    return machine_refused(t, err) ? STATUS_SYSTEM : status_of(err->code);
+        say("%s: %s%s", what, why, advice(err, err->text[0] || buf[0]));
+    return machine_refused(err) ? STATUS_SYSTEM : status_of(err->code);
 }
 
 int output_end(int status)

@@ -29,7 +29,7 @@ typedef struct run_options {
 int run_options_parse(tool *, run_options *, int argc, char **argv);
 
 /* The lease if it is known before the lock is acquired, else 0. */
-int64_t known_lease(const tool *, const run_options *);
+int64_t known_lease(const pawl_client *, const run_options *);
 
 /* Is --kill-after short enough for this lease (0: unknown)? Returns 0, or STATUS_USAGE after the
  * message. */

@@ -59,8 +59,8 @@ bool say_misfit(pawl_client *client, const char *name, uint64_t type, uint64_t p
 
 /* Where a server keeps the locks, a holder without a process may also be somebody else's program
  * that told nothing of itself. */
-bool left_over(const tool *t, const pawl_info *info)
+bool left_over(const pawl_info *info)
 {
     return info->role == PAWL_ROLE_HOLDER && info->type == PAWL_TYPE_LOCK && !info->pid &&
-           info->lease_ms >= 0 && service_is_local(t);
+           info->lease_ms >= 0 && service_is_here();
 }

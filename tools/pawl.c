@@ -13,8 +13,8 @@
     "  -u URL              the service; default: $PAWL_URL, else local:\n"                         \
     "  --layout NAME       how locks are stored there: pawl, redisson (Redis),\n"                  \
     "                      advisory (PostgreSQL)\n"                                                \
-    "  -v                  tell on stderr who holds it and what the library warns of;\n"           \
-    "                      -vv, or -v with a trace: URL: all that the library logs\n"
+    "  -v                  tell on stderr who holds it, what the library warns of, and\n"          \
+    "                      what a trace: URL traces; -vv: all that the library logs\n"
 #define COMMON_HELP SERVICE_HELP "  --json              print JSON\n"
 
 static const verb verbs[] = {

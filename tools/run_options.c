@@ -56,14 +56,12 @@ static int set_option(const tool *t, run_options *o, int c)
     return 0;
 }
 
-/* -l wins over a `watchdog` in the URL, which wins over the default. */
-int64_t known_lease(const tool *t, const run_options *o)
+/* The length of a session, of which all grants are a part, is known when the service grants it. */
+int64_t known_lease(const pawl_client *client, const run_options *o)
 {
     if (o->lease_ms)
         return o->lease_ms;
-    if (strstr(service_url(t), "watchdog=") || strstr(service_url(t), "session="))
-        return 0;
-    return DEFAULT_LEASE_MS;
+    return pawl_client_can(client, PAWL_CAN_LEASE) ? pawl_client_lease_ms(client) : 0;
 }
 
 int check_kill_after(const tool *t, const run_options *o, int64_t lease_ms)
@@ -91,7 +89,7 @@ static int set_arguments(const tool *t, run_options *o, int argc, char **argv)
     o->command = argv;
     if (o->permits && (o->shared || o->at_least_ms))
         return usage_error(t, "-p goes with neither -s nor --at-least");
-    return check_kill_after(t, o, known_lease(t, o));
+    return check_kill_after(t, o, o->lease_ms); /* else when the client is open */
 }
 
 int run_options_parse(tool *t, run_options *o, int argc, char **argv)

@@ -65,21 +65,6 @@ const char *service_url(const tool *t)
     return whole;
 }
 
-/* Also inside trace: and fault:, the engines around an engine. */
-bool service_is_local(const tool *t)
-{
-    const char *url = service_url(t), *inner;
-
-    for (;;) {
-        if (!strncmp(url, "trace:", 6))
-            url += 6;
-        else if (!strncmp(url, "fault:", 6) && (inner = strchr(url, ';')))
-            url = inner + 1;
-        else
-            return !strncmp(url, "local:", 6);
-    }
-}
-
 /* "//USER:PASSWORD@" of any URL in there, or a parameter. A password with a '/' in it should have
  * been written %2F; it is found all the same. */
 bool url_has_password(const char *url)
@@ -122,6 +107,19 @@ const char *last_warning(char *buf, size_t size)
 
 /* ---- The client ---------------------------------------------------------------------------- */
 
+/* Written by client_open, before other threads exist. */
+static enum { NOT_OPENED, OPENED_SERVER, OPENED_HERE } service;
+
+bool service_is_here(void)
+{
+    return service == OPENED_HERE;
+}
+
+bool service_was_opened(void)
+{
+    return service != NOT_OPENED;
+}
+
 int client_open(const tool *t, pawl_client **ret, pawl_client_options *options)
 {
     const char *url = service_url(t);
@@ -137,10 +135,12 @@ int client_open(const tool *t, pawl_client **ret, pawl_client_options *options)
     if (!secure_getenv("PAWL_PASSWORD"))
         options->password = from_file("PAWL_PASSWORD_FILE", "pawl.password", password,
                                       sizeof password);
-    if (t->verbose > 1 || (loud && !strncmp(url, "trace:", 6)))
-        options->log_level = PAWL_LOG_DEBUG; /* who traces and says -v wants to read it */
+    if (loud)
+        options->log_level = t->verbose > 1 ? PAWL_LOG_DEBUG : PAWL_LOG_INFO;
     err.code = pawl_open(ret, url, options, &err);
     options->password = NULL;
     explicit_bzero(password, sizeof password);
+    if (!err.code)
+        service = pawl_client_can(*ret, PAWL_CAN_BE_DOWN) ? OPENED_SERVER : OPENED_HERE;
     return err.code ? failed(t, "can't open the service", &err) : 0;
 }

@@ -28,8 +28,6 @@ enum {
     STATUS_SIGNAL = 128   /* plus the signal */
 };
 
-#define DEFAULT_LEASE_MS 30000
-
 typedef struct tool tool;
 
 typedef struct verb {
@@ -112,8 +110,12 @@ const char *last_warning(char *buf, size_t size);
 /* The URL in force: -u, else $PAWL_URL, else "local:". */
 const char *service_url(const tool *);
 
-/* It is this machine's own folder: no server that might be down. */
-bool service_is_local(const tool *);
+/* The client that was opened last has no server that might be down: its locks are kept by this
+ * machine. False before client_open has succeeded. */
+bool service_is_here(void);
+
+/* Has client_open succeeded? */
+bool service_was_opened(void);
 
 /* The URL may have a password in it. In doubt: yes. */
 bool url_has_password(const char *url);
@@ -137,7 +139,7 @@ int look_at(pawl_client *, const char *name, look *, pawl_error *);
 bool say_misfit(pawl_client *, const char *name, uint64_t type, uint64_t permits);
 
 /* A holder that is just the time that --at-least adds: its process has given the lock back. */
-bool left_over(const tool *, const pawl_info *);
+bool left_over(const pawl_info *);
 
 /* ---- duration.c ---------------------------------------------------------------------------- */
 

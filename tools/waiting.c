@@ -31,7 +31,7 @@ static void first_holder(holder *h, const pawl_info *info)
     const char *host = info->host ? info->host : "";
     char time[32] = "", pid[80] = "";
 
-    if (left_over(h->tool, info)) {
+    if (left_over(info)) {
         snprintf(h->text, sizeof h->text, "kept by --at-least for another %s",
                  duration_text(time, sizeof time, info->lease_ms));
         return;
@@ -138,7 +138,7 @@ void (*waiting_tick(const hold *h))(task *)
         return refresh;
     if (h->tool->verbose)
         return say_once;
-    return h->options->wait_ms < 0 && !service_is_local(h->tool) ? say_silence : NULL;
+    return h->options->wait_ms < 0 && !service_is_here() ? say_silence : NULL;
 }
 
 void waiting_say(hold *h, const char *prefix)

@@ -222,7 +222,7 @@ static int engine_identity(void *self, char *ret, size_t size)
     return net_identity(ret, size, "etcd", &s->endpoints, s->prefix);
 }
 
-static const pawl_engine engine = {
+const pawl_engine pawl_engine_etcd = {
     .abi = PAWL_ENGINE_ABI,
     .caps = PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_SHARED | PAWL_CAP_PERMITS | PAWL_CAP_LATCH |
             PAWL_CAP_SESSION_LEASE | PAWL_CAP_LINGER | PAWL_CAP_LIST,
@@ -235,10 +235,3 @@ static const pawl_engine engine = {
     .flush = engine_flush,
     .identity = engine_identity,
 };
-
-__attribute__((visibility("default"))) const pawl_engine *pawl_engine_module(void);
-
-const pawl_engine *pawl_engine_module(void)
-{
-    return &engine;
-}

@@ -172,7 +172,7 @@ static int local_identity(void *self, char *ret, size_t size)
 const pawl_engine pawl_engine_local = {
     .abi = PAWL_ENGINE_ABI,
     .caps = PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_RANGE | PAWL_CAP_SHARED | PAWL_CAP_PERMITS |
-            PAWL_CAP_LATCH | PAWL_CAP_LINGER | PAWL_CAP_LIST,
+            PAWL_CAP_LATCH | PAWL_CAP_LINGER | PAWL_CAP_LIST | PAWL_CAP_HERE,
     .scheme = "local",
     .state_size = sizeof(local),
     .open = local_open,

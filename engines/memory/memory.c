@@ -429,7 +429,8 @@ static int memory_identity(void *self, char *ret, size_t size)
 const pawl_engine pawl_engine_memory = {
     .abi = PAWL_ENGINE_ABI,
     .caps = PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_RANGE | PAWL_CAP_SHARED | PAWL_CAP_PERMITS |
-            PAWL_CAP_LATCH | PAWL_CAP_LINGER | PAWL_CAP_LIST | PAWL_CAP_FLOOR,
+            PAWL_CAP_LATCH | PAWL_CAP_LINGER | PAWL_CAP_LIST | PAWL_CAP_FLOOR | PAWL_CAP_HERE |
+            PAWL_CAP_PRIVATE,
     .scheme = "memory",
     .state_size = sizeof(memory),
     .open = memory_open,

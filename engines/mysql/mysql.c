@@ -315,7 +315,7 @@ static int engine_identity(void *self, char *ret, size_t size)
     return net_identity(ret, size, "mysql", &s->hosts, more);
 }
 
-static const pawl_engine engine = {
+const pawl_engine pawl_engine_mysql = {
     .abi = PAWL_ENGINE_ABI,
     .caps = SQL_CAPS,
     .scheme = "mysql",
@@ -326,10 +326,3 @@ static const pawl_engine engine = {
     .cancel = sql_cancel,
     .identity = engine_identity,
 };
-
-PAWL_API pawl_engine_module_fn pawl_engine_module;
-
-PAWL_API const pawl_engine *pawl_engine_module(void)
-{
-    return &engine;
-}

@@ -63,7 +63,7 @@ static int engine_identity(void *self, char *ret, size_t size)
     return net_identity(ret, size, "postgres", &s->hosts, more);
 }
 
-static const pawl_engine engine = {
+const pawl_engine pawl_engine_postgres = {
     .abi = PAWL_ENGINE_ABI,
     .caps = SQL_CAPS,
     .scheme = "postgres",
@@ -75,10 +75,3 @@ static const pawl_engine engine = {
     .caps_of = engine_caps,
     .identity = engine_identity,
 };
-
-PAWL_API pawl_engine_module_fn pawl_engine_module;
-
-PAWL_API const pawl_engine *pawl_engine_module(void)
-{
-    return &engine;
-}

@@ -182,19 +182,20 @@ static int open_nodes(quorum *q, const char *text, pawl_error *err)
 static void set_caps(quorum *q)
 {
     uint32_t all = PAWL_CAP_FENCE | PAWL_CAP_FLOOR | PAWL_CAP_QUEUE | PAWL_CAP_RANGE |
-                   PAWL_CAP_SHARED | PAWL_CAP_LINGER | PAWL_CAP_LIST,
-             counts = 0;
+                   PAWL_CAP_SHARED | PAWL_CAP_LINGER | PAWL_CAP_LIST | PAWL_CAP_HERE,
+             any = 0; /* what one of them can't do, the quorum can't */
 
     for (size_t i = 0; i < q->n; i++) {
         all &= pawl_instance_caps(&q->nodes[i].inner);
-        counts |= pawl_instance_caps(&q->nodes[i].inner) & PAWL_CAP_COUNTS;
+        any |= pawl_instance_caps(&q->nodes[i].inner);
     }
     q->fences = (all & PAWL_CAP_FENCE) && (all & PAWL_CAP_FLOOR);
     if (!q->fences)
         all &= ~(uint32_t)(PAWL_CAP_FENCE | PAWL_CAP_RANGE);
-    if (counts)
+    if (any & PAWL_CAP_COUNTS)
         all &= ~(uint32_t)PAWL_CAP_SHARED;
-    q->caps = all & ~(uint32_t)PAWL_CAP_FLOOR;
+    q->caps = (all & ~(uint32_t)PAWL_CAP_FLOOR) | PAWL_CAP_BREAKS_LATE |
+              (any & (PAWL_CAP_PRIVATE | PAWL_CAP_FAIR_ONLY | PAWL_CAP_BREAKS_UNSEEN));
 }
 
 static int quorum_open(void *self, pawl_env *env, const pawl_url *url, pawl_error *err)

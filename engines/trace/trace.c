@@ -3,7 +3,7 @@
  * trace.c - the engine "trace:INNER-URL": what goes through the door, written to the log.
  *
  * Every op is copied into a child op for the inner engine; its answer is copied back. Two lines per
- * op at PAWL_LOG_DEBUG: one when it goes down, one when it is done, with the time between them.
+ * op at PAWL_LOG_INFO: one when it goes down, one when it is done, with the time between them.
  *
  * Invariant: an outer op and its child begin and end together. The outer op's strings, batch and
  * row function stay valid as long as it is out, so the child may point at them.
@@ -80,13 +80,13 @@ static void log_down(trace *t, const pawl_op *op)
     subject(op, what, sizeof what);
     owner_text(owner, sizeof owner, &op->owner);
     if (op->kind == PAWL_OP_ACQUIRE)
-        t->env->log(t->env, PAWL_LOG_DEBUG,
+        t->env->log(t->env, PAWL_LOG_INFO,
                     "> acquire %s %s %s lease %" PRId64 " ms, permits %" PRIu32 ", tokens %" PRIu32
                     "%s",
                     what, owner, mode_name(op->mode), op->lease_ms, op->permits, op->tokens,
                     op->queue ? ", queue" : "");
     else
-        t->env->log(t->env, PAWL_LOG_DEBUG, "> %s %s %s", kind_name(op->kind), what, owner);
+        t->env->log(t->env, PAWL_LOG_INFO, "> %s %s %s", kind_name(op->kind), what, owner);
 }
 
 static void log_up(trace *t, const pawl_op *op, int64_t began)
@@ -104,7 +104,7 @@ static void log_up(trace *t, const pawl_op *op, int64_t began)
         snprintf(more, sizeof more, ", value %" PRId64, op->value);
     else if (op->kind == PAWL_OP_EVENT)
         snprintf(more, sizeof more, ", %s", event_name(op->event));
-    t->env->log(t->env, PAWL_LOG_DEBUG, "< %s %s %s %s after %" PRId64 " us%s", kind_name(op->kind),
+    t->env->log(t->env, PAWL_LOG_INFO, "< %s %s %s %s after %" PRId64 " us%s", kind_name(op->kind),
                 what, owner, op->code ? pawl_errname(op->code) : "ok",
                 (t->env->now(t->env) - began) / 1000, more);
 }
@@ -157,7 +157,7 @@ static void trace_cancel(void *self, pawl_op *op)
     char what[PAWL_NAME_MAX + 3], owner[32];
 
     owner_text(owner, sizeof owner, &op->owner);
-    t->env->log(t->env, PAWL_LOG_DEBUG, "> cancel %s %s %s", kind_name(op->kind),
+    t->env->log(t->env, PAWL_LOG_INFO, "> cancel %s %s %s", kind_name(op->kind),
                 subject(op, what, sizeof what), owner);
     t->inner.engine->cancel(t->inner.state, &c->op);
 }

@@ -186,7 +186,7 @@ static int engine_identity(void *self, char *ret, size_t size)
     return net_identity(ret, size, "zk", &s->servers, s->base);
 }
 
-static const pawl_engine engine = {
+const pawl_engine pawl_engine_zk = {
     .abi = PAWL_ENGINE_ABI,
     .caps = PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_SHARED | PAWL_CAP_PERMITS | PAWL_CAP_LATCH |
             PAWL_CAP_SESSION_LEASE | PAWL_CAP_LIST,
@@ -199,10 +199,3 @@ static const pawl_engine engine = {
     .flush = engine_flush,
     .identity = engine_identity,
 };
-
-PAWL_API const pawl_engine *pawl_engine_module(void);
-
-PAWL_API const pawl_engine *pawl_engine_module(void)
-{
-    return &engine;
-}

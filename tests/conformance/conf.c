@@ -123,6 +123,10 @@ pawl_lock *lock_new(pawl_client *client, const char *name, const pawl_lock_optio
     pawl_lock *lock;
     pawl_error err;
 
+    if (options && options->kind == PAWL_READ)
+        need(PAWL_CAN_READ, "it has no shared locks");
+    if (options && options->kind == PAWL_FAIR)
+        need(PAWL_CAN_FAIR, "it has no fair locks");
     if (pawl_lock_new(&lock, client, name, options, &err))
         check_fail(__FILE__, __LINE__, "pawl_lock_new %s: %s", name, err.text);
     return note(lock, THING_LOCK);
@@ -140,22 +144,18 @@ pawl_semaphore *sem_new(pawl_client *client, const char *name,
                         const pawl_semaphore_options *options)
 {
     pawl_semaphore *sem;
-    int code = pawl_semaphore_new(&sem, client, name, options, NULL);
 
-    if (code == PAWL_ENOTSUP && only_locks())
-        check_skip("it has no semaphores");
-    CHECK_OK(code);
+    need(PAWL_CAN_SEMAPHORE, "it has no semaphores");
+    CHECK_OK(pawl_semaphore_new(&sem, client, name, options, NULL));
     return note(sem, THING_SEMAPHORE);
 }
 
 pawl_latch *latch_new(pawl_client *client, const char *name)
 {
     pawl_latch *latch;
-    int code = pawl_latch_new(&latch, client, name, NULL);
 
-    if (code == PAWL_ENOTSUP && only_locks())
-        check_skip("it has no latches");
-    CHECK_OK(code);
+    need(PAWL_CAN_LATCH, "it has no latches");
+    CHECK_OK(pawl_latch_new(&latch, client, name, NULL));
     return note(latch, THING_LATCH);
 }
 

@@ -2,8 +2,8 @@
  *
  * conf.h - what the conformance cases share.
  *
- * The cases know pawl.h and the URL of an engine; what the engine declares that it can do decides
- * which cases it is spared. Two clients of one process stand
+ * The cases know pawl.h and the URL of an engine. Cases that the service can't do, according to
+ * pawl_client_can, are skipped. Two clients of one process stand
  * for two processes, so that an engine that lives in one process is measured too; cases that need
  * real processes say so first (need_processes). Clients and handles made through the helpers are
  * freed at the end of the case, handles first.
@@ -27,36 +27,27 @@ enum { SHORT_LEASE = 700, DEATH_LEASE = 2000, LONG_LEASE = 600000 };
 
 extern const char *conf_url;
 
-/* Skips the case where the engine is not shared between processes. */
+/* What the service can do: pawl_client_can of a client that was opened before the first case. */
+bool can(enum pawl_can what);
+/* Skip the case unless the service can do that. */
+void need(enum pawl_can what, const char *otherwise);
+/* The same, with the text: other processes share the names; */
 void need_processes(void);
-/* ... where a grant can't reserve tokens for others of the process. */
+/* a grant can reserve tokens for other threads of the process; */
 void need_ranges(void);
-/* ... where the URL is of an engine around another one, whose parameters it does not read. */
-void need_parameters(void);
-/* Does the service tell only so roughly how long a lease still lasts? */
-bool leases_in_seconds(void);
-/* ... where all leases of a client are one session: nothing of it stays taken when it is closed. */
-void need_leases(void);
-/* How much of a lease of `ms` is given at once: there, no more than about half a session. */
+/* the service keeps a lock for at_least_ms after its client was closed; */
+void need_linger(void);
+/* all kinds of locks have an order of waiters. */
+void need_order(void);
+/* Is `token` larger than the token of an earlier grant, or 0 where grants carry no tokens? */
+bool newer(uint64_t token, uint64_t than);
+/* How much of a lease of `ms` is given at once: of a session, no more than about half. */
 int64_t lease_given(int64_t ms);
-bool has_session(void);
-/* Has it neither semaphores nor latches? Their cases are skipped when one is made. */
-bool only_locks(void);
-/* Have only fair locks an order (PAWL_CAP_FAIR_ONLY)? The service knows only who waits for them,
- * and not since when somebody holds a lock. await_waiters counts the waits of this process's
- * clients instead. */
-bool only_fair(void);
-/* A kind of lock whose waiters have an order and are shown: PAWL_MUTEX, or there PAWL_FAIR. */
+/* A kind of lock whose waiters have an order and are shown: PAWL_MUTEX if possible, else PAWL_FAIR.
+ * Skips the case if there is none. */
 uint64_t ordered_kind(void);
 #define ORDERED LOCK_OPTIONS(.kind = ordered_kind())
-/* Skips the case where order matters and the case is about other kinds than fair locks. */
-void need_order(void);
-/* ... where it matters that a semaphore or latch is more than its number. */
-void need_numbers(const char *what);
-/* Does a break take its time, so that it may hit who comes next as well? */
-bool breaks_late(void);
-/* What the holder of a lock that was broken is told. A break of PostgreSQL's own locks ends the
- * holder's connection, as a restart of the server does. */
+/* The reason that the holder of a broken lock gets. */
 int broken_reason(void);
 
 /* ---- Making things --------------------------------------------------------------------------- */

@@ -28,13 +28,13 @@ void await_queued(pawl_client *client, const char *name, uint64_t n)
 
 void await_waiters(pawl_client *client, const char *name, uint64_t n)
 {
-    while (shown_waiters(client, name) != n && !(only_fair() && all_waiting() == n))
+    while (shown_waiters(client, name) != n && !(!can(PAWL_CAN_QUEUE) && all_waiting() == n))
         pause_ms(1);
 }
 
 void await_latch_waiters(pawl_client *client, const char *name, int n, ear *e)
 {
-    if (only_fair())
+    if (!can(PAWL_CAN_QUEUE))
         event_await(&e->heard, n);
     else
         await_queued(client, name, (uint64_t)n);
@@ -52,19 +52,19 @@ static int note_lease(void *arg, const pawl_info *info)
     return 0;
 }
 
-/* A session does not show when it was renewed; but a lock that outlasts it was. */
+/* A session does not show when it was renewed; but a lock that outlasts its lease was renewed. */
 void await_renewal(pawl_client *client, const char *name)
 {
     pawl_info have = {.lease_ms = INT64_MAX};
     int64_t before, began = now_ms();
 
     do {
-        before = leases_in_seconds() ? -1 : have.lease_ms;
-        pause_ms(leases_in_seconds() ? DEATH_LEASE + 200 : 5); /* then who did not renew lost it */
+        before = have.lease_ms;
+        pause_ms(5);
         CHECK_OK(pawl_inspect(client, name, note_lease, &have, NULL));
         CHECK_EQ(have.holders, 1);
-    } while (has_session() ? now_ms() - began < DEATH_LEASE + SHORT_LEASE
-                           : have.lease_ms <= before);
+    } while (can(PAWL_CAN_LEASE) ? have.lease_ms <= before
+                                 : now_ms() - began < DEATH_LEASE + SHORT_LEASE);
 }
 
 void await_free(pawl_client *client, const char *name)

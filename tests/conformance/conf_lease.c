@@ -68,7 +68,7 @@ CASE("a late release is refused and does not touch the new holder")
     CHECK_OK(pawl_lock_acquire(late, 0, NULL));
     token = pawl_lock_token(late);
     CHECK_OK(pawl_lock_acquire(next, PAWL_FOREVER, NULL));
-    CHECK(pawl_lock_token(next) > token);
+    CHECK(newer(pawl_lock_token(next), token));
     token = pawl_lock_token(next);
     CHECK_CODE(pawl_lock_release(late, NULL), PAWL_ELOST);
     CHECK_CODE(pawl_lock_release(late, NULL), PAWL_ENOTHELD);
@@ -157,7 +157,6 @@ CASE("the URL sets the watchdog lease")
 {
     pawl_lock *lock;
 
-    need_parameters();
     lock = lock_new(client_open_with("watchdog=7000"), check_name("l"), NULL);
     CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
     CHECK(pawl_lock_valid_ms(lock) > 0);

@@ -60,7 +60,7 @@ CASE("at_least_ms keeps others out even after the client was closed")
     pawl_lock *next = lock_new(client_open(NULL), name, NULL);
     int64_t began = now_ms();
 
-    need_leases();
+    need_linger();
     CHECK_OK(pawl_lock_acquire(job, 0, NULL));
     CHECK_OK(pawl_lock_release(job, NULL));
     lock_free(job);

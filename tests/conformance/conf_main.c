@@ -6,102 +6,60 @@
 #include <unistd.h>
 
 #include "conf.h"
-#include "core.h"
 
 const char *conf_url;
-static uint32_t caps; /* enum pawl_caps, what the engine declares */
+static uint32_t answers; /* bit i: the service can do i (enum pawl_can) */
 
-/* The last scheme of "trace:fault:x;memory:" decides: wrappers share what they wrap. */
-static bool is_engine(const char *scheme)
+bool can(enum pawl_can what)
 {
-    const char *at = strstr(conf_url, scheme);
-
-    return at && (at == conf_url || strchr(":;|", at[-1]));
+    return answers >> what & 1;
 }
 
-bool has_session(void)
+void need(enum pawl_can what, const char *otherwise)
 {
-    return is_engine("zk:");
-}
-
-/* PostgreSQL's own locks: each lasts as long as a connection, at most. */
-static bool is_advisory(void)
-{
-    return strstr(conf_url, "layout=advisory");
-}
-
-bool only_locks(void)
-{
-    return !(caps & PAWL_CAP_PERMITS);
-}
-
-bool breaks_late(void)
-{
-    return !strncmp(conf_url, "quorum:", 7);
-}
-
-int broken_reason(void)
-{
-    return is_advisory() ? PAWL_LOST_GONE : PAWL_LOST_BROKEN;
-}
-
-bool only_fair(void)
-{
-    return caps & PAWL_CAP_FAIR_ONLY;
+    if (!can(what))
+        check_skip(otherwise);
 }
 
 uint64_t ordered_kind(void)
 {
-    return only_fair() ? PAWL_FAIR : PAWL_MUTEX;
+    need(PAWL_CAN_FAIR, "waiters have no order");
+    return can(PAWL_CAN_QUEUE) ? PAWL_MUTEX : PAWL_FAIR;
+}
+
+int broken_reason(void)
+{
+    return can(PAWL_CAN_TELL_BROKEN) ? PAWL_LOST_BROKEN : PAWL_LOST_GONE;
 }
 
 void need_order(void)
 {
-    if (only_fair())
-        check_skip("only fair locks have an order of waiters");
-}
-
-void need_numbers(const char *what)
-{
-    if (only_fair())
-        check_skip(what);
+    need(PAWL_CAN_QUEUE, "not all kinds of locks have an order of waiters");
 }
 
 void need_processes(void)
 {
-    if (is_engine("memory:"))
-        check_skip("in-process engine");
+    need(PAWL_CAN_SHARE, "other processes don't share the names");
 }
 
 void need_ranges(void)
 {
-    if (!(caps & PAWL_CAP_RANGE))
-        check_skip("tokens can't be reserved, so nothing is handed on inside the process");
+    need(PAWL_CAN_HAND_OVER, "nothing is handed on inside the process");
 }
 
-bool leases_in_seconds(void)
+void need_linger(void)
 {
-    return is_engine("etcd:");
+    need(PAWL_CAN_LINGER_CLOSED, "the service keeps no lock of a closed client");
 }
 
-void need_parameters(void)
+bool newer(uint64_t token, uint64_t than)
 {
-    static const char *const wrappers[] = {"trace:", "fault:", "quorum:"};
-
-    for (size_t i = 0; i < sizeof wrappers / sizeof wrappers[0]; i++)
-        if (!strncmp(conf_url, wrappers[i], strlen(wrappers[i])))
-            check_skip("an engine around another takes no parameters");
-}
-
-void need_leases(void)
-{
-    if (has_session() || is_advisory())
-        check_skip("leases are the session's");
+    return can(PAWL_CAN_FENCE) ? token > than : token == 0;
 }
 
 int64_t lease_given(int64_t ms)
 {
-    return has_session() && ms > 12000 ? 12000 : ms;
+    return !can(PAWL_CAN_LEASE) && ms > 12000 ? 12000 : ms;
 }
 
 /* "@TMP@" in the URL becomes a new folder, which is gone afterwards. */
@@ -119,8 +77,17 @@ static char *expand(const char *url, char **dir)
     return text;
 }
 
-/* In a process of its own: cases that fork must not have had a client before. */
-static bool read_caps(void)
+static uint32_t all_answers(const pawl_client *client)
+{
+    uint32_t all = 0;
+
+    for (int i = 0; pawl_client_can(client, i) >= 0; i++)
+        all |= (uint32_t)pawl_client_can(client, i) << i;
+    return all;
+}
+
+/* Ask in a process of its own: cases that fork must not have had a client before. */
+static bool read_answers(void)
 {
     int ends[2], status;
     pawl_client *client;
@@ -134,12 +101,13 @@ static bool read_caps(void)
             fprintf(stderr, "%s\n", err.text);
             _exit(1);
         }
-        status = write(ends[1], &client->caps, sizeof caps) != sizeof caps;
+        answers = all_answers(client);
+        status = write(ends[1], &answers, sizeof answers) != sizeof answers;
         pawl_close(client);
         _exit(status);
     }
     close(ends[1]);
-    status = read(ends[0], &caps, sizeof caps) != sizeof caps;
+    status = read(ends[0], &answers, sizeof answers) != sizeof answers;
     close(ends[0]);
     return waitpid(pid, NULL, 0) == pid && !status;
 }
@@ -160,7 +128,7 @@ int main(int argc, char **argv)
         return 1;
     }
     conf_url = url;
-    if (!read_caps()) {
+    if (!read_answers()) {
         fprintf(stderr, "conformance: what the engine can do is not known\n");
         return 1;
     }

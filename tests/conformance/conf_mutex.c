@@ -13,7 +13,7 @@ CASE("a free lock is acquired at the first try")
     CHECK_EQ(pawl_lock_held(lock), 0);
     CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
     CHECK_EQ(pawl_lock_held(lock), 1);
-    CHECK(pawl_lock_token(lock) > 0);
+    CHECK(newer(pawl_lock_token(lock), 0));
     CHECK_OK(pawl_lock_release(lock, NULL));
     CHECK_EQ(pawl_lock_held(lock), 0);
     CHECK_EQ(pawl_lock_token(lock), 0);
@@ -95,6 +95,8 @@ CASE("every exclusive kind excludes every other")
 
     for (int i = 0; i < 4; i++)
         for (int k = 0; k < 4; k++) {
+            if (!can(PAWL_CAN_FAIR) && (kinds[i] == PAWL_FAIR || kinds[k] == PAWL_FAIR))
+                continue;
             pawl_lock *a = lock_new(mine, name, LOCK_OPTIONS(.kind = kinds[i]));
             pawl_lock *b = lock_new(yours, name, LOCK_OPTIONS(.kind = kinds[k]));
 
@@ -113,7 +115,7 @@ CASE("a lock is taken and given back a thousand times, each time with a larger t
 
     for (int i = 0; i < 1000; i++) {
         CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
-        CHECK(pawl_lock_token(lock) > last);
+        CHECK(newer(pawl_lock_token(lock), last));
         last = pawl_lock_token(lock);
         CHECK_OK(pawl_lock_release(lock, NULL));
     }
@@ -129,7 +131,7 @@ CASE("tokens rise from client to client, and when a client comes back")
         pawl_lock *lock = lock_new(client, name, NULL);
 
         CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
-        CHECK(pawl_lock_token(lock) > last);
+        CHECK(newer(pawl_lock_token(lock), last));
         last = pawl_lock_token(lock);
         if (i % 2)
             CHECK_OK(pawl_lock_release(lock, NULL));
@@ -158,7 +160,7 @@ static void add_one(tally *t, pawl_lock *lock)
     long long seen = atomic_load_explicit(&t->value, memory_order_relaxed);
     uint64_t token = pawl_lock_token(lock);
 
-    CHECK(token > atomic_load_explicit(&t->token, memory_order_relaxed));
+    CHECK(newer(token, atomic_load_explicit(&t->token, memory_order_relaxed)));
     atomic_store_explicit(&t->token, token, memory_order_relaxed);
     sched_yield();
     CHECK_EQ(pawl_lock_held(lock), 1);

@@ -164,7 +164,7 @@ static int look_and_release(void *arg)
 {
     CHECK_EQ(pawl_lock_held(arg), 1);
     CHECK_EQ(pawl_lock_hold_count(arg), 1);
-    CHECK(pawl_lock_token(arg) > 0);
+    CHECK(newer(pawl_lock_token(arg), 0));
     return pawl_lock_release(arg, NULL);
 }
 

@@ -31,7 +31,7 @@ static void add_often(peer *parent, void *arg)
 
         CHECK_OK(pawl_lock_acquire(lock, PAWL_FOREVER, NULL));
         seen = s->value;
-        CHECK(pawl_lock_token(lock) > s->token);
+        CHECK(newer(pawl_lock_token(lock), s->token));
         s->token = pawl_lock_token(lock);
         s->value = seen + 1;
         CHECK_OK(pawl_lock_release(lock, NULL));
@@ -79,7 +79,7 @@ CASE("processes are served first come first served")
     for (int i = 0; i < N; i++) {
         uint64_t token = peer_recv(&peers[i]);
 
-        CHECK(token > last);
+        CHECK(newer(token, last));
         last = token;
         CHECK_CODE(pawl_lock_acquire(lock, 0, NULL), PAWL_EBUSY);
         peer_send(&peers[i], 1);
@@ -93,6 +93,7 @@ CASE("readers of several processes read together and keep a writer out")
     peer a, b;
 
     need_processes();
+    need(PAWL_CAN_READ, "it has no shared locks");
     peer_start(&a, hold_until_told, &kind);
     peer_start(&b, hold_until_told, &kind);
     peer_send(&a, 1);
@@ -167,6 +168,7 @@ CASE("a latch is counted down for waiters in other processes")
     peer a, b;
 
     need_processes();
+    need(PAWL_CAN_LATCH, "it has no latches");
     peer_start(&a, wait_for_latch, NULL);
     peer_start(&b, wait_for_latch, NULL);
     latch = latch_new(client_open(NULL), check_name("l"));
@@ -198,7 +200,7 @@ CASE("at_least_ms keeps others out after the process has ended")
     peer p;
 
     need_processes();
-    need_leases();
+    need_linger();
     began = now_ms();
     peer_start(&p, run_job, &at_least);
     peer_recv(&p);
@@ -230,7 +232,7 @@ CASE("tokens rise from process to process even if nobody has the service open in
         peer_start(&p, take_once, NULL);
         token = peer_recv(&p);
         peer_join(&p);
-        CHECK(token > last);
+        CHECK(newer(token, last));
         last = token;
     }
 }

@@ -122,7 +122,7 @@ CASE("who comes with another capacity while permits are held is refused")
     pawl_semaphore *a = sem_new(client_open(NULL), name, SEM_OPTIONS(.permits = 2));
     pawl_semaphore *b = sem_new(client_open(NULL), name, SEM_OPTIONS(.permits = 3));
 
-    need_numbers("the capacity is not stored");
+    need(PAWL_CAN_DETAIL, "the capacity is not stored");
     CHECK_OK(pawl_semaphore_acquire(a, 1, 0, NULL));
     CHECK_CODE(pawl_semaphore_acquire(b, 1, 0, NULL), PAWL_ESTATE);
     CHECK_EQ(available(a), 1);
@@ -334,7 +334,7 @@ CASE("tokens of a semaphore rise from holder to holder")
             CHECK_OK(pawl_semaphore_release(sem, 1, NULL));
         CHECK_EQ(pawl_semaphore_token(sem), 0);
         CHECK_OK(pawl_semaphore_acquire(sem, 1, 0, NULL));
-        CHECK(pawl_semaphore_token(sem) > last);
+        CHECK(newer(pawl_semaphore_token(sem), last));
         last = pawl_semaphore_token(sem);
     }
 }

@@ -21,6 +21,7 @@
 
 #include "fork.h"
 #include "local/local.h"
+#include "registry.h"
 #include "world.h"
 
 enum { BLOCKS = 8, KEPT = sizeof(local_map) + BLOCKS * 1024, STEP = 5 };

@@ -8,6 +8,7 @@
  */
 #include "core.h"
 #include "quorum/quorum.h"
+#include "registry.h"
 #include "world.h"
 
 static char opened[8192];

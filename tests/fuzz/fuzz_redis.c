@@ -16,6 +16,7 @@
  * waiter's secret have granted is granted.
  */
 #include "redis/redis.h"
+#include "registry.h"
 #include "world.h"
 
 enum { ASKED_MAX = 4096, STREAMS = 64 };

@@ -17,6 +17,7 @@
  *     !        the server hangs up         +   100 ms pass       *   5 s pass
  *     ^0 ... ^9  cancel that op
  */
+#include "registry.h"
 #include "world.h"
 #include "zk/zk.h"
 
@@ -42,8 +43,6 @@ static char heard[HEARD_MAX];
 static size_t used;
 static bool attached;
 static net_stream *line;
-
-const pawl_engine *pawl_engine_module(void);
 
 void stream_opened(net_stream *s)
 {
@@ -422,7 +421,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     sequence = 0;
     line = NULL;
     world_turned = streams_turn;
-    DEMAND(world_open(&w, pawl_engine_module(), urls[n]));
+    DEMAND(world_open(&w, &pawl_engine_zk, urls[n]));
     for (int i = 0; i < 64 && world_next(data, size, &at, &step); i++)
         take(&w, &step);
     world_close(&w);

@@ -214,6 +214,20 @@ def at_least(box):
     equal(box.status('run', '-w', '60', 'x', '--', 'true'), 0)
 
 
+@case('words of other services in the URL do not change what --at-least and --kill-after do')
+def words_in_url(box):
+    for word in ('zk:', 'etcd:', 'layout=advisory', 'watchdog=', 'session='):
+        url = 'local:' + box.path(word)
+        os.mkdir(box.path(word), 0o700)
+        first = box.start('run', '--at-least', '1h', '-u', url, 'x', '--', 'true')
+        equal(box.end(first)[0], 0, word)  # it does not stay
+        equal(box.status('run', '-n', '-u', url, 'x', '--', 'true'), 1, word)
+        waits = box.start('run', '--kill-after', '20s', '-u', url, 'x', '--', 'true')
+        code, _, err = box.end(waits)  # before it waits
+        equal(code, 64, word)
+        assert 'half of the lease of 30000ms' in err, err
+
+
 @case('20 contenders lose no update')
 def contenders(box):
     with open(box.path('counter'), 'w') as f:

@@ -92,15 +92,15 @@ def verbose_wait(box):
     assert f'held by pid {holder.pid} (sh)' in lines[0], lines
 
 
-@case('-v with a trace: URL, or twice, prints what the library logs; once alone does not')
+@case('-v prints what a trace: URL traces, also inside another URL; without either nothing is')
 def verbosity(box):
     trace = 'trace:' + box.env['PAWL_URL']
     wrapped = 'fault:seed=1;' + trace
-    for args in (('-v', '-u', trace), ('-vv', '-u', trace), ('-v', '-v', '-u', wrapped)):
+    for args in (('-v', '-u', trace), ('-vv', '-u', trace), ('-v', '-u', wrapped)):
         code, _, err = box.pawl('run', *args, 'x', '--', 'true')
         equal(code, 0)
         assert 'pawl: > acquire "x"' in err and 'pawl: < release "x"' in err, err
-    for args in (('-v',), ('-u', trace), ('-v', '-u', wrapped), ('-vv',)):
+    for args in (('-v',), ('-u', trace), ('-vv',)):
         code, _, err = box.pawl('run', *args, 'x', '--', 'true')
         equal(code, 0)
         assert 'acquire' not in err, err

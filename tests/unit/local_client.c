@@ -14,6 +14,7 @@
 
 #include "actors.h"
 #include "check.h"
+#include "registry.h"
 
 static char root[64]; /* made and removed by the runner: a case that fails leaves nothing either */
 

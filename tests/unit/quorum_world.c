@@ -3,6 +3,7 @@
  * quorum_world.c - time, clients and their ops. See the header.
  */
 #include "quorum_world.h"
+#include "registry.h"
 
 #include <stdlib.h>
 

@@ -17,6 +17,7 @@
 #include "check.h"
 #include "local/local.h"
 #include "local_client.h"
+#include "registry.h"
 
 /* A user without an account. Another user takes the names of the default folder before. */
 struct user {

@@ -55,10 +55,12 @@ CASE("it has what all nodes have, but neither permits nor latches, nor tokens wi
     one.caps = all;
     CHECK_OK(client_try_open(&one, world_url, NULL));
     CHECK_EQ(pawl_instance_caps(&one.engine),
-             PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_RANGE | PAWL_CAP_SHARED);
+             PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_RANGE | PAWL_CAP_SHARED |
+                 PAWL_CAP_BREAKS_LATE);
     two.caps = all & ~(uint32_t)PAWL_CAP_FLOOR;
     CHECK_OK(client_try_open(&two, world_url, NULL));
-    CHECK_EQ(pawl_instance_caps(&two.engine), PAWL_CAP_QUEUE | PAWL_CAP_SHARED);
+    CHECK_EQ(pawl_instance_caps(&two.engine),
+             PAWL_CAP_QUEUE | PAWL_CAP_SHARED | PAWL_CAP_BREAKS_LATE);
     a.op.mode = PAWL_MODE_PERMITS;
     ask_acquire(&one, &a, 0, 1, false, LEASE, 1000);
     CHECK_CODE(a.op.code, PAWL_ENOTSUP);
