@@ -70,7 +70,7 @@ static void show(etcd_job *job)
 {
     struct look *k = job->data;
 
-    etcd_job_done(job, look_show(job->e, job->op, &k->name, true), NULL);
+    etcd_job_done(job, etcd_inspect_show(job->e, job->op, &k->name, true), NULL);
 }
 
 /* The next holder's lease that is not known yet. */
@@ -323,7 +323,7 @@ static int show_name(etcd_job *job)
 
     look_settle(n);
     if (n->type >= 0 && (!job->op->name || !fnmatch(job->op->name, n->name, 0)))
-        code = look_show(job->e, job->op, n, false);
+        code = etcd_inspect_show(job->e, job->op, n, false);
     look_clear(n);
     return code;
 }

@@ -35,6 +35,6 @@ bool look_add(look_name *n, const etcd_kv *kv, pb_span tail);
 void look_settle(look_name *n);
 void look_clear(look_name *n);
 /* Tell the summary row, and if `all`, each entry. */
-int look_show(etcd *e, pawl_op *op, const look_name *n, bool all);
+int etcd_inspect_show(etcd *e, pawl_op *op, const look_name *n, bool all);
 
 #endif

@@ -185,7 +185,7 @@ static int show_entry(etcd *e, pawl_op *op, const look_name *n, const look_entry
     return op->row(op->row_arg, &info);
 }
 
-int look_show(etcd *e, pawl_op *op, const look_name *n, bool all)
+int etcd_inspect_show(etcd *e, pawl_op *op, const look_name *n, bool all)
 {
     int code = show_summary(e, op, n);
 

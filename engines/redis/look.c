@@ -240,7 +240,7 @@ static int show(look *k)
 
     for (size_t i = k->from; i < k->to && !code; i++)
         if (k->op->kind == PAWL_OP_INSPECT || to_be_listed(k, &k->names[i]))
-            code = look_show(k, &k->names[i], k->op->kind == PAWL_OP_INSPECT);
+            code = redis_inspect_show(k, &k->names[i], k->op->kind == PAWL_OP_INSPECT);
     return code;
 }
 
@@ -260,7 +260,7 @@ static void next_step(look *k)
     int code;
 
     if (k->phase == PHASE_SCAN) {
-        look_sort(k);
+        redis_inspect_sort(k);
         next_names(k);
     } else if (k->phase == PHASE_INSPECT && k->op->kind != PAWL_OP_COUNT) {
         ask_clients(k);

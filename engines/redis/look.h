@@ -54,7 +54,7 @@ typedef struct look {
 /* scan.c: ask for the names, from this cursor on; then sort them, each once. */
 void look_scan_begin(look *k);
 void look_scan(look *k, uint64_t cursor);
-void look_sort(look *k);
+void redis_inspect_sort(look *k);
 /* Send a call about the look, to whom serves this slot. */
 void look_send(look *k, const redis_call_type *type, uint16_t slot, int64_t tag);
 /* The end of every answer: one less is out; the last one leads to the next step. The look may be
@@ -66,7 +66,7 @@ void look_end(look *k, int code, const char *words);
 /* rows.c: the script's answer into a look_name; false: it makes no sense. PAWL_ENOMEM in *code. */
 bool look_read(const look *k, look_name *n, const resp_node *reply, int *code);
 /* Tell op->row of one name: the summary, and all rows if `all`. */
-int look_show(const look *k, const look_name *n, bool all);
+int redis_inspect_show(const look *k, const look_name *n, bool all);
 look_client *look_client_of(const look *k, uint64_t id);
 
 #endif

@@ -173,7 +173,7 @@ static int show_row(const look *k, const look_name *n, const look_row *row)
     return k->op->row(k->op->row_arg, &info);
 }
 
-int look_show(const look *k, const look_name *n, bool all)
+int redis_inspect_show(const look *k, const look_name *n, bool all)
 {
     int code = show_summary(k, n);
 

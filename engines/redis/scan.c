@@ -145,7 +145,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const look_name *)a)->name, ((const look_name *)b)->name);
 }
 
-void look_sort(look *k)
+void redis_inspect_sort(look *k)
 {
     size_t n = 0;
 

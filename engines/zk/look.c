@@ -308,7 +308,7 @@ static void ask_nodes(look *k)
     for (size_t i = k->from; i < end_of_chunk(k); i++) {
         look_name *n = &k->names[i];
 
-        look_sort(n);
+        zk_inspect_sort(n);
         for (size_t j = 0; j < n->nnodes && j < most; j++)
             zk_ask(&k->task, ZK_GET, zk_path(z, n->name, dir_of(n, &n->nodes[j]), n->nodes[j].name),
                    false, node_read, (int64_t)(i << 32 | j));
@@ -334,7 +334,7 @@ static void delete_holders(look *k)
     k->step = LOOK_DELETE;
     if (too_many(k))
         return;
-    look_sort(n);
+    zk_inspect_sort(n);
     for (size_t j = 0; j < n->nnodes; j++)
         if (n->nodes[j].holder) {
             k->sent = true;
@@ -376,7 +376,7 @@ static void show(look *k)
         look_name *n = &k->names[i];
 
         if (!list || n->nnodes || n->latch)
-            code = look_show(k, n, !list);
+            code = zk_inspect_show(k, n, !list);
         clear_name(n);
     }
     k->from = end_of_chunk(k);

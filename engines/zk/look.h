@@ -48,8 +48,8 @@ typedef struct look {
 /* Count the leases of one owner together. */
 void look_merge(look_name *n);
 /* Put holders and waiters in their order and say which is which. */
-void look_sort(look_name *n);
+void zk_inspect_sort(look_name *n);
 /* Tell the rows: the summary, or everything. */
-int look_show(const look *k, const look_name *n, bool all);
+int zk_inspect_show(const look *k, const look_name *n, bool all);
 
 #endif

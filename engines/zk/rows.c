@@ -65,7 +65,7 @@ void look_merge(look_name *n)
     n->nnodes = kept;
 }
 
-void look_sort(look_name *n)
+void zk_inspect_sort(look_name *n)
 {
     bool open = true; /* may the next one hold it, too? */
 
@@ -154,7 +154,7 @@ static int show_node(const look *k, const look_name *n, const look_node *node, i
     return k->op->row(k->op->row_arg, &info);
 }
 
-int look_show(const look *k, const look_name *n, bool all)
+int zk_inspect_show(const look *k, const look_name *n, bool all)
 {
     int type = n->latch ? PAWL_TYPE_LATCH
                : n->semaphore && (n->in_use || (n->nnodes && n->nodes[0].child.sort == ZK_WAITER))
