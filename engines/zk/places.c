@@ -90,7 +90,7 @@ void place_end(zk_place *p, int release_code)
     zk_watch_clear(&p->own);
     zk_task_end(&p->task);
     list_remove(&p->in_table);
-    queue_clear(&p->list);
+    zk_queue_clear(&p->list);
     free(p->leases);
     free(p);
     place_finish(&ops, code, words);
