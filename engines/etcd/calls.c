@@ -23,13 +23,13 @@ etcd_call *etcd_call_new(etcd *e, const etcd_call_type *type, void *about)
     call->type = type;
     call->about = about;
     call->http = call->status = -1;
-    pb_raw(&call->body, no_prefix, sizeof no_prefix);
+    etcd_pb_raw(&call->body, no_prefix, sizeof no_prefix);
     return call;
 }
 
 static void discard(etcd_call *call)
 {
-    pb_free(&call->body);
+    etcd_pb_free(&call->body);
     free(call);
 }
 
@@ -73,7 +73,7 @@ bool etcd_call_send(etcd_call *call)
     size_t n = sizeof headers / sizeof headers[0];
     nghttp2_data_provider provider = {.source.ptr = call, .read_callback = read_body};
 
-    grpc_seal(&call->body, 0);
+    etcd_grpc_seal(&call->body, 0);
     call->sealed = call->body.length;
     call->sent = call->e->env->now(call->e->env);
     call->stream = call->body.failed ? NGHTTP2_ERR_NOMEM
@@ -97,7 +97,7 @@ pb_buf *etcd_call_begin(etcd_call *call)
 {
     if (call->written == call->body.length) /* all is out */
         call->body.length = call->sealed = call->written = 0;
-    pb_raw(&call->body, no_prefix, sizeof no_prefix);
+    etcd_pb_raw(&call->body, no_prefix, sizeof no_prefix);
     return &call->body;
 }
 
@@ -105,7 +105,7 @@ bool etcd_call_more(etcd_call *call)
 {
     if (call->body.failed)
         return false;
-    grpc_seal(&call->body, call->sealed);
+    etcd_grpc_seal(&call->body, call->sealed);
     call->sealed = call->body.length;
     if (call->deferred) {
         call->deferred = false;

@@ -89,7 +89,7 @@ static void ask_lease(etcd_job *job)
     call = etcd_job_call(job, &lease_type);
     if (!call)
         return;
-    pb_uint(&call->body, 1, (uint64_t)k->name.entries[k->at].lease);
+    etcd_pb_uint(&call->body, 1, (uint64_t)k->name.entries[k->at].lease);
     etcd_job_send(job, call);
 }
 

@@ -139,7 +139,7 @@ static void grant(etcd_lease *lease)
     etcd_call *call = etcd_call_new(lease->e, &type, lease);
 
     if (call)
-        pb_uint(&call->body, 1, (uint64_t)lease->asked);
+        etcd_pb_uint(&call->body, 1, (uint64_t)lease->asked);
     if (call && etcd_call_send(call))
         lease->state = LEASE_GRANTING;
     else
@@ -291,12 +291,12 @@ static void keep_alive(etcd_lease *lease)
     bool sent;
 
     if (e->keepalive) {
-        pb_uint(etcd_call_begin(e->keepalive), 1, (uint64_t)lease->id);
+        etcd_pb_uint(etcd_call_begin(e->keepalive), 1, (uint64_t)lease->id);
         sent = etcd_call_more(e->keepalive);
     } else {
         e->keepalive = etcd_call_new(e, &type, e);
         if (e->keepalive)
-            pb_uint(&e->keepalive->body, 1, (uint64_t)lease->id);
+            etcd_pb_uint(&e->keepalive->body, 1, (uint64_t)lease->id);
         sent = e->keepalive && etcd_call_send(e->keepalive);
         if (!sent)
             e->keepalive = NULL;
@@ -371,8 +371,8 @@ static void write_fence(etcd_lease *lease)
     etcd_helper(key, lease->e, "fence", lease->id, 0);
     if (call) {
         call->tag = lease->e->revision;
-        pb_bytes(&call->body, 1, key, strlen(key));
-        pb_uint(&call->body, 3, (uint64_t)lease->id);
+        etcd_pb_bytes(&call->body, 1, key, strlen(key));
+        etcd_pb_uint(&call->body, 3, (uint64_t)lease->id);
     }
     if (call && etcd_call_send(call))
         lease->state = LEASE_FENCING;
@@ -448,7 +448,7 @@ static bool give_back(etcd_lease *lease)
     etcd_call *call = etcd_call_new(lease->e, &type, lease->e);
 
     if (call)
-        pb_uint(&call->body, 1, (uint64_t)lease->id);
+        etcd_pb_uint(&call->body, 1, (uint64_t)lease->id);
     return call && etcd_call_send(call);
 }
 

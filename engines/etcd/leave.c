@@ -60,7 +60,7 @@ void etcd_waiter_delete(etcd_waiter *s)
     etcd_call *call = etcd_call_new(s->e, &type, s);
 
     if (call)
-        pb_bytes(&call->body, 1, s->key, strlen(s->key));
+        etcd_pb_bytes(&call->body, 1, s->key, strlen(s->key));
     if (call && etcd_call_send(call))
         s->call = call;
     else

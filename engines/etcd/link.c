@@ -33,8 +33,8 @@ static void plan(etcd_link *link);
 static void call_free(etcd_call *call)
 {
     list_remove(&call->link);
-    pb_free(&call->body);
-    grpc_free(&call->in);
+    etcd_pb_free(&call->body);
+    etcd_grpc_free(&call->in);
     free(call);
 }
 
@@ -43,7 +43,7 @@ static void close_attempt(etcd_link *link)
     net_stream_close(&link->stream);
     nghttp2_session_del(link->h2);
     link->h2 = NULL;
-    pb_free(&link->out);
+    etcd_pb_free(&link->out);
     link->out_begin = 0;
     link->parting = false;
     link->doomed = 0;
@@ -285,7 +285,7 @@ static int on_data(nghttp2_session *h2, uint8_t flags, int32_t stream, const uin
 
     (void)flags;
     while (call && !link->doomed && rest.length) {
-        enum grpc_result result = grpc_next(&call->in, &rest, &message);
+        enum grpc_result result = etcd_grpc_next(&call->in, &rest, &message);
 
         if (result == GRPC_GOT)
             take_message(link, call, message);
@@ -357,7 +357,7 @@ static bool gather(etcd_link *link)
                            nghttp2_strerror((int)n));
         if (n <= 0)
             return n == 0;
-        pb_raw(&link->out, data, (size_t)n);
+        etcd_pb_raw(&link->out, data, (size_t)n);
         if (link->out.failed) {
             etcd_link_drop(link, PAWL_ENOMEM, "out of memory");
             return false;

@@ -46,8 +46,8 @@ void etcd_login(etcd_link *link)
     }
     call = etcd_call_new(link->e, &type, link);
     if (call) {
-        pb_bytes(&call->body, 1, s->login.user, strlen(s->login.user));
-        pb_bytes(&call->body, 2, s->login.password, strlen(s->login.password));
+        etcd_pb_bytes(&call->body, 1, s->login.user, strlen(s->login.user));
+        etcd_pb_bytes(&call->body, 2, s->login.password, strlen(s->login.password));
     }
     if (!call || !etcd_call_send(call))
         etcd_link_drop(link, PAWL_ENOMEM, "out of memory");

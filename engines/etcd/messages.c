@@ -10,21 +10,21 @@
 
 static void add_range(pb_buf *b, const etcd_range *range)
 {
-    pb_bytes(b, 1, range->key.data, range->key.length);
+    etcd_pb_bytes(b, 1, range->key.data, range->key.length);
     if (range->end.length)
-        pb_bytes(b, 2, range->end.data, range->end.length);
+        etcd_pb_bytes(b, 2, range->end.data, range->end.length);
 }
 
 void etcd_put_range(pb_buf *b, const etcd_query *q)
 {
     add_range(b, &q->range);
-    pb_uint(b, 3, (uint64_t)q->limit);
+    etcd_pb_uint(b, 3, (uint64_t)q->limit);
     if (q->order != ETCD_BY_KEY) {
-        pb_uint(b, 5, q->order);
-        pb_uint(b, 6, 2); /* by creation */
+        etcd_pb_uint(b, 5, q->order);
+        etcd_pb_uint(b, 6, 2); /* by creation */
     }
-    pb_uint(b, 8, q->keys_only);
-    pb_uint(b, 13, (uint64_t)(q->older_than ? q->older_than - 1 : 0));
+    etcd_pb_uint(b, 8, q->keys_only);
+    etcd_pb_uint(b, 13, (uint64_t)(q->older_than ? q->older_than - 1 : 0));
 }
 
 enum { TARGET_VERSION = 0, TARGET_CREATED = 1, TARGET_MODIFIED = 2 };
@@ -33,15 +33,15 @@ enum { EQUAL = 0, GREATER = 1 };
 static void add_condition(pb_buf *b, const etcd_range *range, int result, int target,
                           uint64_t value)
 {
-    size_t mark = pb_begin(b, 1);
+    size_t mark = etcd_pb_begin(b, 1);
 
-    pb_uint(b, 1, (uint64_t)result);
-    pb_uint(b, 2, (uint64_t)target);
-    pb_bytes(b, 3, range->key.data, range->key.length);
-    pb_number(b, (uint32_t)(4 + target), value);
+    etcd_pb_uint(b, 1, (uint64_t)result);
+    etcd_pb_uint(b, 2, (uint64_t)target);
+    etcd_pb_bytes(b, 3, range->key.data, range->key.length);
+    etcd_pb_number(b, (uint32_t)(4 + target), value);
     if (range->end.length)
-        pb_bytes(b, 64, range->end.data, range->end.length);
-    pb_end(b, mark);
+        etcd_pb_bytes(b, 64, range->end.data, range->end.length);
+    etcd_pb_end(b, mark);
 }
 
 void etcd_if_created(pb_buf *b, const etcd_range *range, int64_t revision)
@@ -63,41 +63,41 @@ enum { OP_RANGE = 1, OP_PUT = 2, OP_DELETE = 3 };
 
 void etcd_do_range(pb_buf *b, enum etcd_branch branch, const etcd_query *q)
 {
-    size_t mark = pb_begin(b, branch), inner = pb_begin(b, OP_RANGE);
+    size_t mark = etcd_pb_begin(b, branch), inner = etcd_pb_begin(b, OP_RANGE);
 
     etcd_put_range(b, q);
-    pb_end(b, inner);
-    pb_end(b, mark);
+    etcd_pb_end(b, inner);
+    etcd_pb_end(b, mark);
 }
 
 void etcd_do_put(pb_buf *b, enum etcd_branch branch, pb_span key, pb_span value, int64_t lease)
 {
-    size_t mark = pb_begin(b, branch), inner = pb_begin(b, OP_PUT);
+    size_t mark = etcd_pb_begin(b, branch), inner = etcd_pb_begin(b, OP_PUT);
 
-    pb_bytes(b, 1, key.data, key.length);
-    pb_bytes(b, 2, value.data, value.length);
-    pb_uint(b, 3, (uint64_t)lease);
-    pb_end(b, inner);
-    pb_end(b, mark);
+    etcd_pb_bytes(b, 1, key.data, key.length);
+    etcd_pb_bytes(b, 2, value.data, value.length);
+    etcd_pb_uint(b, 3, (uint64_t)lease);
+    etcd_pb_end(b, inner);
+    etcd_pb_end(b, mark);
 }
 
 void etcd_do_touch(pb_buf *b, enum etcd_branch branch, pb_span key)
 {
-    size_t mark = pb_begin(b, branch), inner = pb_begin(b, OP_PUT);
+    size_t mark = etcd_pb_begin(b, branch), inner = etcd_pb_begin(b, OP_PUT);
 
-    pb_bytes(b, 1, key.data, key.length);
-    pb_uint(b, 5, 1);
-    pb_end(b, inner);
-    pb_end(b, mark);
+    etcd_pb_bytes(b, 1, key.data, key.length);
+    etcd_pb_uint(b, 5, 1);
+    etcd_pb_end(b, inner);
+    etcd_pb_end(b, mark);
 }
 
 void etcd_do_delete(pb_buf *b, enum etcd_branch branch, const etcd_range *range)
 {
-    size_t mark = pb_begin(b, branch), inner = pb_begin(b, OP_DELETE);
+    size_t mark = etcd_pb_begin(b, branch), inner = etcd_pb_begin(b, OP_DELETE);
 
     add_range(b, range);
-    pb_end(b, inner);
-    pb_end(b, mark);
+    etcd_pb_end(b, inner);
+    etcd_pb_end(b, mark);
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -117,7 +117,7 @@ static bool read_revision(pb_span header, int64_t *ret)
     bool bad = false;
     int got;
 
-    while ((got = pb_next(&header, &f)) > 0)
+    while ((got = etcd_pb_next(&header, &f)) > 0)
         if (is(&f, 3, PB_NUMBER, &bad))
             *ret = (int64_t)f.value;
     return got == 0 && !bad;
@@ -130,7 +130,7 @@ static bool read_kv(pb_span data, etcd_kv *ret)
     int got;
 
     *ret = (etcd_kv){.key = {data.data, 0}, .value = {data.data, 0}};
-    while ((got = pb_next(&data, &f)) > 0) {
+    while ((got = etcd_pb_next(&data, &f)) > 0) {
         if (is(&f, 1, PB_BYTES, &bad))
             ret->key = f.bytes;
         else if (is(&f, 2, PB_NUMBER, &bad))
@@ -152,7 +152,7 @@ int64_t etcd_read_header(pb_span data)
     int64_t revision = 0;
     pb_field f;
 
-    while (pb_next(&data, &f) > 0)
+    while (etcd_pb_next(&data, &f) > 0)
         if (f.number == 1 && f.type == PB_BYTES && !read_revision(f.bytes, &revision))
             return 0;
     return revision;
@@ -166,7 +166,7 @@ bool etcd_read_range(pb_span data, etcd_kvs *ret)
     int got;
 
     *ret = (etcd_kvs){.rest = data};
-    while ((got = pb_next(&data, &f)) > 0) {
+    while ((got = etcd_pb_next(&data, &f)) > 0) {
         if (is(&f, 1, PB_BYTES, &bad)) {
             bad |= !read_revision(f.bytes, &ret->revision);
         } else if (is(&f, 2, PB_BYTES, &bad)) {
@@ -185,7 +185,7 @@ bool etcd_next_kv(etcd_kvs *kvs, etcd_kv *ret)
 {
     pb_field f;
 
-    while (pb_next(&kvs->rest, &f) > 0)
+    while (etcd_pb_next(&kvs->rest, &f) > 0)
         if (f.number == 2 && f.type == PB_BYTES)
             return read_kv(f.bytes, ret);
     return false;
@@ -199,7 +199,7 @@ static bool read_part(pb_span data, pb_span *ret)
     int got;
 
     *ret = (pb_span){data.data, 0};
-    while ((got = pb_next(&data, &f)) > 0)
+    while ((got = etcd_pb_next(&data, &f)) > 0)
         for (uint32_t kind = OP_RANGE; kind <= OP_DELETE; kind++)
             if (is(&f, kind, PB_BYTES, &bad))
                 *ret = f.bytes;
@@ -214,7 +214,7 @@ static bool read_txn(pb_span data, etcd_txn *ret, bool all)
     int got;
 
     *ret = (etcd_txn){0};
-    while ((got = pb_next(&data, &f)) > 0) {
+    while ((got = etcd_pb_next(&data, &f)) > 0) {
         if (is(&f, 1, PB_BYTES, &bad))
             bad |= !read_revision(f.bytes, &ret->revision);
         else if (is(&f, 2, PB_NUMBER, &bad))
@@ -251,7 +251,7 @@ bool etcd_read_deleted(pb_span data, int64_t *ret)
     int got;
 
     *ret = 0;
-    while ((got = pb_next(&data, &f)) > 0)
+    while ((got = etcd_pb_next(&data, &f)) > 0)
         if (is(&f, 2, PB_NUMBER, &bad))
             *ret = (int64_t)f.value;
     return got == 0 && !bad;
@@ -264,7 +264,7 @@ bool etcd_read_lease(pb_span data, etcd_lease_answer *ret)
     int got;
 
     *ret = (etcd_lease_answer){0};
-    while ((got = pb_next(&data, &f)) > 0) {
+    while ((got = etcd_pb_next(&data, &f)) > 0) {
         if (is(&f, 2, PB_NUMBER, &bad))
             ret->id = (int64_t)f.value;
         else if (is(&f, 3, PB_NUMBER, &bad))
@@ -280,7 +280,7 @@ static bool read_event(pb_span data, etcd_event *ret)
     int got;
 
     *ret = (etcd_event){.kv = {.key = {data.data, 0}, .value = {data.data, 0}}};
-    while ((got = pb_next(&data, &f)) > 0) {
+    while ((got = etcd_pb_next(&data, &f)) > 0) {
         if (is(&f, 1, PB_NUMBER, &bad))
             ret->deleted = f.value == 1;
         else if (is(&f, 2, PB_BYTES, &bad))
@@ -297,7 +297,7 @@ bool etcd_read_watch(pb_span data, etcd_watch_answer *ret)
     int got;
 
     *ret = (etcd_watch_answer){.rest = data, .reason = {data.data, 0}};
-    while ((got = pb_next(&data, &f)) > 0) {
+    while ((got = etcd_pb_next(&data, &f)) > 0) {
         if (is(&f, 1, PB_BYTES, &bad))
             bad |= !read_revision(f.bytes, &ret->revision);
         else if (is(&f, 2, PB_NUMBER, &bad))
@@ -320,7 +320,7 @@ bool etcd_next_event(etcd_watch_answer *answer, etcd_event *ret)
 {
     pb_field f;
 
-    while (pb_next(&answer->rest, &f) > 0)
+    while (etcd_pb_next(&answer->rest, &f) > 0)
         if (f.number == 11 && f.type == PB_BYTES)
             return read_event(f.bytes, ret);
     return false;
@@ -333,7 +333,7 @@ bool etcd_read_token(pb_span data, pb_span *ret)
     int got;
 
     *ret = (pb_span){data.data, 0};
-    while ((got = pb_next(&data, &f)) > 0)
+    while ((got = etcd_pb_next(&data, &f)) > 0)
         if (is(&f, 2, PB_BYTES, &bad))
             *ret = f.bytes;
     return got == 0 && !bad;

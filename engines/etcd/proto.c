@@ -33,7 +33,7 @@ static uint8_t *enlarge(uint8_t *data, size_t length, size_t room)
     return grown;
 }
 
-void pb_free(pb_buf *b)
+void etcd_pb_free(pb_buf *b)
 {
     wipe(b->data, b->room);
     *b = (pb_buf){0};
@@ -60,7 +60,7 @@ static bool reserve(pb_buf *b, size_t more)
     return true;
 }
 
-void pb_raw(pb_buf *b, const void *data, size_t length)
+void etcd_pb_raw(pb_buf *b, const void *data, size_t length)
 {
     if (!length || !reserve(b, length))
         return;
@@ -84,36 +84,36 @@ static void add_varint(pb_buf *b, uint64_t value)
 {
     uint8_t bytes[10];
 
-    pb_raw(b, bytes, varint(bytes, value));
+    etcd_pb_raw(b, bytes, varint(bytes, value));
 }
 
-void pb_number(pb_buf *b, uint32_t field, uint64_t value)
+void etcd_pb_number(pb_buf *b, uint32_t field, uint64_t value)
 {
     add_varint(b, (uint64_t)field << 3 | PB_NUMBER);
     add_varint(b, value);
 }
 
-void pb_uint(pb_buf *b, uint32_t field, uint64_t value)
+void etcd_pb_uint(pb_buf *b, uint32_t field, uint64_t value)
 {
     if (value)
-        pb_number(b, field, value);
+        etcd_pb_number(b, field, value);
 }
 
-void pb_bytes(pb_buf *b, uint32_t field, const void *data, size_t length)
+void etcd_pb_bytes(pb_buf *b, uint32_t field, const void *data, size_t length)
 {
     add_varint(b, (uint64_t)field << 3 | PB_BYTES);
     add_varint(b, length);
-    pb_raw(b, data, length);
+    etcd_pb_raw(b, data, length);
 }
 
-size_t pb_begin(pb_buf *b, uint32_t field)
+size_t etcd_pb_begin(pb_buf *b, uint32_t field)
 {
     add_varint(b, (uint64_t)field << 3 | PB_BYTES);
     add_varint(b, 0);
     return b->length;
 }
 
-void pb_end(pb_buf *b, size_t mark)
+void etcd_pb_end(pb_buf *b, size_t mark)
 {
     size_t length = b->length - mark, more;
     uint8_t bytes[10];
@@ -162,7 +162,7 @@ static bool take(pb_span *rest, uint64_t length, pb_span *ret)
     return true;
 }
 
-int pb_next(pb_span *rest, pb_field *field)
+int etcd_pb_next(pb_span *rest, pb_field *field)
 {
     uint64_t key, length;
 
@@ -193,13 +193,13 @@ int pb_next(pb_span *rest, pb_field *field)
 
 /* ---- gRPC frames ----------------------------------------------------------------------------- */
 
-void grpc_free(grpc_reader *r)
+void etcd_grpc_free(grpc_reader *r)
 {
     wipe(r->data, r->room);
     *r = (grpc_reader){0};
 }
 
-bool grpc_between(const grpc_reader *r)
+bool etcd_grpc_between(const grpc_reader *r)
 {
     return r->have == 0;
 }
@@ -237,7 +237,7 @@ static bool grow(grpc_reader *r, size_t need)
     return true;
 }
 
-enum grpc_result grpc_next(grpc_reader *r, pb_span *rest, pb_span *message)
+enum grpc_result etcd_grpc_next(grpc_reader *r, pb_span *rest, pb_span *message)
 {
     size_t filled, n;
 
@@ -263,7 +263,7 @@ enum grpc_result grpc_next(grpc_reader *r, pb_span *rest, pb_span *message)
     return GRPC_GOT;
 }
 
-void grpc_seal(pb_buf *b, size_t at)
+void etcd_grpc_seal(pb_buf *b, size_t at)
 {
     size_t length = b->length - at - GRPC_PREFIX;
 

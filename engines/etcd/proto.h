@@ -21,17 +21,17 @@ typedef struct pb_buf {
     bool failed; /* out of memory: what is in it is not whole */
 } pb_buf;
 
-void pb_free(pb_buf *b);
+void etcd_pb_free(pb_buf *b);
 /* Add bytes as they are. */
-void pb_raw(pb_buf *b, const void *data, size_t length);
-/* A number; pb_uint leaves 0 out, as protobuf does, pb_number never. */
-void pb_uint(pb_buf *b, uint32_t field, uint64_t value);
-void pb_number(pb_buf *b, uint32_t field, uint64_t value);
+void etcd_pb_raw(pb_buf *b, const void *data, size_t length);
+/* A number; etcd_pb_uint leaves 0 out, as protobuf does, etcd_pb_number never. */
+void etcd_pb_uint(pb_buf *b, uint32_t field, uint64_t value);
+void etcd_pb_number(pb_buf *b, uint32_t field, uint64_t value);
 /* Bytes, also empty ones. */
-void pb_bytes(pb_buf *b, uint32_t field, const void *data, size_t length);
+void etcd_pb_bytes(pb_buf *b, uint32_t field, const void *data, size_t length);
 /* A message inside the message: what is added between the two belongs to it. */
-size_t pb_begin(pb_buf *b, uint32_t field);
-void pb_end(pb_buf *b, size_t mark);
+size_t etcd_pb_begin(pb_buf *b, uint32_t field);
+void etcd_pb_end(pb_buf *b, size_t mark);
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
@@ -50,7 +50,7 @@ typedef struct pb_field {
 enum pb_type { PB_NUMBER = 0, PB_BYTES = 2 };
 
 /* Take the next field off `rest`. 1: there is one; 0: that was all; -1: malformed. */
-int pb_next(pb_span *rest, pb_field *field);
+int etcd_pb_next(pb_span *rest, pb_field *field);
 
 /* ---- gRPC frames ----------------------------------------------------------------------------- */
 
@@ -69,11 +69,11 @@ typedef struct grpc_reader {
 } grpc_reader;
 
 /* Take bytes off `rest`. GRPC_GOT: `message` is whole, and good until the next call. */
-enum grpc_result grpc_next(grpc_reader *r, pb_span *rest, pb_span *message);
+enum grpc_result etcd_grpc_next(grpc_reader *r, pb_span *rest, pb_span *message);
 /* In the middle of a message? */
-bool grpc_between(const grpc_reader *r);
-void grpc_free(grpc_reader *r);
+bool etcd_grpc_between(const grpc_reader *r);
+void etcd_grpc_free(grpc_reader *r);
 /* Fill in the prefix that was left free at `at`: the message is what follows. */
-void grpc_seal(pb_buf *b, size_t at);
+void etcd_grpc_seal(pb_buf *b, size_t at);
 
 #endif

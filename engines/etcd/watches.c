@@ -122,15 +122,15 @@ static void send_create(etcd_watch *w)
         etcd_link_drop(&w->e->link, PAWL_ENOMEM, "out of memory");
         return;
     }
-    mark = pb_begin(b, 1);
-    pb_bytes(b, 1, w->key, strlen(w->key));
+    mark = etcd_pb_begin(b, 1);
+    etcd_pb_bytes(b, 1, w->key, strlen(w->key));
     if (w->end[0])
-        pb_bytes(b, 2, w->end, strlen(w->end));
-    pb_uint(b, 3, (uint64_t)w->next);
+        etcd_pb_bytes(b, 2, w->end, strlen(w->end));
+    etcd_pb_uint(b, 3, (uint64_t)w->next);
     if (w->deletes_only)
-        pb_bytes(b, 5, "", 1); /* a list with the filter 0: no puts */
-    pb_uint(b, 7, w->id);
-    pb_end(b, mark);
+        etcd_pb_bytes(b, 5, "", 1); /* a list with the filter 0: no puts */
+    etcd_pb_uint(b, 7, w->id);
+    etcd_pb_end(b, mark);
     send_message(w->e, first);
 }
 
@@ -143,9 +143,9 @@ static void send_cancel(etcd *e, uint64_t id)
     if (!e->watching || !etcd_link_ready(&e->link))
         return;
     b = begin(e, &first);
-    mark = pb_begin(b, 2);
-    pb_uint(b, 1, id);
-    pb_end(b, mark);
+    mark = etcd_pb_begin(b, 2);
+    etcd_pb_uint(b, 1, id);
+    etcd_pb_end(b, mark);
     send_message(e, first);
 }
 

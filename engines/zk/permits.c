@@ -27,7 +27,7 @@
 /* What STEP_MORE is about. */
 enum asked { ASKED_FIRST, ASKED_TAKE, ASKED_FIND, ASKED_STAT };
 
-const char *permits_lease_path(zk_waiter *p, uint32_t i)
+const char *zk_permits_lease_path(zk_waiter *p, uint32_t i)
 {
     char lease[ZK_NODE_MAX + 12];
 
@@ -73,9 +73,9 @@ static void permits_query(zk_waiter *p)
     const char *path;
 
     p->capacity = p->in_use = 0;
-    zk_ask(&p->task, ZK_CHILDREN, zk_path(z, p->name, NULL, NULL), false, queue_types, 0);
+    zk_ask(&p->task, ZK_CHILDREN, zk_path(z, p->name, NULL, NULL), false, zk_queue_types, 0);
     zk_ask(&p->task, ZK_GET, zk_path(z, p->name, NULL, NULL), false, capacity_read, 0);
-    zk_ask(&p->task, ZK_CHILDREN, zk_path(z, p->name, "locks", NULL), false, queue_answered, 0);
+    zk_ask(&p->task, ZK_CHILDREN, zk_path(z, p->name, "locks", NULL), false, zk_queue_answered, 0);
     path = zk_path(z, p->name, "leases", NULL);
     if (p->watches_leases && !zk_watch_set(&p->ahead, &p->task, path))
         p->code = PAWL_ENOMEM;
@@ -151,7 +151,7 @@ static bool mutex_left(zk_task *task, int64_t tag, int error, jute_reader *body)
     return true;
 }
 
-void permits_leave_mutex(zk_waiter *p)
+void zk_permits_leave_mutex(zk_waiter *p)
 {
     zk_ask_delete(&p->task, zk_waiter_node_path(p, p->node), -1, mutex_left, 0);
 }
@@ -215,7 +215,7 @@ static int take(zk_waiter *p, int64_t capacity)
                       one_taken, 0);
     else
         ask_for_all(p, path, who, length);
-    permits_leave_mutex(p);
+    zk_permits_leave_mutex(p);
     return WAITER_GOES_ON;
 }
 
@@ -301,7 +301,7 @@ static int permits_taken(zk_waiter *p)
     p->asked = ASKED_STAT;
     zk_waiter_ask_own(p);
     if (p->node[0])
-        permits_leave_mutex(p);
+        zk_permits_leave_mutex(p);
     return WAITER_GOES_ON;
 }
 
@@ -348,7 +348,7 @@ static bool leases_found(zk_task *task, int64_t tag, int error, jute_reader *bod
     return !body->bad;
 }
 
-void permits_find(zk_waiter *p)
+void zk_permits_find(zk_waiter *p)
 {
     p->step = p->leaving ? STEP_LEAVE : STEP_MORE;
     p->asked = ASKED_FIND;
@@ -372,8 +372,8 @@ static bool lease_deleted(zk_task *task, int64_t tag, int error, jute_reader *bo
     return true;
 }
 
-void permits_give_back(zk_waiter *p, uint32_t keep)
+void zk_permits_give_back(zk_waiter *p, uint32_t keep)
 {
     for (uint32_t i = keep; i < p->nleases; i++)
-        zk_ask_delete(&p->task, permits_lease_path(p, i), -1, lease_deleted, 0);
+        zk_ask_delete(&p->task, zk_permits_lease_path(p, i), -1, lease_deleted, 0);
 }

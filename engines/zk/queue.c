@@ -12,7 +12,7 @@
 
 #include "waiter.h"
 
-void queue_clear(zk_waiter_queue *q)
+void zk_queue_clear(zk_waiter_queue *q)
 {
     free(q->ahead);
     free(q->first);
@@ -84,7 +84,7 @@ static void see_contender(zk_waiter *p, jute_bytes name, zk_child child)
         count_contender(p, name, child);
 }
 
-bool queue_answered(zk_task *task, int64_t tag, int error, jute_reader *body)
+bool zk_queue_answered(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
     zk_waiter *p = zk_waiter_of(task);
 
@@ -110,7 +110,7 @@ static void see_found(zk_waiter *p, jute_bytes name, zk_child child)
     p->sequence = child.sequence;
 }
 
-bool queue_found(zk_task *task, int64_t tag, int error, jute_reader *body)
+bool zk_queue_found(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
     zk_waiter *p = zk_waiter_of(task);
 
@@ -131,7 +131,7 @@ static void see_name(zk_waiter *p, jute_bytes name, zk_child child)
     see_type(&p->list, name, child);
 }
 
-bool queue_types(zk_task *task, int64_t tag, int error, jute_reader *body)
+bool zk_queue_types(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
     (void)tag;
     return error || read_list(zk_waiter_of(task), body, task->zk->settings.kazoo, see_name);
@@ -143,7 +143,7 @@ static void lock_query(zk_waiter *p)
 {
     zk *z = p->task.zk;
 
-    zk_ask(&p->task, ZK_CHILDREN, zk_path(z, p->name, NULL, NULL), false, queue_answered, 0);
+    zk_ask(&p->task, ZK_CHILDREN, zk_path(z, p->name, NULL, NULL), false, zk_queue_answered, 0);
 }
 
 /* Its two folders stay a while when a semaphore is over; what counts is whether they are empty. */
@@ -216,7 +216,7 @@ static void latch_query(zk_waiter *p)
     const char *path;
 
     if (p->step == STEP_PEEK) {
-        zk_ask(&p->task, ZK_CHILDREN, zk_path(z, p->name, NULL, NULL), false, queue_types, 0);
+        zk_ask(&p->task, ZK_CHILDREN, zk_path(z, p->name, NULL, NULL), false, zk_queue_types, 0);
         return;
     }
     path = zk_path(z, p->name, "latch", NULL);

@@ -92,7 +92,7 @@ static bool own_read(zk_task *task, int64_t tag, int error, jute_reader *body)
 /* Of permits, the first stands for all of them. */
 void zk_waiter_ask_own(zk_waiter *p)
 {
-    const char *path = p->nleases ? permits_lease_path(p, 0) : zk_waiter_node_path(p, p->node);
+    const char *path = p->nleases ? zk_permits_lease_path(p, 0) : zk_waiter_node_path(p, p->node);
 
     if (zk_watch_set(&p->own, &p->task, path))
         zk_ask(&p->task, ZK_GET, path, true, own_read, 0);
@@ -212,7 +212,7 @@ static enum zk_sort sort_of(const zk_waiter *p)
 static void start_query(zk_waiter *p, int step)
 {
     p->step = (uint8_t)step;
-    queue_clear(&p->list);
+    zk_queue_clear(&p->list);
     p->code = 0;
     p->words[0] = 0;
     p->again = p->not_semaphore = false;
@@ -301,7 +301,7 @@ static bool deleted(zk_task *task, int64_t tag, int error, jute_reader *body)
 static void find_own(zk_waiter *p)
 {
     zk_ask_turn(&p->task, zk_waiter_node_path(p, NULL));
-    zk_ask(&p->task, ZK_CHILDREN, zk_waiter_node_path(p, NULL), false, queue_found, 0);
+    zk_ask(&p->task, ZK_CHILDREN, zk_waiter_node_path(p, NULL), false, zk_queue_found, 0);
 }
 
 static void leave(zk_waiter *p)
@@ -315,13 +315,13 @@ static void leave(zk_waiter *p)
         if (p->unsure)
             find_own(p);
         if (p->taking)
-            permits_find(p);
+            zk_permits_find(p);
         return;
     }
     p->step = STEP_GONE;
     if (p->node[0])
         zk_ask_delete(&p->task, zk_path(z, p->name, p->kind->dir, p->node), -1, deleted, 0);
-    permits_give_back(p, 0);
+    zk_permits_give_back(p, 0);
     if (p->made_leases && !p->nleases) /* a container that never had a child is never removed */
         zk_ask_delete(&p->task, zk_path(z, p->name, "leases", NULL), -1, NULL, 0);
     p->made_leases = false;
@@ -538,15 +538,15 @@ static void zk_waiter_go(zk_task *task)
     } else if (p->held && !list_empty(&p->releases)) {
         p->step = STEP_TRIM;
         p->trim = p->keep;
-        permits_give_back(p, p->trim);
+        zk_permits_give_back(p, p->trim);
     } else if (p->held) {
         p->step = STEP_VERIFY;
         zk_waiter_ask_own(p);
         if (p->nleases && p->node[0])
-            permits_leave_mutex(p);
+            zk_permits_leave_mutex(p);
     } else if (p->taking || p->nleases) {
         p->code = 0;
-        permits_find(p);
+        zk_permits_find(p);
     } else if (p->unsure) {
         p->step = STEP_FIND;
         p->code = 0;

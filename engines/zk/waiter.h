@@ -152,22 +152,22 @@ const char *zk_waiter_node_path(zk_waiter *p, const char *node);
 
 /* ---- queue.c --------------------------------------------------------------------------------- */
 
-void queue_clear(zk_waiter_queue *q);
+void zk_queue_clear(zk_waiter_queue *q);
 /* A zk_answer_fn: the children of the folder that its node is in. */
-bool queue_answered(zk_task *task, int64_t tag, int error, jute_reader *body);
+bool zk_queue_answered(zk_task *task, int64_t tag, int error, jute_reader *body);
 /* ... whether its node is among them, by its id. */
-bool queue_found(zk_task *task, int64_t tag, int error, jute_reader *body);
+bool zk_queue_found(zk_task *task, int64_t tag, int error, jute_reader *body);
 /* ... of the name, if that is another folder: what it is in use as. */
-bool queue_types(zk_task *task, int64_t tag, int error, jute_reader *body);
+bool zk_queue_types(zk_task *task, int64_t tag, int error, jute_reader *body);
 
 /* ---- permits.c ------------------------------------------------------------------------------- */
 
 /* Delete the leases from number `keep` on. */
-void permits_give_back(zk_waiter *p, uint32_t keep);
+void zk_permits_give_back(zk_waiter *p, uint32_t keep);
 /* Find those that may exist. */
-void permits_find(zk_waiter *p);
+void zk_permits_find(zk_waiter *p);
 /* Delete the node in the semaphore's own mutex. */
-void permits_leave_mutex(zk_waiter *p);
-const char *permits_lease_path(zk_waiter *p, uint32_t i);
+void zk_permits_leave_mutex(zk_waiter *p);
+const char *zk_permits_lease_path(zk_waiter *p, uint32_t i);
 
 #endif

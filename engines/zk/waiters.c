@@ -90,7 +90,7 @@ void zk_waiter_end(zk_waiter *p, int release_code)
     zk_watch_clear(&p->own);
     zk_task_end(&p->task);
     list_remove(&p->in_table);
-    queue_clear(&p->list);
+    zk_queue_clear(&p->list);
     free(p->leases);
     free(p);
     zk_waiter_finish(&ops, code, words);

@@ -123,20 +123,20 @@ static void check_again(pb_span message)
     pb_field f, g;
     int got;
 
-    while ((got = pb_next(&rest, &f)) > 0) {
+    while ((got = etcd_pb_next(&rest, &f)) > 0) {
         if (f.type == PB_NUMBER)
-            pb_number(&copy, f.number, f.value);
+            etcd_pb_number(&copy, f.number, f.value);
         else
-            pb_bytes(&copy, f.number, f.bytes.data, f.bytes.length);
+            etcd_pb_bytes(&copy, f.number, f.bytes.data, f.bytes.length);
     }
     rest = message;
     rest2 = (pb_span){copy.data, copy.length};
-    while (got == 0 && pb_next(&rest, &f) > 0) {
-        DEMAND(pb_next(&rest2, &g) > 0 && f.number == g.number && f.type == g.type);
+    while (got == 0 && etcd_pb_next(&rest, &f) > 0) {
+        DEMAND(etcd_pb_next(&rest2, &g) > 0 && f.number == g.number && f.type == g.type);
         DEMAND(f.type == PB_NUMBER ? f.value == g.value : etcd_same(f.bytes, g.bytes));
     }
-    DEMAND(got != 0 || pb_next(&rest2, &g) == 0);
-    pb_free(&copy);
+    DEMAND(got != 0 || etcd_pb_next(&rest2, &g) == 0);
+    etcd_pb_free(&copy);
 }
 
 static void check_message(pb_span message)
@@ -170,7 +170,7 @@ static uint64_t run(const uint8_t *data, size_t size, size_t piece, bool inspect
         pb_span rest = {data + at, size - at < piece ? size - at : piece}, message;
 
         while (rest.length && *last <= GRPC_GOT) {
-            *last = grpc_next(&reader, &rest, &message);
+            *last = etcd_grpc_next(&reader, &rest, &message);
             if (*last != GRPC_GOT)
                 continue;
             for (size_t i = 0; i < message.length; i++)
@@ -180,7 +180,7 @@ static uint64_t run(const uint8_t *data, size_t size, size_t piece, bool inspect
                 check_message(message);
         }
     }
-    grpc_free(&reader);
+    etcd_grpc_free(&reader);
     return sum;
 }
 
