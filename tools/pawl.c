@@ -84,6 +84,17 @@ static const verb verbs[] = {
      "  pawl latch down ready       each of them says so\n"
      "  pawl latch wait -w 1m ready go on when all have\n",
      cmd_latch},
+    {"doctor", "doctor [-l LEASE] [--json] [-u URL]", "Find what breaks locks on this service.",
+     "\n"
+     "  -l LEASE            the lease that round trips are compared with; default 30s\n"
+     COMMON_HELP "\n"
+     "Checks eviction, persistence, replicas, clocks, rights, TLS, tables, sessions and round\n"
+     "trips, as far as the service tells, and uses each kind of lock under names of its own.\n"
+     "Status: 0 sound, 1 findings, 69 the service did not answer.\n"
+     "\n"
+     "  pawl doctor -u redis://cache1\n"
+     "  pawl doctor --json -u redis://cache1 | jq '.findings[].id'\n",
+     cmd_doctor},
 };
 
 #define NVERBS (sizeof verbs / sizeof verbs[0])

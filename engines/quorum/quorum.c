@@ -181,7 +181,7 @@ static int open_nodes(quorum *q, const char *text, pawl_error *err)
 static void set_caps(quorum *q)
 {
     uint32_t all = PAWL_CAP_FENCE | PAWL_CAP_FLOOR | PAWL_CAP_QUEUE | PAWL_CAP_RANGE |
-                   PAWL_CAP_SHARED | PAWL_CAP_LINGER | PAWL_CAP_LIST,
+                   PAWL_CAP_SHARED | PAWL_CAP_LINGER | PAWL_CAP_LIST | PAWL_CAP_EXAMINE,
              counts = 0;
 
     for (size_t i = 0; i < q->n; i++) {
@@ -315,6 +315,9 @@ static void quorum_submit(void *self, pawl_op *op)
     case PAWL_OP_INSPECT:
     case PAWL_OP_LIST:
         quorum_view(q, op);
+        break;
+    case PAWL_OP_EXAMINE:
+        quorum_examine(q, op);
         break;
     case PAWL_OP_EVENT:
         submit_event(q, op);
