@@ -95,6 +95,20 @@ static const verb verbs[] = {
      "  pawl doctor -u redis://cache1\n"
      "  pawl doctor --json -u redis://cache1 | jq '.findings[].id'\n",
      cmd_doctor},
+    {"bench", "bench [-n COUNT] [-t DUR] [-c CLIENTS] [--json] [-u URL]",
+     "Measure how fast locks are on this service.",
+     "\n"
+     "  -n COUNT            at most so many of each; default 10000\n"
+     "  -t DUR              at most so long for each; default 2s\n"
+     "  -c CLIENTS          so many at once for the rate; default 4\n"
+     COMMON_HELP "\n"
+     "Measures a pair (acquire and release), a hand-over between two clients, and the rate of\n"
+     "several clients with locks of their own. Ctrl-C ends it early, with what is known by then.\n"
+     "Status: 0; 1 if another pawl bench is running; 69 the service did not answer.\n"
+     "\n"
+     "  pawl bench -u redis://cache1\n"
+     "  pawl bench -t 500ms --json -u redis://cache1 | jq .pair.p99_us\n",
+     cmd_bench},
 };
 
 #define NVERBS (sizeof verbs / sizeof verbs[0])

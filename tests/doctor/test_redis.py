@@ -3,6 +3,7 @@
 """pawl doctor on Redis: each defect is planted on a real server and found; a sound server has no
 findings.
 """
+import json
 import mmap
 import os
 import re
@@ -79,7 +80,8 @@ def _(box):
         equal(found(s.url()), ['redis-eviction'])
         s.set('maxmemory-policy', 'noeviction')
         expect(s.url())
-        s.call('SET', 'fill', 'x' * 30000000)
+        for i in range(300):
+            s.call('SET', f'fill {i}', 'x' * 100000)
         used = int(re.search(r'\bused_memory:(\d+)', s.call('INFO', 'memory'))[1])
         s.set('maxmemory', str(used * 105 // 100))
         expect(s.url(), 'redis-memory')
@@ -297,6 +299,18 @@ def _(box):
         expect(watched.url(sentinels=watched.sentinels[:1]), 'redis-replicas', 'redis-sentinels')
     finally:
         watched.stop()
+
+
+@case('pawl bench leaves nothing but token counters')
+def _(box):
+    with Sound() as s:
+        done = subprocess.run([TOOL, 'bench', '--json', '-n', '40', '-t', '1m', '-u', s.url()],
+                              stdout=subprocess.PIPE, check=True)
+        said = json.loads(done.stdout)
+        equal(said['pair']['count'], 40)
+        assert said['hand_over']['count'] >= 20 and said['hand_over']['p50_us'] > 0, said
+        left = s.call('KEYS', '*')
+        assert left and all(re.fullmatch(r'\{pawl:pawl-bench[a-z0-9-]*\}:fence', k) for k in left), left
 
 
 @case('a service that does not answer is no finding, and usage errors are none')
