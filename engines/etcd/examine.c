@@ -1,10 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * examine.c - EXAMINE: the state of the member that this client talks to (Maintenance.Status, which
- * also names the alarms of the cluster) and the list of members.
+ * also names the alarms of the cluster), the list of members, and whether each endpoint of the URL
+ * can be connected to.
  */
 #include "etcd.h"
 #include "examine.h"
+#include "net/probe.h"
+
+/* job->data. `out` counts the probes, and one more while they are being started. */
+typedef struct exam {
+    size_t out;
+    net_probe probes[];
+} exam;
 
 static const char *where_of(const etcd *e)
 {
@@ -15,6 +23,56 @@ static void found(const etcd_job *job, uint64_t level, const char *id, const cha
                   const char *why, const char *remedy)
 {
     pawl_op_found(job->op, level, id, where_of(job->e), what, why, remedy);
+}
+
+/* ---- endpoints ------------------------------------------------------------------------------- */
+
+static void probed(etcd_job *job)
+{
+    exam *x = job->data;
+
+    if (!--x->out)
+        etcd_job_done(job, 0, NULL);
+}
+
+static void probe_done(net_probe *p)
+{
+    etcd_job *job = p->arg;
+    char what[300];
+
+    snprintf(what, sizeof what, "the member can't be connected to: %.200s", p->words);
+    if (!p->answered)
+        pawl_op_found(job->op, PAWL_FINDING_WARNING, "etcd-down", p->at->where, what,
+                      "The cluster works with a majority: fewer other members may fail before no "
+                      "lock can be taken.", "Start the member; etcdctl endpoint health --cluster.");
+    probed(job);
+}
+
+static void probe_all(etcd_job *job)
+{
+    const etcd_settings *s = &job->e->settings;
+    exam *x = job->data;
+
+    job->waits = true;
+    x->out = 1;
+    for (size_t i = 0; i < s->endpoints.n; i++) {
+        net_probe *p = &x->probes[i];
+
+        *p = (net_probe){.env = job->e->env, .at = &s->endpoints.list[i],
+            .tls_context = job->e->link.tls_context, .tls = *job->e->link.stream.tls, .arg = job,
+            .done = probe_done};
+        x->out++;
+        net_probe_start(p);
+    }
+    probed(job);
+}
+
+static void end_probes(etcd_job *job)
+{
+    exam *x = job->data;
+
+    for (size_t i = 0; i < job->e->settings.endpoints.n; i++)
+        net_probe_end(&x->probes[i]);
 }
 
 /* ---- members --------------------------------------------------------------------------------- */
@@ -40,7 +98,7 @@ static bool answer_members(etcd_call *call, pb_span message)
               "the URL names one of the cluster's members only",
               "While this member is down, this client loses its locks though the cluster works.",
               "Name all members in the URL, with commas between them.");
-    etcd_job_done(job, 0, NULL);
+    probe_all(job);
     return true;
 }
 
@@ -54,7 +112,7 @@ static void members_failed(etcd_call *call, int code, const char *words)
     }
     etcd_job_of(call);
     found(job, PAWL_FINDING_SKIPPED, "etcd-members", "the members were not checked", "", words);
-    etcd_job_done(job, 0, NULL);
+    probe_all(job);
 }
 
 static void ask_members(etcd_job *job)
@@ -177,10 +235,12 @@ static void start(etcd_job *job)
 
 void etcd_examine(etcd *e, pawl_op *op)
 {
-    etcd_job *job = etcd_job_new(e, op, start, 0);
+    etcd_job *job = etcd_job_new(e, op, start,
+                                 sizeof(exam) + e->settings.endpoints.n * sizeof(net_probe));
 
     if (!job)
         return;
+    job->finish = end_probes;
     job->reads = true;
     etcd_job_start(job);
 }

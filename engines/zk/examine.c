@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * examine.c - EXAMINE: the session that the server granted, and the ensemble as /zookeeper/config
- * lists it. The server answers requests only while the ensemble has a majority, so an answer shows
- * that too.
+ * examine.c - EXAMINE: the session that the server granted, the ensemble as /zookeeper/config lists
+ * it, and what each server of the URL says to "srvr", on a connection of its own.
+ *
+ * The node is read first; then all probes are out at once, and the last one that ends completes the
+ * op. exam->out counts them, and one more while they are being started.
  */
 #include <stdlib.h>
 
 #include "examine.h"
+#include "net/probe.h"
 #include "zk.h"
 
 typedef struct exam {
     zk_task task;
     pawl_op *op;
     size_t servers; /* in the ensemble; 0: not told */
+    size_t out;     /* probes; 0: not begun */
+    net_probe probes[];
 } exam;
 
 static exam *exam_of(zk_task *task)
@@ -57,12 +62,19 @@ static void look_at_ensemble(const zk *z, pawl_op *op, size_t servers)
                       "works.", "Name all servers in the URL, with commas between them.");
 }
 
+static void exam_free(exam *x)
+{
+    for (size_t i = 0; i < x->task.zk->settings.servers.n; i++)
+        net_probe_end(&x->probes[i]);
+    zk_task_end(&x->task);
+    free(x);
+}
+
 static void finish(exam *x, int code, const char *words)
 {
     pawl_op *op = x->op;
 
-    zk_task_end(&x->task);
-    free(x);
+    exam_free(x);
     if (code && words)
         pawl_error_set(op->err, code, "%s", words);
     pawl_op_finish(op, code);
@@ -87,8 +99,74 @@ static bool config_read(zk_task *task, int64_t tag, int error, jute_reader *body
     return true;
 }
 
+/* ---- the servers ----------------------------------------------------------------------------- */
+
+static void server_down(exam *x, const net_probe *p, const char *words)
+{
+    char what[300];
+
+    snprintf(what, sizeof what, "the server does not serve: %.200s", words);
+    pawl_op_found(x->op, PAWL_FINDING_WARNING, "zk-down", p->at->where, what,
+                  "The ensemble works with a majority: fewer other servers may fail before no lock "
+                  "can be taken.", "Start the server; look at its log.");
+}
+
+/* "Zookeeper version: 3.8.0-5a02a05eddb59aee6ac762f7ea82e92a68eb9c0f, built on ..." */
+static void server_version(exam *x, const net_probe *p)
+{
+    static const char key[] = "Zookeeper version: ";
+    const char *at = strstr(p->heard, key);
+    char what[64];
+
+    if (!at)
+        return;
+    at += sizeof key - 1;
+    snprintf(what, sizeof what, "ZooKeeper %.*s", (int)strcspn(at, "-, \n") % 30, at);
+    pawl_op_fact(x->op, "server", p->at->where, what, 0);
+}
+
+static void probed(exam *x)
+{
+    if (!--x->out)
+        finish(x, 0, NULL);
+}
+
+static void probe_done(net_probe *p)
+{
+    exam *x = p->arg;
+
+    if (!p->answered)
+        server_down(x, p, p->words);
+    else if (strstr(p->heard, "not currently serving"))
+        server_down(x, p, "it has no majority, or is still starting");
+    else
+        server_version(x, p);
+    probed(x);
+}
+
+static void probe_all(exam *x)
+{
+    zk *z = x->task.zk;
+
+    x->out = 1;
+    for (size_t i = 0; i < z->settings.servers.n; i++) {
+        net_probe *p = &x->probes[i];
+
+        *p = (net_probe){.env = z->env, .at = &z->settings.servers.list[i],
+            .tls_context = z->tls_context, .tls = z->settings.tls_settings, .says = "srvr",
+            .arg = x, .done = probe_done};
+        x->out++;
+        net_probe_start(p);
+    }
+    probed(x);
+}
+
+/* ---- the task -------------------------------------------------------------------------------- */
+
 static void exam_go(zk_task *task)
 {
+    if (exam_of(task)->out)
+        return; /* the rest needs no session */
     zk_ask(task, ZK_GET, "/zookeeper/config", false, config_read, 0);
 }
 
@@ -98,11 +176,10 @@ static void exam_next(zk_task *task)
     zk *z = task->zk;
     const zk_settings *s = &z->settings;
 
-    pawl_op_fact(x->op, "server", where_of(z), "ZooKeeper", 0);
     examine_network(x->op, where_of(z), z->link.stream.fd, s->tls, s->tls_settings.verify);
     look_at_session(z, x->op);
     look_at_ensemble(z, x->op, x->servers);
-    finish(x, 0, NULL);
+    probe_all(x);
 }
 
 static void exam_expired(zk_task *task)
@@ -112,7 +189,8 @@ static void exam_expired(zk_task *task)
 
 static void exam_refused(zk_task *task, int code, const char *words)
 {
-    finish(exam_of(task), code, words);
+    if (!exam_of(task)->out)
+        finish(exam_of(task), code, words);
 }
 
 static const zk_task_type type = {.go = exam_go, .next = exam_next, .expired = exam_expired,
@@ -120,7 +198,7 @@ static const zk_task_type type = {.go = exam_go, .next = exam_next, .expired = e
 
 void zk_examine(zk *z, pawl_op *op)
 {
-    exam *x = calloc(1, sizeof *x);
+    exam *x = calloc(1, sizeof *x + z->settings.servers.n * sizeof x->probes[0]);
 
     if (!x) {
         pawl_op_finish(op, pawl_error_set(op->err, PAWL_ENOMEM, "out of memory"));
@@ -134,9 +212,6 @@ void zk_examine(zk *z, pawl_op *op)
 
 void zk_examine_cancel(zk *z, pawl_op *op)
 {
-    exam *x = op->engine[0];
-
-    zk_task_end(&x->task);
-    free(x);
+    exam_free(op->engine[0]);
     zk_give_up(z, op, false);
 }

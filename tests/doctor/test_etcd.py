@@ -25,6 +25,12 @@ def _(box):
         cluster.ctl('user', 'revoke-role', 'app', 'pawl')
         f = the(expect(url, 'rights'), 'rights')
         equal(f['level'], 'danger')
+        cluster.ctl('user', 'grant-role', 'app', 'pawl')
+        leader = cluster.leader()
+        down = next(m for m in cluster.members if m is not leader)
+        down.kill()
+        f = the(expect(url, 'etcd-down'), 'etcd-down')
+        assert str(down.port) in f['where'] and 'refused' in f['what'], f
     finally:
         cluster.stop()
 

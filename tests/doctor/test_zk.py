@@ -18,7 +18,8 @@ SLOW = '?timeout=20000'
 def _(box):
     server = Server(lines=['maxSessionTimeout=35000', 'minSessionTimeout=25000']).start()
     try:
-        expect(server.url(SLOW))
+        facts = {f['id']: f['what'] for f in expect(server.url(SLOW))['facts']}
+        assert facts['server'].startswith('ZooKeeper 3.'), facts
         f = the(expect(server.url(SLOW), 'zk-session', words=('-l', '60s')), 'zk-session')
         assert '60000' in f['what'] and '35000' in f['what'], f
         expect(server.url(SLOW + '&session=5000'), 'zk-session')
@@ -45,6 +46,11 @@ def _(box):
             expect(ensemble.url(SLOW), *(['zk-servers'] if n == 2 else []))
             one = ensemble.servers[0].url(SLOW)
             expect(one, 'zk-one-server', *(['zk-servers'] if n == 2 else []))
+            if n == 3:
+                down = ensemble.followers()[0]
+                down.kill()
+                f = the(expect(ensemble.url(SLOW), 'zk-down'), 'zk-down')
+                assert str(down.port) in f['where'] and 'refused' in f['what'], f
         finally:
             ensemble.stop()
 
