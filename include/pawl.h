@@ -573,6 +573,37 @@ PAWL_API int pawl_inspect(pawl_client *client, const char *name, pawl_info_fn *f
 PAWL_API int pawl_list(pawl_client *client, const char *pattern, pawl_info_fn *fn, void *arg,
                        pawl_error *err);
 
+/* ---- Examining the service ------------------------------------------------------------------- */
+
+enum pawl_finding_level {
+    PAWL_FINDING_FACT = 0,    /* nothing is wrong: the server's version, its clock ... */
+    PAWL_FINDING_SKIPPED = 1, /* could not be checked; `remedy` says what the check needs */
+    PAWL_FINDING_WARNING = 2, /* weakens locks, or will stop them under load or after a failure */
+    PAWL_FINDING_DANGER = 3   /* a lock may be granted twice, or can't be granted at all */
+};
+
+/* One finding. Strings are valid during the call, "" if there is nothing to say. `id` is short and
+ * stable ("redis-eviction"); docs/doctor.md lists all ids. */
+typedef struct pawl_finding {
+    uint64_t size;
+    uint64_t level;     /* enum pawl_finding_level */
+    const char *id;
+    const char *where;  /* which server or folder */
+    const char *what;   /* what was found */
+    const char *why;    /* why that matters to locks */
+    const char *remedy; /* what to do: a setting, or the statement that grants a right */
+    int64_t value;      /* FACT: its number. "clock": the server's time minus this machine's, ms */
+} pawl_finding;
+
+/* Receives each finding; a result other than 0 ends the report, and pawl_examine returns that
+ * result. The function runs in the calling thread, after the examination, and may call Pawl. */
+typedef int pawl_finding_fn(void *arg, const pawl_finding *finding);
+
+/* Ask the service for everything that breaks locks: eviction, persistence, replicas, missing
+ * rights, TLS ... PAWL_ENOTSUP: the engine can't tell. `pawl doctor` prints the findings.
+ * Thread: any. Blocks: up to the time-out. In callbacks: PAWL_EDEADLK. */
+PAWL_API int pawl_examine(pawl_client *client, pawl_finding_fn *fn, void *arg, pawl_error *err);
+
 /* ---- Counters -------------------------------------------------------------------------------- */
 
 /* Histograms: bucket i counts durations of [2^i, 2^(i+1)) microseconds. Bucket 0 also counts

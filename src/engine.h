@@ -130,8 +130,9 @@ enum pawl_caps {
     PAWL_CAP_PRIVATE = 1 << 16,      /* only clients of this process share the names */
     PAWL_CAP_BREAKS_LATE = 1 << 17,  /* BREAK is not one step, and may also end a grant that was
                                         made after the BREAK was submitted */
-    PAWL_CAP_BREAKS_UNSEEN = 1 << 18 /* the holder can't tell a BREAK from another loss: the reason
+    PAWL_CAP_BREAKS_UNSEEN = 1 << 18, /* the holder can't tell a BREAK from another loss: the reason
                                         is PAWL_LOST_GONE instead of PAWL_LOST_BROKEN */
+    PAWL_CAP_EXAMINE = 1 << 19       /* EXAMINE */
 };
 
 /* ---- Ops ------------------------------------------------------------------------------------- */
@@ -181,7 +182,10 @@ enum pawl_op_kind {
     PAWL_OP_LATCH_DOWN,
     /* Stays submitted until the engine reports an event; the core submits the op again after each.
      * code 0: `event` says which. An engine without events keeps the op until cancel or close. */
-    PAWL_OP_EVENT
+    PAWL_OP_EVENT,
+    /* CAP_EXAMINE: call op->finding for each fact and each defect of the service that matters to
+     * locks (docs/doctor.md). Changes nothing in the service. */
+    PAWL_OP_EXAMINE
 };
 
 enum pawl_mode { PAWL_MODE_EXCLUSIVE, PAWL_MODE_SHARED, PAWL_MODE_PERMITS, PAWL_MODE_LATCH };
@@ -263,6 +267,8 @@ struct pawl_op {
 
     /* For the engine's own use until op->done; zeroed by the submitter. */
     void *engine[4];
+
+    pawl_finding_fn *finding; /* EXAMINE: receives each finding, with row_arg */
 };
 
 /* Make a service's text fit to be shown to people: control characters (C0, DEL, C1), and bytes that
@@ -300,6 +306,26 @@ static inline int pawl_error_set(pawl_error *err, int code, const char *format, 
     va_end(args);
     pawl_text_clean(err->text);
     return code;
+}
+
+/* EXAMINE: report one finding. The strings need to last only for the call. */
+static inline void pawl_op_found(pawl_op *op, uint64_t level, const char *id, const char *where,
+                                 const char *what, const char *why, const char *remedy)
+{
+    pawl_finding f = {.size = sizeof f, .level = level, .id = id, .where = where, .what = what,
+                      .why = why, .remedy = remedy};
+
+    op->finding(op->row_arg, &f);
+}
+
+/* EXAMINE: report a fact with a number ("clock": server's Unix time minus ours, in ms). */
+static inline void pawl_op_fact(pawl_op *op, const char *id, const char *where, const char *what,
+                                int64_t value)
+{
+    pawl_finding f = {.size = sizeof f, .level = PAWL_FINDING_FACT, .id = id, .where = where,
+                      .what = what, .why = "", .remedy = "", .value = value};
+
+    op->finding(op->row_arg, &f);
 }
 
 /* Record that another owner has the name: the service has queued the ACQUIRE or refused a try. */

@@ -95,6 +95,31 @@ static const verb verbs[] = {
      "  pawl latch down ready       each of them says so\n"
      "  pawl latch wait -w 1m ready go on when all have\n",
      cmd_latch},
+    {"doctor", "doctor [-l LEASE] [--json] [-u URL]", "Find what breaks locks on this service.",
+     "\n"
+     "  -l LEASE            the lease that round trips are compared with; default 30s\n"
+     COMMON_HELP "\n"
+     "Checks eviction, persistence, replicas, clocks, rights, TLS, tables, sessions and round\n"
+     "trips, as far as the service tells, and uses each kind of lock under names of its own.\n"
+     "Status: 0 sound, 1 findings, 69 the service did not answer.\n"
+     "\n"
+     "  pawl doctor -u redis://cache1\n"
+     "  pawl doctor --json -u redis://cache1 | jq '.findings[].id'\n",
+     cmd_doctor},
+    {"bench", "bench [-n COUNT] [-t DUR] [-c CLIENTS] [--json] [-u URL]",
+     "Measure how fast locks are on this service.",
+     "\n"
+     "  -n COUNT            at most so many of each; default 10000\n"
+     "  -t DUR              at most so long for each; default 2s\n"
+     "  -c CLIENTS          so many at once for the rate; default 4\n"
+     COMMON_HELP "\n"
+     "Measures a pair (acquire and release), a hand-over between two clients, and the rate of\n"
+     "several clients with locks of their own. Ctrl-C ends it early, with what is known by then.\n"
+     "Status: 0; 1 if another pawl bench is running; 69 the service did not answer.\n"
+     "\n"
+     "  pawl bench -u redis://cache1\n"
+     "  pawl bench -t 500ms --json -u redis://cache1 | jq .pair.p99_us\n",
+     cmd_bench},
 };
 
 #define NVERBS (sizeof verbs / sizeof verbs[0])

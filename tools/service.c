@@ -120,12 +120,12 @@ bool service_was_opened(void)
     return service != NOT_OPENED;
 }
 
-int client_open(const tool *t, pawl_client **ret, pawl_client_options *options)
+int client_try(const tool *t, pawl_client **ret, pawl_client_options *options, pawl_error *err)
 {
     const char *url = service_url(t);
     pawl_client_options none = {0};
-    pawl_error err = {0};
     char password[1024];
+    int code;
 
     if (!options)
         options = &none;
@@ -137,10 +137,18 @@ int client_open(const tool *t, pawl_client **ret, pawl_client_options *options)
                                       sizeof password);
     if (loud)
         options->log_level = t->verbose > 1 ? PAWL_LOG_DEBUG : PAWL_LOG_INFO;
-    err.code = pawl_open(ret, url, options, &err);
+    code = pawl_open(ret, url, options, err);
     options->password = NULL;
     explicit_bzero(password, sizeof password);
-    if (!err.code)
+    if (!code)
         service = pawl_client_can(*ret, PAWL_CAN_BE_DOWN) ? OPENED_SERVER : OPENED_HERE;
+    return code;
+}
+
+int client_open(const tool *t, pawl_client **ret, pawl_client_options *options)
+{
+    pawl_error err = {0};
+
+    err.code = client_try(t, ret, options, &err);
     return err.code ? failed(t, "can't open the service", &err) : 0;
 }

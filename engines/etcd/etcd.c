@@ -187,6 +187,9 @@ static void engine_submit(void *self, pawl_op *op)
     case PAWL_OP_LATCH_DOWN:
         etcd_latch(e, op);
         break;
+    case PAWL_OP_EXAMINE:
+        etcd_examine(e, op);
+        break;
     default:
         etcd_inspect(e, op);
     }
@@ -225,7 +228,7 @@ static int engine_identity(void *self, char *ret, size_t size)
 const pawl_engine pawl_engine_etcd = {
     .abi = PAWL_ENGINE_ABI,
     .caps = PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_SHARED | PAWL_CAP_PERMITS | PAWL_CAP_LATCH |
-            PAWL_CAP_SESSION_LEASE | PAWL_CAP_LINGER | PAWL_CAP_LIST,
+            PAWL_CAP_SESSION_LEASE | PAWL_CAP_LINGER | PAWL_CAP_LIST | PAWL_CAP_EXAMINE,
     .scheme = "etcd",
     .state_size = sizeof(etcd),
     .open = engine_open,

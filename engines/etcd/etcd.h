@@ -463,6 +463,7 @@ void etcd_jobs_free(etcd *e);
 #define ETCD_HELPERS_MS 60000 /* the lease of receipts and latch waiters */
 
 void etcd_latch(etcd *e, pawl_op *op); /* set, down */
+void etcd_examine(etcd *e, pawl_op *op); /* examine.c */
 /* For a waiter that waits for one. */
 void etcd_latch_query(pb_buf *b, const etcd *e, const char *name, enum etcd_branch branch);
 bool etcd_latch_see(etcd_waiter *s, const etcd_txn *txn);

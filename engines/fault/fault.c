@@ -220,7 +220,8 @@ static void evict(fault *f)
 
 static bool may_repeat(const pawl_op *op)
 {
-    return op->kind != PAWL_OP_BREAK && op->kind != PAWL_OP_INSPECT && op->kind != PAWL_OP_LIST;
+    return op->kind != PAWL_OP_BREAK && op->kind != PAWL_OP_INSPECT &&
+           op->kind != PAWL_OP_LIST && op->kind != PAWL_OP_EXAMINE;
 }
 
 static void fault_submit(void *self, pawl_op *op)

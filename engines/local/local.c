@@ -149,6 +149,8 @@ static void local_submit(void *self, pawl_op *op)
     if (op->kind != PAWL_OP_EVENT &&
         (l->lost || (op->kind == PAWL_OP_RENEW && local_table_removed(l))))
         give_up(l, op);
+    else if (op->kind == PAWL_OP_EXAMINE)
+        local_examine(l, op);
     else
         shelf_engine_submit(&l->engine, op);
 }
@@ -172,7 +174,8 @@ static int local_identity(void *self, char *ret, size_t size)
 const pawl_engine pawl_engine_local = {
     .abi = PAWL_ENGINE_ABI,
     .caps = PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_RANGE | PAWL_CAP_SHARED | PAWL_CAP_PERMITS |
-            PAWL_CAP_LATCH | PAWL_CAP_LINGER | PAWL_CAP_LIST | PAWL_CAP_HERE,
+            PAWL_CAP_LATCH | PAWL_CAP_LINGER | PAWL_CAP_LIST | PAWL_CAP_HERE |
+            PAWL_CAP_EXAMINE,
     .scheme = "local",
     .state_size = sizeof(local),
     .open = local_open,

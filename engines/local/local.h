@@ -209,6 +209,7 @@ typedef struct local {
 int local_folder_open(local *l, const pawl_url *url, pawl_error *err);
 /* There are clients where the default folder could be as well: begin anew. */
 bool local_folder_elsewhere(local *l);
+void local_examine(local *l, pawl_op *op); /* examine.c */
 int local_refuse(local *l, int error, const char *what, pawl_error *err);
 
 /* table.c: open or make the table file, take a slot there and map it. */

@@ -34,6 +34,7 @@ static const char *const statements[SQL_STATEMENTS] = {
         "LEFT JOIN @_client c ON c.client = LEFT(REPLACE(u.owner, 'z:', ''), 16) "
         "WHERE u.expires > t.now OR (u.role = '' AND u.type = 3) ORDER BY u.name, u.role, u.id "
         "LIMIT $ROWS",
+    [SQL_EXAMINE] = my_examine,
 };
 
 /* A lock that the server holds back (somebody's open transaction) must not hold back the rest:

@@ -73,6 +73,7 @@ void my_unhush(const my_hushed *h);
 
 /* ---- mysql.c --------------------------------------------------------------------------------- */
 
+extern const char my_examine[]; /* examine.c */
 void my_fault(sql_fault *fault, unsigned error, const char *words);
 
 #endif

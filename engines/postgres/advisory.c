@@ -215,6 +215,10 @@ void advisory_submit(advisory *adv, pawl_op *op)
     case PAWL_OP_BREAK:
         advisory_look(adv, op);
         break;
+    case PAWL_OP_EXAMINE:
+        advisory_link(adv);
+        sql_examine(&adv->sql, op);
+        break;
     default:
         sql_done(op, PAWL_ENOTSUP, "layout=advisory has neither semaphores nor latches");
     }

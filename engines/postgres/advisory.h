@@ -41,7 +41,7 @@
 
 #define ADVISORY_CAPS                                                                              \
     (PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_SHARED | PAWL_CAP_LIST | PAWL_CAP_OUTLASTS |       \
-     PAWL_CAP_BREAKS_UNSEEN)
+     PAWL_CAP_BREAKS_UNSEEN | PAWL_CAP_EXAMINE)
 #define ADVISORY_TEXT 3000
 #define ADVISORY_LEASE_MAX INT64_C(2147483647) /* ms; the server's own limit */
 

@@ -587,6 +587,7 @@ const sql_driver advisory_driver = {
     .product = "PostgreSQL",
     .port = 5432,
     .can_pool = true,
+    .examine = advisory_examine,
     .greeting = advisory_greeting,
     .start = pg_start,
     .ready = pg_ready,

@@ -41,4 +41,7 @@ extern const char *const pg_statements[SQL_STATEMENTS];
 extern const char *const pg_greeting[], *const pg_pooled_greeting[];
 extern const char pg_check[];
 
+/* examine.c */
+extern const char pg_examine[], advisory_examine[];
+
 #endif

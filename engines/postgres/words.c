@@ -32,6 +32,7 @@ const char *const pg_statements[SQL_STATEMENTS] = {
         "LEFT JOIN @_client c ON c.client = "
         "pg_catalog.left(pg_catalog.replace(u.owner, 'z:', ''), 16) "
         "ORDER BY u.name, u.role, u.id LIMIT $ROWS",
+    [SQL_EXAMINE] = pg_examine,
 };
 
 /* The tables' schema, as an identifier and as a string. */

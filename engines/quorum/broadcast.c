@@ -78,6 +78,7 @@ static void ask(quorum_broadcast *s, size_t i, const pawl_op *like)
     a->op.batch = a->batch;
     a->op.batch_len = s->nitems;
     a->op.row = s->row;
+    a->op.finding = s->finding;
     a->op.row_arg = a;
     a->op.done = answered;
     a->op.arg = a;

@@ -182,7 +182,8 @@ static int open_nodes(quorum *q, const char *text, pawl_error *err)
 static void set_caps(quorum *q)
 {
     uint32_t all = PAWL_CAP_FENCE | PAWL_CAP_FLOOR | PAWL_CAP_QUEUE | PAWL_CAP_RANGE |
-                   PAWL_CAP_SHARED | PAWL_CAP_LINGER | PAWL_CAP_LIST | PAWL_CAP_HERE,
+                   PAWL_CAP_SHARED | PAWL_CAP_LINGER | PAWL_CAP_LIST | PAWL_CAP_HERE |
+                   PAWL_CAP_EXAMINE,
              any = 0; /* what one of them can't do, the quorum can't */
 
     for (size_t i = 0; i < q->n; i++) {
@@ -317,6 +318,9 @@ static void quorum_submit(void *self, pawl_op *op)
     case PAWL_OP_INSPECT:
     case PAWL_OP_LIST:
         quorum_inspect(q, op);
+        break;
+    case PAWL_OP_EXAMINE:
+        quorum_examine(q, op);
         break;
     case PAWL_OP_EVENT:
         submit_event(q, op);

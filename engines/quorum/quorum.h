@@ -246,6 +246,7 @@ struct quorum_broadcast {
     bool no_memory, canceled;
     int64_t sent;
     pawl_timer timer;
+    pawl_finding_fn *finding; /* EXAMINE: told each finding; its arg is the answer */
     pawl_info_fn *row; /* told each row of a node; its arg is the answer */
     /* Answer it, if that can be done; it must if nobody is pending, that is worth waiting for. */
     void (*judge)(quorum_broadcast *s, size_t pending);
@@ -291,6 +292,7 @@ void quorum_renew(quorum *q, pawl_op *op);
 /* ACQUIRE, again, by who holds it already. */
 void quorum_confirm(quorum *q, pawl_op *op, const quorum_attempt *b);
 void quorum_inspect(quorum *q, pawl_op *op);
+void quorum_examine(quorum *q, pawl_op *op); /* examine.c */
 
 /* ---- quorum.c -------------------------------------------------------------------------------- */
 

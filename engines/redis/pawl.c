@@ -315,7 +315,8 @@ static void message(redis *r, redis_link *link, const resp_node *channel, const 
 const redis_layout redis_layout_pawl = {
     .name = "pawl",
     .caps = PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_RANGE | PAWL_CAP_SHARED | PAWL_CAP_PERMITS |
-            PAWL_CAP_LATCH | PAWL_CAP_LINGER | PAWL_CAP_LIST | PAWL_CAP_FLOOR,
+            PAWL_CAP_LATCH | PAWL_CAP_LINGER | PAWL_CAP_LIST | PAWL_CAP_FLOOR |
+            PAWL_CAP_EXAMINE,
     .own_channel = true,
     .exclusive_alone = true,
     .refresh_ms = REFRESH_MS,

@@ -389,6 +389,9 @@ static void engine_submit(void *self, pawl_op *op)
     case PAWL_OP_LIST:
         redis_look(r, op);
         break;
+    case PAWL_OP_EXAMINE:
+        redis_examine(r, op);
+        break;
     default:
         redis_simple(r, op);
     }
@@ -413,6 +416,9 @@ static void engine_cancel(void *self, pawl_op *op)
     case PAWL_OP_COUNT:
     case PAWL_OP_LIST:
         redis_look_cancel(r, op);
+        break;
+    case PAWL_OP_EXAMINE:
+        redis_examine_cancel(r, op);
         break;
     default:
         redis_simple_cancel(r, op);

@@ -21,6 +21,7 @@
  *     channels.c  channels that waiters listen on
  *     look.c      inspect, count and list      scan.c  which names there are
  *     rows.c      what the user is shown of them
+ *     examine.c   what is wrong with the server      examine_info.c  what INFO tells of that
  *
  * A *call* is one command on its way. The link has those that are out, in the order they were
  * written (Redis answers in order), and those that wait until it is ready. Whoever made a call may
@@ -572,5 +573,8 @@ void redis_renew_cancel(redis *r, pawl_op *op);
 
 void redis_look(redis *r, pawl_op *op); /* inspect, count, list */
 void redis_look_cancel(redis *r, pawl_op *op);
+
+void redis_examine(redis *r, pawl_op *op);
+void redis_examine_cancel(redis *r, pawl_op *op);
 
 #endif

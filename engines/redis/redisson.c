@@ -402,7 +402,8 @@ static void message(redis *r, redis_link *link, const resp_node *channel, const 
 const redis_layout redis_layout_redisson = {
     .name = "redisson",
     .caps = PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_SHARED | PAWL_CAP_PERMITS | PAWL_CAP_LATCH |
-            PAWL_CAP_LIST | PAWL_CAP_COUNTS | PAWL_CAP_LINGER_CLOSING | PAWL_CAP_FAIR_ONLY,
+            PAWL_CAP_LIST | PAWL_CAP_COUNTS | PAWL_CAP_LINGER_CLOSING | PAWL_CAP_FAIR_ONLY |
+            PAWL_CAP_EXAMINE,
     .refresh_ms = REFRESH_MS,
     .write_acquire = write_acquire,
     .write_cancel = write_cancel,

@@ -366,6 +366,9 @@ void sql_submit(void *self, pawl_op *op)
     case PAWL_OP_LIST:
         sql_look(q, op);
         break;
+    case PAWL_OP_EXAMINE:
+        sql_examine(q, op);
+        break;
     default:
         sql_simple(q, op);
     }

@@ -9,6 +9,7 @@
  *     waiters.c   acquire: the ops that may wait, and the messages they wait for
  *     ops.c       release, renew, break, latch
  *     look.c      inspect, count and list
+ *     examine.c   what is wrong with the server
  *
  * One design for all servers. The rules (who gets a lock, who is told) are functions in the
  * database, one per request, written once in each server's language (postgres/schema.sql,
@@ -90,7 +91,7 @@ int sql_set_schema(sql *q, const char *name, const char *quoted);
 
 enum sql_statement {
     SQL_ACQUIRE, SQL_RELEASE, SQL_RENEW, SQL_BREAK, SQL_LATCH, SQL_ENTRY, SQL_LOOK, SQL_HEAR,
-    SQL_STATEMENTS
+    SQL_EXAMINE, SQL_STATEMENTS
 };
 
 typedef struct sql_param {
@@ -253,6 +254,7 @@ typedef struct sql_driver {
     const char *here;        /* the schema of a bare prefix, as an expression */
     const char *check;       /* a row: what is wrong with tables and functions, or with this user's
                                 rights; none: nothing is. Asked before any of them is used */
+    const char *examine;     /* EXAMINE without tables; else there is statements[SQL_EXAMINE] */
     const char *schema;      /* makes them; a line ";;" where the server takes one at a time */
 
     /* Begin to connect; `address` is numeric, or NULL: settings->host is a path. 0 or a code. */
@@ -304,7 +306,8 @@ void sql_submit(void *self, pawl_op *op);
 void sql_cancel(void *self, pawl_op *op);
 #define SQL_CAPS                                                                                   \
     (PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_RANGE | PAWL_CAP_SHARED | PAWL_CAP_PERMITS |       \
-     PAWL_CAP_LATCH | PAWL_CAP_LINGER | PAWL_CAP_LIST | PAWL_CAP_FLOOR)
+     PAWL_CAP_LATCH | PAWL_CAP_LINGER | PAWL_CAP_LIST | PAWL_CAP_FLOOR |      \
+     PAWL_CAP_EXAMINE)
 
 void sql_event(sql *q, int event);
 void sql_submit_event(sql *q, pawl_op *op);
@@ -337,6 +340,7 @@ void sql_waiter_message(sql *q, uint64_t seq, char kind, const char *text);
 
 void sql_simple(sql *q, pawl_op *op); /* release, renew, break, latch */
 void sql_look(sql *q, pawl_op *op);   /* inspect, count, list */
+void sql_examine(sql *q, pawl_op *op);
 /* The rows of look.c, to whoever inspects or lists. */
 int sql_show(pawl_op *op, const sql_reply *reply);
 /* Of the rows from here on a part may be missing: the answer was cut. */

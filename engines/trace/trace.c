@@ -33,6 +33,7 @@ static const char *kind_name(uint8_t kind)
         [PAWL_OP_INSPECT] = "inspect",     [PAWL_OP_LIST] = "list",
         [PAWL_OP_COUNT] = "count",         [PAWL_OP_LATCH_SET] = "latch-set",
         [PAWL_OP_LATCH_DOWN] = "latch-down", [PAWL_OP_EVENT] = "event",
+        [PAWL_OP_EXAMINE] = "examine",
     };
 
     return kind < sizeof names / sizeof *names && names[kind] ? names[kind] : "?";

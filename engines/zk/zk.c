@@ -147,6 +147,9 @@ static void engine_submit(void *self, pawl_op *op)
     case PAWL_OP_LATCH_DOWN:
         zk_latch(z, op);
         break;
+    case PAWL_OP_EXAMINE:
+        zk_examine(z, op);
+        break;
     default:
         zk_inspect(z, op);
     }
@@ -174,6 +177,9 @@ static void engine_cancel(void *self, pawl_op *op)
     case PAWL_OP_LATCH_DOWN:
         zk_latch_cancel(z, op);
         break;
+    case PAWL_OP_EXAMINE:
+        zk_examine_cancel(z, op);
+        break;
     default:
         zk_inspect_cancel(z, op);
     }
@@ -189,7 +195,7 @@ static int engine_identity(void *self, char *ret, size_t size)
 const pawl_engine pawl_engine_zk = {
     .abi = PAWL_ENGINE_ABI,
     .caps = PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_SHARED | PAWL_CAP_PERMITS | PAWL_CAP_LATCH |
-            PAWL_CAP_SESSION_LEASE | PAWL_CAP_LIST,
+            PAWL_CAP_SESSION_LEASE | PAWL_CAP_LIST | PAWL_CAP_EXAMINE,
     .scheme = "zk",
     .state_size = sizeof(zk),
     .open = engine_open,

@@ -366,4 +366,9 @@ void zk_broken(zk *z);
  * PAWL_ECONN or why there is no connection. */
 void zk_give_up(zk *z, pawl_op *op, bool sent);
 
+/* ---- examine.c ------------------------------------------------------------------------------- */
+
+void zk_examine(zk *z, pawl_op *op);
+void zk_examine_cancel(zk *z, pawl_op *op);
+
 #endif

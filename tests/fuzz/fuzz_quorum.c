@@ -116,7 +116,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (world_open(&w, &pawl_engine_quorum, url)) {
         if (!strchr(url, '?'))
             check_opened(url);
-        for (const char *letter = "aAirn"; *letter; letter++)
+        for (const char *letter = "aAirnX"; *letter; letter++)
             world_submit(&w, *letter);
     }
     world_close(&w);

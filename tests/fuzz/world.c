@@ -199,12 +199,28 @@ static void done(pawl_op *op)
     check_words(&o->err);
 }
 
+static int finding(void *arg, const pawl_finding *f)
+{
+    (void)arg;
+    DEMAND(f->level <= PAWL_FINDING_DANGER && f->id[0] && f->where && f->what && f->why);
+    DEMAND(strlen(f->what) < 10000 && strlen(f->remedy) < 10000);
+    return 0;
+}
+
+static bool examines(const world *w)
+{
+    const pawl_instance self = {w->engine, w->self};
+
+    return pawl_instance_caps(&self) & PAWL_CAP_EXAMINE;
+}
+
 static world_op *new_op(world *w, int kind)
 {
     world_op *o = &w->ops[w->nops];
 
     o->op = (pawl_op){.kind = (uint8_t)kind, .name = name, .done = done, .arg = w, .err = &o->err,
                       .tokens = 1, .permits = 2, .lease_ms = 30000, .row = row,
+                      .finding = finding,
                       .owner = {.client = WORLD_CLIENT, .holder = 1, .seq = w->nops++}};
     o->out = true;
     return o;
@@ -293,15 +309,15 @@ static void prepare(world *w, world_op *o, char letter)
 
 bool world_submit(world *w, char letter)
 {
-    static const char letters[] = "aAspornbdDiLcC";
+    static const char letters[] = "aAspornbdDiLcCX";
     static const uint8_t kinds[] = {PAWL_OP_ACQUIRE, PAWL_OP_ACQUIRE, PAWL_OP_ACQUIRE,
         PAWL_OP_ACQUIRE, PAWL_OP_ACQUIRE, PAWL_OP_RELEASE, PAWL_OP_RENEW, PAWL_OP_BREAK,
         PAWL_OP_LATCH_DOWN, PAWL_OP_LATCH_SET, PAWL_OP_INSPECT, PAWL_OP_LIST, PAWL_OP_COUNT,
-        PAWL_OP_COUNT};
+        PAWL_OP_COUNT, PAWL_OP_EXAMINE};
     const char *at = letter ? strchr(letters, letter) : NULL;
     world_op *o;
 
-    if (!at || w->nops == WORLD_OPS)
+    if (!at || w->nops == WORLD_OPS || (letter == 'X' && !examines(w)))
         return false;
     o = new_op(w, kinds[at - letters]);
     prepare(w, o, letter);

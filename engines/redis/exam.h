@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * exam.h - an examination of the server or servers: see examine.c.
+ */
+#ifndef PAWL_REDIS_EXAM_H
+#define PAWL_REDIS_EXAM_H
+
+#include "redis.h"
+
+typedef struct exam exam;
+
+/* One server. */
+typedef struct part {
+    exam *exam;
+    struct part *next;
+    bool settings;      /* CONFIG GET was answered */
+    bool saves;         /* RDB files are written by themselves */
+    char appendfsync[16];
+} part;
+
+struct exam {
+    redis *redis;
+    pawl_op *op;  /* NULL: given up */
+    size_t out;
+    part *parts;
+    int code;     /* why a server did not answer, or 0 */
+    char words[REDIS_WORDS];
+};
+
+/* A finding about the call's server; call->about is a part. */
+void exam_found(const redis_call *call, uint64_t level, const char *id, const char *what,
+                const char *why, const char *remedy);
+
+/* examine_info.c: what INFO tells; the settings are known by then, if they can be. */
+void exam_info(const redis_call *call, const char *info);
+
+#endif

@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""test_sql.py postgres|mysql [WORDS]: pawl doctor on a SQL server."""
+import os
+import sys
+
+SCHEME = sys.argv.pop(1)
+
+from doctor import ask, expect, found, the  # noqa: E402
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, '..', 'sql'))
+from harness import case, equal, main, wait_for  # noqa: E402
+from server import SERVERS  # noqa: E402
+
+KIND = SERVERS[SCHEME]
+
+
+def start(*options, **how):
+    return KIND(*options, durable=True, **how)
+
+
+def url_of(server, user=None, **params):
+    return server.url(user, timeout=20000, **params)
+
+
+def planted(server, name, statement, undo):
+    """The statement is a defect that is found, and nothing else is."""
+    server.sql(statement)
+    f = the(expect(url_of(server), name), name)
+    server.sql(undo)
+    return f
+
+
+@case('a sound server has no findings; a user without a right has one that names it')
+def _(box):
+    s = start()
+    try:
+        said = expect(url_of(s))
+        equal(sorted(f['id'] for f in said['facts']), ['clock', 'machine', 'server'])
+        s.bare_user('shop')
+        s.grant('shop')
+        url = url_of(s, 'shop')
+        expect(url)
+        on = ('' if SCHEME == 'postgres' else 'pawl.') + 'distributed_lock_member'
+        s.sql(f'REVOKE INSERT ON {on} FROM shop')
+        f = the(expect(url, 'rights'), 'rights')
+        assert 'INSERT' in f['what'] and 'distributed_lock_member' in f['what'], f
+        s.grant('shop')
+        function = ('FUNCTION ' if SCHEME == 'postgres' else 'PROCEDURE pawl.')
+        s.sql(f'REVOKE EXECUTE ON {function}distributed_lock_latch FROM shop')
+        f = the(expect(url, 'rights'), 'rights')
+        assert 'GRANT EXECUTE' in f['what'] and 'distributed_lock_latch' in f['what'], f
+    finally:
+        s.stop()
+
+
+@case('clocks')
+def _(box):
+    s = start(steps_clock=True)
+    try:
+        expect(url_of(s))
+        s.step_clock(100)
+        expect(url_of(s), 'clock-offset')
+    finally:
+        s.stop()
+
+
+def postgres(s):
+    expect(url_of(s, layout='advisory'))
+    alter = 'ALTER DATABASE postgres SET synchronous_commit = off'
+    planted(s, 'sql-commit', alter, 'ALTER DATABASE postgres RESET synchronous_commit')
+    table = 'ALTER TABLE distributed_lock_member '
+    planted(s, 'sql-unlogged', table + 'SET UNLOGGED', table + 'SET LOGGED')
+    planted(s, 'sql-autovacuum', table + 'SET (autovacuum_enabled = false)',
+            table + 'RESET (autovacuum_enabled)')
+    planted(s, 'sql-index', table + 'DROP CONSTRAINT distributed_lock_member_name_role_id_key',
+            table + 'ADD UNIQUE (name, role, id)')
+    s.sql("SET enable_seqscan = on; ALTER TABLE distributed_lock SET (autovacuum_enabled = false)")
+    s.sql("INSERT INTO distributed_lock (name) SELECT ('bloat' || i)::bytea "
+          "FROM generate_series(1, 60000) i")
+    s.sql("DELETE FROM distributed_lock WHERE name LIKE 'bloat%'")
+    wait_for('the statistics', lambda: s.number(
+        "SELECT n_dead_tup FROM pg_stat_all_tables WHERE relname = 'distributed_lock'") > 50000)
+    equal(found(url_of(s)), ['sql-autovacuum', 'sql-bloat'])
+    s.sql('VACUUM distributed_lock')
+    s.sql('ALTER TABLE distributed_lock RESET (autovacuum_enabled)')
+    expect(url_of(s))
+
+
+def mysql(s):
+    planted(s, 'sql-commit', 'SET GLOBAL innodb_flush_log_at_trx_commit = 0',
+            'SET GLOBAL innodb_flush_log_at_trx_commit = 1')
+    table = 'ALTER TABLE distributed_lock_member '
+    planted(s, 'sql-index', table + 'DROP KEY name', table + 'ADD UNIQUE KEY (name, role, id)')
+    planted(s, 'sql-engine', 'ALTER TABLE distributed_lock_client ENGINE=Aria',
+            'ALTER TABLE distributed_lock_client ENGINE=InnoDB')
+    expect(url_of(s))
+
+
+@case('settings and tables')
+def _(box):
+    s = start()
+    try:
+        expect(url_of(s))
+        {'postgres': postgres, 'mysql': mysql}[SCHEME](s)
+    finally:
+        s.stop()
+
+
+@case('a server that does not write to its disk, and one that is nearly full')
+def _(box):
+    if SCHEME == 'postgres':
+        options = ('-F', '-c', 'max_connections=12', '-c', 'superuser_reserved_connections=0',
+                   '-c', 'max_wal_senders=0')
+        ids = ['sql-fsync']
+    else:
+        options = ('--log-bin', '--sync-binlog=0', '--innodb-flush-log-at-trx-commit=2',
+                   '--max-connections=12')
+        ids = ['sql-binlog', 'sql-commit']
+    s = start(*options)
+    open_ones = []
+    try:
+        equal(found(url_of(s)), ids)
+        open_ones = [s.transaction() for _ in range(10)]
+        said = ask(url_of(s))
+        equal(sorted(f['id'] for f in said['findings'] if f['id'] != 'use'),
+              sorted(ids + ['sql-connections']))
+    finally:
+        for t in open_ones:
+            t.kill()
+        s.stop()
+
+
+main()

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Completion, in real shells: what bash, zsh and fish make of a line and a tab.
+
+fish lists its candidates by itself. bash and zsh run on a terminal: a line is typed with a tab in
+it and then entered, and what is run, or shown, tells what the shell has put there.
+"""
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import subprocess
+import time
+
+from harness import PATIENCE, TOOL, case, equal, main
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+FOLDER = os.path.join(HERE, '..', '..', 'tools', 'completions')
+COMMANDS = {'run', 'show', 'ls', 'break', 'latch', 'doctor', 'bench'}
+NAMES = ('alpha:1', 'alpha:2', 'beta gamma', '$(touch bad)', 'x;y', 'déjà')
+
+
+def need(shell):
+    assert shutil.which(shell), f'{shell} is missing: scripts/deps test'
+
+
+def holders(box):
+    for name in NAMES:
+        box.holder(name)
+
+
+class Shell:
+    """On a terminal. `expect` gives what was shown since the last one, up to a pattern."""
+
+    def __init__(self, box, shell, *words, setup):
+        need(shell)
+        env = dict(box.env, PATH=os.path.dirname(TOOL) + ':' + os.environ['PATH'], TERM='dumb',
+                   LC_ALL='C.UTF-8', HISTFILE='/dev/null', HOME=box.dir, PS1='READY> ')
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.chdir(box.dir)
+            os.execvpe(shell, [shell, *words], env)
+        self.text = ''
+        self.run(setup)
+
+    def expect(self, pattern):
+        end = time.monotonic() + PATIENCE
+        while not (found := re.search(pattern, self.text)):
+            assert time.monotonic() < end, f'no {pattern!r} in {self.text!r}'
+            if select.select([self.fd], [], [], 1)[0]:
+                self.text += os.read(self.fd, 65536).decode(errors='replace')
+        shown, self.text = self.text[:found.end()], self.text[found.end():]
+        return shown
+
+    def type(self, text):
+        os.write(self.fd, text.encode())
+
+    def run(self, line):
+        """Until the next prompt; what was shown."""
+        mark = f'end-{time.monotonic_ns()}'
+        self.type(f'{line}\n')
+        self.type(f'echo {mark[:4]}""{mark[4:]}\n')
+        return self.expect(re.escape(mark))
+
+    def close(self):
+        os.kill(self.pid, signal.SIGKILL)
+        os.close(self.fd)
+        os.waitpid(self.pid, 0)
+
+
+def fish(box, line):
+    """The candidates, without their descriptions."""
+    env = dict(box.env, PATH=os.path.dirname(TOOL) + ':' + os.environ['PATH'], HOME=box.dir,
+               LC_ALL='C.UTF-8')
+    done = subprocess.run(['fish', '--no-config', '-c', 'source $argv[1]; complete -C $argv[2]',
+                           os.path.join(FOLDER, 'pawl.fish'), line], env=env, cwd=box.dir,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    equal(done.stderr, b'')
+    return {entry.split('\t')[0] for entry in done.stdout.decode().splitlines()}
+
+
+def bash(box, line):
+    """The candidates that the function gives for a line."""
+    script = ('source "$1"; COMP_LINE=$2 COMP_POINT=${#2}; _pawl pawl; '
+              'printf "%s\\n" "${COMPREPLY[@]}"')
+    env = dict(box.env, PATH=os.path.dirname(TOOL) + ':' + os.environ['PATH'], LC_ALL='C.UTF-8')
+    done = subprocess.run(['bash', '-c', script, 'bash', os.path.join(FOLDER, 'pawl.bash'), line],
+                          env=env, cwd=box.dir, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          check=False)
+    equal(done.stderr, b'')
+    return {entry for entry in done.stdout.decode().splitlines() if entry}
+
+
+def check(box, complete):
+    """What bash and fish have in common; names are quoted in different ways."""
+    assert COMMANDS <= complete(box, 'pawl '), complete(box, 'pawl ')
+    assert {'show'} <= complete(box, 'pawl sh') <= {'show', 'shell'}, complete(box, 'pawl sh')
+    assert COMMANDS <= complete(box, 'pawl help ')
+    assert {'-n', '-w', '--at-least', '-u', '--url'} <= complete(box, 'pawl run -')
+    assert '--at-least' not in complete(box, 'pawl show -')
+    equal(complete(box, 'pawl latch '), {'set', 'down', 'wait', 'get'})
+    equal(complete(box, 'pawl --layout r') | complete(box, 'pawl show --layout r'), {'redisson'})
+    assert 'rediss://' in complete(box, 'pawl show -u re')
+    equal(complete(box, 'pawl run -w '), set())
+    equal(complete(box, 'pawl show bet') | complete(box, 'pawl run -w 5 -n bet'),
+          {'beta\\ gamma'} if complete is bash else {'beta gamma'})
+    equal(complete(box, 'pawl latch wait dé'), {'déjà'})
+    equal(complete(box, 'pawl show alpha:1 '), set())
+    equal(complete(box, 'pawl show -u local:/nowhere/at/all '), set())
+    other = box.path('other')
+    equal(box.status('run', '--at-least', '1h', '-u', f'local:{other}', 'there', '--', 'true'), 0)
+    equal(complete(box, f'pawl show -u local:{other} '), {'there'})
+    equal(complete(box, f'pawl -u local:{other} break t'), {'there'})
+    assert 'pawl' in complete(box, 'pawl run x -- paw'), 'a command'
+    assert not os.path.exists(box.path('bad')), 'a name was run'
+
+
+@case('bash: commands, options, and names, also with colons')
+def _(box):
+    need('bash')
+    holders(box)
+    check(box, bash)
+    equal(bash(box, 'pawl show alpha:'), {'1', '2'})  # bash replaces what follows the colon
+    equal(bash(box, 'pawl show alp'), {'alpha:1', 'alpha:2'})
+    equal(bash(box, 'pawl show x'), {'x\\;y'})
+    equal(bash(box, 'pawl show $'), {'\\$\\(touch\\ bad\\)'})
+
+
+@case('fish: commands, options, and names')
+def _(box):
+    need('fish')
+    holders(box)
+    check(box, fish)
+    equal(fish(box, 'pawl show alp'), {'alpha:1', 'alpha:2'})
+
+
+@case('bash on a terminal: a tab completes commands and names')
+def _(box):
+    box.holder('alpha:1')
+    box.holder('beta gamma')
+    shell = Shell(box, 'bash', '--norc', '--noprofile', '-i',
+                  setup=f'source {FOLDER}/pawl.bash; bind "set bell-style none"')
+    try:
+        shell.type('pawl sho\talp\t\n')
+        shell.expect('alpha:1: held')
+        shell.type('pawl show bet\t\n')
+        shell.expect('beta gamma: held')
+    finally:
+        shell.close()
+
+
+@case('zsh on a terminal: a tab completes commands, options and names')
+def _(box):
+    holders(box)
+    other = box.path('other')
+    equal(box.status('run', '--at-least', '1h', '-u', f'local:{other}', 'there', '--', 'true'), 0)
+    shell = Shell(box, 'zsh', '-f', '-i',
+                  setup=f'fpath=({FOLDER} $fpath); autoload -U compinit; compinit -u -D; '
+                        'unsetopt beep; echo set up')
+    try:
+        shell.type('pawl sho\talpha:1\t\n')
+        shell.expect('alpha:1: held')
+        shell.type('pawl show bet\t\n')
+        shell.expect('beta gamma: held')
+        shell.type('pawl show dé\t\n')
+        shell.expect('déjà: held')
+        shell.type('pawl show \\$\t\n')
+        shell.expect(re.escape('$(touch bad): held'))
+        shell.type(f'pawl show -u local:{other} the\t\n')
+        shell.expect('there: held')
+        shell.type('pawl show --js\tbet\t\n')
+        shell.expect('"name":"beta gamma"')
+        shell.type('pawl latch g\tnew\n')
+        shell.expect(r'\n0\r?\n')
+        assert not os.path.exists(box.path('bad')), 'a name was run'
+    finally:
+        shell.close()
+
+
+@case('make install puts each file where its shell looks')
+def _(box):
+    plan = json.loads(subprocess.run(
+        ['meson', 'introspect', '--install-plan', os.path.dirname(os.path.dirname(TOOL))],
+        stdout=subprocess.PIPE, check=True).stdout)
+    places = {v['destination'] for group in plan.values() for v in group.values()}
+    for end in ('bash-completion/completions/pawl', 'zsh/site-functions/_pawl',
+                'fish/vendor_completions.d/pawl.fish'):
+        assert any(p.endswith(end) for p in places), (end, places)
+
+
+main()

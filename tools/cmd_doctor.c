@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cmd_doctor.c - pawl doctor: what breaks locks here?
+ *
+ * The engine examines its service (pawl_examine), then locks are used as programs would use them,
+ * then round trips and clocks are measured. A service that does not answer is no finding: nothing
+ * can be said about it, and the status says that (69). A user without rights, and a folder that
+ * can't be trusted, are findings.
+ */
+#include "doctor.h"
+
+enum { OPT_LEASE = 'l' };
+
+static int options(tool *t, report *r, int argc, char **argv)
+{
+    static const struct option longs[] = {{"lease", required_argument, NULL, OPT_LEASE},
+                                          COMMON_LONG};
+    int c;
+
+    while ((c = option_next(t, argc, argv, COMMON_SHORT "l:", longs)) == OPT_LEASE)
+        if (!duration_parse(optarg, &r->lease_ms) || r->lease_ms < 1) {
+            usage_error(t, "'%s' is no lease; write it like 30s or 500ms", optarg);
+            return OPT_BAD;
+        }
+    return c;
+}
+
+/* The service has answered, and refuses everything: that is what was asked for. */
+static bool refused(report *r, const pawl_error *err)
+{
+    const char *id = err->code == PAWL_EAUTH ? "rights" : err->code == PAWL_ENOTSUP ? "unsuitable"
+                     : err->code == PAWL_EBACKEND ? "use" : NULL;
+
+    if (!id)
+        return false;
+    report_found(r, PAWL_FINDING_DANGER, id,
+                 err->text[0] ? err->text : pawl_strerror(err->code), "No lock can be taken here.",
+                 err->code == PAWL_EAUTH ? "Check user and password, and grant the right; "
+                                           "docs/security.md has the statements for each service."
+                                         : "See the error's own words.");
+    return true;
+}
+
+/* 0, or a Pawl code: no answer. */
+static int examine(report *r, const tool *t, pawl_error *err)
+{
+    pawl_client_options options = {.watchdog_ms = r->lease_ms, .label = "pawl doctor"};
+    pawl_client *client;
+
+    err->code = client_try(t, &client, &options, err);
+    if (err->code)
+        return refused(r, err) ? 0 : err->code;
+    err->code = check_service(r, client, err);
+    if (!err->code)
+        err->code = check_round_trips(r, client, err);
+    if (!err->code) {
+        check_use(r, t, client);
+        err->code = check_again(r, client, err);
+    }
+    pawl_close(client);
+    if (!err->code || (err->code == PAWL_EAUTH && report_has(r, "rights")))
+        return 0;
+    return refused(r, err) ? 0 : err->code;
+}
+
+int cmd_doctor(tool *t, int argc, char **argv)
+{
+    pawl_error err = {0};
+    report r;
+    int status = STATUS_OK, opt;
+
+    report_begin(&r);
+    opt = options(t, &r, argc, argv);
+    if (opt != OPT_DONE)
+        return opt == OPT_HELP ? STATUS_OK : STATUS_USAGE;
+    if (argc > optind)
+        return usage_error(t, "no argument is needed; name the service with -u URL");
+    if (examine(&r, t, &err)) {
+        status = failed(t, "can't examine the service", &err);
+    } else {
+        report_print(&r, t);
+        if (r.n[PAWL_FINDING_WARNING] + r.n[PAWL_FINDING_DANGER])
+            status = STATUS_NO;
+    }
+    if (r.no_memory)
+        status = STATUS_SYSTEM;
+    report_free(&r);
+    return status;
+}

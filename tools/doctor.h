@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * doctor.h - the findings of pawl doctor: collected by the checks, printed at the end.
+ */
+#ifndef PAWL_DOCTOR_H
+#define PAWL_DOCTOR_H
+
+#include "tool.h"
+
+typedef struct entry entry;
+
+typedef struct report {
+    entry *first, **end;
+    size_t n[4];            /* by enum pawl_finding_level */
+    int64_t lease_ms;       /* what round trips are compared with */
+    int64_t median_us, slowest_us, trips; /* round trips; trips 0: none was measured */
+    bool no_memory;
+} report;
+
+void report_begin(report *);
+void report_free(report *);
+
+/* A copy of a finding; one with the same id, place and text is added once. A pawl_finding_fn. */
+int report_add(void *report, const pawl_finding *);
+
+/* One of the doctor's own. */
+void report_found(report *, uint64_t level, const char *id, const char *what, const char *why,
+                  const char *remedy);
+
+/* Is there a finding (a warning or worse) with this id? */
+bool report_has(const report *, const char *id);
+
+/* The number of the fact with this id at the place of the nth such fact. False: there is none. */
+bool report_fact(const report *, const char *id, size_t nth, int64_t *value);
+
+/* Each of them, in order, until fn returns something else than 0. */
+void report_each(const report *, pawl_finding_fn *fn, void *arg);
+
+/* On stdout, as text or as JSON. */
+void report_print(const report *, const tool *);
+
+/* checks.c: what can be checked without knowing the engine. */
+
+/* Use each kind of lock once, under names of its own, and report what does not work. */
+void check_use(report *, const tool *, pawl_client *);
+/* How long does a question take? 0, or a Pawl code. */
+int check_round_trips(report *, pawl_client *, pawl_error *);
+/* Ask the service for facts and findings. 0, or a Pawl code. */
+int check_service(report *, pawl_client *, pawl_error *);
+/* The same once more, a second later: findings that come and go, and clocks that are set. */
+int check_again(report *, pawl_client *, pawl_error *);
+
+#endif
