@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import compare
 import extract
@@ -226,7 +227,9 @@ def main():
     place = world.World(sys.argv[1], folder)
     failed = False
     try:
+        began = time.monotonic()
         place.start('\n'.join(p.text() for p in found))
+        print(f'# the services started in {time.monotonic() - began:.1f} s')
         print(f'1..{len(found) + 1}')
         broken = Page('tests/docs/broken.md', Tally())
         broken.run(os.path.join(folder, 'broken'))
@@ -234,10 +237,11 @@ def main():
         print(f'{"not ok" if failed else "ok"} 1 - a page with six mistakes: '
               f'{len(broken.wrong)} found')
         for number, page in enumerate(sorted(found, key=lambda p: 'r1|' in p.text()), 2):
+            began = time.monotonic()
             page.run(os.path.join(folder, page.name.replace('/', '-')))
             failed |= bool(page.wrong)
             print(f'{"not ok" if page.wrong else "ok"} {number} - {page.name}: '
-                  f'{len(page.steps)} steps')
+                  f'{len(page.steps)} steps in {time.monotonic() - began:.1f} s')
             for wrong in page.wrong:
                 print('\n'.join('# ' + line for line in wrong.splitlines()))
             sys.stdout.flush()
