@@ -108,6 +108,17 @@ static bool module_path(char *ret, size_t size, const char *scheme)
     return module_in(ret, size, PAWL_MODULE_DIR, "", scheme);
 }
 
+/* One of ours, which not every build has. */
+static bool is_module(const char *scheme)
+{
+    static const char *const ours[] = {"etcd", "zk", "postgres", "postgresql", "mysql", "mariadb"};
+
+    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
+        if (!strcmp(scheme, ours[i]))
+            return true;
+    return false;
+}
+
 int pawl__engine_find(const pawl_engine **ret, const char *scheme, pawl_error *err)
 {
     char path[600];
@@ -118,10 +129,15 @@ int pawl__engine_find(const pawl_engine **ret, const char *scheme, pawl_error *e
             *ret = built_in[i];
             return 0;
         }
-    if (strchr(scheme, '/') || !module_path(path, sizeof path, scheme))
+    if (strchr(scheme, '/') || !module_path(path, sizeof path, scheme)) {
+        if (is_module(scheme))
+            return pawl_error_set(err, PAWL_ENOTSUP, "the module pawl-%s.so is not in %s or "
+                                  "$PAWL_ENGINE_DIR; install it, or build Pawl with the client "
+                                  "library that it needs", scheme, PAWL_MODULE_DIR);
         return pawl_error_set(err, PAWL_ENOTSUP,
                               "no engine for '%s:' (built in: local, memory, redis; others are "
                               "modules in %s or $PAWL_ENGINE_DIR)", scheme, PAWL_MODULE_DIR);
+    }
     pawl__fork_mutex_add(&loading);
     pthread_mutex_lock(&loading);
     code = load_once(ret, path, scheme, err);

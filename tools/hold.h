@@ -43,6 +43,7 @@ typedef struct hold {
     pawl_semaphore *sem;
     int event;           /* eventfd: lost */
     atomic_bool lost;
+    atomic_int why;      /* enum pawl_lost_reason, set before lost; 0: not known */
     bool done;           /* of a lock: the acquire has its answer, `code` */
     int code;
     bool silent;         /* the service did not tell who holds it when last asked */
@@ -67,6 +68,8 @@ uint64_t hold_token(const hold *);
 
 /* Returns a Pawl code; hold.err has the words. */
 int hold_release(hold *);
+/* Why it was lost, for people. */
+const char *hold_lost_words(const hold *, char *buf, size_t size);
 void hold_close(hold *);
 
 /* waiting.c: what to do once a second to tell who holds it, or NULL if nobody wants to know: who

@@ -16,25 +16,23 @@ system outside does not change. Needs root, or a system that allows user namespa
     db1              PostgreSQL and MariaDB: database app, user shop
 """
 import concurrent.futures
-import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import sys
-import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 for _folder in ('redis', 'lib'):
     sys.path.append(os.path.join(HERE, '..', _folder))
+from helpers import module  # noqa: E402
 
 HOSTS = {'cache1': 1, 's1': 41, 's2': 42, 's3': 43, 'n1': 51, 'n2': 52, 'n3': 53,
          **{f'r{i}': 60 + i for i in range(1, 6)}, **{f'etcd{i}': 1 for i in (1, 2, 3)},
          **{f'zk{i}': 1 for i in (1, 2, 3)}, 'db1': 1}
 MASTER, REPLICAS = '127.0.0.44', ('127.0.0.45', '127.0.0.46')
 PATIENCE = 60
-IMPORTING = threading.Lock()
 OVERLAID = ('/etc', '/usr/local', '/var/lib')
 
 
@@ -128,7 +126,7 @@ class World:
         return None
 
     def _redis_server(self, ip, *options):
-        class Plain(_module('redis', 'server').Server):
+        class Plain(module('redis', 'server').Server):
             def load(self):
                 pass
         server = Plain('--bind', ip, '--port', 6379, *options)
@@ -167,7 +165,7 @@ class World:
             self._redis_server(f'127.0.0.{HOSTS[f"r{i}"]}')
 
     def _etcd(self):
-        etcds = _module('etcd', 'etcds')
+        etcds = module('etcd', 'etcds')
         member = etcds.Member('n1', 2379, 2380, 100, ['--initial-cluster',
                                                       'n1=http://127.0.0.1:2380'])
         self.servers.append(member)
@@ -175,12 +173,12 @@ class World:
         etcds.until(member.is_healthy)
 
     def _zk(self):
-        server = _module('zk', 'server').Server(port=2181)
+        server = module('zk', 'server').Server(port=2181)
         self.servers.append(server)
         server.start()
 
     def _postgres(self):
-        class Here(_module('sql', 'server').Postgres):
+        class Here(module('sql', 'server').Postgres):
             port = 5432
         server = Here()
         self.servers.append(server)
@@ -188,7 +186,7 @@ class World:
         server.sql('CREATE DATABASE app OWNER shop')
 
     def _mysql(self):
-        class Here(_module('sql', 'server').Mysql):
+        class Here(module('sql', 'server').Mysql):
             port = 3306
         server = Here()
         self.servers.append(server)
@@ -199,23 +197,6 @@ class World:
     def stop(self):
         with concurrent.futures.ThreadPoolExecutor(12) as pool:
             list(pool.map(lambda s: s.stop(), self.servers))
-
-
-def _module(folder, name):
-    """A helper of another test's folder. Several folders have a server.py."""
-    with IMPORTING:
-        path = os.path.join(HERE, '..', folder)
-        sys.path.insert(0, path)
-        hidden = {n: sys.modules.pop(n) for n in ('server', 'client', 'cases') if n in sys.modules}
-        try:
-            spec = importlib.util.spec_from_file_location(f'{folder}_{name}',
-                                                          os.path.join(path, name + '.py'))
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-            return module
-        finally:
-            sys.path.remove(path)
-            sys.modules.update(hidden)
 
 
 class Sentinel:
