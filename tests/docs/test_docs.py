@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs every command and program of the documentation. extract.py has the conventions, world.py the
 machine on which the commands run. Prints a TAP line for each page, and how many commands and
-programs there are, ran, and could not run, with the reasons.
+programs there are, ran, and could not run, with the reasons. Links between the pages must lead
+somewhere.
 
     test_docs.py BUILD [WORD ...]      only the pages whose names contain one of the words
 """
@@ -70,6 +71,8 @@ class Step:
 class Page:
     def __init__(self, name, tally):
         self.name, self.tally, self.steps, self.files, self.wrong = name, tally, [], {}, []
+        if name.endswith('.md'):
+            self.wrong += bad_links(name)
         for number, block in enumerate(extract.read(os.path.join(ROOT, name), name)):
             try:
                 self.take(block, number)
@@ -183,6 +186,31 @@ class Page:
                 self.wrong.append(f'{step.where}: other output: {step.command}\n{found[1]}')
 
 
+def anchors(text):
+    """The names by which headings can be linked to, as GitHub makes them."""
+    heads = re.findall(r'^#+ (.*)$', re.sub(r'^```.*?^```', '', text, flags=re.M | re.S), re.M)
+    return {re.sub(r'[^\w\- ]', '', h.lower()).replace(' ', '-') for h in heads}
+
+
+def bad_links(name):
+    """Links of a page to files or headings that don't exist."""
+    with open(os.path.join(ROOT, name), encoding='utf-8') as f:
+        text = f.read()
+    prose = re.sub(r'^```.*?^```', '', text, flags=re.M | re.S)
+    for target in re.findall(r'\]\(([^)\s]+)\)', prose):
+        if re.match(r'\w+:', target):
+            continue
+        path, _, heading = target.partition('#')
+        path = os.path.normpath(os.path.join(ROOT, os.path.dirname(name), path) if path
+                                else os.path.join(ROOT, name))
+        if not os.path.exists(path):
+            yield f'{name}: no such file: {target}'
+        elif heading and path.endswith('.md'):
+            with open(path, encoding='utf-8') as f:
+                if heading not in anchors(f.read()):
+                    yield f'{name}: no such heading: {target}'
+
+
 def wrapped(text):
     return ('#include <pawl.h>\n#include <stdio.h>\n'
             'static void sell_one(unsigned long long token) { (void)token; }\n'
@@ -233,8 +261,8 @@ def main():
         print(f'1..{len(found) + 1}')
         broken = Page('tests/docs/broken.md', Tally())
         broken.run(os.path.join(folder, 'broken'))
-        failed |= len(broken.wrong) != 6
-        print(f'{"not ok" if failed else "ok"} 1 - a page with six mistakes: '
+        failed |= len(broken.wrong) != 7
+        print(f'{"not ok" if failed else "ok"} 1 - a page with seven mistakes: '
               f'{len(broken.wrong)} found')
         for number, page in enumerate(sorted(found, key=lambda p: 'r1|' in p.text()), 2):
             began = time.monotonic()
