@@ -40,7 +40,21 @@ __end() { printf '\\n@@ end %s %s\\n' "$1" "$__s"; }
 def pages():
     found = ['README.md', 'README.zh-CN.md', 'SECURITY.md', 'CONTRIBUTING.md']
     found += sorted(glob.glob('docs/**/*.md', root_dir=ROOT, recursive=True))
-    return found + sorted(glob.glob('man/*.[1-9]', root_dir=ROOT))
+    found += sorted(glob.glob('man/*.[1-9]', root_dir=ROOT))
+    made = glob.glob(os.path.join(sys.argv[1], 'man', '*.3'))  # from pawl.h
+    return found + sorted(os.path.relpath(p, ROOT) for p in made)
+
+
+def manual_faults(names):
+    """What groff has to say about the pages; and functions that man(1) does not find."""
+    for name in names:
+        done = subprocess.run(['groff', '-mandoc', '-Tutf8', '-ww', name], cwd=ROOT, check=False,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        yield from done.stderr.splitlines()
+    with open(os.path.join(ROOT, 'src', 'libpawl.sym'), encoding='utf-8') as f:
+        for name in re.findall(r'^\s+(pawl_\w+);', f.read(), re.M):
+            if not os.path.exists(f'/usr/local/share/man/man3/{name}.3'):
+                yield f'no manual page {name}(3)'
 
 
 class Tally:
@@ -258,13 +272,17 @@ def main():
         began = time.monotonic()
         place.start('\n'.join(p.text() for p in found))
         print(f'# the services started in {time.monotonic() - began:.1f} s')
-        print(f'1..{len(found) + 1}')
+        print(f'1..{len(found) + 2}')
         broken = Page('tests/docs/broken.md', Tally())
         broken.run(os.path.join(folder, 'broken'))
         failed |= len(broken.wrong) != 7
         print(f'{"not ok" if failed else "ok"} 1 - a page with seven mistakes: '
               f'{len(broken.wrong)} found')
-        for number, page in enumerate(sorted(found, key=lambda p: 'r1|' in p.text()), 2):
+        faults = list(manual_faults(p.name for p in found if not p.name.endswith('.md')))
+        failed |= bool(faults)
+        print(f'{"not ok" if faults else "ok"} 2 - manual pages of all functions, without warnings')
+        print(''.join(f'# {fault}\n' for fault in faults), end='')
+        for number, page in enumerate(sorted(found, key=lambda p: 'r1|' in p.text()), 3):
             began = time.monotonic()
             page.run(os.path.join(folder, page.name.replace('/', '-')))
             failed |= bool(page.wrong)
