@@ -5,7 +5,7 @@ MESON  ?= meson
 SETUP   = $(MESON) setup --prefix $(PREFIX)
 
 .PHONY: all deps demo test generate versions interop bench bench-peers bench-compare \
-    bench-long fuzz fuzz-long asan tsan check install clean
+    bench-long fuzz fuzz-long asan tsan check picture install clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -97,6 +97,10 @@ tsan: deps
 	ninja -C build/tsan
 	$(MESON) test -C build/tsan --print-errorlogs --num-processes 4 --timeout-multiplier 4 \
 	    --no-suite tool --no-suite damage --no-suite local
+
+# The README's picture, recorded anew.
+picture: all
+	scripts/picture $(BUILD)/tools/pawl docs/images/contenders.svg
 
 # House rules that a machine can see.
 check:

@@ -325,15 +325,29 @@ static void release_finished(struct request *r, int code)
 
 /* ---- losing ---------------------------------------------------------------------------------- */
 
+static const char *lost_words(const struct hold *hold, char words[160])
+{
+    double silent = (double)(hold->deadline - hold->lease_from) / 1e9;
+
+    if (hold->why == PAWL_LOST_SILENCE)
+        snprintf(words, 160, "%s, %.1f s after the last contact", pawl_lost_text(hold->why), silent);
+    else
+        snprintf(words, 160, "%s", pawl_lost_text(hold->why));
+    return words;
+}
+
 int pawl__hold_error_lost(const struct hold *hold, pawl_error *err)
 {
+    char words[160];
+
     return pawl_error_set(err, PAWL_ELOST, "'%s' was lost: %s", hold->site->name,
-                          pawl_lost_text(hold->why));
+                          lost_words(hold, words));
 }
 
 void pawl__hold_lost(struct hold *hold, int why)
 {
     pawl_client *client = hold->client;
+    char words[160];
 
     if (hold->state != HOLD_HELD)
         return;
@@ -344,7 +358,7 @@ void pawl__hold_lost(struct hold *hold, int why)
     pawl__hold_ends(hold, PAWL_ELOST);
     hold->site->series->stats.lost++;
     pawl__log(client, PAWL_LOG_WARNING, "lost '%s' (token %llu): %s", hold->site->name,
-              (unsigned long long)hold->token, pawl_lost_text(hold->why));
+              (unsigned long long)hold->token, lost_words(hold, words));
     if (hold->lost_cb.fn) {
         if (hold->lost_cb.lock)
             hold->lost_cb.lock->refs++;

@@ -210,8 +210,26 @@ int pawl_lock_acquire_start(pawl_lock *lock, int64_t wait_ms, pawl_done_fn *done
                                : pawl__lock_acquire_start(lock, NULL, 0, wait_ms, done, arg);
 }
 
+/* A frequent mistake: one thread acquires, another one releases. */
+static bool another_thread_holds(const pawl_lock *lock)
+{
+    const struct list *holds = &lock->site->holds;
+
+    for (const struct list *l = holds->next; lock->by_thread && l != holds; l = l->next) {
+        const struct hold *hold = list_entry(l, struct hold, in_site);
+
+        if (hold->state == HOLD_HELD && hold->lock == lock && !hold->ghost)
+            return true;
+    }
+    return false;
+}
+
 static int not_held(const pawl_lock *lock, pawl_error *err)
 {
+    if (another_thread_holds(lock))
+        return pawl_error_set(err, PAWL_ENOTHELD, "'%s': another thread holds it and must release "
+                              "it; for a lock that any thread may release, set owner = "
+                              "PAWL_OWNER_HANDLE", lock->site->name);
     return pawl__error_about(err, PAWL_ENOTHELD, lock->site->name, NULL);
 }
 

@@ -136,10 +136,15 @@ int pawl__engine_find(const pawl_engine **ret, const char *scheme, pawl_error *e
             return 0;
         }
     linked_text(known, sizeof known);
-    if (strchr(scheme, '/') || !module_path(path, sizeof path, scheme))
+    if (strchr(scheme, '/') || !module_path(path, sizeof path, scheme)) {
+        if (pawl__registry_find(scheme, strlen(scheme)))
+            return pawl_error_set(err, PAWL_ENOTSUP, "the module pawl-%s.so is not in %s or "
+                                  "$PAWL_ENGINE_DIR; install it, or build Pawl with the client "
+                                  "library that it needs", scheme, PAWL_MODULE_DIR);
         return pawl_error_set(err, PAWL_ENOTSUP, "no engine for '%s:' (built in: %s; others are "
                               "modules in %s or $PAWL_ENGINE_DIR)", scheme, known,
                               PAWL_MODULE_DIR);
+    }
     pawl__fork_mutex_add(&loading);
     pthread_mutex_lock(&loading);
     code = load_once(ret, path, scheme, err);

@@ -50,6 +50,7 @@ static int examine(report *r, const tool *t, pawl_error *err)
     err->code = client_try(t, &client, &options, err);
     if (err->code)
         return refused(r, err) ? 0 : err->code;
+    r->lease_ms = pawl_client_lease_ms(client);
     err->code = check_service(r, client, err);
     if (!err->code)
         err->code = check_round_trips(r, client, err);

@@ -137,11 +137,13 @@ static void watch(run *r)
 
 static int lost_status(run *r, const char *what)
 {
+    char words[512];
     int n;
 
     while ((n = signals_next(&r->signals))) /* the command ended before we looked */
         r->stopped |= n == SIGCONT;
-    say("'%s' was lost%s: its lease ended or it was broken%s", r->hold.options->name, what,
+    say("'%s' was lost%s: %s%s", r->hold.options->name, what,
+        hold_lost_words(&r->hold, words, sizeof words),
         r->stopped || r->job.stopped ? "; pawl had been stopped and could not renew it" : "");
     return STATUS_LOST;
 }

@@ -191,15 +191,18 @@ int status_of(int code)
 }
 
 /* What to do, where the library's own words don't say it: they know the engine, we don't. */
-static const char *advice(const pawl_error *err, bool known)
+static const char *advice(const pawl_error *err, const char *why, bool known)
 {
     if (err->code == PAWL_EAUTH)
         return known ? "" : "; check PAWL_USER and PAWL_PASSWORD, and the rights there";
-    if (!service_was_opened() && err->code == PAWL_EBACKEND)
-        return ""; /* nothing was asked yet: the text says which step of opening failed */
-    return status_of(err->code) == STATUS_SERVICE && !service_is_here()
-               ? "; check -u or PAWL_URL, and that the service is up"
-               : "";
+    if (err->code == PAWL_EQUORUM)
+        return strstr(why, "too young")
+                   ? "; a node counts when it has run for as long as a lease: wait, or see settle "
+                     "in pawl(7)"
+                   : "; check the nodes that are not ok";
+    if (err->code == PAWL_ECONN && !service_is_here() && why[strlen(why) - 1] != '?')
+        return "; check the host and port in -u or PAWL_URL, and that the service is up";
+    return "";
 }
 
 /* An asynchronous call fails with a code alone; what the service did is in the log then. */
@@ -228,7 +231,7 @@ int failed(const tool *t, const char *what, const pawl_error *err)
     if (err->code == PAWL_EINVAL && err->text[0]) /* "the name is empty" needs no "can't" */
         say("%s", err->text);
     else
-        say("%s: %s%s", what, why, advice(err, err->text[0] || buf[0]));
+        say("%s: %s%s", what, why, advice(err, why, err->text[0] || buf[0]));
     return machine_refused(err) ? STATUS_SYSTEM : status_of(err->code);
 }
 

@@ -12,7 +12,7 @@ typedef struct entry entry;
 typedef struct report {
     entry *first, **end;
     size_t n[4];            /* by enum pawl_finding_level */
-    int64_t lease_ms;       /* what round trips are compared with */
+    int64_t lease_ms;       /* what round trips are compared with; 0: the service's default */
     int64_t median_us, slowest_us, trips; /* round trips; trips 0: none was measured */
     bool no_memory;
 } report;

@@ -18,8 +18,8 @@ static void on_lost(void *arg, pawl_lock *lock, int code)
     uint64_t one = 1;
     ssize_t n;
 
-    (void)lock;
     (void)code;
+    atomic_store(&h->why, lock ? pawl_lock_lost_reason(lock) : 0);
     atomic_store(&h->lost, true);
     n = write(h->event, &one, sizeof one);
     (void)n; /* an eventfd takes it, or is readable already */
@@ -213,6 +213,25 @@ int64_t hold_deadline(const hold *h)
 uint64_t hold_token(const hold *h)
 {
     return h->sem ? pawl_semaphore_token(h->sem) : pawl_lock_token(h->lock);
+}
+
+/* Why it was lost. The library forgets the reason when the lock is released. */
+const char *hold_lost_words(const hold *h, char *buf, size_t size)
+{
+    char service[256];
+    int why = atomic_load(&h->why);
+    const char *after = strstr(h->err.text, "was lost: ");
+
+    if (!why)
+        why = h->sem ? pawl_semaphore_lost_reason(h->sem) : pawl_lock_lost_reason(h->lock);
+    /* Not lost yet, but the guardian had to end the command in time: no renewal came through. */
+    if ((why == PAWL_LOST_SILENCE || (!why && !after)) && last_warning(service, sizeof service)[0])
+        snprintf(buf, size, "%s (%s)", pawl_lost_text(PAWL_LOST_SILENCE), service);
+    else
+        snprintf(buf, size, "%s", why     ? pawl_lost_text(why)
+                                  : after ? after + strlen("was lost: ")
+                                          : "its lease ended or it was broken");
+    return buf;
 }
 
 int hold_release(hold *h)

@@ -44,6 +44,7 @@ typedef struct hold {
     pawl_semaphore *sem;
     int event;           /* eventfd: lost */
     atomic_bool lost;
+    atomic_int why;      /* enum pawl_lost_reason, set before lost; 0: not known */
     bool done;           /* of a lock: the acquire has its answer, `code` */
     int code;
     bool silent;         /* the service did not tell who holds it when last asked */
@@ -68,6 +69,8 @@ uint64_t hold_token(const hold *);
 
 /* Returns a Pawl code; hold.err has the words. */
 int hold_release(hold *);
+/* Why it was lost, for people. */
+const char *hold_lost_words(const hold *, char *buf, size_t size);
 void hold_close(hold *);
 
 /* run_metrics.c: write the file of --metrics, if there is one. `status` counts at the end only. */

@@ -20,8 +20,7 @@ static const char *const levels[] = {"fact", "skipped", "warning", "danger"};
 
 void report_begin(report *r)
 {
-    *r = (report){.lease_ms = DEFAULT_LEASE_MS};
-    r->end = &r->first;
+    *r = (report){.end = &r->first};
 }
 
 void report_free(report *r)

@@ -88,7 +88,7 @@ static bool loud; /* set before the first client is opened */
 static void log_line(void *arg, int level, const char *text)
 {
     (void)arg;
-    if (level <= PAWL_LOG_WARNING) {
+    if (level <= PAWL_LOG_WARNING && strncmp(text, "lost '", 6)) { /* that is no explanation */
         pthread_mutex_lock(&mutex);
         snprintf(warning, sizeof warning, "%s", text);
         pthread_mutex_unlock(&mutex);

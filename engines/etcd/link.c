@@ -102,7 +102,7 @@ void etcd_link_drop(etcd_link *link, int code, const char *format, ...)
         return;
     }
     link->last_code = code;
-    snprintf(link->words, sizeof link->words, "%.60s: %.95s", where, words);
+    snprintf(link->words, sizeof link->words, "%.60s: %.155s", where, words);
     link->e->env->log(link->e->env, PAWL_LOG_WARNING, "%s %s",
                       was_ready ? "connection lost:" : "can't connect:", link->words);
     close_attempt(link);
@@ -181,10 +181,20 @@ static void end_call(etcd_link *link, etcd_call *call, uint32_t h2_error)
                                                                 : "an answer says nothing");
     } else {
         code = code_of(call);
-        snprintf(words, sizeof words, "the server says: %.140s", call->words);
+        snprintf(words, sizeof words, "the server says: %.90s%s", call->words,
+                 strstr(call->words, "user name is empty") ? "; set PAWL_USER and PAWL_PASSWORD"
+                 : strstr(call->words, "authentication failed")
+                     ? "; check PAWL_USER and PAWL_PASSWORD" : "");
         if (call->status == GRPC_PERMISSION_DENIED)
             snprintf(words, sizeof words, "the server says: %.60s; the user needs readwrite on the "
                      "prefix \"%.60s\"", call->words, link->e->settings.prefix);
+    }
+    if (code == PAWL_EAUTH && link->state == LINK_READY && !call->type->streams) {
+        char said[ETCD_WORDS];
+
+        memcpy(said, words, sizeof said);
+        snprintf(words, sizeof words, "%.60s: %.155s",
+                 link->e->settings.endpoints.list[link->endpoint].where, said);
     }
     tell_failed(call, code, words);
     if (call->type->streams || code == PAWL_EUNKNOWN || code == PAWL_EPROTO || code == PAWL_ECONN)
@@ -413,7 +423,9 @@ static void receive(etcd_link *link)
             bool refused = link->stream.secure && link->state == LINK_GREETING &&
                            n == NET_IO_FAILED;
 
-            etcd_link_drop(link, refused ? PAWL_EAUTH : PAWL_ECONN, "%s", words);
+            etcd_link_drop(link, refused ? PAWL_EAUTH : PAWL_ECONN, "%s%s", words,
+                           link->state == LINK_GREETING && !link->stream.secure
+                               ? "; is this etcd, without TLS (TLS: tls=1)?" : "");
             return;
         }
         if (link->state == LINK_READY)

@@ -115,6 +115,20 @@ void my_fault(sql_fault *fault, unsigned error, const char *words)
         }
     snprintf(fault->words, sizeof fault->words, "%s%.150s",
              fault->sense == SQL_BROKEN || error >= 2000 ? "" : "the server says: ", words);
+    if (error == 2002 || error == 2003) /* with a number that is not the socket's error */
+        snprintf(fault->words, sizeof fault->words, "can't connect; is a MariaDB or MySQL server "
+                 "listening there?");
+    if (error == 2005)
+        snprintf(fault->words, sizeof fault->words, "the name can't be resolved");
+    if (error == 1045 || error == 1698)
+        snprintf(fault->words, sizeof fault->words, "the server says: %.110s; check PAWL_USER and "
+                 "PAWL_PASSWORD", words);
+    if (error == 1044 || error == 1049)
+        snprintf(fault->words, sizeof fault->words, "the server says: %.90s; create the database, "
+                 "grant the rights (docs/security.md) or correct the URL", words);
+    if (error == 1142 || error == 1143 || error == 1227 || error == 1370)
+        snprintf(fault->words, sizeof fault->words, "the server says: %.120s; see docs/security.md",
+                 words);
     if (error == 5010)
         snprintf(fault->words, sizeof fault->words, "%.90s Whoever answers could read the "
                  "password: use verify=full with cafile, or cleartext=yes", words);

@@ -78,7 +78,7 @@ static void limit_attempt(net_stream *s)
 
 static void secure(net_stream *s)
 {
-    char words[NET_WORDS] = "closed by the server";
+    char words[NET_WORDS] = "closed during the TLS handshake; does this port serve TLS?";
     int result = s->secure ? net_tls_handshake(s->secure, words) : 0;
 
     if (result == NET_IO_AGAIN) {
@@ -188,8 +188,9 @@ static void timer_fired(pawl_timer *timer)
         close_socket(s);
         connect_next(s);
     } else {
-        snprintf(s->words, sizeof s->words, "no answer within %lld ms",
-                 (long long)limit_ms(s));
+        snprintf(s->words, sizeof s->words, "no answer%s within %lld ms%s",
+                 s->state == NET_SECURING ? " to the TLS handshake" : "", (long long)limit_ms(s),
+                 s->state == NET_SECURING ? "; does this port serve TLS?" : "");
         fail(s, PAWL_ECONN, s->words);
     }
 }

@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "net.h"
 
@@ -105,10 +106,14 @@ struct context {
     struct stamp stamps[FILES];
 };
 
+#define SYSTEM "the system"
+
 static int failed(pawl_error *err, const char *what, const char *file)
 {
     const char *reason = ERR_reason_error_string(ERR_peek_last_error());
 
+    if (access(file, R_OK) && strcmp(file, SYSTEM)) /* OpenSSL would only say "system lib" */
+        reason = strerror(errno);
     return pawl_error_set(err, PAWL_EINVAL, "%s '%.100s': %.80s", what, file,
                           reason ? reason : "can't be used");
 }
@@ -118,7 +123,7 @@ static int load_files(SSL_CTX *ssl, const net_tls_settings *s, pawl_error *err)
     if (s->cafile && !SSL_CTX_load_verify_locations(ssl, s->cafile, NULL))
         return failed(err, "the certificates of cafile", s->cafile);
     if (!s->cafile && !SSL_CTX_set_default_verify_paths(ssl))
-        return failed(err, "the certificates of", "the system");
+        return failed(err, "the certificates of", SYSTEM);
     if (s->cert && SSL_CTX_use_certificate_chain_file(ssl, s->cert) != 1)
         return failed(err, "the certificate cert", s->cert);
     if (s->key && SSL_CTX_use_PrivateKey_file(ssl, s->key, SSL_FILETYPE_PEM) != 1)
@@ -315,6 +320,14 @@ void net_tls_free(net_tls *tls)
     free(tls);
 }
 
+static bool unknown_authority(long verified)
+{
+    return verified == X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT ||
+           verified == X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN ||
+           verified == X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY ||
+           verified == X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE;
+}
+
 static int why(net_tls *tls, int result, const char *what, char words[NET_WORDS])
 {
     int error = SSL_get_error(tls->ssl, result);
@@ -327,10 +340,12 @@ static int why(net_tls *tls, int result, const char *what, char words[NET_WORDS]
     if (error == SSL_ERROR_ZERO_RETURN || (error == SSL_ERROR_SYSCALL && !reason))
         return NET_IO_CLOSED;
     if (verified != X509_V_OK && SSL_get_verify_mode(tls->ssl) != SSL_VERIFY_NONE)
-        snprintf(words, NET_WORDS, "TLS: the server's certificate is not accepted: %.90s",
-                 X509_verify_cert_error_string(verified));
+        snprintf(words, NET_WORDS, "TLS: the server's certificate is not accepted: %.90s%s",
+                 X509_verify_cert_error_string(verified),
+                 unknown_authority(verified) ? "; name its authority by cafile=" : "");
     else
-        snprintf(words, NET_WORDS, "TLS: %s failed: %.90s", what, reason ? reason : "no reason");
+        snprintf(words, NET_WORDS, "TLS: %s failed: %.90s%s", what, reason ? reason : "no reason",
+                 reason && strstr(reason, "wrong version") ? "; does this port serve TLS?" : "");
     return NET_IO_FAILED;
 }
 

@@ -119,6 +119,23 @@ bool redis_error_is(const resp_node *reply, const char *word)
            memmem(reply->text, reply->length, inside, (size_t)length);
 }
 
+static void add_advice(char words[REDIS_WORDS], const char *advice)
+{
+    size_t length = strlen(words);
+
+    if (length && words[length - 1] == '.')
+        length--;
+    snprintf(words + length, REDIS_WORDS - length, "%s", advice);
+}
+
+static void add_where(const redis_link *link, char words[REDIS_WORDS])
+{
+    char said[REDIS_WORDS];
+
+    snprintf(said, sizeof said, "%s", words);
+    snprintf(words, REDIS_WORDS, "%.60s: %.160s", link->where, said);
+}
+
 int redis_error_code(const redis_link *link, const resp_node *reply, char words[REDIS_WORDS])
 {
     int code = PAWL_EBACKEND;
@@ -136,6 +153,15 @@ int redis_error_code(const redis_link *link, const resp_node *reply, char words[
     pawl_text_clean(words);
     if (code == PAWL_EAUTH)
         redis_name_right(link, reply, words);
+    if (redis_error_is(reply, "NOAUTH")) /* the server's own words are about HELLO */
+        snprintf(words, REDIS_WORDS, "the server says: NOAUTH, it needs a password; set "
+                 "PAWL_PASSWORD (and PAWL_USER)");
+    else if (redis_error_is(reply, "WRONGPASS"))
+        add_advice(words, "; check PAWL_USER and PAWL_PASSWORD");
+    else if (code == PAWL_EAUTH)
+        add_advice(words, "; see docs/security.md");
+    if (code == PAWL_EAUTH && link->state == LINK_READY) /* before, the link says where */
+        add_where(link, words);
     return code;
 }
 

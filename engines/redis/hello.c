@@ -217,6 +217,8 @@ static int refused(const redis_link *link, int step, const resp_node *reply,
     } else if (step == GREET_HELLO && resp_error_is(reply, "NOPROTO")) {
         code = PAWL_ENOTSUP;
     } else if (step == GREET_SELECT && code == PAWL_EBACKEND) {
+        snprintf(words, REDIS_WORDS, "the server has no database %lld, which the URL names (%.90s)",
+                 (long long)link->db, said);
         code = PAWL_EINVAL;
     }
     return code;

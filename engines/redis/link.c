@@ -102,6 +102,9 @@ static void watch(redis_link *link)
     net_stream_watch(&link->stream, resp_buf_length(&link->out) > 0);
 }
 
+#define NOT_GREETED                                                                                \
+    " before the greeting; is this a Redis server, and a port without TLS (TLS: rediss://, tls=1)?"
+
 void redis_link_flush(redis_link *link)
 {
     char words[REDIS_WORDS] = "closed by the server";
@@ -261,7 +264,9 @@ static void receive(redis_link *link)
             bool refused = link->stream.secure && link->state == LINK_GREETING &&
                            n == NET_IO_FAILED;
 
-            redis_link_drop(link, refused ? PAWL_EAUTH : PAWL_ECONN, "%s", words);
+            redis_link_drop(link, refused ? PAWL_EAUTH : PAWL_ECONN, "%s%s", words,
+                            link->state == LINK_GREETING && !link->stream.secure ? NOT_GREETED
+                                                                                 : "");
             return;
         }
         link->in.end += (size_t)n;

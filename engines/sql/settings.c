@@ -40,6 +40,14 @@ static int read_rest(sql_settings *s, const sql_driver *driver, const char *text
     return code;
 }
 
+/* The client library would report a missing file only after it has connected, or not at all. */
+static int check_file(const char *key, const char *path, pawl_error *err)
+{
+    if (!path || !access(path, R_OK))
+        return 0;
+    return pawl_error_set(err, PAWL_EINVAL, "%s '%.100s': %s", key, path, strerror(errno));
+}
+
 /* ---- parameters ------------------------------------------------------------------------------ */
 
 static int read_tls(sql_settings *s, const pawl_url *url, pawl_error *err)
@@ -73,6 +81,9 @@ static int read_tls(sql_settings *s, const pawl_url *url, pawl_error *err)
     if (s->tls == SQL_TLS_DISABLE && (cafile || cert))
         return pawl_error_set(err, PAWL_EINVAL, "cafile, cert and key are for TLS, not for "
                               "sslmode=disable");
+    if (check_file("cafile", cafile, err) || check_file("cert", cert, err) ||
+        check_file("key", key, err))
+        return PAWL_EINVAL;
     if ((cafile && net_copy(&s->files.cafile, cafile, err)) ||
         (cert && net_copy(&s->files.cert, cert, err)) || (key && net_copy(&s->files.key, key, err)))
         return PAWL_ENOMEM;

@@ -219,7 +219,10 @@ static void receive(zk *z)
             bool refused = link->stream.secure && link->state == LINK_ATTACHING &&
                            n == NET_IO_FAILED;
 
-            zk_link_drop(z, refused ? PAWL_EAUTH : PAWL_ECONN, "%s", words);
+            zk_link_drop(z, refused ? PAWL_EAUTH : PAWL_ECONN, "%s%s", words,
+                         link->state == LINK_ATTACHING && !link->stream.secure
+                             ? "; is this a ZooKeeper server, and a port without TLS (TLS: tls=1)?"
+                             : "");
             return;
         }
         link->in.end += (size_t)n;

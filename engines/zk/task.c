@@ -294,8 +294,9 @@ static const char *right_to(int opcode)
 int zk_error_code(const zk *z, int error, char words[ZK_WORDS])
 {
     if (error == ZK_NO_AUTH || error == ZK_AUTH_FAILED) {
-        snprintf(words, ZK_WORDS, "ZooKeeper: the right to %s is missing at or below %.100s (error "
-                 "%d)", right_to(z->opcode), z->settings.base, error);
+        snprintf(words, ZK_WORDS, "%.50s: the right to %s is missing at or below %.70s (error "
+                 "%d); see docs/security.md", z->settings.servers.list[z->link.server].where,
+                 right_to(z->opcode), z->settings.base, error);
         return PAWL_EAUTH;
     }
     if (error == ZK_UNIMPLEMENTED) {

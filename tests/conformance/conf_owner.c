@@ -110,6 +110,16 @@ CASE("one release too many is refused")
     CHECK_CODE(pawl_lock_release(lock, NULL), PAWL_ENOTHELD);
 }
 
+static int release_of_another(void *arg)
+{
+    pawl_error err = {0};
+    int code = pawl_lock_release(arg, &err);
+
+    CHECK(strstr(err.text, "another thread holds it and must release it"));
+    CHECK(strstr(err.text, "PAWL_OWNER_HANDLE"));
+    return code;
+}
+
 CASE("release by another thread is refused and changes nothing")
 {
     const char *name = check_name("o");
@@ -119,7 +129,7 @@ CASE("release by another thread is refused and changes nothing")
     CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
     CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
     token = pawl_lock_token(lock);
-    CHECK_CODE(release_in_thread(lock), PAWL_ENOTHELD);
+    CHECK_CODE(in_thread(release_of_another, lock), PAWL_ENOTHELD);
     CHECK_EQ(pawl_lock_held(lock), 1);
     CHECK_EQ(pawl_lock_hold_count(lock), 2);
     CHECK_EQ(pawl_lock_token(lock), token);

@@ -1,0 +1,416 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The errors that people meet first, as text, on real servers: each says what happened, where
+(host:port), and what to do.
+
+    test_errors.py ENGINE [WORD]      redis, etcd, zk, postgres, mysql or tool
+"""
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, '..', 'lib'))
+from helpers import module  # noqa: E402
+from ports import free_port  # noqa: E402
+
+TOOL = os.environ['PAWL_TOOL']
+SOON = 'timeout=700'  # for services that don't answer at all
+ADVICE = '; check the host and port in -u or PAWL_URL, and that the service is up'
+CANT = "pawl: can't acquire it: 'x': "
+
+
+class Place:
+    """What a case gets: servers that are started when they are first asked for, and the tool."""
+
+    def __init__(self):
+        self.folder = tempfile.mkdtemp(prefix='pawl-errors-')
+        self.made, self.stops = {}, []
+
+    def once(self, what, make, stop=lambda x: x.stop()):
+        if what not in self.made:
+            self.made[what] = make()
+            self.stops.append((stop, self.made[what]))
+        return self.made[what]
+
+    @property
+    def redis(self):
+        return self.once('redis', module('redis', 'live').Live)
+
+    @property
+    def certs(self):
+        return self.once('certs', lambda: module('redis', 'certs').Certs(self.folder),
+                         lambda x: None)
+
+    @property
+    def tls_redis(self):
+        return self.once('tls', lambda: module('redis', 'live').Live(*self.certs.options()))
+
+    @property
+    def etcd(self):
+        return self.once('etcd', module('etcd', 'etcds').Etcd)
+
+    @property
+    def zk(self):
+        return self.once('zk', lambda: module('zk', 'server').Server().start())
+
+    @property
+    def postgres(self):
+        return self.once('postgres', module('sql', 'server').Postgres)
+
+    @property
+    def mysql(self):
+        return self.once('mysql', module('sql', 'server').Mysql)
+
+    @property
+    def silent_port(self):
+        """Somebody listens there, and says nothing."""
+        def make():
+            s = socket.socket()
+            s.bind(('127.0.0.1', 0))
+            s.listen(50)
+            return s
+        return self.once('silent', make, lambda s: s.close()).getsockname()[1]
+
+    def talker(self, text):
+        """The port of a server that answers everything with this."""
+        s = socket.socket()
+        s.bind(('127.0.0.1', 0))
+        s.listen(50)
+        self.stops.append((lambda x: x.close(), s))
+
+        def serve():
+            while True:
+                try:
+                    c = s.accept()[0]
+                    c.recv(4096)
+                    c.sendall(text)
+                except OSError:
+                    return
+        threading.Thread(target=serve, daemon=True).start()
+        return s.getsockname()[1]
+
+    def end(self):
+        for stop, what in reversed(self.stops):
+            stop(what)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    # ---- the tool ----
+
+    def run(self, url, command=('true',), env=(), options=('-n',), name='x'):
+        environ = {k: v for k, v in os.environ.items()
+                   if not k.startswith('PAWL_') or k == 'PAWL_ENGINE_DIR'}
+        return subprocess.run([TOOL, 'run', *options, '-u', url, name, '--', *command],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                              timeout=90, env=dict(environ, **dict(env)), check=False)
+
+    def says(self, url, text, status=69, **more):
+        """A line that is just this; `...` in it is any text."""
+        done = self.run(url, **more)
+        pattern = '.*'.join(re.escape(part) for part in text.split('...'))
+        assert re.fullmatch(pattern, done.stderr.rstrip('\n')), \
+            f'{url}:\n  says  {done.stderr.rstrip()}\n  wants {text}'
+        assert done.returncode == status, f'{url}: status {done.returncode}, not {status}'
+
+
+cases = []
+
+
+def case(engine, sentence):
+    def add(function):
+        cases.append((engine, sentence, function))
+        return function
+    return add
+
+
+# ---- no server, or another one -------------------------------------------------------------------
+
+URLS = {'redis': 'redis://{at}/?', 'etcd': 'etcd://{at}/?', 'zk': 'zk://{at}/?',
+        'postgres': 'postgres://me@{at}/app?', 'mysql': 'mysql://me@{at}/app?'}
+REFUSED = {'mysql': "can't connect; is a MariaDB or MySQL server listening there?"}
+UNKNOWN = {'mysql': "the name can't be resolved" + ADVICE}
+
+
+def unreachable(engine):
+    def url(at):
+        return URLS[engine].format(at=at) + SOON
+
+    @case(engine, 'a wrong port')
+    def _(p):
+        at = f'127.0.0.1:{free_port()}'
+        p.says(url(at), CANT + at + ': ' + REFUSED.get(engine, 'Connection refused' + ADVICE))
+
+    @case(engine, 'a silent port')
+    def _(p):
+        at = f'127.0.0.1:{p.silent_port}'
+        p.says(url(at), CANT + at + ': no answer ...' + ADVICE)
+
+    @case(engine, 'an unknown host')
+    def _(p):
+        p.says(url('no-such-host.invalid:7000'), CANT + 'no-such-host.invalid:7000: ' +
+               UNKNOWN.get(engine, "the name can't be resolved: ..." + ADVICE))
+
+    @case(engine, 'a certificate file that is not there')
+    def _(p):
+        words = {'redis': "the certificates of cafile '/no/ca.pem'",
+                 'etcd': "the certificates of cafile '/no/ca.pem'",
+                 'zk': "the certificates of cafile '/no/ca.pem'"}.get(engine, "cafile '/no/ca.pem'")
+        tls = {'redis': '', 'zk': 'tls=1&'}.get(engine, '')
+        target = url('127.0.0.1:1').replace('redis://', 'rediss://') + f'&{tls}cafile=/no/ca.pem'
+        p.says(target, f'pawl: ...{words}: No such file or directory', 64)
+
+
+for one in URLS:
+    unreachable(one)
+
+
+@case('redis', 'TLS to a port without TLS')
+def _(p):
+    at = f'127.0.0.1:{p.redis.port}'
+    p.says(f'rediss://{at}/?{SOON}', CANT + at + ': no answer to the TLS handshake within 700 ms; '
+           'does this port serve TLS?')
+
+
+@case('redis', 'no TLS to a port with TLS, or to another service')
+def _(p):
+    at = f'127.0.0.1:{p.tls_redis.extra_port}'
+    p.says(f'redis://{at}/?{SOON}', CANT + at + ': ... before the greeting; is this a Redis server, '
+           'and a port without TLS (TLS: rediss://, tls=1)?')
+
+
+@case('redis', 'a certificate of an authority that nobody knows')
+def _(p):
+    at = f'localhost:{p.tls_redis.extra_port}'
+    p.says(f'rediss://{at}/', CANT + at + ": TLS: the server's certificate is not accepted: ...; "
+           'name its authority by cafile=')
+
+
+@case('etcd', 'TLS to a port without TLS, and the reverse')
+def _(p):
+    at = f'127.0.0.1:{p.etcd.port}'
+    p.says(f'etcd://{at}/?tls=1&{SOON}', CANT + at + ': ...TLS...; does this port serve TLS?')
+    at = f'127.0.0.1:{p.tls_redis.extra_port}'
+    p.says(f'etcd://{at}/?{SOON}', CANT + at + ': ...; is this etcd, without TLS (TLS: tls=1)?')
+
+
+@case('zk', 'TLS to a port without TLS, and the reverse')
+def _(p):
+    at = f'127.0.0.1:{p.zk.port}'
+    p.says(f'zk://{at}/?tls=1&{SOON}', CANT + at + ': ...TLS...; does this port serve TLS?')
+    at = f'127.0.0.1:{p.tls_redis.extra_port}'
+    p.says(f'zk://{at}/?{SOON}', CANT + at + ': ...; is this a ZooKeeper server, and a port without '
+           'TLS (TLS: tls=1)?')
+
+
+@case('postgres', 'TLS to a server without TLS')
+def _(p):
+    p.says(p.postgres.url(sslmode='require'), CANT + f'127.0.0.1:{p.postgres.port}: server does not '
+           'support SSL, but SSL was required; turn TLS on there, or use sslmode=disable')
+
+
+@case('mysql', 'TLS to a server without TLS')
+def _(p):
+    p.says(p.mysql.url(sslmode='require'), CANT + f'127.0.0.1:{p.mysql.port}: the server has no TLS, '
+           'which the URL asks for')
+
+
+# ---- refused -------------------------------------------------------------------------------------
+
+@case('redis', 'no password, a wrong password, a missing right, no such database')
+def _(p):
+    s = p.redis
+    at = f'127.0.0.1:{s.port}'
+    s.call('ACL', 'SETUSER', 'shop', 'on', '>right', '~*', '&*', '+@all', '-evalsha', '-eval')
+    s.call('ACL', 'SETUSER', 'keys', 'on', '>right', '~other:*', '&*', '+@all')
+    s.call('CONFIG', 'SET', 'requirepass', 'secret')
+    url, says = s.url(), CANT + at + ': the server says: '
+    p.says(url, says + 'NOAUTH, it needs a password; set PAWL_PASSWORD (and PAWL_USER)')
+    p.says(url, says + 'WRONGPASS ...; check PAWL_USER and PAWL_PASSWORD',
+           env={'PAWL_PASSWORD': 'wrong'})
+    p.says(url, says + 'NOPERM ...eval...; see docs/security.md',
+           env={'PAWL_USER': 'shop', 'PAWL_PASSWORD': 'right'})
+    p.says(url, says + 'NOPERM; the user needs the keys ~pawl:* ~{pawl:* ~{*}:pawl:*; see '
+           'docs/security.md', env={'PAWL_USER': 'keys', 'PAWL_PASSWORD': 'right'})
+    s.call('CONFIG', 'SET', 'requirepass', '')
+    p.says(f'redis://{at}/99', CANT + at + ': the server has no database 99, which the URL names '
+           '(the server says: ERR DB index is out of range)', 64)
+
+
+@case('redis', 'a server that is too old, or that has too few replicas')
+def _(p):
+    old = (b'%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n6.0.9\r\n'
+           b'$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:4\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n'
+           b'$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n')
+    at = f'127.0.0.1:{p.talker(old)}'
+    p.says(f'redis://{at}/', CANT + at + ': server too old: it is of version 6.0.9, Pawl needs 6.2 '
+           'or newer', 64)
+    p.says(p.redis.url(replicas=1), CANT + 'only 0 of 1 replicas have it; the grant was given back')
+
+
+@case('etcd', 'no user, a wrong password, a missing right')
+def _(p):
+    e = p.etcd
+    at = f'127.0.0.1:{e.port}'
+    for words in (('user', 'add', 'root:root'), ('user', 'grant-role', 'root', 'root'),
+                  ('user', 'add', 'poor:right'), ('auth', 'enable')):
+        e.ctl(*words)
+    says = CANT + at + ': the server says: etcdserver: '
+    p.says(e.url(), says + 'user name is empty; set PAWL_USER and PAWL_PASSWORD')
+    p.says(e.url(), says + 'authentication failed, invalid user ID or password; check PAWL_USER and '
+           'PAWL_PASSWORD', env={'PAWL_USER': 'root', 'PAWL_PASSWORD': 'wrong'})
+    p.says(e.url(), says + 'permission denied; the user needs readwrite on the prefix "pawl/"',
+           env={'PAWL_USER': 'poor', 'PAWL_PASSWORD': 'right'})
+
+
+@case('zk', 'a folder without rights')
+def _(p):
+    zk = module('zk', 'client')
+    z = zk.Client(p.zk.port)
+    z.create('/closed')
+    z.set_acl('/closed', (1, 'world', 'anyone'))
+    at = f'127.0.0.1:{p.zk.port}'
+    p.says(f'zk://{at}/closed', CANT + at + ': the right to create is missing at or below /closed/ '
+           '(error -102); see docs/security.md')
+
+
+@case('postgres', 'no password, a wrong password, no such database, a missing right')
+def _(p):
+    s = p.postgres
+    s.user('locked', 'right')
+    s.user('poor')
+    says = CANT + f'127.0.0.1:{s.port}: '
+    p.says(s.url('locked'), says + 'the server asks for a password; set PAWL_PASSWORD')
+    p.says(s.url('locked'), says + 'password authentication failed for user "locked"; check '
+           'PAWL_USER and PAWL_PASSWORD', env={'PAWL_PASSWORD': 'wrong'})
+    p.says(s.url().replace('/postgres', '/nodb'), says + 'database "nodb" does not exist; create the '
+           'database, or correct the URL', 64)
+    s.sql('REVOKE CREATE ON SCHEMA public FROM PUBLIC')
+    p.says(s.url('poor'), says + 'no tables "distributed_lock"; let an administrator run '
+           'share/pawl/postgres.sql and GRANT (sql.md); the server says: permission denied for '
+           'schema public')
+
+
+@case('mysql', 'a wrong password, no such database, a missing right')
+def _(p):
+    s = p.mysql
+    s.sql("CREATE USER locked@'%' IDENTIFIED BY 'right'")
+    s.sql("GRANT SELECT ON pawl.* TO locked@'%'")
+    says = CANT + f'127.0.0.1:{s.port}: the server says: '
+    p.says(s.url('locked'), says + "Access denied for user 'locked'@... (using password: YES); check "
+           'PAWL_USER and PAWL_PASSWORD', env={'PAWL_PASSWORD': 'wrong'})
+    p.says(s.url().replace('/pawl', '/nodb'), says + "Unknown database 'nodb'; create the database, "
+           'grant the rights (docs/security.md) or correct the URL', 64)
+    p.says(s.url('locked'), '... denied ...', env={'PAWL_PASSWORD': 'right'})
+
+
+# ---- the tool's own ------------------------------------------------------------------------------
+
+@case('tool', 'an engine that does not exist, a module that is not installed')
+def _(p):
+    p.says('consul://here', "pawl: can't open the service: no engine for 'consul:' (built in: local, "
+           'memory, redis; others are modules in ... or $PAWL_ENGINE_DIR)', 64)
+    for scheme in ('etcd', 'zk', 'postgres', 'mysql'):
+        p.says(f'{scheme}://here', f"pawl: can't open the service: the module pawl-{scheme}.so is "
+               'not in ... or $PAWL_ENGINE_DIR; install it, or build Pawl with the client library '
+               'that it needs', 64, env={'PAWL_ENGINE_DIR': '/nowhere'})
+
+
+@case('tool', 'a quorum whose servers are too young, or down')
+def _(p):
+    live = module('redis', 'live').Live
+    three = [p.once(f'young {i}', live) for i in range(3)]
+    url = 'quorum:' + '|'.join(f'redis://127.0.0.1:{s.port}' for s in three)
+    young = 'too young (... of 30 s)'
+    p.says(url, CANT + f'0 of 3: node 1 {young}, 2 {young}, 3 {young}; a node counts when it has run '
+           'for as long as a lease: wait, or see settle in pawl(7)')
+    ports = [free_port(), free_port()]
+    url = f'quorum:settle=1|redis://127.0.0.1:{three[0].port}' + \
+        ''.join(f'|redis://127.0.0.1:{n}?{SOON}' for n in ports)
+    p.says(url, CANT + f'1 of 3: node 1 ok, 2 127.0.0.1:{ports[0]}: Connection refused, 3 '
+           f'127.0.0.1:{ports[1]}: Connection refused; check the nodes that are not ok')
+
+
+LOST = "pawl: 'x' was lost while the command ran, and the command was ended: "
+
+
+def lose(p, url, harm, text, *options):
+    """A run that loses its lock because of harm() ends its command and says why."""
+    ready = os.path.join(p.folder, 'ready')
+    if os.path.exists(ready):
+        os.unlink(ready)
+
+    def later():
+        while not os.path.exists(ready):
+            time.sleep(0.02)
+        harm()
+    thread = threading.Thread(target=later)
+    thread.start()
+    p.says(url, text, 75, command=('sh', '-c', f'touch {ready}; exec sleep 60'), options=options)
+    thread.join()
+
+
+@case('tool', 'a lock that was broken')
+def _(p):
+    def break_it():
+        subprocess.run([TOOL, 'break', '-u', p.redis.url(), 'x'], check=True,
+                       stdout=subprocess.DEVNULL)
+    lose(p, p.redis.url(), break_it, LOST + 'it was broken (pawl_lock_break, pawl break)')
+
+
+@case('tool', 'a lock whose key is gone')
+def _(p):
+    lose(p, p.redis.url(), lambda: p.redis.call('DEL', 'pawl:x'), LOST + 'the service no longer has '
+         'it: deleted, ended there, or its data were lost', '-l', '3s')
+
+
+@case('tool', 'a lock without contact to its service')
+def _(p):
+    s = module('redis', 'live').Live()
+    p.stops.append((lambda x: x.stop(), s))
+    lose(p, s.url(), s.kill, LOST + 'the service did not confirm its renewal before the lease ended '
+         f"(can't connect: 127.0.0.1:{s.port}: Connection refused)", '-l', '3s')
+
+
+@case('tool', 'a lock whose pawl was stopped')
+def _(p):
+    ready = os.path.join(p.folder, 'stopped')
+    process = subprocess.Popen([TOOL, 'run', '-l', '2s', '-u', p.redis.url(), 'x', '--', 'sh', '-c',
+                                f'touch {ready}; exec sleep 60'], stderr=subprocess.PIPE, text=True)
+    while not os.path.exists(ready):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(2.5)  # the lease
+    process.send_signal(signal.SIGCONT)
+    words = process.communicate(timeout=60)[1]
+    assert process.returncode == 75 and words.startswith(LOST) and \
+        'pawl had been stopped and could not renew it' in words, words
+
+
+def main():
+    engine, words = sys.argv[1], sys.argv[2:]
+    chosen = [c for c in cases if c[0] == engine and (not words or words[0] in c[1])]
+    print(f'1..{len(chosen)}', flush=True)
+    place, failed = Place(), 0
+    try:
+        for number, (_, sentence, function) in enumerate(chosen, 1):
+            try:
+                function(place)
+                print(f'ok {number} - {engine}: {sentence}', flush=True)
+            except Exception:
+                failed += 1
+                print(f'not ok {number} - {engine}: {sentence}')
+                print('\n'.join('# ' + x for x in traceback.format_exc().splitlines()), flush=True)
+    finally:
+        place.end()
+    return 1 if failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
