@@ -92,9 +92,9 @@ ALSO = {
     'wake-lost': [('        if (atomic_exchange(&wake->sent, false))\n            wake->fn(wake);\n    }\n',
                    '        if (atomic_exchange(&wake->sent, false))\n            wake->fn(wake);\n'
                    '    }\n    atomic_store(&client->woken, false);\n')],
-    'unlocked-tell': [('            hint(s, to->peer, to->gen, DESK_BIT(what->bucket));\n        }\n'
+    'unlocked-tell': [('            hint(s, to->peer, to->gen, SHELF_BIT(what->bucket));\n        }\n'
                        '    }\n    pthread_mutex_unlock(&spaces_mutex);',
-                       '            hint(s, to->peer, to->gen, DESK_BIT(what->bucket));\n        }\n'
+                       '            hint(s, to->peer, to->gen, SHELF_BIT(what->bucket));\n        }\n'
                        '    }')],
 }
 
