@@ -30,7 +30,7 @@ int pawl__enter(pawl_client *client, bool blocking, pawl_error *err)
 void pawl__leave(pawl_client *client)
 {
     pawl__settle(client);
-    pawl__keeper_need(client);
+    pawl__background_need(client);
     pawl__unlock(client);
 }
 
@@ -149,7 +149,7 @@ static pawl_client *client_new(const struct pawl_world *world)
     pthread_mutex_init(&client->mu, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&client->keeper_wake, &attr);
+    pthread_cond_init(&client->background_wake, &attr);
     pthread_condattr_destroy(&attr);
     pthread_cond_init(&client->settled, NULL);
     list_init(&client->registered);
@@ -181,7 +181,7 @@ static void client_free(pawl_client *client)
     free(client->user);
     wipe_and_free(client->password);
     wipe_and_free(client->identity);
-    pthread_cond_destroy(&client->keeper_wake);
+    pthread_cond_destroy(&client->background_wake);
     pthread_cond_destroy(&client->settled);
     pthread_mutex_destroy(&client->mu);
     free(client);
@@ -386,9 +386,9 @@ int pawl_close(pawl_client *client)
     pawl__client_unregister(client);
     pthread_mutex_lock(&client->mu);
     wind_up(client);
-    while (client->dispatching) /* by pawl_client_process, or by the keeper */
+    while (client->dispatching) /* by pawl_client_process, or by the background thread */
         pthread_cond_wait(&client->settled, &client->mu);
-    pawl__keeper_thread_stop(client);
+    pawl__background_stop(client);
     while (!list_empty(&client->callbacks))
         if (pawl__dispatch(client, false) < 0)
             return PAWL_EFORK;
@@ -411,12 +411,12 @@ int pawl_client_fd(pawl_client *client)
     if (code)
         return code;
     code = pawl__user_fd(client);
-    if (code < 0 || pawl__keeper_thread_start(client)) {
+    if (code < 0 || pawl__background_start(client)) {
         code = PAWL_ENOMEM;
     } else if (!client->fd_mode) {
         client->fd_mode = true;
-        pthread_cond_signal(&client->keeper_wake);
-        pawl__tell(client); /* the keeper leaves its poll; what is queued already is the loop's */
+        pthread_cond_signal(&client->background_wake);
+        pawl__tell(client); /* the background thread leaves its poll; what is queued already is the loop's */
     }
     pawl__leave(client);
     return code;
@@ -464,7 +464,7 @@ void pawl__client_thread_gone(struct pawl_client *client, uint64_t thread)
                   "a thread ended while it held '%s'; its lease is no longer renewed",
                   hold->site->name);
     }
-    if (client->log_lines) /* the caller has a mutex: not for user code. The keeper logs them. */
+    if (client->log_lines) /* the caller has a mutex: not for user code. The background thread logs them. */
         pawl__tell(client);
     pthread_mutex_unlock(&client->mu);
 }

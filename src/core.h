@@ -126,8 +126,8 @@ bool pawl__in_callback(void);
 int pawl__driver_init(pawl_client *client, pawl_error *err);
 void pawl__driver_end(pawl_client *client);
 /* Start the background thread; PAWL_ENOMEM if no thread can be created. */
-int pawl__keeper_thread_start(pawl_client *client);
-void pawl__keeper_thread_stop(pawl_client *client); /* unlocks and relocks the mutex */
+int pawl__background_start(pawl_client *client);
+void pawl__background_stop(pawl_client *client);    /* unlocks and relocks the mutex */
 /* Before unlocking the mutex: flush deferred requests and make sure that a thread will wake up for
  * the next event or timer. */
 void pawl__settle(pawl_client *client);
@@ -144,11 +144,11 @@ void pawl__forget(pawl_client *client); /* clear the signals that woke the outer
 /* No thread drives: let the background thread take over after its rest, or when a timer is due. */
 void pawl__rest_end(pawl_client *client);
 /* An operation may be under way that no caller waits for: end the background thread's rest. */
-void pawl__keeper_need(pawl_client *client);
+void pawl__background_need(pawl_client *client);
 int pawl__user_fd(pawl_client *client); /* the foreign loop's descriptor; -1: can't be created */
 /* Run queued callbacks. Returns their number, or PAWL_EFORK: a callback forked and this is the
  * child process, which must not touch the client any more. */
-int pawl__dispatch(pawl_client *client, bool by_keeper);
+int pawl__dispatch(pawl_client *client, bool by_background);
 
 /* ---- keeper.c ------------------------------------------------------------------------------- */
 
@@ -371,7 +371,7 @@ struct pawl_world {
 enum client_state { CLIENT_OPEN, CLIENT_CLOSING, CLIENT_CLOSED };
 
 #define PAWL_HANDLE_BIT (1ull << 63) /* tells handles' numbers from threads' */
-#define DRIVER_KEEPER ((struct call *)-1)
+#define DRIVER_BACKGROUND ((struct call *)-1)
 
 struct pawl_client {
     pawl_env env; /* first: an env is its client */
@@ -440,12 +440,12 @@ struct pawl_client {
     unsigned in_vain;   /* consecutive spins without an answer */
     unsigned spin_rest; /* number of waits to come without spinning (back-off) */
 
-    pthread_t keeper;
-    pthread_cond_t keeper_wake;
-    bool keeper_runs, keeper_stops;
-    bool keeper_polls;  /* the background thread is in poll(), not at the condition */
-    bool keeper_rests;  /* the background thread lets callers drive */
-    bool keeper_needed; /* an operation is under way that no caller waits for */
+    pthread_t background;
+    pthread_cond_t background_wake;
+    bool background_runs, background_stops;
+    bool background_polls; /* the background thread is in poll(), not at the condition */
+    bool background_rests; /* the background thread lets callers drive */
+    bool background_needed; /* an operation is under way that no caller waits for */
     int64_t rest_until; /* when rest_fd fires, or PAWL_NEVER */
 
     struct list callbacks;

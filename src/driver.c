@@ -13,18 +13,22 @@
  *   - other callers sleep on a condition of their own; the driver wakes those whose op is done, and
  *     when its own is done it wakes one of them to drive on; those that wait for another thread of
  *     the process only (the cohort) never drive;
- *   - the keeper thread drives when no caller does. A caller that needs the role takes it from the
- *     keeper, which then rests. It takes the role back at once if something is under way that no
+ * - the background thread drives when no caller does. A caller that needs the role takes it from
+ * the
+ * background thread, which then rests. It takes the role back at once if something is under way
+ * that no
  *     caller waits for, else only when no caller has driven for a while: so a program in a loop of
  *     calls need not fight with it for every answer. Its rest has no end while a caller drives;
  *     who drives last sets one, on a timer descriptor, which wakes nobody up now.
- *   - a foreign loop polls the same descriptor and calls pawl_client_process. The keeper then only
+ * - a foreign loop polls the same descriptor and calls pawl_client_process. The background thread
+ * then only
  *     steps in when a timer is overdue, until that loop comes round again.
  *
  * Two threads in epoll_wait at once are harmless (both find what there is under the mutex), but
  * an event that one takes off is not seen by the other. What is meant for one thread alone, the
- * keeper or the foreign loop, has therefore a descriptor of its own (tell_fd) that callers neither
- * wait for nor read. A foreign loop's descriptor is another epoll over the same four.
+ * background thread or the foreign loop, has therefore a descriptor of its own (tell_fd) that
+ * callers neither wait for nor read. A foreign loop's descriptor is another epoll over the same
+ * four.
  *
  * An answer of a server on the same machine comes sooner than a thread that slept gets a CPU again.
  * So a driver that has just sent something looks again and again for a moment before it sleeps.
@@ -32,9 +36,9 @@
  * seldom. A client whose last acquire had to wait for others does not at all: on a machine with few
  * CPUs it would be in their way. (No sched_yield: the kernel takes it for a wish to wait for long.)
  *
- * User callbacks are queued and run in order, one at a time, with no mutex held: by the keeper
- * thread, or in pawl_client_process once pawl_client_fd was called. Never by a caller's thread: it
- * may hold locks of its own that the callback wants.
+ * User callbacks are queued and run in order, one at a time, with no mutex held: by the background
+ * thread thread, or in pawl_client_process once pawl_client_fd was called. Never by a caller's
+ * thread: it may hold locks of its own that the callback wants.
  */
 #include <errno.h>
 #include <sys/epoll.h>
@@ -170,10 +174,10 @@ void pawl__tell(pawl_client *client)
 {
     uint64_t one = 1;
 
-    if (client->fd_mode || client->keeper_polls)
+    if (client->fd_mode || client->background_polls)
         (void)!write(client->tell_fd, &one, sizeof one);
-    if (!client->fd_mode && !client->keeper_polls)
-        pthread_cond_signal(&client->keeper_wake);
+    if (!client->fd_mode && !client->background_polls)
+        pthread_cond_signal(&client->background_wake);
 }
 
 static void ring_at(int timer_fd, int64_t when)
@@ -193,7 +197,7 @@ void pawl__arm(pawl_client *client)
     int64_t due = pawl__timers_next(&client->timers);
 
     if (client->fd_mode && due < client->backed_up)
-        pthread_cond_signal(&client->keeper_wake);
+        pthread_cond_signal(&client->background_wake);
     if (due >= client->armed || client->timer_fd < 0)
         return;
     client->armed = due;
@@ -265,7 +269,7 @@ static void forget_these(pawl_client *client, const struct epoll_event *events, 
             client->armed = PAWL_NEVER;
         if (fd == client->timer_fd || fd == client->kick_fd)
             (void)!read(fd, &count, sizeof count);
-        if (fd == client->kick_fd && client->driver && client->driver != DRIVER_KEEPER &&
+        if (fd == client->kick_fd && client->driver && client->driver != DRIVER_BACKGROUND &&
             client->driver->done)
             pawl__kick(client); /* it was meant for the thread that drives by now */
     }
@@ -378,7 +382,7 @@ void pawl__call_drive(struct call *call)
     pthread_cond_signal(&call->wake);
 }
 
-/* Nobody drives: the keeper will when it has rested, or a timer is due. */
+/* Nobody drives: the background thread will when it has rested, or a timer is due. */
 void pawl__rest_end(pawl_client *client)
 {
     int64_t due = pawl__timers_next(&client->timers), until = pawl__now(client) + REST;
@@ -413,20 +417,21 @@ static void hand_on_driving(pawl_client *client)
     next = next_driver(client);
     if (next)
         pthread_cond_signal(&next->wake);
-    else if (client->keeper_rests)
+    else if (client->background_rests)
         pawl__rest_end(client);
 }
 
-/* For calls that do not wait for what they began. The keeper may be just about to rest. */
-void pawl__keeper_need(pawl_client *client)
+/* For calls that do not wait for what they began. The background thread may be just about to
+ * rest. */
+void pawl__background_need(pawl_client *client)
 {
     if (client->driver || client->fd_mode || next_driver(client))
         return;
     if (!list_empty(&client->requests)) {
-        client->keeper_needed = true;
-        if (client->keeper_rests)
+        client->background_needed = true;
+        if (client->background_rests)
             pawl__tell(client);
-    } else if (client->keeper_rests) {
+    } else if (client->background_rests) {
         pawl__rest_end(client); /* a timer may have been set */
     }
 }
@@ -446,7 +451,7 @@ static void drive_for(pawl_client *client, struct call *call)
         pthread_mutex_lock(&client->mu);
         return;
     }
-    if (client->driver == DRIVER_KEEPER)
+    if (client->driver == DRIVER_BACKGROUND)
         pawl__tell(client); /* off the descriptor: this thread wants the answers itself */
     wait_for_events(client, call);
 }
@@ -472,9 +477,9 @@ int pawl__call_wait(pawl_client *client, struct call *call)
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
     client->active++;
     while (!call->done) {
-        bool others_drive = client->driver && client->driver != DRIVER_KEEPER;
+        bool others_drive = client->driver && client->driver != DRIVER_BACKGROUND;
 
-        if (others_drive || (call->local && client->keeper_runs && !client->fd_mode))
+        if (others_drive || (call->local && client->background_runs && !client->fd_mode))
             sleep_for(client, call);
         else
             drive_for(client, call);
@@ -534,7 +539,7 @@ static bool run_callback(pawl_client *client, struct callback *callback)
     return true;
 }
 
-int pawl__dispatch(pawl_client *client, bool by_keeper)
+int pawl__dispatch(pawl_client *client, bool by_background)
 {
     struct list *link;
     int n = 0;
@@ -542,7 +547,7 @@ int pawl__dispatch(pawl_client *client, bool by_keeper)
     if (client->dispatching)
         return 0;
     client->dispatching = true;
-    while (n < DISPATCH_MAX && !(by_keeper && client->fd_mode) &&
+    while (n < DISPATCH_MAX && !(by_background && client->fd_mode) &&
            (link = list_take(&client->callbacks))) {
         if (!run_callback(client, list_entry(link, struct callback, queued)))
             return PAWL_EFORK;

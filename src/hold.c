@@ -311,7 +311,7 @@ int pawl__hold_acquire(pawl_client *client, struct site *site, const struct term
     }
     if (asker->call && terms->cohort && wait_ms == 0 && pawl__site_held(site))
         return pawl__error_about(err, PAWL_EBUSY, site->name, NULL);
-    if (pawl__keeper_thread_start(client))
+    if (pawl__background_start(client))
         return pawl_error_set(err, PAWL_ENOMEM, "can't start the keeper thread");
     hold = pawl__hold_new(client, site);
     if (!hold)

@@ -291,7 +291,7 @@ void pawl_semaphore_free(pawl_semaphore *sem)
     each_hold(sem, true);
     if (client->state == CLIENT_OPEN) {
         pawl__settle(client);
-        pawl__keeper_need(client);
+        pawl__background_need(client);
     }
     pawl__site_put(client, sem->site);
     pawl__unlock(client);

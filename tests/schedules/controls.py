@@ -61,9 +61,9 @@ CONTROLS = {
         'pawl_close does not wait for a callback that runs', 'src/client.c',
         '    while (client->dispatching)', '    while (0)', ''),
     'keeper-not-told': (
-        'the keeper says that it polls after it let the mutex go', 'src/keeper_thread.c',
-        '    client->keeper_polls = true;\n    pawl__unlock(client);',
-        '    pawl__unlock(client);\n    client->keeper_polls = true;', ''),
+        'the keeper says that it polls after it let the mutex go', 'src/background.c',
+        '    client->background_polls = true;\n    pawl__unlock(client);',
+        '    pawl__unlock(client);\n    client->background_polls = true;', ''),
     'condition-not-rechecked': (
         'a wait on the condition is not repeated', 'src/driver.c',
         '    while (!call->done) {\n        bool others_drive',
