@@ -176,7 +176,7 @@ static void client_free(pawl_client *client)
 
     while ((link = list_take(&client->spare)))
         free(list_entry(link, struct hold, in_client));
-    pawl__sites_free(client);
+    pawl__names_free(client);
     free(client->label);
     free(client->user);
     wipe_and_free(client->password);
@@ -462,7 +462,7 @@ void pawl__client_thread_gone(struct pawl_client *client, uint64_t thread)
         client->stats.orphaned++;
         pawl__log(client, PAWL_LOG_WARNING,
                   "a thread ended while it held '%s'; its lease is no longer renewed",
-                  hold->site->name);
+                  hold->name_state->name);
     }
     if (client->log_lines) /* the caller has a mutex: not for user code. The background thread logs them. */
         pawl__tell(client);

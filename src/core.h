@@ -9,7 +9,7 @@
  * From top to bottom (docs/glossary.md explains the terms):
  *   lock, multi, semaphore, latch, inspect   the public calls
  *   hold     one owner's relation to one name: waiting, acquiring, held, releasing, lost
- *   cohort   the holds of one name inside this process (struct site)
+ *   cohort   the holds of one name inside this process (struct name_state)
  *   keeper   the leases of holds: renewal, deadline, loss
  *   request  one op with its time limit: repeated while the outcome is unknown, then cancelled
  *   driver   the thread that runs the loop; the background thread; user callbacks
@@ -174,7 +174,7 @@ int pawl__keeper_why(const struct hold *hold, int64_t now);
 /* ---- hold.c, hold_end.c ---------------------------------------------------------------------- */
 
 enum hold_state {
-    HOLD_WAITING,   /* in its site's queue, not at the engine */
+    HOLD_WAITING,   /* in the queue of its name, not at the engine */
     HOLD_ACQUIRING, /* the ACQUIRE is at the engine */
     HOLD_HELD,
     HOLD_RELEASING, /* the RELEASE is at the engine */
@@ -201,8 +201,8 @@ struct terms {
 struct hold {
     struct request request;
     pawl_client *client;
-    struct site *site;
-    struct list in_client, in_site, in_queue;
+    struct name_state *name_state;
+    struct list in_client, in_name, in_queue;
     struct terms terms;        /* the handle's */
     pawl_lock *lock;           /* the handle of the acquire; NULL once freed */
     pawl_semaphore *sem;
@@ -212,7 +212,7 @@ struct hold {
     uint8_t state;
     uint8_t why;      /* LOST: enum pawl_lost_reason */
     uint8_t verify_why; /* why the engine asked to verify the hold, or 0 */
-    bool is_front;    /* the one hold of its site's cohort that the engine knows */
+    bool is_front;    /* the one hold of its name's cohort that the engine knows */
     bool orphan;      /* its thread has ended */
     bool ghost;       /* its owner has finished with the hold, and may acquire anew */
     bool give_back;   /* release as soon as the pending request is answered */
@@ -265,10 +265,11 @@ struct group {
 };
 
 /* Acquire. Returns 0 if the asker will receive (or has received) the result, else an error. */
-int pawl__hold_acquire(pawl_client *client, struct site *site, const struct terms *terms,
+int pawl__hold_acquire(pawl_client *client, struct name_state *name_state,
+                       const struct terms *terms,
                        const struct asker *asker, uint32_t permits, int64_t wait_ms,
                        pawl_error *err);
-struct hold *pawl__hold_new(pawl_client *client, struct site *site); /* NULL: no memory */
+struct hold *pawl__hold_new(pawl_client *client, struct name_state *name_state); /* NULL: no memory */
 /* Set the receiver of the next result. NULL: none; a result that is already owed to an earlier
  * asker is still delivered. */
 void pawl__hold_set_asker(struct hold *hold, const struct asker *asker);
@@ -278,7 +279,7 @@ void pawl__hold_give_back(struct hold *hold);
 void pawl__hold_leave(struct hold *hold, unsigned times);
 /* Release a useless grant of this hold that the service may still have. */
 void pawl__hold_let_go(const struct hold *hold, int64_t lease_ms);
-struct hold *pawl__hold_find(struct site *site, uint64_t holder, int mode);
+struct hold *pawl__hold_find(struct name_state *name_state, uint64_t holder, int mode);
 /* Release one count, or all permits but `keep`. Returns 0 if the asker will receive (or has
  * received) the result. Without an asker the result is dropped. */
 int pawl__hold_release(struct hold *hold, uint32_t keep, const struct asker *asker,
@@ -302,8 +303,8 @@ void pawl__hold_drop(struct hold *hold);
 /* ---- cohort.c ------------------------------------------------------------------------------- */
 
 /* The state of one name in one client. */
-struct site {
-    struct site *next; /* in its hash bucket */
+struct name_state {
+    struct name_state *next; /* in its hash bucket */
     struct list holds; /* of every state */
     struct list queue; /* HOLD_WAITING, in order of arrival */
     struct hold *front;
@@ -313,12 +314,12 @@ struct site {
     char name[];
 };
 
-struct site *pawl__site_get(pawl_client *client, const char *name); /* NULL: no memory */
-void pawl__site_put(pawl_client *client, struct site *site);
-void pawl__sites_free(pawl_client *client);
+struct name_state *pawl__name_get(pawl_client *client, const char *name); /* NULL: no memory */
+void pawl__name_put(pawl_client *client, struct name_state *name_state);
+void pawl__names_free(pawl_client *client);
 /* Does the front hold the name, or has the service said that another owner does? A request without
  * an answer does not count. */
-bool pawl__site_held(const struct site *site);
+bool pawl__name_held(const struct name_state *name_state);
 /* May this hold be submitted to the engine now? If not, the hold is queued. */
 bool pawl__cohort_enter(struct hold *hold);
 /* Pass the grant on to the next hold in the process. False: none waits, or it is the turn of
@@ -402,8 +403,8 @@ struct pawl_client {
     bool unflushed; /* an op was not completed inside submit, or was cancelled */
     bool dirty;     /* the loop must run before a thread waits */
 
-    struct site **sites;
-    size_t nsites, site_room;
+    struct name_state **names;
+    size_t nnames, names_room;
     struct list holds; /* all that are not OVER */
     size_t live;       /* their number */
     struct list requests; /* all that are not idle, except `event` */
@@ -491,7 +492,7 @@ struct pawl_lock {
     uint32_t refs; /* the handle's own, one per callback on its way, one per multi-lock */
     bool freed;    /* pawl_lock_free was called */
     pawl_client *client;
-    struct site *site;
+    struct name_state *name_state;
     struct terms terms;
     uint64_t handle; /* holder of handle-owned locks */
     bool by_thread;

@@ -10,7 +10,7 @@
  *
  *   state       its request         ways out
  *   ----------  ------------------  --------------------------------------------------------------
- *   WAITING     none                front of its site -> ACQUIRING; handed the grant inside the
+ *   WAITING     none                front of its name -> ACQUIRING; handed the grant inside the
  *                                   process -> HELD; time-out, cancel, free, close -> OVER
  *   ACQUIRING   ACQUIRE             granted -> HELD; refused, time-out, cancel -> OVER; no answer,
  *                                   or granted to who is gone -> RELEASING as a ghost; granted when
@@ -58,7 +58,7 @@ static void prepare_acquire(struct hold *hold, int64_t now);
 
 static void callback_gone(struct callback *callback);
 
-struct hold *pawl__hold_new(pawl_client *client, struct site *site)
+struct hold *pawl__hold_new(pawl_client *client, struct name_state *name_state)
 {
     struct list *link = list_take(&client->spare);
     struct hold *hold = link ? list_entry(link, struct hold, in_client) : calloc(1, sizeof *hold);
@@ -75,12 +75,12 @@ struct hold *pawl__hold_new(pawl_client *client, struct site *site)
     hold->done_cb.hold = hold->lost_cb.hold = hold;
     hold->id = ++client->last_hold;
     hold->client = client;
-    hold->site = site;
+    hold->name_state = name_state;
     hold->state = HOLD_WAITING;
     client->live++;
-    site->refs++;
+    name_state->refs++;
     list_append(&client->holds, &hold->in_client);
-    list_append(&site->holds, &hold->in_site);
+    list_append(&name_state->holds, &hold->in_name);
     return hold;
 }
 
@@ -101,13 +101,13 @@ void pawl__hold_drop(struct hold *hold)
         client->live--;
         pawl__close_check(client);
     }
-    if (needed(hold) || list_empty(&hold->in_site))
+    if (needed(hold) || list_empty(&hold->in_name))
         return;
     list_remove(&hold->in_queue);
-    list_remove(&hold->in_site);
+    list_remove(&hold->in_name);
     list_remove(&hold->in_client);
     list_append(&client->spare, &hold->in_client);
-    pawl__site_put(client, hold->site);
+    pawl__name_put(client, hold->name_state);
 }
 
 static void callback_gone(struct callback *callback)
@@ -118,10 +118,10 @@ static void callback_gone(struct callback *callback)
         pawl__hold_drop(hold);
 }
 
-struct hold *pawl__hold_find(struct site *site, uint64_t holder, int mode)
+struct hold *pawl__hold_find(struct name_state *name_state, uint64_t holder, int mode)
 {
-    for (struct list *l = site->holds.next; l != &site->holds; l = l->next) {
-        struct hold *hold = list_entry(l, struct hold, in_site);
+    for (struct list *l = name_state->holds.next; l != &name_state->holds; l = l->next) {
+        struct hold *hold = list_entry(l, struct hold, in_name);
 
         if (hold->owner.holder == holder && hold->terms.mode == mode && !hold->ghost &&
             hold->state != HOLD_OVER)
@@ -135,9 +135,9 @@ static void put_words(const struct hold *hold, int code, pawl_error *err)
     if (code == PAWL_ELOST)
         pawl__hold_error_lost(hold, err);
     else if (hold->request.err.text[0] && hold->request.op.code == code)
-        pawl__error_about(err, code, hold->site->name, hold->request.err.text);
+        pawl__error_about(err, code, hold->name_state->name, hold->request.err.text);
     else
-        pawl__error_about(err, code, hold->site->name, NULL);
+        pawl__error_about(err, code, hold->name_state->name, NULL);
 }
 
 /* Tell whoever waits for the present transition. */
@@ -152,7 +152,7 @@ void pawl__hold_finish(struct hold *hold, int code)
         pawl__call_done(hold->client, call, code);
     } else if (hold->done_cb.fn && !hold->done_cb.pending) {
         if (code && hold->request.err.text[0] && hold->request.op.code == code)
-            pawl__log(hold->client, PAWL_LOG_WARNING, "'%s': %s", hold->site->name,
+            pawl__log(hold->client, PAWL_LOG_WARNING, "'%s': %s", hold->name_state->name,
                       hold->request.err.text); /* a callback gets the code alone */
         pawl__callback_queue(hold->client, &hold->done_cb, code);
     }
@@ -177,7 +177,7 @@ void pawl__hold_set_asker(struct hold *hold, const struct asker *asker)
 static int check_own(struct hold *own, const struct terms *terms, struct hold **again,
                      pawl_error *err)
 {
-    const char *name = own->site->name;
+    const char *name = own->name_state->name;
 
     if (own->state == HOLD_HELD && pawl__now(own->client) >= own->deadline)
         pawl__hold_lost(own, 0);
@@ -205,7 +205,7 @@ static int check_own(struct hold *own, const struct terms *terms, struct hold **
     return 0;
 }
 
-static int look_for_own(struct site *site, const struct terms *terms, uint64_t holder,
+static int look_for_own(struct name_state *name_state, const struct terms *terms, uint64_t holder,
                         struct hold **again, uint64_t *with_seq, pawl_error *err)
 {
     /* The wanted mode first: a writer that also reads may enter either once more. */
@@ -213,7 +213,7 @@ static int look_for_own(struct site *site, const struct terms *terms, uint64_t h
     const uint8_t modes[] = {terms->mode, other};
 
     for (size_t i = 0; i < 2 && terms->mode != PAWL_MODE_PERMITS && !*again; i++) {
-        struct hold *own = pawl__hold_find(site, holder, modes[i]);
+        struct hold *own = pawl__hold_find(name_state, holder, modes[i]);
         int code = own ? check_own(own, terms, again, err) : 0;
 
         if (code)
@@ -295,13 +295,14 @@ static void fill_new(struct hold *hold, const struct terms *terms, const struct 
     hold->acquires = true;
 }
 
-int pawl__hold_acquire(pawl_client *client, struct site *site, const struct terms *terms,
+int pawl__hold_acquire(pawl_client *client, struct name_state *name_state,
+                       const struct terms *terms,
                        const struct asker *asker, uint32_t permits, int64_t wait_ms,
                        pawl_error *err)
 {
     struct hold *hold, *again = NULL;
     uint64_t with_seq = 0;
-    int code = look_for_own(site, terms, asker->holder, &again, &with_seq, err);
+    int code = look_for_own(name_state, terms, asker->holder, &again, &with_seq, err);
 
     if (code)
         return code;
@@ -309,18 +310,18 @@ int pawl__hold_acquire(pawl_client *client, struct site *site, const struct term
         enter_again(again, asker);
         return 0;
     }
-    if (asker->call && terms->cohort && wait_ms == 0 && pawl__site_held(site))
-        return pawl__error_about(err, PAWL_EBUSY, site->name, NULL);
+    if (asker->call && terms->cohort && wait_ms == 0 && pawl__name_held(name_state))
+        return pawl__error_about(err, PAWL_EBUSY, name_state->name, NULL);
     if (pawl__background_start(client))
         return pawl_error_set(err, PAWL_ENOMEM, "can't start the keeper thread");
-    hold = pawl__hold_new(client, site);
+    hold = pawl__hold_new(client, name_state);
     if (!hold)
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
     fill_new(hold, terms, asker, permits, wait_ms);
     hold->with_seq = with_seq;
     if (with_seq && (client->caps & PAWL_CAP_COUNTS))
         hold->owner.seq = with_seq; /* there both belong to one owner, told apart by the mode */
-    if (hold->try_once && site->front)
+    if (hold->try_once && name_state->front)
         hold->terms.cohort = false; /* not queued: the engine says that it is busy */
     client->stats.waiting++;
     if (pawl__cohort_enter(hold))
@@ -336,7 +337,7 @@ static void prepare_acquire(struct hold *hold, int64_t now)
     r->op.kind = PAWL_OP_ACQUIRE;
     r->op.mode = hold->terms.mode;
     r->op.lock_kind = hold->terms.kind;
-    r->op.name = hold->site->name;
+    r->op.name = hold->name_state->name;
     r->op.owner = hold->owner;
     r->op.with_seq = hold->with_seq;
     r->op.permits = hold->permits;

@@ -22,7 +22,7 @@ static void prepare_release(struct hold *hold)
     r->op.kind = PAWL_OP_RELEASE;
     r->op.mode = hold->terms.mode;
     r->op.lock_kind = hold->terms.kind;
-    r->op.name = hold->site->name;
+    r->op.name = hold->name_state->name;
     r->op.owner = hold->owner;
     r->op.count = hold->permits;
     r->op.lease_ms = pawl__lease_wanted(hold, pawl__now(hold->client));
@@ -52,7 +52,7 @@ void pawl__hold_give_back(struct hold *hold)
 /* End what the service may still have of a grant that is of no use, telling nobody. */
 void pawl__hold_let_go(const struct hold *hold, int64_t lease_ms)
 {
-    struct hold *ghost = pawl__hold_new(hold->client, hold->site);
+    struct hold *ghost = pawl__hold_new(hold->client, hold->name_state);
 
     if (!ghost)
         return;
@@ -73,7 +73,7 @@ static bool lasts(const struct hold *hold)
         return caps & (PAWL_CAP_SESSION_LEASE | PAWL_CAP_LASTING);
     if (!(caps & PAWL_CAP_COUNTS) || hold->terms.mode != PAWL_MODE_EXCLUSIVE)
         return caps & (PAWL_CAP_SESSION_LEASE | PAWL_CAP_OUTLASTS);
-    reads = pawl__hold_find(hold->site, hold->owner.holder, PAWL_MODE_SHARED);
+    reads = pawl__hold_find(hold->name_state, hold->owner.holder, PAWL_MODE_SHARED);
     return reads && reads->state == HOLD_HELD; /* both are one entry there: see ACQUIRE */
 }
 
@@ -190,7 +190,7 @@ int pawl__hold_release(struct hold *hold, uint32_t keep, const struct asker *ask
     if (hold->partial || (asker && hold->done_cb.pending) ||
         (hold->state != HOLD_HELD && hold->state != HOLD_LOST && hold->state != HOLD_UNRELEASED))
         return pawl_error_set(err, PAWL_ESTATE, "'%s': this owner's last call is still under way",
-                              hold->site->name);
+                              hold->name_state->name);
     if (hold->state == HOLD_LOST)
         return release_lost(hold, asker);
     pawl__hold_set_asker(hold, asker);
@@ -293,7 +293,8 @@ static void keep_unreleased(struct hold *hold, int code)
     if (lease < (PAWL_NEVER - now) / PAWL_NS_PER_MS)
         pawl__timers_set(&client->timers, &hold->wait_timer, now + lease * PAWL_NS_PER_MS);
     if (!hold->call && (!hold->done_cb.fn || hold->done_cb.pending)) /* nobody is told */
-        pawl__log(client, PAWL_LOG_WARNING, "'%s' could not be released: %s", hold->site->name,
+        pawl__log(client, PAWL_LOG_WARNING, "'%s' could not be released: %s",
+                  hold->name_state->name,
                   hold->request.err.text[0] ? hold->request.err.text : pawl_strerror(code));
     pawl__hold_finish(hold, code);
 }
@@ -334,7 +335,7 @@ static void release_finished(struct request *r, int code)
 
 int pawl__hold_error_lost(const struct hold *hold, pawl_error *err)
 {
-    return pawl_error_set(err, PAWL_ELOST, "'%s' was lost: %s", hold->site->name,
+    return pawl_error_set(err, PAWL_ELOST, "'%s' was lost: %s", hold->name_state->name,
                           pawl_lost_text(hold->why));
 }
 
@@ -350,7 +351,7 @@ void pawl__hold_lost(struct hold *hold, int why)
     hold->state = HOLD_LOST;
     not_held_any_more(hold);
     client->stats.lost++;
-    pawl__log(client, PAWL_LOG_WARNING, "lost '%s' (token %llu): %s", hold->site->name,
+    pawl__log(client, PAWL_LOG_WARNING, "lost '%s' (token %llu): %s", hold->name_state->name,
               (unsigned long long)hold->token, pawl_lost_text(hold->why));
     if (hold->lost_cb.fn) {
         if (hold->lost_cb.lock)

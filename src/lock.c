@@ -2,7 +2,7 @@
  *
  * lock.c - pawl_lock: a name, its terms, and who owns what is acquired through it.
  *
- * The handle itself has no state of its own: who holds what is in the holds of its site, found by
+ * The handle itself has no state of its own: who holds what is in the holds of its name, found by
  * the owner (the calling thread's number, or the handle's). A multi-lock (multi.c) has this type,
  * too.
  */
@@ -61,7 +61,7 @@ int pawl_lock_new(pawl_lock **ret, pawl_client *client, const char *name,
         return code;
     code = check_options(&options, client->caps, err);
     lock = code ? NULL : calloc(1, sizeof *lock);
-    if (lock && !(lock->site = pawl__site_get(client, name))) {
+    if (lock && !(lock->name_state = pawl__name_get(client, name))) {
         free(lock);
         lock = NULL;
     }
@@ -87,14 +87,15 @@ void pawl__lock_unref(pawl_lock *lock)
     if (--lock->refs)
         return;
     lock->client->refs--;
-    pawl__site_put(lock->client, lock->site);
+    pawl__name_put(lock->client, lock->name_state);
     free(lock);
 }
 
 static void discard_holds(pawl_lock *lock)
 {
-    for (struct list *l = lock->site->holds.next, *next; l != &lock->site->holds; l = next) {
-        struct hold *hold = list_entry(l, struct hold, in_site);
+    for (struct list *l = lock->name_state->holds.next,
+         *next; l != &lock->name_state->holds; l = next) {
+        struct hold *hold = list_entry(l, struct hold, in_name);
 
         next = l->next;
         if (hold->lock == lock)
@@ -156,7 +157,7 @@ static int begin_acquire(pawl_lock *lock, struct asker *asker, unsigned cancels,
     if (lock->freed)
         code = pawl_error_set(err, PAWL_ESTATE, "the handle was freed");
     else if (asker->group && atomic_load(&asker->group->cancels) != cancels)
-        code = pawl__error_about(err, PAWL_ECANCELED, lock->site->name, NULL);
+        code = pawl__error_about(err, PAWL_ECANCELED, lock->name_state->name, NULL);
     if (code)
         pawl__leave(lock->client);
     return code;
@@ -172,7 +173,8 @@ int pawl__lock_acquire(pawl_lock *lock, const struct group *group, unsigned canc
     if (code)
         return code;
     pawl__call_begin(&call, err);
-    code = pawl__hold_acquire(lock->client, lock->site, &lock->terms, &asker, 0, wait_ms, err);
+    code = pawl__hold_acquire(lock->client, lock->name_state, &lock->terms, &asker, 0, wait_ms,
+                              err);
     if (code)
         pawl__call_end(&call);
     else
@@ -195,7 +197,8 @@ int pawl__lock_acquire_start(pawl_lock *lock, const struct group *group, unsigne
 
     if (code)
         return code;
-    code = pawl__hold_acquire(lock->client, lock->site, &lock->terms, &asker, 0, wait_ms, NULL);
+    code = pawl__hold_acquire(lock->client, lock->name_state, &lock->terms, &asker, 0, wait_ms,
+                              NULL);
     pawl__leave(lock->client);
     return code;
 }
@@ -210,7 +213,7 @@ int pawl_lock_acquire_start(pawl_lock *lock, int64_t wait_ms, pawl_done_fn *done
 
 static int not_held(const pawl_lock *lock, pawl_error *err)
 {
-    return pawl__error_about(err, PAWL_ENOTHELD, lock->site->name, NULL);
+    return pawl__error_about(err, PAWL_ENOTHELD, lock->name_state->name, NULL);
 }
 
 static bool releasable(const struct hold *hold)
@@ -244,7 +247,7 @@ int pawl__lock_check_held(const pawl_lock *lock, pawl_error *err)
         code = pawl_error_set(err, PAWL_ESTATE, "the handle was freed");
     else if (!hold || hold->state != HOLD_HELD)
         code = pawl_error_set(err, PAWL_ELOST, "'%s' was lost while others were waited for (%s); "
-                              "nothing is held", lock->site->name,
+                              "nothing is held", lock->name_state->name,
                               pawl_lost_text(hold ? hold->why : PAWL_LOST_GONE));
     pawl__leave(lock->client);
     return code;
@@ -256,7 +259,8 @@ void pawl__lock_give_back(pawl_lock *lock, uint64_t holder, unsigned times)
 
     if (pawl__enter(lock->client, false, NULL))
         return;
-    hold = pawl__hold_find(lock->site, lock->by_thread ? holder : lock->handle, lock->terms.mode);
+    hold = pawl__hold_find(lock->name_state, lock->by_thread ? holder : lock->handle,
+                           lock->terms.mode);
     if (times && releasable(hold))
         pawl__hold_leave(hold, times);
     pawl__leave(lock->client);
@@ -319,8 +323,9 @@ int pawl__lock_cancel(pawl_lock *lock, const struct group *group)
 
     if (code)
         return code;
-    for (struct list *l = lock->site->holds.next, *next; l != &lock->site->holds; l = next) {
-        struct hold *hold = list_entry(l, struct hold, in_site);
+    for (struct list *l = lock->name_state->holds.next,
+         *next; l != &lock->name_state->holds; l = next) {
+        struct hold *hold = list_entry(l, struct hold, in_name);
 
         next = l->next;
         if (hold->lock != lock || (group && hold->group != group) ||
@@ -340,7 +345,7 @@ int pawl__lock_cancel(pawl_lock *lock, const struct group *group)
 /* Ask for the lease; what came of the hold meanwhile decides what the answer means. */
 static int renew_hold(pawl_client *client, struct hold *hold, int64_t lease_ms, pawl_error *err)
 {
-    pawl_renewal item = {.name = hold->site->name,
+    pawl_renewal item = {.name = hold->name_state->name,
                          .owner = hold->owner,
                          .lease_ms = lease_ms,
                          .mode = hold->terms.mode,
@@ -357,7 +362,7 @@ static int renew_hold(pawl_client *client, struct hold *hold, int64_t lease_ms, 
             item.lease_ms = left < 1 ? 1 : left;
     }
 
-    pawl__exchange_init(&r, client, PAWL_OP_RENEW, hold->terms.mode, hold->site->name);
+    pawl__exchange_init(&r, client, PAWL_OP_RENEW, hold->terms.mode, hold->name_state->name);
     r.op.batch = &item;
     r.op.batch_len = 1;
     code = pawl__exchange(&r, 0, err);
@@ -412,7 +417,7 @@ static int break_one(pawl_lock *lock, int64_t unused, pawl_error *err)
     (void)unused;
     if (code)
         return code;
-    pawl__exchange_init(&r, lock->client, PAWL_OP_BREAK, lock->terms.mode, lock->site->name);
+    pawl__exchange_init(&r, lock->client, PAWL_OP_BREAK, lock->terms.mode, lock->name_state->name);
     r.once = true; /* a second time would hit the next holder */
     code = pawl__exchange(&r, 0, err);
     pawl__leave(lock->client);

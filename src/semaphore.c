@@ -9,7 +9,7 @@
 
 struct pawl_semaphore {
     pawl_client *client;
-    struct site *site;
+    struct name_state *name_state;
     struct terms terms;
     uint64_t handle;
 };
@@ -34,7 +34,7 @@ int pawl_semaphore_new(pawl_semaphore **ret, pawl_client *client, const char *na
                               "lease_ms 0 to ten years", INT32_MAX);
     else if (!(client->caps & PAWL_CAP_PERMITS))
         code = pawl_error_set(err, PAWL_ENOTSUP, "this engine has no semaphores");
-    else if (!sem || !(sem->site = pawl__site_get(client, name)))
+    else if (!sem || !(sem->name_state = pawl__name_get(client, name)))
         code = pawl_error_set(err, PAWL_ENOMEM, "out of memory");
     if (code) {
         free(sem);
@@ -69,7 +69,8 @@ int pawl_semaphore_acquire(pawl_semaphore *sem, uint32_t permits, int64_t wait_m
     if (code)
         return code;
     pawl__call_begin(&call, err);
-    code = pawl__hold_acquire(sem->client, sem->site, &sem->terms, &asker, permits, wait_ms, err);
+    code = pawl__hold_acquire(sem->client, sem->name_state, &sem->terms, &asker, permits, wait_ms,
+                              err);
     if (code)
         pawl__call_end(&call);
     else
@@ -90,9 +91,9 @@ static bool is_ours(const pawl_semaphore *sem, const struct hold *hold)
 /* The newest hold of this handle; NULL: none. */
 static struct hold *newest(const pawl_semaphore *sem)
 {
-    for (struct list *l = sem->site->holds.prev; l != &sem->site->holds; l = l->prev)
-        if (is_ours(sem, list_entry(l, struct hold, in_site)))
-            return list_entry(l, struct hold, in_site);
+    for (struct list *l = sem->name_state->holds.prev; l != &sem->name_state->holds; l = l->prev)
+        if (is_ours(sem, list_entry(l, struct hold, in_name)))
+            return list_entry(l, struct hold, in_name);
     return NULL;
 }
 
@@ -100,8 +101,8 @@ static uint64_t permits_held(const pawl_semaphore *sem)
 {
     uint64_t n = 0;
 
-    for (struct list *l = sem->site->holds.next; l != &sem->site->holds; l = l->next) {
-        const struct hold *hold = list_entry(l, struct hold, in_site);
+    for (struct list *l = sem->name_state->holds.next; l != &sem->name_state->holds; l = l->next) {
+        const struct hold *hold = list_entry(l, struct hold, in_name);
 
         if (is_ours(sem, hold))
             n += hold->partial ? hold->keep : hold->permits;
@@ -136,7 +137,7 @@ static int release_newest(pawl_semaphore *sem, uint32_t permits, uint32_t *given
 
     if (!hold) { /* another thread was faster */
         *given = permits;
-        return pawl__error_about(err, PAWL_ENOTHELD, sem->site->name, NULL);
+        return pawl__error_about(err, PAWL_ENOTHELD, sem->name_state->name, NULL);
     }
     keep = hold->permits > permits ? hold->permits - permits : 0;
     *given = hold->permits - keep;
@@ -166,7 +167,7 @@ int pawl_semaphore_release(pawl_semaphore *sem, uint32_t permits, pawl_error *er
         return code;
     if (permits_held(sem) < permits)
         first = pawl_error_set(err, PAWL_ENOTHELD, "'%s': this handle holds %llu permits, not %u",
-                               sem->site->name, (unsigned long long)permits_held(sem), permits);
+                               sem->name_state->name, (unsigned long long)permits_held(sem), permits);
     while (permits && first != PAWL_ENOTHELD) {
         uint32_t given = 0;
 
@@ -189,7 +190,7 @@ int pawl_semaphore_available(pawl_semaphore *sem, int64_t *ret, pawl_error *err)
     code = pawl__enter(sem->client, true, err);
     if (code)
         return code;
-    pawl__exchange_init(&r, sem->client, PAWL_OP_COUNT, PAWL_MODE_PERMITS, sem->site->name);
+    pawl__exchange_init(&r, sem->client, PAWL_OP_COUNT, PAWL_MODE_PERMITS, sem->name_state->name);
     r.op.count = (int64_t)sem->terms.count;
     code = pawl__exchange(&r, 0, err);
     if (!code)
@@ -218,8 +219,8 @@ int64_t pawl_semaphore_valid_ms(const pawl_semaphore *sem)
     if (!sem || pawl__enter(sem->client, false, NULL))
         return 0;
     now = pawl__now(sem->client);
-    for (struct list *l = sem->site->holds.next; l != &sem->site->holds; l = l->next) {
-        const struct hold *hold = list_entry(l, struct hold, in_site);
+    for (struct list *l = sem->name_state->holds.next; l != &sem->name_state->holds; l = l->next) {
+        const struct hold *hold = list_entry(l, struct hold, in_name);
         int64_t left = hold->state == HOLD_HELD && hold->deadline > now ? hold->deadline - now : 0;
 
         if (is_ours(sem, hold) && hold->state != HOLD_UNRELEASED && left < least)
@@ -235,8 +236,9 @@ int pawl_semaphore_lost_reason(const pawl_semaphore *sem)
 
     if (!sem || pawl__enter(sem->client, false, NULL))
         return 0;
-    for (struct list *l = sem->site->holds.prev; l != &sem->site->holds && !why; l = l->prev) {
-        const struct hold *hold = list_entry(l, struct hold, in_site);
+    for (struct list *l = sem->name_state->holds.prev; l != &sem->name_state->holds &&
+         !why; l = l->prev) {
+        const struct hold *hold = list_entry(l, struct hold, in_name);
 
         if (is_ours(sem, hold) && hold->state == HOLD_LOST)
             why = hold->why;
@@ -251,8 +253,9 @@ static int each_hold(pawl_semaphore *sem, bool discard)
     int n = 0;
 
     sem->client->in_engine++; /* nothing ends while we walk the list */
-    for (struct list *l = sem->site->holds.next, *next; l != &sem->site->holds; l = next) {
-        struct hold *hold = list_entry(l, struct hold, in_site);
+    for (struct list *l = sem->name_state->holds.next,
+         *next; l != &sem->name_state->holds; l = next) {
+        struct hold *hold = list_entry(l, struct hold, in_name);
 
         next = l->next;
         if (hold->owner.holder != sem->handle)
@@ -293,7 +296,7 @@ void pawl_semaphore_free(pawl_semaphore *sem)
         pawl__settle(client);
         pawl__background_need(client);
     }
-    pawl__site_put(client, sem->site);
+    pawl__name_put(client, sem->name_state);
     pawl__unlock(client);
     free(sem);
     pawl__client_unref(client);
