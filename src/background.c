@@ -137,7 +137,7 @@ static void *background_main(void *arg)
             background_rest(client);
         } else {
             client->background_needed = false;
-            pawl__settle(client);
+            pawl__before_unlock(client);
             if (list_empty(&client->callbacks) || client->dispatching)
                 background_drive(client);
         }

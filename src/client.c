@@ -29,7 +29,7 @@ int pawl__enter(pawl_client *client, bool blocking, pawl_error *err)
 
 void pawl__leave(pawl_client *client)
 {
-    pawl__settle(client);
+    pawl__before_unlock(client);
     pawl__background_need(client);
     pawl__unlock(client);
 }
@@ -151,7 +151,7 @@ static pawl_client *client_new(const struct pawl_world *world)
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&client->background_wake, &attr);
     pthread_condattr_destroy(&attr);
-    pthread_cond_init(&client->settled, NULL);
+    pthread_cond_init(&client->idle, NULL);
     list_init(&client->registered);
     list_init(&client->holds);
     list_init(&client->requests);
@@ -182,7 +182,7 @@ static void client_free(pawl_client *client)
     wipe_and_free(client->password);
     wipe_and_free(client->identity);
     pthread_cond_destroy(&client->background_wake);
-    pthread_cond_destroy(&client->settled);
+    pthread_cond_destroy(&client->idle);
     pthread_mutex_destroy(&client->mu);
     free(client);
 }
@@ -387,7 +387,7 @@ int pawl_close(pawl_client *client)
     pthread_mutex_lock(&client->mu);
     wind_up(client);
     while (client->dispatching) /* by pawl_client_process, or by the background thread */
-        pthread_cond_wait(&client->settled, &client->mu);
+        pthread_cond_wait(&client->idle, &client->mu);
     pawl__background_stop(client);
     while (!list_empty(&client->callbacks))
         if (pawl__dispatch(client, false) < 0)
@@ -433,7 +433,7 @@ int pawl_client_process(pawl_client *client)
         return code;
     pawl__signals_forget(client);
     pawl__turn(client);
-    pawl__settle(client);
+    pawl__before_unlock(client);
     code = pawl__dispatch(client, false);
     if (code >= 0)
         pawl__leave(client);

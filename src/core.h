@@ -130,7 +130,7 @@ int pawl__background_start(pawl_client *client);
 void pawl__background_stop(pawl_client *client);    /* unlocks and relocks the mutex */
 /* Before unlocking the mutex: flush deferred requests and make sure that a thread will wake up for
  * the next event or timer. */
-void pawl__settle(pawl_client *client);
+void pawl__before_unlock(pawl_client *client);
 /* Run everything that is ready: loop, wakes, due timers. */
 void pawl__turn(pawl_client *client);
 void pawl__signals_forget(pawl_client *client);
@@ -451,7 +451,7 @@ struct pawl_client {
 
     struct list callbacks;
     bool dispatching, fd_mode;
-    pthread_cond_t settled; /* a dispatch or an active call has ended */
+    pthread_cond_t idle;    /* a dispatch or an active call has ended */
 
     pawl_stats stats;
 };

@@ -247,7 +247,7 @@ void pawl__turn(pawl_client *client)
         turn_once(client);
 }
 
-void pawl__settle(pawl_client *client)
+void pawl__before_unlock(pawl_client *client)
 {
     pawl__requests_flush(client);
     flush_engine(client);
@@ -439,7 +439,7 @@ void pawl__background_need(pawl_client *client)
 static void drive_for(pawl_client *client, struct call *call)
 {
     client->activity++;
-    pawl__settle(client);
+    pawl__before_unlock(client);
     if (call->done)
         return;
     if (client->world) {
@@ -458,7 +458,7 @@ static void drive_for(pawl_client *client, struct call *call)
 
 static void sleep_for(pawl_client *client, struct call *call)
 {
-    pawl__settle(client);
+    pawl__before_unlock(client);
     if (call->done)
         return;
     if (call->local)
@@ -556,6 +556,6 @@ int pawl__dispatch(pawl_client *client, bool by_background)
     client->dispatching = false;
     if (!list_empty(&client->callbacks))
         pawl__tell(client); /* callbacks that start new work must not keep a foreign loop here */
-    pthread_cond_broadcast(&client->settled);
+    pthread_cond_broadcast(&client->idle);
     return n;
 }

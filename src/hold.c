@@ -243,7 +243,7 @@ static void entered_again(struct request *r, int code)
     struct hold *hold = list_entry(r, struct hold, request);
 
     hold->partial = false;
-    pthread_cond_broadcast(&hold->client->settled);
+    pthread_cond_broadcast(&hold->client->idle);
     if (code == PAWL_ENOTHELD)
         pawl__hold_lost(hold, PAWL_LOST_GONE);
     if (hold->state != HOLD_HELD) {

@@ -222,7 +222,7 @@ static void partly_released(struct hold *hold, int code)
     bool permits = hold->terms.mode == PAWL_MODE_PERMITS;
 
     hold->partial = false;
-    pthread_cond_broadcast(&hold->client->settled);
+    pthread_cond_broadcast(&hold->client->idle);
     if (code == PAWL_ENOTHELD)
         pawl__hold_lost(hold, PAWL_LOST_GONE);
     if (code == 0 && permits) {

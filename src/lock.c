@@ -122,7 +122,7 @@ void pawl_lock_free(pawl_lock *lock)
     discard_holds(lock);
     client->in_engine--;
     if (client->state == CLIENT_OPEN) {
-        pawl__settle(client);
+        pawl__before_unlock(client);
         pawl__background_need(client);
     }
     lock->freed = true;

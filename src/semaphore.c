@@ -118,8 +118,8 @@ static struct hold *newest_free(pawl_semaphore *sem)
 
     while ((hold = newest(sem)) && hold->partial) {
         client->active++;
-        pawl__settle(client);
-        pthread_cond_wait(&client->settled, &client->mu);
+        pawl__before_unlock(client);
+        pthread_cond_wait(&client->idle, &client->mu);
         client->active--;
         pawl__close_check(client);
     }
@@ -293,7 +293,7 @@ void pawl_semaphore_free(pawl_semaphore *sem)
     pthread_mutex_lock(&client->mu);
     each_hold(sem, true);
     if (client->state == CLIENT_OPEN) {
-        pawl__settle(client);
+        pawl__before_unlock(client);
         pawl__background_need(client);
     }
     pawl__name_put(client, sem->name_state);
