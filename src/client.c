@@ -416,7 +416,7 @@ int pawl_client_fd(pawl_client *client)
     } else if (!client->fd_mode) {
         client->fd_mode = true;
         pthread_cond_signal(&client->background_wake);
-        pawl__tell(client); /* the background thread leaves its poll; what is queued already is the loop's */
+        pawl__tell(client); /* the background thread leaves its poll; the loop runs what is queued */
     }
     pawl__leave(client);
     return code;
@@ -464,7 +464,7 @@ void pawl__client_thread_gone(struct pawl_client *client, uint64_t thread)
                   "a thread ended while it held '%s'; its lease is no longer renewed",
                   hold->name_state->name);
     }
-    if (client->log_lines) /* the caller has a mutex: not for user code. The background thread logs them. */
+    if (client->log_lines) /* no user code under the caller's mutex: the background thread logs */
         pawl__tell(client);
     pthread_mutex_unlock(&client->mu);
 }

@@ -2,16 +2,17 @@
  *
  * cohort.c - holds of one name inside one process.
  *
- * A name state is one name in one client. Threads that want the same mutex queue here; only the
- * front one (name state->front) goes to the engine. It stays the front while it waits there, holds,
- * and until its release is on its way. A release with somebody in the queue hands the engine's
- * grant on inside the process: the next hold takes over the lease and the next token of the range
- * that the grant reserved; the engine sees nothing. At most client->cohort grants in a row are used
- * so, then the lock goes back to the engine, where others may be queued, and the next hold queues
- * there too.
+ * A name state (struct name_state) is all state of one name in one client. Threads that want the
+ * same mutex queue in the name state, and only the front hold (name_state->front) goes to the
+ * engine. A hold stays the front while it waits at the engine, holds the lock, and until its
+ * release is submitted. If another hold is queued, a release passes the engine's grant on inside
+ * the process: the next hold takes over the lease and the next token of the range that the grant
+ * reserved, and the engine is not asked. At most client->cohort grants in a row are passed on. Then
+ * the lock goes back to the engine, where other processes may be queued, and the next hold queues
+ * at the engine too.
  *
- * A range is reserved only where threads have met before (name state->contended): a token is not
- * wasted on names that one thread uses.
+ * A range of tokens is reserved only for names that several threads have wanted at the same time
+ * (name_state->contended), so that names of a single thread waste no tokens.
  *
  * Kinds other than the plain mutex, fixed leases, and engines that can't reserve a range have no
  * cohort: each of their holds goes to the engine itself.
@@ -61,8 +62,8 @@ struct name_state *pawl__name_get(pawl_client *client, const char *name)
         grow(client);
     if (!client->names)
         return NULL;
-    for (name_state = client->names[hash & (client->names_room - 1)]; name_state; name_state =
-        name_state->next)
+    for (name_state = client->names[hash & (client->names_room - 1)]; name_state;
+         name_state = name_state->next)
         if (name_state->hash == hash && !strcmp(name_state->name, name)) {
             name_state->refs++;
             return name_state;

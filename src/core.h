@@ -269,7 +269,8 @@ int pawl__hold_acquire(pawl_client *client, struct name_state *name_state,
                        const struct terms *terms,
                        const struct asker *asker, uint32_t permits, int64_t wait_ms,
                        pawl_error *err);
-struct hold *pawl__hold_new(pawl_client *client, struct name_state *name_state); /* NULL: no memory */
+/* NULL: no memory. */
+struct hold *pawl__hold_new(pawl_client *client, struct name_state *name_state);
 /* Set the receiver of the next result. NULL: none; a result that is already owed to an earlier
  * asker is still delivered. */
 void pawl__hold_set_asker(struct hold *hold, const struct asker *asker);

@@ -1,44 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * driver.c - who runs the loop.
+ * driver.c - the driver: the thread that runs the loop.
  *
- * All state is under the client's mutex, so any thread may submit ops and turn the loop (a turn
- * never blocks). What must be shared out is only the waiting: one outer epoll descriptor has in it
- * libuv's own, a timer descriptor on CLOCK_BOOTTIME (armed for the earliest timer; it also counts
- * the time a machine sleeps) and an event descriptor (the kick). The driver is the thread that sits
- * in epoll_wait on it, without the mutex:
+ * All state is under the client's mutex, so any thread may submit ops and turn the loop; a turn
+ * never blocks. Only the waiting must be shared out. One outer epoll descriptor contains libuv's
+ * own descriptor, a timer descriptor on CLOCK_BOOTTIME (armed for the earliest timer; this clock
+ * also counts the time that a machine sleeps) and an event descriptor (the kick). The driver is the
+ * thread in epoll_wait on the outer descriptor, without the mutex:
  *
- *   - a caller whose op is not done becomes the driver if no other caller is; so a program with
- *     one thread pays no thread switch;
- *   - other callers sleep on a condition of their own; the driver wakes those whose op is done, and
- *     when its own is done it wakes one of them to drive on; those that wait for another thread of
- *     the process only (the cohort) never drive;
- * - the background thread drives when no caller does. A caller that needs the role takes it from
- * the
- * background thread, which then rests. It takes the role back at once if something is under way
- * that no
- *     caller waits for, else only when no caller has driven for a while: so a program in a loop of
- *     calls need not fight with it for every answer. Its rest has no end while a caller drives;
- *     who drives last sets one, on a timer descriptor, which wakes nobody up now.
- * - a foreign loop polls the same descriptor and calls pawl_client_process. The background thread
- * then only
- *     steps in when a timer is overdue, until that loop comes round again.
+ *   - A caller whose op is not done becomes the driver if no other caller is the driver. So a
+ *     program with one thread pays for no thread switch.
+ *   - Other callers sleep, each on a condition of its own. The driver wakes the callers whose op is
+ *     done. When the driver's own op is done, the driver wakes one of them to drive on. Callers
+ *     that only wait for another thread of the process (the cohort) never drive.
+ *   - The background thread drives when no caller does. A caller that needs the role takes it from
+ *     the background thread, which then rests. The background thread takes the role back at once
+ *     if an operation is under way that no caller waits for, else only when no caller has driven
+ *     for a while: so a program in a loop of calls need not compete with the background thread for
+ *     every answer. The rest has no end while a caller drives; the caller that drives last sets
+ *     the end, on a timer descriptor, which wakes no thread now.
+ *   - A foreign loop polls the same descriptor and calls pawl_client_process. The background thread
+ *     then only steps in when a timer is overdue, until the foreign loop comes round again.
  *
- * Two threads in epoll_wait at once are harmless (both find what there is under the mutex), but
- * an event that one takes off is not seen by the other. What is meant for one thread alone, the
- * background thread or the foreign loop, has therefore a descriptor of its own (tell_fd) that
- * callers neither wait for nor read. A foreign loop's descriptor is another epoll over the same
- * four.
+ * Two threads in epoll_wait at once are harmless, because both check under the mutex what is ready.
+ * But an event that one of the threads consumes is not seen by the other. So the background thread
+ * and the foreign loop are woken by a descriptor of their own (tell_fd), which callers neither wait
+ * for nor read. A foreign loop's descriptor is another epoll over the same four.
  *
- * An answer of a server on the same machine comes sooner than a thread that slept gets a CPU again.
- * So a driver that has just sent something looks again and again for a moment before it sleeps.
- * Where the answers take longer, or the CPUs are busy, it finds that in vain and does so ever more
- * seldom. A client whose last acquire had to wait for others does not at all: on a machine with few
- * CPUs it would be in their way. (No sched_yield: the kernel takes it for a wish to wait for long.)
+ * A server on the same machine answers sooner than a sleeping thread gets a CPU again. So a driver
+ * that has just sent a request spins for a moment before it sleeps. Failed spins back off, for
+ * answers that take longer and CPUs that are busy. A client whose last acquire had to wait does not
+ * spin at all, because on a machine with few CPUs the spinning would delay the holder. (No
+ * sched_yield: the kernel takes sched_yield for a wish to wait for long.)
  *
  * User callbacks are queued and run in order, one at a time, with no mutex held: by the background
- * thread thread, or in pawl_client_process once pawl_client_fd was called. Never by a caller's
- * thread: it may hold locks of its own that the callback wants.
+ * thread, or in pawl_client_process once pawl_client_fd was called. A caller's thread never runs
+ * callbacks, because the caller may hold locks of its own that the callback wants.
  */
 #include <errno.h>
 #include <sys/epoll.h>
