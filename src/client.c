@@ -290,13 +290,13 @@ int pawl_open(pawl_client **ret, const char *url, const pawl_client_options *opt
 
 void pawl__close_check(pawl_client *client)
 {
-    struct call *closing = client->closing;
+    struct waiter_thread *closing = client->closing;
 
     /* the closing call itself counts as one that waits */
     if (closing && !closing->done && !client->live && client->active <= 1 &&
         list_empty(&client->requests) &&
         (client->close_late || !pawl_instance_unfinished(&client->engine)))
-        pawl__call_done(client, closing, 0);
+        pawl__wait_done(client, closing, 0);
 }
 
 /* No answer outweighs a refusal: that lock may be there or not. */
@@ -352,22 +352,22 @@ static void wind_up(pawl_client *client)
 {
     pawl_timer limit = {.fire = closing_takes_too_long, .arg = client};
     int64_t begin = pawl__now(client);
-    struct call call;
+    struct waiter_thread thread;
 
     client->in_engine++; /* so that nothing ends while we walk the lists */
     end_holds(client);
     cancel_requests(client, false);
     client->in_engine--;
     pawl__requests_flush(client);
-    pawl__call_begin(&call, NULL);
-    client->closing = &call;
+    pawl__wait_begin(&thread, NULL);
+    client->closing = &thread;
     if (client->linger_until > begin)
         begin = client->linger_until;
     pawl__timers_set(&client->timers, &limit, begin + client->env.timeout_ms * PAWL_NS_PER_MS);
     client->active++;
     pawl__close_check(client);
     client->active--;
-    pawl__call_wait(client, &call);
+    pawl__wait(client, &thread);
     client->closing = NULL;
     pawl__timers_clear(&client->timers, &limit);
 }
@@ -473,7 +473,7 @@ void pawl__client_thread_gone(struct pawl_client *client, uint64_t thread)
 
 static void exchange_finished(struct request *r, int code)
 {
-    pawl__call_done(r->client, r->owner, code);
+    pawl__wait_done(r->client, r->owner, code);
 }
 
 void pawl__exchange_init(struct request *r, pawl_client *client, int kind, int mode,
@@ -490,15 +490,15 @@ int pawl__exchange(struct request *r, int64_t wait_ms, pawl_error *err)
 {
     pawl_client *client = r->client;
     int64_t now = pawl__now(client), wait = wait_ms ? wait_ms : client->env.timeout_ms;
-    struct call call;
+    struct waiter_thread thread;
     int code;
 
-    pawl__call_begin(&call, err);
-    r->owner = &call;
+    pawl__wait_begin(&thread, err);
+    r->owner = &thread;
     pawl__request_start(r, wait < 0 || wait > (PAWL_NEVER - now) / PAWL_NS_PER_MS
                                ? PAWL_NEVER
                                : now + wait * PAWL_NS_PER_MS);
-    code = pawl__call_wait(client, &call);
+    code = pawl__wait(client, &thread);
     if (code)
         pawl__error_about(err, code, r->op.name ? r->op.name : "*",
                           r->err.text[0] ? r->err.text : NULL);

@@ -145,8 +145,8 @@ bool pawl__cohort_enter(struct hold *hold)
     }
     name_state->contended = true;
     hold->state = HOLD_WAITING;
-    if (hold->call)
-        hold->call->local = true;
+    if (hold->thread)
+        hold->thread->local = true;
     list_append(&name_state->queue, &hold->in_queue);
     hold->wait_timer = (pawl_timer){.fire = waited_too_long, .arg = hold};
     if (hold->wait_until != PAWL_NEVER)
@@ -181,8 +181,8 @@ void pawl__cohort_leave(struct hold *hold)
     next = next_in_queue(name_state);
     if (!next)
         return;
-    if (next->call)
-        pawl__call_drive(next->call);
+    if (next->thread)
+        pawl__wait_drive(next->thread);
     pawl__hold_start(next);
 }
 

@@ -83,7 +83,7 @@ void pawl__requests_flush(pawl_client *client);
 /* ---- driver.c ------------------------------------------------------------------------------- */
 
 /* A waiter for one result; with `blocking`, a thread in a blocking call. */
-struct call {
+struct waiter_thread {
     bool done;
     int code;
     /* blocking */
@@ -107,13 +107,13 @@ struct callback {
     void (*gone)(struct callback *callback); /* called with the mutex, afterwards */
 };
 
-/* Blocking calls: begin, start an operation that ends in pawl__call_done, wait. */
-void pawl__call_begin(struct call *call, pawl_error *err);
-void pawl__call_done(pawl_client *client, struct call *call, int code);
+/* Blocking calls: begin, start an operation that ends in pawl__wait_done, wait. */
+void pawl__wait_begin(struct waiter_thread *thread, pawl_error *err);
+void pawl__wait_done(pawl_client *client, struct waiter_thread *thread, int code);
 /* From now on the call waits for the loop: its thread may become the driver. */
-void pawl__call_drive(struct call *call);
-int pawl__call_wait(pawl_client *client, struct call *call);
-void pawl__call_end(struct call *call); /* instead of pawl__call_wait, if nothing was started */
+void pawl__wait_drive(struct waiter_thread *thread);
+int pawl__wait(pawl_client *client, struct waiter_thread *thread);
+void pawl__wait_end(struct waiter_thread *thread); /* instead of pawl__wait, if nothing was started */
 
 void pawl__callback_queue(pawl_client *client, struct callback *callback, int code);
 
@@ -221,7 +221,7 @@ struct hold {
     bool maybe_released; /* a release got no answer */
     int count;
     uint32_t permits;
-    struct call *call; /* the blocking caller of the current transition, or NULL */
+    struct waiter_thread *thread; /* the blocking caller of the current transition, or NULL */
     struct callback done_cb, lost_cb;
 
     int64_t asked;      /* when the owner asked */
@@ -250,7 +250,7 @@ struct hold {
 struct asker {
     pawl_lock *lock;
     pawl_semaphore *sem;
-    struct call *call;
+    struct waiter_thread *thread;
     pawl_done_fn *done;
     void *arg;
     uint64_t holder;
@@ -373,7 +373,7 @@ struct pawl_world {
 enum client_state { CLIENT_OPEN, CLIENT_CLOSING, CLIENT_CLOSED };
 
 #define PAWL_HANDLE_BIT (1ull << 63) /* tells handles' numbers from threads' */
-#define DRIVER_BACKGROUND ((struct call *)-1)
+#define DRIVER_BACKGROUND ((struct waiter_thread *)-1)
 
 struct pawl_client {
     pawl_env env; /* first: an env is its client */
@@ -409,7 +409,7 @@ struct pawl_client {
     struct list holds; /* all that are not OVER */
     size_t live;       /* their number */
     struct list requests; /* all that are not idle, except `event` */
-    struct call *closing; /* pawl_close, which waits until live, requests and active are gone */
+    struct waiter_thread *closing; /* pawl_close, which waits until live, requests and active are gone */
     bool close_late;      /* pawl_close no longer waits for background work of the engine */
     int close_code;       /* what pawl_close returns */
     int64_t linger_until; /* while closing: locks kept by at_least_ms are released by then */
@@ -434,7 +434,7 @@ struct pawl_client {
     int64_t armed;
     bool stepped_in;   /* fd_mode: the foreign loop was late, the background thread drives */
     int64_t backed_up; /* fd_mode: the background thread sleeps until shortly after this instant */
-    struct call *driver;
+    struct waiter_thread *driver;
     struct list sleepers;
     uint64_t activity;
     bool asked;         /* a request was sent since the last wait */

@@ -328,7 +328,7 @@ static void learn_from_spin(pawl_client *client, bool seen)
 
 /* Wait, and do what there is: an event that was taken off the descriptor is this thread's to see
  * to, even if another one drives by now. */
-static void wait_for_events(pawl_client *client, struct call *me)
+static void wait_for_events(pawl_client *client, struct waiter_thread *me)
 {
     bool spins = may_spin(client);
     struct epoll_event events[4];
@@ -350,33 +350,33 @@ static void wait_for_events(pawl_client *client, struct call *me)
 
 /* ---- blocking callers ------------------------------------------------------------------------ */
 
-void pawl__call_begin(struct call *call, pawl_error *err)
+void pawl__wait_begin(struct waiter_thread *thread, pawl_error *err)
 {
-    call->done = false;
-    call->code = 0;
-    call->blocking = true;
-    call->local = false;
-    call->err = err;
-    list_init(&call->sleeping);
-    pthread_cond_init(&call->wake, NULL);
+    thread->done = false;
+    thread->code = 0;
+    thread->blocking = true;
+    thread->local = false;
+    thread->err = err;
+    list_init(&thread->sleeping);
+    pthread_cond_init(&thread->wake, NULL);
 }
 
-void pawl__call_done(pawl_client *client, struct call *call, int code)
+void pawl__wait_done(pawl_client *client, struct waiter_thread *thread, int code)
 {
-    call->code = code;
-    call->done = true;
-    if (!call->blocking)
+    thread->code = code;
+    thread->done = true;
+    if (!thread->blocking)
         return;
-    if (client->driver == call)
+    if (client->driver == thread)
         pawl__kick(client);
     else
-        pthread_cond_signal(&call->wake);
+        pthread_cond_signal(&thread->wake);
 }
 
-void pawl__call_drive(struct call *call)
+void pawl__wait_drive(struct waiter_thread *thread)
 {
-    call->local = false;
-    pthread_cond_signal(&call->wake);
+    thread->local = false;
+    pthread_cond_signal(&thread->wake);
 }
 
 /* Nobody drives: the background thread will when it has rested, or a timer is due. */
@@ -393,10 +393,10 @@ void pawl__rest_end(pawl_client *client)
 }
 
 /* A caller who sleeps and could drive, or NULL. */
-static struct call *next_driver(pawl_client *client)
+static struct waiter_thread *next_driver(pawl_client *client)
 {
     for (struct list *l = client->sleepers.next; l != &client->sleepers; l = l->next) {
-        struct call *next = list_entry(l, struct call, sleeping);
+        struct waiter_thread *next = list_entry(l, struct waiter_thread, sleeping);
 
         if (!next->local && !next->done)
             return next;
@@ -407,7 +407,7 @@ static struct call *next_driver(pawl_client *client)
 /* Nobody drives any more: somebody else must. */
 static void hand_on_driving(pawl_client *client)
 {
-    struct call *next;
+    struct waiter_thread *next;
 
     if (client->driver)
         return;
@@ -433,15 +433,15 @@ void pawl__background_need(pawl_client *client)
     }
 }
 
-static void drive_for(pawl_client *client, struct call *call)
+static void drive_for(pawl_client *client, struct waiter_thread *thread)
 {
     client->activity++;
     pawl__before_unlock(client);
-    if (call->done)
+    if (thread->done)
         return;
     if (client->world) {
         pawl__turn(client);
-        if (call->done)
+        if (thread->done)
             return;
         pawl__unlock(client);
         client->world->idle(client->world->arg);
@@ -450,49 +450,49 @@ static void drive_for(pawl_client *client, struct call *call)
     }
     if (client->driver == DRIVER_BACKGROUND)
         pawl__tell(client); /* off the descriptor: this thread wants the answers itself */
-    wait_for_events(client, call);
+    wait_for_events(client, thread);
 }
 
-static void sleep_for(pawl_client *client, struct call *call)
+static void sleep_for(pawl_client *client, struct waiter_thread *thread)
 {
     pawl__before_unlock(client);
-    if (call->done)
+    if (thread->done)
         return;
-    if (call->local)
+    if (thread->local)
         hand_on_driving(client);
-    list_append(&client->sleepers, &call->sleeping);
-    pthread_cond_wait(&call->wake, &client->mu);
-    list_remove(&call->sleeping);
+    list_append(&client->sleepers, &thread->sleeping);
+    pthread_cond_wait(&thread->wake, &client->mu);
+    list_remove(&thread->sleeping);
 }
 
 /* The call is on this thread's stack, and the driver, the engine and other threads point to it: so
  * the wait is no cancellation point (pthread_cancel takes effect after the call). */
-int pawl__call_wait(pawl_client *client, struct call *call)
+int pawl__wait(pawl_client *client, struct waiter_thread *thread)
 {
     int cancels;
 
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
     client->active++;
-    while (!call->done) {
+    while (!thread->done) {
         bool others_drive = client->driver && client->driver != DRIVER_BACKGROUND;
 
-        if (others_drive || (call->local && client->background_runs && !client->fd_mode))
-            sleep_for(client, call);
+        if (others_drive || (thread->local && client->background_runs && !client->fd_mode))
+            sleep_for(client, thread);
         else
-            drive_for(client, call);
+            drive_for(client, thread);
     }
     /* Also by who never drove: it may be the one that was woken to do so. */
     hand_on_driving(client);
     client->active--;
     pawl__close_check(client);
-    pawl__call_end(call);
+    pawl__wait_end(thread);
     pthread_setcancelstate(cancels, NULL);
-    return call->code;
+    return thread->code;
 }
 
-void pawl__call_end(struct call *call)
+void pawl__wait_end(struct waiter_thread *thread)
 {
-    pthread_cond_destroy(&call->wake);
+    pthread_cond_destroy(&thread->wake);
 }
 
 /* ---- callbacks ------------------------------------------------------------------------------- */

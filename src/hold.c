@@ -87,7 +87,7 @@ struct hold *pawl__hold_new(pawl_client *client, struct name_state *name_state)
 /* Does anything still refer to the hold, or is anybody owed an outcome? */
 static bool needed(const struct hold *hold)
 {
-    return hold->request.phase != REQUEST_IDLE || hold->call || hold->done_cb.fn ||
+    return hold->request.phase != REQUEST_IDLE || hold->thread || hold->done_cb.fn ||
            hold->done_cb.pending || hold->done_cb.running || hold->lost_cb.pending ||
            hold->lost_cb.running;
 }
@@ -143,13 +143,13 @@ static void put_words(const struct hold *hold, int code, pawl_error *err)
 /* Tell whoever waits for the present transition. */
 void pawl__hold_finish(struct hold *hold, int code)
 {
-    struct call *call = hold->call;
+    struct waiter_thread *thread = hold->thread;
 
-    hold->call = NULL;
-    if (call) {
+    hold->thread = NULL;
+    if (thread) {
         if (code)
-            put_words(hold, code, call->err);
-        pawl__call_done(hold->client, call, code);
+            put_words(hold, code, thread->err);
+        pawl__wait_done(hold->client, thread, code);
     } else if (hold->done_cb.fn && !hold->done_cb.pending) {
         if (code && hold->request.err.text[0] && hold->request.op.code == code)
             pawl__log(hold->client, PAWL_LOG_WARNING, "'%s': %s", hold->name_state->name,
@@ -162,7 +162,7 @@ void pawl__hold_set_asker(struct hold *hold, const struct asker *asker)
 {
     if (!asker)
         return;
-    hold->call = asker->call;
+    hold->thread = asker->thread;
     hold->done_cb.fn = asker->done;
     hold->done_cb.arg = asker->arg;
     hold->done_cb.lock = asker->lock;
@@ -310,7 +310,7 @@ int pawl__hold_acquire(pawl_client *client, struct name_state *name_state,
         enter_again(again, asker);
         return 0;
     }
-    if (asker->call && terms->cohort && wait_ms == 0 && pawl__name_held(name_state))
+    if (asker->thread && terms->cohort && wait_ms == 0 && pawl__name_held(name_state))
         return pawl__error_about(err, PAWL_EBUSY, name_state->name, NULL);
     if (pawl__background_start(client))
         return pawl_error_set(err, PAWL_ENOMEM, "can't start the keeper thread");

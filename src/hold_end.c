@@ -292,7 +292,7 @@ static void keep_unreleased(struct hold *hold, int code)
     hold->wait_timer = (pawl_timer){.fire = lease_over, .arg = hold};
     if (lease < (PAWL_NEVER - now) / PAWL_NS_PER_MS)
         pawl__timers_set(&client->timers, &hold->wait_timer, now + lease * PAWL_NS_PER_MS);
-    if (!hold->call && (!hold->done_cb.fn || hold->done_cb.pending)) /* nobody is told */
+    if (!hold->thread && (!hold->done_cb.fn || hold->done_cb.pending)) /* nobody is told */
         pawl__log(client, PAWL_LOG_WARNING, "'%s' could not be released: %s",
                   hold->name_state->name,
                   hold->request.err.text[0] ? hold->request.err.text : pawl_strerror(code));
@@ -319,7 +319,7 @@ static void release_finished(struct request *r, int code)
     if (code == PAWL_ENOTHELD) {
         code = PAWL_ELOST;
         hold->why = PAWL_LOST_GONE;
-        hold->client->stats.lost += hold->call || (hold->done_cb.fn && !hold->done_cb.pending);
+        hold->client->stats.lost += hold->thread || (hold->done_cb.fn && !hold->done_cb.pending);
     }
     if (code && code != PAWL_ELOST && hold->client->state == CLIENT_OPEN) {
         keep_unreleased(hold, code);

@@ -151,7 +151,7 @@ static int begin_acquire(pawl_lock *lock, struct asker *asker, unsigned cancels,
     asker->holder = holder_of(lock);
     if (!asker->holder)
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
-    code = pawl__enter(lock->client, asker->call, err);
+    code = pawl__enter(lock->client, asker->thread, err);
     if (code)
         return code;
     if (lock->freed)
@@ -166,19 +166,19 @@ static int begin_acquire(pawl_lock *lock, struct asker *asker, unsigned cancels,
 int pawl__lock_acquire(pawl_lock *lock, const struct group *group, unsigned cancels,
                        int64_t wait_ms, pawl_error *err)
 {
-    struct call call;
-    struct asker asker = {.call = &call, .group = group};
+    struct waiter_thread thread;
+    struct asker asker = {.thread = &thread, .group = group};
     int code = begin_acquire(lock, &asker, cancels, wait_ms, err);
 
     if (code)
         return code;
-    pawl__call_begin(&call, err);
+    pawl__wait_begin(&thread, err);
     code = pawl__hold_acquire(lock->client, lock->name_state, &lock->terms, &asker, 0, wait_ms,
                               err);
     if (code)
-        pawl__call_end(&call);
+        pawl__wait_end(&thread);
     else
-        code = pawl__call_wait(lock->client, &call);
+        code = pawl__wait(lock->client, &thread);
     pawl__leave(lock->client);
     return code;
 }
@@ -268,8 +268,8 @@ void pawl__lock_give_back(pawl_lock *lock, uint64_t holder, unsigned times)
 
 int pawl_lock_release(pawl_lock *lock, pawl_error *err)
 {
-    struct call call;
-    struct asker asker = {.lock = lock, .call = &call};
+    struct waiter_thread thread;
+    struct asker asker = {.lock = lock, .thread = &thread};
     struct hold *hold;
     int code;
 
@@ -280,13 +280,13 @@ int pawl_lock_release(pawl_lock *lock, pawl_error *err)
     code = pawl__enter(lock->client, true, err);
     if (code)
         return code;
-    pawl__call_begin(&call, err);
+    pawl__wait_begin(&thread, err);
     hold = pawl__lock_hold(lock);
     code = releasable(hold) ? pawl__hold_release(hold, 0, &asker, err) : not_held(lock, err);
     if (code)
-        pawl__call_end(&call);
+        pawl__wait_end(&thread);
     else
-        code = pawl__call_wait(lock->client, &call);
+        code = pawl__wait(lock->client, &thread);
     pawl__leave(lock->client);
     return code;
 }

@@ -56,8 +56,8 @@ int pawl_semaphore_new(pawl_semaphore **ret, pawl_client *client, const char *na
 
 int pawl_semaphore_acquire(pawl_semaphore *sem, uint32_t permits, int64_t wait_ms, pawl_error *err)
 {
-    struct call call;
-    struct asker asker = {.sem = sem, .call = &call};
+    struct waiter_thread thread;
+    struct asker asker = {.sem = sem, .thread = &thread};
     int code;
 
     if (!sem || permits < 1 || wait_ms < PAWL_FOREVER)
@@ -68,13 +68,13 @@ int pawl_semaphore_acquire(pawl_semaphore *sem, uint32_t permits, int64_t wait_m
     code = pawl__enter(sem->client, true, err);
     if (code)
         return code;
-    pawl__call_begin(&call, err);
+    pawl__wait_begin(&thread, err);
     code = pawl__hold_acquire(sem->client, sem->name_state, &sem->terms, &asker, permits, wait_ms,
                               err);
     if (code)
-        pawl__call_end(&call);
+        pawl__wait_end(&thread);
     else
-        code = pawl__call_wait(sem->client, &call);
+        code = pawl__wait(sem->client, &thread);
     pawl__leave(sem->client);
     return code;
 }
@@ -130,8 +130,8 @@ static struct hold *newest_free(pawl_semaphore *sem)
 static int release_newest(pawl_semaphore *sem, uint32_t permits, uint32_t *given, pawl_error *err)
 {
     struct hold *hold = newest_free(sem);
-    struct call call;
-    struct asker asker = {.sem = sem, .call = &call};
+    struct waiter_thread thread;
+    struct asker asker = {.sem = sem, .thread = &thread};
     uint32_t keep;
     int code;
 
@@ -147,12 +147,12 @@ static int release_newest(pawl_semaphore *sem, uint32_t permits, uint32_t *given
     }
     if (hold->state == HOLD_UNRELEASED) /* all of it is to go, as was asked for before */
         keep = 0;
-    pawl__call_begin(&call, err);
+    pawl__wait_begin(&thread, err);
     code = pawl__hold_release(hold, keep, &asker, err);
     if (code)
-        pawl__call_end(&call);
+        pawl__wait_end(&thread);
     else
-        code = pawl__call_wait(sem->client, &call);
+        code = pawl__wait(sem->client, &thread);
     return code;
 }
 

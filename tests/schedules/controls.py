@@ -21,7 +21,7 @@ import tempfile
 CONTROLS = {
     'hold-reused': (
         'a hold is used again while its request is out', 'src/hold.c',
-        'return hold->request.phase != REQUEST_IDLE || hold->call ||', 'return hold->call ||', ''),
+        'return hold->request.phase != REQUEST_IDLE || hold->thread ||', 'return hold->thread ||', ''),
     'chain-unreferenced': (
         'the chain of a multi-lock does not keep it alive', 'src/multi.c',
         '    if (atomic_fetch_sub(&multi->refs, 1) > 1)\n        return;',
@@ -66,8 +66,8 @@ CONTROLS = {
         '    pawl__unlock(client);\n    client->background_polls = true;', ''),
     'condition-not-rechecked': (
         'a wait on the condition is not repeated', 'src/driver.c',
-        '    while (!call->done) {\n        bool others_drive',
-        '    for (int once = 0; !call->done && once < 3; once++) {\n        bool others_drive', ''),
+        '    while (!thread->done) {\n        bool others_drive',
+        '    for (int once = 0; !thread->done && once < 3; once++) {\n        bool others_drive', ''),
     'renewal-outlives': (
         'a renewal\'s answer finds a hold that is over', 'src/keeper.c',
         '    if (hold->renewing)\n        hold->renewing->arg = NULL;\n    hold->renewing = NULL;\n'
