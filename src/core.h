@@ -214,7 +214,7 @@ struct hold {
     uint8_t verify_why; /* why the engine asked to verify the hold, or 0 */
     bool is_front;    /* the one hold of its name's cohort that the engine knows */
     bool orphan;      /* its thread has ended */
-    bool ghost;       /* its owner has finished with the hold, and may acquire anew */
+    bool finished;    /* its owner has finished with the hold, and may acquire anew */
     bool give_back;   /* release as soon as the pending request is answered */
     unsigned owed;    /* number of pawl__hold_leave calls to do after the pending request */
     bool acquires;    /* done_cb reports, or last reported, an acquire */

@@ -13,16 +13,16 @@
  *   WAITING     none                front of its name -> ACQUIRING; handed the grant inside the
  *                                   process -> HELD; time-out, cancel, free, close -> OVER
  *   ACQUIRING   ACQUIRE             granted -> HELD; refused, time-out, cancel -> OVER; no answer,
- *                                   or granted to who is gone -> RELEASING as a ghost; granted when
+ * or granted to who is gone -> RELEASING as finished; granted when
  *                                   its lease was over -> ACQUIRING with a new number
  *   HELD        none, or (partial)  release, free, close -> RELEASING, or OVER if it is handed on
  *               ACQUIRE, RELEASE    inside the process; deadline, renewal or event says that it is
- *               of counts, permits  gone -> LOST; at_least_ms left -> HELD as a ghost, to be
+ *               of counts, permits  gone -> LOST; at_least_ms left -> HELD as finished, to be
  *                                   released later
  *   RELEASING   RELEASE             done, or gone -> OVER; failed -> UNRELEASED (closing: OVER)
  *   UNRELEASED  none                release once more, free, close, the same owner acquires ->
- *                                   RELEASING (the last three as a ghost); lease over -> OVER, or
- *                                   where the lease is the session's -> RELEASING as a ghost
+ *                                   RELEASING (the last three as finished); lease over -> OVER, or
+ *                                   where the lease is the session's -> RELEASING as finished
  *   LOST        none, or (partial)  released as often as acquired, free, close, thread ends -> OVER
  *               as HELD
  *   OVER        none, or (partial)  used again, see below
@@ -30,7 +30,7 @@
  * `partial` means that a request of a HELD hold went out to count up, count down or give back some
  * permits. The hold may be LOST or OVER when the answer comes. Until then the owner's further calls
  * get PAWL_ESTATE, freeing only sets give_back, and what the answer says the service still has is
- * given back by a ghost of its own (pawl__hold_let_go).
+ * given back by a hold of its own (pawl__hold_let_go).
  *
  * Whoever is owed an outcome is told exactly once: `call` (a blocking caller) or `done_cb.fn`
  * (until its callback runs) is set with the request, or when the hold is queued, and only
@@ -40,8 +40,8 @@
  * idle, nobody is owed an outcome, and none of its callbacks is queued or running. Each of these
  * ends in pawl__hold_drop, which looks at all of them. The memory stays until the client is freed.
  *
- * A ghost is a hold whose owner is through with it: pawl__hold_find does not see it, so that its
- * owner may acquire the name anew while the old grant is still on its way back.
+ * A finished hold is one whose owner is through with it: pawl__hold_find does not see it, so that
+ * its owner may acquire the name anew while the old grant is still on its way back.
  *
  * Each acquire has a number of its own (owner.seq), which the engine's grant belongs to. A late or
  * repeated request of an earlier acquire can therefore never touch a later one.
@@ -123,7 +123,7 @@ struct hold *pawl__hold_find(struct name_state *name_state, uint64_t holder, int
     for (struct list *l = name_state->holds.next; l != &name_state->holds; l = l->next) {
         struct hold *hold = list_entry(l, struct hold, in_name);
 
-        if (hold->owner.holder == holder && hold->terms.mode == mode && !hold->ghost &&
+        if (hold->owner.holder == holder && hold->terms.mode == mode && !hold->finished &&
             hold->state != HOLD_OVER)
             return hold;
     }

@@ -4,7 +4,7 @@
  * given back when nobody wants them, kept as UNRELEASED when the release failed, or lost.
  *
  * at_least_ms where the engine can't let a lock linger (no PAWL_CAP_LINGER): the client holds on to
- * the lock as a ghost, and releases it when the time is over. A client that closes waits for that
+ * the lock as finished, and releases it when the time is over. A client that closes waits for that
  * up to its time-out and releases the lock then. If the lease would end before at_least_ms is over
  * anyway, the lease ends by itself.
  */
@@ -30,7 +30,7 @@ static void prepare_release(struct hold *hold)
 
 static void now_a_ghost(struct hold *hold)
 {
-    hold->ghost = true;
+    hold->finished = true;
     hold->lock = NULL;
     hold->sem = NULL;
 }
@@ -52,15 +52,15 @@ void pawl__hold_give_back(struct hold *hold)
 /* End what the service may still have of a grant that is of no use, telling nobody. */
 void pawl__hold_let_go(const struct hold *hold, int64_t lease_ms)
 {
-    struct hold *ghost = pawl__hold_new(hold->client, hold->name_state);
+    struct hold *finished = pawl__hold_new(hold->client, hold->name_state);
 
-    if (!ghost)
+    if (!finished)
         return;
-    ghost->terms = hold->terms;
-    ghost->owner = hold->owner;
-    ghost->permits = hold->permits;
-    ghost->request.op.lease_ms = lease_ms;
-    pawl__hold_give_back(ghost);
+    finished->terms = hold->terms;
+    finished->owner = hold->owner;
+    finished->permits = hold->permits;
+    finished->request.op.lease_ms = lease_ms;
+    pawl__hold_give_back(finished);
 }
 
 /* The service may keep the grant, although its lease is over. */

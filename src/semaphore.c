@@ -83,7 +83,7 @@ int pawl_semaphore_acquire(pawl_semaphore *sem, uint32_t permits, int64_t wait_m
 
 static bool is_ours(const pawl_semaphore *sem, const struct hold *hold)
 {
-    return hold->owner.holder == sem->handle && !hold->ghost &&
+    return hold->owner.holder == sem->handle && !hold->finished &&
            (hold->state == HOLD_HELD || hold->state == HOLD_LOST ||
             hold->state == HOLD_UNRELEASED);
 }
