@@ -202,9 +202,9 @@ void pawl__client_unref(pawl_client *client)
 static void take_down(pawl_client *client)
 {
     if (client->engine.engine) {
-        client->in_engine++;
+        pawl__defer_begin(client);
         client->engine.engine->close(client->engine.state);
-        client->in_engine--;
+        pawl__defer_end(client);
     }
     pawl__driver_end(client);
     pawl__states_free(client);
@@ -354,10 +354,10 @@ static void wind_up(pawl_client *client)
     int64_t begin = pawl__now(client);
     struct waiter_thread thread;
 
-    client->in_engine++; /* so that nothing ends while we walk the lists */
+    pawl__defer_begin(client); /* so that nothing ends while we walk the lists */
     end_holds(client);
     cancel_requests(client, false);
-    client->in_engine--;
+    pawl__defer_end(client);
     pawl__requests_flush(client);
     pawl__wait_begin(&thread, NULL);
     client->closing = &thread;
@@ -509,7 +509,7 @@ int pawl__exchanges_cancel(pawl_client *client, const void *handle)
 {
     int n = 0;
 
-    client->in_engine++; /* nothing ends while we walk the list */
+    pawl__defer_begin(client); /* nothing ends while we walk the list */
     for (struct list *l = client->requests.next, *next; l != &client->requests; l = next) {
         struct request *r = list_entry(l, struct request, all);
 
@@ -519,6 +519,6 @@ int pawl__exchanges_cancel(pawl_client *client, const void *handle)
             n++;
         }
     }
-    client->in_engine--;
+    pawl__defer_end(client);
     return n;
 }

@@ -420,7 +420,7 @@ struct pawl_client {
     pawl_timer renew_timer;
 
     struct list todo;  /* requests to submit or cancel */
-    int in_engine;
+    int deferring;     /* depth of pawl__defer_begin */
     struct request *submitting; /* the request inside the engine's submit, until answered */
     pawl_wake *wakes;
     atomic_bool woken;
@@ -460,6 +460,19 @@ struct pawl_client {
 static inline int64_t pawl__now(pawl_client *client)
 {
     return client->env.now(&client->env);
+}
+
+/* Between begin and end no request is submitted: the engine is on the stack, or the caller walks a
+ * list, or the order of two requests matters. pawl__requests_flush then submits the requests. The
+ * pairs nest. */
+static inline void pawl__defer_begin(pawl_client *client)
+{
+    client->deferring++;
+}
+
+static inline void pawl__defer_end(pawl_client *client)
+{
+    client->deferring--;
 }
 
 /* Lock the client for a public call. Returns 0, or PAWL_EFORK, PAWL_ESTATE (closed), PAWL_EDEADLK

@@ -212,9 +212,9 @@ static void flush_engine(pawl_client *client)
         client->dirty = true;
         return;
     }
-    client->in_engine++;
+    pawl__defer_begin(client);
     engine->flush(client->engine.state);
-    client->in_engine--;
+    pawl__defer_end(client);
 }
 
 static void turn_once(pawl_client *client)
@@ -223,14 +223,14 @@ static void turn_once(pawl_client *client)
     int64_t now;
 
     client->dirty = false;
-    client->in_engine++;
+    pawl__defer_begin(client);
     if (client->loop_open)
         uv_run(&client->loop, UV_RUN_NOWAIT);
     pawl__wakes_run(client);
     now = pawl__now(client);
     while ((timer = pawl__timers_take(&client->timers, now)))
         timer->fire(timer);
-    client->in_engine--;
+    pawl__defer_end(client);
     pawl__requests_flush(client);
     flush_engine(client);
     if (client->closing)

@@ -392,10 +392,10 @@ static void unwanted(struct hold *hold, int code)
 {
     hold->client->stats.waiting--;
     pawl__hold_finish(hold, code);
-    hold->client->in_engine++; /* the release goes out before the next acquire */
+    pawl__defer_begin(hold->client); /* the release goes out before the next acquire */
     pawl__hold_give_back(hold);
     pawl__cohort_leave(hold);
-    hold->client->in_engine--;
+    pawl__defer_end(hold->client);
     pawl__requests_flush(hold->client);
 }
 

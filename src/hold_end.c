@@ -147,11 +147,11 @@ static void send_release(struct hold *hold, uint32_t keep, int64_t linger)
     }
     r->op.permits = keep;
     r->op.linger_ms = linger > 0 ? (linger + PAWL_NS_PER_MS - 1) / PAWL_NS_PER_MS : 0;
-    client->in_engine++; /* the release goes out before the next acquire */
+    pawl__defer_begin(client); /* the release goes out before the next acquire */
     pawl__request_start(r, pawl__now(client) + client->env.timeout_ms * PAWL_NS_PER_MS);
     if (!hold->partial)
         pawl__cohort_leave(hold);
-    client->in_engine--;
+    pawl__defer_end(client);
     pawl__requests_flush(client);
 }
 

@@ -118,9 +118,9 @@ void pawl_lock_free(pawl_lock *lock)
         return; /* the child can't know what state the parent's memory was in */
     pthread_mutex_lock(&client->mu);
     client->refs++;
-    client->in_engine++; /* nothing is sent while we walk the list */
+    pawl__defer_begin(client); /* nothing is sent while we walk the list */
     discard_holds(lock);
-    client->in_engine--;
+    pawl__defer_end(client);
     if (client->state == CLIENT_OPEN) {
         pawl__before_unlock(client);
         pawl__background_need(client);
@@ -331,9 +331,9 @@ int pawl__lock_cancel(pawl_lock *lock, const struct group *group)
         if (hold->lock != lock || (group && hold->group != group) ||
             (hold->state != HOLD_WAITING && hold->state != HOLD_ACQUIRING))
             continue;
-        lock->client->in_engine++; /* nothing ends while we walk the list */
+        pawl__defer_begin(lock->client); /* nothing ends while we walk the list */
         pawl__hold_cancel(hold, PAWL_ECANCELED);
-        lock->client->in_engine--;
+        pawl__defer_end(lock->client);
         n++;
     }
     pawl__leave(lock->client);

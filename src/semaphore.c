@@ -253,7 +253,7 @@ static int each_hold(pawl_semaphore *sem, bool discard)
 {
     int n = 0;
 
-    sem->client->in_engine++; /* nothing ends while we walk the list */
+    pawl__defer_begin(sem->client); /* nothing ends while we walk the list */
     for (struct list *l = sem->name_state->holds.next,
          *next; l != &sem->name_state->holds; l = next) {
         struct hold *hold = list_entry(l, struct hold, in_name);
@@ -266,7 +266,7 @@ static int each_hold(pawl_semaphore *sem, bool discard)
         else if (hold->state == HOLD_ACQUIRING || hold->state == HOLD_WAITING)
             pawl__hold_cancel(hold, PAWL_ECANCELED), n++;
     }
-    sem->client->in_engine--;
+    pawl__defer_end(sem->client);
     return n;
 }
 
