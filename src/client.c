@@ -416,7 +416,7 @@ int pawl_client_fd(pawl_client *client)
     } else if (!client->fd_mode) {
         client->fd_mode = true;
         pthread_cond_signal(&client->background_wake);
-        pawl__tell(client); /* the background thread leaves its poll; the loop runs what is queued */
+        pawl__tell(client); /* the background thread leaves its poll; the loop runs callbacks */
     }
     pawl__leave(client);
     return code;

@@ -82,7 +82,7 @@ void pawl__requests_flush(pawl_client *client);
 
 /* ---- driver.c ------------------------------------------------------------------------------- */
 
-/* A waiter for one result; with `blocking`, a thread in a blocking call. */
+/* The waiter for one result; with `blocking`, a thread in a blocking call. */
 struct waiter_thread {
     bool done;
     int code;
@@ -113,7 +113,8 @@ void pawl__wait_done(pawl_client *client, struct waiter_thread *thread, int code
 /* From now on the call waits for the loop: its thread may become the driver. */
 void pawl__wait_drive(struct waiter_thread *thread);
 int pawl__wait(pawl_client *client, struct waiter_thread *thread);
-void pawl__wait_end(struct waiter_thread *thread); /* instead of pawl__wait, if nothing was started */
+/* Instead of pawl__wait, if nothing was started. */
+void pawl__wait_end(struct waiter_thread *thread);
 
 void pawl__callback_queue(pawl_client *client, struct callback *callback, int code);
 
@@ -409,7 +410,7 @@ struct pawl_client {
     struct list holds; /* all that are not OVER */
     size_t live;       /* their number */
     struct list requests; /* all that are not idle, except `event` */
-    struct waiter_thread *closing; /* pawl_close, which waits until live, requests and active are gone */
+    struct waiter_thread *closing; /* pawl_close, until live, requests and active are gone */
     bool close_late;      /* pawl_close no longer waits for background work of the engine */
     int close_code;       /* what pawl_close returns */
     int64_t linger_until; /* while closing: locks kept by at_least_ms are released by then */

@@ -13,8 +13,9 @@
  *   WAITING     none                front of its name -> ACQUIRING; handed the grant inside the
  *                                   process -> HELD; time-out, cancel, free, close -> OVER
  *   ACQUIRING   ACQUIRE             granted -> HELD; refused, time-out, cancel -> OVER; no answer,
- * or granted to who is gone -> RELEASING as finished; granted when
- *                                   its lease was over -> ACQUIRING with a new number
+ *                                   or granted to an owner that is gone -> RELEASING as finished;
+ *                                   granted after the end of the lease -> ACQUIRING with a new
+ *                                   number
  *   HELD        none, or (partial)  release, free, close -> RELEASING, or OVER if it is handed on
  *               ACQUIRE, RELEASE    inside the process; deadline, renewal or event says that it is
  *               of counts, permits  gone -> LOST; at_least_ms left -> HELD as finished, to be
@@ -313,7 +314,7 @@ int pawl__hold_acquire(pawl_client *client, struct name_state *name_state,
     if (asker->thread && terms->cohort && wait_ms == 0 && pawl__name_held(name_state))
         return pawl__error_about(err, PAWL_EBUSY, name_state->name, NULL);
     if (pawl__background_start(client))
-        return pawl_error_set(err, PAWL_ENOMEM, "can't start the keeper thread");
+        return pawl_error_set(err, PAWL_ENOMEM, "can't start the background thread");
     hold = pawl__hold_new(client, name_state);
     if (!hold)
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
