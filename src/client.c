@@ -29,8 +29,8 @@ int pawl__enter(pawl_client *client, bool blocking, pawl_error *err)
 
 void pawl__leave(pawl_client *client)
 {
-    pawl__settle(client);
-    pawl__keeper_need(client);
+    pawl__before_unlock(client);
+    pawl__background_need(client);
     pawl__unlock(client);
 }
 
@@ -154,9 +154,9 @@ static pawl_client *client_new(const struct pawl_world *world)
     pthread_mutex_init(&client->mu, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&client->keeper_wake, &attr);
+    pthread_cond_init(&client->background_wake, &attr);
     pthread_condattr_destroy(&attr);
-    pthread_cond_init(&client->settled, NULL);
+    pthread_cond_init(&client->idle, NULL);
     list_init(&client->registered);
     list_init(&client->holds);
     list_init(&client->requests);
@@ -183,14 +183,14 @@ static void client_free(pawl_client *client)
 
     while ((link = list_take(&client->spare)))
         free(list_entry(link, struct hold, in_client));
-    pawl__sites_free(client);
+    pawl__names_free(client);
     pawl__stats_free(client);
     free(client->label);
     free(client->user);
     wipe_and_free(client->password);
     wipe_and_free(client->identity);
-    pthread_cond_destroy(&client->keeper_wake);
-    pthread_cond_destroy(&client->settled);
+    pthread_cond_destroy(&client->background_wake);
+    pthread_cond_destroy(&client->idle);
     pthread_mutex_destroy(&client->mu);
     free(client);
 }
@@ -210,9 +210,9 @@ void pawl__client_unref(pawl_client *client)
 static void take_down(pawl_client *client)
 {
     if (client->engine.engine) {
-        client->in_engine++;
+        pawl__defer_begin(client);
         client->engine.engine->close(client->engine.state);
-        client->in_engine--;
+        pawl__defer_end(client);
     }
     pawl__driver_end(client);
     pawl__states_free(client);
@@ -298,13 +298,13 @@ int pawl_open(pawl_client **ret, const char *url, const pawl_client_options *opt
 
 void pawl__close_check(pawl_client *client)
 {
-    struct call *closing = client->closing;
+    struct waiter_thread *closing = client->closing;
 
     /* the closing call itself counts as one that waits */
     if (closing && !closing->done && !client->live && client->active <= 1 &&
         list_empty(&client->requests) &&
         (client->close_late || !pawl_instance_unfinished(&client->engine)))
-        pawl__call_done(client, closing, 0);
+        pawl__wait_done(client, closing, 0);
 }
 
 /* No answer outweighs a refusal: that lock may be there or not. */
@@ -360,22 +360,22 @@ static void wind_up(pawl_client *client)
 {
     pawl_timer limit = {.fire = closing_takes_too_long, .arg = client};
     int64_t begin = pawl__now(client);
-    struct call call;
+    struct waiter_thread thread;
 
-    client->in_engine++; /* so that nothing ends while we walk the lists */
+    pawl__defer_begin(client); /* so that nothing ends while we walk the lists */
     end_holds(client);
     cancel_requests(client, false);
-    client->in_engine--;
+    pawl__defer_end(client);
     pawl__requests_flush(client);
-    pawl__call_begin(&call, NULL);
-    client->closing = &call;
+    pawl__wait_begin(&thread, NULL);
+    client->closing = &thread;
     if (client->linger_until > begin)
         begin = client->linger_until;
     pawl__timers_set(&client->timers, &limit, begin + client->env.timeout_ms * PAWL_NS_PER_MS);
     client->active++;
     pawl__close_check(client);
     client->active--;
-    pawl__call_wait(client, &call);
+    pawl__wait(client, &thread);
     client->closing = NULL;
     pawl__timers_clear(&client->timers, &limit);
 }
@@ -394,9 +394,9 @@ int pawl_close(pawl_client *client)
     pawl__client_unregister(client);
     pthread_mutex_lock(&client->mu);
     wind_up(client);
-    while (client->dispatching) /* by pawl_client_process, or by the keeper */
-        pthread_cond_wait(&client->settled, &client->mu);
-    pawl__keeper_thread_stop(client);
+    while (client->dispatching) /* by pawl_client_process, or by the background thread */
+        pthread_cond_wait(&client->idle, &client->mu);
+    pawl__background_stop(client);
     while (!list_empty(&client->callbacks))
         if (pawl__dispatch(client, false) < 0)
             return PAWL_EFORK;
@@ -419,12 +419,12 @@ int pawl_client_fd(pawl_client *client)
     if (code)
         return code;
     code = pawl__user_fd(client);
-    if (code < 0 || pawl__keeper_thread_start(client)) {
+    if (code < 0 || pawl__background_start(client)) {
         code = PAWL_ENOMEM;
     } else if (!client->fd_mode) {
         client->fd_mode = true;
-        pthread_cond_signal(&client->keeper_wake);
-        pawl__tell(client); /* the keeper leaves its poll; what is queued already is the loop's */
+        pthread_cond_signal(&client->background_wake);
+        pawl__tell(client); /* the background thread leaves its poll; the loop runs callbacks */
     }
     pawl__leave(client);
     return code;
@@ -441,7 +441,7 @@ int pawl_client_process(pawl_client *client)
         return code;
     pawl__signals_forget(client);
     pawl__turn(client);
-    pawl__settle(client);
+    pawl__before_unlock(client);
     code = pawl__dispatch(client, false);
     if (code >= 0)
         pawl__leave(client);
@@ -467,12 +467,12 @@ void pawl__client_thread_gone(struct pawl_client *client, uint64_t thread)
         if (hold->state != HOLD_HELD)
             continue;
         pawl__keeper_stop_renewing(hold);
-        hold->site->series->stats.orphaned++;
+        hold->name_state->series->stats.orphaned++;
         pawl__log(client, PAWL_LOG_WARNING,
                   "a thread ended while it held '%s'; its lease is no longer renewed",
-                  hold->site->name);
+                  hold->name_state->name);
     }
-    if (client->log_lines) /* the caller has a mutex: not for user code. The keeper logs them. */
+    if (client->log_lines) /* no user code under the caller's mutex: the background thread logs */
         pawl__tell(client);
     pthread_mutex_unlock(&client->mu);
 }
@@ -481,7 +481,7 @@ void pawl__client_thread_gone(struct pawl_client *client, uint64_t thread)
 
 static void exchange_finished(struct request *r, int code)
 {
-    pawl__call_done(r->client, r->owner, code);
+    pawl__wait_done(r->client, r->owner, code);
 }
 
 void pawl__exchange_init(struct request *r, pawl_client *client, int kind, int mode,
@@ -498,15 +498,15 @@ int pawl__exchange(struct request *r, int64_t wait_ms, pawl_error *err)
 {
     pawl_client *client = r->client;
     int64_t now = pawl__now(client), wait = wait_ms ? wait_ms : client->env.timeout_ms;
-    struct call call;
+    struct waiter_thread thread;
     int code;
 
-    pawl__call_begin(&call, err);
-    r->owner = &call;
+    pawl__wait_begin(&thread, err);
+    r->owner = &thread;
     pawl__request_start(r, wait < 0 || wait > (PAWL_NEVER - now) / PAWL_NS_PER_MS
                                ? PAWL_NEVER
                                : now + wait * PAWL_NS_PER_MS);
-    code = pawl__call_wait(client, &call);
+    code = pawl__wait(client, &thread);
     if (code)
         pawl__error_about(err, code, r->op.name ? r->op.name : "*",
                           r->err.text[0] ? r->err.text : NULL);
@@ -517,7 +517,7 @@ int pawl__exchanges_cancel(pawl_client *client, const void *handle)
 {
     int n = 0;
 
-    client->in_engine++; /* nothing ends while we walk the list */
+    pawl__defer_begin(client); /* nothing ends while we walk the list */
     for (struct list *l = client->requests.next, *next; l != &client->requests; l = next) {
         struct request *r = list_entry(l, struct request, all);
 
@@ -527,6 +527,6 @@ int pawl__exchanges_cancel(pawl_client *client, const void *handle)
             n++;
         }
     }
-    client->in_engine--;
+    pawl__defer_end(client);
     return n;
 }

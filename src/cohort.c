@@ -2,15 +2,17 @@
  *
  * cohort.c - holds of one name inside one process.
  *
- * A site is one name in one client. Threads that want the same mutex queue here; only the front one
- * (site->front) goes to the engine. It stays the front while it waits there, holds, and until its
- * release is on its way. A release with somebody in the queue hands the engine's grant on inside
+ * A name state (struct name_state) is all state of one name in one client. Threads that want the
+ * same mutex queue in the name state, and only the front hold (name_state->front) goes to the
+ * engine. A hold stays the front while it waits at the engine, holds the lock, and until its
+ * release is submitted. If another hold is queued, a release passes the engine's grant on inside
  * the process: the next hold takes over the lease and the next token of the range that the grant
- * reserved; the engine sees nothing. At most client->cohort grants in a row are used so, then the
- * lock goes back to the engine, where others may be queued, and the next hold queues there too.
+ * reserved, and the engine is not asked. At most client->cohort grants in a row are passed on. Then
+ * the lock goes back to the engine, where other processes may be queued, and the next hold queues
+ * at the engine too.
  *
- * A range is reserved only where threads have met before (site->contended): a token is not wasted
- * on names that one thread uses.
+ * A range of tokens is reserved only for names that several threads have wanted at the same time
+ * (name_state->contended), so that names of a single thread waste no tokens.
  *
  * Kinds other than the plain mutex, fixed leases, and engines that can't reserve a range have no
  * cohort: each of their holds goes to the engine itself.
@@ -19,7 +21,7 @@
 
 #include "core.h"
 
-/* ---- sites ----------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static uint64_t hash_name(const char *name)
 {
@@ -32,80 +34,81 @@ static uint64_t hash_name(const char *name)
 
 static void grow(pawl_client *client)
 {
-    size_t room = client->site_room ? client->site_room * 2 : 64;
-    struct site **table = calloc(room, sizeof *table);
+    size_t room = client->names_room ? client->names_room * 2 : 64;
+    struct name_state **table = calloc(room, sizeof *table);
 
     if (!table)
         return; /* longer chains, no harm */
-    for (size_t i = 0; i < client->site_room; i++)
-        while (client->sites[i]) {
-            struct site *site = client->sites[i];
+    for (size_t i = 0; i < client->names_room; i++)
+        while (client->names[i]) {
+            struct name_state *name_state = client->names[i];
 
-            client->sites[i] = site->next;
-            site->next = table[site->hash & (room - 1)];
-            table[site->hash & (room - 1)] = site;
+            client->names[i] = name_state->next;
+            name_state->next = table[name_state->hash & (room - 1)];
+            table[name_state->hash & (room - 1)] = name_state;
         }
-    free(client->sites);
-    client->sites = table;
-    client->site_room = room;
+    free(client->names);
+    client->names = table;
+    client->names_room = room;
 }
 
-struct site *pawl__site_get(pawl_client *client, const char *name)
+struct name_state *pawl__name_get(pawl_client *client, const char *name)
 {
     uint64_t hash = hash_name(name);
     size_t length = strlen(name) + 1;
-    struct site *site;
+    struct name_state *name_state;
 
-    if (client->nsites >= client->site_room)
+    if (client->nnames >= client->names_room)
         grow(client);
-    if (!client->sites)
+    if (!client->names)
         return NULL;
-    for (site = client->sites[hash & (client->site_room - 1)]; site; site = site->next)
-        if (site->hash == hash && !strcmp(site->name, name)) {
-            site->refs++;
-            return site;
+    for (name_state = client->names[hash & (client->names_room - 1)]; name_state;
+         name_state = name_state->next)
+        if (name_state->hash == hash && !strcmp(name_state->name, name)) {
+            name_state->refs++;
+            return name_state;
         }
-    site = calloc(1, sizeof *site + length);
-    if (!site)
+    name_state = calloc(1, sizeof *name_state + length);
+    if (!name_state)
         return NULL;
-    memcpy(site->name, name, length);
-    list_init(&site->holds);
-    list_init(&site->queue);
-    site->hash = hash;
-    site->series = pawl__series_of(client, name);
-    site->refs = 1;
-    site->next = client->sites[hash & (client->site_room - 1)];
-    client->sites[hash & (client->site_room - 1)] = site;
-    client->nsites++;
-    return site;
+    memcpy(name_state->name, name, length);
+    list_init(&name_state->holds);
+    list_init(&name_state->queue);
+    name_state->hash = hash;
+    name_state->series = pawl__series_of(client, name);
+    name_state->refs = 1;
+    name_state->next = client->names[hash & (client->names_room - 1)];
+    client->names[hash & (client->names_room - 1)] = name_state;
+    client->nnames++;
+    return name_state;
 }
 
-void pawl__site_put(pawl_client *client, struct site *site)
+void pawl__name_put(pawl_client *client, struct name_state *name_state)
 {
-    struct site **at;
+    struct name_state **at;
 
-    if (--site->refs)
+    if (--name_state->refs)
         return;
-    at = &client->sites[site->hash & (client->site_room - 1)];
-    while (*at != site)
+    at = &client->names[name_state->hash & (client->names_room - 1)];
+    while (*at != name_state)
         at = &(*at)->next;
-    *at = site->next;
-    client->nsites--;
-    free(site);
+    *at = name_state->next;
+    client->nnames--;
+    free(name_state);
 }
 
-void pawl__sites_free(pawl_client *client)
+void pawl__names_free(pawl_client *client)
 {
-    free(client->sites);
-    client->sites = NULL;
-    client->site_room = 0;
+    free(client->names);
+    client->names = NULL;
+    client->names_room = 0;
 }
 
 /* ---- the queue inside the process ------------------------------------------------------------ */
 
 uint32_t pawl__cohort_tokens(const struct hold *hold)
 {
-    return hold->terms.cohort && hold->site->contended ? (uint32_t)hold->client->cohort : 1;
+    return hold->terms.cohort && hold->name_state->contended ? (uint32_t)hold->client->cohort : 1;
 }
 
 /* "Busy" is an answer of the service, or of who has the grant in this process. */
@@ -114,7 +117,7 @@ static void waited_too_long(pawl_timer *timer)
     struct hold *hold = timer->arg;
     int64_t ms = (pawl__now(hold->client) - hold->asked) / PAWL_NS_PER_MS;
 
-    if (pawl__site_held(hold->site)) {
+    if (pawl__name_held(hold->name_state)) {
         pawl__hold_cancel(hold, PAWL_ETIMEDOUT);
         return;
     }
@@ -123,38 +126,38 @@ static void waited_too_long(pawl_timer *timer)
     pawl__hold_cancel(hold, PAWL_ECONN);
 }
 
-bool pawl__site_held(const struct site *site)
+bool pawl__name_held(const struct name_state *name_state)
 {
-    const struct hold *front = site->front;
+    const struct hold *front = name_state->front;
 
     return front && (front->state != HOLD_ACQUIRING || pawl__request_heard_held(&front->request));
 }
 
 bool pawl__cohort_enter(struct hold *hold)
 {
-    struct site *site = hold->site;
+    struct name_state *name_state = hold->name_state;
 
     if (!hold->terms.cohort)
         return true;
-    if (!site->front) {
-        site->front = hold;
+    if (!name_state->front) {
+        name_state->front = hold;
         hold->is_front = true;
         return true;
     }
-    site->contended = true;
+    name_state->contended = true;
     hold->state = HOLD_WAITING;
-    if (hold->call)
-        hold->call->local = true;
-    list_append(&site->queue, &hold->in_queue);
+    if (hold->thread)
+        hold->thread->local = true;
+    list_append(&name_state->queue, &hold->in_queue);
     hold->wait_timer = (pawl_timer){.fire = waited_too_long, .arg = hold};
     if (hold->wait_until != PAWL_NEVER)
         pawl__timers_set(&hold->client->timers, &hold->wait_timer, hold->wait_until);
     return false;
 }
 
-static struct hold *next_in_queue(struct site *site)
+static struct hold *next_in_queue(struct name_state *name_state)
 {
-    struct list *link = list_take(&site->queue);
+    struct list *link = list_take(&name_state->queue);
     struct hold *next;
 
     if (!link)
@@ -162,46 +165,46 @@ static struct hold *next_in_queue(struct site *site)
     next = list_entry(link, struct hold, in_queue);
     pawl__timers_clear(&next->client->timers, &next->wait_timer);
     next->waited = true;
-    site->front = next;
+    name_state->front = next;
     next->is_front = true;
     return next;
 }
 
 void pawl__cohort_leave(struct hold *hold)
 {
-    struct site *site = hold->site;
+    struct name_state *name_state = hold->name_state;
     struct hold *next;
 
     if (!hold->is_front)
         return;
     hold->is_front = false;
-    site->front = NULL;
-    next = next_in_queue(site);
+    name_state->front = NULL;
+    next = next_in_queue(name_state);
     if (!next)
         return;
-    if (next->call)
-        pawl__call_drive(next->call);
+    if (next->thread)
+        pawl__wait_drive(next->thread);
     pawl__hold_start(next);
 }
 
 bool pawl__cohort_pass(struct hold *hold)
 {
-    struct site *site = hold->site;
+    struct name_state *name_state = hold->name_state;
     int64_t now = pawl__now(hold->client);
     struct hold *next;
 
-    if (!hold->is_front || list_empty(&site->queue) || hold->orphan ||
+    if (!hold->is_front || list_empty(&name_state->queue) || hold->orphan ||
         hold->client->state != CLIENT_OPEN) /* who waits while it closes is cancelled */
         return false;
     if (hold->token + 1 >= hold->token_end || hold->deadline - now < hold->lease_len / 2)
         return false;
     hold->is_front = false;
-    next = next_in_queue(site);
+    next = next_in_queue(name_state);
     next->owner.seq = hold->owner.seq;
     next->token = hold->token + 1;
     next->token_end = hold->token_end;
     pawl__keeper_move(hold, next);
-    site->series->stats.handed_over++;
+    name_state->series->stats.handed_over++;
     pawl__hold_granted(next);
     return true;
 }

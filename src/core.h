@@ -9,7 +9,7 @@
  * From top to bottom (docs/glossary.md explains the terms):
  *   lock, multi, semaphore, latch, inspect   the public calls
  *   hold     one owner's relation to one name: waiting, acquiring, held, releasing, lost
- *   cohort   the holds of one name inside this process (struct site)
+ *   cohort   the holds of one name inside this process (struct name_state)
  *   keeper   the leases of holds: renewal, deadline, loss
  *   request  one op with its time limit: repeated while the outcome is unknown, then cancelled
  *   driver   the thread that runs the loop; the background thread; user callbacks
@@ -84,8 +84,8 @@ void pawl__requests_flush(pawl_client *client);
 
 /* ---- driver.c ------------------------------------------------------------------------------- */
 
-/* A waiter for one result; with `blocking`, a thread in a blocking call. */
-struct call {
+/* The waiter for one result; with `blocking`, a thread in a blocking call. */
+struct waiter_thread {
     bool done;
     int code;
     /* blocking */
@@ -109,13 +109,14 @@ struct callback {
     void (*gone)(struct callback *callback); /* called with the mutex, afterwards */
 };
 
-/* Blocking calls: begin, start an operation that ends in pawl__call_done, wait. */
-void pawl__call_begin(struct call *call, pawl_error *err);
-void pawl__call_done(pawl_client *client, struct call *call, int code);
+/* Blocking calls: begin, start an operation that ends in pawl__wait_done, wait. */
+void pawl__wait_begin(struct waiter_thread *thread, pawl_error *err);
+void pawl__wait_done(pawl_client *client, struct waiter_thread *thread, int code);
 /* From now on the call waits for the loop: its thread may become the driver. */
-void pawl__call_drive(struct call *call);
-int pawl__call_wait(pawl_client *client, struct call *call);
-void pawl__call_end(struct call *call); /* instead of pawl__call_wait, if nothing was started */
+void pawl__wait_drive(struct waiter_thread *thread);
+int pawl__wait(pawl_client *client, struct waiter_thread *thread);
+/* Instead of pawl__wait, if nothing was started. */
+void pawl__wait_end(struct waiter_thread *thread);
 
 void pawl__callback_queue(pawl_client *client, struct callback *callback, int code);
 
@@ -128,11 +129,11 @@ bool pawl__in_callback(void);
 int pawl__driver_init(pawl_client *client, pawl_error *err);
 void pawl__driver_end(pawl_client *client);
 /* Start the background thread; PAWL_ENOMEM if no thread can be created. */
-int pawl__keeper_thread_start(pawl_client *client);
-void pawl__keeper_thread_stop(pawl_client *client); /* unlocks and relocks the mutex */
+int pawl__background_start(pawl_client *client);
+void pawl__background_stop(pawl_client *client);    /* unlocks and relocks the mutex */
 /* Before unlocking the mutex: flush deferred requests and make sure that a thread will wake up for
  * the next event or timer. */
-void pawl__settle(pawl_client *client);
+void pawl__before_unlock(pawl_client *client);
 /* Run everything that is ready: loop, wakes, due timers. */
 void pawl__turn(pawl_client *client);
 void pawl__signals_forget(pawl_client *client);
@@ -146,11 +147,11 @@ void pawl__forget(pawl_client *client); /* clear the signals that woke the outer
 /* No thread drives: let the background thread take over after its rest, or when a timer is due. */
 void pawl__rest_end(pawl_client *client);
 /* An operation may be under way that no caller waits for: end the background thread's rest. */
-void pawl__keeper_need(pawl_client *client);
+void pawl__background_need(pawl_client *client);
 int pawl__user_fd(pawl_client *client); /* the foreign loop's descriptor; -1: can't be created */
 /* Run queued callbacks. Returns their number, or PAWL_EFORK: a callback forked and this is the
  * child process, which must not touch the client any more. */
-int pawl__dispatch(pawl_client *client, bool by_keeper);
+int pawl__dispatch(pawl_client *client, bool by_background);
 
 /* ---- keeper.c ------------------------------------------------------------------------------- */
 
@@ -176,7 +177,7 @@ int pawl__keeper_why(const struct hold *hold, int64_t now);
 /* ---- hold.c, hold_end.c ---------------------------------------------------------------------- */
 
 enum hold_state {
-    HOLD_WAITING,   /* in its site's queue, not at the engine */
+    HOLD_WAITING,   /* in the queue of its name, not at the engine */
     HOLD_ACQUIRING, /* the ACQUIRE is at the engine */
     HOLD_HELD,
     HOLD_RELEASING, /* the RELEASE is at the engine */
@@ -203,8 +204,8 @@ struct terms {
 struct hold {
     struct request request;
     pawl_client *client;
-    struct site *site;
-    struct list in_client, in_site, in_queue;
+    struct name_state *name_state;
+    struct list in_client, in_name, in_queue;
     struct terms terms;        /* the handle's */
     pawl_lock *lock;           /* the handle of the acquire; NULL once freed */
     pawl_semaphore *sem;
@@ -214,16 +215,16 @@ struct hold {
     uint8_t state;
     uint8_t why;      /* LOST: enum pawl_lost_reason */
     uint8_t verify_why; /* why the engine asked to verify the hold, or 0 */
-    bool is_front;    /* the one hold of its site's cohort that the engine knows */
+    bool is_front;    /* the one hold of its name's cohort that the engine knows */
     bool orphan;      /* its thread has ended */
-    bool ghost;       /* its owner has finished with the hold, and may acquire anew */
+    bool finished;    /* its owner has finished with the hold, and may acquire anew */
     bool give_back;   /* release as soon as the pending request is answered */
     unsigned owed;    /* number of pawl__hold_leave calls to do after the pending request */
     bool acquires;    /* done_cb reports, or last reported, an acquire */
     bool maybe_released; /* a release got no answer */
     int count;
     uint32_t permits;
-    struct call *call; /* the blocking caller of the current transition, or NULL */
+    struct waiter_thread *thread; /* the blocking caller of the current transition, or NULL */
     struct callback done_cb, lost_cb;
 
     int64_t asked;      /* when the owner asked */
@@ -253,7 +254,7 @@ struct hold {
 struct asker {
     pawl_lock *lock;
     pawl_semaphore *sem;
-    struct call *call;
+    struct waiter_thread *thread;
     pawl_done_fn *done;
     void *arg;
     uint64_t holder;
@@ -268,10 +269,12 @@ struct group {
 };
 
 /* Acquire. Returns 0 if the asker will receive (or has received) the result, else an error. */
-int pawl__hold_acquire(pawl_client *client, struct site *site, const struct terms *terms,
+int pawl__hold_acquire(pawl_client *client, struct name_state *name_state,
+                       const struct terms *terms,
                        const struct asker *asker, uint32_t permits, int64_t wait_ms,
                        pawl_error *err);
-struct hold *pawl__hold_new(pawl_client *client, struct site *site); /* NULL: no memory */
+/* NULL: no memory. */
+struct hold *pawl__hold_new(pawl_client *client, struct name_state *name_state);
 /* Set the receiver of the next result. NULL: none; a result that is already owed to an earlier
  * asker is still delivered. */
 void pawl__hold_set_asker(struct hold *hold, const struct asker *asker);
@@ -281,7 +284,7 @@ void pawl__hold_give_back(struct hold *hold);
 void pawl__hold_leave(struct hold *hold, unsigned times);
 /* Release a useless grant of this hold that the service may still have. */
 void pawl__hold_let_go(const struct hold *hold, int64_t lease_ms);
-struct hold *pawl__hold_find(struct site *site, uint64_t holder, int mode);
+struct hold *pawl__hold_find(struct name_state *name_state, uint64_t holder, int mode);
 /* Release one count, or all permits but `keep`. Returns 0 if the asker will receive (or has
  * received) the result. Without an asker the result is dropped. */
 int pawl__hold_release(struct hold *hold, uint32_t keep, const struct asker *asker,
@@ -305,8 +308,8 @@ void pawl__hold_drop(struct hold *hold);
 /* ---- cohort.c ------------------------------------------------------------------------------- */
 
 /* The state of one name in one client. */
-struct site {
-    struct site *next; /* in its hash bucket */
+struct name_state {
+    struct name_state *next; /* in its hash bucket */
     struct list holds; /* of every state */
     struct list queue; /* HOLD_WAITING, in order of arrival */
     struct hold *front;
@@ -317,12 +320,12 @@ struct site {
     char name[];
 };
 
-struct site *pawl__site_get(pawl_client *client, const char *name); /* NULL: no memory */
-void pawl__site_put(pawl_client *client, struct site *site);
-void pawl__sites_free(pawl_client *client);
+struct name_state *pawl__name_get(pawl_client *client, const char *name); /* NULL: no memory */
+void pawl__name_put(pawl_client *client, struct name_state *name_state);
+void pawl__names_free(pawl_client *client);
 /* Does the front hold the name, or has the service said that another owner does? A request without
  * an answer does not count. */
-bool pawl__site_held(const struct site *site);
+bool pawl__name_held(const struct name_state *name_state);
 /* May this hold be submitted to the engine now? If not, the hold is queued. */
 bool pawl__cohort_enter(struct hold *hold);
 /* Pass the grant on to the next hold in the process. False: none waits, or it is the turn of
@@ -361,7 +364,7 @@ void pawl__trace(struct hold *hold, int event, int64_t lasted_ns, int code);
 struct slow {
     pawl_timer timer;
     struct request request;
-    struct site *site;  /* the name that is inspected, with a reference; NULL: none */
+    struct name_state *name_state; /* the name that is inspected, with a reference; NULL: none */
     int64_t asked;      /* since when its longest waiter waits */
     uint32_t attempt;   /* the attempt that `holder` is from */
     char holder[200];
@@ -410,7 +413,7 @@ struct pawl_world {
 enum client_state { CLIENT_OPEN, CLIENT_CLOSING, CLIENT_CLOSED };
 
 #define PAWL_HANDLE_BIT (1ull << 63) /* tells handles' numbers from threads' */
-#define DRIVER_KEEPER ((struct call *)-1)
+#define DRIVER_BACKGROUND ((struct waiter_thread *)-1)
 
 struct pawl_client {
     pawl_env env; /* first: an env is its client */
@@ -441,12 +444,12 @@ struct pawl_client {
     bool unflushed; /* an op was not completed inside submit, or was cancelled */
     bool dirty;     /* the loop must run before a thread waits */
 
-    struct site **sites;
-    size_t nsites, site_room;
+    struct name_state **names;
+    size_t nnames, names_room;
     struct list holds; /* all that are not OVER */
     size_t live;       /* their number */
     struct list requests; /* all that are not idle, except `event` */
-    struct call *closing; /* pawl_close, which waits until live, requests and active are gone */
+    struct waiter_thread *closing; /* pawl_close, until live, requests and active are gone */
     bool close_late;      /* pawl_close no longer waits for background work of the engine */
     int close_code;       /* what pawl_close returns */
     int64_t linger_until; /* while closing: locks kept by at_least_ms are released by then */
@@ -457,7 +460,7 @@ struct pawl_client {
     pawl_timer renew_timer;
 
     struct list todo;  /* requests to submit or cancel */
-    int in_engine;
+    int deferring;     /* depth of pawl__defer_begin */
     struct request *submitting; /* the request inside the engine's submit, until answered */
     pawl_wake *wakes;
     atomic_bool woken;
@@ -471,7 +474,7 @@ struct pawl_client {
     int64_t armed;
     bool stepped_in;   /* fd_mode: the foreign loop was late, the background thread drives */
     int64_t backed_up; /* fd_mode: the background thread sleeps until shortly after this instant */
-    struct call *driver;
+    struct waiter_thread *driver;
     struct list sleepers;
     uint64_t activity;
     bool asked;         /* a request was sent since the last wait */
@@ -479,17 +482,17 @@ struct pawl_client {
     unsigned in_vain;   /* consecutive spins without an answer */
     unsigned spin_rest; /* number of waits to come without spinning (back-off) */
 
-    pthread_t keeper;
-    pthread_cond_t keeper_wake;
-    bool keeper_runs, keeper_stops;
-    bool keeper_polls;  /* the background thread is in poll(), not at the condition */
-    bool keeper_rests;  /* the background thread lets callers drive */
-    bool keeper_needed; /* an operation is under way that no caller waits for */
+    pthread_t background;
+    pthread_cond_t background_wake;
+    bool background_runs, background_stops;
+    bool background_polls; /* the background thread is in poll(), not at the condition */
+    bool background_rests; /* the background thread lets callers drive */
+    bool background_needed; /* an operation is under way that no caller waits for */
     int64_t rest_until; /* when rest_fd fires, or PAWL_NEVER */
 
     struct list callbacks;
     bool dispatching, fd_mode;
-    pthread_cond_t settled; /* a dispatch or an active call has ended */
+    pthread_cond_t idle;    /* a dispatch or an active call has ended */
 
     struct series other;
     struct series *series[PAWL_SERIES_MAX];
@@ -502,6 +505,19 @@ struct pawl_client {
 static inline int64_t pawl__now(pawl_client *client)
 {
     return client->env.now(&client->env);
+}
+
+/* Between begin and end no request is submitted: the engine is on the stack, or the caller walks a
+ * list, or the order of two requests matters. pawl__requests_flush then submits the requests. The
+ * pairs nest. */
+static inline void pawl__defer_begin(pawl_client *client)
+{
+    client->deferring++;
+}
+
+static inline void pawl__defer_end(pawl_client *client)
+{
+    client->deferring--;
 }
 
 /* Lock the client for a public call. Returns 0, or PAWL_EFORK, PAWL_ESTATE (closed), PAWL_EDEADLK
@@ -537,7 +553,7 @@ struct pawl_lock {
     uint32_t refs; /* the handle's own, one per callback on its way, one per multi-lock */
     bool freed;    /* pawl_lock_free was called */
     pawl_client *client;
-    struct site *site;
+    struct name_state *name_state;
     struct terms terms;
     uint64_t handle; /* holder of handle-owned locks */
     bool by_thread;

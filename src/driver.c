@@ -1,40 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * driver.c - who runs the loop.
+ * driver.c - the driver: the thread that runs the loop.
  *
- * All state is under the client's mutex, so any thread may submit ops and turn the loop (a turn
- * never blocks). What must be shared out is only the waiting: one outer epoll descriptor has in it
- * libuv's own, a timer descriptor on CLOCK_BOOTTIME (armed for the earliest timer; it also counts
- * the time a machine sleeps) and an event descriptor (the kick). The driver is the thread that sits
- * in epoll_wait on it, without the mutex:
+ * All state is under the client's mutex, so any thread may submit ops and turn the loop; a turn
+ * never blocks. Only the waiting must be shared out. One outer epoll descriptor contains libuv's
+ * own descriptor, a timer descriptor on CLOCK_BOOTTIME (armed for the earliest timer; this clock
+ * also counts the time that a machine sleeps) and an event descriptor (the kick). The driver is the
+ * thread in epoll_wait on the outer descriptor, without the mutex:
  *
- *   - a caller whose op is not done becomes the driver if no other caller is; so a program with
- *     one thread pays no thread switch;
- *   - other callers sleep on a condition of their own; the driver wakes those whose op is done, and
- *     when its own is done it wakes one of them to drive on; those that wait for another thread of
- *     the process only (the cohort) never drive;
- *   - the keeper thread drives when no caller does. A caller that needs the role takes it from the
- *     keeper, which then rests. It takes the role back at once if something is under way that no
- *     caller waits for, else only when no caller has driven for a while: so a program in a loop of
- *     calls need not fight with it for every answer. Its rest has no end while a caller drives;
- *     who drives last sets one, on a timer descriptor, which wakes nobody up now.
- *   - a foreign loop polls the same descriptor and calls pawl_client_process. The keeper then only
- *     steps in when a timer is overdue, until that loop comes round again.
+ *   - A caller whose op is not done becomes the driver if no other caller is the driver. So a
+ *     program with one thread pays for no thread switch.
+ *   - Other callers sleep, each on a condition of its own. The driver wakes the callers whose op is
+ *     done. When the driver's own op is done, the driver wakes one of them to drive on. Callers
+ *     that only wait for another thread of the process (the cohort) never drive.
+ *   - The background thread drives when no caller does. A caller that needs the role takes it from
+ *     the background thread, which then rests. The background thread takes the role back at once
+ *     if an operation is under way that no caller waits for, else only when no caller has driven
+ *     for a while: so a program in a loop of calls need not compete with the background thread for
+ *     every answer. The rest has no end while a caller drives; the caller that drives last sets
+ *     the end, on a timer descriptor, which wakes no thread now.
+ *   - A foreign loop polls the same descriptor and calls pawl_client_process. The background thread
+ *     then only steps in when a timer is overdue, until the foreign loop comes round again.
  *
- * Two threads in epoll_wait at once are harmless (both find what there is under the mutex), but
- * an event that one takes off is not seen by the other. What is meant for one thread alone, the
- * keeper or the foreign loop, has therefore a descriptor of its own (tell_fd) that callers neither
- * wait for nor read. A foreign loop's descriptor is another epoll over the same four.
+ * Two threads in epoll_wait at once are harmless, because both check under the mutex what is ready.
+ * But an event that one of the threads consumes is not seen by the other. So the background thread
+ * and the foreign loop are woken by a descriptor of their own (tell_fd), which callers neither wait
+ * for nor read. A foreign loop's descriptor is another epoll over the same four.
  *
- * An answer of a server on the same machine comes sooner than a thread that slept gets a CPU again.
- * So a driver that has just sent something looks again and again for a moment before it sleeps.
- * Where the answers take longer, or the CPUs are busy, it finds that in vain and does so ever more
- * seldom. A client whose last acquire had to wait for others does not at all: on a machine with few
- * CPUs it would be in their way. (No sched_yield: the kernel takes it for a wish to wait for long.)
+ * A server on the same machine answers sooner than a sleeping thread gets a CPU again. So a driver
+ * that has just sent a request spins for a moment before it sleeps. Failed spins back off, for
+ * answers that take longer and CPUs that are busy. A client whose last acquire had to wait does not
+ * spin at all, because on a machine with few CPUs the spinning would delay the holder. (No
+ * sched_yield: the kernel takes sched_yield for a wish to wait for long.)
  *
- * User callbacks are queued and run in order, one at a time, with no mutex held: by the keeper
- * thread, or in pawl_client_process once pawl_client_fd was called. Never by a caller's thread: it
- * may hold locks of its own that the callback wants.
+ * User callbacks are queued and run in order, one at a time, with no mutex held: by the background
+ * thread, or in pawl_client_process once pawl_client_fd was called. A caller's thread never runs
+ * callbacks, because the caller may hold locks of its own that the callback wants.
  */
 #include <errno.h>
 #include <sys/epoll.h>
@@ -170,10 +171,10 @@ void pawl__tell(pawl_client *client)
 {
     uint64_t one = 1;
 
-    if (client->fd_mode || client->keeper_polls)
+    if (client->fd_mode || client->background_polls)
         (void)!write(client->tell_fd, &one, sizeof one);
-    if (!client->fd_mode && !client->keeper_polls)
-        pthread_cond_signal(&client->keeper_wake);
+    if (!client->fd_mode && !client->background_polls)
+        pthread_cond_signal(&client->background_wake);
 }
 
 static void ring_at(int timer_fd, int64_t when)
@@ -193,7 +194,7 @@ void pawl__arm(pawl_client *client)
     int64_t due = pawl__timers_next(&client->timers);
 
     if (client->fd_mode && due < client->backed_up)
-        pthread_cond_signal(&client->keeper_wake);
+        pthread_cond_signal(&client->background_wake);
     if (due >= client->armed || client->timer_fd < 0)
         return;
     client->armed = due;
@@ -211,9 +212,9 @@ static void flush_engine(pawl_client *client)
         client->dirty = true;
         return;
     }
-    client->in_engine++;
+    pawl__defer_begin(client);
     engine->flush(client->engine.state);
-    client->in_engine--;
+    pawl__defer_end(client);
 }
 
 static void turn_once(pawl_client *client)
@@ -222,14 +223,14 @@ static void turn_once(pawl_client *client)
     int64_t now;
 
     client->dirty = false;
-    client->in_engine++;
+    pawl__defer_begin(client);
     if (client->loop_open)
         uv_run(&client->loop, UV_RUN_NOWAIT);
     pawl__wakes_run(client);
     now = pawl__now(client);
     while ((timer = pawl__timers_take(&client->timers, now)))
         timer->fire(timer);
-    client->in_engine--;
+    pawl__defer_end(client);
     pawl__requests_flush(client);
     flush_engine(client);
     if (client->closing)
@@ -243,7 +244,7 @@ void pawl__turn(pawl_client *client)
         turn_once(client);
 }
 
-void pawl__settle(pawl_client *client)
+void pawl__before_unlock(pawl_client *client)
 {
     pawl__requests_flush(client);
     flush_engine(client);
@@ -265,7 +266,7 @@ static void forget_these(pawl_client *client, const struct epoll_event *events, 
             client->armed = PAWL_NEVER;
         if (fd == client->timer_fd || fd == client->kick_fd)
             (void)!read(fd, &count, sizeof count);
-        if (fd == client->kick_fd && client->driver && client->driver != DRIVER_KEEPER &&
+        if (fd == client->kick_fd && client->driver && client->driver != DRIVER_BACKGROUND &&
             client->driver->done)
             pawl__kick(client); /* it was meant for the thread that drives by now */
     }
@@ -327,7 +328,7 @@ static void learn_from_spin(pawl_client *client, bool seen)
 
 /* Wait, and do what there is: an event that was taken off the descriptor is this thread's to see
  * to, even if another one drives by now. */
-static void wait_for_events(pawl_client *client, struct call *me)
+static void wait_for_events(pawl_client *client, struct waiter_thread *me)
 {
     bool spins = may_spin(client);
     struct epoll_event events[4];
@@ -349,36 +350,36 @@ static void wait_for_events(pawl_client *client, struct call *me)
 
 /* ---- blocking callers ------------------------------------------------------------------------ */
 
-void pawl__call_begin(struct call *call, pawl_error *err)
+void pawl__wait_begin(struct waiter_thread *thread, pawl_error *err)
 {
-    call->done = false;
-    call->code = 0;
-    call->blocking = true;
-    call->local = false;
-    call->err = err;
-    list_init(&call->sleeping);
-    pthread_cond_init(&call->wake, NULL);
+    thread->done = false;
+    thread->code = 0;
+    thread->blocking = true;
+    thread->local = false;
+    thread->err = err;
+    list_init(&thread->sleeping);
+    pthread_cond_init(&thread->wake, NULL);
 }
 
-void pawl__call_done(pawl_client *client, struct call *call, int code)
+void pawl__wait_done(pawl_client *client, struct waiter_thread *thread, int code)
 {
-    call->code = code;
-    call->done = true;
-    if (!call->blocking)
+    thread->code = code;
+    thread->done = true;
+    if (!thread->blocking)
         return;
-    if (client->driver == call)
+    if (client->driver == thread)
         pawl__kick(client);
     else
-        pthread_cond_signal(&call->wake);
+        pthread_cond_signal(&thread->wake);
 }
 
-void pawl__call_drive(struct call *call)
+void pawl__wait_drive(struct waiter_thread *thread)
 {
-    call->local = false;
-    pthread_cond_signal(&call->wake);
+    thread->local = false;
+    pthread_cond_signal(&thread->wake);
 }
 
-/* Nobody drives: the keeper will when it has rested, or a timer is due. */
+/* Nobody drives: the background thread will when it has rested, or a timer is due. */
 void pawl__rest_end(pawl_client *client)
 {
     int64_t due = pawl__timers_next(&client->timers), until = pawl__now(client) + REST;
@@ -392,10 +393,10 @@ void pawl__rest_end(pawl_client *client)
 }
 
 /* A caller who sleeps and could drive, or NULL. */
-static struct call *next_driver(pawl_client *client)
+static struct waiter_thread *next_driver(pawl_client *client)
 {
     for (struct list *l = client->sleepers.next; l != &client->sleepers; l = l->next) {
-        struct call *next = list_entry(l, struct call, sleeping);
+        struct waiter_thread *next = list_entry(l, struct waiter_thread, sleeping);
 
         if (!next->local && !next->done)
             return next;
@@ -406,96 +407,97 @@ static struct call *next_driver(pawl_client *client)
 /* Nobody drives any more: somebody else must. */
 static void hand_on_driving(pawl_client *client)
 {
-    struct call *next;
+    struct waiter_thread *next;
 
     if (client->driver)
         return;
     next = next_driver(client);
     if (next)
         pthread_cond_signal(&next->wake);
-    else if (client->keeper_rests)
+    else if (client->background_rests)
         pawl__rest_end(client);
 }
 
-/* For calls that do not wait for what they began. The keeper may be just about to rest. */
-void pawl__keeper_need(pawl_client *client)
+/* For calls that do not wait for what they began. The background thread may be just about to
+ * rest. */
+void pawl__background_need(pawl_client *client)
 {
     if (client->driver || client->fd_mode || next_driver(client))
         return;
     if (!list_empty(&client->requests)) {
-        client->keeper_needed = true;
-        if (client->keeper_rests)
+        client->background_needed = true;
+        if (client->background_rests)
             pawl__tell(client);
-    } else if (client->keeper_rests) {
+    } else if (client->background_rests) {
         pawl__rest_end(client); /* a timer may have been set */
     }
 }
 
-static void drive_for(pawl_client *client, struct call *call)
+static void drive_for(pawl_client *client, struct waiter_thread *thread)
 {
     client->activity++;
-    pawl__settle(client);
-    if (call->done)
+    pawl__before_unlock(client);
+    if (thread->done)
         return;
     if (client->world) {
         pawl__turn(client);
-        if (call->done)
+        if (thread->done)
             return;
         pawl__unlock(client);
         client->world->idle(client->world->arg);
         pthread_mutex_lock(&client->mu);
         return;
     }
-    if (client->driver == DRIVER_KEEPER)
+    if (client->driver == DRIVER_BACKGROUND)
         pawl__tell(client); /* off the descriptor: this thread wants the answers itself */
-    wait_for_events(client, call);
+    wait_for_events(client, thread);
 }
 
-static void sleep_for(pawl_client *client, struct call *call)
+static void sleep_for(pawl_client *client, struct waiter_thread *thread)
 {
-    pawl__settle(client);
-    if (call->done)
+    pawl__before_unlock(client);
+    if (thread->done)
         return;
-    if (call->local)
+    if (thread->local)
         hand_on_driving(client);
     if (client->log_lines) { /* not to be kept until another thread unlocks the mutex */
         pawl__unlock(client);
         pthread_mutex_lock(&client->mu);
         return;
     }
-    list_append(&client->sleepers, &call->sleeping);
-    pthread_cond_wait(&call->wake, &client->mu);
-    list_remove(&call->sleeping);
+    list_append(&client->sleepers, &thread->sleeping);
+    pthread_cond_wait(&thread->wake, &client->mu);
+    list_remove(&thread->sleeping);
 }
 
 /* The call is on this thread's stack, and the driver, the engine and other threads point to it: so
  * the wait is no cancellation point (pthread_cancel takes effect after the call). */
-int pawl__call_wait(pawl_client *client, struct call *call)
+int pawl__wait(pawl_client *client, struct waiter_thread *thread)
 {
     int cancels;
 
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
     client->active++;
-    while (!call->done) {
-        bool others_drive = client->driver && client->driver != DRIVER_KEEPER;
+    while (!thread->done) {
+        bool others_drive = client->driver && client->driver != DRIVER_BACKGROUND;
 
-        if (others_drive || (call->local && client->keeper_runs && !client->fd_mode))
-            sleep_for(client, call);
+        if (others_drive || (thread->local && client->background_runs && !client->fd_mode))
+            sleep_for(client, thread);
         else
-            drive_for(client, call);
+            drive_for(client, thread);
     }
     /* Also by who never drove: it may be the one that was woken to do so. */
     hand_on_driving(client);
     client->active--;
     pawl__close_check(client);
-    pawl__call_end(call);
+    pawl__wait_end(thread);
     pthread_setcancelstate(cancels, NULL);
-    return call->code;
+    return thread->code;
 }
 
-void pawl__call_end(struct call *call)
+void pawl__wait_end(struct waiter_thread *thread)
 {
-    pthread_cond_destroy(&call->wake);
+    pthread_cond_destroy(&thread->wake);
 }
 
 /* ---- callbacks ------------------------------------------------------------------------------- */
@@ -539,7 +541,7 @@ static bool run_callback(pawl_client *client, struct callback *callback)
     return true;
 }
 
-int pawl__dispatch(pawl_client *client, bool by_keeper)
+int pawl__dispatch(pawl_client *client, bool by_background)
 {
     struct list *link;
     int n = 0;
@@ -547,7 +549,7 @@ int pawl__dispatch(pawl_client *client, bool by_keeper)
     if (client->dispatching)
         return 0;
     client->dispatching = true;
-    while (n < DISPATCH_MAX && !(by_keeper && client->fd_mode) &&
+    while (n < DISPATCH_MAX && !(by_background && client->fd_mode) &&
            (link = list_take(&client->callbacks))) {
         if (!run_callback(client, list_entry(link, struct callback, queued)))
             return PAWL_EFORK;
@@ -556,6 +558,6 @@ int pawl__dispatch(pawl_client *client, bool by_keeper)
     client->dispatching = false;
     if (!list_empty(&client->callbacks))
         pawl__tell(client); /* callbacks that start new work must not keep a foreign loop here */
-    pthread_cond_broadcast(&client->settled);
+    pthread_cond_broadcast(&client->idle);
     return n;
 }

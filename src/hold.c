@@ -10,19 +10,20 @@
  *
  *   state       its request         ways out
  *   ----------  ------------------  --------------------------------------------------------------
- *   WAITING     none                front of its site -> ACQUIRING; handed the grant inside the
+ *   WAITING     none                front of its name -> ACQUIRING; handed the grant inside the
  *                                   process -> HELD; time-out, cancel, free, close -> OVER
  *   ACQUIRING   ACQUIRE             granted -> HELD; refused, time-out, cancel -> OVER; no answer,
- *                                   or granted to who is gone -> RELEASING as a ghost; granted when
- *                                   its lease was over -> ACQUIRING with a new number
+ *                                   or granted to an owner that is gone -> RELEASING as finished;
+ *                                   granted after the end of the lease -> ACQUIRING with a new
+ *                                   number
  *   HELD        none, or (partial)  release, free, close -> RELEASING, or OVER if it is handed on
  *               ACQUIRE, RELEASE    inside the process; deadline, renewal or event says that it is
- *               of counts, permits  gone -> LOST; at_least_ms left -> HELD as a ghost, to be
+ *               of counts, permits  gone -> LOST; at_least_ms left -> HELD as finished, to be
  *                                   released later
  *   RELEASING   RELEASE             done, or gone -> OVER; failed -> UNRELEASED (closing: OVER)
  *   UNRELEASED  none                release once more, free, close, the same owner acquires ->
- *                                   RELEASING (the last three as a ghost); lease over -> OVER, or
- *                                   where the lease is the session's -> RELEASING as a ghost
+ *                                   RELEASING (the last three as finished); lease over -> OVER, or
+ *                                   where the lease is the session's -> RELEASING as finished
  *   LOST        none, or (partial)  released as often as acquired, free, close, thread ends -> OVER
  *               as HELD
  *   OVER        none, or (partial)  used again, see below
@@ -30,7 +31,7 @@
  * `partial` means that a request of a HELD hold went out to count up, count down or give back some
  * permits. The hold may be LOST or OVER when the answer comes. Until then the owner's further calls
  * get PAWL_ESTATE, freeing only sets give_back, and what the answer says the service still has is
- * given back by a ghost of its own (pawl__hold_let_go).
+ * given back by a hold of its own (pawl__hold_let_go).
  *
  * Whoever is owed an outcome is told exactly once: `call` (a blocking caller) or `done_cb.fn`
  * (until its callback runs) is set with the request, or when the hold is queued, and only
@@ -40,8 +41,8 @@
  * idle, nobody is owed an outcome, and none of its callbacks is queued or running. Each of these
  * ends in pawl__hold_drop, which looks at all of them. The memory stays until the client is freed.
  *
- * A ghost is a hold whose owner is through with it: pawl__hold_find does not see it, so that its
- * owner may acquire the name anew while the old grant is still on its way back.
+ * A finished hold is one whose owner is through with it: pawl__hold_find does not see it, so that
+ * its owner may acquire the name anew while the old grant is still on its way back.
  *
  * Each acquire has a number of its own (owner.seq), which the engine's grant belongs to. A late or
  * repeated request of an earlier acquire can therefore never touch a later one.
@@ -58,7 +59,7 @@ static void prepare_acquire(struct hold *hold, int64_t now);
 
 static void callback_gone(struct callback *callback);
 
-struct hold *pawl__hold_new(pawl_client *client, struct site *site)
+struct hold *pawl__hold_new(pawl_client *client, struct name_state *name_state)
 {
     struct list *link = list_take(&client->spare);
     struct hold *hold = link ? list_entry(link, struct hold, in_client) : calloc(1, sizeof *hold);
@@ -75,19 +76,19 @@ struct hold *pawl__hold_new(pawl_client *client, struct site *site)
     hold->done_cb.hold = hold->lost_cb.hold = hold;
     hold->id = ++client->last_hold;
     hold->client = client;
-    hold->site = site;
+    hold->name_state = name_state;
     hold->state = HOLD_WAITING;
     client->live++;
-    site->refs++;
+    name_state->refs++;
     list_append(&client->holds, &hold->in_client);
-    list_append(&site->holds, &hold->in_site);
+    list_append(&name_state->holds, &hold->in_name);
     return hold;
 }
 
 /* Does anything still refer to the hold, or is anybody owed an outcome? */
 static bool needed(const struct hold *hold)
 {
-    return hold->request.phase != REQUEST_IDLE || hold->call || hold->done_cb.fn ||
+    return hold->request.phase != REQUEST_IDLE || hold->thread || hold->done_cb.fn ||
            hold->done_cb.pending || hold->done_cb.running || hold->lost_cb.pending ||
            hold->lost_cb.running;
 }
@@ -101,13 +102,13 @@ void pawl__hold_drop(struct hold *hold)
         client->live--;
         pawl__close_check(client);
     }
-    if (needed(hold) || list_empty(&hold->in_site))
+    if (needed(hold) || list_empty(&hold->in_name))
         return;
     list_remove(&hold->in_queue);
-    list_remove(&hold->in_site);
+    list_remove(&hold->in_name);
     list_remove(&hold->in_client);
     list_append(&client->spare, &hold->in_client);
-    pawl__site_put(client, hold->site);
+    pawl__name_put(client, hold->name_state);
 }
 
 static void callback_gone(struct callback *callback)
@@ -118,12 +119,12 @@ static void callback_gone(struct callback *callback)
         pawl__hold_drop(hold);
 }
 
-struct hold *pawl__hold_find(struct site *site, uint64_t holder, int mode)
+struct hold *pawl__hold_find(struct name_state *name_state, uint64_t holder, int mode)
 {
-    for (struct list *l = site->holds.next; l != &site->holds; l = l->next) {
-        struct hold *hold = list_entry(l, struct hold, in_site);
+    for (struct list *l = name_state->holds.next; l != &name_state->holds; l = l->next) {
+        struct hold *hold = list_entry(l, struct hold, in_name);
 
-        if (hold->owner.holder == holder && hold->terms.mode == mode && !hold->ghost &&
+        if (hold->owner.holder == holder && hold->terms.mode == mode && !hold->finished &&
             hold->state != HOLD_OVER)
             return hold;
     }
@@ -135,24 +136,24 @@ static void put_words(const struct hold *hold, int code, pawl_error *err)
     if (code == PAWL_ELOST)
         pawl__hold_error_lost(hold, err);
     else if (hold->request.err.text[0] && hold->request.op.code == code)
-        pawl__error_about(err, code, hold->site->name, hold->request.err.text);
+        pawl__error_about(err, code, hold->name_state->name, hold->request.err.text);
     else
-        pawl__error_about(err, code, hold->site->name, NULL);
+        pawl__error_about(err, code, hold->name_state->name, NULL);
 }
 
 /* Tell whoever waits for the present transition. */
 void pawl__hold_finish(struct hold *hold, int code)
 {
-    struct call *call = hold->call;
+    struct waiter_thread *thread = hold->thread;
 
-    hold->call = NULL;
-    if (call) {
+    hold->thread = NULL;
+    if (thread) {
         if (code)
-            put_words(hold, code, call->err);
-        pawl__call_done(hold->client, call, code);
+            put_words(hold, code, thread->err);
+        pawl__wait_done(hold->client, thread, code);
     } else if (hold->done_cb.fn && !hold->done_cb.pending) {
         if (code && hold->request.err.text[0] && hold->request.op.code == code)
-            pawl__log(hold->client, PAWL_LOG_WARNING, "'%s': %s", hold->site->name,
+            pawl__log(hold->client, PAWL_LOG_WARNING, "'%s': %s", hold->name_state->name,
                       hold->request.err.text); /* a callback gets the code alone */
         pawl__callback_queue(hold->client, &hold->done_cb, code);
     }
@@ -162,7 +163,7 @@ void pawl__hold_set_asker(struct hold *hold, const struct asker *asker)
 {
     if (!asker)
         return;
-    hold->call = asker->call;
+    hold->thread = asker->thread;
     hold->done_cb.fn = asker->done;
     hold->done_cb.arg = asker->arg;
     hold->done_cb.lock = asker->lock;
@@ -177,7 +178,7 @@ void pawl__hold_set_asker(struct hold *hold, const struct asker *asker)
 static int check_own(struct hold *own, const struct terms *terms, struct hold **again,
                      pawl_error *err)
 {
-    const char *name = own->site->name;
+    const char *name = own->name_state->name;
 
     if (own->state == HOLD_HELD && pawl__now(own->client) >= own->deadline)
         pawl__hold_lost(own, 0);
@@ -205,7 +206,7 @@ static int check_own(struct hold *own, const struct terms *terms, struct hold **
     return 0;
 }
 
-static int look_for_own(struct site *site, const struct terms *terms, uint64_t holder,
+static int look_for_own(struct name_state *name_state, const struct terms *terms, uint64_t holder,
                         struct hold **again, uint64_t *with_seq, pawl_error *err)
 {
     /* The wanted mode first: a writer that also reads may enter either once more. */
@@ -213,7 +214,7 @@ static int look_for_own(struct site *site, const struct terms *terms, uint64_t h
     const uint8_t modes[] = {terms->mode, other};
 
     for (size_t i = 0; i < 2 && terms->mode != PAWL_MODE_PERMITS && !*again; i++) {
-        struct hold *own = pawl__hold_find(site, holder, modes[i]);
+        struct hold *own = pawl__hold_find(name_state, holder, modes[i]);
         int code = own ? check_own(own, terms, again, err) : 0;
 
         if (code)
@@ -243,7 +244,7 @@ static void entered_again(struct request *r, int code)
     struct hold *hold = list_entry(r, struct hold, request);
 
     hold->partial = false;
-    pthread_cond_broadcast(&hold->client->settled);
+    pthread_cond_broadcast(&hold->client->idle);
     if (code == PAWL_ENOTHELD)
         pawl__hold_lost(hold, PAWL_LOST_GONE);
     if (hold->state != HOLD_HELD) {
@@ -295,13 +296,14 @@ static void fill_new(struct hold *hold, const struct terms *terms, const struct 
     hold->acquires = true;
 }
 
-int pawl__hold_acquire(pawl_client *client, struct site *site, const struct terms *terms,
+int pawl__hold_acquire(pawl_client *client, struct name_state *name_state,
+                       const struct terms *terms,
                        const struct asker *asker, uint32_t permits, int64_t wait_ms,
                        pawl_error *err)
 {
     struct hold *hold, *again = NULL;
     uint64_t with_seq = 0;
-    int code = look_for_own(site, terms, asker->holder, &again, &with_seq, err);
+    int code = look_for_own(name_state, terms, asker->holder, &again, &with_seq, err);
 
     if (code)
         return code;
@@ -309,18 +311,18 @@ int pawl__hold_acquire(pawl_client *client, struct site *site, const struct term
         enter_again(again, asker);
         return 0;
     }
-    if (asker->call && terms->cohort && wait_ms == 0 && pawl__site_held(site))
-        return pawl__error_about(err, PAWL_EBUSY, site->name, NULL);
-    if (pawl__keeper_thread_start(client))
-        return pawl_error_set(err, PAWL_ENOMEM, "can't start the keeper thread");
-    hold = pawl__hold_new(client, site);
+    if (asker->thread && terms->cohort && wait_ms == 0 && pawl__name_held(name_state))
+        return pawl__error_about(err, PAWL_EBUSY, name_state->name, NULL);
+    if (pawl__background_start(client))
+        return pawl_error_set(err, PAWL_ENOMEM, "can't start the background thread");
+    hold = pawl__hold_new(client, name_state);
     if (!hold)
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
     fill_new(hold, terms, asker, permits, wait_ms);
     hold->with_seq = with_seq;
     if (with_seq && (client->caps & PAWL_CAP_COUNTS))
         hold->owner.seq = with_seq; /* there both belong to one owner, told apart by the mode */
-    if (hold->try_once && site->front)
+    if (hold->try_once && name_state->front)
         hold->terms.cohort = false; /* not queued: the engine says that it is busy */
     pawl__wait_begins(hold);
     if (pawl__cohort_enter(hold))
@@ -337,7 +339,7 @@ static void prepare_acquire(struct hold *hold, int64_t now)
     r->op.kind = PAWL_OP_ACQUIRE;
     r->op.mode = hold->terms.mode;
     r->op.lock_kind = hold->terms.kind;
-    r->op.name = hold->site->name;
+    r->op.name = hold->name_state->name;
     r->op.owner = hold->owner;
     r->op.with_seq = hold->with_seq;
     r->op.permits = hold->permits;
@@ -387,10 +389,10 @@ static void unwanted(struct hold *hold, int code)
 {
     pawl__wait_ends(hold, code);
     pawl__hold_finish(hold, code);
-    hold->client->in_engine++; /* the release goes out before the next acquire */
+    pawl__defer_begin(hold->client); /* the release goes out before the next acquire */
     pawl__hold_give_back(hold);
     pawl__cohort_leave(hold);
-    hold->client->in_engine--;
+    pawl__defer_end(hold->client);
     pawl__requests_flush(hold->client);
 }
 

@@ -4,7 +4,7 @@
  * given back when nobody wants them, kept as UNRELEASED when the release failed, or lost.
  *
  * at_least_ms where the engine can't let a lock linger (no PAWL_CAP_LINGER): the client holds on to
- * the lock as a ghost, and releases it when the time is over. A client that closes waits for that
+ * the lock as finished, and releases it when the time is over. A client that closes waits for that
  * up to its time-out and releases the lock then. If the lease would end before at_least_ms is over
  * anyway, the lease ends by itself.
  */
@@ -22,7 +22,7 @@ static void prepare_release(struct hold *hold)
     r->op.kind = PAWL_OP_RELEASE;
     r->op.mode = hold->terms.mode;
     r->op.lock_kind = hold->terms.kind;
-    r->op.name = hold->site->name;
+    r->op.name = hold->name_state->name;
     r->op.owner = hold->owner;
     r->op.count = hold->permits;
     r->op.lease_ms = pawl__lease_wanted(hold, pawl__now(hold->client));
@@ -30,7 +30,7 @@ static void prepare_release(struct hold *hold)
 
 static void now_a_ghost(struct hold *hold)
 {
-    hold->ghost = true;
+    hold->finished = true;
     hold->lock = NULL;
     hold->sem = NULL;
 }
@@ -52,15 +52,15 @@ void pawl__hold_give_back(struct hold *hold)
 /* End what the service may still have of a grant that is of no use, telling nobody. */
 void pawl__hold_let_go(const struct hold *hold, int64_t lease_ms)
 {
-    struct hold *ghost = pawl__hold_new(hold->client, hold->site);
+    struct hold *finished = pawl__hold_new(hold->client, hold->name_state);
 
-    if (!ghost)
+    if (!finished)
         return;
-    ghost->terms = hold->terms;
-    ghost->owner = hold->owner;
-    ghost->permits = hold->permits;
-    ghost->request.op.lease_ms = lease_ms;
-    pawl__hold_give_back(ghost);
+    finished->terms = hold->terms;
+    finished->owner = hold->owner;
+    finished->permits = hold->permits;
+    finished->request.op.lease_ms = lease_ms;
+    pawl__hold_give_back(finished);
 }
 
 /* The service may keep the grant, although its lease is over. */
@@ -73,7 +73,7 @@ static bool lasts(const struct hold *hold)
         return caps & (PAWL_CAP_SESSION_LEASE | PAWL_CAP_LASTING);
     if (!(caps & PAWL_CAP_COUNTS) || hold->terms.mode != PAWL_MODE_EXCLUSIVE)
         return caps & (PAWL_CAP_SESSION_LEASE | PAWL_CAP_OUTLASTS);
-    reads = pawl__hold_find(hold->site, hold->owner.holder, PAWL_MODE_SHARED);
+    reads = pawl__hold_find(hold->name_state, hold->owner.holder, PAWL_MODE_SHARED);
     return reads && reads->state == HOLD_HELD; /* both are one entry there: see ACQUIRE */
 }
 
@@ -139,11 +139,11 @@ static void send_release(struct hold *hold, uint32_t keep, int64_t linger)
     }
     r->op.permits = keep;
     r->op.linger_ms = linger > 0 ? (linger + PAWL_NS_PER_MS - 1) / PAWL_NS_PER_MS : 0;
-    client->in_engine++; /* the release goes out before the next acquire */
+    pawl__defer_begin(client); /* the release goes out before the next acquire */
     pawl__request_start(r, pawl__now(client) + client->env.timeout_ms * PAWL_NS_PER_MS);
     if (!hold->partial)
         pawl__cohort_leave(hold);
-    client->in_engine--;
+    pawl__defer_end(client);
     pawl__requests_flush(client);
 }
 
@@ -164,7 +164,7 @@ static void release_whole(struct hold *hold)
     }
     pawl__timers_clear(&client->timers, &hold->wait_timer); /* it may have lingered */
     pawl__hold_ends(hold, 0);
-    hold->site->series->stats.released++;
+    hold->name_state->series->stats.released++;
     if (linger <= 0 && pawl__cohort_pass(hold)) {
         pawl__hold_finish(hold, 0);
         pawl__hold_drop(hold);
@@ -182,7 +182,7 @@ int pawl__hold_release(struct hold *hold, uint32_t keep, const struct asker *ask
     if (hold->partial || (asker && hold->done_cb.pending) ||
         (hold->state != HOLD_HELD && hold->state != HOLD_LOST && hold->state != HOLD_UNRELEASED))
         return pawl_error_set(err, PAWL_ESTATE, "'%s': this owner's last call is still under way",
-                              hold->site->name);
+                              hold->name_state->name);
     if (hold->state == HOLD_LOST)
         return release_lost(hold, asker);
     pawl__hold_set_asker(hold, asker);
@@ -214,12 +214,12 @@ static void partly_released(struct hold *hold, int code)
     bool permits = hold->terms.mode == PAWL_MODE_PERMITS;
 
     hold->partial = false;
-    pthread_cond_broadcast(&hold->client->settled);
+    pthread_cond_broadcast(&hold->client->idle);
     if (code == PAWL_ENOTHELD)
         pawl__hold_lost(hold, PAWL_LOST_GONE);
     if (code == 0 && permits) {
         hold->permits = hold->keep;
-        hold->site->series->stats.released++;
+        hold->name_state->series->stats.released++;
     }
     if (hold->state != HOLD_HELD) {
         if (code != PAWL_ENOTHELD) /* what was to be kept may be there, with a new lease */
@@ -284,8 +284,9 @@ static void keep_unreleased(struct hold *hold, int code)
     hold->wait_timer = (pawl_timer){.fire = lease_over, .arg = hold};
     if (lease < (PAWL_NEVER - now) / PAWL_NS_PER_MS)
         pawl__timers_set(&client->timers, &hold->wait_timer, now + lease * PAWL_NS_PER_MS);
-    if (!hold->call && (!hold->done_cb.fn || hold->done_cb.pending)) /* nobody is told */
-        pawl__log(client, PAWL_LOG_WARNING, "'%s' could not be released: %s", hold->site->name,
+    if (!hold->thread && (!hold->done_cb.fn || hold->done_cb.pending)) /* nobody is told */
+        pawl__log(client, PAWL_LOG_WARNING, "'%s' could not be released: %s",
+                  hold->name_state->name,
                   hold->request.err.text[0] ? hold->request.err.text : pawl_strerror(code));
     pawl__hold_finish(hold, code);
 }
@@ -310,8 +311,8 @@ static void release_finished(struct request *r, int code)
     if (code == PAWL_ENOTHELD) {
         code = PAWL_ELOST;
         hold->why = PAWL_LOST_GONE;
-        hold->site->series->stats.lost +=
-            hold->call || (hold->done_cb.fn && !hold->done_cb.pending);
+        hold->name_state->series->stats.lost +=
+            hold->thread || (hold->done_cb.fn && !hold->done_cb.pending);
     }
     if (code && code != PAWL_ELOST && hold->client->state == CLIENT_OPEN) {
         keep_unreleased(hold, code);
@@ -340,7 +341,7 @@ int pawl__hold_error_lost(const struct hold *hold, pawl_error *err)
 {
     char words[160];
 
-    return pawl_error_set(err, PAWL_ELOST, "'%s' was lost: %s", hold->site->name,
+    return pawl_error_set(err, PAWL_ELOST, "'%s' was lost: %s", hold->name_state->name,
                           lost_words(hold, words));
 }
 
@@ -356,8 +357,8 @@ void pawl__hold_lost(struct hold *hold, int why)
     pawl__timers_clear(&client->timers, &hold->wait_timer);
     hold->state = HOLD_LOST;
     pawl__hold_ends(hold, PAWL_ELOST);
-    hold->site->series->stats.lost++;
-    pawl__log(client, PAWL_LOG_WARNING, "lost '%s' (token %llu): %s", hold->site->name,
+    hold->name_state->series->stats.lost++;
+    pawl__log(client, PAWL_LOG_WARNING, "lost '%s' (token %llu): %s", hold->name_state->name,
               (unsigned long long)hold->token, lost_words(hold, words));
     if (hold->lost_cb.fn) {
         if (hold->lost_cb.lock)

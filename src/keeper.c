@@ -216,7 +216,7 @@ static void renewed(struct hold *hold, const pawl_renewal *item, int code,
     hold->renewing = NULL;
     hold->verify = false;
     if (code == 0 && item->code == 0 && (hold->terms.lease_ms == 0 || hold->claim)) {
-        hold->site->series->stats.renewed++;
+        hold->name_state->series->stats.renewed++;
         give(hold, sent, lease, r->op.granted_ms, 3);
     } else if (code == 0 && item->code == PAWL_ENOTHELD) {
         pawl__hold_lost(hold, item->reason    ? item->reason
@@ -233,9 +233,9 @@ static void renewed(struct hold *hold, const pawl_renewal *item, int code,
 }
 
 /* The engine reads the names until it answers; by then hold and handle may be gone. */
-static struct site *site_of(const pawl_renewal *item)
+static struct name_state *name_state_of(const pawl_renewal *item)
 {
-    return list_entry((uintptr_t)item->name, struct site, name);
+    return list_entry((uintptr_t)item->name, struct name_state, name);
 }
 
 static void batch_finished(struct request *request, int code)
@@ -248,7 +248,7 @@ static void batch_finished(struct request *request, int code)
     for (size_t i = 0; i < batch->n; i++) {
         if (batch->items[i].arg)
             renewed(batch->items[i].arg, &batch->items[i], code, request);
-        pawl__site_put(request->client, site_of(&batch->items[i]));
+        pawl__name_put(request->client, name_state_of(&batch->items[i]));
     }
     free(batch);
 }
@@ -270,10 +270,10 @@ static void add_item(struct batch *batch, struct hold *hold, int64_t now)
         hold->renewal_late = now - hold->renew_timer.due;
     if (hold->renewing) /* renewed by hand meanwhile: the older batch has no say any more */
         hold->renewing->arg = NULL;
-    hold->site->refs++;
+    hold->name_state->refs++;
     if (hold->terms.lease_ms) /* no longer than it was to be, only to see whether it is there */
         lease = left_of_fixed(hold, now);
-    *item = (pawl_renewal){.name = hold->site->name,
+    *item = (pawl_renewal){.name = hold->name_state->name,
                            .owner = hold->owner,
                            .lease_ms = lease < 1 ? 1 : lease,
                            .permits = hold->permits,

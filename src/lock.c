@@ -2,7 +2,7 @@
  *
  * lock.c - pawl_lock: a name, its terms, and who owns what is acquired through it.
  *
- * The handle itself has no state of its own: who holds what is in the holds of its site, found by
+ * The handle itself has no state of its own: who holds what is in the holds of its name, found by
  * the owner (the calling thread's number, or the handle's). A multi-lock (multi.c) has this type,
  * too.
  */
@@ -63,7 +63,7 @@ int pawl_lock_new(pawl_lock **ret, pawl_client *client, const char *name,
         return code;
     code = check_options(&options, client->caps, err);
     lock = code ? NULL : calloc(1, sizeof *lock);
-    if (lock && !(lock->site = pawl__site_get(client, name))) {
+    if (lock && !(lock->name_state = pawl__name_get(client, name))) {
         free(lock);
         lock = NULL;
     }
@@ -89,14 +89,15 @@ void pawl__lock_unref(pawl_lock *lock)
     if (--lock->refs)
         return;
     lock->client->refs--;
-    pawl__site_put(lock->client, lock->site);
+    pawl__name_put(lock->client, lock->name_state);
     free(lock);
 }
 
 static void discard_holds(pawl_lock *lock)
 {
-    for (struct list *l = lock->site->holds.next, *next; l != &lock->site->holds; l = next) {
-        struct hold *hold = list_entry(l, struct hold, in_site);
+    for (struct list *l = lock->name_state->holds.next,
+         *next; l != &lock->name_state->holds; l = next) {
+        struct hold *hold = list_entry(l, struct hold, in_name);
 
         next = l->next;
         if (hold->lock == lock)
@@ -119,12 +120,12 @@ void pawl_lock_free(pawl_lock *lock)
         return; /* the child can't know what state the parent's memory was in */
     pthread_mutex_lock(&client->mu);
     client->refs++;
-    client->in_engine++; /* nothing is sent while we walk the list */
+    pawl__defer_begin(client); /* nothing is sent while we walk the list */
     discard_holds(lock);
-    client->in_engine--;
+    pawl__defer_end(client);
     if (client->state == CLIENT_OPEN) {
-        pawl__settle(client);
-        pawl__keeper_need(client);
+        pawl__before_unlock(client);
+        pawl__background_need(client);
     }
     lock->freed = true;
     pawl__lock_unref(lock);
@@ -152,13 +153,13 @@ static int begin_acquire(pawl_lock *lock, struct asker *asker, unsigned cancels,
     asker->holder = holder_of(lock);
     if (!asker->holder)
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
-    code = pawl__enter(lock->client, asker->call, err);
+    code = pawl__enter(lock->client, asker->thread, err);
     if (code)
         return code;
     if (lock->freed)
         code = pawl_error_set(err, PAWL_ESTATE, "the handle was freed");
     else if (asker->group && atomic_load(&asker->group->cancels) != cancels)
-        code = pawl__error_about(err, PAWL_ECANCELED, lock->site->name, NULL);
+        code = pawl__error_about(err, PAWL_ECANCELED, lock->name_state->name, NULL);
     if (code)
         pawl__leave(lock->client);
     return code;
@@ -167,18 +168,19 @@ static int begin_acquire(pawl_lock *lock, struct asker *asker, unsigned cancels,
 int pawl__lock_acquire(pawl_lock *lock, const struct group *group, unsigned cancels,
                        int64_t wait_ms, pawl_error *err)
 {
-    struct call call;
-    struct asker asker = {.call = &call, .group = group};
+    struct waiter_thread thread;
+    struct asker asker = {.thread = &thread, .group = group};
     int code = begin_acquire(lock, &asker, cancels, wait_ms, err);
 
     if (code)
         return code;
-    pawl__call_begin(&call, err);
-    code = pawl__hold_acquire(lock->client, lock->site, &lock->terms, &asker, 0, wait_ms, err);
+    pawl__wait_begin(&thread, err);
+    code = pawl__hold_acquire(lock->client, lock->name_state, &lock->terms, &asker, 0, wait_ms,
+                              err);
     if (code)
-        pawl__call_end(&call);
+        pawl__wait_end(&thread);
     else
-        code = pawl__call_wait(lock->client, &call);
+        code = pawl__wait(lock->client, &thread);
     pawl__leave(lock->client);
     return code;
 }
@@ -197,7 +199,8 @@ int pawl__lock_acquire_start(pawl_lock *lock, const struct group *group, unsigne
 
     if (code)
         return code;
-    code = pawl__hold_acquire(lock->client, lock->site, &lock->terms, &asker, 0, wait_ms, NULL);
+    code = pawl__hold_acquire(lock->client, lock->name_state, &lock->terms, &asker, 0, wait_ms,
+                              NULL);
     pawl__leave(lock->client);
     return code;
 }
@@ -213,12 +216,12 @@ int pawl_lock_acquire_start(pawl_lock *lock, int64_t wait_ms, pawl_done_fn *done
 /* A frequent mistake: one thread acquires, another one releases. */
 static bool another_thread_holds(const pawl_lock *lock)
 {
-    const struct list *holds = &lock->site->holds;
+    const struct list *holds = &lock->name_state->holds;
 
     for (const struct list *l = holds->next; lock->by_thread && l != holds; l = l->next) {
-        const struct hold *hold = list_entry(l, struct hold, in_site);
+        const struct hold *hold = list_entry(l, struct hold, in_name);
 
-        if (hold->state == HOLD_HELD && hold->lock == lock && !hold->ghost)
+        if (hold->state == HOLD_HELD && hold->lock == lock && !hold->finished)
             return true;
     }
     return false;
@@ -229,8 +232,8 @@ static int not_held(const pawl_lock *lock, pawl_error *err)
     if (another_thread_holds(lock))
         return pawl_error_set(err, PAWL_ENOTHELD, "'%s': another thread holds it and must release "
                               "it; for a lock that any thread may release, set owner = "
-                              "PAWL_OWNER_HANDLE", lock->site->name);
-    return pawl__error_about(err, PAWL_ENOTHELD, lock->site->name, NULL);
+                              "PAWL_OWNER_HANDLE", lock->name_state->name);
+    return pawl__error_about(err, PAWL_ENOTHELD, lock->name_state->name, NULL);
 }
 
 static bool releasable(const struct hold *hold)
@@ -264,7 +267,7 @@ int pawl__lock_check_held(const pawl_lock *lock, pawl_error *err)
         code = pawl_error_set(err, PAWL_ESTATE, "the handle was freed");
     else if (!hold || hold->state != HOLD_HELD)
         code = pawl_error_set(err, PAWL_ELOST, "'%s' was lost while others were waited for (%s); "
-                              "nothing is held", lock->site->name,
+                              "nothing is held", lock->name_state->name,
                               pawl_lost_text(hold ? hold->why : PAWL_LOST_GONE));
     pawl__leave(lock->client);
     return code;
@@ -276,7 +279,8 @@ void pawl__lock_give_back(pawl_lock *lock, uint64_t holder, unsigned times)
 
     if (pawl__enter(lock->client, false, NULL))
         return;
-    hold = pawl__hold_find(lock->site, lock->by_thread ? holder : lock->handle, lock->terms.mode);
+    hold = pawl__hold_find(lock->name_state, lock->by_thread ? holder : lock->handle,
+                           lock->terms.mode);
     if (times && releasable(hold))
         pawl__hold_leave(hold, times);
     pawl__leave(lock->client);
@@ -284,8 +288,8 @@ void pawl__lock_give_back(pawl_lock *lock, uint64_t holder, unsigned times)
 
 int pawl_lock_release(pawl_lock *lock, pawl_error *err)
 {
-    struct call call;
-    struct asker asker = {.lock = lock, .call = &call};
+    struct waiter_thread thread;
+    struct asker asker = {.lock = lock, .thread = &thread};
     struct hold *hold;
     int code;
 
@@ -296,13 +300,13 @@ int pawl_lock_release(pawl_lock *lock, pawl_error *err)
     code = pawl__enter(lock->client, true, err);
     if (code)
         return code;
-    pawl__call_begin(&call, err);
+    pawl__wait_begin(&thread, err);
     hold = pawl__lock_hold(lock);
     code = releasable(hold) ? pawl__hold_release(hold, 0, &asker, err) : not_held(lock, err);
     if (code)
-        pawl__call_end(&call);
+        pawl__wait_end(&thread);
     else
-        code = pawl__call_wait(lock->client, &call);
+        code = pawl__wait(lock->client, &thread);
     pawl__leave(lock->client);
     return code;
 }
@@ -339,16 +343,17 @@ int pawl__lock_cancel(pawl_lock *lock, const struct group *group)
 
     if (code)
         return code;
-    for (struct list *l = lock->site->holds.next, *next; l != &lock->site->holds; l = next) {
-        struct hold *hold = list_entry(l, struct hold, in_site);
+    for (struct list *l = lock->name_state->holds.next,
+         *next; l != &lock->name_state->holds; l = next) {
+        struct hold *hold = list_entry(l, struct hold, in_name);
 
         next = l->next;
         if (hold->lock != lock || (group && hold->group != group) ||
             (hold->state != HOLD_WAITING && hold->state != HOLD_ACQUIRING))
             continue;
-        lock->client->in_engine++; /* nothing ends while we walk the list */
+        pawl__defer_begin(lock->client); /* nothing ends while we walk the list */
         pawl__hold_cancel(hold, PAWL_ECANCELED);
-        lock->client->in_engine--;
+        pawl__defer_end(lock->client);
         n++;
     }
     pawl__leave(lock->client);
@@ -360,7 +365,7 @@ int pawl__lock_cancel(pawl_lock *lock, const struct group *group)
 /* Ask for the lease; what came of the hold meanwhile decides what the answer means. */
 static int renew_hold(pawl_client *client, struct hold *hold, int64_t lease_ms, pawl_error *err)
 {
-    pawl_renewal item = {.name = hold->site->name,
+    pawl_renewal item = {.name = hold->name_state->name,
                          .owner = hold->owner,
                          .lease_ms = lease_ms,
                          .mode = hold->terms.mode,
@@ -377,7 +382,7 @@ static int renew_hold(pawl_client *client, struct hold *hold, int64_t lease_ms, 
             item.lease_ms = left < 1 ? 1 : left;
     }
 
-    pawl__exchange_init(&r, client, PAWL_OP_RENEW, hold->terms.mode, hold->site->name);
+    pawl__exchange_init(&r, client, PAWL_OP_RENEW, hold->terms.mode, hold->name_state->name);
     r.op.batch = &item;
     r.op.batch_len = 1;
     code = pawl__exchange(&r, 0, err);
@@ -395,7 +400,7 @@ static int renew_hold(pawl_client *client, struct hold *hold, int64_t lease_ms, 
         return code;
     if (item.code)
         return pawl__error_about(err, item.code, item.name, NULL);
-    hold->site->series->stats.renewed++;
+    hold->name_state->series->stats.renewed++;
     pawl__keeper_extend(hold, r.op.lease_from ? r.op.lease_from : r.sent, item.lease_ms,
                         r.op.granted_ms);
     return 0;
@@ -432,7 +437,7 @@ static int break_one(pawl_lock *lock, int64_t unused, pawl_error *err)
     (void)unused;
     if (code)
         return code;
-    pawl__exchange_init(&r, lock->client, PAWL_OP_BREAK, lock->terms.mode, lock->site->name);
+    pawl__exchange_init(&r, lock->client, PAWL_OP_BREAK, lock->terms.mode, lock->name_state->name);
     r.once = true; /* a second time would hit the next holder */
     code = pawl__exchange(&r, 0, err);
     pawl__leave(lock->client);

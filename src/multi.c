@@ -71,7 +71,7 @@ static int order(const void *a, const void *b)
     const pawl_lock *x = *(pawl_lock *const *)a, *y = *(pawl_lock *const *)b;
     int by_service = strcmp(x->client->identity, y->client->identity);
 
-    return by_service ? by_service : strcmp(x->site->name, y->site->name);
+    return by_service ? by_service : strcmp(x->name_state->name, y->name_state->name);
 }
 
 static int check_members(pawl_lock *const *members, size_t n, pawl_error *err)
@@ -94,7 +94,7 @@ static int check_order(const struct multi *multi, pawl_error *err)
     for (size_t i = 1; i < multi->n; i++)
         if (!order(&multi->members[i - 1], &multi->members[i]))
             return pawl_error_set(err, PAWL_EINVAL, "'%s' is a member twice",
-                                  multi->members[i]->site->name);
+                                  multi->members[i]->name_state->name);
     return 0;
 }
 
@@ -158,7 +158,7 @@ int pawl_multi_new(pawl_lock **ret, pawl_lock *const *members, size_t n, pawl_er
     multi->self = lock;
     lock->multi = multi;
     lock->client = multi->members[0]->client;
-    lock->site = multi->members[0]->site;
+    lock->name_state = multi->members[0]->name_state;
     *ret = lock;
     return 0;
 }
@@ -310,7 +310,7 @@ static int acquire_member(struct multi *multi, size_t i, unsigned cancels, int64
                                   time_left(multi, deadline), err);
 
     if (code == PAWL_EBUSY && deadline)
-        code = pawl__error_about(err, PAWL_ETIMEDOUT, multi->members[i]->site->name, NULL);
+        code = pawl__error_about(err, PAWL_ETIMEDOUT, multi->members[i]->name_state->name, NULL);
     return code;
 }
 
@@ -386,7 +386,7 @@ int pawl__multi_release(pawl_lock *lock, pawl_error *err)
     for (size_t i = 0; i < multi->n; i++)
         any |= pawl__lock_releasable(multi->members[i]);
     if (!any)
-        return pawl__error_about(err, PAWL_ENOTHELD, lock->site->name, NULL);
+        return pawl__error_about(err, PAWL_ENOTHELD, lock->name_state->name, NULL);
     owner_released(multi);
     return release_below(multi, multi->n, err);
 }

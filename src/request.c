@@ -16,7 +16,7 @@
  * with PAWL_ECANCELED also if the service doesn't answer: the caller does not hold the lock, and
  * r->unknown makes the hold give a grant back that may have been on its way.
  *
- * The engine is never called from inside op->done: while it is on the stack (client->in_engine),
+ * The engine is never called from inside op->done: while it is on the stack (client->deferring),
  * submits and cancels are put on client->todo and done when it has returned.
  */
 #include "core.h"
@@ -85,11 +85,11 @@ static void submit(struct request *r)
     r->op.lease_from = r->op.granted_ms = 0;
     r->op.waited = false;
     client->submitting = r;
-    client->in_engine++;
+    pawl__defer_begin(client);
     client->in_submit = true;
     client->engine.engine->submit(client->engine.state, &r->op);
     client->in_submit = false;
-    client->in_engine--;
+    pawl__defer_end(client);
     if (client->submitting == r) /* it stayed out; else it may be gone */
         client->unflushed = client->asked = true;
     client->submitting = NULL;
@@ -111,7 +111,7 @@ void pawl__requests_flush(pawl_client *client)
 {
     struct list *link;
 
-    if (client->in_engine)
+    if (client->deferring)
         return;
     while ((link = list_take(&client->todo))) {
         struct request *r = list_entry(link, struct request, todo);
@@ -120,11 +120,11 @@ void pawl__requests_flush(pawl_client *client)
             submit(r);
         } else if (r->phase == REQUEST_OUT && r->cancel_todo) {
             r->cancel_todo = false;
-            client->in_engine++;
+            pawl__defer_begin(client);
             client->in_submit = true;
             client->engine.engine->cancel(client->engine.state, &r->op);
             client->in_submit = false;
-            client->in_engine--;
+            pawl__defer_end(client);
             client->unflushed = true;
         }
     }

@@ -9,7 +9,7 @@
 
 struct pawl_semaphore {
     pawl_client *client;
-    struct site *site;
+    struct name_state *name_state;
     struct terms terms;
     uint64_t handle;
 };
@@ -34,7 +34,7 @@ int pawl_semaphore_new(pawl_semaphore **ret, pawl_client *client, const char *na
                               "lease_ms 0 to ten years", INT32_MAX);
     else if (!(client->caps & PAWL_CAP_PERMITS))
         code = pawl_error_set(err, PAWL_ENOTSUP, "this engine has no semaphores");
-    else if (!sem || !(sem->site = pawl__site_get(client, name)))
+    else if (!sem || !(sem->name_state = pawl__name_get(client, name)))
         code = pawl_error_set(err, PAWL_ENOMEM, "out of memory");
     if (code) {
         free(sem);
@@ -56,8 +56,8 @@ int pawl_semaphore_new(pawl_semaphore **ret, pawl_client *client, const char *na
 
 int pawl_semaphore_acquire(pawl_semaphore *sem, uint32_t permits, int64_t wait_ms, pawl_error *err)
 {
-    struct call call;
-    struct asker asker = {.sem = sem, .call = &call};
+    struct waiter_thread thread;
+    struct asker asker = {.sem = sem, .thread = &thread};
     int code;
 
     if (!sem || permits < 1 || wait_ms < PAWL_FOREVER)
@@ -68,12 +68,13 @@ int pawl_semaphore_acquire(pawl_semaphore *sem, uint32_t permits, int64_t wait_m
     code = pawl__enter(sem->client, true, err);
     if (code)
         return code;
-    pawl__call_begin(&call, err);
-    code = pawl__hold_acquire(sem->client, sem->site, &sem->terms, &asker, permits, wait_ms, err);
+    pawl__wait_begin(&thread, err);
+    code = pawl__hold_acquire(sem->client, sem->name_state, &sem->terms, &asker, permits, wait_ms,
+                              err);
     if (code)
-        pawl__call_end(&call);
+        pawl__wait_end(&thread);
     else
-        code = pawl__call_wait(sem->client, &call);
+        code = pawl__wait(sem->client, &thread);
     pawl__leave(sem->client);
     return code;
 }
@@ -82,7 +83,7 @@ int pawl_semaphore_acquire(pawl_semaphore *sem, uint32_t permits, int64_t wait_m
 
 static bool is_ours(const pawl_semaphore *sem, const struct hold *hold)
 {
-    return hold->owner.holder == sem->handle && !hold->ghost &&
+    return hold->owner.holder == sem->handle && !hold->finished &&
            (hold->state == HOLD_HELD || hold->state == HOLD_LOST ||
             hold->state == HOLD_UNRELEASED);
 }
@@ -90,9 +91,9 @@ static bool is_ours(const pawl_semaphore *sem, const struct hold *hold)
 /* The newest hold of this handle; NULL: none. */
 static struct hold *newest(const pawl_semaphore *sem)
 {
-    for (struct list *l = sem->site->holds.prev; l != &sem->site->holds; l = l->prev)
-        if (is_ours(sem, list_entry(l, struct hold, in_site)))
-            return list_entry(l, struct hold, in_site);
+    for (struct list *l = sem->name_state->holds.prev; l != &sem->name_state->holds; l = l->prev)
+        if (is_ours(sem, list_entry(l, struct hold, in_name)))
+            return list_entry(l, struct hold, in_name);
     return NULL;
 }
 
@@ -100,8 +101,8 @@ static uint64_t permits_held(const pawl_semaphore *sem)
 {
     uint64_t n = 0;
 
-    for (struct list *l = sem->site->holds.next; l != &sem->site->holds; l = l->next) {
-        const struct hold *hold = list_entry(l, struct hold, in_site);
+    for (struct list *l = sem->name_state->holds.next; l != &sem->name_state->holds; l = l->next) {
+        const struct hold *hold = list_entry(l, struct hold, in_name);
 
         if (is_ours(sem, hold))
             n += hold->partial ? hold->keep : hold->permits;
@@ -117,8 +118,8 @@ static struct hold *newest_free(pawl_semaphore *sem)
 
     while ((hold = newest(sem)) && hold->partial) {
         client->active++;
-        pawl__settle(client);
-        pthread_cond_wait(&client->settled, &client->mu);
+        pawl__before_unlock(client);
+        pthread_cond_wait(&client->idle, &client->mu);
         client->active--;
         pawl__close_check(client);
     }
@@ -129,14 +130,14 @@ static struct hold *newest_free(pawl_semaphore *sem)
 static int release_newest(pawl_semaphore *sem, uint32_t permits, uint32_t *given, pawl_error *err)
 {
     struct hold *hold = newest_free(sem);
-    struct call call;
-    struct asker asker = {.sem = sem, .call = &call};
+    struct waiter_thread thread;
+    struct asker asker = {.sem = sem, .thread = &thread};
     uint32_t keep;
     int code;
 
     if (!hold) { /* another thread was faster */
         *given = permits;
-        return pawl__error_about(err, PAWL_ENOTHELD, sem->site->name, NULL);
+        return pawl__error_about(err, PAWL_ENOTHELD, sem->name_state->name, NULL);
     }
     keep = hold->permits > permits ? hold->permits - permits : 0;
     *given = hold->permits - keep;
@@ -146,12 +147,12 @@ static int release_newest(pawl_semaphore *sem, uint32_t permits, uint32_t *given
     }
     if (hold->state == HOLD_UNRELEASED) /* all of it is to go, as was asked for before */
         keep = 0;
-    pawl__call_begin(&call, err);
+    pawl__wait_begin(&thread, err);
     code = pawl__hold_release(hold, keep, &asker, err);
     if (code)
-        pawl__call_end(&call);
+        pawl__wait_end(&thread);
     else
-        code = pawl__call_wait(sem->client, &call);
+        code = pawl__wait(sem->client, &thread);
     return code;
 }
 
@@ -166,7 +167,8 @@ int pawl_semaphore_release(pawl_semaphore *sem, uint32_t permits, pawl_error *er
         return code;
     if (permits_held(sem) < permits)
         first = pawl_error_set(err, PAWL_ENOTHELD, "'%s': this handle holds %llu permits, not %u",
-                               sem->site->name, (unsigned long long)permits_held(sem), permits);
+                               sem->name_state->name, (unsigned long long)permits_held(sem),
+                               permits);
     while (permits && first != PAWL_ENOTHELD) {
         uint32_t given = 0;
 
@@ -189,7 +191,7 @@ int pawl_semaphore_available(pawl_semaphore *sem, int64_t *ret, pawl_error *err)
     code = pawl__enter(sem->client, true, err);
     if (code)
         return code;
-    pawl__exchange_init(&r, sem->client, PAWL_OP_COUNT, PAWL_MODE_PERMITS, sem->site->name);
+    pawl__exchange_init(&r, sem->client, PAWL_OP_COUNT, PAWL_MODE_PERMITS, sem->name_state->name);
     r.op.count = (int64_t)sem->terms.count;
     code = pawl__exchange(&r, 0, err);
     if (!code)
@@ -218,8 +220,8 @@ int64_t pawl_semaphore_valid_ms(const pawl_semaphore *sem)
     if (!sem || pawl__enter(sem->client, false, NULL))
         return 0;
     now = pawl__now(sem->client);
-    for (struct list *l = sem->site->holds.next; l != &sem->site->holds; l = l->next) {
-        const struct hold *hold = list_entry(l, struct hold, in_site);
+    for (struct list *l = sem->name_state->holds.next; l != &sem->name_state->holds; l = l->next) {
+        const struct hold *hold = list_entry(l, struct hold, in_name);
         int64_t left = hold->state == HOLD_HELD && hold->deadline > now ? hold->deadline - now : 0;
 
         if (is_ours(sem, hold) && hold->state != HOLD_UNRELEASED && left < least)
@@ -235,8 +237,9 @@ int pawl_semaphore_lost_reason(const pawl_semaphore *sem)
 
     if (!sem || pawl__enter(sem->client, false, NULL))
         return 0;
-    for (struct list *l = sem->site->holds.prev; l != &sem->site->holds && !why; l = l->prev) {
-        const struct hold *hold = list_entry(l, struct hold, in_site);
+    for (struct list *l = sem->name_state->holds.prev; l != &sem->name_state->holds &&
+         !why; l = l->prev) {
+        const struct hold *hold = list_entry(l, struct hold, in_name);
 
         if (is_ours(sem, hold) && hold->state == HOLD_LOST)
             why = hold->why;
@@ -250,9 +253,10 @@ static int each_hold(pawl_semaphore *sem, bool discard)
 {
     int n = 0;
 
-    sem->client->in_engine++; /* nothing ends while we walk the list */
-    for (struct list *l = sem->site->holds.next, *next; l != &sem->site->holds; l = next) {
-        struct hold *hold = list_entry(l, struct hold, in_site);
+    pawl__defer_begin(sem->client); /* nothing ends while we walk the list */
+    for (struct list *l = sem->name_state->holds.next,
+         *next; l != &sem->name_state->holds; l = next) {
+        struct hold *hold = list_entry(l, struct hold, in_name);
 
         next = l->next;
         if (hold->owner.holder != sem->handle)
@@ -262,7 +266,7 @@ static int each_hold(pawl_semaphore *sem, bool discard)
         else if (hold->state == HOLD_ACQUIRING || hold->state == HOLD_WAITING)
             pawl__hold_cancel(hold, PAWL_ECANCELED), n++;
     }
-    sem->client->in_engine--;
+    pawl__defer_end(sem->client);
     return n;
 }
 
@@ -290,10 +294,10 @@ void pawl_semaphore_free(pawl_semaphore *sem)
     pthread_mutex_lock(&client->mu);
     each_hold(sem, true);
     if (client->state == CLIENT_OPEN) {
-        pawl__settle(client);
-        pawl__keeper_need(client);
+        pawl__before_unlock(client);
+        pawl__background_need(client);
     }
-    pawl__site_put(client, sem->site);
+    pawl__name_put(client, sem->name_state);
     pawl__unlock(client);
     free(sem);
     pawl__client_unref(client);

@@ -3,7 +3,7 @@
  * slow.c - a warning in the log about a wait that lasts (30 s by default), naming the holder.
  *
  * One timer and one INSPECT request per client, whatever the number of waits. States: nothing waits
- * (timer off), something waits (timer set), the name of the longest wait is inspected (slow.site
+ * (timer off), something waits (timer set), the name of the longest wait is inspected (slow.name_state
  * set, timer off). Everything is under the client's mutex. The warning is for all threads of the
  * process that wait for that name now: the answer marks their waits as warned, and the timer is set
  * for the next wait that has no warning yet. A client without a log function has neither timer nor
@@ -23,7 +23,7 @@ void pawl__slow_init(pawl_client *client)
 
 static bool waits(const struct hold *hold)
 {
-    return (hold->state == HOLD_WAITING || hold->state == HOLD_ACQUIRING) && !hold->ghost &&
+    return (hold->state == HOLD_WAITING || hold->state == HOLD_ACQUIRING) && !hold->finished &&
            !hold->try_once && !hold->warned;
 }
 
@@ -32,7 +32,7 @@ void pawl__slow_watch(struct hold *hold)
     pawl_client *client = hold->client;
     struct slow *slow = &client->slow;
 
-    if (client->slow_ns && !slow->timer.armed && !slow->site && waits(hold))
+    if (client->slow_ns && !slow->timer.armed && !slow->name_state && waits(hold))
         pawl__timers_set(&client->timers, &slow->timer, hold->asked + client->slow_ns);
 }
 
@@ -82,12 +82,12 @@ static void inspect(pawl_client *client, struct hold *hold)
     struct slow *slow = &client->slow;
     struct request *r = &slow->request;
 
-    slow->site = hold->site;
-    slow->site->refs++;
+    slow->name_state = hold->name_state;
+    slow->name_state->refs++;
     slow->asked = hold->asked;
     slow->attempt = 0;
     slow->holder[0] = '\0';
-    pawl__exchange_init(r, client, PAWL_OP_INSPECT, 0, slow->site->name);
+    pawl__exchange_init(r, client, PAWL_OP_INSPECT, 0, slow->name_state->name);
     r->finish = told;
     r->op.row = row;
     r->op.row_arg = slow;
@@ -106,12 +106,12 @@ static void set_timer(pawl_client *client, int64_t earliest)
 }
 
 /* Mark the waits of the name. Returns their number. */
-static int mark(struct site *site)
+static int mark(struct name_state *name_state)
 {
     int n = 0;
 
-    for (struct list *l = site->holds.next; l != &site->holds; l = l->next) {
-        struct hold *hold = list_entry(l, struct hold, in_site);
+    for (struct list *l = name_state->holds.next; l != &name_state->holds; l = l->next) {
+        struct hold *hold = list_entry(l, struct hold, in_name);
 
         if (waits(hold)) {
             hold->warned = true;
@@ -125,19 +125,19 @@ static void told(struct request *r, int code)
 {
     pawl_client *client = r->client;
     struct slow *slow = &client->slow;
-    struct site *site = slow->site;
+    struct name_state *name_state = slow->name_state;
     int64_t now = pawl__now(client);
     const char *words = slow->holder[0] ? slow->holder : "nobody holds it at this moment";
-    int n = mark(site);
+    int n = mark(name_state);
 
     if (code)
         words = r->err.text[0] ? r->err.text : pawl_strerror(code);
     if (n && client->state == CLIENT_OPEN)
-        pawl__log(client, PAWL_LOG_WARNING, "waiting for '%.100s' for %lld s: %s%s", site->name,
+        pawl__log(client, PAWL_LOG_WARNING, "waiting for '%.100s' for %lld s: %s%s", name_state->name,
                   (long long)((now - slow->asked) / 1000 / PAWL_NS_PER_MS),
                   code ? "can't ask who holds it: " : "", words);
-    slow->site = NULL;
-    pawl__site_put(client, site);
+    slow->name_state = NULL;
+    pawl__name_put(client, name_state);
     if (client->state == CLIENT_OPEN)
         set_timer(client, now + PACE);
 }

@@ -3,7 +3,7 @@
  * stats.c - counters of a client, by the template of the name, and durations in buckets that
  * double.
  *
- * A name belongs to one series for its life (site->series), so counting costs one more pointer than
+ * A name belongs to one series for its life (name_state->series), so counting costs one more pointer than
  * counters of the client would; the client's own numbers are sums that are made when asked for.
  * Everything is under the client's mutex.
  */
@@ -67,14 +67,14 @@ uint64_t pawl__histogram_add(uint64_t *buckets, int64_t ns)
 
 void pawl__wait_begins(struct hold *hold)
 {
-    hold->site->series->stats.waiting++;
+    hold->name_state->series->stats.waiting++;
     if (hold->client->options.trace)
         pawl__trace(hold, PAWL_TRACE_WAIT_BEGIN, 0, 0);
 }
 
 void pawl__wait_ends(struct hold *hold, int code)
 {
-    struct series *series = hold->site->series;
+    struct series *series = hold->name_state->series;
     int64_t now = code ? pawl__now(hold->client) : hold->since;
 
     series->stats.waiting--;
@@ -96,7 +96,7 @@ void pawl__wait_ends(struct hold *hold, int code)
 
 void pawl__hold_ends(struct hold *hold, int code)
 {
-    struct series *series = hold->site->series;
+    struct series *series = hold->name_state->series;
     int64_t lasted = pawl__now(hold->client) - hold->since;
 
     series->stats.held--;

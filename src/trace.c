@@ -54,7 +54,7 @@ void pawl__log(pawl_client *client, int level, const char *format, ...)
 
 void pawl__trace(struct hold *hold, int event, int64_t lasted_ns, int code)
 {
-    struct log_line *line = keep(hold->client, 0, hold->site->name);
+    struct log_line *line = keep(hold->client, 0, hold->name_state->name);
     bool held = event == PAWL_TRACE_HOLD_BEGIN || event == PAWL_TRACE_HOLD_END;
     bool permits = hold->terms.mode == PAWL_MODE_PERMITS;
 

@@ -2,33 +2,37 @@
  *
  * etcd.h - the etcd engine, inside.
  *
- *     etcd.c      the engine's slots, events, the end
- *     settings.c  what the URL says
+ *     etcd.c      the functions of the engine, events, close
+ *     settings.c  the parameters of the URL
  *     link.c      the one connection: HTTP/2 by nghttp2, rotation over endpoints
- *     calls.c     gRPC calls on it      memory.c  memory that is wiped
- *     login.c     the first words on it: user and password for a token
- *     proto.c, messages.c   protobuf, and etcd's messages in it
- *     keys.c      names to keys, and who stands in a key's value
- *     leases.c    leases: granted, kept alive, fenced, let go
+ *     calls.c     gRPC calls on the link
+ *     memory.c    memory that is wiped when it is freed
+ *     login.c     the first call on the link: user and password for a token
+ *     proto.c, messages.c   protobuf, and etcd's messages in protobuf
+ *     keys.c      names to keys, and client information in the value of a key
+ *     leases.c    leases: granted, kept alive, fenced, revoked
  *     watches.c   the watch stream
- *     waiters.c   acquire: an owner's key, from its creation until it is surely gone
- *     line.c      waiters in line: who asks first, and what is watched
- *     asks.c      what a waiter asks the server, and what the answers mean
+ *     waiters.c   acquire: an owner's key, from its creation until the key is certainly gone
+ *     order.c     the order of waiters: which waiter asks first, and what is watched
+ *     requests.c  the requests of a waiter, and the meaning of the answers
  *     leave.c     release, cancel, and keys that are rewritten
  *     move.c      keys that move to another lease: a longer one, or one that ends by itself
  *     renew.c     renewals, answered from the leases
  *     jobs.c      ops that are a few calls one after the other
- *     latch.c     latches       inspect.c  inspect, count, list, break
+ *     latch.c     latches
+ *     inspect.c   inspect, count, list, break
  *
- * One connection carries everything. Nothing here blocks; all of it is under the client's mutex.
- * Requests on one connection are carried out in any order (HTTP/2 streams are independent), so
- * whoever depends on an order waits for the answer in between; a waiter has one call out at a time.
+ * One connection carries everything. Nothing here blocks, and everything runs under the client's
+ * mutex. The server carries out the requests of one connection in any order, because HTTP/2 streams
+ * are independent. Code that depends on an order therefore waits for the answer in between: a
+ * waiter has one call out at a time.
  *
- * FENCED REQUESTS. A connection may end with requests on it that are carried out later, when their
- * owner has long given up, and a key made then would be kept alive for nobody. So every request
- * that makes something compares the revision of its lease's *fence*, a key that is written anew
- * (under the same lease) with each new connection. Once that is done, nothing from before can
- * happen any more: what the server says then about a key is final.
+ * FENCED REQUESTS. A connection may end with requests on it that the server carries out later, when
+ * their owner has long given up. A key that such a request creates would be kept alive for no
+ * owner. So every request that creates something compares the revision of its lease's *fence*, a
+ * key that is written anew, under the same lease, with each new connection. Once the fence is
+ * written, no request of an earlier connection can succeed any more, and the server's answer about
+ * a key is final.
  */
 #ifndef PAWL_ETCD_H
 #define PAWL_ETCD_H
@@ -295,22 +299,22 @@ void etcd_watch_stop(etcd_watch *w);
 void etcd_watches_connected(etcd *e);
 void etcd_watches_dropped(etcd *e);
 
-/* ---- waiters.c, line.c, asks.c, leave.c ----------------------------------------------------- */
+/* ---- waiters.c, order.c, requests.c, leave.c ------------------------------------------------ */
 
 enum etcd_waiter_state {
-    WAITER_ASKS,  /* there may be a key (waiter->maybe) or none: the acquire is out or to be sent */
-    WAITER_QUEUED, /* its key is in line */
+    WAITER_ASKS,    /* the acquire is out or to be sent; waiter->maybe: the key may exist */
+    WAITER_QUEUED,  /* the key exists, and another key is ahead */
     WAITER_HOLDS,
-    WAITER_SHELL, /* its owner has released it, but reads on through it (a guest does) */
-    WAITER_LINGERS, /* released, but its key stays until waiter->linger */
-    WAITER_LEAVES, /* its key is to go */
-    WAITER_GONE   /* it held, and the key has vanished */
+    WAITER_SHELL,   /* released, but a downgraded reader still uses the key */
+    WAITER_LINGERS, /* released, but the key stays until waiter->linger */
+    WAITER_LEAVES,  /* the key is to be deleted */
+    WAITER_GONE     /* held, and then the key has vanished */
 };
 
 struct etcd_waiter {
     struct list link;      /* in e->waiters, in order of arrival */
     struct list in_lease;
-    struct list fresh;     /* in e->holders or e->waiters: not watched yet */
+    struct list fresh;     /* in e->unwatched_holders or e->unwatched_waiters */
     struct list asking;    /* in e->asking: ASKS or LEAVES */
     etcd_waiter *next;     /* in the table */
     etcd *e;
@@ -325,8 +329,8 @@ struct etcd_waiter {
     etcd_watch own;        /* its own key, while it is held */
     char *ahead_key;       /* that and the end of the range, one after the other */
     char *key;
-    etcd_waiter *host;     /* a guest's: whose key it shares */
-    uint32_t guests;
+    etcd_waiter *base;     /* of a downgraded reader: the exclusive grant whose key it shares */
+    uint32_t downgraded;
     pawl_timer timer;      /* leaving: so long the acquire waits for it. Else: try again */
     uint64_t seq, token;
     int64_t created;       /* its key's creation, a revision; 0: none is known */
@@ -341,13 +345,13 @@ struct etcd_waiter {
     bool queue;
     bool maybe;            /* a request got no answer: there may be a key or not */
     bool cancelled;        /* nobody wants it any more */
-    bool recheck;          /* WAITS: see again what is ahead ... */
+    bool recheck;          /* QUEUED: read again what is ahead ... */
     bool woken;            /* ... because something there has changed */
     bool check;            /* see whether what is ahead is still as it was */
     bool waited;
     bool past_readers;     /* a shared try: go past a lock that is only read by now */
     bool rewrite;          /* its key's value or lease is not what it should be */
-    bool only_reads;       /* its owner has released it and a guest read on */
+    bool only_reads;       /* released, while a downgraded reader went on reading */
     bool unsure;           /* HOLDS: whether its key is still there, until it is written again */
     bool peeked;           /* the capacity in force is known */
     int refused;           /* LEAVES: what the acquires are told */
@@ -380,23 +384,23 @@ void etcd_waiters_step(etcd *e);
 void etcd_waiters_refuse(etcd *e, int code, const char *words);
 void etcd_waiters_free(etcd *e);
 
-/* line.c */
+/* order.c */
 void etcd_soon_init(etcd_soon *soon, int64_t delay_ms);
 void etcd_waiter_watches(etcd_waiter *s); /* set them up */
 /* Let those of the same name that come later wait for it. */
-void etcd_waiter_stand(etcd_waiter *s);
+void etcd_waiter_enter_order(etcd_waiter *s);
 /* Is there one of the same name that must be asked for first? */
 bool etcd_waiter_behind(const etcd_waiter *s);
 /* The next of the same name may ask; in_line: and this one does no more. */
 void etcd_waiter_next(const etcd_waiter *s);
-void etcd_waiter_in_line(etcd_waiter *s);
+void etcd_waiter_leave_order(etcd_waiter *s);
 /* In line: wait until something happens to a key (or a range; then `is` is 0), which was created
  * (for an exclusive owner) or modified (for others) at revision `is`, as seen at a revision. */
 void etcd_waiter_queue(etcd_waiter *s, const etcd_range *range, int64_t is, int64_t revision);
 /* In a while its own key is watched. */
 void etcd_waiter_watch_soon(etcd_waiter *s, etcd_soon *soon);
 
-/* asks.c: send what a waiter that ASKS or WAITS has to ask. */
+/* requests.c: send the next request of a waiter in ASKS or QUEUED. */
 void etcd_waiter_ask(etcd_waiter *s);
 
 /* leave.c */

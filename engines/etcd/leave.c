@@ -10,9 +10,9 @@
  * ahead. If no answer came the acquire is PAWL_ECONN (not sent) or PAWL_EUNKNOWN, so that a silent
  * server never looks like a lock that is held.
  *
- * A key is written again when its owner keeps some of its permits, is read through (a guest), is
- * shown to others since when it holds, or moves to another lease (move.c). That is done on
- * condition that it is still the same key, so a rewrite that comes late brings nothing back.
+ * A key is written again when its owner keeps some of its permits, is read through (a downgraded
+ * reader), is shown to others since when it holds, or moves to another lease (move.c). That is done
+ * on condition that it is still the same key, so a rewrite that comes late brings nothing back.
  */
 #include <errno.h>
 #include <unistd.h>
@@ -80,7 +80,7 @@ void etcd_waiter_leave(etcd_waiter *s, int code)
     s->state = WAITER_LEAVES;
     s->refused = code;
     s->recheck = s->rewrite = false;
-    etcd_waiter_stand(s);
+    etcd_waiter_enter_order(s);
     etcd_waiter_next(s);
     etcd_waiter_step(s);
 }
@@ -92,7 +92,7 @@ size_t etcd_waiter_value(const etcd_waiter *s, char text[ETCD_VALUE_MAX])
     pawl_env *env = s->e->env;
     etcd_value v = {.since = s->since, .pid = getpid(), .token = s->token,
                     .permits = s->permits, .capacity = s->capacity,
-                    .readers = s->guests, .shared = s->state == WAITER_SHELL || s->only_reads};
+                    .readers = s->downgraded, .shared = s->state == WAITER_SHELL || s->only_reads};
 
     if (s->mode != PAWL_MODE_PERMITS)
         v.capacity = 0;
@@ -104,13 +104,13 @@ size_t etcd_waiter_value(const etcd_waiter *s, char text[ETCD_VALUE_MAX])
 }
 
 /* Those who read through it from now on. */
-static void admit_guests(etcd_waiter *host, const etcd_call *call, int64_t revision)
+static void admit_downgraded(etcd_waiter *base, const etcd_call *call, int64_t revision)
 {
-    for (struct list *l = host->e->waiters.next, *next; l != &host->e->waiters; l = next) {
+    for (struct list *l = base->e->waiters.next, *next; l != &base->e->waiters; l = next) {
         etcd_waiter *s = list_entry(l, etcd_waiter, link);
 
         next = l->next;
-        if (s->host == host && s->state == WAITER_ASKS)
+        if (s->base == base && s->state == WAITER_ASKS)
             etcd_waiter_granted(s, (uint64_t)revision, call->sent);
     }
 }
@@ -156,11 +156,11 @@ static bool answer_rewrite(etcd_call *call, pb_span message)
         etcd_watch_start(&s->own, s->e, s->key, "", txn.revision + 1);
     if (!s->rewrite)
         etcd_answer_releases(s, 0);
-    admit_guests(s, call, txn.revision);
+    admit_downgraded(s, call, txn.revision);
     if (call->tag && s->target && s->target->id == call->tag)
         etcd_waiter_moved(s, s->target);
     etcd_renewals_check(s->e);
-    if (s->state == WAITER_SHELL && !s->guests)
+    if (s->state == WAITER_SHELL && !s->downgraded)
         shell_ends(s);
     else
         etcd_waiter_step(s);
@@ -203,27 +203,27 @@ static void unchain(pawl_op **chain, pawl_op *op)
 }
 
 /* The one who reads through another's key stops. */
-static void guest_leaves(etcd_waiter *s)
+static void downgraded_leaves(etcd_waiter *s)
 {
-    etcd_waiter *host = s->host;
+    etcd_waiter *base = s->base;
     pawl_op *releases = s->releases;
 
-    s->host = NULL;
-    host->linger = s->linger > host->linger ? s->linger : host->linger;
-    host->guests--;
-    host->rewrite = true;
-    if (host->state != WAITER_SHELL || host->guests) { /* the key stays: nothing to wait for */
+    s->base = NULL;
+    base->linger = s->linger > base->linger ? s->linger : base->linger;
+    base->downgraded--;
+    base->rewrite = true;
+    if (base->state != WAITER_SHELL || base->downgraded) { /* the key stays: nothing to wait for */
         etcd_answer_releases(s, 0);
-        etcd_waiter_step(host);
+        etcd_waiter_step(base);
     } else {
         s->releases = NULL;
         for (pawl_op *op = releases, *next; op; op = next) {
             next = op->engine[1];
-            op->engine[0] = host;
-            op->engine[1] = host->releases;
-            host->releases = op;
+            op->engine[0] = base;
+            op->engine[1] = base->releases;
+            base->releases = op;
         }
-        shell_ends(host);
+        shell_ends(base);
     }
     etcd_waiter_end(s, PAWL_ECANCELED);
 }
@@ -253,8 +253,8 @@ void etcd_acquire_cancel(etcd *e, pawl_op *op)
     }
     s->acquires = op;
     op->engine[1] = NULL;
-    if (s->host) {
-        guest_leaves(s);
+    if (s->base) {
+        downgraded_leaves(s);
     } else if (s->state == WAITER_ASKS && !s->call && !s->maybe) {
         give_up(s, op);
     } else {
@@ -296,11 +296,11 @@ void etcd_release(etcd *e, pawl_op *op)
     if (s->state != WAITER_HOLDS) {
         s->cancelled |= s->state == WAITER_ASKS || s->state == WAITER_QUEUED;
         etcd_waiter_step(s);
-    } else if (s->host) {
-        guest_leaves(s);
-    } else if (op->permits || s->guests) {
+    } else if (s->base) {
+        downgraded_leaves(s);
+    } else if (op->permits || s->downgraded) {
         s->permits = op->permits;
-        s->state = s->guests ? WAITER_SHELL : WAITER_HOLDS;
+        s->state = s->downgraded ? WAITER_SHELL : WAITER_HOLDS;
         s->rewrite = true;
         etcd_waiter_step(s);
     } else if (etcd_waiter_lingers(s)) {

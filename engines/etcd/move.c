@@ -34,7 +34,7 @@ void etcd_waiter_moved(etcd_waiter *s, etcd_lease *lease)
 
     change_lease(s, lease);
     for (struct list *l = waiters->next; l != waiters; l = l->next)
-        if (list_entry(l, etcd_waiter, link)->host == s)
+        if (list_entry(l, etcd_waiter, link)->base == s)
             change_lease(list_entry(l, etcd_waiter, link), lease);
     if (s->target == lease)
         s->target = NULL;
@@ -42,13 +42,13 @@ void etcd_waiter_moved(etcd_waiter *s, etcd_lease *lease)
 
 bool etcd_waiter_ended_with(etcd_waiter *s, const etcd_lease *lease)
 {
-    etcd_waiter *holder = s->host ? s->host : s;
-    etcd_lease *to = holder->moving ? holder->moving : s->host ? holder->lease : NULL;
+    etcd_waiter *holder = s->base ? s->base : s;
+    etcd_lease *to = holder->moving ? holder->moving : s->base ? holder->lease : NULL;
 
     if (!to || to == lease)
         return true;
     change_lease(s, to);
-    if (s->host)
+    if (s->base)
         return false;
     if (s->call)
         s->call->about = NULL;

@@ -15,9 +15,9 @@
 /* May be answered with 0 now? Else sees to it that it may be soon. */
 static bool is_good(etcd_waiter *s, int64_t lease_ms)
 {
-    etcd_waiter *holder = s->host ? s->host : s;
+    etcd_waiter *holder = s->base ? s->base : s;
 
-    if (!s->target && !s->host && etcd_lease_is_shorter(s->lease, lease_ms)) {
+    if (!s->target && !s->base && etcd_lease_is_shorter(s->lease, lease_ms)) {
         s->target = etcd_lease_for(s->e, lease_ms);
         s->rewrite |= s->target != NULL;
         etcd_waiter_step(s);
@@ -43,7 +43,7 @@ static bool answer(etcd *e, pawl_op *op)
             item->code = PAWL_ENOTHELD;
             gone = true;
         } else if (is_good(s, item->lease_ms)) {
-            int64_t ms = etcd_lease_left((s->host ? s->host : s)->lease, now);
+            int64_t ms = etcd_lease_left((s->base ? s->base : s)->lease, now);
 
             item->code = 0;
             left = ms < left ? ms : left;

@@ -2,15 +2,15 @@
  *
  * rows.c - from the keys of a name to who holds it and who waits, and to the rows of pawl_info.
  *
- * The rules are those of asks.c, applied to all keys at once. A stranger's key (a Go program's) has
- * no value of ours: it is shown by its lease, and its token is not known.
+ * The rules are those of requests.c, applied to all keys at once. A stranger's key (a Go program's)
+ * has no value of ours: it is shown by its lease, and its token is not known.
  */
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "inspect.h"
 
-#define GUESTS_SHOWN 1000 /* rows of those who read through one key; the summary counts all */
+#define DOWNGRADED_SHOWN 1000 /* rows of those who read through one key; the summary counts all */
 
 /* ---- who holds ------------------------------------------------------------------------------- */
 
@@ -195,12 +195,12 @@ int etcd_inspect_show(etcd *e, pawl_op *op, const etcd_inspect_name *n, bool all
 
     for (size_t i = 0; all && !code && i < n->n; i++) {
         const etcd_inspect_entry *entry = &n->entries[i];
-        int64_t guests = entry->holder && !entry->value.shared ? entry->value.readers : 0;
+        int64_t downgraded = entry->holder && !entry->value.shared ? entry->value.readers : 0;
 
-        guests = guests < GUESTS_SHOWN ? guests : GUESTS_SHOWN;
+        downgraded = downgraded < DOWNGRADED_SHOWN ? downgraded : DOWNGRADED_SHOWN;
 
         code = show_entry(e, op, n, entry, false);
-        for (int64_t g = 0; !code && g < guests; g++)
+        for (int64_t g = 0; !code && g < downgraded; g++)
             code = show_entry(e, op, n, entry, true);
     }
     return code;

@@ -4,8 +4,8 @@
  *
  *     ASKS --no one ahead--> HOLDS --release--> LEAVES --> over
  *       |                      | its key vanishes --> GONE --release--> over
- *       v somebody ahead       | release, but a guest reads on --> SHELL --the guest's--> LEAVES
- *     WAITS --what was ahead is gone, and the own key is there--> HOLDS
+ *       v another is ahead     | release, but a downgraded reader stays --> SHELL --> LEAVES
+ *     QUEUED --what was ahead is gone, and the own key is there--> HOLDS
  *     HOLDS or SHELL --release of a lock that is to linger--> LINGERS (move.c) --> LEAVES
  *
  * A waiter has at most one call out. When that is answered, or a watch tells something, or there is
@@ -15,11 +15,11 @@
  * stands in line again, at the end. What was given up stays, without its op, until its key is
  * surely gone.
  *
- * A GUEST is a reader by downgrade: its client holds the name exclusively and shall read, too. It
- * has no key of its own, since that would be behind those who wait; it shares its host's, whose
- * value then says so.
+ * A DOWNGRADED READER has a shared grant by downgrade: its client holds the name exclusively and
+ * shall read, too. It has no key of its own, since that would be behind those who wait; it shares
+ * its base grant's, whose value then says so.
  *
- * line.c has what is watched, and which of several waiters of one name asks first.
+ * order.c has what is watched, and which of several waiters of one name asks first.
  */
 #include <stdlib.h>
 
@@ -87,7 +87,7 @@ static void waiter_free(etcd_waiter *s)
     list_remove(&s->link);
     list_remove(&s->in_lease);
     list_remove(&s->fresh);
-    etcd_waiter_in_line(s);
+    etcd_waiter_leave_order(s);
     if (s->lease)
         s->lease->used = e->env->now(e->env);
     if (s->target && s->target->ends)
@@ -143,7 +143,7 @@ static etcd_waiter *waiter_new(etcd *e, pawl_op *op)
     *bucket_of(e, s->seq) = s;
     list_append(&e->waiters, &s->link);
     e->nwaiters++;
-    etcd_waiter_stand(s);
+    etcd_waiter_enter_order(s);
     return s;
 }
 
@@ -177,7 +177,7 @@ void etcd_waiter_granted(etcd_waiter *s, uint64_t token, int64_t from)
 
     etcd_watch_stop(&s->ahead);
     s->state = WAITER_HOLDS;
-    etcd_waiter_in_line(s);
+    etcd_waiter_leave_order(s);
     s->token = token;
     s->since = env->wall_ms(env);
     s->recheck = s->woken = s->maybe = false;
@@ -186,7 +186,7 @@ void etcd_waiter_granted(etcd_waiter *s, uint64_t token, int64_t from)
         etcd_waiter_leave(s, PAWL_ECANCELED);
         return;
     }
-    if (!s->host)
+    if (!s->base)
         etcd_waiter_watch_soon(s, &s->e->unwatched_holders);
     s->acquires = NULL;
     for (; op; op = next) {
@@ -214,23 +214,23 @@ void etcd_waiter_end(etcd_waiter *s, int code)
 }
 
 /* Those who read through its key: what becomes of it becomes of them. */
-static void guests_lost(etcd_waiter *host)
+static void downgraded_lost(etcd_waiter *base)
 {
-    for (struct list *l = host->e->waiters.next, *next; l != &host->e->waiters; l = next) {
+    for (struct list *l = base->e->waiters.next, *next; l != &base->e->waiters; l = next) {
         etcd_waiter *s = list_entry(l, etcd_waiter, link);
 
         next = l->next;
-        if (s->host != host)
+        if (s->base != base)
             continue;
-        s->host = NULL;
+        s->base = NULL;
         if (s->state == WAITER_HOLDS) {
             s->state = WAITER_GONE;
         } else if (s->lease) {
-            etcd_waiter_stand(s);
+            etcd_waiter_enter_order(s);
             etcd_waiter_step(s); /* asks for a key of its own */
         }
     }
-    host->guests = 0;
+    base->downgraded = 0;
 }
 
 void etcd_waiter_lost(etcd_waiter *s)
@@ -248,18 +248,18 @@ void etcd_waiter_lost(etcd_waiter *s)
         s->target = NULL;
     if (state == WAITER_HOLDS || state == WAITER_GONE) {
         s->state = WAITER_GONE;
-        s->host = NULL;
-        guests_lost(s);
+        s->base = NULL;
+        downgraded_lost(s);
         etcd_answer_releases(s, PAWL_ENOTHELD);
     } else if (state == WAITER_SHELL) {
-        guests_lost(s);
+        downgraded_lost(s);
         etcd_waiter_end(s, PAWL_ECANCELED);
     } else if (state == WAITER_LEAVES || state == WAITER_LINGERS) {
         etcd_waiter_left(s, false);
     } else {
         s->state = WAITER_ASKS;
-        s->host = NULL;
-        etcd_waiter_stand(s);
+        s->base = NULL;
+        etcd_waiter_enter_order(s);
         if (!s->lease) {
             free(s->key);
             s->key = NULL;
@@ -289,7 +289,7 @@ void etcd_waiter_step(etcd_waiter *s)
 {
     bool ready = s->lease && s->lease->state == LEASE_READY;
 
-    if (s->call || s->host || !etcd_link_ready(&s->e->link))
+    if (s->call || s->base || !etcd_link_ready(&s->e->link))
         return;
     switch (s->state) {
     case WAITER_ASKS:
@@ -405,7 +405,7 @@ void etcd_waiters_refuse(etcd *e, int code, const char *words)
         etcd_waiter *s = list_entry(l, etcd_waiter, link);
 
         next = l->next;
-        if (s->state != WAITER_ASKS || s->call || s->maybe || !s->acquires || s->host)
+        if (s->state != WAITER_ASKS || s->call || s->maybe || !s->acquires || s->base)
             continue;
         pawl_error_set(s->acquires->err, code, "%s", words);
         etcd_waiter_end(s, code);
@@ -426,19 +426,19 @@ void etcd_waiters_free(etcd *e)
 /* A writer wants to read, too: through its own key. */
 static bool visit(etcd_waiter *s, const pawl_op *op)
 {
-    etcd_waiter *host = op->with_seq ? etcd_waiter_find(s->e, op->with_seq) : NULL;
+    etcd_waiter *base = op->with_seq ? etcd_waiter_find(s->e, op->with_seq) : NULL;
 
-    if (!host || op->mode != PAWL_MODE_SHARED || host->state != WAITER_HOLDS || host->host ||
-        host->mode != PAWL_MODE_EXCLUSIVE || strcmp(host->name, s->name))
+    if (!base || op->mode != PAWL_MODE_SHARED || base->state != WAITER_HOLDS || base->base ||
+        base->mode != PAWL_MODE_EXCLUSIVE || strcmp(base->name, s->name))
         return false;
-    s->host = host;
+    s->base = base;
     list_remove(&s->asking);
     list_remove(&s->in_lease);
-    s->lease = host->lease;
+    s->lease = base->lease;
     list_append(&s->lease->waiters, &s->in_lease);
-    host->guests++;
-    host->rewrite = true;
-    etcd_waiter_step(host);
+    base->downgraded++;
+    base->rewrite = true;
+    etcd_waiter_step(base);
     return true;
 }
 

@@ -20,7 +20,7 @@ static const char *const statements[SQL_STATEMENTS] = {
     [SQL_LATCH] = "CALL @_latch(?, ?, ?, ?)",
     [SQL_ENTRY] = "CALL @_entry(?, ?, ?, ?, ?, ?)",
     [SQL_HEAR] = "CALL @_hear(?, ?)",
-    [SQL_LOOK] =
+    [SQL_INSPECT] =
         "SELECT HEX(u.name), u.type, u.value, u.role, u.owner, u.mode, u.permits, u.first, "
         "t.now - u.since, u.expires - t.now, c.pid, c.host, c.program, c.label FROM "
         "(SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000 AS now) t "

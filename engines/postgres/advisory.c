@@ -94,7 +94,7 @@ static void release(advisory *adv, pawl_op *op)
         sql_done(op, PAWL_ENOTHELD, NULL);
 }
 
-/* ---- the connection for looking -------------------------------------------------------------- */
+/* ---- the connection for inspect -------------------------------------------------------------- */
 
 sql_link *advisory_link(advisory *adv)
 {
@@ -213,7 +213,7 @@ void advisory_submit(advisory *adv, pawl_op *op)
     case PAWL_OP_INSPECT:
     case PAWL_OP_LIST:
     case PAWL_OP_BREAK:
-        advisory_look(adv, op);
+        advisory_inspect(adv, op);
         break;
     case PAWL_OP_EXAMINE:
         advisory_link(adv);

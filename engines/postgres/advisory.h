@@ -11,7 +11,7 @@
  *     advisory_greet.c    the first statements on a connection
  *     advisory_key.c      names and keys
  *     advisory_say.c      the statements
- *     advisory_look.c     inspect, list, break: on a connection of its own
+ *     advisory_inspect.c  inspect, list, break: on a connection of its own
  *
  * A lock belongs to a session, and a session that has it gets it again; so each owner needs a
  * connection of its own while it holds or waits: a *session*. (The one exception: who holds a name
@@ -83,9 +83,9 @@ struct advisory_session {
     int64_t since;        /* the server's time of the grant, Unix ms */
     int64_t promised;     /* the session is not ended for silence before this */
     int64_t timeout_ms;   /* its idle_session_timeout */
-    pawl_timer timer;     /* asking: time to look. Leaving: no patience left. Idle: time to close */
-    sql_call *look;       /* asks, on the other link, whether it has come to wait */
-    int64_t look_ms;
+    pawl_timer timer; /* asking: time to check. Leaving: no patience left. Idle: time to close */
+    sql_call *check;      /* asks, on the other link, whether it has come to wait */
+    int64_t check_ms;
     bool waits;           /* asking: it was seen to wait */
     bool tried;           /* asking: a try was refused; the statement that is out waits */
     int backend;          /* the server's process */
@@ -136,7 +136,7 @@ void advisory_say_renew(const advisory_session *s, int64_t lease_ms, sql_params 
 void advisory_say_waits(const advisory_session *s, sql_params *p);
 void advisory_say_cancel(const advisory_session *s, sql_params *p);
 void advisory_say_break(advisory *adv, advisory_key key, sql_params *p);
-void advisory_say_look(advisory *adv, const advisory_key *key, sql_params *p); /* NULL: all */
+void advisory_say_inspect(advisory *adv, const advisory_key *key, sql_params *p); /* NULL: all */
 /* Who this client is, for the statements. */
 void advisory_who(advisory *adv);
 
@@ -152,18 +152,18 @@ void advisory_serve(advisory *adv);
 /* The server has refused a try of this key: all who want it wait. */
 void advisory_line_refused(advisory *adv, advisory_key key);
 /* Somebody wants to know whether it has. */
-void advisory_session_look(advisory_session *s);
+void advisory_session_check_waiting(advisory_session *s);
 
 /* ---- advisory_greet.c ------------------------------------------------------------------------ */
 
 extern const char *const advisory_greeting[];
 bool advisory_greeted(sql_link *link, const sql_reply *reply);
 
-/* ---- advisory_renew.c, advisory_look.c ------------------------------------------------------- */
+/* ---- advisory_renew.c, advisory_inspect.c ---------------------------------------------------- */
 
 void advisory_renew(advisory *adv, pawl_op *op);
 void advisory_renew_cancel(pawl_op *op);
-void advisory_look(advisory *adv, pawl_op *op); /* inspect, list, break */
+void advisory_inspect(advisory *adv, pawl_op *op); /* inspect, list, break */
 
 /* ---- advisory.c ------------------------------------------------------------------------------ */
 
@@ -171,7 +171,7 @@ void advisory_look(advisory *adv, pawl_op *op); /* inspect, list, break */
 #define ADVISORY_UNSURE 32
 
 struct advisory {
-    sql sql;                /* first; sql.link is for looking */
+    sql sql;                /* first; sql.link is for inspect */
     advisory_session *sessions;
     int nsessions;
     struct list line;       /* those who wait in the client */
@@ -199,7 +199,7 @@ void advisory_cancel(advisory *adv, pawl_op *op);
 advisory_session *advisory_session_find(advisory *adv, uint64_t seq, int mode);
 /* A release got no answer; the server keeps the session until then at the latest. */
 void advisory_unsure(advisory *adv, uint64_t seq, int64_t until);
-/* A call on the connection for looking, which is opened for it. */
+/* A call on the connection for inspect, which is opened for it. */
 sql_link *advisory_link(advisory *adv);
 
 #endif

@@ -14,8 +14,8 @@
 
 #include "advisory.h"
 
-#define LOOK_MIN_MS 1
-#define LOOK_MAX_MS 32
+#define CHECK_MIN_MS 1
+#define CHECK_MAX_MS 32
 
 /* op->engine[1], freed when the op is done. */
 struct place {
@@ -41,66 +41,66 @@ static advisory_session *take_session(advisory *adv)
 
 /* ---- has it come to wait? -------------------------------------------------------------------- */
 
-static void look_later(advisory_session *s)
+static void check_later(advisory_session *s)
 {
     pawl_env *env = s->link.env;
 
-    s->look_ms = s->look_ms ? s->look_ms * 2 : LOOK_MIN_MS;
-    if (s->look_ms > LOOK_MAX_MS)
-        s->look_ms = LOOK_MAX_MS;
-    env->timer_set(env, &s->timer, env->now(env) + s->look_ms * PAWL_NS_PER_MS);
+    s->check_ms = s->check_ms ? s->check_ms * 2 : CHECK_MIN_MS;
+    if (s->check_ms > CHECK_MAX_MS)
+        s->check_ms = CHECK_MAX_MS;
+    env->timer_set(env, &s->timer, env->now(env) + s->check_ms * PAWL_NS_PER_MS);
 }
 
-static void fill_look(const sql_call *call, sql_params *p)
+static void fill_check(const sql_call *call, sql_params *p)
 {
     advisory_say_waits(call->about, p);
 }
 
-static bool answer_look(sql_call *call, const sql_reply *reply)
+static bool answer_check(sql_call *call, const sql_reply *reply)
 {
     advisory_session *s = call->about;
     const char *text = reply->cell(reply, 0, 0);
 
-    s->look = NULL;
+    s->check = NULL;
     s->waits = text && text[0] == 't';
     if (s->waits && s->op)
         pawl_op_waits(s->op);
     if (s->waits)
         advisory_serve(s->adv);
     else if (s->call)
-        look_later(s);
+        check_later(s);
     return true;
 }
 
-static void look_failed(sql_call *call, int code, const char *words)
+static void check_failed(sql_call *call, int code, const char *words)
 {
     advisory_session *s = call->about;
 
     (void)code;
     (void)words;
-    s->look = NULL;
+    s->check = NULL;
     if (s->call)
-        look_later(s);
+        check_later(s);
 }
 
-void advisory_session_look(advisory_session *s)
+void advisory_session_check_waiting(advisory_session *s)
 {
-    static const sql_call_type type = {.fill = fill_look, .answer = answer_look,
-        .failed = look_failed};
+    static const sql_call_type type = {.fill = fill_check, .answer = answer_check,
+        .failed = check_failed};
     sql_link *link;
 
-    if (s->look || s->waits)
+    if (s->check || s->waits)
         return;
     if (!s->call->sent) {
-        look_later(s);
+        check_later(s);
         return;
     }
     link = advisory_link(s->adv);
-    s->look = sql_call_new(link, &type, s);
-    if (s->look)
-        sql_link_send(link, s->look);
+    s->check = sql_call_new(link, &type, s);
+    if (s->check)
+        sql_link_send(link, s->check);
     else
-        look_later(s);
+        check_later(s);
 }
 
 /* ---- the line -------------------------------------------------------------------------------- */
@@ -134,7 +134,7 @@ static bool is_next(advisory *adv, const struct place *p)
         return false;
     ahead = ahead_on_session(adv, p->key);
     if (ahead && !ahead->timer.armed)
-        advisory_session_look(ahead);
+        advisory_session_check_waiting(ahead);
     return !ahead;
 }
 

@@ -164,7 +164,7 @@ void advisory_say_break(advisory *adv, advisory_key key, sql_params *p)
 }
 
 /* Sessions of the other layout have the number of their client; that is nobody's lock. */
-void advisory_say_look(advisory *adv, const advisory_key *key, sql_params *p)
+void advisory_say_inspect(advisory *adv, const advisory_key *key, sql_params *p)
 {
     char words[160] = " AND a.application_name IS DISTINCT FROM 'pawl'";
 

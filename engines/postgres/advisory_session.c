@@ -27,7 +27,7 @@ void advisory_session_set_timer(advisory_session *s, int64_t ms)
 bool advisory_session_idle(const advisory_session *s)
 {
     return s->link.state == LINK_READY && !s->op && !advisory_session_holds(s) && !s->leaving &&
-           !s->releasing && !s->cancel && !s->look;
+           !s->releasing && !s->cancel && !s->check;
 }
 
 /* The server ends it after timeout_ms of silence; we do so before, and it logs nothing. */
@@ -172,7 +172,7 @@ void advisory_session_acquire(advisory_session *s, pawl_op *op)
     s->op = op;
     s->key = advisory_key_of(op->name);
     snprintf(s->name, sizeof s->name, "%s", op->name);
-    s->look_ms = 0;
+    s->check_ms = 0;
     s->waits = s->tried = false;
     ask(s, advisory_session_holds(s) ? ADVISORY_WAIT_MS : s->link.env->timeout_ms);
 }
@@ -254,7 +254,7 @@ static void timer_fired(pawl_timer *timer)
     advisory_session *s = timer->arg;
 
     if (s->call)
-        advisory_session_look(s);
+        advisory_session_check_waiting(s);
     if (!s->leaving && !advisory_session_idle(s))
         return;
     if (s->leaving && s->op) {
@@ -283,7 +283,7 @@ static void dropped(sql_link *link, int refused)
     s->seq[0] = s->seq[1] = 0;
     link->env->timer_clear(link->env, &s->timer);
     forget(&s->cancel);
-    forget(&s->look);
+    forget(&s->check);
     if (!s->op)
         sql_link_close(link);
     if (held)

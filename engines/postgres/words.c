@@ -15,7 +15,7 @@ const char *const pg_statements[SQL_STATEMENTS] = {
     [SQL_BREAK] = "SELECT @_break($1::bytea, $2::text, $3::boolean)",
     [SQL_LATCH] = "SELECT @_latch($1::bytea, $2::text, $3::bigint, $4::boolean)",
     [SQL_ENTRY] = "SELECT @_entry($1::text, $2::text, $3::bigint, $4::text, $5::text, $6::bigint)",
-    [SQL_LOOK] =
+    [SQL_INSPECT] =
         "WITH t AS MATERIALIZED (SELECT @_now() AS now) "
         "SELECT pg_catalog.encode(u.name, 'hex'), u.type, u.value, u.role, u.owner, u.mode, "
         "u.permits, u.first, t.now - u.since, u.expires - t.now, c.pid, c.host, c.program, c.label "

@@ -387,7 +387,7 @@ static void engine_submit(void *self, pawl_op *op)
     case PAWL_OP_INSPECT:
     case PAWL_OP_COUNT:
     case PAWL_OP_LIST:
-        redis_look(r, op);
+        redis_inspect(r, op);
         break;
     case PAWL_OP_EXAMINE:
         redis_examine(r, op);
@@ -415,7 +415,7 @@ static void engine_cancel(void *self, pawl_op *op)
     case PAWL_OP_INSPECT:
     case PAWL_OP_COUNT:
     case PAWL_OP_LIST:
-        redis_look_cancel(r, op);
+        redis_inspect_cancel(r, op);
         break;
     case PAWL_OP_EXAMINE:
         redis_examine_cancel(r, op);

@@ -19,7 +19,7 @@
  *     ghosts.c    messages about acquires that are over
  *     pawl.c, redisson.c   the layouts: what is sent, what messages say
  *     channels.c  channels that waiters listen on
- *     look.c      inspect, count and list      scan.c  which names there are
+ *     inspect.c   inspect, count and list      scan.c  which names there are
  *     rows.c      what the user is shown of them
  *     examine.c   what is wrong with the server      examine_info.c  what INFO tells of that
  *
@@ -433,26 +433,26 @@ void redis_cluster_doubt(redis *r);
 
 /* ---- slots.c --------------------------------------------------------------------------------- */
 
-#define REDIS_VIEW_BUCKETS 2048
+#define REDIS_NODE_MAP_BUCKETS 2048
 
-typedef struct redis_view_node {
+typedef struct redis_node_map_node {
     char host[NET_HOST_MAX];
     uint16_t port;
     char id[REDIS_NODE_ID + 1];
-} redis_view_node;
+} redis_node_map_node;
 
 /* What a node says of the cluster. */
-typedef struct redis_view {
+typedef struct redis_node_map {
     char flaw[REDIS_WORDS]; /* why it can't be used; "": it can */
     size_t n, covered;      /* masters; slots, counted as often as they are named */
     uint16_t slots[REDIS_SLOTS]; /* an index in `nodes`, plus 1; 0: nobody's */
-    uint16_t table[REDIS_VIEW_BUCKETS];
-    redis_view_node nodes[REDIS_NODES_MAX];
-} redis_view;
+    uint16_t table[REDIS_NODE_MAP_BUCKETS];
+    redis_node_map_node nodes[REDIS_NODES_MAX];
+} redis_node_map;
 
 /* An answer to CLUSTER SLOTS; to be freed. NULL: no memory, or (*sense false) it makes none. */
-redis_view *redis_view_read(const redis_link *from, const resp_node *reply, bool *sense);
-void redis_view_use(redis *r, const redis_view *view);
+redis_node_map *redis_node_map_read(const redis_link *from, const resp_node *reply, bool *sense);
+void redis_node_map_use(redis *r, const redis_node_map *node_map);
 
 /* ---- hosts.c --------------------------------------------------------------------------------- */
 
@@ -547,7 +547,7 @@ void redis_broken(redis *r); /* grants of this client were broken */
 void redis_add_entry_key(resp_command *c, const redis *r, uint64_t client);
 uint16_t redis_entry_slot(const redis *r, uint64_t client);
 
-/* ---- waiters.c, ops.c, look.c ---------------------------------------------------------------- */
+/* ---- waiters.c, ops.c, inspect.c ------------------------------------------------------------- */
 
 void redis_acquire(redis *r, pawl_op *op);
 void redis_acquire_cancel(redis *r, pawl_op *op);
@@ -571,8 +571,8 @@ void redis_simple_cancel(redis *r, pawl_op *op);
 void redis_renew(redis *r, pawl_op *op);
 void redis_renew_cancel(redis *r, pawl_op *op);
 
-void redis_look(redis *r, pawl_op *op); /* inspect, count, list */
-void redis_look_cancel(redis *r, pawl_op *op);
+void redis_inspect(redis *r, pawl_op *op); /* inspect, count, list */
+void redis_inspect_cancel(redis *r, pawl_op *op);
 
 void redis_examine(redis *r, pawl_op *op);
 void redis_examine_cancel(redis *r, pawl_op *op);

@@ -26,7 +26,7 @@
 enum step { STEP_MORE, STEP_DONE, STEP_BAD, STEP_NO_MEMORY };
 
 /* The bytes there are, and the place in them. */
-struct view {
+struct window {
     const char *data;
     size_t end;
     size_t at;
@@ -49,7 +49,7 @@ static enum step bad(resp_reader *r, size_t at, const char *format, ...)
 }
 
 __attribute__((cold, noinline))
-static enum step bad_byte(resp_reader *r, const struct view *v, size_t at, const char *expected)
+static enum step bad_byte(resp_reader *r, const struct window *v, size_t at, const char *expected)
 {
     unsigned char c = (unsigned char)v->data[at];
 
@@ -64,8 +64,8 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* CR LF at `at`; the view moves behind it. */
-static enum step line_end(resp_reader *r, struct view *v, size_t at)
+/* CR LF at `at`; the window moves behind it. */
+static enum step line_end(resp_reader *r, struct window *v, size_t at)
 {
     if (at >= v->end)
         return STEP_MORE;
@@ -80,7 +80,7 @@ static enum step line_end(resp_reader *r, struct view *v, size_t at)
 }
 
 /* "-"? ("0" | digits without a leading 0), CR LF; not "-0", and within 64 bits. */
-static enum step whole_number(resp_reader *r, struct view *v, int64_t *ret)
+static enum step whole_number(resp_reader *r, struct window *v, int64_t *ret)
 {
     bool minus = v->at < v->end && v->data[v->at] == '-';
     uint64_t value = 0, most = (uint64_t)INT64_MAX + minus;
@@ -106,7 +106,7 @@ static enum step whole_number(resp_reader *r, struct view *v, int64_t *ret)
 }
 
 /* A length or count. -1 only where RESP2 writes its nulls so. */
-static enum step size(resp_reader *r, struct view *v, bool nullable, int64_t *ret)
+static enum step size(resp_reader *r, struct window *v, bool nullable, int64_t *ret)
 {
     size_t first = v->at;
     enum step step;
@@ -120,7 +120,7 @@ static enum step size(resp_reader *r, struct view *v, bool nullable, int64_t *re
 }
 
 /* A text up to CR LF. */
-static enum step line(resp_reader *r, struct view *v, resp_node *node)
+static enum step line(resp_reader *r, struct window *v, resp_node *node)
 {
     size_t first = v->at, at = r->scan > first ? r->scan : first;
 
@@ -134,7 +134,7 @@ static enum step line(resp_reader *r, struct view *v, resp_node *node)
 
 /* ---- Scalars --------------------------------------------------------------------------------- */
 
-static enum step integer(resp_reader *r, struct view *v, resp_node *node)
+static enum step integer(resp_reader *r, struct window *v, resp_node *node)
 {
     enum step step;
 
@@ -145,7 +145,7 @@ static enum step integer(resp_reader *r, struct view *v, resp_node *node)
     return step;
 }
 
-static enum step boolean(resp_reader *r, struct view *v, resp_node *node)
+static enum step boolean(resp_reader *r, struct window *v, resp_node *node)
 {
     if (v->at >= v->end)
         return STEP_MORE;
@@ -158,7 +158,7 @@ static enum step boolean(resp_reader *r, struct view *v, resp_node *node)
 }
 
 /* Numbers that stay texts. */
-static enum step number_line(resp_reader *r, struct view *v, resp_node *node)
+static enum step number_line(resp_reader *r, struct window *v, resp_node *node)
 {
     bool (*is_number)(const char *, size_t) =
         node->type == RESP_DOUBLE ? resp_is_decimal : resp_is_whole;
@@ -170,7 +170,7 @@ static enum step number_line(resp_reader *r, struct view *v, resp_node *node)
 }
 
 /* Length, CR LF, so many bytes, CR LF. */
-static enum step bulk(resp_reader *r, struct view *v, resp_node *node)
+static enum step bulk(resp_reader *r, struct window *v, resp_node *node)
 {
     size_t first = v->at;
     int64_t length = 0;
@@ -200,7 +200,7 @@ static enum step bulk(resp_reader *r, struct view *v, resp_node *node)
 /* ---- Aggregates ------------------------------------------------------------------------------ */
 
 /* The head of one: how many elements (*ret: nodes) are below it. */
-static enum step head(resp_reader *r, struct view *v, resp_node *node, uint32_t *ret)
+static enum step head(resp_reader *r, struct window *v, resp_node *node, uint32_t *ret)
 {
     size_t first = v->at;
     int64_t count = 0;
@@ -255,7 +255,7 @@ static bool close_aggregates(resp_reader *r)
 
 /* ---- Items ----------------------------------------------------------------------------------- */
 
-static enum step content(resp_reader *r, struct view *v, resp_node *node, uint32_t *elements)
+static enum step content(resp_reader *r, struct window *v, resp_node *node, uint32_t *elements)
 {
     switch (node->type) {
     case RESP_SIMPLE:
@@ -307,7 +307,7 @@ static bool has_room(resp_reader *r)
 }
 
 /* Take the next item, if it is all there. *whole_reply: it was the last one. */
-static enum step item(resp_reader *r, struct view *v, bool *whole_reply)
+static enum step item(resp_reader *r, struct window *v, bool *whole_reply)
 {
     resp_node node = {.span = 1};
     uint32_t elements = 0;
@@ -356,7 +356,7 @@ static enum resp_result deliver(resp_reader *r, const char *data, resp_reply *re
 
 enum resp_result resp_next(resp_reader *r, const char *data, size_t length, resp_reply *ret)
 {
-    struct view v = {.data = data, .end = length};
+    struct window v = {.data = data, .end = length};
     bool whole_reply = false;
     enum step step;
 

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "look.h"
+#include "inspect.h"
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
@@ -25,7 +25,7 @@ static bool number_at(const resp_node *node, uint32_t i, int64_t least, int64_t 
 
 /* "CLIENT:SEQ", or "z:CLIENT:SEQ" of one that lingers; in Redisson's layout "UUID:NUMBER", which
  * may be one of ours. Anything else is a stranger's. */
-static void read_owner(const look *k, look_row *row, const resp_node *node)
+static void read_owner(const redis_inspection *k, redis_inspect_row *row, const resp_node *node)
 {
     char text[sizeof row->who];
     size_t skip, length = node->length < sizeof text ? node->length : 0;
@@ -41,7 +41,8 @@ static void read_owner(const look *k, look_row *row, const resp_node *node)
     row->stranger = sscanf(text + skip, "%16" SCNx64 ":%" SCNx64, &row->client, &row->seq) != 2;
 }
 
-static bool read_row(const look *k, look_row *row, const resp_node *node, int64_t now)
+static bool read_row(const redis_inspection *k, redis_inspect_row *row, const resp_node *node,
+                     int64_t now)
 {
     const resp_node *role = resp_child(node, 0), *owner = resp_child(node, 1);
     const resp_node *mode = resp_child(node, 2);
@@ -73,7 +74,8 @@ static int type_of(const resp_node *word)
     return -2;
 }
 
-bool look_read(const look *k, look_name *n, const resp_node *reply, int *code)
+bool redis_inspect_read(const redis_inspection *k, redis_inspect_name *n, const resp_node *reply,
+                        int *code)
 {
     const resp_node *type = resp_child(reply, 1), *rows = resp_child(reply, 6);
     int64_t now;
@@ -82,7 +84,7 @@ bool look_read(const look *k, look_name *n, const resp_node *reply, int *code)
         !number_at(reply, 0, 0, &now) || !number_at(reply, 2, 0, &n->count) ||
         !number_at(reply, 3, 0, &n->used) || !number_at(reply, 4, 0, &n->holders) ||
         !number_at(reply, 5, 0, &n->waiters) ||
-        rows->count > (k->single ? LOOK_ROWS : LOOK_ROWS_LIST))
+        rows->count > (k->single ? INSPECT_ROWS : INSPECT_ROWS_LIST))
         return false;
     n->type = type_of(type);
     n->rows = calloc(rows->count ? rows->count : 1, sizeof *n->rows);
@@ -101,31 +103,33 @@ bool look_read(const look *k, look_name *n, const resp_node *reply, int *code)
 /* ---- showing --------------------------------------------------------------------------------- */
 
 /* Rows of a name that is of no type, which only a broken server has, are shown as of a lock. */
-static uint64_t shown_type(const look_name *n)
+static uint64_t shown_type(const redis_inspect_name *n)
 {
     return (uint64_t)(n->type > 0 ? n->type : PAWL_TYPE_LOCK);
 }
 
 static int by_id(const void *a, const void *b)
 {
-    uint64_t x = ((const look_client *)a)->id, y = ((const look_client *)b)->id;
+    uint64_t x = ((const redis_inspect_client *)a)->id, y = ((const redis_inspect_client *)b)->id;
 
     return x < y ? -1 : x > y;
 }
 
-look_client *look_client_of(const look *k, uint64_t id)
+redis_inspect_client *redis_inspect_client_of(const redis_inspection *k, uint64_t id)
 {
-    look_client key = {.id = id};
+    redis_inspect_client key = {.id = id};
 
     return k->nclients ? bsearch(&key, k->clients, k->nclients, sizeof key, by_id) : NULL;
 }
 
 /* Tells owners apart without showing what a release would need. */
-static void describe(const look *k, pawl_info *info, const look_row *row, char id[16])
+static void describe(const redis_inspection *k, pawl_info *info, const redis_inspect_row *row,
+                     char id[16])
 {
     uint64_t h = (row->client ^ row->seq * UINT64_C(0x9e3779b97f4a7c15)) *
                  UINT64_C(0xd6e8feb86659fd93);
-    const look_client *client = row->stranger ? NULL : look_client_of(k, row->client);
+    const redis_inspect_client *client =
+        row->stranger ? NULL : redis_inspect_client_of(k, row->client);
 
     snprintf(id, 16, "%08x", (unsigned)(h >> 32));
     info->owner = row->who[0] ? row->who : row->stranger ? "stranger" : id;
@@ -135,7 +139,7 @@ static void describe(const look *k, pawl_info *info, const look_row *row, char i
     info->pid = client ? client->pid : 0;
 }
 
-static int show_summary(const look *k, const look_name *n)
+static int show_summary(const redis_inspection *k, const redis_inspect_name *n)
 {
     pawl_op *op = k->op;
     char id[16];
@@ -148,7 +152,7 @@ static int show_summary(const look *k, const look_name *n)
     if (n->type == PAWL_TYPE_SEMAPHORE)
         info.available = n->count > n->used ? n->count - n->used : 0;
     for (size_t i = 0; i < n->nrows; i++) {
-        const look_row *row = &n->rows[i];
+        const redis_inspect_row *row = &n->rows[i];
 
         if (!row->holder) {
             info.wait_ms = row->since_ms > info.wait_ms ? row->since_ms : info.wait_ms;
@@ -165,7 +169,8 @@ static int show_summary(const look *k, const look_name *n)
     return op->row(op->row_arg, &info);
 }
 
-static int show_row(const look *k, const look_name *n, const look_row *row)
+static int show_row(const redis_inspection *k, const redis_inspect_name *n,
+                    const redis_inspect_row *row)
 {
     char id[16];
     pawl_info info = {.size = sizeof info, .name = n->name, .type = shown_type(n),
@@ -179,7 +184,7 @@ static int show_row(const look *k, const look_name *n, const look_row *row)
     return k->op->row(k->op->row_arg, &info);
 }
 
-int look_show(const look *k, const look_name *n, bool all)
+int redis_inspect_show(const redis_inspection *k, const redis_inspect_name *n, bool all)
 {
     int code = show_summary(k, n);
 

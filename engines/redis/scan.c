@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "look.h"
+#include "inspect.h"
 
 #define SCAN_COUNT "1000"
 
@@ -26,7 +26,7 @@ static void escape(char *out, const char *prefix)
 
 static int write_scan(redis_call *call, resp_buf *out)
 {
-    look *k = call->about;
+    redis_inspection *k = call->about;
     const redis_settings *settings = &k->redis->settings;
     char pattern[2 * REDIS_PREFIX_MAX + 8];
     resp_command c = resp_begin(out, 8);
@@ -96,16 +96,16 @@ static bool is_name(const char *name, size_t length)
     return length > 0 && length <= PAWL_NAME_MAX;
 }
 
-static int add_name(look *k, const char *name, size_t length)
+static int add_name(redis_inspection *k, const char *name, size_t length)
 {
-    look_name *n;
+    redis_inspect_name *n;
     char *copy;
 
-    if (k->nnames >= LOOK_NAMES)
+    if (k->nnames >= INSPECT_NAMES)
         return PAWL_EBACKEND;
     if (k->nnames == k->room) {
         size_t room = k->room ? 2 * k->room : 64;
-        look_name *names = realloc(k->names, room * sizeof *names);
+        redis_inspect_name *names = realloc(k->names, room * sizeof *names);
 
         if (!names)
             return PAWL_ENOMEM;
@@ -116,7 +116,7 @@ static int add_name(look *k, const char *name, size_t length)
     if (!copy)
         return PAWL_ENOMEM;
     n = &k->names[k->nnames];
-    *n = (look_name){.name = copy};
+    *n = (redis_inspect_name){.name = copy};
     if (fnmatch(k->op->name, copy, 0))
         free(copy);
     else
@@ -124,7 +124,7 @@ static int add_name(look *k, const char *name, size_t length)
     return 0;
 }
 
-static int take_key(look *k, const resp_node *node)
+static int take_key(redis_inspection *k, const resp_node *node)
 {
     const char *prefix = k->redis->settings.prefix, *key = node->text;
     size_t length = node->length, prefix_length = strlen(prefix);
@@ -142,10 +142,10 @@ static int take_key(look *k, const resp_node *node)
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(((const look_name *)a)->name, ((const look_name *)b)->name);
+    return strcmp(((const redis_inspect_name *)a)->name, ((const redis_inspect_name *)b)->name);
 }
 
-void look_sort(look *k)
+void redis_inspect_sort(redis_inspection *k)
 {
     size_t n = 0;
 
@@ -161,7 +161,7 @@ void look_sort(look *k)
 }
 
 /* The first slot of the next node, if there is one. */
-static bool next_node(look *k)
+static bool next_node(redis_inspection *k)
 {
     const redis_cluster *c = &k->redis->cluster;
 
@@ -177,7 +177,7 @@ static bool next_node(look *k)
 
 static bool answer_scan(redis_call *call, const resp_node *reply)
 {
-    look *k = call->about;
+    redis_inspection *k = call->about;
     const resp_node *cursor = resp_child(reply, 0), *keys = resp_child(reply, 1), *key;
     int64_t next;
     int code = 0;
@@ -189,16 +189,17 @@ static bool answer_scan(redis_call *call, const resp_node *reply)
         if (resp_is_text(key))
             code = take_key(k, key);
     if (code) {
-        look_end(k, code, code == PAWL_ENOMEM ? "out of memory" : "more than a million names; list "
-                 "fewer of them, by a longer prefix or pattern");
+        redis_inspect_end(k, code, code == PAWL_ENOMEM ? "out of memory"
+                          : "more than a million names; list "
+                          "fewer of them, by a longer prefix or pattern");
     } else if (k->op && (next || !k->queues)) {
         k->queues |= next == 0;
-        look_scan(k, (uint64_t)next);
+        redis_inspect_scan(k, (uint64_t)next);
     } else if (k->op && next_node(k)) {
         k->queues = false;
-        look_scan(k, 0);
+        redis_inspect_scan(k, 0);
     }
-    look_answered(k);
+    redis_inspect_answered(k);
     return true;
 }
 
@@ -216,39 +217,39 @@ static int write_ping(redis_call *call, resp_buf *out)
 /* The scout holds it back until there is a map (scout.c). */
 static bool pinged(redis_call *call, const resp_node *reply)
 {
-    look *k = call->about;
+    redis_inspection *k = call->about;
 
     (void)reply;
     if (k->op && next_node(k))
-        look_scan(k, 0);
-    look_answered(k);
+        redis_inspect_scan(k, 0);
+    redis_inspect_answered(k);
     return true;
 }
 
-void look_scan_begin(look *k)
+void redis_inspect_scan_begin(redis_inspection *k)
 {
     static const redis_call_type type = {.write = write_ping, .answer = pinged,
-        .failed = look_failed};
+        .failed = redis_inspect_failed};
     redis *r = k->redis;
     redis_call *call;
 
     if (r->settings.service != REDIS_CLUSTER || (r->cluster.known && next_node(k))) {
-        look_scan(k, 0);
+        redis_inspect_scan(k, 0);
         return;
     }
     call = redis_call_new(&r->link, &type, k, 0);
     if (!call) {
-        look_end(k, PAWL_ENOMEM, "out of memory");
+        redis_inspect_end(k, PAWL_ENOMEM, "out of memory");
         return;
     }
     k->out++;
     redis_link_send(&r->link, call);
 }
 
-void look_scan(look *k, uint64_t cursor)
+void redis_inspect_scan(redis_inspection *k, uint64_t cursor)
 {
     static const redis_call_type type = {.write = write_scan, .answer = answer_scan,
-        .failed = look_failed};
+        .failed = redis_inspect_failed};
 
-    look_send(k, &type, k->slot, (int64_t)cursor);
+    redis_inspect_send(k, &type, k->slot, (int64_t)cursor);
 }

@@ -20,16 +20,16 @@
  *     trusted                   of a node that said cluster_state:ok, or may not be asked for it
  *     doubted                   trusted, but a node has answered CLUSTERDOWN since
  *
- * A view is refused, and the map stays as it is, if the view has a flaw (slots.c: no masters, too
- * many, hosts that may not be followed), if its node says cluster_state:fail and there is a map, or
- * if it contradicts a map that was confirmed within the last STALE_MS: its node's epoch is lower
- * than the map's, or it shares no node with the map (an address that another cluster has now).
- * After STALE_MS without a confirmation both are taken: the cluster may have been built anew.
- * Why that is safe: a wrong map never grants anything. A node that does not serve a slot answers
- * MOVED or CLUSTERDOWN, so a wrong map costs time alone, and a refused right one as well.
+ * A node map is refused, and the map stays as it is, if the node map has a flaw (slots.c: no
+ * masters, too many, hosts that may not be followed), if its node says cluster_state:fail and there
+ * is a map, or if it contradicts a map that was confirmed within the last STALE_MS: its node's
+ * epoch is lower than the map's, or it shares no node with the map (an address that another cluster
+ * has now). After STALE_MS without a confirmation both are taken: the cluster may have been built
+ * anew. Why that is safe: a wrong map never grants anything. A node that does not serve a slot
+ * answers MOVED or CLUSTERDOWN, so a wrong map costs time alone, and a refused right one as well.
  *
- * When the scout's own node gives a view that is refused, the scout goes on to the next address;
- * pauses only come after a round through all of them, and grow to 1 s.
+ * When the scout's own node gives a node map that is refused, the scout goes on to the next
+ * address; pauses only come after a round through all of them, and grow to 1 s.
  */
 #include <stdlib.h>
 
@@ -101,8 +101,8 @@ static void timer_fired(pawl_timer *timer)
 
 /* ---- judging --------------------------------------------------------------------------------- */
 
-/* None of the nodes that serve slots now is in this view. */
-static bool is_foreign(const redis_cluster *c, const redis_view *view)
+/* None of the nodes that serve slots now is in this node map. */
+static bool is_foreign(const redis_cluster *c, const redis_node_map *node_map)
 {
     bool any = false;
 
@@ -110,40 +110,40 @@ static bool is_foreign(const redis_cluster *c, const redis_view *view)
         if (!c->nodes[i]->nslots || !c->nodes[i]->id[0])
             continue;
         any = true;
-        for (size_t n = 0; n < view->n; n++)
-            if (!strcmp(view->nodes[n].id, c->nodes[i]->id))
+        for (size_t n = 0; n < node_map->n; n++)
+            if (!strcmp(node_map->nodes[n].id, c->nodes[i]->id))
                 return false;
     }
     return any;
 }
 
-/* Should the map be replaced by this view? False: the words say why not. */
-static bool judge(const redis_link *link, const redis_view *view, char words[REDIS_WORDS])
+/* Should the map be replaced by this node map? False: the words say why not. */
+static bool judge(const redis_link *link, const redis_node_map *node_map, char words[REDIS_WORDS])
 {
     const redis *r = link->redis;
     const redis_cluster *c = &r->cluster;
     bool fresh = c->trusted &&
                  r->env->now(r->env) - c->confirmed < STALE_MS * PAWL_NS_PER_MS;
 
-    if (view->flaw[0])
-        snprintf(words, REDIS_WORDS, "its map of the cluster is not used: %.170s", view->flaw);
+    if (node_map->flaw[0])
+        snprintf(words, REDIS_WORDS, "its map of the cluster is not used: %.170s", node_map->flaw);
     else if (!link->sound && c->known)
         snprintf(words, REDIS_WORDS, "it says that the cluster is down (cluster_state:fail)");
     else if (fresh && link->epoch && link->epoch < c->epoch)
         snprintf(words, REDIS_WORDS, "its map of the cluster is an old one");
-    else if (fresh && is_foreign(c, view))
+    else if (fresh && is_foreign(c, node_map))
         snprintf(words, REDIS_WORDS, "it belongs to another cluster by now");
     else
         return true;
     return false;
 }
 
-static void adopt(redis_link *link, const redis_view *view)
+static void adopt(redis_link *link, const redis_node_map *node_map)
 {
     redis *r = link->redis;
     redis_cluster *c = &r->cluster;
 
-    redis_view_use(r, view);
+    redis_node_map_use(r, node_map);
     c->known = true;
     if (link->sound) {
         c->trusted = true;
@@ -221,19 +221,19 @@ static bool slots_answered(redis_call *call, const resp_node *reply)
     redis_link *link = call->about;
     redis *r = link->redis;
     bool good, sense, scout = link == &r->link, again = link->ask_again;
-    redis_view *view = redis_view_read(link, reply, &sense);
+    redis_node_map *node_map = redis_node_map_read(link, reply, &sense);
     char words[REDIS_WORDS] = "out of memory";
 
     if (!sense)
         return false;
     link->asked = link->ask_again = false;
-    good = view && judge(link, view, words);
+    good = node_map && judge(link, node_map, words);
     if (good) {
         if (scout)
             r->cluster.rounds = 0;
-        adopt(link, view);
+        adopt(link, node_map);
     }
-    free(view);
+    free(node_map);
     if (scout && (!good || !link->sound))
         go_on(r, good ? "it says that the cluster is down (cluster_state:fail)" : words);
     else if (!good)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * slots.c - one node's view of the cluster: its answer to CLUSTER SLOTS, an array with for each
- * range of slots its first, its last, and its nodes, each an array that begins with host, port and
- * id; the first is the master.
+ * slots.c - the node map: the cluster as one node describes it in its answer to CLUSTER SLOTS. The
+ * answer is an array with an element for each range of slots: the first slot, the last slot, and
+ * the nodes, each an array that begins with host, port and id. The first node is the master.
  *
- * Reading a view changes nothing: no node is added and nobody is connected to until scout.c has
- * judged the view and redis_view_use makes it the map. A host that is empty, unknown or null means
- * the node that was asked. An answer that makes no sense anywhere is refused whole. So is one with
- * more than REDIS_NODES_MAX masters, or with a host that may not be followed (hosts.c): view->flaw
- * then says why. Masters are found by a hash, so that the time to read a view is proportional to
- * its length, whatever a hostile node puts into it.
+ * Reading a node map changes nothing: no node is added and nobody is connected to until scout.c has
+ * judged the node map and redis_node_map_use makes it the map. A host that is empty, unknown or
+ * null means the node that was asked. An answer that makes no sense anywhere is refused whole. So
+ * is one with more than REDIS_NODES_MAX masters, or with a host that may not be followed (hosts.c):
+ * node_map->flaw then says why. Masters are found by a hash, so that the time to read a node map is
+ * proportional to its length, whatever a hostile node puts into it.
  */
 #include <stdlib.h>
 
@@ -38,33 +38,36 @@ static uint32_t hash_of(const char *host, uint16_t port)
     return hash;
 }
 
-/* The index of this master in the view, plus 1; a new one is added. 0: the view has a flaw. */
-static uint16_t index_of(redis_view *view, const redis_link *from, const char *host, uint16_t port)
+/* The index of this master in the node map, plus 1; a new one is added. 0: the node map has a
+ * flaw. */
+static uint16_t index_of(redis_node_map *node_map, const redis_link *from, const char *host,
+                         uint16_t port)
 {
-    uint32_t at = hash_of(host, port) % REDIS_VIEW_BUCKETS;
-    redis_view_node *node;
+    uint32_t at = hash_of(host, port) % REDIS_NODE_MAP_BUCKETS;
+    redis_node_map_node *node;
 
-    for (; view->table[at]; at = (at + 1) % REDIS_VIEW_BUCKETS) {
-        node = &view->nodes[view->table[at] - 1];
+    for (; node_map->table[at]; at = (at + 1) % REDIS_NODE_MAP_BUCKETS) {
+        node = &node_map->nodes[node_map->table[at] - 1];
         if (node->port == port && !strcmp(node->host, host))
-            return view->table[at];
+            return node_map->table[at];
     }
-    if (view->n == REDIS_NODES_MAX)
-        snprintf(view->flaw, sizeof view->flaw, "it names more than %d masters", REDIS_NODES_MAX);
+    if (node_map->n == REDIS_NODES_MAX)
+        snprintf(node_map->flaw, sizeof node_map->flaw, "it names more than %d masters",
+                 REDIS_NODES_MAX);
     else if (!redis_may_follow(from, host))
-        snprintf(view->flaw, sizeof view->flaw, "it names the host %.80s, which may not be "
+        snprintf(node_map->flaw, sizeof node_map->flaw, "it names the host %.80s, which may not be "
                  "followed (see hosts=)", host);
-    if (view->flaw[0])
+    if (node_map->flaw[0])
         return 0;
-    node = &view->nodes[view->n++];
+    node = &node_map->nodes[node_map->n++];
     strcpy(node->host, host);
     node->port = port;
-    view->table[at] = (uint16_t)view->n;
-    return view->table[at];
+    node_map->table[at] = (uint16_t)node_map->n;
+    return node_map->table[at];
 }
 
 /* One range. False: it makes no sense. */
-static bool read_range(redis_view *view, const redis_link *from, const resp_node *range)
+static bool read_range(redis_node_map *node_map, const redis_link *from, const resp_node *range)
 {
     const resp_node *first = resp_child(range, 0), *last = resp_child(range, 1);
     const resp_node *master = resp_child(range, 2);
@@ -79,48 +82,49 @@ static bool read_range(redis_view *view, const redis_link *from, const resp_node
         !resp_integer(port, &number) || a < 0 || b < a || b >= REDIS_SLOTS || number < 1 ||
         number > 65535 || !read_host(name, host, from))
         return false;
-    view->covered += (size_t)(b - a + 1);
-    if (view->covered > 4 * REDIS_SLOTS) /* ranges overlap again and again */
+    node_map->covered += (size_t)(b - a + 1);
+    if (node_map->covered > 4 * REDIS_SLOTS) /* ranges overlap again and again */
         return false;
-    node = index_of(view, from, name, (uint16_t)number);
+    node = index_of(node_map, from, name, (uint16_t)number);
     if (!node)
         return true;
     if (id && resp_is_text(id) && id->length >= REDIS_NODE_ID)
-        memcpy(view->nodes[node - 1].id, id->text, REDIS_NODE_ID);
+        memcpy(node_map->nodes[node - 1].id, id->text, REDIS_NODE_ID);
     for (; a <= b; a++)
-        view->slots[a] = node;
+        node_map->slots[a] = node;
     return true;
 }
 
-redis_view *redis_view_read(const redis_link *from, const resp_node *reply, bool *sense)
+redis_node_map *redis_node_map_read(const redis_link *from, const resp_node *reply, bool *sense)
 {
-    redis_view *view = calloc(1, sizeof *view);
+    redis_node_map *node_map = calloc(1, sizeof *node_map);
     const resp_node *range = reply + 1;
 
     *sense = reply->type == RESP_ARRAY;
-    for (uint32_t i = 0; view && *sense && !view->flaw[0] && i < reply->count;
+    for (uint32_t i = 0; node_map && *sense && !node_map->flaw[0] && i < reply->count;
          i++, range += range->span)
-        *sense = range->type == RESP_ARRAY && read_range(view, from, range);
-    if (view && *sense && !view->flaw[0] && !view->n)
-        snprintf(view->flaw, sizeof view->flaw, "it knows of no master: was it removed from the "
+        *sense = range->type == RESP_ARRAY && read_range(node_map, from, range);
+    if (node_map && *sense && !node_map->flaw[0] && !node_map->n)
+        snprintf(node_map->flaw, sizeof node_map->flaw,
+                 "it knows of no master: was it removed from the "
                  "cluster?");
-    if (view && !*sense) {
-        free(view);
-        view = NULL;
+    if (node_map && !*sense) {
+        free(node_map);
+        node_map = NULL;
     }
-    return view;
+    return node_map;
 }
 
-/* ---- the view becomes the map ---------------------------------------------------------------- */
+/* ---- the node map becomes the map ------------------------------------------------------------ */
 
 /* Slots in use that a node which is gone has left, or that are with one that had none before. */
-static void note_moves(redis *r, redis_link *const *links, const redis_view *view)
+static void note_moves(redis *r, redis_link *const *links, const redis_node_map *node_map)
 {
     redis_cluster *c = &r->cluster;
 
     for (size_t slot = 0; slot < REDIS_SLOTS; slot++) {
         const redis_link *old = c->slots[slot] ? c->nodes[c->slots[slot] - 1] : NULL;
-        redis_link *new = view->slots[slot] ? links[view->slots[slot] - 1] : NULL;
+        redis_link *new = node_map->slots[slot] ? links[node_map->slots[slot] - 1] : NULL;
 
         if (old && new && old != new && !new->moved && (c->used[slot / 8] >> slot % 8 & 1) &&
             (old->state != LINK_READY || !new->had))
@@ -128,34 +132,34 @@ static void note_moves(redis *r, redis_link *const *links, const redis_view *vie
     }
 }
 
-static void count_slots(redis_cluster *c, redis_link *const *links, const redis_view *view)
+static void count_slots(redis_cluster *c, redis_link *const *links, const redis_node_map *node_map)
 {
     for (size_t i = 0; i < c->nnodes; i++) {
         c->nodes[i]->had = c->nodes[i]->nslots;
         c->nodes[i]->nslots = 0;
     }
     for (size_t slot = 0; slot < REDIS_SLOTS; slot++)
-        if (view->slots[slot] && links[view->slots[slot] - 1])
-            links[view->slots[slot] - 1]->nslots++;
+        if (node_map->slots[slot] && links[node_map->slots[slot] - 1])
+            links[node_map->slots[slot] - 1]->nslots++;
 }
 
-void redis_view_use(redis *r, const redis_view *view)
+void redis_node_map_use(redis *r, const redis_node_map *node_map)
 {
     redis_cluster *c = &r->cluster;
-    redis_link **links = calloc(view->n, sizeof *links);
-    uint16_t *numbers = calloc(view->n, sizeof *numbers); /* in c->nodes, plus 1 */
+    redis_link **links = calloc(node_map->n, sizeof *links);
+    uint16_t *numbers = calloc(node_map->n, sizeof *numbers); /* in c->nodes, plus 1 */
 
-    for (size_t i = 0; links && numbers && i < view->n; i++) {
-        links[i] = redis_cluster_node(r, view->nodes[i].host, view->nodes[i].port);
+    for (size_t i = 0; links && numbers && i < node_map->n; i++) {
+        links[i] = redis_cluster_node(r, node_map->nodes[i].host, node_map->nodes[i].port);
         numbers[i] = links[i] ? links[i]->number : 0; /* without memory: not known */
         if (links[i])
-            memcpy(links[i]->id, view->nodes[i].id, sizeof links[i]->id);
+            memcpy(links[i]->id, node_map->nodes[i].id, sizeof links[i]->id);
     }
     if (links && numbers) { /* else the old map is kept for now */
-        count_slots(c, links, view);
-        note_moves(r, links, view);
+        count_slots(c, links, node_map);
+        note_moves(r, links, node_map);
         for (size_t slot = 0; slot < REDIS_SLOTS; slot++)
-            c->slots[slot] = view->slots[slot] ? numbers[view->slots[slot] - 1] : 0;
+            c->slots[slot] = node_map->slots[slot] ? numbers[node_map->slots[slot] - 1] : 0;
         for (size_t i = 0; i < c->nnodes; i++)
             if (c->nodes[i]->nslots)
                 c->nodes[i]->served = r->env->now(r->env);

@@ -156,9 +156,9 @@ static bool answer_granted(redis_call *call, redis_waiter *w, const resp_node *r
 static int64_t pause_ms(redis_waiter *w)
 {
     pawl_env *env = w->redis->env;
-    int64_t ms = (int64_t)STRANGER_MIN_MS << (w->looks < 6 ? w->looks : 6);
+    int64_t ms = (int64_t)STRANGER_MIN_MS << (w->rechecks < 6 ? w->rechecks : 6);
 
-    w->looks++;
+    w->rechecks++;
     ms = ms < STRANGER_MAX_MS ? ms : STRANGER_MAX_MS;
     return ms / 2 + (int64_t)(env->random(env) % (uint64_t)(ms / 2 + 1));
 }
@@ -170,7 +170,7 @@ void redis_waiter_plan(redis_waiter *w, bool watches, int64_t left, bool strange
     int64_t ms = refresh - (int64_t)(env->random(env) % (uint64_t)(refresh / 8));
 
     if (!watches || (left > 0 && !stranger))
-        w->looks = 0;
+        w->rechecks = 0;
     if (watches && left >= 0 && left < ms)
         ms = left + 1;
     if (watches && (stranger || left == 0)) {

@@ -29,7 +29,7 @@ struct redis_waiter {
     uint64_t secret;  /* that messages to it must repeat */
     int64_t asked;    /* when the op was submitted */
     int64_t gone_by;  /* LEAVING: by then nothing can be left of it */
-    uint32_t looks;   /* in a row at a lock that should be free, or is a stranger's */
+    uint32_t rechecks; /* in a row at a lock that should be free, or is a stranger's */
     int trouble;      /* what the server said last instead of an answer; op->err has the words */
     uint8_t state;    /* enum redis_waiter_state */
     bool unsure;      /* an answer was lost, and none came since */

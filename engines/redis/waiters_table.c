@@ -65,7 +65,7 @@ redis_waiter *redis_waiter_new(redis *r, pawl_op *op)
     w->timer = (pawl_timer){0};
     w->seq = op->owner.seq;
     w->secret = op->queue ? r->env->random(r->env) : 0;
-    w->looks = 0;
+    w->rechecks = 0;
     w->trouble = 0;
     w->unsure = w->nothing = false;
     w->state = WAITER_ASKING;

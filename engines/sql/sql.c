@@ -364,7 +364,7 @@ void sql_submit(void *self, pawl_op *op)
     case PAWL_OP_INSPECT:
     case PAWL_OP_COUNT:
     case PAWL_OP_LIST:
-        sql_look(q, op);
+        sql_inspect(q, op);
         break;
     case PAWL_OP_EXAMINE:
         sql_examine(q, op);

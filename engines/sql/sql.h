@@ -8,7 +8,7 @@
  *     greet.c     its first words, and making the tables where they are missing
  *     waiters.c   acquire: the ops that may wait, and the messages they wait for
  *     ops.c       release, renew, break, latch
- *     look.c      inspect, count and list
+ *     inspect.c   inspect, count and list
  *     examine.c   what is wrong with the server
  *
  * One design for all servers. The rules (who gets a lock, who is told) are functions in the
@@ -90,7 +90,7 @@ int sql_set_schema(sql *q, const char *name, const char *quoted);
 /* ---- statements ------------------------------------------------------------------------------ */
 
 enum sql_statement {
-    SQL_ACQUIRE, SQL_RELEASE, SQL_RENEW, SQL_BREAK, SQL_LATCH, SQL_ENTRY, SQL_LOOK, SQL_HEAR,
+    SQL_ACQUIRE, SQL_RELEASE, SQL_RENEW, SQL_BREAK, SQL_LATCH, SQL_ENTRY, SQL_INSPECT, SQL_HEAR,
     SQL_EXAMINE, SQL_STATEMENTS
 };
 
@@ -329,7 +329,7 @@ void sql_clock_set(sql *q, const sql_call *call, int64_t server_ms);
 /* An instant of the local clock that is not after the server's time `server_ms`. */
 int64_t sql_since(sql *q, int64_t server_ms);
 
-/* ---- waiters.c, ops.c, look.c ---------------------------------------------------------------- */
+/* ---- waiters.c, ops.c, inspect.c ------------------------------------------------------------- */
 
 void sql_acquire(sql *q, pawl_op *op);
 void sql_acquire_cancel(sql *q, pawl_op *op);
@@ -339,9 +339,9 @@ void sql_waiters_end(sql *q);
 void sql_waiter_message(sql *q, uint64_t seq, char kind, const char *text);
 
 void sql_simple(sql *q, pawl_op *op); /* release, renew, break, latch */
-void sql_look(sql *q, pawl_op *op);   /* inspect, count, list */
+void sql_inspect(sql *q, pawl_op *op); /* inspect, count, list */
 void sql_examine(sql *q, pawl_op *op);
-/* The rows of look.c, to whoever inspects or lists. */
+/* The rows of inspect.c, to whoever inspects or lists. */
 int sql_show(pawl_op *op, const sql_reply *reply);
 /* Of the rows from here on a part may be missing: the answer was cut. */
 static inline bool sql_cut(const sql_reply *reply)

@@ -245,7 +245,7 @@ static void answer_call(conn *c, bool queues)
         snprintf(text, sizeof text, "GRANTED %s 7 1 30000 1000000", c->owner);
     else if (call->type->statement == SQL_RENEW)
         snprintf(text, sizeof text, "1000000 11");
-    else if (call->type->statement == SQL_LOOK || call->type->statement == SQL_HEAR)
+    else if (call->type->statement == SQL_INSPECT || call->type->statement == SQL_HEAR)
         snprintf(text, sizeof text, "61|1|0|h|%016x:1|x|0|7|5|50|17|host|program|label",
                  (unsigned)WORLD_CLIENT);
     else

@@ -21,7 +21,7 @@ import tempfile
 CONTROLS = {
     'hold-reused': (
         'a hold is used again while its request is out', 'src/hold.c',
-        'return hold->request.phase != REQUEST_IDLE || hold->call ||', 'return hold->call ||', ''),
+        'return hold->request.phase != REQUEST_IDLE || hold->thread ||', 'return hold->thread ||', ''),
     'chain-unreferenced': (
         'the chain of a multi-lock does not keep it alive', 'src/multi.c',
         '    if (atomic_fetch_sub(&multi->refs, 1) > 1)\n        return;',
@@ -61,13 +61,13 @@ CONTROLS = {
         'pawl_close does not wait for a callback that runs', 'src/client.c',
         '    while (client->dispatching)', '    while (0)', ''),
     'keeper-not-told': (
-        'the keeper says that it polls after it let the mutex go', 'src/keeper_thread.c',
-        '    client->keeper_polls = true;\n    pawl__unlock(client);',
-        '    pawl__unlock(client);\n    client->keeper_polls = true;', ''),
+        'the keeper says that it polls after it let the mutex go', 'src/background.c',
+        '    client->background_polls = true;\n    pawl__unlock(client);',
+        '    pawl__unlock(client);\n    client->background_polls = true;', ''),
     'condition-not-rechecked': (
         'a wait on the condition is not repeated', 'src/driver.c',
-        '    while (!call->done) {\n        bool others_drive',
-        '    for (int once = 0; !call->done && once < 3; once++) {\n        bool others_drive', ''),
+        '    while (!thread->done) {\n        bool others_drive',
+        '    for (int once = 0; !thread->done && once < 3; once++) {\n        bool others_drive', ''),
     'renewal-outlives': (
         'a renewal\'s answer finds a hold that is over', 'src/keeper.c',
         '    if (hold->renewing)\n        hold->renewing->arg = NULL;\n    hold->renewing = NULL;\n'
@@ -92,9 +92,9 @@ ALSO = {
     'wake-lost': [('        if (atomic_exchange(&wake->sent, false))\n            wake->fn(wake);\n    }\n',
                    '        if (atomic_exchange(&wake->sent, false))\n            wake->fn(wake);\n'
                    '    }\n    atomic_store(&client->woken, false);\n')],
-    'unlocked-tell': [('            hint(s, to->peer, to->gen, DESK_BIT(what->bucket));\n        }\n'
+    'unlocked-tell': [('            hint(s, to->peer, to->gen, SHELF_BIT(what->bucket));\n        }\n'
                        '    }\n    pthread_mutex_unlock(&spaces_mutex);',
-                       '            hint(s, to->peer, to->gen, DESK_BIT(what->bucket));\n        }\n'
+                       '            hint(s, to->peer, to->gen, SHELF_BIT(what->bucket));\n        }\n'
                        '    }')],
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * asks.c - what a waiter asks the server, and what the answers mean.
+ * requests.c - what a waiter asks the server, and what the answers mean.
  *
  * ASKING. One transaction makes the key and looks who is ahead. Keys stand in the order of their
  * creation. An exclusive owner holds when nobody is ahead at all; a reader, when no exclusive one

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * look.c - inspect, count and list: ops that only look.
+ * inspect.c - inspect, count and list: ops that only read.
  *
  *     [SCAN: the names] --> for some names at a time: INSPECT each --> CLIENTS: the entries of who
  *     holds and waits --> op->row for each name --> the next names, or the end
  *
- * The calls of a step go out together; the step is over when the last is answered. A look outlives
- * its op if it was given up: its calls are still out. The last of them frees it.
+ * The calls of a step go out together; the step is over when the last is answered. An inspection
+ * outlives its op if it was given up: its calls are still out. The last of them frees it.
  */
 #include <stdlib.h>
 
-#include "look.h"
+#include "inspect.h"
 
 #define NAMES_AT_ONCE 64
 
 enum phase { PHASE_SCAN, PHASE_INSPECT, PHASE_CLIENTS };
 
-static void step_over(look *k);
+static void step_over(redis_inspection *k);
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static void forget_names(look *k, size_t from, size_t to)
+static void forget_names(redis_inspection *k, size_t from, size_t to)
 {
     for (size_t i = from; i < to; i++) {
         free(k->names[i].name);
@@ -30,7 +30,7 @@ static void forget_names(look *k, size_t from, size_t to)
     }
 }
 
-static void free_if_over(look *k)
+static void free_if_over(redis_inspection *k)
 {
     if (k->op || k->out)
         return;
@@ -40,7 +40,7 @@ static void free_if_over(look *k)
     free(k);
 }
 
-void look_end(look *k, int code, const char *words)
+void redis_inspect_end(redis_inspection *k, int code, const char *words)
 {
     pawl_op *op = k->op;
 
@@ -52,7 +52,7 @@ void look_end(look *k, int code, const char *words)
     pawl_op_finish(op, code);
 }
 
-void look_answered(look *k)
+void redis_inspect_answered(redis_inspection *k)
 {
     k->out--;
     if (k->op && !k->out)
@@ -61,22 +61,23 @@ void look_answered(look *k)
         free_if_over(k);
 }
 
-void look_failed(redis_call *call, int code, const char *words)
+void redis_inspect_failed(redis_call *call, int code, const char *words)
 {
-    look *k = call->about;
+    redis_inspection *k = call->about;
 
     if (code == PAWL_EUNKNOWN) /* looking changes nothing, so there is nothing to be unsure of */
         code = PAWL_ECONN;
-    look_end(k, code, words);
-    look_answered(k);
+    redis_inspect_end(k, code, words);
+    redis_inspect_answered(k);
 }
 
-void look_send(look *k, const redis_call_type *type, uint16_t slot, int64_t tag)
+void redis_inspect_send(redis_inspection *k, const redis_call_type *type, uint16_t slot,
+                        int64_t tag)
 {
     redis_call *call = redis_call_about(k->redis, slot, type, k, tag);
 
     if (!call) {
-        look_end(k, PAWL_ENOMEM, "out of memory");
+        redis_inspect_end(k, PAWL_ENOMEM, "out of memory");
         return;
     }
     k->out++;
@@ -87,42 +88,42 @@ void look_send(look *k, const redis_call_type *type, uint16_t slot, int64_t tag)
 
 static int write_inspect(redis_call *call, resp_buf *out)
 {
-    look *k = call->about;
+    redis_inspection *k = call->about;
     int mode = k->op ? k->op->mode : PAWL_MODE_EXCLUSIVE;
 
     return k->redis->layout->write_inspect(call, k->names[call->tag].name, mode,
-                                           k->single ? LOOK_ROWS : LOOK_ROWS_LIST, out);
+                                           k->single ? INSPECT_ROWS : INSPECT_ROWS_LIST, out);
 }
 
 static bool answer_inspect(redis_call *call, const resp_node *reply)
 {
-    look *k = call->about;
-    look_name *n = &k->names[call->tag];
+    redis_inspection *k = call->about;
+    redis_inspect_name *n = &k->names[call->tag];
     int code = 0;
 
-    if (k->op && !look_read(k, n, reply, &code))
+    if (k->op && !redis_inspect_read(k, n, reply, &code))
         return false;
     if (code)
-        look_end(k, code, "out of memory");
-    look_answered(k);
+        redis_inspect_end(k, code, "out of memory");
+    redis_inspect_answered(k);
     return true;
 }
 
-static void inspect_some(look *k)
+static void inspect_some(redis_inspection *k)
 {
     static const redis_call_type type = {.write = write_inspect, .answer = answer_inspect,
-        .failed = look_failed};
+        .failed = redis_inspect_failed};
 
     k->phase = PHASE_INSPECT;
     for (size_t i = k->from; k->op && i < k->to; i++)
-        look_send(k, &type, redis_slot_of(k->redis, k->names[i].name), (int64_t)i);
+        redis_inspect_send(k, &type, redis_slot_of(k->redis, k->names[i].name), (int64_t)i);
 }
 
 /* ---- clients --------------------------------------------------------------------------------- */
 
 static int write_client(redis_call *call, resp_buf *out)
 {
-    look *k = call->about;
+    redis_inspection *k = call->about;
     resp_command c = resp_begin(out, 6);
 
     resp_add_text(&c, "HMGET");
@@ -146,8 +147,8 @@ static void copy_text(char *to, size_t size, const resp_node *node)
 
 static bool answer_client(redis_call *call, const resp_node *reply)
 {
-    look *k = call->about;
-    look_client *client = &k->clients[call->tag];
+    redis_inspection *k = call->about;
+    redis_inspect_client *client = &k->clients[call->tag];
     const resp_node *pid = resp_child(reply, 1);
 
     if (reply->type != RESP_ARRAY || reply->count != 4)
@@ -157,19 +158,19 @@ static bool answer_client(redis_call *call, const resp_node *reply)
     copy_text(client->label, sizeof client->label, resp_child(reply, 3));
     if (!pid || !resp_integer(pid, &client->pid))
         client->pid = 0;
-    look_answered(k);
+    redis_inspect_answered(k);
     return true;
 }
 
 static int by_id(const void *a, const void *b)
 {
-    uint64_t x = ((const look_client *)a)->id, y = ((const look_client *)b)->id;
+    uint64_t x = ((const redis_inspect_client *)a)->id, y = ((const redis_inspect_client *)b)->id;
 
     return x < y ? -1 : x > y;
 }
 
 /* Those of the names' rows, each once. */
-static bool collect_clients(look *k)
+static bool collect_clients(redis_inspection *k)
 {
     size_t room = 1, n = 0;
 
@@ -191,24 +192,24 @@ static bool collect_clients(look *k)
     return true;
 }
 
-static void ask_clients(look *k)
+static void ask_clients(redis_inspection *k)
 {
     static const redis_call_type type = {.write = write_client, .answer = answer_client,
-        .failed = look_failed};
+        .failed = redis_inspect_failed};
 
     k->phase = PHASE_CLIENTS;
     if (!collect_clients(k))
-        look_end(k, PAWL_ENOMEM, "out of memory");
+        redis_inspect_end(k, PAWL_ENOMEM, "out of memory");
     for (size_t i = 0; k->op && i < k->nclients; i++)
-        look_send(k, &type, redis_entry_slot(k->redis, k->clients[i].id), (int64_t)i);
+        redis_inspect_send(k, &type, redis_entry_slot(k->redis, k->clients[i].id), (int64_t)i);
 }
 
 /* ---- the steps ------------------------------------------------------------------------------- */
 
-static int finish_count(look *k)
+static int finish_count(redis_inspection *k)
 {
     pawl_op *op = k->op;
-    const look_name *n = &k->names[0];
+    const redis_inspect_name *n = &k->names[0];
     int type = op->mode == PAWL_MODE_PERMITS ? PAWL_TYPE_SEMAPHORE : PAWL_TYPE_LATCH;
 
     if (n->type != -1 && n->type != type)
@@ -225,7 +226,7 @@ static int finish_count(look *k)
 }
 
 /* With an empty prefix every string is a candidate: only Pawl's own are shown. */
-static bool to_be_listed(const look *k, const look_name *n)
+static bool to_be_listed(const redis_inspection *k, const redis_inspect_name *n)
 {
     bool stranger = n->nrows && n->rows[0].stranger;
 
@@ -234,33 +235,33 @@ static bool to_be_listed(const look *k, const look_name *n)
     return !stranger || k->redis->settings.prefix[0] || k->redis->settings.redisson;
 }
 
-static int show(look *k)
+static int show(redis_inspection *k)
 {
     int code = 0;
 
     for (size_t i = k->from; i < k->to && !code; i++)
         if (k->op->kind == PAWL_OP_INSPECT || to_be_listed(k, &k->names[i]))
-            code = look_show(k, &k->names[i], k->op->kind == PAWL_OP_INSPECT);
+            code = redis_inspect_show(k, &k->names[i], k->op->kind == PAWL_OP_INSPECT);
     return code;
 }
 
-static void next_names(look *k)
+static void next_names(redis_inspection *k)
 {
     forget_names(k, k->from, k->to);
     k->from = k->to;
     k->to = k->nnames - k->from < NAMES_AT_ONCE ? k->nnames : k->from + NAMES_AT_ONCE;
     if (k->from == k->nnames)
-        look_end(k, 0, NULL);
+        redis_inspect_end(k, 0, NULL);
     else
         inspect_some(k);
 }
 
-static void next_step(look *k)
+static void next_step(redis_inspection *k)
 {
     int code;
 
     if (k->phase == PHASE_SCAN) {
-        look_sort(k);
+        redis_inspect_sort(k);
         next_names(k);
     } else if (k->phase == PHASE_INSPECT && k->op->kind != PAWL_OP_COUNT) {
         ask_clients(k);
@@ -269,25 +270,25 @@ static void next_step(look *k)
 
         code = last ? finish_count(k) : show(k);
         if (code || last)
-            look_end(k, code, NULL);
+            redis_inspect_end(k, code, NULL);
         else
             next_names(k);
     }
 }
 
 /* The step counts as one call itself, so that it is not over before all of its calls are sent. */
-static void step_over(look *k)
+static void step_over(redis_inspection *k)
 {
     k->out++;
     next_step(k);
-    look_answered(k);
+    redis_inspect_answered(k);
 }
 
-static bool begin(look *k)
+static bool begin(redis_inspection *k)
 {
     if (k->op->kind == PAWL_OP_LIST) {
         k->phase = PHASE_SCAN;
-        look_scan_begin(k);
+        redis_inspect_scan_begin(k);
         return true;
     }
     k->names = calloc(1, sizeof *k->names);
@@ -302,9 +303,9 @@ static bool begin(look *k)
     return true;
 }
 
-void redis_look(redis *r, pawl_op *op)
+void redis_inspect(redis *r, pawl_op *op)
 {
-    look *k = calloc(1, sizeof *k);
+    redis_inspection *k = calloc(1, sizeof *k);
 
     if (!k) {
         pawl_op_finish(op, pawl_error_set(op->err, PAWL_ENOMEM, "out of memory"));
@@ -315,12 +316,13 @@ void redis_look(redis *r, pawl_op *op)
     op->engine[0] = k;
     k->out = 1;
     if (!begin(k))
-        look_end(k, PAWL_ENOMEM, "out of memory");
-    look_answered(k);
+        redis_inspect_end(k, PAWL_ENOMEM, "out of memory");
+    redis_inspect_answered(k);
 }
 
 /* The link, if it is not there and a call waited for it. */
-static const redis_link *withdraw_from(look *k, redis_link *link, const redis_link *down)
+static const redis_link *withdraw_from(redis_inspection *k, redis_link *link,
+                                       const redis_link *down)
 {
     size_t n = link->state == LINK_CLOSED ? 0 : redis_link_withdraw(link, k);
 
@@ -328,16 +330,16 @@ static const redis_link *withdraw_from(look *k, redis_link *link, const redis_li
     return n && link->state != LINK_READY && link->last_code ? link : down;
 }
 
-void redis_look_cancel(redis *r, pawl_op *op)
+void redis_inspect_cancel(redis *r, pawl_op *op)
 {
-    look *k = op->engine[0];
+    redis_inspection *k = op->engine[0];
     const redis_link *down = withdraw_from(k, &r->link, NULL);
 
     for (size_t i = 0; i < r->cluster.nnodes; i++)
         down = withdraw_from(k, r->cluster.nodes[i], down);
     if (down)
-        look_end(k, down->last_code, down->words);
+        redis_inspect_end(k, down->last_code, down->words);
     else
-        look_end(k, PAWL_ECANCELED, NULL);
+        redis_inspect_end(k, PAWL_ECANCELED, NULL);
     free_if_over(k);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * advisory_look.c - inspect, list and break, on a connection of its own.
+ * advisory_inspect.c - inspect, list and break, on a connection of its own.
  *
  * pg_locks says who has and who waits, also of those who are not Pawl's; pg_stat_activity whose
  * session that is: the comment before its latest statement, where we may see that, else
- * application_name (advisory_say.c writes both). Rows are put into the columns that look.c shows.
- * A name that no session tells is shown as the number that it is.
+ * application_name (advisory_say.c writes both). Rows are put into the columns that inspect.c
+ * shows. A name that no session tells is shown as the number that it is.
  */
 #include <stdlib.h>
 
@@ -15,7 +15,7 @@
 enum { CLASS, OBJECT, SUB, GRANTED, MODE, BACKEND, APPLICATION, QUERY, ADDRESS, IDLE, CHANGED, NOW,
     WAITED };
 
-/* Of look.c. */
+/* Of inspect.c. */
 enum { COLUMNS = 14 };
 
 typedef struct line {
@@ -142,17 +142,17 @@ static advisory *adv_of(const sql_call *call)
     return (advisory *)(void *)call->on->sql;
 }
 
-static void fill_look(const sql_call *call, sql_params *p)
+static void fill_inspect(const sql_call *call, sql_params *p)
 {
     const pawl_op *op = call->about;
     advisory_key key = {0};
 
     if (op->kind == PAWL_OP_INSPECT)
         key = advisory_key_of(op->name);
-    advisory_say_look(adv_of(call), op->kind == PAWL_OP_INSPECT ? &key : NULL, p);
+    advisory_say_inspect(adv_of(call), op->kind == PAWL_OP_INSPECT ? &key : NULL, p);
 }
 
-static bool answer_look(sql_call *call, const sql_reply *reply)
+static bool answer_inspect(sql_call *call, const sql_reply *reply)
 {
     pawl_op *op = call->about;
     line *lines = calloc(reply->rows + 1, sizeof *lines);
@@ -192,12 +192,13 @@ static void failed(sql_call *call, int code, const char *words)
     sql_done(call->about, code, words);
 }
 
-void advisory_look(advisory *adv, pawl_op *op)
+void advisory_inspect(advisory *adv, pawl_op *op)
 {
-    static const sql_call_type look = {.fill = fill_look, .answer = answer_look, .failed = failed};
+    static const sql_call_type inspection = {.fill = fill_inspect, .answer = answer_inspect,
+                                             .failed = failed};
     static const sql_call_type breaks = {.fill = fill_break, .answer = answer_break,
         .failed = failed};
 
     advisory_link(adv);
-    sql_start(&adv->sql, op, op->kind == PAWL_OP_BREAK ? &breaks : &look);
+    sql_start(&adv->sql, op, op->kind == PAWL_OP_BREAK ? &breaks : &inspection);
 }

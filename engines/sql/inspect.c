@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * look.c - the ops that only look: inspect, count, list. One statement answers all of them: a row
- * for each holder and waiter of the names between two bounds, in order, with what is known of its
- * client; a row without an owner for a latch, or for what only its summary tells of.
+ * inspect.c - the ops that only read: inspect, count, list. One statement answers all of them: a
+ * row for each holder and waiter of the names between two bounds, in order, with what is known of
+ * its client; a row without an owner for a latch, or for what only its summary tells of.
  *
  * Columns: name in hex, type, value, role, owner, mode, permits, token, since and left in ms, pid,
  * host, program, label.
@@ -211,7 +211,7 @@ static void bounds_of(struct bounds *b, const pawl_op *op)
     b->to_length = n;
 }
 
-static void fill_look(const sql_call *call, sql_params *p)
+static void fill_inspect(const sql_call *call, sql_params *p)
 {
     const pawl_op *op = call->about;
     const struct bounds *b = op->engine[1];
@@ -227,7 +227,7 @@ int sql_show(pawl_op *op, const sql_reply *reply)
     return op->kind == PAWL_OP_LIST ? list(op, reply) : show(op, reply, 0, reply->rows, op->name);
 }
 
-static bool answer_look(sql_call *call, const sql_reply *reply)
+static bool answer_inspect(sql_call *call, const sql_reply *reply)
 {
     pawl_op *op = call->about;
     int code;
@@ -242,15 +242,15 @@ static bool answer_look(sql_call *call, const sql_reply *reply)
     return true;
 }
 
-static void look_failed(sql_call *call, int code, const char *words)
+static void inspect_failed(sql_call *call, int code, const char *words)
 {
     sql_done(call->about, code, words);
 }
 
-void sql_look(sql *q, pawl_op *op)
+void sql_inspect(sql *q, pawl_op *op)
 {
-    static const sql_call_type type = {.statement = SQL_LOOK, .fill = fill_look,
-        .answer = answer_look, .failed = look_failed};
+    static const sql_call_type type = {.statement = SQL_INSPECT, .fill = fill_inspect,
+        .answer = answer_inspect, .failed = inspect_failed};
     struct bounds *b = malloc(sizeof *b);
 
     op->engine[1] = b;

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * keeper_thread.c - the thread that drives when nobody else does (driver.c has the rules), and runs
- * the user's callbacks unless a foreign loop does.
+ * background.c - the background thread: drives the loop when no caller does (driver.c has the
+ * rules), and runs user callbacks unless a foreign loop does.
  *
  *     RESTS   in poll() on rest_fd and tell_fd: callers drive, or have just done so
  *     DRIVES  in poll() on the outer descriptor and tell_fd
- *     WATCHES a foreign loop, on a condition with a time-out: it steps in when a timer is overdue
+ *     WATCHES a foreign loop, on a condition with a time-out: the background thread steps in when
+ *             a timer is overdue
  *
- * It goes on when it is told (a callback is queued, something is under way that no caller waits
- * for, a caller wants the answers itself, close), when a timer is due, and from RESTS to DRIVES
- * when no caller has driven since it began to rest. All of its state is under the client's mutex.
+ * The background thread goes on when another thread wakes it (a callback is queued, an operation is
+ * under way that no caller waits for, a caller wants to drive, close), when a timer is due, and
+ * from RESTS to DRIVES when no caller has driven since the rest began. All of its state is under
+ * the client's mutex.
  */
 #include <poll.h>
 #include <signal.h>
@@ -19,26 +21,26 @@
 
 #define LATE (20 * PAWL_NS_PER_MS)
 
-/* Wait for `fd`, and for what is told to the keeper alone. */
-static void keeper_poll(pawl_client *client, int fd)
+/* Wait for `fd`, and for what is told to the background thread alone. */
+static void background_poll(pawl_client *client, int fd)
 {
     struct pollfd fds[2] = {{fd, POLLIN, 0}, {client->tell_fd, POLLIN, 0}};
     uint64_t count;
 
-    client->keeper_polls = true;
+    client->background_polls = true;
     pawl__unlock(client);
     poll(fds, 2, -1);
     pthread_mutex_lock(&client->mu);
-    client->keeper_polls = false;
+    client->background_polls = false;
     if (!client->fd_mode) /* else it is the foreign loop's */
         (void)!read(client->tell_fd, &count, sizeof count);
 }
 
-static void keeper_drive(pawl_client *client)
+static void background_drive(pawl_client *client)
 {
-    client->driver = DRIVER_KEEPER;
-    keeper_poll(client, client->epoll_fd);
-    if (client->driver == DRIVER_KEEPER)
+    client->driver = DRIVER_BACKGROUND;
+    background_poll(client, client->epoll_fd);
+    if (client->driver == DRIVER_BACKGROUND)
         client->driver = NULL;
     pawl__forget(client);
     pawl__turn(client);
@@ -46,7 +48,7 @@ static void keeper_drive(pawl_client *client)
 }
 
 /* Sleep on the condition until it is signalled or `until` (PAWL_NEVER: no limit) has passed. */
-static void keeper_sleep(pawl_client *client, int64_t until)
+static void background_sleep(pawl_client *client, int64_t until)
 {
     struct timespec at;
     int64_t left;
@@ -57,7 +59,7 @@ static void keeper_sleep(pawl_client *client, int64_t until)
         return; /* things may have changed */
     }
     if (until == PAWL_NEVER) {
-        pthread_cond_wait(&client->keeper_wake, &client->mu);
+        pthread_cond_wait(&client->background_wake, &client->mu);
         return;
     }
     left = until - pawl__now(client);
@@ -66,19 +68,19 @@ static void keeper_sleep(pawl_client *client, int64_t until)
     clock_gettime(CLOCK_MONOTONIC, &at);
     at.tv_sec += (at.tv_nsec + left) / 1000000000;
     at.tv_nsec = (at.tv_nsec + left) % 1000000000;
-    pthread_cond_timedwait(&client->keeper_wake, &client->mu, &at);
+    pthread_cond_timedwait(&client->background_wake, &client->mu, &at);
 }
 
 /* A foreign loop drives; step in only when it is late, and then until it comes round again or
  * nothing is out: the answers, too, must be read. */
-static void keeper_back_up(pawl_client *client)
+static void background_back_up(pawl_client *client)
 {
     struct pollfd fd = {client->epoll_fd, POLLIN, 0};
     int64_t due = pawl__timers_next(&client->timers);
 
     if (!client->stepped_in && due > pawl__now(client) - LATE) {
         client->backed_up = due;
-        keeper_sleep(client, due < PAWL_NEVER - LATE ? due + LATE : PAWL_NEVER);
+        background_sleep(client, due < PAWL_NEVER - LATE ? due + LATE : PAWL_NEVER);
         return;
     }
     client->stepped_in = true;
@@ -94,82 +96,82 @@ static void keeper_back_up(pawl_client *client)
     pthread_mutex_lock(&client->mu);
 }
 
-static void keeper_rest(pawl_client *client)
+static void background_rest(pawl_client *client)
 {
     uint64_t count;
 
-    client->keeper_rests = true;
+    client->background_rests = true;
     if (!client->driver)
         pawl__rest_end(client);
-    keeper_poll(client, client->rest_fd);
-    client->keeper_rests = false;
+    background_poll(client, client->rest_fd);
+    client->background_rests = false;
     if (read(client->rest_fd, &count, sizeof count) > 0)
         client->rest_until = PAWL_NEVER;
 }
 
 /* `seen` is what was known of the callers' activity at the last rest. */
-static bool keeper_may_rest(pawl_client *client, uint64_t *seen)
+static bool background_may_rest(pawl_client *client, uint64_t *seen)
 {
     bool active = client->activity != *seen;
 
     *seen = client->activity;
     if (client->driver)
         return true;
-    return active && !(client->keeper_needed && !list_empty(&client->requests)) &&
+    return active && !(client->background_needed && !list_empty(&client->requests)) &&
            pawl__timers_next(&client->timers) > pawl__now(client);
 }
 
-static void *keeper_main(void *arg)
+static void *background_main(void *arg)
 {
     pawl_client *client = arg;
     uint64_t seen = 0;
 
     pthread_mutex_lock(&client->mu);
-    while (!client->keeper_stops) {
+    while (!client->background_stops) {
         if (!list_empty(&client->callbacks) && !client->fd_mode && !client->dispatching) {
             if (pawl__dispatch(client, true) < 0)
                 return NULL; /* a child: this was its only thread */
         } else if (client->fd_mode) {
-            keeper_back_up(client);
-        } else if (keeper_may_rest(client, &seen)) {
-            keeper_rest(client);
+            background_back_up(client);
+        } else if (background_may_rest(client, &seen)) {
+            background_rest(client);
         } else {
-            client->keeper_needed = false;
-            pawl__settle(client);
+            client->background_needed = false;
+            pawl__before_unlock(client);
             if (list_empty(&client->callbacks) || client->dispatching)
-                keeper_drive(client);
+                background_drive(client);
         }
     }
     pawl__unlock(client);
     return NULL;
 }
 
-int pawl__keeper_thread_start(pawl_client *client)
+int pawl__background_start(pawl_client *client)
 {
     sigset_t all, before;
     int failed;
 
-    if (client->keeper_runs || client->world)
+    if (client->background_runs || client->world)
         return 0;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    failed = pthread_create(&client->keeper, NULL, keeper_main, client);
+    failed = pthread_create(&client->background, NULL, background_main, client);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed)
         return PAWL_ENOMEM;
-    client->keeper_runs = true;
+    client->background_runs = true;
     return 0;
 }
 
-void pawl__keeper_thread_stop(pawl_client *client)
+void pawl__background_stop(pawl_client *client)
 {
-    if (!client->keeper_runs)
+    if (!client->background_runs)
         return;
-    client->keeper_stops = true;
-    pthread_cond_signal(&client->keeper_wake);
+    client->background_stops = true;
+    pthread_cond_signal(&client->background_wake);
     pawl__tell(client);
     pthread_mutex_unlock(&client->mu);
-    pthread_join(client->keeper, NULL);
+    pthread_join(client->background, NULL);
     pthread_mutex_lock(&client->mu);
-    client->keeper_runs = false;
+    client->background_runs = false;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * line.c - waiters in line: which of one client's asks first, and what is watched meanwhile.
+ * order.c - the order of waiters: which of one client's asks first, and what is watched meanwhile.
  *
  * ASKING IN ORDER. Requests that are out at the same time are carried out in any order. So of those
  * of one name only the first asks; and a try waits until what leaves has left.
@@ -27,7 +27,7 @@ static struct list *asking_bucket(etcd *e, const char *name)
     return &e->asking[h % ETCD_ASKING_BUCKETS];
 }
 
-void etcd_waiter_stand(etcd_waiter *s)
+void etcd_waiter_enter_order(etcd_waiter *s)
 {
     if (list_empty(&s->asking))
         list_append(asking_bucket(s->e, s->name), &s->asking);
@@ -64,7 +64,7 @@ void etcd_waiter_next(const etcd_waiter *s)
     }
 }
 
-void etcd_waiter_in_line(etcd_waiter *s)
+void etcd_waiter_leave_order(etcd_waiter *s)
 {
     list_remove(&s->asking);
     etcd_waiter_next(s);
@@ -113,7 +113,7 @@ static void ahead_missed(etcd_watch *w)
 /* The key was deleted while its lease was good: by a break, or by hand. */
 static bool was_broken(const etcd_waiter *s)
 {
-    const etcd_lease *lease = (s->host ? s->host : s)->lease;
+    const etcd_lease *lease = (s->base ? s->base : s)->lease;
 
     return s->state == WAITER_HOLDS && lease &&
            s->e->env->now(s->e->env) < lease->from + lease->ttl;
@@ -235,7 +235,7 @@ void etcd_waiter_queue(etcd_waiter *s, const etcd_range *range, int64_t is, int6
         s->ahead.deletes_only = s->mode == PAWL_MODE_EXCLUSIVE;
         etcd_watch_start(&s->ahead, s->e, text, text + strlen(text) + 1, 0);
     }
-    etcd_waiter_in_line(s);
+    etcd_waiter_leave_order(s);
     if (!s->own.id && list_empty(&s->fresh))
         etcd_waiter_watch_soon(s, &s->e->unwatched_waiters);
     if (s->recheck) /* something has happened while the answer was on its way */
