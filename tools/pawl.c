@@ -85,6 +85,21 @@ static const verb verbs[] = {
      "  pawl latch down ready       each of them says so\n"
      "  pawl latch wait -w 1m ready go on when all have\n",
      cmd_latch},
+    {"serve",
+     "serve [--listen ADDR:PORT] [--host NAME] [--interval DUR] [--allow-break [--token-file FILE]]",
+     "Show the locks of a service on a web page.",
+     "\n"
+     "  --listen ADDR:PORT  default 127.0.0.1:7295; [::1]:7295, or 7295 alone; port 0: any\n"
+     "  --host NAME         answer to this name, too (a proxy's); may be repeated\n"
+     "  --interval DUR      how often the service is asked; default 2s\n"
+     "  --allow-break       locks can be broken from the page, by whoever has the token\n"
+     "  --token-file FILE   read that token; default: a random one, printed\n" SERVICE_HELP
+     "\n"
+     "Also there: /metrics for Prometheus, /api/v1/... as JSON, /healthz.\n"
+     "Status: 0 when ended by a signal; 64 usage; 71 can't listen.\n"
+     "\n"
+     "  pawl serve -u redis://db1\n",
+     cmd_serve},
 };
 
 #define NVERBS (sizeof verbs / sizeof verbs[0])

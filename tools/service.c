@@ -122,12 +122,12 @@ const char *last_warning(char *buf, size_t size)
 
 /* ---- The client ---------------------------------------------------------------------------- */
 
-int client_open(const tool *t, pawl_client **ret, pawl_client_options *options)
+int client_try(const tool *t, pawl_client **ret, pawl_client_options *options, pawl_error *err)
 {
     const char *url = service_url(t);
     pawl_client_options none = {0};
-    pawl_error err = {0};
     char password[1024];
+    int code;
 
     if (!options)
         options = &none;
@@ -139,8 +139,16 @@ int client_open(const tool *t, pawl_client **ret, pawl_client_options *options)
                                       sizeof password);
     if (t->verbose > 1 || (loud && !strncmp(url, "trace:", 6)))
         options->log_level = PAWL_LOG_DEBUG; /* who traces and says -v wants to read it */
-    err.code = pawl_open(ret, url, options, &err);
+    code = pawl_open(ret, url, options, err);
     options->password = NULL;
     explicit_bzero(password, sizeof password);
+    return code;
+}
+
+int client_open(const tool *t, pawl_client **ret, pawl_client_options *options)
+{
+    pawl_error err = {0};
+
+    err.code = client_try(t, ret, options, &err);
     return err.code ? failed(t, "can't open the service", &err) : 0;
 }

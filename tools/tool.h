@@ -54,6 +54,7 @@ int cmd_show(tool *, int argc, char **argv);
 int cmd_ls(tool *, int argc, char **argv);
 int cmd_break(tool *, int argc, char **argv);
 int cmd_latch(tool *, int argc, char **argv);
+int cmd_serve(tool *, int argc, char **argv);
 
 /* ---- common.c: options, messages, the client ----------------------------------------------- */
 
@@ -101,6 +102,9 @@ int output_end(int status);
 /* Open the client that -u, $PAWL_URL or the default names. `options` may be NULL. Its log goes to
  * stderr as -v says. Returns 0, or the exit status after the message. */
 int client_open(const tool *, pawl_client **ret, pawl_client_options *options);
+
+/* The same without a message. Returns a Pawl code. */
+int client_try(const tool *, pawl_client **ret, pawl_client_options *options, pawl_error *);
 
 /* What the library warned of last, or "". Returns buf. */
 const char *last_warning(char *buf, size_t size);
