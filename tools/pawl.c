@@ -86,7 +86,8 @@ static const verb verbs[] = {
      "  pawl latch wait -w 1m ready go on when all have\n",
      cmd_latch},
     {"serve",
-     "serve [--listen ADDR:PORT] [--host NAME] [--interval DUR] [--allow-break [--token-file FILE]]",
+     "serve [--listen ADDR:PORT] [--host NAME] [--interval DUR]"
+     " [--allow-break [--token-file FILE]]",
      "Show the locks of a service on a web page.",
      "\n"
      "  --listen ADDR:PORT  default 127.0.0.1:7295; [::1]:7295, or 7295 alone; port 0: any\n"

@@ -81,7 +81,7 @@ int lock_json(board *b, const char *name, char **ret, int64_t *wait_ms, pawl_err
     return code;
 }
 
-/* ---- which -------------------------------------------------------------------------------------- */
+/* ---- which ----------------------------------------------------------------------------------- */
 
 static bool is_wanted(const detail *d, int64_t now)
 {
@@ -159,7 +159,7 @@ static void choose_contended(void *arg, sight *s)
     c->waiters[at] = s->info.waiters;
 }
 
-/* ---- asking ------------------------------------------------------------------------------------- */
+/* ---- asking ---------------------------------------------------------------------------------- */
 
 static char *error_json(const char *name, const char *words)
 {

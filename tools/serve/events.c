@@ -39,8 +39,10 @@ static void make(stream *s, bool full)
     put_state(t.out, s->board);
     if (full)
         fputs(",\"full\":true", t.out);
-    if (d)
-        fprintf(t.out, ",\"lock\":%s", d->json && (!s->begun || d->seq > s->seq) ? d->json : "null");
+    if (d && d->json && (!s->begun || d->seq > s->seq))
+        fprintf(t.out, ",\"lock\":%s", d->json);
+    else if (d)
+        fputs(",\"lock\":null", t.out);
     fputs("}\n\n", t.out);
     if (text_close(&t)) {
         s->data = t.data;

@@ -88,7 +88,7 @@ int http_message(struct MHD_Connection *connection, unsigned status, const char 
     return http_json(connection, status, &t);
 }
 
-/* ---- who may ask -------------------------------------------------------------------------------- */
+/* ---- who may ask ----------------------------------------------------------------------------- */
 
 bool http_host_ok(const board *b, const char *authority)
 {
@@ -102,7 +102,7 @@ bool http_host_ok(const board *b, const char *authority)
     return false;
 }
 
-/* ---- answers ------------------------------------------------------------------------------------ */
+/* ---- answers --------------------------------------------------------------------------------- */
 
 static int health(board *b, struct MHD_Connection *connection)
 {
@@ -295,7 +295,7 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *connection, cons
     return result == MHD_YES ? MHD_YES : MHD_NO;
 }
 
-/* ---- starting ----------------------------------------------------------------------------------- */
+/* ---- starting -------------------------------------------------------------------------------- */
 
 typedef union address {
     struct sockaddr any;

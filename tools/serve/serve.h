@@ -141,16 +141,16 @@ void details_refresh(board *, uint64_t seq);
 /* The lock as JSON, by one inspection. Returns a Pawl code; *ret is to be freed. */
 int lock_json(board *, const char *name, char **ret, int64_t *wait_ms, pawl_error *);
 
-/* ---- json.c ----------------------------------------------------------------------------------- */
+/* ---- json.c ---------------------------------------------------------------------------------- */
 void put_id(FILE *, const char *name); /* percent-encoded, in quotes */
 void put_sight(FILE *, const sight *, int64_t now);
 /* Members of the state of the service, without braces; with the mutex. */
 void put_state(FILE *, const board *);
 
-/* ---- metrics.c -------------------------------------------------------------------------------- */
+/* ---- metrics.c ------------------------------------------------------------------------------- */
 bool metrics_text(board *, bool openmetrics, text *); /* false: no memory */
 
-/* ---- http.c, events.c, break.c: on the threads of connections --------------------------------- */
+/* ---- http.c, events.c, break.c: on the threads of connections -------------------------------- */
 struct MHD_Connection;
 struct MHD_Daemon *http_start(board *, const char *listen, char *url, size_t size);
 void http_stop(struct MHD_Daemon *);

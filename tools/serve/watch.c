@@ -13,7 +13,7 @@
 
 #include "serve.h"
 
-/* ---- what the round found ----------------------------------------------------------------------- */
+/* ---- what the round found -------------------------------------------------------------------- */
 
 typedef struct round {
     board *board;
@@ -111,7 +111,7 @@ static void publish(board *b, bool changes)
     *at = n;
 }
 
-/* ---- asking ------------------------------------------------------------------------------------- */
+/* ---- asking ---------------------------------------------------------------------------------- */
 
 /* One listing. Returns whether the service answered. */
 static bool list_names(board *b)
