@@ -77,8 +77,8 @@ function showStatus() {
   $('state').textContent = age === null ? 'no data yet' : bad ? 'data is ' + duration(age) + ' old'
     : 'live';
   $('trouble').hidden = !bad || !status.heard;
-  $('trouble').textContent = shown(silent ? 'No connection to pawl serve.'
-    : 'The service does not answer: ' + status.error + '.') +
+  $('trouble').textContent = $('trouble').hidden ? '' : shown(silent
+    ? 'No connection to pawl serve.' : 'The service does not answer: ' + status.error + '.') +
     (age === null ? '' : ' The data below is ' + duration(age) + ' old.');
 }
 
@@ -131,7 +131,7 @@ function plot(into, title, values, format, cls) {
   paths[0].setAttribute('d', area);
   paths[1].setAttribute('d', line);
   box.querySelector('b').textContent = known.length
-    ? `${format(values[values.length - 1])}, at most ${format(Math.max(...known))}` : 'no data';
+    ? `${format(values[values.length - 1])} · max ${format(Math.max(...known))}` : 'no data';
 }
 
 const count = (v) => v === null ? '–' : String(v);

@@ -7,9 +7,9 @@
  * found. The only other request to the service is a break that an operator wants.
  *
  * The board has one mutex. The watcher alone changes the table, the details, the history and the
- * notes, with the mutex locked, and never asks the service with the mutex locked. A note (the text
- * of one event) is never changed once it is on the board; it lives until its last reader has
- * dropped it. `stop` ends all waits.
+ * notes (the texts of the last events), with the mutex locked, and never asks the service with the
+ * mutex locked. Readers copy what they send. `stop` is set with the mutex locked and ends all waits;
+ * after that nobody reads the board, so the watcher can free the notes when it ends.
  */
 #ifndef PAWL_SERVE_H
 #define PAWL_SERVE_H
@@ -27,20 +27,19 @@
 #define PASTS 1000       /* names with a history */
 #define WATCHERS 100     /* event streams at a time */
 
-/* A string that grows; `failed` once memory ran out. */
+/* A string that grows. */
 typedef struct text {
     FILE *out;
     char *data;
     size_t length;
 } text;
 
-FILE *text_open(text *);      /* NULL: no memory */
-bool text_close(text *);      /* false: no memory, and nothing to free */
+FILE *text_open(text *); /* NULL: no memory */
+bool text_close(text *); /* false: no memory, and nothing to free */
 
 /* One event for the overview. */
 typedef struct note {
     uint64_t seq;
-    unsigned refs;
     size_t length;
     char data[];
 } note;

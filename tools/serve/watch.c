@@ -79,19 +79,13 @@ static void put_changes(board *b, FILE *out)
     past_push(&b->all, t.now, &t.all);
 }
 
-static void drop(note *n)
-{
-    if (n && !--n->refs)
-        free(n);
-}
-
 /* The event of this round; without memory there is none, and the readers load everything anew. */
 static void publish(board *b, bool changes)
 {
     note **at = &b->notes[b->seq % NOTES], *n = NULL;
     text t;
 
-    drop(*at);
+    free(*at);
     *at = NULL;
     if (!text_open(&t))
         return;
@@ -104,7 +98,7 @@ static void publish(board *b, bool changes)
         return;
     n = malloc(sizeof *n + t.length);
     if (n) {
-        *n = (note){.seq = b->seq, .refs = 1, .length = t.length};
+        *n = (note){.seq = b->seq, .length = t.length};
         memcpy(n->data, t.data, t.length);
     }
     free(t.data);
@@ -181,7 +175,7 @@ static void *watch(void *arg)
         pause_until(b, begun + (took > b->interval_ms ? took : b->interval_ms));
     }
     for (size_t i = 0; i < NOTES; i++)
-        drop(b->notes[i]);
+        free(b->notes[i]);
     return NULL;
 }
 
