@@ -102,7 +102,7 @@ function plot(into, title, values, format, cls) {
       svg.append(path);
     }
     const bottom = el('div', 'top');
-    bottom.append(el('span', 'from'), el('span', '', 'now'));
+    bottom.append(el('span', 'from'), el('span', 'most'), el('span', '', 'now'));
     box.append(top, svg, bottom);
     into.append(box);
   }
@@ -130,8 +130,8 @@ function plot(into, title, values, format, cls) {
   const paths = box.querySelectorAll('path');
   paths[0].setAttribute('d', area);
   paths[1].setAttribute('d', line);
-  box.querySelector('b').textContent = known.length
-    ? `${format(values[values.length - 1])} · max ${format(Math.max(...known))}` : 'no data';
+  box.querySelector('b').textContent = known.length ? format(values[values.length - 1]) : 'no data';
+  box.querySelector('.most').textContent = known.length ? 'max ' + format(Math.max(...known)) : '';
 }
 
 const count = (v) => v === null ? '–' : String(v);

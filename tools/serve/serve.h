@@ -8,8 +8,8 @@
  *
  * The board has one mutex. The watcher alone changes the table, the details, the history and the
  * notes (the texts of the last events), with the mutex locked, and never asks the service with the
- * mutex locked. Readers copy what they send. `stop` is set with the mutex locked and ends all waits;
- * after that nobody reads the board, so the watcher can free the notes when it ends.
+ * mutex locked. Readers copy what they send. `stop` is set with the mutex locked and ends all
+ * waits; after that nobody reads the notes, so the watcher can free them when it ends.
  */
 #ifndef PAWL_SERVE_H
 #define PAWL_SERVE_H

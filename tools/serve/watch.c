@@ -127,7 +127,10 @@ static bool list_names(board *b)
         b->taken = boot_ms();
         b->round_ms = b->taken - begun;
     } else {
-        snprintf(b->error, sizeof b->error, "%s", err.text[0] ? err.text : pawl_strerror(code));
+        const char *words = err.text[0] ? err.text : pawl_strerror(code);
+
+        /* The library says which pattern was listed: all, which nobody asked to hear. */
+        snprintf(b->error, sizeof b->error, "%s", words + (strncmp(words, "'*': ", 5) ? 0 : 5));
     }
     publish(b, !code);
     pthread_mutex_unlock(&b->mutex);
