@@ -120,6 +120,22 @@ static const verb verbs[] = {
      "  pawl bench -u redis://cache1\n"
      "  pawl bench -t 500ms --json -u redis://cache1 | jq .pair.p99_us\n",
      cmd_bench},
+    {"serve",
+     "serve [--listen ADDR:PORT] [--host NAME] [--interval DUR]"
+     " [--allow-break [--token-file FILE]]",
+     "Show the locks of a service on a web page.",
+     "\n"
+     "  --listen ADDR:PORT  default 127.0.0.1:7295; [::1]:7295, or 7295 alone; port 0: any\n"
+     "  --host NAME         answer to this name, too (a proxy's); may be repeated\n"
+     "  --interval DUR      how often the service is asked; default 2s\n"
+     "  --allow-break       locks can be broken from the page, by whoever has the token\n"
+     "  --token-file FILE   read that token; default: a random one, printed\n" SERVICE_HELP
+     "\n"
+     "Also there: /metrics for Prometheus, /api/v1/... as JSON, /healthz.\n"
+     "Status: 0 when ended by a signal; 64 usage; 71 can't listen.\n"
+     "\n"
+     "  pawl serve -u redis://db1\n",
+     cmd_serve},
 };
 
 #define NVERBS (sizeof verbs / sizeof verbs[0])

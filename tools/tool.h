@@ -55,6 +55,7 @@ int cmd_latch(tool *, int argc, char **argv);
 int cmd_top(tool *, int argc, char **argv);
 int cmd_doctor(tool *, int argc, char **argv);
 int cmd_bench(tool *, int argc, char **argv);
+int cmd_serve(tool *, int argc, char **argv);
 
 /* ---- common.c: options, messages, the client ----------------------------------------------- */
 

@@ -62,7 +62,7 @@ static void part_failed(redis_call *call, int code, const char *words)
     answered(x);
 }
 
-void exam_found(const redis_call *call, uint64_t level, const char *id, const char *what,
+void redis_exam_found(const redis_call *call, uint64_t level, const char *id, const char *what,
                 const char *why, const char *remedy)
 {
     pawl_op *op = ((part *)call->about)->exam->op;
@@ -171,7 +171,7 @@ static void rights_missing(const redis_call *call, const char *list)
 
     snprintf(what, sizeof what, "the user %.60s lacks rights: %s", user, list);
     snprintf(remedy, sizeof remedy, "ACL SETUSER %.60s %s", user, list);
-    exam_found(call, PAWL_FINDING_DANGER, "rights", what,
+    redis_exam_found(call, PAWL_FINDING_DANGER, "rights", what,
                "Some calls fail with PAWL_EAUTH, perhaps only the rare ones: breaking a lock, or "
                "giving up a wait.", remedy);
 }
@@ -209,7 +209,7 @@ static void rights_failed(redis_call *call, int code, const char *words)
         return;
     }
     if (code == PAWL_EAUTH)
-        exam_found(call, PAWL_FINDING_DANGER, "rights", words,
+        redis_exam_found(call, PAWL_FINDING_DANGER, "rights", words,
                    "No lock can be taken without this right.",
                    "Grant the rights of docs/security.md with ACL SETUSER.");
     answered(((part *)call->about)->exam);
@@ -271,7 +271,7 @@ static bool answer_info(redis_call *call, const resp_node *reply)
     char *info = resp_is_text(reply) ? strndup(reply->text, reply->length) : NULL;
 
     if (info) {
-        exam_info(call, info);
+        redis_exam_info(call, info);
     }
     free(info);
     answered(p->exam);
@@ -284,7 +284,7 @@ static void info_failed(redis_call *call, int code, const char *words)
         part_failed(call, code, words);
         return;
     }
-    exam_found(call, PAWL_FINDING_SKIPPED, "redis-info",
+    redis_exam_found(call, PAWL_FINDING_SKIPPED, "redis-info",
                "eviction, persistence and replicas were not checked", "",
                "The checks need the rights +info and +config|get: let an administrator run pawl "
                "doctor.");
@@ -396,7 +396,7 @@ static void ask_all(redis_call *call)
     const redis_settings *s = &x->redis->settings;
 
     if (x->op && s->service == REDIS_SENTINEL && s->at.n < 2)
-        exam_found(call, PAWL_FINDING_WARNING, "redis-sentinels", "the URL names one sentinel only",
+        redis_exam_found(call, PAWL_FINDING_WARNING, "redis-sentinels", "the URL names one sentinel only",
                    "While this sentinel is down, no client finds the master.",
                    "Name all sentinels in the URL, with commas between them.");
     if (x->op && s->service == REDIS_CLUSTER)

@@ -36,7 +36,7 @@ static void look_at_memory(const redis_call *call, const char *info)
     if (policy[0] && strcmp(policy, "noeviction")) {
         snprintf(what, sizeof what, "maxmemory-policy is %.40s%s", policy,
                  limit ? "" : "; maxmemory is not set, so nothing is evicted yet");
-        exam_found(call, limit ? PAWL_FINDING_DANGER : PAWL_FINDING_WARNING, "redis-eviction", what,
+        redis_exam_found(call, limit ? PAWL_FINDING_DANGER : PAWL_FINDING_WARNING, "redis-eviction", what,
                    "A server that runs out of memory deletes keys, among them locks that somebody "
                    "holds; the next client gets the same lock.",
                    "CONFIG SET maxmemory-policy noeviction, and the same in redis.conf; keep "
@@ -44,7 +44,7 @@ static void look_at_memory(const redis_call *call, const char *info)
     } else if (limit && used > limit / 10 * 9) {
         snprintf(what, sizeof what, "%lld of %lld MB are used (maxmemory)",
                  (long long)(used >> 20), (long long)(limit >> 20));
-        exam_found(call, PAWL_FINDING_WARNING, "redis-memory", what,
+        redis_exam_found(call, PAWL_FINDING_WARNING, "redis-memory", what,
                    "A full server refuses every write: locks can be neither taken nor renewed.",
                    "Raise maxmemory, or remove other data.");
     }
@@ -58,7 +58,7 @@ static void look_at_errors(const redis_call *call, const char *info)
     value_of(info, "rdb_last_bgsave_status", rdb);
     if (strcmp(aof, "err") && strcmp(rdb, "err"))
         return;
-    exam_found(call, PAWL_FINDING_DANGER, "redis-disk",
+    redis_exam_found(call, PAWL_FINDING_DANGER, "redis-disk",
                "the server's latest write to disk has failed",
                "By default the server then refuses all writes, so locks can be neither taken nor "
                "renewed; and a restart forgets them.",
@@ -72,24 +72,24 @@ static void look_at_persistence(const redis_call *call, const char *info)
 
     look_at_errors(call, info);
     if (aof && !p->settings)
-        exam_found(call, PAWL_FINDING_SKIPPED, "redis-persistence", "appendfsync was not checked",
+        redis_exam_found(call, PAWL_FINDING_SKIPPED, "redis-persistence", "appendfsync was not checked",
                    "", "The check needs the right +config|get.");
     else if (!aof && p->settings && !p->saves)
-        exam_found(call, PAWL_FINDING_DANGER, "redis-persistence",
+        redis_exam_found(call, PAWL_FINDING_DANGER, "redis-persistence",
                    "the server stores nothing on disk (appendonly no, save \"\")",
                    "A restarted server has forgotten all locks and all tokens: locks that are "
                    "held are granted again, with tokens that begin anew.",
                    "CONFIG SET appendonly yes, CONFIG SET appendfsync always, and the same in "
                    "redis.conf; or use a quorum of servers.");
     else if (!aof)
-        exam_found(call, PAWL_FINDING_DANGER, "redis-persistence",
+        redis_exam_found(call, PAWL_FINDING_DANGER, "redis-persistence",
                    "the server has no append-only file (appendonly no)",
                    "A restarted server goes back to its latest snapshot: locks that were taken "
                    "since then are granted again, and tokens repeat.",
                    "CONFIG SET appendonly yes, CONFIG SET appendfsync always, and the same in "
                    "redis.conf; or use a quorum of servers.");
     else if (strcmp(p->appendfsync, "always"))
-        exam_found(call, PAWL_FINDING_WARNING, "redis-fsync",
+        redis_exam_found(call, PAWL_FINDING_WARNING, "redis-fsync",
                    !strcmp(p->appendfsync, "no") ? "appendfsync is no" : "appendfsync is everysec",
                    "After a power failure the server has forgotten the latest grants, and grants "
                    "these locks again.",
@@ -113,7 +113,7 @@ static void look_at_replica(const redis_call *call, const char *line)
                  (long long)seconds);
     else
         return;
-    exam_found(call, PAWL_FINDING_WARNING, "redis-lag", what,
+    redis_exam_found(call, PAWL_FINDING_WARNING, "redis-lag", what,
                "If this replica takes over, locks that were granted meanwhile are granted again.",
                "Find out what keeps the replica: its load, its disk, the network.");
 }
@@ -131,14 +131,14 @@ static void look_at_replicas(const redis_call *call, const char *info)
     snprintf(what, sizeof what, "the server has %lld replica%s, and nothing makes a grant wait for "
              "them", (long long)n, n == 1 ? "" : "s");
     if (n > 0 && !s->replicas && !number_of(info, "min_slaves_good_slaves"))
-        exam_found(call, PAWL_FINDING_WARNING, "redis-replicas", what,
+        redis_exam_found(call, PAWL_FINDING_WARNING, "redis-replicas", what,
                    "If the server fails right after a grant, the replica that takes over does not "
                    "know the lock, and grants it again.",
                    "Add replicas=1 to the URL: a grant then counts when a replica has it. Set "
                    "min-replicas-to-write 1 as well, so that a server that is cut off grants "
                    "nothing.");
     if (!n && s->service != REDIS_ONE)
-        exam_found(call, PAWL_FINDING_WARNING, "redis-no-replica", "this master has no replica",
+        redis_exam_found(call, PAWL_FINDING_WARNING, "redis-no-replica", "this master has no replica",
                    "Nobody can take over when this server fails: its locks can't be used until "
                    "it is back.", "Start a replica, or find out why it is not connected.");
 }
@@ -158,12 +158,12 @@ static void look_at_role(const redis_call *call, const char *info)
         pawl_op_fact(op, "run", call->on->where, value_of(info, "run_id", version), 0);
     }
     if (!strcmp(value_of(info, "role", role), "slave"))
-        exam_found(call, PAWL_FINDING_DANGER, "redis-role", "this server is a replica",
+        redis_exam_found(call, PAWL_FINDING_DANGER, "redis-role", "this server is a replica",
                    "A replica takes no writes: no lock can be taken here.",
                    "Name the master in the URL, or use redis+sentinel:// to follow it.");
 }
 
-void exam_info(const redis_call *call, const char *info)
+void redis_exam_info(const redis_call *call, const char *info)
 {
     look_at_role(call, info);
     look_at_memory(call, info);
