@@ -249,7 +249,7 @@ def _(box):
               'redis-server --bind 10.99.0.1 --port 6399 --protected-mode no --save "" --dir "$2" '
               f'{" ".join(SAFE)} >/dev/null & server=$!; '
               'for i in $(seq 600); do redis-cli -h 10.99.0.1 -p 6399 ping >/dev/null 2>&1 && break; '
-              'sleep 0.1; done; "$1" doctor --json -u 'redis://10.99.0.1:6399/?timeout=20000'; status=$?; '
+              'sleep 0.1; done; "$1" doctor --json -u "redis://10.99.0.1:6399/?timeout=20000"; status=$?; '
               'kill $server; wait $server; exit $status')
     done = subprocess.run(['unshare', *(['-n'] if os.getuid() == 0 else ['-rn']), 'sh', '-c', script,
                            'sh', TOOL, box.dir], stdout=subprocess.PIPE, check=False)
