@@ -310,10 +310,12 @@ static void judge_clock(report *r, int64_t before, int64_t after, int64_t own)
     }
 }
 
-/* What the second look found, too. */
+/* What only the second look found. Numbers in the words of the others may have changed. */
 static int merge(void *arg, const pawl_finding *f)
 {
-    return f->level >= PAWL_FINDING_WARNING ? report_add(arg, f) : 0;
+    bool fresh = f->level >= PAWL_FINDING_WARNING && !report_knows(arg, f->id, f->where);
+
+    return fresh ? report_add(arg, f) : 0;
 }
 
 static void judge_own_clock(report *r, int64_t step)

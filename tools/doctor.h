@@ -30,6 +30,9 @@ void report_found(report *, uint64_t level, const char *id, const char *what, co
 /* Is there a finding (a warning or worse) with this id? */
 bool report_has(const report *, const char *id);
 
+/* And about this place? */
+bool report_knows(const report *, const char *id, const char *where);
+
 /* The number of the fact with this id at the place of the nth such fact. False: there is none. */
 bool report_fact(const report *, const char *id, size_t nth, int64_t *value);
 

@@ -93,6 +93,15 @@ bool report_has(const report *r, const char *id)
     return false;
 }
 
+bool report_knows(const report *r, const char *id, const char *where)
+{
+    for (const entry *e = r->first; e; e = e->next)
+        if (e->finding.level >= PAWL_FINDING_WARNING && !strcmp(e->finding.id, id) &&
+            !strcmp(e->finding.where, where))
+            return true;
+    return false;
+}
+
 bool report_fact(const report *r, const char *id, size_t nth, int64_t *value)
 {
     for (const entry *e = r->first; e; e = e->next)

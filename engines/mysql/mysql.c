@@ -67,7 +67,7 @@ static const char check[] =
     OR("left") OR("front") OR("pass") OR("take") OR("acquire") OR("release") OR("renew")           \
     OR("break") OR("count") OR("latch") OR("end") OR("be") OR("sweep") OR("entry") OR("hear")      \
     OR("version") ") AS n WHERE NOT EXISTS (SELECT 1 FROM information_schema.routines AS r WHERE " \
-    "r.routine_schema = $SCHEMA AND r.routine_name = n.name) LIMIT 1"
+    "r.routine_schema = $SCHEMA AND r.routine_name = n.name)"
 
 #define READ_ONLY "SHOW GLOBAL VARIABLES LIKE 'read_only'"
 

@@ -10,8 +10,8 @@
 
 /* One connection: open it, say a few bytes if there are any, and hear the answer up to its end. All
  * fields above the line are the user's to set. `done` is called once, perhaps inside
- * net_probe_start, unless net_probe_end comes first; outside of net_probe_start, `done` may free the
- * probe. */
+ * net_probe_start, unless net_probe_end comes first; outside of net_probe_start, `done` may free
+ * the probe. */
 typedef struct net_probe {
     pawl_env *env;
     const net_address *at;

@@ -91,4 +91,4 @@ const char pg_check[] =
     "WHERE o.is_table AND NOT pg_catalog.has_table_privilege(o.oid, k.privilege) "
     "UNION ALL SELECT pg_catalog.format('permission denied: GRANT EXECUTE ON FUNCTION %s TO this "
     "user (security.md)', o.name) FROM " OBJECTS
-    " WHERE NOT o.is_table AND NOT pg_catalog.has_function_privilege(o.oid, 'EXECUTE') LIMIT 1";
+    " WHERE NOT o.is_table AND NOT pg_catalog.has_function_privilege(o.oid, 'EXECUTE')";

@@ -2,7 +2,8 @@
  *
  * examine.c - EXAMINE on SQL servers: one statement of the driver, whose rows are the findings:
  * level, id, what, why, what to do. The row "clock" has the server's Unix time in ms instead of
- * words.
+ * words. A user without rights does not get that far: the greeting refuses the connection, and all
+ * that it found is reported instead.
  */
 #include <stdlib.h>
 
@@ -51,9 +52,44 @@ static bool answer_examine(sql_call *call, const sql_reply *reply)
     return true;
 }
 
+/* ---- a greeting that was refused (greet.c) --------------------------------------------------- */
+
+/* "permission denied: GRANT INSERT ON t TO this user (security.md)": the statement, with the user's
+ * name. */
+static void statement_of(const sql *q, const char *problem, char *text, size_t size)
+{
+    const char *user = q->settings.login.user ? q->settings.login.user : "this user";
+    const char *grant = strstr(problem, "GRANT ");
+    const char *to = grant ? strstr(grant, " TO this user") : NULL;
+
+    if (to)
+        snprintf(text, size, "%.*s TO %s;", (int)(to - grant), grant, user);
+    else
+        snprintf(text, size, "Let an administrator make the tables and GRANT (docs/sql.md).");
+}
+
+static void tell_refusals(const sql_call *call, pawl_op *op, const char *lines)
+{
+    const char *end;
+
+    for (; (end = strchr(lines, '\n')); lines = end + 1) {
+        char problem[400], remedy[400];
+
+        snprintf(problem, sizeof problem, "%.*s", (int)(end - lines), lines);
+        statement_of(call->on->sql, problem, remedy, sizeof remedy);
+        pawl_op_found(op, PAWL_FINDING_DANGER, "rights", sql_link_host(call->on)->where, problem,
+                      "No lock can be taken: all rights are checked when a client connects.",
+                      remedy);
+    }
+}
+
 static void examine_failed(sql_call *call, int code, const char *words)
 {
-    sql_done(call->about, code, words);
+    const char *lines = code == PAWL_EAUTH ? call->on->sql->refusals : NULL;
+
+    if (lines)
+        tell_refusals(call, call->about, lines);
+    sql_done(call->about, lines ? 0 : code, words);
 }
 
 static void fill(const sql_call *call, sql_params *p)

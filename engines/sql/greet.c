@@ -19,6 +19,7 @@
 #include "sql.h"
 
 #define VERSION 2
+#define PROBLEMS_MAX 100
 
 /* Steps: the greeting's, then these. CHECK is added to the question that follows the check. */
 enum { ASK_VERSION = 100, LOCK, ASK_AGAIN, MAKE, ASK_LAST, UNLOCK, SECOND_HALF = 200,
@@ -48,6 +49,8 @@ static void say(sql_link *link, int step, const char *template)
 
 static void ask_version(sql_link *link, int step)
 {
+    free(link->sql->refusals);
+    link->sql->refusals = NULL;
     say(link, CHECK + step, link->sql->driver->check);
 }
 
@@ -168,6 +171,20 @@ static int version_told(sql_link *link, const char *text)
     return -1;
 }
 
+/* The connection is refused for the first problem; EXAMINE reports all of them. */
+static void remember(sql *q, const sql_reply *reply)
+{
+    size_t size = 0, rows = reply->rows < PROBLEMS_MAX ? reply->rows : PROBLEMS_MAX;
+    char *at;
+
+    free(q->refusals);
+    for (size_t i = 0; i < rows; i++)
+        size += strlen(reply->cell(reply, i, 0) ? reply->cell(reply, i, 0) : "") + 1;
+    at = q->refusals = calloc(1, size + 1);
+    for (size_t i = 0; at && i < rows; i++)
+        at = stpcpy(stpcpy(at, reply->cell(reply, i, 0) ? reply->cell(reply, i, 0) : ""), "\n");
+}
+
 static int checked(sql_link *link, const sql_reply *reply)
 {
     const char *problem = reply->cell(reply, 0, 0);
@@ -176,6 +193,7 @@ static int checked(sql_link *link, const sql_reply *reply)
         say(link, link->step - CHECK, link->sql->driver->version);
         return 0;
     }
+    remember(link->sql, reply);
     sql_link_drop(link, PAWL_EAUTH, "%s", problem);
     return -1;
 }
@@ -187,6 +205,8 @@ static bool allowed(sql_link *link, const sql_reply *reply)
 {
     const char *problem = reply ? reply->cell(reply, 0, 0) : NULL;
 
+    if (problem)
+        remember(link->sql, reply);
     if (problem)
         sql_link_drop(link, link->failures == 1 ? PAWL_ECONN : PAWL_EAUTH, "%s", problem);
     return !problem;

@@ -346,6 +346,8 @@ void sql_close(void *self)
     sql_waiters_end(q);
     for (int i = 0; i < SQL_STATEMENTS; i++)
         free(q->texts[i]);
+    free(q->refusals);
+    q->refusals = NULL;
     sql_settings_free(&q->settings);
     q->env = NULL;
 }

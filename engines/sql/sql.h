@@ -291,6 +291,7 @@ struct sql {
     sql_waiter **table;    /* by owner.seq */
     size_t nwaiters, table_room;
     bool closing;
+    char *refusals;        /* greet.c: all that was wrong at the last greeting, in lines; or NULL */
     char heard[1100];      /* ids of messages that can be forgotten */
     size_t held;           /* grants that were not given back, as far as this engine saw */
     /* server time `clock_server` (ms) was not before local `clock_local` (ns; 0: nothing known);

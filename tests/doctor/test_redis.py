@@ -45,6 +45,12 @@ class Sound(Live):
     def set(self, *words):
         self.call('CONFIG', 'SET', *words)
 
+    def url(self, **params):
+        return super().url(**{'timeout': 20000, **params})
+
+    def unix_url(self, **params):
+        return super().unix_url(**{'timeout': 20000, **params})
+
 
 @case('a sound server has no findings, and nothing but token counters is left there')
 def _(box):
@@ -140,7 +146,7 @@ def _(box):
         for mark, params in (('redis', {}), ('redisson', {'layout': 'redisson', 'prefix': 'shop:'})):
             rules = rights.redis_rules(mark)
             query = ''.join(f'&{k}={v}' for k, v in params.items())
-            url = f'redis://u:pw@127.0.0.1:{s.port}/?{query[1:]}'
+            url = f'redis://u:pw@127.0.0.1:{s.port}/?timeout=20000{query}'
             s.call('ACL', 'SETUSER', 'u', 'reset', *rules)
             said = expect(url)
             equal([f['id'] for f in said['skipped']], ['redis-info'])
@@ -160,7 +166,7 @@ def _(box):
 @case('keys and channels that the user may not use')
 def _(box):
     with Sound() as s:
-        url = f'redis://u:pw@127.0.0.1:{s.port}'
+        url = f'redis://u:pw@127.0.0.1:{s.port}/?timeout=20000'
         rules = rights.redis_rules('redis')
         for pattern in ('~pawl:*', '~{pawl:*', '&pawl:@*'):
             s.call('ACL', 'SETUSER', 'u', 'reset', *(r for r in rules if r != pattern))
@@ -218,7 +224,7 @@ def _(box):
 @case('round trips that are long against the lease')
 def _(box):
     with Sound() as s:
-        slow = f'fault:delay=150,only=inspect;{s.url(timeout=20000)}'
+        slow = f'fault:delay=150,only=inspect;{s.url()}'
         expect(slow, words=('-l', '60s'))
         f = the(expect(slow, 'round-trip', words=('-l', '1s')), 'round-trip')
         equal(f['level'], 'warning')
@@ -229,10 +235,10 @@ def _(box):
     folder = tempfile.mkdtemp(prefix='pawl-doctor-')
     certs = Certs(folder)
     with Sound('--tls-port', '@PORT@', *certs.options()) as s:
-        url = f'rediss://127.0.0.1:{s.extra_port}'
-        expect(f'{url}?cafile={certs.pem("ca")}')
-        expect(f'{url}?verify=none', 'tls-unverified')
-        expect(f'{url}?verify=chain&cafile={certs.pem("ca")}', 'tls-unverified')
+        url = f'rediss://127.0.0.1:{s.extra_port}/?timeout=20000'
+        expect(f'{url}&cafile={certs.pem("ca")}')
+        expect(f'{url}&verify=none', 'tls-unverified')
+        expect(f'{url}&verify=chain&cafile={certs.pem("ca")}', 'tls-unverified')
     shutil.rmtree(folder)
 
 
@@ -243,7 +249,7 @@ def _(box):
               'redis-server --bind 10.99.0.1 --port 6399 --protected-mode no --save "" --dir "$2" '
               f'{" ".join(SAFE)} >/dev/null & server=$!; '
               'for i in $(seq 600); do redis-cli -h 10.99.0.1 -p 6399 ping >/dev/null 2>&1 && break; '
-              'sleep 0.1; done; "$1" doctor --json -u redis://10.99.0.1:6399; status=$?; '
+              'sleep 0.1; done; "$1" doctor --json -u "redis://10.99.0.1:6399/?timeout=20000"; status=$?; '
               'kill $server; wait $server; exit $status')
     done = subprocess.run(['unshare', *(['-n'] if os.getuid() == 0 else ['-rn']), 'sh', '-c', script,
                            'sh', TOOL, box.dir], stdout=subprocess.PIPE, check=False)
@@ -259,7 +265,8 @@ def _(box):
         c.set('appendonly', 'no')  # a quorum does without
 
         def quorum(*hosts):
-            return 'quorum:settle=1|' + '|'.join(f'redis://{host}:{s.port}' for s, host in hosts)
+            return 'quorum:settle=1|' + '|'.join(
+                f'redis://{host}:{s.port}/?timeout=20000' for s, host in hosts)
         expect(quorum((a, '127.0.0.1'), (b, '127.0.0.2'), (c, '127.0.0.3')))
         f = the(expect(quorum((a, '127.0.0.1'), (b, '127.0.0.1'), (c, '127.0.0.3')),
                        'quorum-machine'), 'quorum-machine')
@@ -281,10 +288,10 @@ def _(box):
 def _(box):
     cluster = Cluster(*SAFE, masters=3, replicas=0)
     try:
-        said = expect(cluster.url(), *['redis-no-replica'] * 3)
+        said = expect(cluster.url(timeout=20000), *['redis-no-replica'] * 3)
         equal(len({f['where'] for f in said['findings']}), 3)
         cluster.nodes[1].call('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru')
-        said = expect(cluster.url(), 'redis-eviction', *['redis-no-replica'] * 3)
+        said = expect(cluster.url(timeout=20000), 'redis-eviction', *['redis-no-replica'] * 3)
         assert str(cluster.nodes[1].port) in the(said, 'redis-eviction')['where'], said
     finally:
         cluster.stop()
@@ -295,8 +302,8 @@ def _(box):
     watched = Watched(*SAFE, replicas=1)
     try:
         watched.synced()
-        expect(watched.url(replicas=1))
-        expect(watched.url(sentinels=watched.sentinels[:1]), 'redis-replicas', 'redis-sentinels')
+        expect(watched.url(replicas=1, timeout=20000))
+        expect(watched.url(sentinels=watched.sentinels[:1], timeout=20000), 'redis-replicas', 'redis-sentinels')
     finally:
         watched.stop()
 

@@ -31,6 +31,26 @@ def planted(server, name, statement, undo):
     return f
 
 
+def many(s, url):
+    """Several rights are missing at once: all are named, and the statements grant them."""
+    if SCHEME == 'postgres':
+        gone = ['INSERT ON distributed_lock_member', 'UPDATE ON distributed_lock_member',
+                'SELECT ON distributed_lock', 'EXECUTE ON FUNCTION distributed_lock_latch',
+                'EXECUTE ON FUNCTION distributed_lock_break']
+    else:
+        gone = [f'EXECUTE ON PROCEDURE pawl.distributed_lock_{name}'
+                for name in ('latch', 'break', 'sweep')]
+    for right in gone:
+        s.sql(f'REVOKE {right} FROM shop')
+    said = ask(url)
+    equal([f['id'] for f in said['findings']], ['rights'] * len(gone))
+    equal(sorted(f['remedy'].replace(' PROCEDURE ', ' PROCEDURE pawl.') for f in said['findings']),
+          sorted(f'GRANT {right} TO shop;' for right in gone))
+    for f in said['findings']:
+        s.sql(f['remedy'])
+    expect(url)
+
+
 @case('a sound server has no findings; a user without a right has one that names it')
 def _(box):
     s = start()
@@ -41,6 +61,7 @@ def _(box):
         s.grant('shop')
         url = url_of(s, 'shop')
         expect(url)
+        many(s, url)
         on = ('' if SCHEME == 'postgres' else 'pawl.') + 'distributed_lock_member'
         s.sql(f'REVOKE INSERT ON {on} FROM shop')
         f = the(expect(url, 'rights'), 'rights')
