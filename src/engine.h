@@ -74,7 +74,9 @@
  * close, because both processes would use them, are registered by env->fork_guard_add.
  *
  * TIME. Nanoseconds of CLOCK_BOOTTIME from env->now, or virtual time in the simulator. Engines set
- * timers only through env; libuv timers and sleeping are forbidden.
+ * timers only through env; libuv timers and sleeping are forbidden. While a client has no op under
+ * way and holds nothing, there may be no thread that runs the loop: callbacks and timers are then
+ * late by any time, until the next call. So a limit that fires long after its `due` proves nothing.
  */
 #ifndef PAWL_ENGINE_H
 #define PAWL_ENGINE_H
@@ -369,13 +371,14 @@ static inline void pawl_events_submit(pawl_events *e, pawl_op *op)
     pawl_events_deliver(e);
 }
 
-/* An event (enum pawl_event) has happened. `reason`: as pawl_op.reason. */
+/* An event (enum pawl_event) has happened. `reason`: as pawl_op.reason. A reason of 0 does not
+ * replace the reason of a pending event, unless the session has ended. */
 static inline void pawl_events_report(pawl_events *e, int what, uint8_t reason)
 {
-    if (what > e->pending) {
-        e->pending = what;
+    if (e->pending != PAWL_EVENT_LOST && (reason || what == PAWL_EVENT_LOST))
         e->reason = reason;
-    }
+    if (what > e->pending)
+        e->pending = what;
     pawl_events_deliver(e);
 }
 

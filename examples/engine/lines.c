@@ -147,9 +147,9 @@ void lines_unanswered(call *c, int code, const char *why)
         pawl_op_finish(c->op, pawl_error_set(c->op->err, code, "%s", why));
 }
 
-static bool not_understood(lines *l, call *c)
+/* The call was sent, so link_fail ends it with PAWL_EUNKNOWN, and frees it. */
+static bool not_understood(lines *l)
 {
-    (void)c; /* the call was sent and ends with PAWL_EUNKNOWN */
     link_fail(l, "the server's answer can't be understood");
     return false;
 }
@@ -271,16 +271,18 @@ static int answer_op(call *c, char *line)
 
 bool lines_answer(lines *l, call *c, char *line)
 {
+    pawl_op *op = c->op;
     int code;
 
     if (!strncmp(line, "row ", 4))
-        return !take_row(c, line) && not_understood(l, c);
-    if (!c->op)
+        return !take_row(c, line) && not_understood(l);
+    if (!op)
         return true;
     code = answer_op(c, line);
     if (code == PAWL_EPROTO)
-        return not_understood(l, c);
-    pawl_op_finish(c->op, code);
+        return not_understood(l);
+    c->op = NULL;
+    pawl_op_finish(op, code);
     return true;
 }
 

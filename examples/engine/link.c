@@ -11,6 +11,7 @@
 
 #define PAUSE_MIN_MS 10
 #define PAUSE_MAX_MS 1000
+#define LEFT_ALONE_MS 50 /* a timer that fires so late: nobody ran the loop */
 #define GREETED "hello lockd 1"
 
 typedef struct connection {
@@ -267,6 +268,7 @@ static void connected(uv_connect_t *connect, int status)
     }
     uv_tcp_nodelay(&c->tcp, 1);
     l->state = LINK_GREETING;
+    l->env->timer_set(l->env, &l->timer, after_ms(l, l->env->timeout_ms));
     if (uv_read_start((uv_stream_t *)&c->tcp, give_room, received) ||
         !write_text(l, l->hello, strlen(l->hello)))
         link_fail(l, "out of memory");
@@ -290,12 +292,17 @@ static void connect_now(lines *l)
     l->env->loop_changed(l->env);
 }
 
+/* A program that makes no call and holds no lock may leave the loop alone for any time (engine.h,
+ * TIME). The time of an attempt then begins anew. */
 static void timer_fired(pawl_timer *timer)
 {
     lines *l = timer->arg;
+    bool late = l->env->now(l->env) - timer->due > LEFT_ALONE_MS * PAWL_NS_PER_MS;
 
     if (l->state == LINK_PAUSED)
         connect_now(l);
+    else if (l->state != LINK_READY && late)
+        l->env->timer_set(l->env, timer, after_ms(l, l->env->timeout_ms));
     else
         link_fail(l, "no answer in time");
 }

@@ -156,7 +156,8 @@ CASE("of waiters with different limits each ends at its own")
     for (int i = 0; i < N; i++)
         waiter_start(&w[i], lock_new(i % 2 ? mine : yours, name, NULL), 500 - 80 * i);
     for (int i = 0; i < N; i++) {
-        CHECK_CODE(waiter_code(&w[i]), PAWL_ETIMEDOUT);
+        if (can(PAWL_CAN_QUEUE) || waiter_code(&w[i]) != PAWL_EUNKNOWN) /* a poll was under way */
+            CHECK_CODE(waiter_code(&w[i]), PAWL_ETIMEDOUT);
         CHECK(w[i].at_ms - began >= 499 - 80 * i);
         waiter_join(&w[i]);
     }

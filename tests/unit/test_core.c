@@ -8,6 +8,55 @@
 #include "check.h"
 #include "core.h"
 
+/* ---- events of an engine --------------------------------------------------------------------- */
+
+static int delivered;
+
+static void count_delivery(pawl_op *op)
+{
+    (void)op;
+    delivered++;
+}
+
+CASE("an event is kept until an EVENT op comes; the largest is delivered, with its reason, once")
+{
+    pawl_op op = {.kind = PAWL_OP_EVENT, .done = count_delivery};
+    pawl_events e = {0};
+
+    pawl_events_report(&e, PAWL_EVENT_VERIFY, PAWL_LOST_BROKEN);
+    pawl_events_report(&e, PAWL_EVENT_RECONNECT, 0);
+    pawl_events_report(&e, PAWL_EVENT_VERIFY, 0);
+    CHECK_EQ(delivered, 0);
+    pawl_events_submit(&e, &op);
+    CHECK_EQ(delivered, 1);
+    CHECK_OK(op.code);
+    CHECK_EQ(op.event, PAWL_EVENT_RECONNECT);
+    CHECK_EQ(op.reason, PAWL_LOST_BROKEN);
+    pawl_events_submit(&e, &op);
+    CHECK_EQ(delivered, 1);
+    pawl_events_report(&e, PAWL_EVENT_FAILOVER, 0);
+    CHECK_EQ(delivered, 2);
+    CHECK_EQ(op.event, PAWL_EVENT_FAILOVER);
+    CHECK_EQ(op.reason, 0);
+}
+
+CASE("the end of a session outweighs a break, before and after")
+{
+    pawl_op op = {.kind = PAWL_OP_EVENT, .done = count_delivery};
+    pawl_events e = {0};
+
+    pawl_events_report(&e, PAWL_EVENT_VERIFY, PAWL_LOST_BROKEN);
+    pawl_events_report(&e, PAWL_EVENT_LOST, 0);
+    pawl_events_report(&e, PAWL_EVENT_VERIFY, PAWL_LOST_BROKEN);
+    pawl_events_submit(&e, &op);
+    CHECK_EQ(op.event, PAWL_EVENT_LOST);
+    CHECK_EQ(op.reason, 0);
+    pawl_events_submit(&e, &op);
+    pawl_events_end(&e);
+    CHECK_CODE(op.code, PAWL_ECANCELED);
+    CHECK(!e.op);
+}
+
 /* ---- timers ---------------------------------------------------------------------------------- */
 
 static uint64_t chance = 7;
