@@ -331,7 +331,8 @@ static const char *lost_words(const struct hold *hold, char words[160])
     double silent = (double)(hold->deadline - hold->lease_from) / 1e9;
 
     if (hold->why == PAWL_LOST_SILENCE)
-        snprintf(words, 160, "%s, %.1f s after the last contact", pawl_lost_text(hold->why), silent);
+        snprintf(words, 160, "%s, %.1f s after the last contact", pawl_lost_text(hold->why),
+                 silent);
     else
         snprintf(words, 160, "%s", pawl_lost_text(hold->why));
     return words;

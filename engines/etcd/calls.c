@@ -10,6 +10,15 @@
 
 #include "etcd.h"
 
+void etcd_add_where(const etcd_link *link, char words[ETCD_WORDS])
+{
+    char said[ETCD_WORDS];
+
+    memcpy(said, words, sizeof said);
+    snprintf(words, ETCD_WORDS, "%.60s: %.155s",
+             link->e->settings.endpoints.list[link->endpoint].where, said);
+}
+
 static const uint8_t no_prefix[GRPC_PREFIX]; /* filled in when the message is complete */
 
 etcd_call *etcd_call_new(etcd *e, const etcd_call_type *type, void *about)

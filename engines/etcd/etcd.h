@@ -202,6 +202,8 @@ static inline bool etcd_link_ready(const etcd_link *link)
 }
 
 /* A call to be filled (call->body, behind its prefix) and sent; NULL: no memory. */
+/* Put the server in front of what it said. */
+void etcd_add_where(const etcd_link *link, char words[ETCD_WORDS]);
 etcd_call *etcd_call_new(etcd *e, const etcd_call_type *type, void *about);
 /* The link must be ready (or greeting). It fails later, if at all, never inside. False: no memory;
  * the call is gone. */

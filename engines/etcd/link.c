@@ -182,20 +182,15 @@ static void end_call(etcd_link *link, etcd_call *call, uint32_t h2_error)
     } else {
         code = code_of(call);
         snprintf(words, sizeof words, "the server says: %.90s%s", call->words,
-                 strstr(call->words, "user name is empty") ? "; set PAWL_USER and PAWL_PASSWORD"
-                 : strstr(call->words, "authentication failed")
+                 strstr(call->words, "user name is empty") ||
+                         strstr(call->words, "authentication failed")
                      ? "; check PAWL_USER and PAWL_PASSWORD" : "");
         if (call->status == GRPC_PERMISSION_DENIED)
             snprintf(words, sizeof words, "the server says: %.60s; the user needs readwrite on the "
                      "prefix \"%.60s\"", call->words, link->e->settings.prefix);
     }
-    if (code == PAWL_EAUTH && link->state == LINK_READY && !call->type->streams) {
-        char said[ETCD_WORDS];
-
-        memcpy(said, words, sizeof said);
-        snprintf(words, sizeof words, "%.60s: %.155s",
-                 link->e->settings.endpoints.list[link->endpoint].where, said);
-    }
+    if (code == PAWL_EAUTH && link->state == LINK_READY && !call->type->streams)
+        etcd_add_where(link, words);
     tell_failed(call, code, words);
     if (call->type->streams || code == PAWL_EUNKNOWN || code == PAWL_EPROTO || code == PAWL_ECONN)
         etcd_link_drop(link, code == PAWL_EPROTO || code == PAWL_EAUTH ? code : PAWL_ECONN, "%s",

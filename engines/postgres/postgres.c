@@ -82,16 +82,6 @@ static void fault_of(sql_fault *fault, const PGresult *result)
     one_line(fault->words);
 }
 
-/* By SQLSTATE: what to do. */
-static const char *connect_advice(const char *state)
-{
-    if (!strncmp(state, "28P01", 5))
-        return "; check PAWL_USER and PAWL_PASSWORD";
-    if (!strncmp(state, "3D000", 5))
-        return "; create the database, or correct the URL";
-    return !strncmp(state, "28000", 5) ? "; check PAWL_USER and pg_hba.conf" : "";
-}
-
 /* Connecting failed; the text is all there is: "FATAL:  28P01: ..." if the server spoke. */
 static void drop_unconnected(sql_link *link)
 {
@@ -120,9 +110,7 @@ static void drop_unconnected(sql_link *link)
     if (PQconnectionNeedsPassword(p->conn))
         snprintf(words, sizeof words, "the server asks for a password; set PAWL_PASSWORD");
     sql_link_drop(link, fault.code ? fault.code : PAWL_ECONN, "%s%s", words,
-                  strstr(words, "does not support SSL")
-                      ? "; turn TLS on there, or use sslmode=disable"
-                      : connect_advice(fatal ? fatal + 8 : ""));
+                  pg_connect_advice(fatal ? fatal + 8 : "", words));
 }
 
 static void drop_broken(sql_link *link)

@@ -40,6 +40,8 @@ bool pg_relay_give_back(const pg_relay *r, int fd);
 extern const char *const pg_statements[SQL_STATEMENTS];
 extern const char *const pg_greeting[], *const pg_pooled_greeting[];
 extern const char pg_check[];
+/* What to do about a refused connection, by its SQLSTATE and words; "": nothing to add. */
+const char *pg_connect_advice(const char *state, const char *words);
 
 /* examine.c */
 extern const char pg_examine[], advisory_examine[];

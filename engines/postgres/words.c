@@ -1,9 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * words.c - what is said to PostgreSQL: the first words, the check of tables and functions, and the
- * statements. None relies on the search_path that the server, the database or the role has set.
+ * statements; and what its refusals mean for people. No statement relies on the search_path that
+ * the server, the database or the role has set.
  */
 #include "postgres.h"
+
+const char *pg_connect_advice(const char *state, const char *words)
+{
+    if (strstr(words, "does not support SSL"))
+        return "; turn TLS on there, or use sslmode=disable";
+    if (!strncmp(state, "28P01", 5))
+        return "; check PAWL_USER and PAWL_PASSWORD";
+    if (!strncmp(state, "3D000", 5))
+        return "; create the database, or correct the URL";
+    return !strncmp(state, "28000", 5) ? "; check PAWL_USER and pg_hba.conf" : "";
+}
 
 const char *const pg_statements[SQL_STATEMENTS] = {
     [SQL_ACQUIRE] = "SELECT @_acquire($1::bytea, $2::text, $3::\"char\", $4::bigint, $5::bigint, "

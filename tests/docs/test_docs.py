@@ -23,7 +23,7 @@ import world
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.realpath(os.path.join(HERE, '..', '..'))
-LIMIT = 45  # seconds for a page; only a hang takes so long
+LIMIT = 120  # seconds for a page; only a hang takes so long
 COMPILE = 'cc -Wall -Wextra -Werror -o {exe} {source} $(pkg-config --cflags --libs pawl)'
 STUBS = ('ffmpeg',)
 STUB = '#!/bin/sh\nexit 0\n'  # in place of a program of the reader's own

@@ -23,6 +23,7 @@ from ports import free_port  # noqa: E402
 
 TOOL = os.environ['PAWL_TOOL']
 SOON = 'timeout=700'  # for services that don't answer at all
+LONG = 30000  # for those that do, also on a crowded machine
 ADVICE = '; check the host and port in -u or PAWL_URL, and that the service is up'
 CANT = "pawl: can't acquire it: 'x': "
 
@@ -188,7 +189,7 @@ def _(p):
 @case('redis', 'a certificate of an authority that nobody knows')
 def _(p):
     at = f'localhost:{p.tls_redis.extra_port}'
-    p.says(f'rediss://{at}/', CANT + at + ": TLS: the server's certificate is not accepted: ...; "
+    p.says(f'rediss://{at}/?timeout={LONG}', CANT + at + ": TLS: the server's certificate is not accepted: ...; "
            'name its authority by cafile=')
 
 
@@ -211,13 +212,13 @@ def _(p):
 
 @case('postgres', 'TLS to a server without TLS')
 def _(p):
-    p.says(p.postgres.url(sslmode='require'), CANT + f'127.0.0.1:{p.postgres.port}: server does not '
+    p.says(p.postgres.url(sslmode='require', timeout=LONG), CANT + f'127.0.0.1:{p.postgres.port}: server does not '
            'support SSL, but SSL was required; turn TLS on there, or use sslmode=disable')
 
 
 @case('mysql', 'TLS to a server without TLS')
 def _(p):
-    p.says(p.mysql.url(sslmode='require'), CANT + f'127.0.0.1:{p.mysql.port}: the server has no TLS, '
+    p.says(p.mysql.url(sslmode='require', timeout=LONG), CANT + f'127.0.0.1:{p.mysql.port}: the server has no TLS, '
            'which the URL asks for')
 
 
@@ -230,7 +231,7 @@ def _(p):
     s.call('ACL', 'SETUSER', 'shop', 'on', '>right', '~*', '&*', '+@all', '-evalsha', '-eval')
     s.call('ACL', 'SETUSER', 'keys', 'on', '>right', '~other:*', '&*', '+@all')
     s.call('CONFIG', 'SET', 'requirepass', 'secret')
-    url, says = s.url(), CANT + at + ': the server says: '
+    url, says = s.url(timeout=LONG), CANT + at + ': the server says: '
     p.says(url, says + 'NOAUTH, it needs a password; set PAWL_PASSWORD (and PAWL_USER)')
     p.says(url, says + 'WRONGPASS ...; check PAWL_USER and PAWL_PASSWORD',
            env={'PAWL_PASSWORD': 'wrong'})
@@ -239,7 +240,7 @@ def _(p):
     p.says(url, says + 'NOPERM; the user needs the keys ~pawl:* ~{pawl:* ~{*}:pawl:*; see '
            'docs/security.md', env={'PAWL_USER': 'keys', 'PAWL_PASSWORD': 'right'})
     s.call('CONFIG', 'SET', 'requirepass', '')
-    p.says(f'redis://{at}/99', CANT + at + ': the server has no database 99, which the URL names '
+    p.says(f'redis://{at}/99?timeout={LONG}', CANT + at + ': the server has no database 99, which the URL names '
            '(the server says: ERR DB index is out of range)', 64)
 
 
@@ -251,7 +252,7 @@ def _(p):
     at = f'127.0.0.1:{p.talker(old)}'
     p.says(f'redis://{at}/', CANT + at + ': server too old: it is of version 6.0.9, Pawl needs 6.2 '
            'or newer', 64)
-    p.says(p.redis.url(replicas=1), CANT + 'only 0 of 1 replicas have it; the grant was given back')
+    p.says(p.redis.url(replicas=1, timeout=2000), CANT + 'only 0 of 1 replicas have it; the grant was given back')
 
 
 @case('etcd', 'no user, a wrong password, a missing right')
@@ -262,10 +263,10 @@ def _(p):
                   ('user', 'add', 'poor:right'), ('auth', 'enable')):
         e.ctl(*words)
     says = CANT + at + ': the server says: etcdserver: '
-    p.says(e.url(), says + 'user name is empty; set PAWL_USER and PAWL_PASSWORD')
-    p.says(e.url(), says + 'authentication failed, invalid user ID or password; check PAWL_USER and '
+    p.says(e.url(timeout=LONG), says + 'user name is empty; check PAWL_USER and PAWL_PASSWORD')
+    p.says(e.url(timeout=LONG), says + 'authentication failed, invalid user ID or password; check PAWL_USER and '
            'PAWL_PASSWORD', env={'PAWL_USER': 'root', 'PAWL_PASSWORD': 'wrong'})
-    p.says(e.url(), says + 'permission denied; the user needs readwrite on the prefix "pawl/"',
+    p.says(e.url(timeout=LONG), says + 'permission denied; the user needs readwrite on the prefix "pawl/"',
            env={'PAWL_USER': 'poor', 'PAWL_PASSWORD': 'right'})
 
 
@@ -276,7 +277,7 @@ def _(p):
     z.create('/closed')
     z.set_acl('/closed', (1, 'world', 'anyone'))
     at = f'127.0.0.1:{p.zk.port}'
-    p.says(f'zk://{at}/closed', CANT + at + ': the right to create is missing at or below /closed/ '
+    p.says(f'zk://{at}/closed?timeout={LONG}', CANT + at + ': the right to create is missing at or below /closed/ '
            '(error -102); see docs/security.md')
 
 
@@ -286,13 +287,13 @@ def _(p):
     s.user('locked', 'right')
     s.user('poor')
     says = CANT + f'127.0.0.1:{s.port}: '
-    p.says(s.url('locked'), says + 'the server asks for a password; set PAWL_PASSWORD')
-    p.says(s.url('locked'), says + 'password authentication failed for user "locked"; check '
+    p.says(s.url('locked', timeout=LONG), says + 'the server asks for a password; set PAWL_PASSWORD')
+    p.says(s.url('locked', timeout=LONG), says + 'password authentication failed for user "locked"; check '
            'PAWL_USER and PAWL_PASSWORD', env={'PAWL_PASSWORD': 'wrong'})
-    p.says(s.url().replace('/postgres', '/nodb'), says + 'database "nodb" does not exist; create the '
+    p.says(s.url(timeout=LONG).replace('/postgres', '/nodb'), says + 'database "nodb" does not exist; create the '
            'database, or correct the URL', 64)
     s.sql('REVOKE CREATE ON SCHEMA public FROM PUBLIC')
-    p.says(s.url('poor'), says + 'no tables "distributed_lock"; let an administrator run '
+    p.says(s.url('poor', timeout=LONG), says + 'no tables "distributed_lock"; let an administrator run '
            'share/pawl/postgres.sql and GRANT (sql.md); the server says: permission denied for '
            'schema public')
 
@@ -303,11 +304,11 @@ def _(p):
     s.sql("CREATE USER locked@'%' IDENTIFIED BY 'right'")
     s.sql("GRANT SELECT ON pawl.* TO locked@'%'")
     says = CANT + f'127.0.0.1:{s.port}: the server says: '
-    p.says(s.url('locked'), says + "Access denied for user 'locked'@... (using password: YES); check "
+    p.says(s.url('locked', timeout=LONG), says + "Access denied for user 'locked'@... (using password: YES); check "
            'PAWL_USER and PAWL_PASSWORD', env={'PAWL_PASSWORD': 'wrong'})
-    p.says(s.url().replace('/pawl', '/nodb'), says + "Unknown database 'nodb'; create the database, "
+    p.says(s.url(timeout=LONG).replace('/pawl', '/nodb'), says + "Unknown database 'nodb'; create the database, "
            'grant the rights (docs/security.md) or correct the URL', 64)
-    p.says(s.url('locked'), '... denied ...', env={'PAWL_PASSWORD': 'right'})
+    p.says(s.url('locked', timeout=LONG), '... denied ...', env={'PAWL_PASSWORD': 'right'})
 
 
 # ---- the tool's own ------------------------------------------------------------------------------
@@ -326,7 +327,7 @@ def _(p):
 def _(p):
     live = module('redis', 'live').Live
     three = [p.once(f'young {i}', live) for i in range(3)]
-    url = 'quorum:' + '|'.join(f'redis://127.0.0.1:{s.port}' for s in three)
+    url = 'quorum:' + '|'.join(s.url(timeout=LONG) for s in three)
     young = 'too young (... of 30 s)'
     p.says(url, CANT + f'0 of 3: node 1 {young}, 2 {young}, 3 {young}; a node counts when it has run '
            'for as long as a lease: wait, or see settle in pawl(7)')
