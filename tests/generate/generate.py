@@ -30,7 +30,7 @@ import time
 import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from c_test import c_test  # noqa: E402
+from c_test import c_test, expect  # noqa: E402
 from engines import ENGINES, start  # noqa: E402
 from program import parse, sequential  # noqa: E402
 from scenario import Scenario  # noqa: E402
@@ -122,17 +122,17 @@ def report(options, engine, mode, seed, small, lines, tally):
         say(f'{engine} {mode}: seed {seed} fails:')
         for text in (*lines, *small.text().splitlines()):
             say('  ', text)
-        if mode == 'sequence':
-            for text in c_test(small, engine).splitlines():
-                say('  |', text)
+        test = c_test(small, engine, expect(options.exe, small)) if mode == 'sequence' else ''
+        for text in test.splitlines():
+            say('  |', text)
         if options.keep:
             os.makedirs(options.keep, exist_ok=True)
             base = os.path.join(options.keep, f'{engine}-{mode}-{seed}')
             with open(base + '.txt', 'w', encoding='utf-8') as f:
                 f.write(small.text() + ''.join(f'# {x}\n' for x in lines))
-            if mode == 'sequence':
+            if test:
                 with open(base + '.c', 'w', encoding='utf-8') as f:
-                    f.write(c_test(small, engine))
+                    f.write(test)
 
 
 def disturbed(lines):

@@ -527,6 +527,33 @@ static struct run *prepare(struct program *p, const char *url)
     return run;
 }
 
+static void begin_oracle(void)
+{
+    differences = 0;
+    memset(&oracle, 0, sizeof oracle);
+    for (int i = 0; i < MAX_OPS; i++)
+        oracle.done_step[i] = MAX_STEPS + 1;
+}
+
+/* What memory: says of one program, for c_test.py: a line for each step. */
+int expect_main(void)
+{
+    static struct program p;
+    struct run *run = prepare(&p, "memory:");
+
+    begin_oracle();
+    if (parse_program(&p, stdin) || run_program(run, true))
+        return 1;
+    for (int i = 0; i < p.nsteps; i++) {
+        const struct op *op = &run->ops[i];
+
+        printf("%d %d %d %d %lld %d %d\n", i, op->skipped, oracle.done_step[i], op->code,
+               (long long)op->value, op->held, op->hold_count);
+    }
+    free(run);
+    return 0;
+}
+
 /* `way`: "ordered" if the service serves waiters of all kinds in order, as memory: does. "gone" in
  * it: a holder can't tell a break from a lost connection (pawl.h: layout=advisory). "writer" in it:
  * who reads beside its own exclusive hold has that hold's token (docs/zookeeper.md). "less" in it:
@@ -542,10 +569,7 @@ int sequence_main(const char *url, const char *way)
     while (!parse_program(&p, stdin)) {
         struct run *want = prepare(&p, "memory:"), *got = prepare(&p, url);
 
-        differences = 0;
-        memset(&oracle, 0, sizeof oracle);
-        for (int i = 0; i < MAX_OPS; i++)
-            oracle.done_step[i] = MAX_STEPS + 1;
+        begin_oracle();
         if (run_program(want, true) || run_program(got, false))
             printf("differs can't open\n");
         else {
