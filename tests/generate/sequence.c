@@ -142,55 +142,37 @@ static bool takes(const struct step *s)
     return s->kind == DO_acquire || s->kind == DO_start || s->kind == DO_sacquire;
 }
 
+/* Whether callbacks of this name may try to acquire while a wait ends: they may come before or after
+ * the waiter's callback gives the lock back, and where there is no order before the waiter. */
+static bool callbacks_try(const struct program *p, const struct object *o)
+{
+    bool try = false, give = false;
+
+    for (int i = 0; i < p->nobjects; i++) {
+        const struct object *x = &p->objects[i];
+
+        if (!x->present || !names_meet(p, x, o))
+            continue;
+        try |= x->done == ACT_AGAIN || x->lost == ACT_AGAIN;
+        give |= x->done == ACT_RELEASE || x->done == ACT_FREE;
+    }
+    return try && (give || !ordered);
+}
+
 /* Where there is no order, also a mere try may or may not overtake those who wait. */
 static bool ambiguous(struct run *run, const struct step *s)
 {
     struct program *p = run->program;
     const struct object *o = &p->objects[s->object];
+    bool tries = s->kind != DO_close && s->kind != DO_list && callbacks_try(p, o);
 
-    if (!may_wait(s) && (ordered || !takes(s)))
+    if (!tries && !may_wait(s) && (ordered || !takes(s)))
         return false;
     for (int i = 0; i < MAX_OPS; i++) {
         struct op *op = &run->ops[i];
 
         if (op->state == 1 && op->object && may_wait(&op->step) &&
-            names_meet(p, op->object, o) && !order_is_known(op->object, o))
-            return true;
-    }
-    return false;
-}
-
-/* ---- Excuses --------------------------------------------------------------------------------- */
-
-/* How long the service, or a call without a limit of its own, may take. */
-static int64_t limit_ms(const struct run *run, const struct op *op)
-{
-    const struct step *s = &op->step;
-    int64_t wait = s->kind == DO_sacquire ? s->b
-                   : s->kind == DO_acquire || s->kind == DO_start || s->kind == DO_wait ? s->a
-                                                                                         : 0;
-    int64_t client = op->object ? op->object->client : s->object;
-
-    return wait > 0 ? wait : run->program->clients[client].timeout;
-}
-
-/* Nothing is certain if the service did not answer within the limit of a call, which pawl.h promises
- * to tell by these codes; or if half of a lease that is made to end was over before the handle was
- * asked. */
-static bool was_disturbed(const struct run *run)
-{
-    for (int i = 0; i < MAX_OPS; i++) {
-        const struct op *op = &run->ops[i];
-        bool unanswered = op->code == PAWL_ECONN || op->code == PAWL_EUNKNOWN ||
-                          op->code == PAWL_EQUORUM;
-        int64_t lease = op->object && op->object->type == LOCK ? op->object->lease : 0;
-
-        if (op->state != 2 || !op->began)
-            continue;
-        if (unanswered && (op->ended - op->began) / 1000000 >= limit_ms(run, op) * 9 / 10)
-            return true;
-        if (op->step.kind != DO_expire && lease && lease <= SHORT_LEASE && op->seen &&
-            (op->seen - op->began) / 1000000 >= lease / 2)
+            names_meet(p, op->object, o) && (tries || !order_is_known(op->object, o)))
             return true;
     }
     return false;
