@@ -16,8 +16,8 @@ static int64_t limit_ms(const struct run *run, const struct op *op)
     return wait > 0 ? wait : run->program->clients[client].timeout;
 }
 
-/* Nothing is certain if the service did not answer within the limit of a call, which pawl.h promises
- * to tell by these codes; or if half of a lease that is made to end was over before the handle was
+/* Nothing is certain if the service did not answer within the limit of a call, which pawl.h
+ * promises to tell by these codes; or if half of a lease that is made to end was over before the handle was
  * asked. */
 bool was_disturbed(const struct run *run)
 {

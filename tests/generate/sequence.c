@@ -3,13 +3,13 @@
  * sequence.c - programs from the standard input, each run one step at a time: on memory: first,
  * then on the engine under test, which must give the same results.
  *
- * After each step the runner waits until nothing moves any more. On memory: the operations under way
- * are then as many as the clients say are waiting, and a request that is sent through each client
- * and told by its callback (rest.c) changes nothing any more. On the engine under test the runner
- * knows from memory: which operations end in this step and how many hold each name afterwards, and
- * waits for that and for nothing else; so no time passes in vain and a slow machine changes nothing.
- * An operation that ends in a step in which the oracle's did not, or not within HANG_MS, is a difference. So is a
- * different code, hold count, loss, lost reason or count, and a token that is not larger than
+ * After each step the runner waits until nothing moves any more. On memory: the operations under
+ * way are then as many as the clients say are waiting, and a request that is sent through each
+ * client and told by its callback (rest.c) changes nothing any more. On the engine under test the
+ * runner knows from memory: which operations end in this step and how many hold each name
+ * afterwards, and waits for that and for nothing else; so no time passes in vain and a slow machine
+ * changes nothing. An operation that ends in a step in which the oracle's did not, or not within
+ * HANG_MS, is a difference. So is a different code, hold count, loss, lost reason or count, and a token that is not larger than
  * all earlier ones of its name where the oracle's was.
  *
  * What the end of the program cuts off (handles are freed and clients closed while operations wait)
@@ -142,8 +142,8 @@ static bool takes(const struct step *s)
     return s->kind == DO_acquire || s->kind == DO_start || s->kind == DO_sacquire;
 }
 
-/* Whether callbacks of this name may try to acquire while a wait ends: they may come before or after
- * the waiter's callback gives the lock back, and where there is no order before the waiter. */
+/* Whether callbacks of this name may try to acquire while a wait ends: they may come before or
+ * after the waiter's callback gives the lock back, and where there is no order before the waiter. */
 static bool callbacks_try(const struct program *p, const struct object *o)
 {
     bool try = false, give = false;
@@ -202,8 +202,8 @@ static bool latch_is_closed(struct run *run, struct object *o)
     return count > 0;
 }
 
-/* At rest: all that is under way waits without an end, and the clients say so. A wait of a multi-lock
- * that no client counts (it is between two members, say) is at rest after 300 ms. */
+/* At rest: all that is under way waits without an end, and the clients say so. A wait of a
+ * multi-lock that no client counts (it is between two members, say) is at rest after 300 ms. */
 static bool at_rest(struct run *run, int64_t since)
 {
     int n = 0;
@@ -293,8 +293,8 @@ static int waits_under_way(struct run *run)
     return n;
 }
 
-/* A wait that has just begun is in the queue once its client counts it, and has had an answer since.
- * A multi-lock between two members is not counted. */
+/* A wait that has just begun is in the queue once its client counts it, and has had an answer
+ * since. A multi-lock between two members is not counted. */
 static void await_queued(struct run *run, int k)
 {
     int64_t until = clock_ns() + HANG_MS * 1000000LL / 10;
@@ -315,8 +315,8 @@ static bool is_counted(const struct program *p, int64_t name)
     return false;
 }
 
-/* What a free, a cancel, a close or a callback gives back in the background is given back: the service
- * shows as many holders as memory: does. */
+/* What a free, a cancel, a close or a callback gives back in the background is given back: the
+ * service shows as many holders as memory: does. */
 static void await_holders(struct run *run, int k, int64_t until)
 {
     for (int64_t name = 0; name < MAX_NAMES; name++)
