@@ -17,8 +17,8 @@ static int64_t limit_ms(const struct run *run, const struct op *op)
 }
 
 /* Nothing is certain if the service did not answer within the limit of a call, which pawl.h
- * promises to tell by these codes; or if half of a lease that is made to end was over before the handle was
- * asked. */
+ * promises to tell by these codes; or if half of a lease that is made to end was over before the
+ * handle was asked. */
 bool was_disturbed(const struct run *run)
 {
     for (int i = 0; i < MAX_OPS; i++) {

@@ -9,8 +9,8 @@
  * runner knows from memory: which operations end in this step and how many hold each name
  * afterwards, and waits for that and for nothing else; so no time passes in vain and a slow machine
  * changes nothing. An operation that ends in a step in which the oracle's did not, or not within
- * HANG_MS, is a difference. So is a different code, hold count, loss, lost reason or count, and a token that is not larger than
- * all earlier ones of its name where the oracle's was.
+ * HANG_MS, is a difference. So is a different code, hold count, loss, lost reason or count, and a
+ * token that is not larger than all earlier ones of its name where the oracle's was.
  *
  * What the end of the program cuts off (handles are freed and clients closed while operations wait)
  * must end once, with whatever code.
@@ -143,7 +143,7 @@ static bool takes(const struct step *s)
 }
 
 /* Whether callbacks of this name may try to acquire while a wait ends: they may come before or
- * after the waiter's callback gives the lock back, and where there is no order before the waiter. */
+ * after the waiter's callback gives the lock back, and without an order before the waiter. */
 static bool callbacks_try(const struct program *p, const struct object *o)
 {
     bool try = false, give = false;
