@@ -29,7 +29,7 @@ test: deps all
 	$(MESON) test -C $(BUILD) --print-errorlogs --num-processes 4
 
 # Random programs on every engine for as long as told, judged, shrunk if they fail (docs/testing.md):
-# make generate FOR=30m [ENGINE="redis local"] [SEED=1] [MODE=sequence,free,faults]
+# make generate FOR=30m [ENGINE="redis local"] [SEED=1] [MODE=sequence,free,steered,faults]
 FOR    ?= 10m
 ENGINE ?= all
 generate: deps all

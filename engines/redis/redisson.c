@@ -143,6 +143,16 @@ struct request {
     const char *receipt; /* what of this owner's it is about */
 };
 
+static void receipt_of(char out[NAME_MAX_BYTES + 64], const struct names *names,
+                       const pawl_owner *owner, const char *what)
+{
+    char tag[REDIS_OWNER_MAX];
+
+    redis_owner(tag, owner->client, owner->seq);
+    prefixed(out, "redisson_unlock_latch", names);
+    snprintf(out + strlen(out), 64, ":%s%s", tag, what);
+}
+
 static resp_command begin(const struct request *q, const redis_script *script, resp_buf *out,
                           size_t nargs)
 {
@@ -171,8 +181,7 @@ static resp_command begin(const struct request *q, const redis_script *script, r
     resp_add_text(&c, text);
     base_of(text, &names);
     resp_add_text(&c, text);
-    prefixed(text, "redisson_unlock_latch", &names);
-    snprintf(text + strlen(text), 64, ":%s%s", tag, q->receipt);
+    receipt_of(text, &names, &q->owner, q->receipt);
     resp_add_text(&c, text);
     return c;
 }
@@ -235,12 +244,11 @@ static int write_cancel(redis_call *call, resp_buf *out)
     redis_waiter *w = call->about;
     struct request q = about_waiter(call, w);
     uint32_t ids = q.mode == 'p' ? w->permits : 0;
-    resp_command c = begin(&q, &redisson_script_release, out, 5 + ids);
+    resp_command c = begin(&q, &redisson_script_release, out, 4 + ids);
 
     resp_add_text(&c, "leave");
     resp_add_int(&c, w->held);
     resp_add_int(&c, w->lease_ms);
-    resp_add_uint(&c, w->permits);
     resp_add_int(&c, w->fair_wait);
     for (uint32_t i = 0; i < ids; i++)
         add_permit(&c, &q.owner, i);
@@ -251,18 +259,15 @@ static int write_release(redis_call *call, resp_buf *out)
 {
     const pawl_op *op = call->about;
     struct request q = about_op(call, op);
-    uint32_t held = q.mode == 'p' || q.mode == 'c' ? (uint32_t)op->count : 0;
-    uint32_t ids = q.mode == 'p' && held > op->permits ? held - op->permits : 0;
-    char receipt[16];
+    uint32_t held = q.mode == 'p' ? (uint32_t)op->count : 0;
+    uint32_t ids = held > op->permits ? held - op->permits : 0;
     resp_command c;
 
-    snprintf(receipt, sizeof receipt, ":r%u", op->permits);
-    q.receipt = receipt;
-    c = begin(&q, &redisson_script_release, out, 5 + ids);
+    q.receipt = ":a"; /* the acquire's */
+    c = begin(&q, &redisson_script_release, out, 4 + ids);
     resp_add_text(&c, "");
     resp_add_uint(&c, op->permits);
     resp_add_int(&c, op->lease_ms);
-    resp_add_uint(&c, held);
     resp_add_int(&c, op->linger_ms);
     for (uint32_t i = 0; i < ids; i++)
         add_permit(&c, &op->owner, op->permits + i);
@@ -305,10 +310,15 @@ static int write_inspect(const redis_call *call, const char *name, int mode, int
     return resp_end(&c);
 }
 
+static uint32_t renewal_ids(char mode, const pawl_renewal *item)
+{
+    return mode == 'p' ? item->permits : mode == 'c';
+}
+
 static void add_renewal(resp_command *c, const redis *r, const pawl_renewal *item)
 {
-    char mode = mode_of(r, item->mode, item->lock_kind), text[NAME_MAX_BYTES];
-    uint32_t ids = mode == 'p' ? item->permits : 0;
+    char mode = mode_of(r, item->mode, item->lock_kind), text[NAME_MAX_BYTES + 64];
+    uint32_t ids = renewal_ids(mode, item);
     struct names names;
 
     names_of(&names, r, item->name);
@@ -321,7 +331,11 @@ static void add_renewal(resp_command *c, const redis *r, const pawl_renewal *ite
     resp_add_text(c, text);
     resp_add_int(c, item->lease_ms);
     resp_add_uint(c, ids);
-    for (uint32_t i = 0; i < ids; i++)
+    if (mode == 'c') {
+        receipt_of(text, &names, &item->owner, ":a");
+        resp_add_text(c, text);
+    }
+    for (uint32_t i = 0; mode == 'p' && i < ids; i++)
         add_permit(c, &item->owner, i);
 }
 
@@ -335,8 +349,7 @@ static int write_renew(redis_call *call, resp_buf *out)
     resp_command c;
 
     for (size_t i = 0; i < part->n; i++)
-        if (mode_of(r, part->items[i]->mode, 0) == 'p')
-            nargs += part->items[i]->permits;
+        nargs += renewal_ids(mode_of(r, part->items[i]->mode, 0), part->items[i]);
     c = redis_begin(call, &redisson_script_renew, out, 2 * part->n, nargs);
     for (size_t i = 0; i < part->n; i++) {
         names_of(&names, r, part->items[i]->name);

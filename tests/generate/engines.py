@@ -226,8 +226,8 @@ def ensemble(name, *args):
 
 ALL = ('sequence', 'free', 'faults')
 ENGINES = {  # name: how to start it, and the modes that it is for
-    'memory': (Memory, ALL[:2]),
-    'local': (Local, ALL),
+    'memory': (Memory, ('sequence', 'free', 'steered')),
+    'local': (Local, ('sequence', 'free', 'steered', 'faults')),
     'redis': (Redis, ALL),
     'redisson': (lambda: Redis(Profile(ordered=False, brief=400, foreign=True), layout='redisson'),
                  ALL),

@@ -7,7 +7,7 @@ ENGINE is one of engines.py, or all.
     --exe PATH         the program `generate` of the build
     --for TIME         how long in all: 90s, 30m, 2h (default 60s); engines and modes share it
     --each             ... or each engine and mode
-    --mode MODE        sequence, free, faults, or all (default)
+    --mode MODE        sequence, free, steered, faults, or all (default)
     --seed N           of the first program; later ones count up. Default: random, and printed
     --programs N       so many and no more
     --jobs N           programs at the same time (default 3)
@@ -31,14 +31,15 @@ import time
 import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from c_test import c_test  # noqa: E402
+from c_test import c_test, expect  # noqa: E402
 from engines import ENGINES, start  # noqa: E402
 from program import parse, sequential  # noqa: E402
-from scenario import Scenario  # noqa: E402
+from scenario import NotCarriedOut, Scenario, last_words, sanitizer_reports  # noqa: E402
 from shrink import shrink  # noqa: E402
 
 AGAIN = 4  # how often a program that failed is run again
 MOST_DISTURBED = 0.05  # a run in which a larger share of the programs was disturbed fails
+MOST_BROKEN = 0.05  # likewise for programs that were given up, because a fault failed
 
 
 class Sequences:
@@ -47,11 +48,13 @@ class Sequences:
     def __init__(self, exe, service):
         self.words = [exe, 'sequence', service.url, service.profile.way]
         self.process = None
+        self.errors = tempfile.NamedTemporaryFile(prefix='pawl-generate-')
 
     def begin(self):
         if self.process is None or self.process.poll() is not None:
+            self.errors.truncate(0)
             self.process = subprocess.Popen(self.words, stdin=subprocess.PIPE, text=True,
-                                            stdout=subprocess.PIPE)
+                                            stdout=subprocess.PIPE, stderr=self.errors)
 
     def run(self, program):
         """What is wrong, as lines; none if nothing is."""
@@ -64,20 +67,36 @@ class Sequences:
             pass
         for line in self.process.stdout:
             if line.startswith('same'):
-                return []
+                return self.reports()
             lines.append(line.rstrip())
-            if line.startswith('differs'):
-                return lines
-        return lines + [f'the process ended with {self.process.wait()}']
+            if line.startswith(('differs', 'disturbed')):
+                return lines + (last_words(self.errors.name) if 'open' in line else [])
+        status = self.process.wait()
+        return lines + self.reports() + [f'the process ended with {status}']
+
+    def reports(self):
+        """Of a sanitizer, of the programs until now; a new process for the next one."""
+        found = sanitizer_reports(self.errors.name)
+        if found:
+            self.process.kill()
+            self.process.wait()
+        return found
 
     def close(self):
-        if self.process:
+        """What is wrong at the end: memory that was not freed, say."""
+        lines = []
+        if self.process and self.process.poll() is None:
             self.process.stdin.close()
             try:
-                self.process.wait(10)
+                status = self.process.wait(30)
+                lines = [f'the process ended with {status}'] if status else []
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+                lines = ['the process does not end']
+        lines += sanitizer_reports(self.errors.name)
+        self.errors.close()
+        return lines
 
 
 class Tally:
@@ -93,6 +112,7 @@ class Tally:
         self.faults = {}
         self.failures = []
         self.disturbed = []
+        self.broken = 0  # programs whose faults could not be carried out
 
     def take(self):
         """The seed of the next program, or None."""
@@ -123,17 +143,17 @@ def report(options, engine, mode, seed, small, lines, tally):
         say(f'{engine} {mode}: seed {seed} fails:')
         for text in (*lines, *small.text().splitlines()):
             say('  ', text)
-        if mode == 'sequence':
-            for text in c_test(small, engine).splitlines():
-                say('  |', text)
+        test = c_test(small, engine, expect(options.exe, small)) if mode == 'sequence' else ''
+        for text in test.splitlines():
+            say('  |', text)
         if options.keep:
             os.makedirs(options.keep, exist_ok=True)
             base = os.path.join(options.keep, f'{engine}-{mode}-{seed}')
             with open(base + '.txt', 'w', encoding='utf-8') as f:
                 f.write(small.text() + ''.join(f'# {x}\n' for x in lines))
-            if mode == 'sequence':
+            if test:
                 with open(base + '.c', 'w', encoding='utf-8') as f:
-                    f.write(c_test(small, engine))
+                    f.write(test)
 
 
 def disturbed(lines):
@@ -153,7 +173,8 @@ def settled(runner, program, tally, engine):
     return None
 
 
-def sequence_job(options, engine, service, tally):
+def sequence_job(options, engine, box, tally):
+    service = box[0]
     runner = Sequences(options.exe, service)
 
     def fails(program):
@@ -171,15 +192,33 @@ def sequence_job(options, engine, service, tally):
                 small = shrink(program, lambda p: fails(p) and fails(p))
             report(options, engine, 'sequence', seed, small, lines, tally)
         tally.count(len(program.steps))
-    runner.close()
+    for line in runner.close():
+        say(f'{engine} sequence: at the end: {line}')
+        with tally.mutex:
+            tally.failures.append('the end of the process')
 
 
-def free_job(options, engine, service, tally, faults):
-    mode = 'faults' if faults else 'free'
+def anew(engine, box, tally, seed, why):
+    """A fault could not be carried out, so the servers are in no known state: others, then."""
+    with tally.mutex:
+        tally.broken += 1
+        say(f'{engine}: seed {seed}: {why}; the servers are started anew')
+    box[0].stop()
+    box[0] = start(engine)
+    box[0].prepare('faults')
+    return box[0]
+
+
+def free_job(options, engine, box, tally, mode):
+    service = box[0]
     while (seed := tally.take()) is not None:
-        scenario = Scenario.make(seed, service, faults)
-        with tempfile.TemporaryDirectory(prefix='pawl-generate-') as folder:
-            result = scenario.run(options.exe, service, folder)
+        scenario = Scenario.make(seed, service, mode)
+        try:
+            with tempfile.TemporaryDirectory(prefix='pawl-generate-') as folder:
+                result = scenario.run(options.exe, service, folder)
+        except NotCarriedOut as e:
+            service = anew(engine, box, tally, seed, e)
+            continue
         if result.violations:
             say(f'{engine} {mode}: seed {seed}: {len(result.violations)} violations; '
                 + ' | '.join(result.violations[:3]))
@@ -200,12 +239,11 @@ def guarded(target, tally, args):
                 say('  ', line)
 
 
-def run_mode(options, engine, service, mode, first):
+def run_mode(options, engine, box, mode, first):
     tally = Tally(options, first)
-    fault_mode = mode == 'faults'
-    jobs = 1 if fault_mode else options.jobs  # faults are the whole service's
+    jobs = 1 if mode == 'faults' else options.jobs  # faults are the whole service's
     target = sequence_job if mode == 'sequence' else free_job
-    args = (options, engine, service, tally) + (() if mode == 'sequence' else (fault_mode,))
+    args = (options, engine, box, tally) + (() if mode == 'sequence' else (mode,))
     threads = [threading.Thread(target=guarded, args=(target, tally, args), daemon=True)
                for _ in range(jobs)]
     for t in threads:
@@ -217,6 +255,10 @@ def run_mode(options, engine, service, mode, first):
         + (f', {tally.holds} holds and {tally.calls} calls judged' if tally.calls else '')
         + (f'; faults: {faults}' if faults else '')
         + (f'; disturbed: {tally.disturbed}' if tally.disturbed else ''))
+    if tally.broken:
+        say(f'{engine} {mode}: {tally.broken} programs were given up, a fault could not be carried out')
+    if tally.broken > max(MOST_BROKEN * tally.programs, 2):
+        tally.failures.append('too many were given up')
     if len(tally.disturbed) > max(MOST_DISTURBED * tally.programs, 2):
         tally.failures.append('too many were disturbed')
     return tally
@@ -266,6 +308,9 @@ def replay(options):
 def main():
     options = parse_options()
     signal.signal(signal.SIGTERM, lambda *a: sys.exit(143))
+    schemas = os.path.join(os.path.dirname(options.exe), '..', '..', 'engines', 'sql')
+    for scheme in ('postgres', 'mysql'):
+        os.environ.setdefault(f'PAWL_{scheme.upper()}_SQL', os.path.join(schemas, scheme + '.sql'))
     if options.replay:
         return replay(options)
     first = options.seed if options.seed is not None else random.randrange(1 << 40)
@@ -276,11 +321,16 @@ def main():
     options.share = getattr(options, 'for') / (1 if options.each else max(modes, 1))
     tests = bad = 0
     for engine in engines:
-        service = start(engine)
+        try:
+            box = [start(engine)]
+        except Exception as e:
+            tests, bad = tests + 1, bad + 1
+            print('not ok', tests, f'- {engine}: the servers do not start: {e!r}', flush=True)
+            continue
         try:
             for mode in modes_of(options, engine):
-                service.prepare(mode)
-                tally = run_mode(options, engine, service, mode, first)
+                box[0].prepare(mode)
+                tally = run_mode(options, engine, box, mode, first)
                 tests += 1
                 if not tally.programs:
                     tally.failures.append('no program was run')
@@ -290,7 +340,7 @@ def main():
                       + (f'; seeds that fail: {tally.failures}' if tally.failures else ''),
                       flush=True)
         finally:
-            service.stop()
+            box[0].stop()
     print(f'1..{tests}')
     return 1 if bad else 0
 

@@ -4,6 +4,7 @@
  *
  *     generate sequence URL ordered|unordered   programs from the standard input, each in turn
  *     generate free URL LOG PREFIX              one program from the standard input, with its log
+ *     generate expect                           one program from the standard input, on memory:
  *     generate list URL PREFIX                  the names that begin so and are in use
  */
 #include <signal.h>
@@ -43,12 +44,15 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_DFL);
     if (argc == 4 && !strcmp(argv[1], "sequence"))
         return sequence_main(argv[2], argv[3]);
+    if (argc == 2 && !strcmp(argv[1], "expect"))
+        return expect_main();
     if (argc == 5 && !strcmp(argv[1], "free"))
         return free_main(argv[2], argv[3], argv[4]);
     if (argc == 4 && !strcmp(argv[1], "list"))
         return list_main(argv[2], argv[3]);
     fprintf(stderr, "usage: generate sequence URL ordered|unordered < PROGRAMS\n"
                     "       generate free URL LOG PREFIX < PROGRAM\n"
+                    "       generate expect < PROGRAM\n"
                     "       generate list URL PREFIX\n");
     return 64;
 }

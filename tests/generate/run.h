@@ -151,6 +151,7 @@ void run_close_client(struct run *run, struct client *c, int *code);
 
 /* sequence.c, free.c */
 int sequence_main(const char *url, const char *classes);
+int expect_main(void);
 int free_main(const char *url, const char *log_path, const char *prefix);
 
 #endif

@@ -17,6 +17,24 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SHRINK_SECONDS = 120
 
 
+def sanitizer_reports(path):
+    """What a sanitizer wrote, also one that lets the process go on, or of a process that was killed."""
+    with open(path, encoding='utf-8', errors='replace') as f:
+        lines = [line.strip() for line in f]
+    found = [i for i, line in enumerate(lines) if 'Sanitizer' in line or 'runtime error:' in line]
+    return [f'sanitizer: {" | ".join(lines[i:i + 12])}' for i in found[:1]]
+
+
+def last_words(path):
+    with open(path, encoding='utf-8', errors='replace') as f:
+        text = ' | '.join(f.read().split('\n')[-20:])
+    return [f'end: {text}'] if text else []
+
+
+class NotCarriedOut(Exception):
+    """A fault went wrong: nothing can be said about the program."""
+
+
 class Result:
     def __init__(self):
         self.violations = []
@@ -25,23 +43,29 @@ class Result:
 
 
 class Scenario:
-    def __init__(self, seed, programs, plan):
+    def __init__(self, seed, programs, plan, schedule=None):
         self.seed = seed
         self.programs = programs
         self.plan = plan
+        self.schedule = schedule  # the seed of the threads' scheduler; None: the system's
 
     @staticmethod
-    def make(seed, service, faults):
+    def make(seed, service, mode):
+        """A steered program is one process: each would have a clock of its own."""
         c = random.Random(seed ^ 0x5eed)
-        processes = c.choice((1, 2, 2, 3, 4)) if service.processes else 1
+        processes = c.choice((1, 2, 2, 3, 4))
+        if mode == 'steered' or not service.processes:
+            processes = 1
         programs = free(seed, service.profile, processes)
-        return Scenario(seed, programs, draw_plan(c, service, processes) if faults else [])
+        return Scenario(seed, programs, draw_plan(c, service, processes) if mode == 'faults' else [],
+                        seed if mode == 'steered' else None)
 
     def steps(self):
         return sum(len(p.steps) for p in self.programs)
 
     def text(self):
-        return ''.join(f'fault {ms} {kind} {" ".join(map(str, args))}\n'
+        head = f'# schedule {self.schedule}\n' if self.schedule is not None else ''
+        return head + ''.join(f'fault {ms} {kind} {" ".join(map(str, args))}\n'
                        for ms, kind, *args in self.plan) + \
             '\n'.join(p.text() for p in self.programs)
 
@@ -62,7 +86,7 @@ class Scenario:
         if proxy:
             proxy.close()
         if disturber.failure:
-            raise disturber.failure
+            raise NotCarriedOut(f'{disturber.done[-1]}: {disturber.failure!r}')
         result.faults = disturber.done
         self.verdict(exe, service, folder, prefix, facts, result)
         if self.plan:
@@ -87,11 +111,14 @@ class Scenario:
         return proxy, service.url.replace(f':{service.port}', f':{proxy.port}')
 
     def launch(self, exe, url, folder, prefix):
-        processes = []
+        processes, environ = [], dict(os.environ)
+        if self.schedule is not None:
+            exe, environ['PAWL_SCHEDULE_SEED'] = exe + '_steered', str(self.schedule)
         for i, program in enumerate(self.programs):
             log = os.path.join(folder, f'log{i}')
-            p = subprocess.Popen([exe, 'free', url, log, prefix], stdin=subprocess.PIPE, text=True,
-                                 stderr=subprocess.DEVNULL)
+            with open(log + '.stderr', 'wb') as errors:
+                p = subprocess.Popen([exe, 'free', url, log, prefix], stdin=subprocess.PIPE,
+                                     text=True, stderr=errors, env=environ)
             p.stdin.write(program.text())
             p.stdin.close()
             p.log, p.number = log, program.process
@@ -109,17 +136,21 @@ class Scenario:
                 facts.status[p.number] = 'a hang'
 
     def verdict(self, exe, service, folder, prefix, facts, result):
-        records = []
+        records, reports = [], []
         for i in range(len(self.programs)):
             path = os.path.join(folder, f'log{i}')
             if os.path.exists(path) and os.path.getsize(path):
                 records += read_log(path)
-        result.violations = judge(records, facts)
+            reports += sanitizer_reports(path + '.stderr')
+            if facts.status[self.programs[i].process] in (3, -6):  # a hang, or what the scheduler says
+                reports += last_words(path + '.stderr')
+        result.violations = judge(records, facts) + reports
         result.holds = sum(1 for r in records if r.type == 1)
         result.calls = sum(1 for r in records if r.type == 2)
         sure = not facts.killed and not facts.disturbed and all(r.code == 0 for r in records
                                         if r.type == 2 and r.word == 'close')
-        self.nothing_left(exe, service, prefix, facts, result, sure)
+        if self.schedule is None:  # else the leases were by another clock than the machine's
+            self.nothing_left(exe, service, prefix, facts, result, sure)
 
     def nothing_left(self, exe, service, prefix, facts, result, sure):
         """After the longest lease nobody has anything. If each close said that nothing is left and
@@ -154,8 +185,11 @@ class Scenario:
             for _ in range(6):
                 if time.monotonic() > until:
                     return None
-                with tempfile.TemporaryDirectory(prefix='pawl-generate-') as folder:
-                    r = scenario.run(exe, service, folder)
+                try:
+                    with tempfile.TemporaryDirectory(prefix='pawl-generate-') as folder:
+                        r = scenario.run(exe, service, folder)
+                except NotCarriedOut:
+                    return None
                 if checks & {v.split(':')[0] for v in r.violations}:
                     return r.violations[:10]
             return None
@@ -172,15 +206,17 @@ class Scenario:
                     break
         return best, lines
 
+    def like(self, programs, plan):
+        return Scenario(self.seed, programs, plan, self.schedule)
+
     def parts(self):
         for i in range(len(self.plan)):
-            yield Scenario(self.seed, self.programs, self.plan[:i] + self.plan[i + 1:])
+            yield self.like(self.programs, self.plan[:i] + self.plan[i + 1:])
         for i in range(len(self.programs)):
             if len(self.programs) > 1 and not any(
                     f[1] in ('stop', 'kill') for f in self.plan):
-                yield Scenario(self.seed, self.programs[:i] + self.programs[i + 1:], self.plan)
+                yield self.like(self.programs[:i] + self.programs[i + 1:], self.plan)
         for i, p in enumerate(self.programs):
             for q in candidates(p):
                 if isinstance(q, Program) and q.objects:
-                    yield Scenario(self.seed, [*self.programs[:i], q, *self.programs[i + 1:]],
-                                   self.plan)
+                    yield self.like([*self.programs[:i], q, *self.programs[i + 1:]], self.plan)

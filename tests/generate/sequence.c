@@ -3,14 +3,14 @@
  * sequence.c - programs from the standard input, each run one step at a time: on memory: first,
  * then on the engine under test, which must give the same results.
  *
- * After each step the runner waits until nothing moves any more. On memory: the operations under way
- * are then as many as the clients say are waiting, and a request that is sent through each client
- * and told by its callback (rest.c) changes nothing any more. On the engine under test the runner
- * knows from memory: which operations end in this step and how many hold each name afterwards, and
- * waits for that and for nothing else; so no time passes in vain and a slow machine changes nothing.
- * An operation that ends in a step in which the oracle's did not, or not within HANG_MS, is a difference. So is a
- * different code, hold count, loss, lost reason or count, and a token that is not larger than
- * all earlier ones of its name where the oracle's was.
+ * After each step the runner waits until nothing moves any more. On memory: the operations under
+ * way are then as many as the clients say are waiting, and a request that is sent through each
+ * client and told by its callback (rest.c) changes nothing any more. On the engine under test the
+ * runner knows from memory: which operations end in this step and how many hold each name
+ * afterwards, and waits for that and for nothing else; so no time passes in vain and a slow machine
+ * changes nothing. An operation that ends in a step in which the oracle's did not, or not within
+ * HANG_MS, is a difference. So is a different code, hold count, loss, lost reason or count, and a
+ * token that is not larger than all earlier ones of its name where the oracle's was.
  *
  * What the end of the program cuts off (handles are freed and clients closed while operations wait)
  * must end once, with whatever code.
@@ -142,55 +142,37 @@ static bool takes(const struct step *s)
     return s->kind == DO_acquire || s->kind == DO_start || s->kind == DO_sacquire;
 }
 
+/* Whether callbacks of this name may try to acquire while a wait ends: they may come before or
+ * after the waiter's callback gives the lock back, and without an order before the waiter. */
+static bool callbacks_try(const struct program *p, const struct object *o)
+{
+    bool try = false, give = false;
+
+    for (int i = 0; i < p->nobjects; i++) {
+        const struct object *x = &p->objects[i];
+
+        if (!x->present || !names_meet(p, x, o))
+            continue;
+        try |= x->done == ACT_AGAIN || x->lost == ACT_AGAIN;
+        give |= x->done == ACT_RELEASE || x->done == ACT_FREE;
+    }
+    return try && (give || !ordered);
+}
+
 /* Where there is no order, also a mere try may or may not overtake those who wait. */
 static bool ambiguous(struct run *run, const struct step *s)
 {
     struct program *p = run->program;
     const struct object *o = &p->objects[s->object];
+    bool tries = s->kind != DO_close && s->kind != DO_list && callbacks_try(p, o);
 
-    if (!may_wait(s) && (ordered || !takes(s)))
+    if (!tries && !may_wait(s) && (ordered || !takes(s)))
         return false;
     for (int i = 0; i < MAX_OPS; i++) {
         struct op *op = &run->ops[i];
 
         if (op->state == 1 && op->object && may_wait(&op->step) &&
-            names_meet(p, op->object, o) && !order_is_known(op->object, o))
-            return true;
-    }
-    return false;
-}
-
-/* ---- Excuses --------------------------------------------------------------------------------- */
-
-/* How long the service, or a call without a limit of its own, may take. */
-static int64_t limit_ms(const struct run *run, const struct op *op)
-{
-    const struct step *s = &op->step;
-    int64_t wait = s->kind == DO_sacquire ? s->b
-                   : s->kind == DO_acquire || s->kind == DO_start || s->kind == DO_wait ? s->a
-                                                                                         : 0;
-    int64_t client = op->object ? op->object->client : s->object;
-
-    return wait > 0 ? wait : run->program->clients[client].timeout;
-}
-
-/* Nothing is certain if the service did not answer within the limit of a call, which pawl.h promises
- * to tell by these codes; or if half of a lease that is made to end was over before the handle was
- * asked. */
-static bool was_disturbed(const struct run *run)
-{
-    for (int i = 0; i < MAX_OPS; i++) {
-        const struct op *op = &run->ops[i];
-        bool unanswered = op->code == PAWL_ECONN || op->code == PAWL_EUNKNOWN ||
-                          op->code == PAWL_EQUORUM;
-        int64_t lease = op->object && op->object->type == LOCK ? op->object->lease : 0;
-
-        if (op->state != 2 || !op->began)
-            continue;
-        if (unanswered && (op->ended - op->began) / 1000000 >= limit_ms(run, op) * 9 / 10)
-            return true;
-        if (op->step.kind != DO_expire && lease && lease <= SHORT_LEASE && op->seen &&
-            (op->seen - op->began) / 1000000 >= lease / 2)
+            names_meet(p, op->object, o) && (tries || !order_is_known(op->object, o)))
             return true;
     }
     return false;
@@ -220,8 +202,8 @@ static bool latch_is_closed(struct run *run, struct object *o)
     return count > 0;
 }
 
-/* At rest: all that is under way waits without an end, and the clients say so. A wait of a multi-lock
- * that no client counts (it is between two members, say) is at rest after 300 ms. */
+/* At rest: all that is under way waits without an end, and the clients say so. A wait of a
+ * multi-lock that no client counts (it is between two members, say) is at rest after 300 ms. */
 static bool at_rest(struct run *run, int64_t since)
 {
     int n = 0;
@@ -311,8 +293,8 @@ static int waits_under_way(struct run *run)
     return n;
 }
 
-/* A wait that has just begun is in the queue once its client counts it, and has had an answer since.
- * A multi-lock between two members is not counted. */
+/* A wait that has just begun is in the queue once its client counts it, and has had an answer
+ * since. A multi-lock between two members is not counted. */
 static void await_queued(struct run *run, int k)
 {
     int64_t until = clock_ns() + HANG_MS * 1000000LL / 10;
@@ -333,8 +315,8 @@ static bool is_counted(const struct program *p, int64_t name)
     return false;
 }
 
-/* What a free, a cancel, a close or a callback gives back in the background is given back: the service
- * shows as many holders as memory: does. */
+/* What a free, a cancel, a close or a callback gives back in the background is given back: the
+ * service shows as many holders as memory: does. */
 static void await_holders(struct run *run, int k, int64_t until)
 {
     for (int64_t name = 0; name < MAX_NAMES; name++)
@@ -544,6 +526,33 @@ static struct run *prepare(struct program *p, const char *url)
     return run;
 }
 
+static void begin_oracle(void)
+{
+    differences = 0;
+    memset(&oracle, 0, sizeof oracle);
+    for (int i = 0; i < MAX_OPS; i++)
+        oracle.done_step[i] = MAX_STEPS + 1;
+}
+
+/* What memory: says of one program, for c_test.py: a line for each step. */
+int expect_main(void)
+{
+    static struct program p;
+    struct run *run = prepare(&p, "memory:");
+
+    begin_oracle();
+    if (parse_program(&p, stdin) || run_program(run, true))
+        return 1;
+    for (int i = 0; i < p.nsteps; i++) {
+        const struct op *op = &run->ops[i];
+
+        printf("%d %d %d %d %lld %d %d\n", i, op->skipped, oracle.done_step[i], op->code,
+               (long long)op->value, op->held, op->hold_count);
+    }
+    free(run);
+    return 0;
+}
+
 /* `way`: "ordered" if the service serves waiters of all kinds in order, as memory: does. "gone" in
  * it: a holder can't tell a break from a lost connection (pawl.h: layout=advisory). "writer" in it:
  * who reads beside its own exclusive hold has that hold's token (docs/zookeeper.md). "less" in it:
@@ -559,10 +568,7 @@ int sequence_main(const char *url, const char *way)
     while (!parse_program(&p, stdin)) {
         struct run *want = prepare(&p, "memory:"), *got = prepare(&p, url);
 
-        differences = 0;
-        memset(&oracle, 0, sizeof oracle);
-        for (int i = 0; i < MAX_OPS; i++)
-            oracle.done_step[i] = MAX_STEPS + 1;
+        begin_oracle();
         if (run_program(want, true) || run_program(got, false))
             printf("differs can't open\n");
         else {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sequence.h - what sequence.c and rest.c share.
+ * sequence.h - what sequence.c, rest.c and excuse.c share.
  */
 #ifndef PAWL_GENERATE_SEQUENCE_H
 #define PAWL_GENERATE_SEQUENCE_H
@@ -12,5 +12,6 @@ bool barrier_pass(struct run *run);
 void barrier_end(void); /* before the clients are closed */
 int waiting_at_clients(struct run *run);
 int holders_of(struct run *run, int64_t name); /* at the service; 0: no client is open */
+bool was_disturbed(const struct run *run);     /* a difference is excused: docs/testing.md */
 
 #endif

@@ -325,7 +325,8 @@ void run_close_client(struct run *run, struct client *c, int *code)
         pthread_join(c->looper, NULL);
         c->looping = false;
     }
-    pthread_rwlock_wrlock(&c->guard);
+    while (pthread_rwlock_trywrlock(&c->guard)) /* never blocks: steered threads take turns */
+        nap_us(50);
     if (!c->closed) {
         c->closed = true;
         *code = pawl_close(c->p);

@@ -5,9 +5,11 @@
 A judge that never says "wrong" is worthless, and one that says so of a good log hides what matters.
 """
 import sys
+import tempfile
 
 from judge import (CALL, END, EXCLUSIVE, HOLD, LATCH, MS, PERMITS, RELEASED, SHARED, Facts, Record, VERBS,
                    judge)
+from scenario import sanitizer_reports
 
 CASES = []
 
@@ -298,6 +300,17 @@ def a_process_that_crashed():
     facts.killed = {1: 5}
     facts.status = {1: -9}
     assert not judge([], facts)
+
+
+@case
+def a_report_of_a_sanitizer():
+    for text, n in (('generate: open: no\n', 0), ('x.c:1:2: runtime error: shift\n', 1),
+                    ('a\n==7==ERROR: AddressSanitizer: heap-use-after-free\n#0 f\n', 1),
+                    ('WARNING: ThreadSanitizer: data race (pid=7)\n', 1)):
+        with tempfile.NamedTemporaryFile('w') as f:
+            f.write(text)
+            f.flush()
+            assert len(sanitizer_reports(f.name)) == n, text
 
 
 def main():

@@ -202,6 +202,43 @@ def _(s):
     until(lambda: s.call('GET', 'n') == '3', 'for the permit')
 
 
+@case('permits of a plain semaphore that were asked for in vain are not given back')
+def _(s):
+    p = Proxy(s.port)
+    a = Actor(f'redis://127.0.0.1:{p.port}/?layout=redisson&semaphore=plain&timeout=500')
+    a.sem('s', 'n', permits=3)
+    a.ask('take', 's', 0).ok()
+    a.ask('drop', 's').ok()
+    p.stall('up')
+    a.ask('take', 's', 0, 2).be('PAWL_EUNKNOWN', 'PAWL_ECONN')
+    p.freeze()
+    p.flow()
+    until(lambda: a.ask('stats').reconnects, 'for a new connection')
+    a.ask('take', 's', 20000, 3).ok()
+    time.sleep(1)  # what the client had to give back has been given back
+    equal(s.call('GET', 'n'), '0')
+    a.ask('drop', 's', 3).ok()
+    equal(s.call('GET', 'n'), '3')
+
+
+@case('a part of the permits of a plain semaphore whose release got no answer comes back once')
+def _(s):
+    p = Proxy(s.port)
+    a = Actor(f'redis://127.0.0.1:{p.port}/?layout=redisson&semaphore=plain&timeout=500')
+    a.sem('s', 'n', permits=3)
+    a.ask('take', 's', 0).ok()
+    a.ask('drop', 's').ok()  # now the server has the scripts
+    a.ask('take', 's', 0, 3).ok()
+    p.stall('down')
+    a.ask('drop', 's', 2).be('PAWL_EUNKNOWN')
+    equal(s.call('GET', 'n'), '2')
+    p.cut()
+    p.flow()
+    until(lambda: a.ask('stats').reconnects, 'for a new connection')
+    a.ask('close').ok()
+    equal(s.call('GET', 'n'), '3')
+
+
 @case('a part of the permits goes back beside a renewal: nothing is lost')
 def _(s):
     a = s.actor(layout='redisson', watchdog=900)

@@ -208,7 +208,8 @@ local function leased_permits()
 end
 
 local function plain_permits()
-    if call('GET', RECEIPT) then
+    if tonumber(call('GET', RECEIPT) or 0) > 0 then -- the answer was lost
+        call('PEXPIRE', RECEIPT, keep_ms(lease))
         return granted()
     end
     local free = free_permits()
@@ -220,7 +221,7 @@ local function plain_permits()
         return busy(-1)
     end
     call('DECRBY', N, permits)
-    call('SET', RECEIPT, 1, 'PX', 60000)
+    call('SET', RECEIPT, permits, 'PX', keep_ms(lease))
     return granted()
 end
 

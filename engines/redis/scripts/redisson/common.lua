@@ -21,7 +21,9 @@
 -- of the receipt. The rest is each script's own.
 --
 -- A request may be repeated: counts are set, not raised, and what has no owner (mode c, latch) leaves
--- a receipt for a minute, under the name of Redisson's own unlock receipts.
+-- a receipt under the name of Redisson's own unlock receipts. A latch's lasts a minute. In mode c the
+-- receipt says how many permits the owner has, and outlasts its lease: a release of permits that were
+-- never granted, or that are back already, changes nothing.
 local call, match, format = redis.call, string.match, string.format
 local N, TOKEN, QUEUE, DEADLINES, PERMITS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local tag, mode, owner, publish, channel, base, RECEIPT =
@@ -127,4 +129,10 @@ local function wake()
     end
     tell(0, 'redisson_lock__channel:' .. base)
     tell(mode == 'r' and 0 or 1, 'redisson_rwlock:' .. base)
+end
+
+-- Mode c: how long a receipt is kept. A release follows when the lease is over, and is tried for as
+-- long again.
+local function keep_ms(lease)
+    return format('%.0f', 2 * lease + 60000)
 end

@@ -4,9 +4,8 @@
 -- meanwhile goes back, and the waiter leaves a fair lock's queue.
 --
 -- KEYS, ARGV 1-7: as in common.lua. ARGV 8 "" or "leave", 9 how often it stays held (0: not at all;
--- permits: how many), 10 lease ms: so long what stays is needed at least, 11 permits held (mode c),
--- 12 wait ms of a fair lock's waiter; of a release: ms for which the lock is to stay taken, 13... ids
--- of the permits to give back.
+-- permits: how many), 10 lease ms: so long what stays is needed at least, 11 wait ms of a fair lock's
+-- waiter; of a release: ms for which the lock is to stay taken, 12... ids of the permits to give back.
 -- Replies: OK tag now | NOTHELD tag now.
 --
 -- Where Redisson lets things happen that harm others, this does not: an expired fair lock is not
@@ -39,7 +38,7 @@ end
 
 -- How long the lock stays taken for nobody.
 local function linger()
-    return not leaves and tonumber(ARGV[12]) or 0
+    return not leaves and tonumber(ARGV[11]) or 0
 end
 
 local function plain()
@@ -113,7 +112,7 @@ local function write()
 end
 
 local function leave_queue()
-    local wait, behind = tonumber(ARGV[12]), false
+    local wait, behind = tonumber(ARGV[11]), false
     for _, who in ipairs(call('LRANGE', QUEUE, 0, -1)) do
         if behind then
             call('ZINCRBY', DEADLINES, -wait, who)
@@ -138,7 +137,7 @@ end
 
 local function leased_permits()
     local n, live = 0, false
-    for i = 13, #ARGV do
+    for i = 12, #ARGV do
         local score = call('ZSCORE', PERMITS, ARGV[i])
         if score then
             call('ZREM', PERMITS, ARGV[i])
@@ -147,23 +146,20 @@ local function leased_permits()
     end
     if n > 0 then -- one: how many are free; several: how many came back
         local free = call('INCRBY', N, n)
-        tell(#ARGV > 13 and n or free)
+        tell(#ARGV > 12 and n or free)
     end
     return ended(live)
 end
 
 local function plain_permits()
-    local n = tonumber(ARGV[11]) - keep
-    if kind == 'none' then -- deleted, with all its permits
+    local have = tonumber(call('GET', RECEIPT) or -1)
+    if kind == 'none' or have < 0 then -- deleted, with all its permits; or never granted
         return ended(false)
-    elseif leaves then
-        if call('DEL', RECEIPT) == 0 then
-            return ended(false)
-        end
-    elseif call('SET', RECEIPT, 1, 'PX', 60000, 'NX') == false then
-        return ended(true)
+    elseif have <= keep then -- they are back already
+        return ended(not leaves)
     end
-    tell(call('INCRBY', N, n))
+    call('SET', RECEIPT, keep, 'PX', keep_ms(keep > 0 and lease or 0))
+    tell(call('INCRBY', N, have - keep))
     return ended(true)
 end
 

@@ -3,7 +3,8 @@
 -- renew, in the layout `redisson`: a batch. A lease is never shortened, and never made anew.
 --
 -- KEYS: for each item N and, for permits, their expiries (else N again). ARGV 1 nothing, then for
--- each item: mode, tag, owner, what keys of N begin with, lease ms, number of ids, ids.
+-- each item: mode, tag, owner, what keys of N begin with, lease ms, number of ids, ids (mode c: the key
+-- of the receipt).
 -- Reply: now, then for each item its tag (renewed) or "" (it holds nothing).
 local call, format = redis.call, string.format
 local time = call('TIME')
@@ -12,7 +13,7 @@ local reply = {now}
 
 local function last(key, ms)
     if call('PTTL', key) < ms then
-        call('PEXPIRE', key, ms)
+        call('PEXPIRE', key, format('%.0f', ms))
     end
 end
 
@@ -77,6 +78,15 @@ local function renew_permits(PERMITS, lease, from, to)
     return true
 end
 
+-- These permits have neither owner nor lease, but a receipt (common.lua).
+local function renew_plain(N, RECEIPT, lease)
+    if call('TYPE', N).ok ~= 'string' or tonumber(call('GET', RECEIPT) or 0) == 0 then
+        return false
+    end
+    last(RECEIPT, 2 * lease + 60000)
+    return true
+end
+
 local at = 2
 for i = 1, #KEYS, 2 do
     local mode, tag, owner, base, lease, n =
@@ -86,7 +96,7 @@ for i = 1, #KEYS, 2 do
     if mode == 'p' then
         held = renew_permits(KEYS[i + 1], lease, at + 6, at + 5 + n)
     elseif mode == 'c' then
-        held = call('TYPE', KEYS[i]).ok == 'string' -- these permits have neither owner nor lease
+        held = renew_plain(KEYS[i], ARGV[at + 6], lease)
     else
         held = renew_lock(KEYS[i], mode, owner, base, lease)
     end

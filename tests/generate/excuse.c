@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * excuse.c - what excuses a sequential program whose results differ (docs/testing.md: disturbed).
+ */
+#include "sequence.h"
+
+/* How long the service, or a call without a limit of its own, may take. */
+static int64_t limit_ms(const struct run *run, const struct op *op)
+{
+    const struct step *s = &op->step;
+    int64_t wait = s->kind == DO_sacquire ? s->b
+                   : s->kind == DO_acquire || s->kind == DO_start || s->kind == DO_wait ? s->a
+                                                                                         : 0;
+    int64_t client = op->object ? op->object->client : s->object;
+
+    return wait > 0 ? wait : run->program->clients[client].timeout;
+}
+
+/* Nothing is certain if the service did not answer within the limit of a call, which pawl.h
+ * promises to tell by these codes; or if half of a lease that is made to end was over before the
+ * handle was asked. */
+bool was_disturbed(const struct run *run)
+{
+    for (int i = 0; i < MAX_OPS; i++) {
+        const struct op *op = &run->ops[i];
+        bool unanswered = op->code == PAWL_ECONN || op->code == PAWL_EUNKNOWN ||
+                          op->code == PAWL_EQUORUM;
+        int64_t lease = op->object && op->object->type == LOCK ? op->object->lease : 0;
+
+        if (op->state != 2 || !op->began)
+            continue;
+        if (unanswered && (op->ended - op->began) / 1000000 >= limit_ms(run, op) * 9 / 10)
+            return true;
+        if (op->step.kind != DO_expire && lease && lease <= SHORT_LEASE && op->seen &&
+            (op->seen - op->began) / 1000000 >= lease / 2)
+            return true;
+    }
+    return false;
+}
