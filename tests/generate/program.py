@@ -12,6 +12,7 @@ MUTEX, FAIR, READ, WRITE, SPIN = range(5)
 KINDS = ('PAWL_MUTEX', 'PAWL_FAIR', 'PAWL_READ', 'PAWL_WRITE', 'PAWL_SPIN')
 ACTS = ('none', 'release', 'free', 'cancel', 'again', 'ask', 'block')
 FREE, AGAIN, ASK = (ACTS.index(a) for a in ('free', 'again', 'ask'))
+MOST_PERMITS = 4  # of a semaphore
 LONG = 60000  # a wait that nothing but its grant, a cancel, a free or a close ends
 
 
@@ -184,8 +185,9 @@ class Sequential(Maker):
                          permits=permits + int(not self.profile.foreign and c.random() < 0.1),
                          lease=self.pick(0, 0, LONG * 10))
         if c.random() < 0.25:
+            own = self.profile.foreign or c.random() < 0.6  # else also the semaphores' name
             for _ in range(c.randint(1, 2)):
-                self.add('latch', client=c.randrange(len(self.program.clients)), name=names + 1)
+                self.add('latch', client=c.randrange(len(self.program.clients)), name=names + own)
 
     def draw_verbs(self):
         """Swarm testing: each program leaves out some verbs, and so does others more often."""
@@ -245,7 +247,7 @@ class Free(Maker):
 
     def make(self, processes):
         c = self.chance
-        self.shared = {'names': self.pick(1, 1, 2, 3), 'permits': c.randint(1, 4),
+        self.shared = {'names': self.pick(1, 1, 2, 3), 'permits': c.randint(1, MOST_PERMITS),
                        'watchdog': c.choice(self.profile.watchdogs), 'threads': self.pick(1, 2, 3, 4),
                        'handles': c.random(), 'callbacks': c.random() < 0.3,
                        'kinds': c.choice([[MUTEX], [FAIR], [READ, WRITE], [SPIN], [0, 1, 2, 3, 4],
@@ -329,6 +331,8 @@ class Free(Maker):
                     (thread, 'free', n, 0, 0)]
         if c.random() < 0.5:
             inner = [(thread, 'hold', n, self.stay(), 0)]
+            if c.random() < 0.15:
+                inner.insert(0, (thread, 'renew', n, self.pick(0, self.shared['watchdog']), 0))
             while depth < 3 and c.random() < self.shared['nest'] and len(inner) < 12:
                 inner += self.make_steps(thread, depth + 1)
                 inner.append((thread, 'hold', n, self.stay(), 0))

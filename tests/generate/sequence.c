@@ -396,8 +396,8 @@ static int class_of(const struct op *want, const struct op *got)
 {
     bool reads = got->object && got->object->type == LOCK && got->object->kind == PAWL_READ;
 
-    return writers_token && reads && want->token_class == 1 && got->token_class == 2
-               ? 1
+    return writers_token && reads && want->token_class && got->token_class == 2
+               ? want->token_class
                : got->token_class;
 }
 
