@@ -396,7 +396,9 @@ static int class_of(const struct op *want, const struct op *got)
 {
     bool reads = got->object && got->object->type == LOCK && got->object->kind == PAWL_READ;
 
-    return writers_token && reads && want->token_class && got->token_class == 2
+    /* memory: gives the reader a larger one, so the writer that is entered again has a smaller one */
+    return writers_token && got->token_class == 2 &&
+                   (want->token_class == 3 || (reads && want->token_class == 1))
                ? want->token_class
                : got->token_class;
 }
