@@ -162,7 +162,18 @@ class Sequential(Maker):
         verbs = self.draw_verbs()
         for _ in range(c.randint(4, 40)):
             p.steps += self.make_steps(c.randrange(threads), verbs)
+            if self.often and self.of('multi') and threads > 1 and c.random() < 0.1:
+                p.steps += self.halfway(*c.sample(range(threads), 2))
         return p
+
+    def halfway(self, one, other):
+        """A multi-lock waits for its last member, and something happens to what it has."""
+        n = self.chance.choice(self.of('multi'))
+        members = sorted(map(int, self.fields(n)['members'].split(',')),
+                         key=lambda m: self.fields(m)['name'])
+        return [(one, 'acquire', members[-1], 0, 0), (other, 'acquire', n, LONG, 0),
+                (one, self.pick('break', 'break', 'cancel', 'inspect'),
+                 self.pick(members[0], n), 0, 0), (one, 'release', members[-1], 0, 0)]
 
     def make_lock(self, names, swarm):
         c = self.chance
@@ -254,8 +265,13 @@ class Free(Maker):
                                           [0, 1, 2, 3, 4]]),
                        'fixed': c.random() < 0.4, 'sems': c.random() < 0.3, 'multi': c.random() < 0.3,
                        'keep': c.random() < 0.15, 'nest': 0.3, 'often': 0}
-        if c.random() < 0.3:
+        kind = c.random()
+        self.patient = kind > 0.8
+        if kind < 0.3:
             self.one_owner()
+        elif self.patient:  # waits without a limit: whoever is not served shows
+            self.shared.update(names=1, handles=0, sems=False, multi=False, callbacks=False,
+                               kinds=self.pick([MUTEX], [FAIR], [READ, WRITE, WRITE]))
         self.verbs = self.draw_verbs()
         programs = []
         for process in range(processes):
@@ -322,6 +338,9 @@ class Free(Maker):
         c = self.chance
         n = c.choice(list(self.program.objects))
         kind = self.program.objects[n][0]
+        if self.patient and kind == 'lock':
+            return [(thread, 'acquire', n, -1, 0), (thread, 'hold', n, self.stay(), 0),
+                    (thread, 'release', n, 0, 0), (thread, 'sleep', n, self.stay(), 0)]
         if kind == 'sem' and n % self.shared['threads'] == thread:
             return self.sem_steps(thread, n)
         if kind == 'sem':  # the log can't tell whose permits are the newest if two threads take some
