@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 
-from program import Profile
+from program import MOST_PERMITS, Profile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -106,7 +106,9 @@ class Redis(Service):
         admin = self.server.connect()
         found = [k for k in admin.call('KEYS', f'*{prefix}*') if admin.call('PTTL', k) == -1]
         if self.profile.foreign:
-            found = [k for k in found if 'token' not in k and not k.endswith(':timeout') and admin.call('TYPE', k) != 'string']
+            found = [k for k in found if 'token' not in k and not k.endswith(':timeout')]
+            found = [k for k in found if admin.call('TYPE', k) != 'string' or
+                     int(admin.call('GET', k)) > MOST_PERMITS]
         admin.close()
         return found
 

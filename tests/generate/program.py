@@ -12,6 +12,7 @@ MUTEX, FAIR, READ, WRITE, SPIN = range(5)
 KINDS = ('PAWL_MUTEX', 'PAWL_FAIR', 'PAWL_READ', 'PAWL_WRITE', 'PAWL_SPIN')
 ACTS = ('none', 'release', 'free', 'cancel', 'again', 'ask', 'block')
 FREE, AGAIN, ASK = (ACTS.index(a) for a in ('free', 'again', 'ask'))
+MOST_PERMITS = 4  # of a semaphore
 LONG = 60000  # a wait that nothing but its grant, a cancel, a free or a close ends
 
 
@@ -161,7 +162,18 @@ class Sequential(Maker):
         verbs = self.draw_verbs()
         for _ in range(c.randint(4, 40)):
             p.steps += self.make_steps(c.randrange(threads), verbs)
+            if self.often and self.of('multi') and threads > 1 and c.random() < 0.1:
+                p.steps += self.halfway(*c.sample(range(threads), 2))
         return p
+
+    def halfway(self, one, other):
+        """A multi-lock waits for its last member, and something happens to what it has."""
+        n = self.chance.choice(self.of('multi'))
+        members = sorted(map(int, self.fields(n)['members'].split(',')),
+                         key=lambda m: self.fields(m)['name'])
+        return [(one, 'acquire', members[-1], 0, 0), (other, 'acquire', n, LONG, 0),
+                (one, self.pick('break', 'break', 'cancel', 'inspect'),
+                 self.pick(members[0], n), 0, 0), (one, 'release', members[-1], 0, 0)]
 
     def make_lock(self, names, swarm):
         c = self.chance
@@ -184,8 +196,9 @@ class Sequential(Maker):
                          permits=permits + int(not self.profile.foreign and c.random() < 0.1),
                          lease=self.pick(0, 0, LONG * 10))
         if c.random() < 0.25:
+            own = self.profile.foreign or c.random() < 0.6  # else also the semaphores' name
             for _ in range(c.randint(1, 2)):
-                self.add('latch', client=c.randrange(len(self.program.clients)), name=names + 1)
+                self.add('latch', client=c.randrange(len(self.program.clients)), name=names + own)
 
     def draw_verbs(self):
         """Swarm testing: each program leaves out some verbs, and so does others more often."""
@@ -246,7 +259,7 @@ class Free(Maker):
 
     def make(self, processes):
         c = self.chance
-        self.shared = {'names': self.pick(1, 1, 2, 3), 'permits': c.randint(1, 4),
+        self.shared = {'names': self.pick(1, 1, 2, 3), 'permits': c.randint(1, MOST_PERMITS),
                        'watchdog': c.choice(self.profile.watchdogs), 'threads': self.pick(1, 2, 3, 4),
                        'handles': c.random(), 'callbacks': c.random() < 0.3,
                        'kinds': c.choice([[MUTEX], [FAIR], [READ, WRITE], [SPIN], [0, 1, 2, 3, 4],
@@ -254,8 +267,13 @@ class Free(Maker):
                        'fixed': c.random() < 0.4, 'sems': c.random() < 0.3, 'multi': c.random() < 0.3,
                        'keep': c.random() < 0.15, 'latch': c.random() < 0.25, 'nest': 0.3,
                        'often': 0}
-        if c.random() < 0.3:
+        kind = c.random()
+        self.patient = kind > 0.8
+        if kind < 0.3:
             self.one_owner()
+        elif self.patient:  # waits without a limit: whoever is not served shows
+            self.shared.update(names=1, handles=0, sems=False, multi=False, callbacks=False,
+                               kinds=self.pick([MUTEX], [FAIR], [READ, WRITE, WRITE]))
         self.verbs = self.draw_verbs()
         programs = []
         for process in range(processes):
@@ -325,6 +343,9 @@ class Free(Maker):
         c = self.chance
         n = c.choice(list(self.program.objects))
         kind = self.program.objects[n][0]
+        if self.patient and kind == 'lock':
+            return [(thread, 'acquire', n, -1, 0), (thread, 'hold', n, self.stay(), 0),
+                    (thread, 'release', n, 0, 0), (thread, 'sleep', n, self.stay(), 0)]
         if kind == 'sem' and n % self.shared['threads'] == thread:
             return self.sem_steps(thread, n)
         if kind == 'sem':  # the log can't tell whose permits are the newest if two threads take some
@@ -336,6 +357,8 @@ class Free(Maker):
                     (thread, 'free', n, 0, 0)]
         if c.random() < 0.5:
             inner = [(thread, 'hold', n, self.stay(), 0)]
+            if c.random() < 0.15:
+                inner.insert(0, (thread, 'renew', n, self.pick(0, self.shared['watchdog']), 0))
             while depth < 3 and c.random() < self.shared['nest'] and len(inner) < 12:
                 inner += self.make_steps(thread, depth + 1)
                 inner.append((thread, 'hold', n, self.stay(), 0))

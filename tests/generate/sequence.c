@@ -451,8 +451,10 @@ static int class_of(const struct op *want, const struct op *got)
 {
     bool reads = got->object && got->object->type == LOCK && got->object->kind == PAWL_READ;
 
-    return writers_token && reads && want->token_class == 1 && got->token_class == 2
-               ? 1
+    /* memory: gives the reader a larger one; the writer's is then the smaller one */
+    return writers_token && got->token_class == 2 &&
+                   (want->token_class == 3 || (reads && want->token_class == 1))
+               ? want->token_class
                : got->token_class;
 }
 
@@ -480,8 +482,8 @@ static void compare_op(const struct op *want, const struct op *got)
         }
 }
 
-/* Whatever memory: does: a blocking acquire that returned 0 has all that it asked for, unless it was
- * the end of the program that let it return. */
+/* Whatever memory: does: a blocking acquire that returned 0 has all that it asked for, unless the
+ * end of the program let it return. */
 static void check_grants(const struct run *run)
 {
     for (int i = 0; i < MAX_STEPS && !differences; i++) {

@@ -93,6 +93,8 @@ void steps_observe(struct op *op)
 
     if (!o || o->freed || op->run->free || op->step.kind == DO_break)
         return; /* a break is told at any time */
+    if (o->type == MULTI && op->step.kind == DO_cancel)
+        return; /* what the acquire has goes back at any time */
     if (o->type == LOCK || o->type == MULTI) {
         op->hold_count = pawl_lock_hold_count(o->p);
         op->held = pawl_lock_held(o->p) && pawl_lock_valid_ms(o->p) > 0;
