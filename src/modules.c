@@ -15,6 +15,7 @@
 
 #include "core.h"
 #include "fork.h"
+#include "suggest.h"
 
 #ifndef PAWL_MODULE_DIR
 #define PAWL_MODULE_DIR "/usr/lib/pawl"
@@ -108,6 +109,29 @@ static bool module_path(char *ret, size_t size, const char *scheme)
     return module_in(ret, size, PAWL_MODULE_DIR, "", scheme);
 }
 
+/* Names of engines, and those that other clients use for the same services. */
+static const char *meant(const char *scheme)
+{
+    static const char *const schemes[] = {
+        "local", "memory", "redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster",
+        "valkey", "valkeys", "etcd", "zk", "postgres", "postgresql", "mysql", "mariadb", "quorum",
+        "trace", "fault"};
+
+    return pawl__suggest(scheme, schemes, sizeof schemes / sizeof schemes[0]);
+}
+
+static int no_engine(const char *scheme, pawl_error *err)
+{
+    const char *near = meant(scheme);
+
+    if (near && strcmp(near, scheme))
+        return pawl_error_set(err, PAWL_ENOTSUP, "no engine for '%s:'; did you mean '%s:'?", scheme,
+                              near);
+    return pawl_error_set(err, PAWL_ENOTSUP,
+                          "no engine for '%s:' (built in: local, memory, redis; others are "
+                          "modules in %s or $PAWL_ENGINE_DIR)", scheme, PAWL_MODULE_DIR);
+}
+
 int pawl__engine_find(const pawl_engine **ret, const char *scheme, pawl_error *err)
 {
     char path[600];
@@ -119,9 +143,7 @@ int pawl__engine_find(const pawl_engine **ret, const char *scheme, pawl_error *e
             return 0;
         }
     if (strchr(scheme, '/') || !module_path(path, sizeof path, scheme))
-        return pawl_error_set(err, PAWL_ENOTSUP,
-                              "no engine for '%s:' (built in: local, memory, redis; others are "
-                              "modules in %s or $PAWL_ENGINE_DIR)", scheme, PAWL_MODULE_DIR);
+        return no_engine(scheme, err);
     pawl__fork_mutex_add(&loading);
     pthread_mutex_lock(&loading);
     code = load_once(ret, path, scheme, err);
