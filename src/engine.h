@@ -423,16 +423,27 @@ typedef struct pawl_param {
     bool used;
 } pawl_param;
 
+/* The keys that were asked for, whether the URL has them or not: what a misspelt parameter may have
+ * been meant to be. The keys must live as long as the url; string literals do. */
+#define PAWL_ASKED_MAX 64
+typedef struct pawl_asked {
+    const char *key[PAWL_ASKED_MAX];
+    size_t n;
+} pawl_asked;
+
 typedef struct pawl_url {
     char *scheme;
     char *rest;
     pawl_param *params;
     size_t nparams;
+    pawl_asked *asked; /* or NULL */
 } pawl_url;
 
 /* The parameter's value, or NULL. After open, a parameter that no engine has read is an error. */
 static inline const char *pawl_url_param(const pawl_url *url, const char *key)
 {
+    if (url->asked && url->asked->n < PAWL_ASKED_MAX)
+        url->asked->key[url->asked->n++] = key;
     for (size_t i = 0; i < url->nparams; i++)
         if (!strcmp(url->params[i].key, key)) {
             url->params[i].used = true;

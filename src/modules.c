@@ -18,6 +18,7 @@
 #include "core.h"
 #include "fork.h"
 #include "registry.h"
+#include "suggest.h"
 
 #ifndef PAWL_MODULE_DIR
 #define PAWL_MODULE_DIR "/usr/lib/pawl"
@@ -125,9 +126,29 @@ static void linked_text(char *ret, size_t size)
                                      linked[i].scheme);
 }
 
+static int no_engine(const char *scheme, pawl_error *err)
+{
+#define NAMES(scheme, alias, how, symbol) scheme, alias ? alias : scheme,
+    static const char *const names[] = {PAWL_ENGINES(NAMES, NAMES)};
+#undef NAMES
+    const char *near = pawl__suggest(scheme, names, sizeof names / sizeof names[0]);
+    char known[160];
+
+    if (pawl__registry_find(scheme, strlen(scheme)))
+        return pawl_error_set(err, PAWL_ENOTSUP, "the module pawl-%s.so is not in %s or "
+                              "$PAWL_ENGINE_DIR; install it, or build Pawl with the client library "
+                              "that it needs", scheme, PAWL_MODULE_DIR);
+    if (near)
+        return pawl_error_set(err, PAWL_ENOTSUP, "no engine for '%s:'; did you mean '%s:'?", scheme,
+                              near);
+    linked_text(known, sizeof known);
+    return pawl_error_set(err, PAWL_ENOTSUP, "no engine for '%s:' (built in: %s; others are "
+                          "modules in %s or $PAWL_ENGINE_DIR)", scheme, known, PAWL_MODULE_DIR);
+}
+
 int pawl__engine_find(const pawl_engine **ret, const char *scheme, pawl_error *err)
 {
-    char path[600], known[160];
+    char path[600];
     int code;
 
     for (size_t i = 0; i < LINKED; i++)
@@ -135,16 +156,8 @@ int pawl__engine_find(const pawl_engine **ret, const char *scheme, pawl_error *e
             *ret = linked[i].engine;
             return 0;
         }
-    linked_text(known, sizeof known);
-    if (strchr(scheme, '/') || !module_path(path, sizeof path, scheme)) {
-        if (pawl__registry_find(scheme, strlen(scheme)))
-            return pawl_error_set(err, PAWL_ENOTSUP, "the module pawl-%s.so is not in %s or "
-                                  "$PAWL_ENGINE_DIR; install it, or build Pawl with the client "
-                                  "library that it needs", scheme, PAWL_MODULE_DIR);
-        return pawl_error_set(err, PAWL_ENOTSUP, "no engine for '%s:' (built in: %s; others are "
-                              "modules in %s or $PAWL_ENGINE_DIR)", scheme, known,
-                              PAWL_MODULE_DIR);
-    }
+    if (strchr(scheme, '/') || !module_path(path, sizeof path, scheme))
+        return no_engine(scheme, err);
     pawl__fork_mutex_add(&loading);
     pthread_mutex_lock(&loading);
     code = load_once(ret, path, scheme, err);

@@ -11,6 +11,7 @@
 
 #include "core.h"
 #include "registry.h"
+#include "suggest.h"
 #include "url.h"
 
 void pawl__url_free(pawl_url *url)
@@ -22,6 +23,7 @@ void pawl__url_free(pawl_url *url)
         free(url->params[i].value);
     }
     free(url->params);
+    free(url->asked);
     free(url->scheme);
     if (url->rest)
         explicit_bzero(url->rest, strlen(url->rest));
@@ -103,7 +105,12 @@ static int parse(pawl_url *url, const char *text, pawl_error *err)
     url->rest = strndup(rest, length);
     if (!url->rest)
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
-    return rest[length] ? parse_params(url, rest + length + 1, err) : 0;
+    if (!rest[length])
+        return 0;
+    url->asked = calloc(1, sizeof *url->asked);
+    if (!url->asked)
+        return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
+    return parse_params(url, rest + length + 1, err);
 }
 
 int pawl__url_parse(pawl_url *ret, const char *text, pawl_error *err)
@@ -139,10 +146,19 @@ int pawl__url_ms(const pawl_url *url, const char *key, int64_t *ret, pawl_error 
 
 int pawl__url_all_used(const pawl_url *url, pawl_error *err)
 {
-    for (size_t i = 0; i < url->nparams; i++)
+    for (size_t i = 0; i < url->nparams; i++) {
+        const char *key = url->params[i].key;
+        const char *near = !url->params[i].used && url->asked
+                               ? pawl__suggest(key, url->asked->key, url->asked->n) : NULL;
+
+        if (near)
+            return pawl_error_set(err, PAWL_EINVAL,
+                                  "unknown URL parameter '%.60s' for %s: (did you mean '%s'? See "
+                                  "pawl(7))", key, url->scheme, near);
         if (!url->params[i].used)
             return pawl_error_set(err, PAWL_EINVAL,
-                                  "unknown URL parameter '%.60s' for %s: (see pawl(7))",
-                                  url->params[i].key, url->scheme);
+                                  "unknown URL parameter '%.60s' for %s: (see pawl(7))", key,
+                                  url->scheme);
+    }
     return 0;
 }

@@ -80,23 +80,29 @@ static int ending_signal(const signals *s)
     return 0;
 }
 
+static int64_t pause_of(const task *t)
+{
+    return t->pause_ms ? t->pause_ms : 1000;
+}
+
 int await(task *t, const signals *s)
 {
     struct pollfd fds[] = {{.fd = t->fd, .events = POLLIN}, {.fd = s->fd, .events = POLLIN}};
-    int64_t next = now_ms() + 1000;
+    int64_t next = now_ms() + pause_of(t);
     int ended_by = 0;
 
     while (!t->step(t)) {
         int64_t left = next - now_ms();
 
-        poll(fds, 2, ended_by ? AGAIN_MS : t->second ? (int)(left > 0 ? left : 0) : -1);
+        left = left < 0 ? 0 : left > INT32_MAX ? INT32_MAX : left;
+        poll(fds, 2, ended_by ? AGAIN_MS : t->second ? (int)left : -1);
         if (!ended_by)
             ended_by = ending_signal(s);
         if (ended_by)
             t->cancel(t); /* again and again: the call on the thread may not have begun to wait */
         if (t->second && !ended_by && now_ms() >= next) {
             t->second(t);
-            next = now_ms() + 1000;
+            next = now_ms() + pause_of(t);
         }
         if (ended_by)
             while (ending_signal(s)) /* once is enough: it is ending */

@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 typedef struct signals {
     int fd;                    /* signalfd */
@@ -39,7 +40,8 @@ struct task {
     int fd;                     /* readable when step() has something to do */
     bool (*step)(task *);       /* do it; true: finished */
     void (*cancel)(task *);     /* make it finish soon; may be called again */
-    void (*second)(task *);     /* NULL, or called about once a second while it lasts */
+    void (*second)(task *);     /* NULL, or called about once a second while it lasts, */
+    int64_t pause_ms;           /* or, if not 0, after so many ms; second() may change both */
 };
 
 /* Wait until it is finished. A signal that asks to end cancels it. Returns that signal, or 0. */

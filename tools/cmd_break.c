@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cmd_break.c - pawl break: take a lock away from whoever holds it.
+ * cmd_break.c - pawl break: take a lock away from whoever holds it, and tell who that was.
+ *
+ * The holders are those just before the break: no service reports whom a break has hit.
  */
-#include "tool.h"
+#include "table.h"
 
 static int break_name(pawl_client *client, const char *name, pawl_error *err)
 {
@@ -28,17 +30,50 @@ static void say_why(pawl_client *client, const char *name)
         say("nobody holds '%s'", name);
 }
 
-static void print_json(const char *name, bool broken)
+static void print_json(const char *name, bool broken, const rows *before)
 {
+    bool first = true;
+
     fputs("{\"name\":", stdout);
     json_string(stdout, name);
-    printf(",\"broken\":%s}\n", broken ? "true" : "false");
+    printf(",\"broken\":%s,\"holders\":[", broken ? "true" : "false");
+    for (size_t i = 0; broken && i < before->n; i++)
+        if (before->row[i]->info.role == PAWL_ROLE_HOLDER) {
+            fputs(first ? "{" : ",{", stdout);
+            json_row(stdout, &before->row[i]->info);
+            putchar('}');
+            first = false;
+        }
+    puts("]}");
+}
+
+/* "broke 'x', held by pid 4711 (make) on box for 12 s", a line for each holder. */
+static void print_broken(const char *name, const rows *before)
+{
+    bool any = false;
+    char who[400];
+
+    for (size_t i = 0; i < before->n; i++)
+        if (before->row[i]->info.role == PAWL_ROLE_HOLDER) {
+            fputs("broke '", stdout);
+            text_put(stdout, name);
+            fputs("', held by ", stdout);
+            text_put(stdout, who_text(&before->row[i]->info, who, sizeof who));
+            putchar('\n');
+            any = true;
+        }
+    if (!any) {
+        fputs("broke '", stdout);
+        text_put(stdout, name);
+        puts("'; the service does not tell who held it");
+    }
 }
 
 int cmd_break(tool *t, int argc, char **argv)
 {
     pawl_error err = {0};
     pawl_client *client;
+    rows before = {0};
     int opt = options_common(t, argc, argv), status;
 
     if (opt != OPT_DONE)
@@ -48,14 +83,18 @@ int cmd_break(tool *t, int argc, char **argv)
     status = client_open(t, &client, NULL);
     if (status)
         return status;
+    pawl_inspect(client, argv[optind], rows_add, &before, NULL); /* for words: may fail */
     err.code = break_name(client, argv[optind], &err);
     status = status_of(err.code);
     if (err.code && err.code != PAWL_ENOTHELD)
         failed(t, "can't break it", &err);
     else if (t->json)
-        print_json(argv[optind], !err.code);
+        print_json(argv[optind], !err.code, &before);
     else if (err.code)
         say_why(client, argv[optind]);
+    else
+        print_broken(argv[optind], &before);
+    rows_free(&before);
     pawl_close(client);
     return status;
 }

@@ -251,7 +251,8 @@ static void pass_interrupt(const run *r, int status)
 
 int cmd_run(tool *t, int argc, char **argv)
 {
-    run_options o = {.wait_ms = PAWL_FOREVER, .kill_after_ms = -1, .not_acquired = STATUS_NO};
+    run_options o = {.wait_ms = PAWL_FOREVER, .kill_after_ms = -1, .not_acquired = STATUS_NO,
+                     .warn_after_ms = 30000};
     run r = {0};
     int opt = run_options_parse(t, &o, argc, argv), status, error;
 

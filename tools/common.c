@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "../src/suggest.h"
 #include "tool.h"
 
 #define CLEAR_LINE "\r\033[K"
@@ -120,6 +121,28 @@ static void set_url(tool *t, char *text)
     memset(text, 'x', strlen(text));
 }
 
+/* A long option whose beginning fits several is unknown, too. */
+static void unknown_option(const tool *t, const char *given, const struct option *longs)
+{
+    const char *names[32], *near;
+    char word[32];
+    size_t n = 0;
+
+    if (optopt && optopt < 256) {
+        usage_error(t, "unknown option '-%c'", optopt);
+        return;
+    }
+    while (longs[n].name && n < sizeof names / sizeof names[0]) {
+        names[n] = longs[n].name;
+        n++;
+    }
+    given += strspn(given, "-");
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(given, "="), given);
+    near = pawl__suggest(word, names, n);
+    usage_error(t, "unknown option '--%s'%s%s%s", word, near ? " (did you mean '--" : "",
+                near ? near : "", near ? "'?)" : "");
+}
+
 int option_next(tool *t, int argc, char **argv, const char *shorts, const struct option *longs)
 {
     for (;;) {
@@ -146,10 +169,7 @@ int option_next(tool *t, int argc, char **argv, const char *shorts, const struct
             usage_error(t, "'%s' needs a value", argv[optind - 1]);
             return OPT_BAD;
         case '?':
-            if (optopt && optopt < 256)
-                usage_error(t, "unknown option '-%c'", optopt);
-            else
-                usage_error(t, "unknown option '%s'", argv[optind - 1]);
+            unknown_option(t, argv[optind - 1], longs);
             return OPT_BAD;
         default:
             return c;

@@ -172,7 +172,7 @@ int hold_acquire(hold *h, const signals *s)
     if (waits_for_itself(h))
         return STATUS_USAGE;
     h->waiting_since = boot_now();
-    h->call.task.second = waiting_tick(h);
+    waiting_begin(h);
     code = h->sem ? permit_acquire(h, s, &ended_by) : lock_acquire(h, s, &ended_by);
     status_line(NULL);
     if (ended_by) {
@@ -181,7 +181,7 @@ int hold_acquire(hold *h, const signals *s)
         return STATUS_SIGNAL + ended_by;
     }
     if (code == PAWL_EBUSY || code == PAWL_ETIMEDOUT) {
-        if (h->tool->verbose && !h->silent)
+        if ((h->tool->verbose || code == PAWL_ETIMEDOUT) && !h->silent)
             waiting_say(h, "not acquired");
         return h->options->not_acquired;
     }

@@ -17,12 +17,14 @@ typedef struct run_options {
     int64_t lease_ms;      /* 0: what the URL or the library says */
     int64_t at_least_ms;
     int64_t kill_after_ms; /* -1: by the lease */
+    int64_t warn_after_ms; /* say once that it still waits; 0: never */
     uint32_t permits;      /* 0: a lock */
     bool shared;
     int not_acquired;      /* -E */
     const char *name;
     char **command;
     const char *metrics;   /* the file for metrics, or NULL */
+    char *shell[4];        /* the command of -c */
 } run_options;
 
 /* run_options.c: fill them in. Returns OPT_DONE, OPT_BAD or OPT_HELP. */
@@ -81,10 +83,10 @@ typedef struct run_metrics {
 } run_metrics;
 void run_metrics_write(run_metrics *, const hold *, int phase, int status);
 
-/* waiting.c: what to do once a second to tell who holds it, or NULL if nobody wants to know: who
- * waits must not wake up for nothing. */
-void (*waiting_tick(const hold *))(task *);
-/* -v: the same, once, as an ordinary line. */
+/* waiting.c: decide what to do during the wait to tell who holds the lock, and how often: who waits
+ * must not wake up for nothing. */
+void waiting_begin(hold *);
+/* Who holds it and since when, once, as an ordinary line. */
 void waiting_say(hold *, const char *prefix);
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 
+#include "../src/suggest.h"
 #include "guardian.h"
 #include "tool.h"
 
@@ -20,7 +21,7 @@
 static const verb verbs[] = {
     {"run",
      "run [-n | -w DUR] [-l LEASE] [-s] [-p PERMITS] [-E CODE] [--at-least DUR] [--kill-after DUR]"
-     " [--metrics FILE] NAME -- CMD [ARG...]",
+     " [--warn-after DUR] [--metrics FILE] NAME -- CMD [ARG...]",
      "Run a command while holding a lock.",
      "\n"
      "  -n                  don't wait: end with CODE if somebody else holds it\n"
@@ -32,9 +33,10 @@ static const verb verbs[] = {
      "  --at-least DUR      keep the lock at least so long, however short the command\n"
      "  --kill-after DUR    from SIGTERM to SIGKILL when the lock is lost; default 5s or LEASE/3\n"
      "  --metrics FILE      write metrics for Prometheus' node_exporter\n"
+     "  --warn-after DUR    tell once that it still waits, and for whom; default 30s, 0: never\n"
      SERVICE_HELP
      "\n"
-     "flock(1)'s long options work too: --nonblock, --wait, --shared, --conflict-exit-code.\n"
+     "flock(1)'s options work too: -x, -e, -o, NAME -c LINE (for the shell), and the long ones.\n"
      "Durations: 5, 0.25, 250ms, 5s, 2m, 1h. The command sees PAWL_NAME, PAWL_TOKEN, PAWL_URL.\n"
      "\n"
      "Status: the command's; 128+N if signal N ended it; CODE not acquired; 64 usage;\n"
@@ -166,10 +168,16 @@ static int overview(FILE *out, int status)
 
 static int unknown_verb(const tool *t, const char *name)
 {
-    char list[128], *end = list;
+    const char *names[NVERBS], *near;
+    char list[16 * NVERBS], *end = list;
 
-    for (size_t i = 0; i < NVERBS; i++)
+    for (size_t i = 0; i < NVERBS; i++) {
+        names[i] = verbs[i].name;
         end = stpcpy(stpcpy(end, i ? ", " : ""), verbs[i].name);
+    }
+    near = pawl__suggest(name, names, NVERBS);
+    if (near)
+        return usage_error(t, "no command '%s' (did you mean '%s'?)", name, near);
     return usage_error(t, "no command '%s'; there are %s", name, list);
 }
 

@@ -10,7 +10,7 @@
 
 #define MIN_LEASE_MS 100
 
-enum { OPT_AT_LEAST = OPT_OWN, OPT_KILL_AFTER, OPT_METRICS };
+enum { OPT_AT_LEAST = OPT_OWN, OPT_KILL_AFTER, OPT_METRICS, OPT_WARN_AFTER, OPT_UNLOCK };
 
 static bool parse_number(const char *text, long max, long *ret)
 {
@@ -29,10 +29,15 @@ static int set_option(const tool *t, run_options *o, int c)
                   : c == 'l'           ? &o->lease_ms
                   : c == OPT_AT_LEAST  ? &o->at_least_ms
                   : c == OPT_KILL_AFTER ? &o->kill_after_ms
+                  : c == OPT_WARN_AFTER ? &o->warn_after_ms
                                         : NULL;
 
-    if (c == 's')
-        o->shared = true;
+    if (c == 's' || c == 'x' || c == 'e')
+        o->shared = c == 's';
+    if (c == 'F')
+        return usage_error(t, "-F can't be: pawl stays beside the command to renew the lease");
+    if (c == OPT_UNLOCK)
+        return usage_error(t, "--unlock can't be: the lock ends with the command");
     if (c == OPT_METRICS)
         o->metrics = optarg;
     if ((c == 'n' || c == 'w') && o->wait_ms != PAWL_FOREVER)
@@ -74,19 +79,43 @@ int check_kill_after(const tool *t, const run_options *o, int64_t lease_ms)
                        (long long)o->kill_after_ms, (long long)lease_ms);
 }
 
-/* What is left after the options: NAME [--] CMD [ARG...]. */
+/* flock(1)'s way to give a line to a shell: NAME -c LINE. */
+static bool is_shell_line(const char *text)
+{
+    return text && (!strcmp(text, "-c") || !strcmp(text, "--command"));
+}
+
+static int set_shell_line(const tool *t, run_options *o, int argc, char **argv)
+{
+    static char sh[] = "/bin/sh", c[] = "-c";
+    char *shell = getenv("SHELL");
+
+    if (argc != 1)
+        return usage_error(t, "-c takes one line for the shell, in quotes");
+    o->shell[0] = shell && *shell ? shell : sh;
+    o->shell[1] = c;
+    o->shell[2] = argv[0];
+    o->command = o->shell;
+    return 0;
+}
+
+/* What is left after the options: NAME [--] CMD [ARG...], or NAME -c LINE. */
 static int set_arguments(const tool *t, run_options *o, int argc, char **argv)
 {
     if (!argc)
         return usage_error(t, "NAME and the command are missing");
     o->name = argv[0];
-    if (argc > 1 && argv[1][0] == '-' && strcmp(argv[1], "--"))
-        return usage_error(t, "'%s' after NAME: options come before it, the command after '--'",
-                           argv[1]);
-    argv += 1 + (argc > 1 && !strcmp(argv[1], "--"));
-    if (!*argv)
+    if (is_shell_line(argv[1])) {
+        if (set_shell_line(t, o, argc - 2, argv + 2))
+            return STATUS_USAGE;
+    } else {
+        if (argc > 1 && argv[1][0] == '-' && strcmp(argv[1], "--"))
+            return usage_error(t, "'%s' after NAME: options come before it, the command after '--'",
+                               argv[1]);
+        o->command = argv + 1 + (argc > 1 && !strcmp(argv[1], "--"));
+    }
+    if (!*o->command)
         return usage_error(t, "the command is missing: pawl run %s -- CMD", o->name);
-    o->command = argv;
     if (o->permits && (o->shared || o->at_least_ms))
         return usage_error(t, "-p goes with neither -s nor --at-least");
     return check_kill_after(t, o, o->lease_ms); /* else when the client is open */
@@ -98,16 +127,21 @@ int run_options_parse(tool *t, run_options *o, int argc, char **argv)
         {"at-least", required_argument, NULL, OPT_AT_LEAST},
         {"kill-after", required_argument, NULL, OPT_KILL_AFTER},
         {"metrics", required_argument, NULL, OPT_METRICS},
+        {"warn-after", required_argument, NULL, OPT_WARN_AFTER},
         {"wait", required_argument, NULL, 'w'},
         {"timeout", required_argument, NULL, 'w'},
         {"nonblock", no_argument, NULL, 'n'},
         {"nb", no_argument, NULL, 'n'},
         {"shared", no_argument, NULL, 's'},
+        {"exclusive", no_argument, NULL, 'x'},
+        {"close", no_argument, NULL, 'o'}, /* the command inherits no descriptor anyway */
+        {"no-fork", no_argument, NULL, 'F'},
+        {"unlock", no_argument, NULL, OPT_UNLOCK},
         {"conflict-exit-code", required_argument, NULL, 'E'},
         COMMON_LONG};
     int c;
 
-    while ((c = option_next(t, argc, argv, "+" COMMON_SHORT "nw:l:sp:E:", longs)) != OPT_DONE)
+    while ((c = option_next(t, argc, argv, "+" COMMON_SHORT "nw:l:sxeoFp:E:", longs)) != OPT_DONE)
         if (c == OPT_BAD || c == OPT_HELP)
             return c;
         else if (set_option(t, o, c))

@@ -13,7 +13,9 @@
 #include <stddef.h>
 
 /* Looks; without colours some of them are bold, dim or reverse. */
-enum style { STYLE_PLAIN, STYLE_TITLE, STYLE_HEAD, STYLE_HOT, STYLE_STALE, STYLE_ALARM, STYLE_CHOSEN };
+enum style {
+    STYLE_PLAIN, STYLE_TITLE, STYLE_HEAD, STYLE_HOT, STYLE_STALE, STYLE_ALARM, STYLE_CHOSEN
+};
 
 /* Take the terminal. Returns NULL, or why that can't be. */
 const char *screen_open(void);

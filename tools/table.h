@@ -30,8 +30,8 @@ typedef struct rows {
 int rows_add(void *arg, const pawl_info *);
 void rows_free(rows *);
 
-/* By name; by number of waiters, longest wait or age of the hold, largest first; by remaining lease,
- * shortest first. Equal rows are ordered by name. */
+/* By name; by number of waiters, longest wait or age of the hold, largest first; by remaining
+ * lease, shortest first. Equal rows are ordered by waiters, longest wait and name. */
 enum row_order { BY_NAME, BY_WAITERS, BY_WAIT, BY_SINCE, BY_LEASE, ROW_ORDERS };
 extern const char *const row_order_names[ROW_ORDERS];
 void rows_sort(row **rows, size_t n, enum row_order);

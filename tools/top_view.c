@@ -295,7 +295,8 @@ static void draw_foot(const top *t)
         whole_line(y, STYLE_TITLE,
                    t->mode == MODE_HELP   ? "any key: back"
                    : t->mode == MODE_LOCK ? "Esc list  up/down scroll  b break  ? help  q quit"
-                                          : "Enter open  s sort  / filter  b break  ? help  q quit");
+                                          : "Enter open  s sort  / filter  b break  ? help  "
+                                            "q quit");
     }
 }
 

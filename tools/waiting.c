@@ -1,85 +1,105 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * waiting.c - who am I waiting for? One line on the terminal, refreshed every second.
+ * waiting.c - who am I waiting for?
  *
- * Only on a terminal: the output of a cron job stays empty. -v writes it once as a plain line. Who
- * waits without end for a server, and is not heard, is told once, and once more when the server
- * answers. In all other cases nothing is asked and nothing wakes up.
+ * On a terminal: one line, refreshed every second. Without one: an ordinary line, once, after
+ * --warn-after (30 seconds), and with -v at once. A wait without end for a server that does not
+ * answer is reported once, and once more when the server answers. Otherwise nothing is asked and
+ * nothing wakes up.
  *
  * A question to a service that is silent takes a timeout. So nothing is asked any more when the end
  * of the wait (-w) is that near.
  */
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "group.h"
 #include "hold.h"
+#include "table.h"
 
 #define ASK_MS 2500
 
 typedef struct holder {
     const tool *tool;
-    char text[400];
-    uint64_t ahead;
+    char text[480];
+    char host[256];     /* this one */
+    uint64_t ahead, all; /* waiters before this process; all of them */
     bool me_seen;
 } holder;
 
-/* "held by pid 4711 (make) on box for 12 s" */
+/* ", since 14:03:22", or with the date if that was not today. */
+static void since_text(char *buf, size_t size, int64_t ms)
+{
+    time_t now = time(NULL), then = now - (time_t)(ms / 1000);
+    struct tm a, b;
+
+    buf[0] = '\0';
+    if (ms >= 0 && localtime_r(&now, &a) && localtime_r(&then, &b))
+        strftime(buf, size,
+                 a.tm_yday == b.tm_yday && a.tm_year == b.tm_year ? ", since %T"
+                                                                  : ", since %F %T", &b);
+}
+
+/* "held by pid 4711 (make) on box for 12 s, since 14:03:22" */
 static void first_holder(holder *h, const pawl_info *info)
 {
-    const char *label = info->label && *info->label ? info->label : info->program;
-    const char *host = info->host ? info->host : "";
-    char time[32] = "", pid[80] = "";
+    char who[400], time[48];
 
     if (left_over(info)) {
         snprintf(h->text, sizeof h->text, "kept by --at-least for another %s",
                  duration_text(time, sizeof time, info->lease_ms));
         return;
     }
-    if (info->since_ms >= 0)
-        duration_text(time, sizeof time, info->since_ms);
-    if (info->pid)
-        snprintf(pid, sizeof pid, " pid %lld", (long long)info->pid);
-    else if (info->owner && *info->owner)
-        snprintf(pid, sizeof pid, " %.70s", info->owner);
-    snprintf(h->text, sizeof h->text, "held by%s%s%.80s%s%s%.80s%s%s",
-             *pid ? pid : " an unknown process", label && *label ? " (" : "", label ? label : "",
-             label && *label ? ")" : "", *host ? " on " : "", host, *time ? " for " : "", time);
+    since_text(time, sizeof time, info->since_ms);
+    snprintf(h->text, sizeof h->text, "held by %s%s", who_text(info, who, sizeof who), time);
 }
 
 /* The first holder, and how many wait before this process. */
-static int row(void *arg, const pawl_info *info)
+static int row_told(void *arg, const pawl_info *info)
 {
     holder *h = arg;
 
     if (info->role == PAWL_ROLE_WAITER) {
-        h->me_seen |= info->pid == getpid();
+        h->me_seen |= info->pid == getpid() && !strcmp(info->host, h->host);
         h->ahead += !h->me_seen;
+        h->all++;
     } else if (info->role == PAWL_ROLE_HOLDER && !h->text[0]) {
         first_holder(h, info);
     }
     return 0;
 }
 
+/* ", place 2 of 3"; if this process is not among them: ", 3 waiting". */
+static void place_text(const holder *h, char *buf, size_t size)
+{
+    buf[0] = '\0';
+    if (h->me_seen)
+        snprintf(buf, size, ", place %llu of %llu", (unsigned long long)h->ahead + 1,
+                 (unsigned long long)h->all);
+    else if (h->all)
+        snprintf(buf, size, ", %llu waiting", (unsigned long long)h->all);
+}
+
 /* What is to be said of the wait. If the service can't tell who holds it, then why; if nobody does,
  * the last trouble that the library knows of. */
 static void describe(hold *h, char *buf, size_t size, const char *prefix)
 {
-    char age[32], ahead[48] = "";
+    char age[32], place[64];
     holder who = {.tool = h->tool};
     pawl_error err = {0};
 
-    err.code = pawl_inspect(h->client, h->options->name, row, &who, &err);
+    gethostname(who.host, sizeof who.host - 1);
+    err.code = pawl_inspect(h->client, h->options->name, row_told, &who, &err);
     h->silent = err.code && err.code != PAWL_ENOTSUP;
     if (h->silent)
         snprintf(who.text, sizeof who.text, "%s", err.text[0] ? err.text : pawl_strerror(err.code));
     else if (!who.text[0])
         last_warning(who.text, sizeof who.text);
-    if (who.ahead)
-        snprintf(ahead, sizeof ahead, ", %llu ahead", (unsigned long long)who.ahead);
+    place_text(&who, place, sizeof place);
     duration_text(age, sizeof age, (boot_now() - h->waiting_since) / 1000000);
-    snprintf(buf, size, "%s '%s' after %s%s%s%s", prefix, h->options->name, age,
-             who.text[0] ? ": " : "", who.text, ahead);
+    snprintf(buf, size, "%s '%s' after %s%s%s%s", prefix, h->options->name, age, place,
+             who.text[0] ? ": " : "", who.text);
 }
 
 static bool ends_soon(const hold *h)
@@ -114,6 +134,29 @@ static void say_once(task *t)
         t->second = NULL;
 }
 
+static void say_late(task *t)
+{
+    hold *h = (hold *)t;
+    char line[900];
+
+    t->second = NULL;
+    if (ends_soon(h))
+        return;
+    describe(h, line, sizeof line, "still waiting for");
+    say("%s", line);
+}
+
+/* The rest of the time until --warn-after; nothing if the wait ends before. */
+static void late_next(hold *h)
+{
+    const run_options *o = h->options;
+    int64_t waited = (boot_now() - h->waiting_since) / 1000000;
+    bool ends_before = o->wait_ms > 0 && o->wait_ms <= o->warn_after_ms;
+
+    h->call.task.second = o->warn_after_ms && !ends_before ? say_late : NULL;
+    h->call.task.pause_ms = o->warn_after_ms > waited ? o->warn_after_ms - waited : 1;
+}
+
 /* Without -v: only that the service is silent, and that this is over. */
 static void say_silence(task *t)
 {
@@ -127,18 +170,23 @@ static void say_silence(task *t)
     else if (!h->silent && silent)
         say("the service of '%s' answers again", h->options->name);
     if (!h->silent)
-        t->second = NULL;
+        late_next(h);
 }
 
-void (*waiting_tick(const hold *h))(task *)
+void waiting_begin(hold *h)
 {
+    task *t = &h->call.task;
+
     if (!h->options->wait_ms)
-        return NULL; /* one try is no wait */
+        return; /* one try is no wait */
     if (isatty(STDERR_FILENO))
-        return refresh;
-    if (h->tool->verbose)
-        return say_once;
-    return h->options->wait_ms < 0 && !service_is_here() ? say_silence : NULL;
+        t->second = refresh;
+    else if (h->tool->verbose)
+        t->second = say_once;
+    else if (h->options->wait_ms < 0 && !service_is_here())
+        t->second = say_silence;
+    else
+        late_next(h);
 }
 
 void waiting_say(hold *h, const char *prefix)

@@ -147,9 +147,18 @@ def break_(box):
     equal((code, out), (1, ''))
     assert 'nobody' in err, err
     holder, _ = box.holder('x')
-    equal(json.loads(box.pawl('break', '--json', 'x')[1]), {'name': 'x', 'broken': True})
+    broken = json.loads(box.pawl('break', '--json', 'x')[1])
+    equal((broken['name'], broken['broken'], [h['pid'] for h in broken['holders']]),
+          ('x', True, [holder.pid]))
     equal(box.end(holder)[0], 75)
-    equal(json.loads(box.pawl('break', '--json', 'x')[1]), {'name': 'x', 'broken': False})
+    equal(json.loads(box.pawl('break', '--json', 'x')[1]),
+          {'name': 'x', 'broken': False, 'holders': []})
+    readers = [box.holder('x', '-s')[0] for _ in range(2)]
+    code, out, err = box.pawl('break', 'x')
+    equal((code, err, len(out.splitlines())), (0, '', 2))
+    for reader, line in zip(readers, out.splitlines()):
+        assert line.startswith(f"broke 'x', held by pid {reader.pid} (sh) on "), line
+        equal(box.end(reader)[0], 75)
 
 
 @case('control characters and broken text of others are printed harmlessly')

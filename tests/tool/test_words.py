@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What pawl says when something can't be: the reason, in words that help, and only when asked."""
 import os
+import re
+import time
 
 from harness import TOOL, case, equal, main, wait_for
 
@@ -34,7 +36,9 @@ def not_itself(box):
     equal(nested(('x',), ('y',)), (0, 'ran\n', ''))
     equal(nested(('x',), ('-u', 'local:' + box.path('other'), 'x')), (0, 'ran\n', ''))
     equal(nested(('x',), ('-n', '-E', '7', 'x')), (7, '', ''))
-    equal(nested(('x',), ('-w', '50ms', 'x')), (1, '', ''))
+    code, out, err = nested(('x',), ('-w', '50ms', 'x'))
+    equal((code, out), (1, ''))
+    assert err.startswith("pawl: not acquired 'x' after "), err
     box.env.update(PAWL_NAME='x', PAWL_TOKEN='1')
     holder, _ = box.holder('x')
     waiter = box.start('run', 'x', '--', 'echo', 'ran')
@@ -90,6 +94,56 @@ def verbose_wait(box):
     equal(len(lines), 1)
     assert lines[0].startswith("pawl: waiting for 'x' after "), lines
     assert f'held by pid {holder.pid} (sh)' in lines[0], lines
+
+
+@case('a wait that lasts is reported once, with the holder, and without a wake-up before')
+def late(box):
+    holder, _ = box.holder('x')
+    waiters = []
+    for n, options in enumerate((('--warn-after', '1500ms'), ('--warn-after', '0'), ())):
+        with open(box.path(f'err{n}'), 'w') as err:
+            waiters.append(box.start('run', *options, 'x', '--', 'true', stderr=err))
+        box.wait_waiters('x', n + 1)
+    wait_for('the line', lambda: box.lines('err0'))
+    line = box.lines('err0')[0]
+    assert re.fullmatch(r"pawl: still waiting for 'x' after [\d.]+ s, place 1 of 3: held by "
+                        rf'pid {holder.pid} \(sh\) on \S+ for [\d.]+ m?s, since \d\d:\d\d:\d\d', line), line
+    time.sleep(2.5)
+    holder.terminate()
+    for n, waiter in enumerate(waiters):
+        equal(box.end(waiter)[0], 0)
+        equal(len(box.lines(f'err{n}')), n == 0, f'lines of waiter {n}')
+
+
+@case('a wait that ends in vain says who holds it and since when; -n says nothing')
+def in_vain(box):
+    holder, _ = box.holder('x')
+    box.holder('sem', '-p', '1')
+    for args in (('x',), ('-s', 'x'), ('-p', '1', 'sem')):
+        code, out, err = box.pawl('run', '-w', '50ms', *args, '--', 'true')
+        equal((code, out), (1, ''))
+        assert re.fullmatch(rf"pawl: not acquired '{args[-1]}' after [\d.]+ m?s: held by pid \d+ "
+                            r'\(sh\) on \S+ for [\d.]+ m?s, since \d\d:\d\d:\d\d\n', err), err
+    equal(box.pawl('run', '-n', 'x', '--', 'true'), (1, '', ''))
+
+
+@case('mistyped commands, options, schemes and parameters: what may have been meant')
+def meant(box):
+    for args, words in ((('shwo', 'x'), "no command 'shwo' (did you mean 'show'?)"),
+                        (('xyzzy',), "no command 'xyzzy'; there are run, "),
+                        (('ls', '--jsn'), "unknown option '--jsn' (did you mean '--json'?)"),
+                        (('run', '--wiat=3', 'x'), "unknown option '--wiat' (did you mean '--wait'?)"),
+                        (('run', '--frobnicate', 'x'), "unknown option '--frobnicate'; see"),
+                        (('-u', 'redsi://x', 'ls'), "no engine for 'redsi:'; did you mean 'redis:'?"),
+                        (('-u', 'posgres://x', 'ls'), "did you mean 'postgres:'?"),
+                        (('-u', 'local:?tiemout=3', 'ls'),
+                         "unknown URL parameter 'tiemout' for local: (did you mean 'timeout'? "),
+                        (('-u', 'redis://h?watchdgo=3', 'ls'), "(did you mean 'watchdog'? "),
+                        (('-u', 'redis://h?frobnicate=3', 'ls'),
+                         "unknown URL parameter 'frobnicate' for redis: (see pawl(7))")):
+        code, out, err = box.pawl(*args)
+        equal((code, out), (64, ''), ' '.join(args))
+        assert err.startswith('pawl: ') and words in err and err.count('\n') == 1, err
 
 
 @case('-v prints what a trace: URL traces, also inside another URL; without either nothing is')
