@@ -434,6 +434,10 @@ static inline int pawl_instance_identity(const pawl_instance *i, char *ret, size
 #define PAWL_ENGINE_SYMBOL "pawl_engine_module"
 typedef const pawl_engine *pawl_engine_module_fn(void);
 
+/* Optional, for pawl_engines: the libraries of a module with their versions, "libpq 15.3". */
+#define PAWL_LIBRARIES_SYMBOL "pawl_engine_libraries"
+typedef const char *pawl_engine_libraries_fn(void);
+
 /* The engines inside libpawl. */
 extern const pawl_engine pawl_engine_memory, pawl_engine_local, pawl_engine_redis,
     pawl_engine_rediss, pawl_engine_redis_unix, pawl_engine_redis_sentinel,

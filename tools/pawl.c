@@ -14,7 +14,7 @@
     "  -u URL              the service; default: $PAWL_URL, else local:\n"                         \
     "  --layout NAME       how locks are stored there: pawl, redisson (Redis),\n"                  \
     "                      advisory (PostgreSQL)\n"                                                \
-    "  -v                  tell on stderr who holds it and what the library warns of;\n"           \
+    "  -v                  tell on stderr who holds it, which server, and warnings;\n"             \
     "                      -vv, or -v with a trace: URL: all that the library logs\n"
 #define COMMON_HELP SERVICE_HELP "  --json              print JSON\n"
 
@@ -96,6 +96,8 @@ static const verb verbs[] = {
      "  pawl latch down ready       each of them says so\n"
      "  pawl latch wait -w 1m ready go on when all have\n",
      cmd_latch},
+    {"version", "version [--json]", "Show the versions of pawl, its engines and libraries.",
+     "\n  --json              print JSON\n", cmd_version},
 };
 
 #define NVERBS (sizeof verbs / sizeof verbs[0])

@@ -100,6 +100,22 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static char warning[256];
 static bool loud; /* set before the first client is opened */
 
+/* A client has several connections, and each reports its server. */
+static bool is_news(const char *text)
+{
+    static char told[8][128]; /* under `mutex` */
+    static size_t n;
+    bool news = true;
+
+    pthread_mutex_lock(&mutex);
+    for (size_t i = 0; i < 8; i++)
+        news &= strncmp(told[i], text, sizeof told[i] - 1) != 0;
+    if (news)
+        snprintf(told[n++ % 8], sizeof told[0], "%s", text);
+    pthread_mutex_unlock(&mutex);
+    return news;
+}
+
 static void log_line(void *arg, int level, const char *text)
 {
     (void)arg;
@@ -108,7 +124,7 @@ static void log_line(void *arg, int level, const char *text)
         snprintf(warning, sizeof warning, "%s", text);
         pthread_mutex_unlock(&mutex);
     }
-    if (loud)
+    if (loud && (level != PAWL_LOG_INFO || is_news(text)))
         say("%s", text);
 }
 
@@ -137,6 +153,8 @@ int client_open(const tool *t, pawl_client **ret, pawl_client_options *options)
     if (!secure_getenv("PAWL_PASSWORD"))
         options->password = from_file("PAWL_PASSWORD_FILE", "pawl.password", password,
                                       sizeof password);
+    if (loud)
+        options->log_level = PAWL_LOG_INFO;
     if (t->verbose > 1 || (loud && !strncmp(url, "trace:", 6)))
         options->log_level = PAWL_LOG_DEBUG; /* who traces and says -v wants to read it */
     err.code = pawl_open(ret, url, options, &err);

@@ -55,6 +55,7 @@ int cmd_ls(tool *, int argc, char **argv);
 int cmd_break(tool *, int argc, char **argv);
 int cmd_latch(tool *, int argc, char **argv);
 int cmd_top(tool *, int argc, char **argv);
+int cmd_version(tool *, int argc, char **argv);
 
 /* ---- common.c: options, messages, the client ----------------------------------------------- */
 

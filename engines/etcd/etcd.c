@@ -236,6 +236,16 @@ static const pawl_engine engine = {
     .identity = engine_identity,
 };
 
+PAWL_API pawl_engine_libraries_fn pawl_engine_libraries;
+
+PAWL_API const char *pawl_engine_libraries(void)
+{
+    static char text[32]; /* under the loader's mutex */
+
+    snprintf(text, sizeof text, "nghttp2 %.20s", nghttp2_version(0)->version_str);
+    return text;
+}
+
 __attribute__((visibility("default"))) const pawl_engine *pawl_engine_module(void);
 
 const pawl_engine *pawl_engine_module(void)

@@ -161,6 +161,9 @@ void my_connected(sql_link *link, MYSQL *mysql, unsigned error, const char *word
         return;
     }
     if (mysql) {
+        link->env->log(link->env, PAWL_LOG_INFO, "%s: server %s %.60s", sql_link_host(link)->where,
+                       mariadb_connection(mysql) ? "MariaDB" : "MySQL",
+                       mysql_get_server_info(mysql));
         sql_link_watch(link, (int)mysql_get_socket(mysql), UV_READABLE);
         if (link->conn == m)
             sql_link_connected(link);
@@ -326,6 +329,16 @@ static const pawl_engine engine = {
     .cancel = sql_cancel,
     .identity = engine_identity,
 };
+
+PAWL_API pawl_engine_libraries_fn pawl_engine_libraries;
+
+PAWL_API const char *pawl_engine_libraries(void)
+{
+    static char text[64]; /* under the loader's mutex */
+
+    snprintf(text, sizeof text, "MariaDB Connector/C %.40s", mysql_get_client_info());
+    return text;
+}
 
 PAWL_API pawl_engine_module_fn pawl_engine_module;
 

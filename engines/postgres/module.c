@@ -2,6 +2,8 @@
  *
  * module.c - the engine for PostgreSQL: with tables, or with the server's own locks (advisory.c).
  */
+#include <libpq-fe.h>
+
 #include "advisory.h"
 #include "postgres.h"
 
@@ -75,6 +77,16 @@ static const pawl_engine engine = {
     .caps_of = engine_caps,
     .identity = engine_identity,
 };
+
+PAWL_API pawl_engine_libraries_fn pawl_engine_libraries;
+
+PAWL_API const char *pawl_engine_libraries(void)
+{
+    static char text[32]; /* under the loader's mutex */
+
+    snprintf(text, sizeof text, "libpq %d.%d", PQlibVersion() / 10000, PQlibVersion() % 10000);
+    return text;
+}
 
 PAWL_API pawl_engine_module_fn pawl_engine_module;
 
