@@ -131,6 +131,28 @@ PAWL_API const char *pawl_errname(int code);
  * Thread: any. Blocks: no. In callbacks: yes. */
 PAWL_API const char *pawl_version(void);
 
+/* The libraries that the running library uses, with their versions: "libuv 1.44.2, OpenSSL 3.0.14".
+ * Thread: any. Blocks: no. In callbacks: yes. */
+PAWL_API const char *pawl_libraries(void);
+
+/* An engine: a URL scheme that this library can open. Strings are valid during the call. */
+typedef struct pawl_engine_info {
+    uint64_t size;
+    const char *scheme;    /* "redis" */
+    const char *module;    /* the file of a module; "": built in */
+    const char *libraries; /* of a module, with their versions: "libpq 15.3"; "" if none */
+    const char *trouble;   /* why the module can't be used; "": nothing is wrong */
+} pawl_engine_info;
+
+/* Receives each engine; a result other than 0 ends the list, and pawl_engines returns that result.
+ * The function must not call pawl_open or pawl_engines. */
+typedef int pawl_engine_info_fn(void *arg, const pawl_engine_info *info);
+
+/* List the engines: those built in, then the modules that are found, which are loaded for this.
+ * Returns 0, PAWL_EINVAL (fn is NULL), or what fn returned.
+ * Thread: any. Blocks: reads files. In callbacks: yes. */
+PAWL_API int pawl_engines(pawl_engine_info_fn *fn, void *arg);
+
 /* ---- Client --------------------------------------------------------------------------------- */
 
 enum { PAWL_LOG_ERROR = 3, PAWL_LOG_WARNING = 4, PAWL_LOG_INFO = 6, PAWL_LOG_DEBUG = 7 };

@@ -546,6 +546,10 @@ struct pawl_engine {
      * time-out, and asks again after every run of the loop. NULL: never. A wrapper asks its inner
      * engines. */
     bool (*unfinished)(void *self);
+
+    /* The client libraries of the engine with their versions, "libpq 15.3", for pawl_engines. Called
+     * under the mutex of the loader. NULL: none. */
+    const char *(*libraries)(void);
 };
 
 static inline bool pawl_instance_unfinished(const pawl_instance *i)

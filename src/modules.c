@@ -12,8 +12,11 @@
  * load anything.
  */
 #include <dlfcn.h>
+#include <glob.h>
+#include <openssl/crypto.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include <uv.h>
 
 #include "core.h"
 #include "fork.h"
@@ -85,33 +88,41 @@ static int load_once(const pawl_engine **ret, const char *path, const char *sche
     return code;
 }
 
-/* The file's path in one folder, if it is there. */
-static bool module_in(char *ret, size_t size, const char *folder, const char *sub,
-                      const char *scheme)
+/* The folders in which modules are looked for, in order. Returns their number. */
+static size_t module_folders(char folders[3][520])
 {
-    int n = snprintf(ret, size, "%s%s/pawl-%s.so", folder, sub, scheme);
+    const char *only = secure_getenv("PAWL_ENGINE_DIR"), *slash;
+    Dl_info info;
+    size_t n = 0;
 
-    return n > 0 && (size_t)n < size && access(ret, R_OK) == 0;
+    if (only && *only) {
+        snprintf(folders[0], sizeof folders[0], "%s", only);
+        return 1;
+    }
+    if (dladdr((const void *)&loading, &info) && info.dli_fname) {
+        slash = strrchr(info.dli_fname, '/');
+        for (size_t i = 0; i < 2; i++)
+            snprintf(folders[n++], sizeof folders[0], "%.*s/%s",
+                     slash ? (int)(slash - info.dli_fname) : 1, slash ? info.dli_fname : ".",
+                     i ? "engines" : "pawl");
+    }
+    snprintf(folders[n++], sizeof folders[0], "%s", PAWL_MODULE_DIR);
+    return n;
 }
 
+/* The module's path, in the first folder that has it. */
 static bool module_path(char *ret, size_t size, const char *scheme)
 {
-    const char *folder = secure_getenv("PAWL_ENGINE_DIR");
-    char own[512];
-    Dl_info info;
+    char folders[3][520];
+    size_t n = module_folders(folders);
 
-    if (folder && *folder)
-        return module_in(ret, size, folder, "", scheme);
-    if (dladdr((const void *)&loading, &info) && info.dli_fname) {
-        const char *slash = strrchr(info.dli_fname, '/');
+    for (size_t i = 0; i < n; i++) {
+        int length = snprintf(ret, size, "%s/pawl-%s.so", folders[i], scheme);
 
-        snprintf(own, sizeof own, "%.*s", slash ? (int)(slash - info.dli_fname) : 1,
-                 slash ? info.dli_fname : ".");
-        if (module_in(ret, size, own, "/pawl", scheme) ||
-            module_in(ret, size, own, "/engines", scheme))
+        if (length > 0 && (size_t)length < size && access(ret, R_OK) == 0)
             return true;
     }
-    return module_in(ret, size, PAWL_MODULE_DIR, "", scheme);
+    return false;
 }
 
 /* "local, memory, redis": the engines that need no module. */
@@ -163,4 +174,72 @@ int pawl__engine_find(const pawl_engine **ret, const char *scheme, pawl_error *e
     code = load_once(ret, path, scheme, err);
     pthread_mutex_unlock(&loading);
     return code;
+}
+
+/* ---- What is there? -------------------------------------------------------------------------- */
+
+static const char *libraries_of(const pawl_engine *engine)
+{
+    return engine->libraries ? engine->libraries() : "";
+}
+
+static int report_module(const char *path, const char *scheme, pawl_engine_info_fn *fn, void *arg)
+{
+    pawl_engine_info info = {.size = sizeof info, .scheme = scheme, .module = path,
+                             .libraries = "", .trouble = ""};
+    const pawl_engine *engine;
+    pawl_error err = {0};
+
+    pthread_mutex_lock(&loading);
+    if (load_once(&engine, path, scheme, &err))
+        info.trouble = err.text;
+    else
+        info.libraries = libraries_of(engine);
+    pthread_mutex_unlock(&loading);
+    return fn(arg, &info);
+}
+
+/* The scheme of "FOLDER/pawl-SCHEME.so". Returns false if an earlier folder has that module. */
+static bool is_first(const char *path, char scheme[64])
+{
+    const char *name = strrchr(path, '/') + sizeof "/pawl-" - 1;
+    char first[600];
+
+    snprintf(scheme, 64, "%.*s", (int)(strlen(name) - strlen(".so")), name);
+    return module_path(first, sizeof first, scheme) && !strcmp(first, path);
+}
+
+int pawl_engines(pawl_engine_info_fn *fn, void *arg)
+{
+    char folders[3][520], pattern[600], scheme[64];
+    size_t n = module_folders(folders);
+    int code = fn ? 0 : PAWL_EINVAL;
+
+    pawl__fork_mutex_add(&loading);
+    for (size_t i = 0; !code && i < LINKED; i++)
+        if (linked[i].engine)
+            code = fn(arg, &(pawl_engine_info){.size = sizeof(pawl_engine_info),
+                                               .scheme = linked[i].scheme, .module = "",
+                                               .libraries = libraries_of(linked[i].engine),
+                                               .trouble = ""});
+    for (size_t i = 0; !code && i < n; i++) {
+        glob_t found = {0};
+
+        snprintf(pattern, sizeof pattern, "%.519s/pawl-*.so", folders[i]);
+        if (!glob(pattern, 0, NULL, &found))
+            for (size_t k = 0; !code && k < found.gl_pathc; k++)
+                if (is_first(found.gl_pathv[k], scheme))
+                    code = report_module(found.gl_pathv[k], scheme, fn, arg);
+        globfree(&found);
+    }
+    return code;
+}
+
+const char *pawl_libraries(void)
+{
+    static _Thread_local char text[96];
+
+    snprintf(text, sizeof text, "libuv %s, %.60s", uv_version_string(),
+             OpenSSL_version(OPENSSL_VERSION));
+    return text;
 }

@@ -14,8 +14,8 @@
     "  -u URL              the service; default: $PAWL_URL, else local:\n"                         \
     "  --layout NAME       how locks are stored there: pawl, redisson (Redis),\n"                  \
     "                      advisory (PostgreSQL)\n"                                                \
-    "  -v                  tell on stderr who holds it, what the library warns of, and\n"          \
-    "                      what a trace: URL traces; -vv: all that the library logs\n"
+    "  -v                  tell on stderr who holds it, which server, warnings, and what a\n"        \
+    "                      trace: URL traces; -vv: all that the library logs\n"
 #define COMMON_HELP SERVICE_HELP "  --json              print JSON\n"
 
 static const verb verbs[] = {
@@ -138,6 +138,8 @@ static const verb verbs[] = {
      "\n"
      "  pawl serve -u redis://db1\n",
      cmd_serve},
+    {"version", "version [--json]", "Show the versions of pawl, its engines and libraries.",
+     "\n  --json              print JSON\n", cmd_version},
 };
 
 #define NVERBS (sizeof verbs / sizeof verbs[0])

@@ -85,6 +85,22 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static char warning[256];
 static bool loud; /* set before the first client is opened */
 
+/* A client has several connections, and each reports its server. */
+static bool is_news(const char *text)
+{
+    static char told[8][128]; /* under `mutex` */
+    static size_t n;
+    bool news = true;
+
+    pthread_mutex_lock(&mutex);
+    for (size_t i = 0; i < 8; i++)
+        news &= strncmp(told[i], text, sizeof told[i] - 1) != 0;
+    if (news)
+        snprintf(told[n++ % 8], sizeof told[0], "%s", text);
+    pthread_mutex_unlock(&mutex);
+    return news;
+}
+
 static void log_line(void *arg, int level, const char *text)
 {
     (void)arg;
@@ -93,7 +109,7 @@ static void log_line(void *arg, int level, const char *text)
         snprintf(warning, sizeof warning, "%s", text);
         pthread_mutex_unlock(&mutex);
     }
-    if (loud)
+    if (loud && (level != PAWL_LOG_INFO || is_news(text)))
         say("%s", text);
 }
 

@@ -56,6 +56,7 @@ int cmd_top(tool *, int argc, char **argv);
 int cmd_doctor(tool *, int argc, char **argv);
 int cmd_bench(tool *, int argc, char **argv);
 int cmd_serve(tool *, int argc, char **argv);
+int cmd_version(tool *, int argc, char **argv);
 
 /* ---- common.c: options, messages, the client ----------------------------------------------- */
 

@@ -225,6 +225,14 @@ static int engine_identity(void *self, char *ret, size_t size)
     return net_identity(ret, size, "etcd", &s->endpoints, s->prefix);
 }
 
+static const char *engine_libraries(void)
+{
+    static char text[32]; /* under the loader's mutex */
+
+    snprintf(text, sizeof text, "nghttp2 %.20s", nghttp2_version(0)->version_str);
+    return text;
+}
+
 const pawl_engine pawl_engine_etcd = {
     .abi = PAWL_ENGINE_ABI,
     .caps = PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_SHARED | PAWL_CAP_PERMITS | PAWL_CAP_LATCH |
@@ -237,4 +245,5 @@ const pawl_engine pawl_engine_etcd = {
     .cancel = engine_cancel,
     .flush = engine_flush,
     .identity = engine_identity,
+    .libraries = engine_libraries,
 };

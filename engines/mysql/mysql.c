@@ -176,6 +176,9 @@ void my_connected(sql_link *link, MYSQL *mysql, unsigned error, const char *word
         return;
     }
     if (mysql) {
+        link->env->log(link->env, PAWL_LOG_INFO, "%s: server %s %.60s", sql_link_host(link)->where,
+                       mariadb_connection(mysql) ? "MariaDB" : "MySQL",
+                       mysql_get_server_info(mysql));
         sql_link_watch(link, (int)mysql_get_socket(mysql), UV_READABLE);
         if (link->conn == m)
             sql_link_connected(link);
@@ -330,6 +333,14 @@ static int engine_identity(void *self, char *ret, size_t size)
     return net_identity(ret, size, "mysql", &s->hosts, more);
 }
 
+static const char *engine_libraries(void)
+{
+    static char text[64]; /* under the loader's mutex */
+
+    snprintf(text, sizeof text, "MariaDB Connector/C %.40s", mysql_get_client_info());
+    return text;
+}
+
 const pawl_engine pawl_engine_mysql = {
     .abi = PAWL_ENGINE_ABI,
     .caps = SQL_CAPS,
@@ -340,4 +351,5 @@ const pawl_engine pawl_engine_mysql = {
     .submit = sql_submit,
     .cancel = sql_cancel,
     .identity = engine_identity,
+    .libraries = engine_libraries,
 };

@@ -2,6 +2,8 @@
  *
  * module.c - the engine for PostgreSQL: with tables, or with the server's own locks (advisory.c).
  */
+#include <libpq-fe.h>
+
 #include "advisory.h"
 #include "postgres.h"
 
@@ -63,6 +65,14 @@ static int engine_identity(void *self, char *ret, size_t size)
     return net_identity(ret, size, "postgres", &s->hosts, more);
 }
 
+static const char *engine_libraries(void)
+{
+    static char text[32]; /* under the loader's mutex */
+
+    snprintf(text, sizeof text, "libpq %d.%d", PQlibVersion() / 10000, PQlibVersion() % 10000);
+    return text;
+}
+
 const pawl_engine pawl_engine_postgres = {
     .abi = PAWL_ENGINE_ABI,
     .caps = SQL_CAPS,
@@ -74,4 +84,5 @@ const pawl_engine pawl_engine_postgres = {
     .cancel = engine_cancel,
     .caps_of = engine_caps,
     .identity = engine_identity,
+    .libraries = engine_libraries,
 };

@@ -226,6 +226,9 @@ static void connected(sql_link *link)
                       "PostgreSQL 12 or newer", PQparameterStatus(p->conn, "server_version"));
         return;
     }
+    if (version)
+        link->env->log(link->env, PAWL_LOG_INFO, "%s: server PostgreSQL %.40s",
+                       sql_link_host(link)->where, PQparameterStatus(p->conn, "server_version"));
     PQsetnonblocking(p->conn, 1);
     sql_link_watch(link, PQsocket(p->conn), UV_READABLE);
     if (link->conn == p)

@@ -166,6 +166,17 @@ static int number_of(const resp_node *version)
     return sscanf(text, "%3d.%2d", &major, &minor) == 2 ? 100 * major + minor : 0;
 }
 
+/* Redis and most of its kin say "redis"; Valkey says "valkey". */
+static void log_version(redis_link *link, const resp_node *server, const resp_node *version)
+{
+    bool named = server && resp_is_text(server);
+
+    link->env->log(link->env, PAWL_LOG_INFO, "%s: server %.*s %.*s", link->where,
+                   named ? (int)(server->length < 20 ? server->length : 20) : 5,
+                   named ? (const char *)server->text : "redis",
+                   (int)(version->length < 20 ? version->length : 20), version->text);
+}
+
 static int hello_answered(redis_link *link, const resp_node *reply, char words[REDIS_WORDS])
 {
     const resp_node *version = reply->type == RESP_MAP ? field(reply, "version") : NULL;
@@ -184,6 +195,7 @@ static int hello_answered(redis_link *link, const resp_node *reply, char words[R
                  (int)(version->length < 20 ? version->length : 20), version->text);
         return PAWL_ENOTSUP;
     }
+    log_version(link, field(reply, "server"), version);
     if (link->must_be_master && !(role && resp_equal(role, "master", 6))) {
         snprintf(words, REDIS_WORDS, "it is to be the master, but says that it is not");
         return PAWL_ECONN;

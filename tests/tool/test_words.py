@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What pawl says when something can't be: the reason, in words that help, and only when asked."""
+import json
 import os
 import re
+import subprocess
 import time
 
 from harness import TOOL, case, equal, main, wait_for
@@ -144,6 +146,40 @@ def meant(box):
         code, out, err = box.pawl(*args)
         equal((code, out), (64, ''), ' '.join(args))
         assert err.startswith('pawl: ') and words in err and err.count('\n') == 1, err
+
+
+@case('version lists engines, modules and libraries; a module that can\'t be loaded says why')
+def versions(box):
+    code, out, err = box.pawl('version')
+    equal((code, err), (0, ''))
+    assert re.search(r'^pawl      \d+\.\d+\.\d+\nlibraries libuv \d.*OpenSSL \d', out), out
+    told = json.loads(box.pawl('version', '--json')[1])
+    engines = {e['scheme']: e for e in told['engines']}
+    assert {'local', 'memory', 'redis', 'quorum'} <= engines.keys(), engines
+    assert not any(e['trouble'] for e in told['engines']), told
+    if 'postgres' in engines:
+        assert re.fullmatch(r'libpq \d+\.\d+', engines['postgres']['libraries']), engines
+    with open(box.path('pawl-odd.so'), 'w') as f:
+        f.write('no module')
+    told = json.loads(box.pawl('version', '--json', env=dict(box.env, PAWL_ENGINE_DIR=box.dir))[1])
+    modules = [e for e in told['engines'] if e['module']]
+    equal([e['scheme'] for e in modules], ['odd'])
+    assert "can't load the engine for 'odd:'" in modules[0]['trouble'], modules
+    equal(box.status('version', 'x'), 64)
+
+
+@case('-v tells the server and its version, once')
+def server_version(box):
+    path = box.path('redis')
+    server = subprocess.Popen(['redis-server', '--port', '0', '--unixsocket', path, '--save', ''],
+                              stdout=subprocess.DEVNULL, cwd=box.dir, start_new_session=True)
+    box.started.append(server)
+    wait_for('the server', lambda: os.path.exists(path))
+    code, out, err = box.pawl('ls', '-v', '-u', 'redis+unix://' + path)
+    equal((code, out), (0, ''))
+    assert re.search(r'^pawl: .*: server (redis|valkey) \d+\.\d+\.\d+$', err, re.M), err
+    equal(err.count('server '), 1, err)
+    equal(box.pawl('ls', '-u', 'redis+unix://' + path)[2], 'pawl: no names in use\n')
 
 
 @case('-v prints what a trace: URL traces, also inside another URL; without either nothing is')
