@@ -34,6 +34,7 @@ typedef struct top {
     int64_t listed, opened; /* the answers in `all` and `open`; 0: none yet */
     bool failing;          /* the last answer was an error, since `failing_since` */
     int64_t failing_since;
+    int trouble_code;
     char trouble[TEXT_MAX];
     char notice[TEXT_MAX]; /* until the next key */
 

@@ -116,6 +116,7 @@ static void take_rows(top *t)
         if (!t->failing)
             t->failing_since = t->asked;
         t->failing = true;
+        t->trouble_code = f->err.code;
         snprintf(t->trouble, sizeof t->trouble, "%s", words(&f->err));
         return;
     }

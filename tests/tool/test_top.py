@@ -457,6 +457,32 @@ def quit_silent(box):
     equal(terminal.end(), 0)
 
 
+@case('a service that answers with an error is shown with its words, not as silent or empty')
+def refused(box):
+    server = Redis(box)
+    server.cli('CONFIG', 'SET', 'requirepass', 'secret')
+    box.env['PAWL_URL'] = server.url
+    box.env['PAWL_PASSWORD'] = 'secret'
+    box.holder('stock:42', '-l', '1h')
+    terminal = Terminal(box, 'top', '-i', '200ms')
+    terminal.wait_for('1 name, 1 held', 'stock:42')
+    server.cli('-a', 'secret', 'ACL', 'SETUSER', 'default', '-evalsha', '-eval', '-scan')
+    text = terminal.wait_for('FAILS for ', 'data are ', 'stock:42')
+    assert 'NO ANSWER' not in text and 'no names' not in text and 'secret' not in text, text
+    terminal.key('q')
+    equal(terminal.end(), 0)
+
+
+@case('it ends when its terminal goes away, also if SIGHUP is ignored')
+def hangup(box):
+    box.holder('x')
+    for command in (None, ['sh', '-c', 'trap "" HUP; exec "$0" top', os.environ['PAWL_TOOL']]):
+        terminal = Terminal(box, 'top', command=command)
+        terminal.wait_for('1 name, 1 held')
+        terminal.close()
+        equal(terminal.process.wait(timeout=PATIENCE), 129, str(command))
+
+
 @case('ten thousand locks: one listing per interval, and keys are answered meanwhile')
 def many(box):
     server = Redis(box)
