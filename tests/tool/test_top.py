@@ -11,9 +11,10 @@ import subprocess
 import sys
 import time
 import unicodedata
+import xml.etree.ElementTree
 
 from harness import PATIENCE, case, equal, main, wait_for
-from screen import DOWN, END, ENTER, ESCAPE, Terminal
+from screen import DOWN, END, ENTER, ESCAPE, Terminal, svg
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', 'lib'))
 from ports import free_port  # noqa: E402
@@ -540,14 +541,20 @@ def shape(text):
 
 
 def picture(name, terminal):
-    """Write the picture, or check that the one in docs/ still has this shape."""
+    """Write the picture as text and as SVG, or check that the one in docs/ still has this shape."""
     text = '\n'.join(terminal.lines()) + '\n'
-    if os.environ.get('PAWL_PICTURES'):
-        with open(os.path.join(os.environ['PAWL_PICTURES'], name), 'w') as f:
-            f.write(text)
+    folder = os.environ.get('PAWL_PICTURES')
+    if folder:
+        for end, content in (('.txt', text), ('.svg', svg(terminal.screen))):
+            with open(os.path.join(folder, name + end), 'w') as f:
+                f.write(content)
         return
-    with open(os.path.join(PICTURES, name)) as f:
-        equal(shape(f.read()), shape(text), f'{name} has another shape; make it anew')
+    with open(os.path.join(PICTURES, name + '.txt')) as f:
+        kept = f.read()
+    equal(shape(kept), shape(text), f'{name} has another shape; make it anew')
+    drawn = xml.etree.ElementTree.parse(os.path.join(PICTURES, name + '.svg')).getroot()
+    words = ''.join(drawn.itertext()).split()
+    assert set(kept.split()) <= set(words) | set(kept.splitlines()[0].split()), 'made separately'
 
 
 @case('the pictures in the documentation are what the screen shows')
@@ -556,14 +563,14 @@ def pictures(box):
     for width, height in ((80, 24), (160, 50)):
         terminal = Terminal(box, 'top', columns=width, lines=height)
         terminal.wait_for('7 names', 'q quit')
-        picture(f'top-{width}x{height}.txt', terminal)
+        picture(f'top-{width}x{height}', terminal)
         if width == 80:
             terminal.key(ENTER)
             terminal.wait_for('holds', ' 3. ')
-            picture('top-lock-80x24.txt', terminal)
+            picture('top-lock-80x24', terminal)
             terminal.key('b')
             terminal.wait_for('[y/N]')
-            picture('top-break-80x24.txt', terminal)
+            picture('top-break-80x24', terminal)
             terminal.key('n')
         terminal.key('q')
         equal(terminal.end(), 0)
