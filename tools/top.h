@@ -56,7 +56,7 @@ typedef struct top {
 
     /* A break under way. */
     char victim[256];
-    uint64_t victim_token;
+    rows shown_victim;     /* what the service said of it when the question was asked */
     bool want_victim, want_break; /* to be asked as soon as the feed is free */
     char prompt[TEXT_MAX];
 } top;
