@@ -533,7 +533,7 @@ def shape(text):
     folder, and in rows what follows the first number."""
     lines = []
     for y, line in enumerate(text.splitlines()):
-        words = [word_shape(w) for w in line.split()]
+        words = [word_shape(w) for w in re.sub(r' for [^?]*\?', ' for 1s?', line).split()]
         if y > 2 and '#' in words and 'Break' not in words:
             words = words[:words.index('#')]
         lines.append(' '.join(words).replace(' on ' + os.uname().nodename, ' on vm'))
