@@ -120,6 +120,13 @@ class Terminal:
             self.stream.feed(data)
             wait = 0
 
+    def settle(self):
+        """Until nothing has come for a moment: a screen may arrive in parts."""
+        for _ in range(20):
+            if not select.select([self.master], [], [], 0.1)[0]:
+                return
+            self.feed()
+
     def lines(self):
         self.feed()
         return [line.rstrip() for line in self.screen.display]
@@ -131,6 +138,8 @@ class Terminal:
         """Until predicate(text of the screen) is true; that text."""
         end = time.monotonic() + patience
         while True:
+            if predicate(self.text()):
+                self.settle()
             text = self.text()
             if predicate(text):
                 return text
