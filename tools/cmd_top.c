@@ -350,6 +350,7 @@ static int finish(top *t, int status)
     }
     rows_free(&t->all);
     rows_free(&t->open);
+    rows_free(&t->shown_victim);
     free(t->shown);
     return status;
 }

@@ -18,7 +18,8 @@ static int break_named(feed *f)
         return code;
     if (!f->rows.n || !f->rows.row[0]->info.holders)
         return PAWL_ENOTHELD;
-    if (f->rows.row[0]->info.token != f->token) {
+    if (f->rows.row[0]->info.token != f->token ||
+        strncmp(f->rows.row[0]->info.owner, f->owner, sizeof f->owner - 1)) {
         snprintf(f->err.text, sizeof f->err.text, "somebody else holds the lock by now");
         return PAWL_EBUSY;
     }
@@ -81,11 +82,12 @@ int feed_open(feed *f, pawl_client *client)
     return error;
 }
 
-void feed_ask(feed *f, enum question question, const char *name, uint64_t token)
+void feed_ask(feed *f, enum question question, const char *name, const pawl_info *victim)
 {
     f->question = question;
     snprintf(f->name, sizeof f->name, "%s", name);
-    f->token = token;
+    f->token = victim ? victim->token : 0;
+    snprintf(f->owner, sizeof f->owner, "%s", victim ? victim->owner : "");
     f->busy = true;
     pthread_mutex_lock(&f->mutex);
     f->asked = true;

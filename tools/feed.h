@@ -28,7 +28,8 @@ typedef struct feed {
 
     enum question question;
     char name[256];        /* the lock; of ASK_LIST the pattern, or "" */
-    uint64_t token;        /* ASK_BREAK: of the hold that the user was shown */
+    uint64_t token;        /* ASK_BREAK: of the hold that the user was shown; */
+    char owner[128];       /* likewise: some layouts have no tokens */
 
     rows rows;             /* ASK_LIST: a row for each name; else as pawl_inspect reports */
     pawl_error err;
@@ -37,9 +38,10 @@ typedef struct feed {
 /* Returns 0 or an errno. The feed closes the client. */
 int feed_open(feed *, pawl_client *);
 
-/* While not busy. ASK_BREAK breaks the lock only if its newest token is still `token`; the rows are
- * those from just before the break. */
-void feed_ask(feed *, enum question, const char *name, uint64_t token);
+/* While not busy. `victim`: of ASK_BREAK, the summary that the user was shown; the lock is broken
+ * only if token and first owner are still the same. The rows are those from just before the
+ * break. */
+void feed_ask(feed *, enum question, const char *name, const pawl_info *victim);
 
 /* Has the answer come? Then rows and err are the caller's. */
 bool feed_take(feed *);

@@ -100,21 +100,26 @@ static void no_handlers(void)
 
 const char *screen_open(void)
 {
-    const char *term = getenv("TERM");
+    const char *term = getenv("TERM"), *move;
+    bool moves;
+    int found;
 
     if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
         return "needs a terminal for its input and output; 'pawl ls' works without";
     if (tcgetattr(STDIN_FILENO, &modes))
         return strerror(errno);
-    terminal = newterm(NULL, stdout, stdin);
-    if (!terminal)
+    if (setupterm(NULL, STDOUT_FILENO, &found) != OK)
         return term && *term ? "can't use this terminal: TERM names an unknown type"
                              : "can't use this terminal: TERM is not set";
-    taken = true;
-    if (!tigetstr("cup") || tigetstr("cup") == (char *)-1) {
-        screen_close();
+    move = tigetstr("cup");
+    moves = move && move != (char *)-1;
+    del_curterm(cur_term); /* asked first: a newterm that fails leaks memory of ncurses' */
+    if (!moves)
         return "needs a terminal that can move its cursor; 'pawl ls --watch' works without";
-    }
+    terminal = newterm(NULL, stdout, stdin);
+    if (!terminal)
+        return "can't use this terminal";
+    taken = true;
     atexit(screen_close);
     watch_crashes();
     no_handlers();

@@ -34,6 +34,7 @@ typedef struct top {
     int64_t listed, opened; /* the answers in `all` and `open`; 0: none yet */
     bool failing;          /* the last answer was an error, since `failing_since` */
     int64_t failing_since;
+    int trouble_code;
     char trouble[TEXT_MAX];
     char notice[TEXT_MAX]; /* until the next key */
 
@@ -55,7 +56,7 @@ typedef struct top {
 
     /* A break under way. */
     char victim[256];
-    uint64_t victim_token;
+    rows shown_victim;     /* what the service said of it when the question was asked */
     bool want_victim, want_break; /* to be asked as soon as the feed is free */
     char prompt[TEXT_MAX];
 } top;

@@ -116,6 +116,7 @@ static void take_rows(top *t)
         if (!t->failing)
             t->failing_since = t->asked;
         t->failing = true;
+        t->trouble_code = f->err.code;
         snprintf(t->trouble, sizeof t->trouble, "%s", words(&f->err));
         return;
     }
@@ -166,9 +167,11 @@ static void take_victim(top *t)
     } else if (!r->n || !r->row[0]->info.holders) {
         snprintf(t->notice, sizeof t->notice, "nobody holds '%.250s'", t->victim);
     } else {
-        t->victim_token = r->row[0]->info.token;
         snprintf(t->prompt, sizeof t->prompt, "Break '%.250s', held by %s? [y/N] ", t->victim,
                  victims(r, who, sizeof who));
+        rows_free(&t->shown_victim);
+        t->shown_victim = t->feed.rows;
+        t->feed.rows = (rows){0};
         t->before = t->mode == MODE_LOCK ? MODE_LOCK : MODE_LIST;
         t->mode = MODE_CONFIRM;
     }
@@ -211,11 +214,12 @@ void top_ask(top *t)
     if (t->feed.busy)
         return;
     if (t->want_victim || t->want_break) {
-        feed_ask(&t->feed, t->want_break ? ASK_BREAK : ASK_VICTIM, t->victim, t->victim_token);
+        feed_ask(&t->feed, t->want_break ? ASK_BREAK : ASK_VICTIM, t->victim,
+                 t->want_break ? &t->shown_victim.row[0]->info : NULL);
         t->want_victim = t->want_break = false;
     } else if (top_now() >= t->next) {
         t->asked = top_now();
         t->next = t->asked + t->interval_ms;
-        feed_ask(&t->feed, lock ? ASK_LOCK : ASK_LIST, lock ? t->name : t->pattern, 0);
+        feed_ask(&t->feed, lock ? ASK_LOCK : ASK_LIST, lock ? t->name : t->pattern, NULL);
     }
 }

@@ -54,6 +54,12 @@ static void draw_title(const top *t)
     both_ends(0, STYLE_TITLE, left, right);
 }
 
+/* Else the service has answered, with an error. */
+static bool is_silence(int code)
+{
+    return code == PAWL_ECONN || code == PAWL_EUNKNOWN || code == PAWL_EQUORUM;
+}
+
 /* Old, and how old: the service failed, or its answer takes too long. */
 static bool is_stale(const top *t, char *buf, size_t size)
 {
@@ -64,7 +70,8 @@ static bool is_stale(const top *t, char *buf, size_t size)
     if (answered)
         snprintf(data, sizeof data, "data are %s old", age_text(age, sizeof age, now - answered));
     if (t->failing)
-        snprintf(buf, size, "NO ANSWER for %s, %s: %s",
+        snprintf(buf, size, "%s for %s, %s: %s",
+                 is_silence(t->trouble_code) ? "NO ANSWER" : "FAILS",
                  age_text(since, sizeof since, now - t->failing_since), data, t->trouble);
     else if (waiting > 1000 && waiting > t->interval_ms)
         snprintf(buf, size, "NO ANSWER yet after %s, %s", age_text(since, sizeof since, waiting),

@@ -163,10 +163,11 @@ void advisory_say_break(advisory *adv, advisory_key key, sql_params *p)
     p->text = adv->text;
 }
 
-/* Sessions of the other layout have the number of their client; that is nobody's lock. */
+/* Sessions of the other layout have the number of their client; that is nobody's lock. Who waits
+ * has that name, too, until the grant. */
 void advisory_say_inspect(advisory *adv, const advisory_key *key, sql_params *p)
 {
-    char words[160] = " AND a.application_name IS DISTINCT FROM 'pawl'";
+    char words[160] = " AND (NOT granted OR a.application_name IS DISTINCT FROM 'pawl')";
 
     if (key)
         add_key(words, key);

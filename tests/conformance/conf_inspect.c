@@ -82,6 +82,7 @@ CASE("waiters are shown in their order, each with its own owner and label")
     all.n = 0;
     CHECK_OK(pawl_list(mine, name, collect_row, &all, NULL));
     CHECK_EQ(all.n, 1);
+    CHECK_EQ(all.row[0].info.waiters, N);
     CHECK(all.row[0].info.wait_ms >= oldest);
     CHECK_OK(pawl_lock_release(lock, NULL));
     for (int i = 0; i < N; i++)

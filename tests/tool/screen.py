@@ -4,6 +4,7 @@
 The model is pyte's (Debian: python3-pyte), which understands the Linux console; hence TERM=linux.
 """
 import fcntl
+import html
 import os
 import pty
 import select
@@ -39,6 +40,47 @@ class Screen(pyte.Screen):
     def cursor_down(self, count=None):
         super().cursor_down(count)
         self.ensure_hbounds()
+
+
+COLOURS = {'default': '#d0d0d0', 'cyan': '#4ec9b0', 'brown': '#e5c07b', 'yellow': '#e5c07b',
+           'white': '#ffffff', 'red': '#c5353d', 'black': '#16181d'}
+CELL_WIDTH, CELL_HEIGHT = 8, 17
+
+
+def _runs(screen, y):
+    """(column, text, columns, style) of neighbours that look the same; each word begins anew, so
+    that a font whose wide characters are not two columns wide moves nothing else."""
+    runs = []
+    for x in range(screen.columns):
+        cell = screen.buffer[y][x]
+        style = (cell.fg, cell.bg, cell.bold, cell.reverse)
+        if runs and runs[-1][3] == style and not (runs[-1][1].endswith(' ') and cell.data != ' '):
+            column, text, _, _ = runs.pop()
+            runs.append((column, text + cell.data, x + 1 - column, style))
+        else:
+            runs.append((x, cell.data, 1, style))
+    return [r for r in runs if r[1].strip() or r[3][1] != 'default' or r[3][3]]
+
+
+def svg(screen):
+    """The screen as a picture: one text for each run, stretched to its columns."""
+    width, height = screen.columns * CELL_WIDTH + 16, screen.lines * CELL_HEIGHT + 16
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+           f'font-family="monospace" font-size="13">',
+           f'<rect width="{width}" height="{height}" rx="6" fill="{COLOURS["black"]}"/>']
+    for y in range(screen.lines):
+        for column, text, columns, (fg, bg, bold, reverse) in _runs(screen, y):
+            front, back = COLOURS.get(fg, '#d0d0d0'), COLOURS.get(bg) if bg != 'default' else None
+            if reverse:
+                front, back = back or COLOURS['black'], front
+            x, w, top = 8 + column * CELL_WIDTH, columns * CELL_WIDTH, 8 + y * CELL_HEIGHT
+            if back:
+                out.append(f'<rect x="{x}" y="{top}" width="{w}" height="{CELL_HEIGHT}" fill="{back}"/>')
+            if text.strip():
+                out.append(f'<text x="{x}" y="{top + 13}" textLength="{w}" xml:space="preserve" '
+                           f'fill="{front}"{" font-weight=" + chr(34) + "bold" + chr(34) if bold else ""}>'
+                           f'{html.escape(text)}</text>')
+    return '\n'.join(out + ['</svg>', ''])
 
 
 class Terminal:
@@ -78,6 +120,13 @@ class Terminal:
             self.stream.feed(data)
             wait = 0
 
+    def settle(self):
+        """Until nothing has come for a moment: a screen may arrive in parts."""
+        for _ in range(20):
+            if not select.select([self.master], [], [], 0.1)[0]:
+                return
+            self.feed()
+
     def lines(self):
         self.feed()
         return [line.rstrip() for line in self.screen.display]
@@ -89,6 +138,8 @@ class Terminal:
         """Until predicate(text of the screen) is true; that text."""
         end = time.monotonic() + patience
         while True:
+            if predicate(self.text()):
+                self.settle()
             text = self.text()
             if predicate(text):
                 return text
