@@ -373,6 +373,8 @@ void etcd_seat_opened(etcd_seat *s);
 void etcd_seat_end(etcd_seat *s, int code);
 /* The key has vanished, or its lease has (s->lease is NULL). */
 void etcd_seat_lost(etcd_seat *s);
+/* The same of the key alone, which a break or somebody deleted; the core is told. */
+void etcd_seat_vanished(etcd_seat *s);
 /* A call of its came to nothing. */
 void etcd_seat_failed(etcd_call *call, int code, const char *words);
 void etcd_seats_step(etcd *e);

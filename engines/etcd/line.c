@@ -118,7 +118,7 @@ static bool was_broken(const etcd_seat *s)
     return s->state == SEAT_HOLDS && lease && s->e->env->now(s->e->env) < lease->from + lease->ttl;
 }
 
-static void vanished(etcd_seat *s)
+void etcd_seat_vanished(etcd_seat *s)
 {
     etcd *e = s->e;
     uint64_t seq = s->seq;
@@ -138,7 +138,7 @@ static void vanished(etcd_seat *s)
 static void own_event(etcd_watch *w, const etcd_event *event)
 {
     if (event->deleted)
-        vanished(w->arg);
+        etcd_seat_vanished(w->arg);
 }
 
 /* Compacted away: writing or reading the key shows whether it is there, and at which revision. */
