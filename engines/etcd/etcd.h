@@ -379,6 +379,8 @@ void etcd_waiter_opened(etcd_waiter *s);
 void etcd_waiter_end(etcd_waiter *s, int code);
 /* The key has vanished, or its lease has (s->lease is NULL). */
 void etcd_waiter_lost(etcd_waiter *s);
+/* The same of the key alone, which a break or somebody deleted; the core is told. */
+void etcd_waiter_vanished(etcd_waiter *s);
 /* A call of its came to nothing. */
 void etcd_waiter_failed(etcd_call *call, int code, const char *words);
 void etcd_waiters_step(etcd *e);

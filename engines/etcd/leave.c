@@ -145,11 +145,7 @@ static bool answer_rewrite(etcd_call *call, pb_span message)
     s->moving = NULL;
     s->unsure = false;
     if (!txn.succeeded) {
-        etcd *e = s->e;
-
-        etcd_waiter_lost(s);
-        etcd_event_tell(e, PAWL_EVENT_VERIFY);
-        etcd_renewals_check(e);
+        etcd_waiter_vanished(s);
         return true;
     }
     if (!s->own.id && list_empty(&s->fresh)) /* it was compacted away */

@@ -119,7 +119,7 @@ static bool was_broken(const etcd_waiter *s)
            s->e->env->now(s->e->env) < lease->from + lease->ttl;
 }
 
-static void vanished(etcd_waiter *s)
+void etcd_waiter_vanished(etcd_waiter *s)
 {
     etcd *e = s->e;
     uint64_t seq = s->seq;
@@ -139,7 +139,7 @@ static void vanished(etcd_waiter *s)
 static void own_event(etcd_watch *w, const etcd_event *event)
 {
     if (event->deleted)
-        vanished(w->arg);
+        etcd_waiter_vanished(w->arg);
 }
 
 /* Compacted away: writing or reading the key shows whether it is there, and at which revision. */

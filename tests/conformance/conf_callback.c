@@ -381,3 +381,24 @@ CASE("readers, a writer and permits that are broken say so")
     CHECK_EQ(pawl_semaphore_lost_reason(sem), broken_reason());
     CHECK_CODE(pawl_semaphore_release(sem, 2, NULL), PAWL_ELOST);
 }
+
+CASE("a lock that was waited for and is broken at once says so")
+{
+    static calls lost = CALLS_INIT, done = CALLS_INIT;
+    const char *name = check_name("b");
+    pawl_client *mine = client_open(NULL);
+    pawl_lock *first = lock_new(mine, name, NULL);
+    pawl_lock *second = lock_new(mine, name, LOCK_OPTIONS(.owner = PAWL_OWNER_HANDLE,
+                                                          .on_lost = count_call, .arg = &lost));
+
+    for (int i = 1; i <= 8; i++) { /* the engine may learn of it in two ways */
+        CHECK_OK(pawl_lock_acquire(first, 20000, NULL));
+        CHECK_OK(pawl_lock_acquire_start(second, PAWL_FOREVER, count_call, &done));
+        CHECK_OK(pawl_lock_release(first, NULL));
+        event_await(&done.event, i);
+        CHECK_OK(pawl_lock_break(first, NULL));
+        event_await(&lost.event, i);
+        CHECK_EQ(pawl_lock_lost_reason(second), broken_reason());
+        CHECK_CODE(pawl_lock_release(second, NULL), PAWL_ELOST);
+    }
+}

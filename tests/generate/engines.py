@@ -22,8 +22,15 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def path_to(folder):
+    """Import from tests/FOLDER from now on. Folders have modules of the same names (server, cases)."""
     for f in ('lib', folder):
-        sys.path.insert(0, os.path.join(HERE, '..', f))
+        where = os.path.abspath(os.path.join(HERE, '..', f))
+        sys.path.insert(0, where)
+        for name in (n[:-3] for n in os.listdir(where) if n.endswith('.py')):
+            loaded = getattr(sys.modules.get(name), '__file__', None)
+            if loaded and os.path.dirname(os.path.abspath(loaded)) != where and \
+                    os.path.dirname(os.path.abspath(loaded)) != HERE:
+                del sys.modules[name]
 
 
 class Service:
