@@ -382,7 +382,7 @@ class World:
         if not begins:
             return
         library = os.path.join(LIBRARY, 'libpawl.so')
-        p = subprocess.run([sys.executable, os.path.join(HERE, 'unload.py'), library, self.url],
+        p = subprocess.run([sys.executable, os.path.join(HERE, 'unload.py'), library, 'memory:'],
                            capture_output=True, text=True, check=False, timeout=BOUND_S * 2)
         if p.returncode:
             self.found.append(f'a program that unloaded the library ended with {p.returncode}: '
