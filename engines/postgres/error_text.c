@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * words.c - what is said to PostgreSQL: the first words, the check of tables and functions, and the
- * statements. None relies on the search_path that the server, the database or the role has set.
+ * error_text.c - what is said to PostgreSQL: the first words, the check of tables and functions,
+ * and the statements. None relies on the search_path that the server, the database or the role has
+ * set.
  */
 #include "postgres.h"
 
