@@ -14,7 +14,7 @@
  * to end by themselves.
  *
  * A stale entry is freed when its call is over, whatever the answer: if that was lost, the claim
- * ends by itself. Somebody who may publish can make the client send cancels; GHOSTS_MAX are out at
+ * ends by itself. Somebody who may publish can make the client send cancels; STALE_MAX are out at
  * most.
  */
 #include <stdlib.h>
