@@ -28,7 +28,7 @@ static void prepare_release(struct hold *hold)
     r->op.lease_ms = pawl__lease_wanted(hold, pawl__now(hold->client));
 }
 
-static void now_a_ghost(struct hold *hold)
+static void mark_finished(struct hold *hold)
 {
     hold->finished = true;
     hold->lock = NULL;
@@ -43,7 +43,7 @@ void pawl__hold_give_back(struct hold *hold)
     int64_t lease = r->op.lease_ms;
 
     hold->state = HOLD_RELEASING;
-    now_a_ghost(hold);
+    mark_finished(hold);
     pawl__timers_clear(&client->timers, &hold->wait_timer);
     prepare_release(hold);
     pawl__request_start(r, pawl__now(client) + lease * PAWL_NS_PER_MS);
@@ -108,7 +108,7 @@ static void linger_here(struct hold *hold, int64_t until)
             client->linger_until = until;
     }
     pawl__hold_finish(hold, 0);
-    now_a_ghost(hold);
+    mark_finished(hold);
     hold->lost_cb.fn = NULL;
     pawl__timers_clear(&client->timers, &hold->wait_timer); /* discarded while it lingers */
     hold->wait_timer = (pawl_timer){.fire = linger_over, .arg = hold};
@@ -375,7 +375,7 @@ void pawl__hold_lost(struct hold *hold, int why)
 
 void pawl__hold_discard(struct hold *hold, bool forget)
 {
-    now_a_ghost(hold);
+    mark_finished(hold);
     if (forget)
         hold->lost_cb.fn = NULL;
     if (hold->acquires && hold->done_cb.pending && hold->done_cb.code == 0)

@@ -21,7 +21,7 @@ void etcd_event_tell(etcd *e, int event)
     pawl_op *op = e->event;
 
     if (!op) {
-        e->untold = event > e->untold ? event : e->untold;
+        e->pending_event = event > e->pending_event ? event : e->pending_event;
         return;
     }
     e->event = NULL;
@@ -33,10 +33,10 @@ void etcd_event_tell(etcd *e, int event)
 
 static void submit_event(etcd *e, pawl_op *op)
 {
-    int event = e->untold;
+    int event = e->pending_event;
 
     e->event = op;
-    e->untold = PAWL_EVENT_NONE;
+    e->pending_event = PAWL_EVENT_NONE;
     if (event != PAWL_EVENT_NONE)
         etcd_event_tell(e, event);
 }

@@ -495,7 +495,7 @@ struct etcd {
     uv_prepare_t prepare; /* before the loop polls: write */
     bool prepared;
     pawl_op *event;
-    int untold;           /* an event that came while no EVENT op was out */
+    int pending_event;    /* an event that came while no EVENT op was out */
     bool broken;          /* keys of ours were deleted while their lease was good, and no EVENT
                              has said so yet */
 

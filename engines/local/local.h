@@ -13,9 +13,9 @@
  * kill the process as well) and root can change it. A table that others can write, too (the folder
  * is a group's), is never mapped: a member could truncate the file, and the next access would end
  * the process with SIGBUS. It is read and written by pread and pwrite, and a compare-and-swap is
- * done under a kernel lock on that word's byte (words.c). Which way is used is a matter of the file
- * (header and mode), so all clients of a table use the same one. Either way every value that comes
- * from the table is checked before it is used: it may be damaged, or forged.
+ * done under a kernel lock on that word's byte (table_words.c). Which way is used is a matter of
+ * the file (header and mode), so all clients of a table use the same one. Either way every value
+ * that comes from the table is checked before it is used: it may be damaged, or forged.
  *
  * THE TABLE is changed by compare-and-swap only. A process that is killed at any instruction leaves
  * it whole and has nothing half done; in a mapped table also one that is stopped keeps nobody from
@@ -181,11 +181,11 @@ typedef struct local {
     mode_t mode; /* of files */
     gid_t gid;
     char sockets[32]; /* where socket names are looked up; ends with "/" */
-    /* table.c, words.c */
+    /* table.c, table_words.c */
     int fd; /* the table's open file description, which holds the slot's lock; -1: none */
     char *map; /* NULL: it is not mapped */
     size_t size; /* of the file, as far as is known */
-    int trouble; /* why the table could not be read or written: an errno; set by words.c */
+    int trouble; /* why the table could not be read or written: an errno; set by table_words.c */
     bool lost; /* the file was removed */
     /* slots.c */
     uint32_t slot, gen;
@@ -220,7 +220,7 @@ bool local_table_removed(local *l);
 /* A client of any boot or version has a slot in the table of that descriptor. */
 bool local_table_in_use(int fd);
 
-/* words.c: all access to the table. What can't be read is 0 and sets l->trouble. */
+/* table_words.c: all access to the table. What can't be read is 0 and sets l->trouble. */
 uint64_t local_load(local *l, size_t at);
 bool local_swap(local *l, size_t at, uint64_t *old, uint64_t value);
 uint64_t local_add(local *l, size_t at, uint64_t n);

@@ -3,7 +3,7 @@
  * mysql.c - the driver for MariaDB and MySQL: statements, what errors mean, and the engine.
  *
  * There is one statement at a time on a connection, so that calls wait for each other in the
- * backlog; all are short but the ear's, which is alone on its own.
+ * backlog; all are short but the listener's, which is alone on its own.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -73,7 +73,7 @@ static const char check[] =
 
 static const char *const greeting[] = {
     SESSION, ISOLATION, READ_ONLY, NULL, MAY_CALL, "CALL @_be('pawl:$CLIENT')", NULL};
-static const char *const ear_greeting[] = {
+static const char *const listener_greeting[] = {
     SESSION, ISOLATION, NULL, "CALL @_be('pawl:ear:$CLIENT')", NULL};
 
 /* ---- errors ---------------------------------------------------------------------------------- */
@@ -298,12 +298,12 @@ static const sql_driver driver = {
     .scheme = "mysql",
     .product = "MySQL",
     .port = 3306,
-    .own_ear = true,
+    .own_listener = true,
     .resolves = true,
     .statements = statements,
     .greeting = greeting,
     .pooled_greeting = greeting,
-    .ear_greeting = ear_greeting,
+    .listener_greeting = listener_greeting,
     .version = "CALL @_version()",
     .lock = "DO GET_LOCK('pawl:making', 10)",
     .unlock = "DO RELEASE_LOCK('pawl:making')",

@@ -571,7 +571,7 @@ const sql_driver pg_driver = {
     .statements = pg_statements,
     .greeting = pg_greeting,
     .pooled_greeting = pg_pooled_greeting,
-    .ear_greeting = pg_pooled_greeting,
+    .listener_greeting = pg_pooled_greeting,
     .version = "SELECT @_version() WHERE NOT EXISTS (SELECT FROM @ WHERE false) "
                "AND NOT EXISTS (SELECT FROM @_member WHERE false) "
                "AND NOT EXISTS (SELECT FROM @_client WHERE false)",

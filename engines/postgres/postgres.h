@@ -12,7 +12,7 @@ int pg_backend(const sql_link *link);
 
 extern const sql_driver pg_driver; /* of the tables */
 
-/* clear.c: nothing of the server's reaches libpq before it was looked at. */
+/* relay.c: nothing of the server's reaches libpq before it was looked at. */
 typedef struct pg_relay pg_relay;
 
 enum pg_relay_result {
@@ -36,7 +36,7 @@ enum pg_relay_result pg_relay_in(pg_relay *r);
 bool pg_relay_over(const pg_relay *r);
 bool pg_relay_give_back(const pg_relay *r, int fd);
 
-/* words.c */
+/* error_text.c */
 extern const char *const pg_statements[SQL_STATEMENTS];
 extern const char *const pg_greeting[], *const pg_pooled_greeting[];
 extern const char pg_check[];

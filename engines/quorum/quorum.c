@@ -86,7 +86,7 @@ void quorum_event(quorum *q, int event)
     pawl_op *op = q->event;
 
     if (!op) {
-        q->untold = event > q->untold ? event : q->untold;
+        q->pending_event = event > q->pending_event ? event : q->pending_event;
         return;
     }
     q->event = NULL;
@@ -98,10 +98,10 @@ void quorum_event(quorum *q, int event)
 
 static void submit_event(quorum *q, pawl_op *op)
 {
-    int event = q->untold;
+    int event = q->pending_event;
 
     q->event = op;
-    q->untold = PAWL_EVENT_NONE;
+    q->pending_event = PAWL_EVENT_NONE;
     if (event != PAWL_EVENT_NONE)
         quorum_event(q, event);
 }

@@ -310,7 +310,7 @@ struct quorum {
     quorum_attempt *held[QUORUM_HASH];
     pawl_timer soon;
     pawl_op *event;
-    int untold;
+    int pending_event;
     bool broken; /* a node told of a break, and no EVENT has said so yet */
 };
 

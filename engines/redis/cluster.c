@@ -2,11 +2,11 @@
  *
  * cluster.c - which node serves a slot.
  *
- * The map has for each slot the node that serves it, as far as is known; scout.c says where the map
- * comes from. Each master that the map names has a link of its own, which sleeps until this client
- * asks about one of the master's slots: so a map costs no connections, and passwords only go to
- * nodes that are needed. Calls about slots that nobody is known to serve go to the scout; the node
- * that the scout talks to says where they belong.
+ * The map has for each slot the node that serves it, as far as is known; map_link.c says where the
+ * map comes from. Each master that the map names has a link of its own, which sleeps until this
+ * client asks about one of the master's slots: so a map costs no connections, and passwords only go
+ * to nodes that are needed. Calls about slots that nobody is known to serve go to the map link; the
+ * node that the map link talks to says where they belong.
  *
  * MOVED and ASK prove that nothing was done: the call is sent on, at most HOPS times; then they are
  * errors of "not now", as TRYAGAIN and CLUSTERDOWN are. After a MOVED it is the node it names that
@@ -71,7 +71,7 @@ static void node_ready(redis_link *link)
     redis *r = link->redis;
 
     if (link->knows_better)
-        redis_scout_ask(link);
+        redis_map_link_ask(link);
     if (link->moved)
         tell_taken(link);
     else if (link->epochs > 1)
@@ -194,7 +194,7 @@ int redis_cluster_open(redis *r, pawl_error *err)
         redis_cluster_free(r);
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
     }
-    redis_scout_open(r);
+    redis_map_link_open(r);
     return 0;
 }
 
@@ -203,7 +203,7 @@ void redis_cluster_close(redis *r)
 {
     redis_cluster *c = &r->cluster;
 
-    redis_scout_close(r);
+    redis_map_link_close(r);
     for (size_t i = 0; i < c->nnodes; i++)
         redis_link_close(c->nodes[i]);
 }
@@ -264,7 +264,7 @@ static void slot_moved(redis *r, uint16_t slot, redis_link *to)
         return;
     if (to->moved)
         tell_taken(to);
-    redis_scout_ask(to);
+    redis_map_link_ask(to);
 }
 
 bool redis_cluster_redirect(redis_link *link, redis_call *call, const resp_node *reply)

@@ -9,7 +9,7 @@
  *
  * A message to a waiter repeats the waiter's secret, which is in its record: whoever may publish
  * but not read the keys can't forge one. A message about an acquire that this client does not know
- * is answered, see ghosts.c.
+ * is answered, see stale.c.
  */
 #include <errno.h>
 #include <inttypes.h>

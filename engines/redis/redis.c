@@ -25,7 +25,7 @@ void redis_event(redis *r, int event)
     pawl_op *op = r->event;
 
     if (!op) {
-        r->untold = event > r->untold ? event : r->untold;
+        r->pending_event = event > r->pending_event ? event : r->pending_event;
         return;
     }
     r->event = NULL;
@@ -43,10 +43,10 @@ void redis_broken(redis *r)
 
 static void submit_event(redis *r, pawl_op *op)
 {
-    int event = r->untold;
+    int event = r->pending_event;
 
     r->event = op;
-    r->untold = PAWL_EVENT_NONE;
+    r->pending_event = PAWL_EVENT_NONE;
     if (event != PAWL_EVENT_NONE)
         redis_event(r, event);
 }

@@ -7,7 +7,7 @@
  *     link.c      one connection: its life, and the calls on it; on top of ../net/stream.c
  *     hello.c     its first words
  *     sentinel.c  where the master is, by asking sentinels
- *     cluster.c   which node serves a slot      scout.c  whom to ask, and whom to believe
+ *     cluster.c   which node serves a slot      map_link.c  whom to ask, and whom to believe
  *     slots.c     what a node says of them      hosts.c  which hosts may be followed
  *     shards.c    the client's channels in a cluster
  *     age.c       for how long the server has run
@@ -16,7 +16,7 @@
  *     waiters.c   acquire: the ops that may wait        waiters_table.c  those there are
  *     ops.c       release, break, latch         renew.c  renew
  *     replicas.c  proof that replicas have it
- *     ghosts.c    messages about acquires that are over
+ *     stale.c     messages about acquires that are over
  *     pawl.c, redisson.c   the layouts: what is sent, what messages say
  *     channels.c  channels that waiters listen on
  *     inspect.c   inspect, count and list      scan.c  which names there are
@@ -223,7 +223,7 @@ struct redis_link {
     int64_t served;        /* when it was last seen to serve slots; 0: never */
     bool knows_better;     /* MOVED has named it: ask it for the map */
     bool asked, ask_again; /* the question for the map is out; and must be asked once more */
-    int8_t sound;          /* its cluster_state: 1 ok, 0 fail, -1 not known; see scout.c */
+    int8_t sound;          /* its cluster_state: 1 ok, 0 fail, -1 not known; see map_link.c */
     int64_t epoch;         /* its cluster_current_epoch; 0 not known */
     uint16_t number;       /* its index in the cluster's nodes, plus 1 */
     bool plain;            /* sharded messages are refused here: use plain ones */
@@ -395,10 +395,10 @@ typedef struct redis_cluster {
     size_t nnodes, room;
     uint16_t *slots;    /* the index of the node that serves it, plus 1; 0: not known */
     uint8_t *used;      /* the slots that this client has asked about, a bit each */
-    size_t next;        /* which address the scout (redis.link) tries next */
+    size_t next;        /* which address the map link (redis.link) tries next */
     uint32_t rounds;    /* through all of them in vain */
-    size_t turn;        /* which node is asked for the map next, beside the scout */
-    bool known;         /* there is a map; see scout.c */
+    size_t turn;        /* which node is asked for the map next, beside the map link */
+    bool known;         /* there is a map; see map_link.c */
     bool trusted;       /* and it is of a node that was in order */
     bool doubted;       /* a node has said CLUSTERDOWN since */
     bool told;          /* that CLUSTER INFO is refused */
@@ -421,12 +421,12 @@ void redis_cluster_taken(redis_link *node);
 /* The map is another one. */
 void redis_cluster_changed(redis *r);
 
-/* ---- scout.c --------------------------------------------------------------------------------- */
+/* ---- map_link.c ------------------------------------------------------------------------------ */
 
-void redis_scout_open(redis *r);
-void redis_scout_close(redis *r);
+void redis_map_link_open(redis *r);
+void redis_map_link_close(redis *r);
 /* Ask this node for the map. */
-void redis_scout_ask(redis_link *link);
+void redis_map_link_ask(redis_link *link);
 /* The map may be out of date: ask for it now, or soon. */
 void redis_cluster_refresh(redis *r);
 void redis_cluster_doubt(redis *r);
@@ -485,7 +485,7 @@ struct redis {
     const redis_layout *layout;
     redis_settings settings;
     void *tls_context;
-    redis_link link;       /* to the server; of a cluster, the scout */
+    redis_link link;       /* to the server; of a cluster, the map link */
     redis_sentinel sentinel;
     redis_cluster cluster;
     uv_prepare_t prepare;  /* before the loop polls: write */
@@ -496,7 +496,7 @@ struct redis {
     struct list calls;     /* spare ones */
     size_t ncalls;
     pawl_op *event;
-    int untold;            /* an event that came while no EVENT op was out */
+    int pending_event;     /* an event that came while no EVENT op was out */
     bool broken;           /* a break of grants of ours was told, and no EVENT has said so yet */
     bool moved;            /* the next connection is to another server than the last */
     pawl_timer entry_timer;
@@ -509,7 +509,7 @@ struct redis {
     size_t nwaiters, table_room;
     struct list spare_waiters;
     size_t nspare_waiters;
-    size_t nghosts;        /* cancels of acquires that this client does not know, out */
+    size_t nstale;         /* cancels of acquires that this client does not know, out */
     struct list channels[REDIS_CHANNEL_BUCKETS]; /* that waiters listen on */
 };
 
@@ -561,7 +561,7 @@ void redis_waiters_end(redis *r);
 /* A cancel is out at a server that answers: the engine's `unfinished`. */
 bool redis_waiters_leave(void *self);
 
-/* ghosts.c: a message told of an acquire that this client does not know. token 0: it was told to
+/* stale.c: a message told of an acquire that this client does not know. token 0: it was told to
  * watch, not granted. */
 void redis_disown(redis *r, const char *name, uint64_t seq, uint64_t token, int64_t granted);
 

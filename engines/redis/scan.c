@@ -214,7 +214,7 @@ static int write_ping(redis_call *call, resp_buf *out)
     return resp_end(&c);
 }
 
-/* The scout holds it back until there is a map (scout.c). */
+/* The map link holds it back until there is a map (map_link.c). */
 static bool pinged(redis_call *call, const resp_node *reply)
 {
     redis_inspection *k = call->about;

@@ -4,8 +4,8 @@
  * answer is an array with an element for each range of slots: the first slot, the last slot, and
  * the nodes, each an array that begins with host, port and id. The first node is the master.
  *
- * Reading a node map changes nothing: no node is added and nobody is connected to until scout.c has
- * judged the node map and redis_node_map_use makes it the map. A host that is empty, unknown or
+ * Reading a node map changes nothing: no node is added and nobody is connected to until map_link.c
+ * has judged the node map and redis_node_map_use makes it the map. A host that is empty, unknown or
  * null means the node that was asked. An answer that makes no sense anywhere is refused whole. So
  * is one with more than REDIS_NODES_MAX masters, or with a host that may not be followed (hosts.c):
  * node_map->flaw then says why. Masters are found by a hash, so that the time to read a node map is

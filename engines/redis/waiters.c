@@ -18,7 +18,7 @@
  * The server keeps a place for REDIS_PLACE_MS; it is asked again long before. One waiter watches
  * for all: it asks again when what is in their way should be over; behind a stranger, who sends no
  * messages, also before. All others ask again so often (the layout's refresh_ms) that a watcher
- * that died, or is a ghost (ghosts.c), keeps nobody waiting for longer.
+ * that died, or is stale (stale.c), keeps nobody waiting for longer.
  *
  * A waiter outlives its connection: whatever has no call out is sent again on the next one, which
  * is harmless because the same owner gets the same answer. So an acquire whose answer was lost is
@@ -390,7 +390,7 @@ static void send_cancel(redis_waiter *w)
     send_call(w, &type);
 }
 
-/* Is anything sent there? Not by a scout without a map: it only asks for that. */
+/* Is anything sent there? Not by a map link without a map: it only asks for that. */
 static bool serves(const redis_link *link)
 {
     const redis *r = link->redis;

@@ -76,10 +76,10 @@ static void submit_simple(shelf_engine *se, pawl_op *op, void (*work)(shelf_edit
 
 static void submit_event(shelf_engine *se, pawl_op *op)
 {
-    int event = se->untold;
+    int event = se->pending_event;
 
     se->event = op;
-    se->untold = PAWL_EVENT_NONE;
+    se->pending_event = PAWL_EVENT_NONE;
     if (event != PAWL_EVENT_NONE)
         shelf_engine_event(se, event);
 }
@@ -89,7 +89,7 @@ void shelf_engine_event(shelf_engine *se, int event)
     pawl_op *op = se->event;
 
     if (!op) {
-        se->untold = event > se->untold ? event : se->untold;
+        se->pending_event = event > se->pending_event ? event : se->pending_event;
         return;
     }
     se->event = NULL;

@@ -119,7 +119,7 @@ struct shelf_engine {
     struct list *chains; /* SHELF_CHAINS */
     shelf_waiter *spare;
     pawl_op *event;
-    int untold; /* an event that came while no EVENT op was out */
+    int pending_event; /* an event that came while no EVENT op was out */
     bool broken; /* grants of this client were broken, and no EVENT has said so yet */
     struct shelf_peers tells, blockers;
     pawl_timer safety;

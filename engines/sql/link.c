@@ -166,7 +166,7 @@ static void attempt(sql_link *link)
 {
     const net_address *host;
 
-    if (link == &link->sql->ear)
+    if (link == &link->sql->listener)
         link->at = link->sql->link.at; /* to hear what is said there */
     host = sql_link_host(link);
     link->state = LINK_RESOLVING;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sql.c - the engine's slots, and what belongs to no op: events, the server's clock, the client's
- * own entry, and the ear.
+ * own entry, and the listener.
  *
  * The entry says who a client is (host, pid, program, label), for whoever asks who holds a lock. It
  * is kept for 90 s and written again every 30 s, which also shows whether an idle connection still
@@ -9,10 +9,10 @@
  * used for a day, a bounded number of rows at a time; where the server says that there is more, the
  * entry is written again after a second.
  *
- * The ear is a second link, for servers that can't push on the first one. It is open while anybody
- * waits, or has held something for a second (a holder may be told that its lock was broken), and
- * closed a minute after the last such need. One statement on it blocks in the server until there is
- * a message or 20 s are over; it is sent again at once.
+ * The listener is a second link, for servers that can't push on the first one. It is open while
+ * anybody waits, or has held something for a second (a holder may be told that its lock was
+ * broken), and closed a minute after the last such need. One statement on it blocks in the server
+ * until there is a message or 20 s are over; it is sent again at once.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -25,8 +25,8 @@
 #define ENTRY_WRITE_MS 30000
 #define ENTRY_MORE_MS 1000
 #define HEAR_LIMIT_MS 30000
-#define EAR_SOON_MS 1000
-#define EAR_IDLE_MS 60000
+#define LISTENER_SOON_MS 1000
+#define LISTENER_IDLE_MS 60000
 
 /* ---- parameters and owners ------------------------------------------------------------------- */
 
@@ -57,7 +57,7 @@ void sql_event(sql *q, int event)
     pawl_op *op = q->event;
 
     if (!op) {
-        q->untold = event > q->untold ? event : q->untold;
+        q->pending_event = event > q->pending_event ? event : q->pending_event;
         return;
     }
     q->event = NULL;
@@ -69,10 +69,10 @@ void sql_event(sql *q, int event)
 
 void sql_submit_event(sql *q, pawl_op *op)
 {
-    int event = q->untold;
+    int event = q->pending_event;
 
     q->event = op;
-    q->untold = PAWL_EVENT_NONE;
+    q->pending_event = PAWL_EVENT_NONE;
     if (event != PAWL_EVENT_NONE)
         sql_event(q, event);
 }
@@ -160,7 +160,7 @@ static void entry_due(pawl_timer *timer)
     keep_entry(timer->arg);
 }
 
-/* ---- messages, and the ear ------------------------------------------------------------------- */
+/* ---- messages, and the listener -------------------------------------------------------------- */
 
 void sql_message(sql *q, const char *text)
 {
@@ -180,7 +180,7 @@ void sql_message(sql *q, const char *text)
 
 bool sql_hears(const sql *q)
 {
-    return !q->settings.pooled && (!q->driver->own_ear || q->ear.state == LINK_READY);
+    return !q->settings.pooled && (!q->driver->own_listener || q->listener.state == LINK_READY);
 }
 
 static void hear(sql *q);
@@ -209,7 +209,7 @@ static bool heard(sql_call *call, const sql_reply *reply)
                                  used ? "," : "", id);
         sql_message(q, text);
     }
-    if (q->ear.state == LINK_READY)
+    if (q->listener.state == LINK_READY)
         hear(q);
     return true;
 }
@@ -218,50 +218,50 @@ static void hear_failed(sql_call *call, int code, const char *words)
 {
     sql *q = call->about;
 
-    if (code == PAWL_ECONN && q->ear.state == LINK_READY)
+    if (code == PAWL_ECONN && q->listener.state == LINK_READY)
         hear(q); /* woken rather often */
-    else if (code != PAWL_EUNKNOWN && code != PAWL_ECANCELED && q->ear.state == LINK_READY)
-        sql_link_drop(&q->ear, PAWL_ECONN, "%s", words);
+    else if (code != PAWL_EUNKNOWN && code != PAWL_ECANCELED && q->listener.state == LINK_READY)
+        sql_link_drop(&q->listener, PAWL_ECONN, "%s", words);
 }
 
 static void hear(sql *q)
 {
     static const sql_call_type type = {.statement = SQL_HEAR, .fill = fill_hear, .answer = heard,
         .failed = hear_failed};
-    sql_call *call = sql_call_new(&q->ear, &type, q);
+    sql_call *call = sql_call_new(&q->listener, &type, q);
 
     if (!call)
         return;
     call->limit_ms = HEAR_LIMIT_MS;
-    sql_link_send(&q->ear, call);
+    sql_link_send(&q->listener, call);
 }
 
-static void set_ear_timer(sql *q, int64_t ms)
+static void set_listener_timer(sql *q, int64_t ms)
 {
-    q->env->timer_set(q->env, &q->ear_timer, q->env->now(q->env) + ms * PAWL_NS_PER_MS);
+    q->env->timer_set(q->env, &q->listener_timer, q->env->now(q->env) + ms * PAWL_NS_PER_MS);
 }
 
-static void ear_due(pawl_timer *timer)
+static void listener_due(pawl_timer *timer)
 {
     sql *q = timer->arg;
     bool wanted = q->nwaiters || q->held;
 
     if (wanted)
-        sql_link_open(&q->ear);
+        sql_link_open(&q->listener);
     else
-        sql_link_close(&q->ear);
+        sql_link_close(&q->listener);
     if (wanted)
-        set_ear_timer(q, EAR_IDLE_MS);
+        set_listener_timer(q, LISTENER_IDLE_MS);
 }
 
-void sql_want_ear(sql *q)
+void sql_want_listener(sql *q)
 {
-    if (!q->driver->own_ear || q->ear.state != LINK_CLOSED)
+    if (!q->driver->own_listener || q->listener.state != LINK_CLOSED)
         return;
     if (q->nwaiters)
-        sql_link_open(&q->ear);
-    if (!q->ear_timer.armed)
-        set_ear_timer(q, EAR_SOON_MS);
+        sql_link_open(&q->listener);
+    if (!q->listener_timer.armed)
+        set_listener_timer(q, LISTENER_SOON_MS);
 }
 
 /* ---- what the links tell --------------------------------------------------------------------- */
@@ -273,9 +273,9 @@ static void link_ready(sql_link *link)
     if (link->epochs > 1)
         sql_event(q, link->at == q->served_by ? PAWL_EVENT_RECONNECT : PAWL_EVENT_FAILOVER);
     q->served_by = link->at;
-    if (q->ear.state != LINK_CLOSED && q->ear.at != link->at) {
-        sql_link_close(&q->ear);
-        sql_want_ear(q);
+    if (q->listener.state != LINK_CLOSED && q->listener.at != link->at) {
+        sql_link_close(&q->listener);
+        sql_want_listener(q);
     }
     keep_entry(q);
     sql_waiters_resend(q);
@@ -288,7 +288,7 @@ static void link_dropped(sql_link *link, int refused)
         sql_waiters_refuse(link->sql, refused, link->words);
 }
 
-static void ear_ready(sql_link *link)
+static void listener_ready(sql_link *link)
 {
     hear(link->sql);
     sql_waiters_resend(link->sql);
@@ -314,12 +314,12 @@ int sql_open(sql *q, const sql_driver *driver, pawl_env *env, const pawl_url *ur
     if (code)
         return pawl_error_set(err, code, "out of memory");
     q->entry_timer = (pawl_timer){.fire = entry_due, .arg = q};
-    q->ear_timer = (pawl_timer){.fire = ear_due, .arg = q};
+    q->listener_timer = (pawl_timer){.fire = listener_due, .arg = q};
     sql_link_init(&q->link, q, q->settings.pooled ? driver->pooled_greeting : driver->greeting);
     q->link.on_ready = link_ready;
     q->link.on_drop = link_dropped;
-    sql_link_init(&q->ear, q, driver->ear_greeting);
-    q->ear.on_ready = ear_ready;
+    sql_link_init(&q->listener, q, driver->listener_greeting);
+    q->listener.on_ready = listener_ready;
     sql_link_open(&q->link);
     return 0;
 }
@@ -336,12 +336,12 @@ void sql_close(void *self)
         pawl_op_finish(event, PAWL_ECANCELED);
     if (q->entry_timer.fire) {
         q->env->timer_clear(q->env, &q->entry_timer);
-        q->env->timer_clear(q->env, &q->ear_timer);
+        q->env->timer_clear(q->env, &q->listener_timer);
     }
     q->closing = true;
     if (q->link.state == LINK_READY)
         keep_entry(q); /* take it away; nobody waits for the answer */
-    sql_link_close(&q->ear);
+    sql_link_close(&q->listener);
     sql_link_close(&q->link);
     sql_waiters_end(q);
     for (int i = 0; i < SQL_STATEMENTS; i++)

@@ -2,7 +2,7 @@
  *
  * sql.h - the engines on SQL servers, inside.
  *
- *     sql.c       the engine's slots, and what belongs to no op: events, clock, entry, the ear
+ *     sql.c       the engine's slots, and what belongs to no op: events, clock, entry, the listener
  *     settings.c  what the URL says
  *     link.c      one connection: its life, and the calls on it
  *     greet.c     its first words, and making the tables where they are missing
@@ -29,7 +29,7 @@
  * (`urgent`) go before everything else in the backlog.
  *
  * Messages (a grant, a new front of the queue) come on the main link where the server can push
- * (PostgreSQL: NOTIFY), else on a second one, the *ear*, which is open only while there is
+ * (PostgreSQL: NOTIFY), else on a second one, the *listener*, which is open only while there is
  * something to hear. A message is a hint that carries its own proof: the server's time of what it
  * tells.
  *
@@ -245,10 +245,10 @@ typedef struct sql_driver {
     const char *product;     /* "PostgreSQL" */
     uint16_t port;
     bool can_pool;           /* the parameter `pooler` makes sense */
-    bool own_ear;            /* messages need a link of their own */
+    bool own_listener;       /* messages need a link of their own */
     bool resolves;           /* `start` does, without blocking; it gets no address */
     const char *const *statements; /* by enum sql_statement; '@' is the prefix */
-    const char *const *greeting, *const *pooled_greeting, *const *ear_greeting;
+    const char *const *greeting, *const *pooled_greeting, *const *listener_greeting;
     const char *version;     /* asks for the version of the tables; NULL: there are none */
     const char *lock, *unlock; /* so that only one makes them */
     const char *here;        /* the schema of a bare prefix, as an expression */
@@ -277,16 +277,16 @@ struct sql {
     pawl_env *env;
     const sql_driver *driver;
     sql_settings settings;
-    sql_link link, ear;
+    sql_link link, listener;
     char *texts[SQL_STATEMENTS]; /* the driver's, with the prefix */
     char client[20];       /* this client's id, in hex */
     char place[SQL_SCHEMA_MAX + SQL_PREFIX_MAX + 2]; /* the prefix, qualified */
     char schema[SQL_SCHEMA_MAX]; /* as a string of the server's language */
     pawl_op *event;
-    int untold;            /* an event that came while no EVENT op was out */
+    int pending_event;     /* an event that came while no EVENT op was out */
     bool broken;           /* a break of grants of ours was told, and no EVENT has said so yet */
     unsigned served_by;    /* which of the hosts was the latest */
-    pawl_timer entry_timer, ear_timer;
+    pawl_timer entry_timer, listener_timer;
     struct list waiters;   /* in order of arrival */
     sql_waiter **table;    /* by owner.seq */
     size_t nwaiters, table_room;
@@ -317,7 +317,7 @@ void sql_message(sql *q, const char *text);
 /* Do messages reach this client? */
 bool sql_hears(const sql *q);
 /* There is something to listen for. */
-void sql_want_ear(sql *q);
+void sql_want_listener(sql *q);
 /* "CLIENT:SEQ" as the functions know it. */
 void sql_owner(char text[SQL_OWNER_MAX], uint64_t client, uint64_t seq);
 /* So long that it never ends, without an overflow in the server. */

@@ -14,9 +14,9 @@
  * QUEUED: the server has a place for it, or by now the lock. The place is kept for PLACE_MS. The
  * front of the queue asks again when what is in its way should be over, those behind it up to
  * BEHIND_MS later, and everybody after REFRESH_MS at the latest: whatever was lost or killed, a
- * lock does not stand free for longer while somebody waits. Where messages don't arrive (no ear
- * yet, or a pooler), whoever waits asks again and again, at growing intervals; the next answer
- * after the ear is there makes it known to the server.
+ * lock does not stand free for longer while somebody waits. Where messages don't arrive (no
+ * listener yet, or a pooler), whoever waits asks again and again, at growing intervals; the next
+ * answer after the listener is there makes it known to the server.
  *
  * An answer that was lost ends the op as unknown: the core submits it again, and the same owner
  * finds its place or its grant. One that is given up when there is no connection is unknown, too:
@@ -157,7 +157,7 @@ static void granted(sql_waiter *w, uint64_t token, int64_t ntokens, int64_t from
         q->held++;
     finish(w, 0);
     if (q->held)
-        sql_want_ear(q);
+        sql_want_listener(q);
 }
 
 /* A pause that grows with every look in vain, half of it by chance. */
@@ -218,9 +218,9 @@ static bool answer_queued(sql_call *call, sql_waiter *w, const char *text)
     pawl_op_waits(w->op);
     if (!w->round[0] && w->op->mode == PAWL_MODE_LATCH)
         strcpy(w->round, round);
-    sql_want_ear(w->sql);
+    sql_want_listener(w->sql);
     if (w->early || (!w->pushed && sql_hears(w->sql)))
-        ask(w); /* the ear was opened meanwhile */
+        ask(w); /* the listener was opened meanwhile */
     else
         plan(w, position == 0 && w->op->mode != PAWL_MODE_LATCH, left);
     return true;

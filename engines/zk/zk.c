@@ -14,7 +14,7 @@ void zk_event(zk *z, int event)
     pawl_op *op = z->event;
 
     if (!op) {
-        z->untold = event > z->untold ? event : z->untold;
+        z->pending_event = event > z->pending_event ? event : z->pending_event;
         return;
     }
     z->event = NULL;
@@ -32,10 +32,10 @@ void zk_broken(zk *z)
 
 static void submit_event(zk *z, pawl_op *op)
 {
-    int event = z->untold;
+    int event = z->pending_event;
 
     z->event = op;
-    z->untold = PAWL_EVENT_NONE;
+    z->pending_event = PAWL_EVENT_NONE;
     if (event != PAWL_EVENT_NONE)
         zk_event(z, event);
 }

@@ -345,7 +345,7 @@ struct zk {
     uv_prepare_t prepare; /* before the loop polls: write */
     bool prepared;
     pawl_op *event;
-    int untold; /* an event that came while no EVENT op was out */
+    int pending_event; /* an event that came while no EVENT op was out */
     bool broken; /* a node of a grant of ours was deleted, and no EVENT has said so yet */
     struct list tasks;
     struct list spare_calls;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fuzz_pg_auth.c - any bytes as what a PostgreSQL server says before it has let us in, through the
- * relay that keeps the password from it (postgres/clear.c).
+ * relay that keeps the password from it (postgres/relay.c).
  *
  * What must hold: libpq gets a beginning of the server's bytes, unchanged, and never a message that
  * asks for the password in clear; with 'T' as the first byte libpq has asked for TLS before.

@@ -4,7 +4,8 @@
  * rows: of wrong types, too few and too many columns, NULL, huge numbers, any messages, any errors.
  *
  * A script (world.h) begins with a digit: 0 tables and messages that the server pushes (as
- * PostgreSQL), 1 tables and an ear (as MariaDB), 2 layout=advisory, 3 a pooler. Then, besides ops:
+ * PostgreSQL), 1 tables and an listener (as MariaDB), 2 layout=advisory, 3 a pooler. Then, besides
+ * ops:
  *
  *     0ROWS ... 7ROWS   that connection's server answers with these: cells end with '|', rows with
  *                       a newline; a cell that is just '_' is NULL
@@ -82,7 +83,7 @@ static int driver_send(sql_link *link, sql_call *call)
 
     for (struct list *l = link->calls.next; l != &link->calls; l = l->next)
         out++;
-    if (out > (link->sql->driver->own_ear ? 1 : 4))
+    if (out > (link->sql->driver->own_listener ? 1 : 4))
         return 1;
     call->type->fill(call, &params);
     DEMAND(params.n <= SQL_PARAMS_MAX);
@@ -118,11 +119,11 @@ static const char *const greeting[] = {"greet", NULL, "second", NULL};
     .end = driver_end
 #define TABLES                                                                                     \
     .statements = statements, .greeting = greeting, .pooled_greeting = greeting,                   \
-    .ear_greeting = greeting, .version = "version", .lock = "lock", .unlock = "unlock",            \
+    .listener_greeting = greeting, .version = "version", .lock = "lock", .unlock = "unlock",       \
     .here = "here", .check = "check", .schema = "make @\n;;\nmake $TABLE", .greeted = tables_greeted
 
 static const sql_driver tables = {DRIVER, TABLES};
-static const sql_driver tables_ear = {DRIVER, TABLES, .own_ear = true};
+static const sql_driver tables_listener = {DRIVER, TABLES, .own_listener = true};
 const sql_driver advisory_driver = {DRIVER, .greeting = advisory_greeting,
     .greeted = advisory_greeted};
 
@@ -277,9 +278,9 @@ static int open_tables(void *self, pawl_env *env, const pawl_url *url, pawl_erro
     return sql_open(self, &tables, env, url, err);
 }
 
-static int open_ear(void *self, pawl_env *env, const pawl_url *url, pawl_error *err)
+static int open_listener(void *self, pawl_env *env, const pawl_url *url, pawl_error *err)
 {
-    return sql_open(self, &tables_ear, env, url, err);
+    return sql_open(self, &tables_listener, env, url, err);
 }
 
 static int open_advisory(void *self, pawl_env *env, const pawl_url *url, pawl_error *err)
@@ -305,7 +306,7 @@ static void cancel_advisory(void *self, pawl_op *op)
 static const pawl_engine engines[] = {
     {.state_size = sizeof(sql), .open = open_tables, .close = sql_close, .submit = sql_submit,
      .cancel = sql_cancel},
-    {.state_size = sizeof(sql), .open = open_ear, .close = sql_close, .submit = sql_submit,
+    {.state_size = sizeof(sql), .open = open_listener, .close = sql_close, .submit = sql_submit,
      .cancel = sql_cancel},
     {.state_size = sizeof(advisory), .open = open_advisory, .close = close_advisory,
      .submit = submit_advisory, .cancel = cancel_advisory},

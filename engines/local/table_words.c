@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * words.c - all access to the table: to a mapping, or by pread and pwrite.
+ * table_words.c - all access to the table: to a mapping, or by pread and pwrite.
  *
  * A mapped word is loaded with acquire and swapped with acquire and release. A word of a table that
  * is not mapped is read and changed under a kernel lock (F_OFD_SETLK) on a byte of its own, far

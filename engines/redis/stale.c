@@ -1,37 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ghosts.c - messages about acquires that this client does not know.
+ * stale.c - messages about acquires that this client does not know.
  *
  * After a fail-over or a restart from an older snapshot a queue may name acquires that have ended
  * since, and whose client lives; so may a request that arrives late from a lost connection. Such a
- * ghost would get the lock, or the task to watch, and do nothing. So the client answers every
- * message about an acquire that it does not know: the cancel script takes the ghost out of the
- * queue, or ends the claim that it was just granted, and passes the lock on.
+ * stale entry would get the lock, or the task to watch, and do nothing. So the client answers every
+ * message about an acquire that it does not know: the cancel script takes the stale entry out of
+ * the queue, or ends the claim that it was just granted, and passes the lock on.
  *
- * The client may still believe in a grant to the ghost's owner (made by the old master), and a
- * renewal may have reached the new one before the answer does. cancel.lua therefore ends a claim
+ * The client may still believe in a grant to the stale entry's owner (made by the old master), and
+ * a renewal may have reached the new one before the answer does. cancel.lua therefore ends a claim
  * only if nobody has renewed it; claims of leases up to 2.1 s can't be told apart so, and are left
  * to end by themselves.
  *
- * A ghost is freed when its call is over, whatever the answer: if that was lost, the claim ends by
- * itself. Somebody who may publish can make the client send cancels; GHOSTS_MAX are out at most.
+ * A stale entry is freed when its call is over, whatever the answer: if that was lost, the claim
+ * ends by itself. Somebody who may publish can make the client send cancels; STALE_MAX are out at
+ * most.
  */
 #include <stdlib.h>
 
 #include "waiters.h"
 
-#define GHOSTS_MAX 256
+#define STALE_MAX 256
 
-typedef struct ghost {
+typedef struct stale_entry {
     redis *redis;
     uint64_t seq, token;
     int64_t granted; /* server ms */
     char name[PAWL_NAME_MAX + 1];
-} ghost;
+} stale_entry;
 
 static int write_disown(redis_call *call, resp_buf *out)
 {
-    const ghost *g = call->about;
+    const stale_entry *g = call->about;
     resp_command c = redis_begin(call, &redis_script_cancel, out, 5, 3);
     char owner[REDIS_OWNER_MAX];
     redis_keys keys;
@@ -48,19 +49,19 @@ static int write_disown(redis_call *call, resp_buf *out)
     return resp_end(&c);
 }
 
-static void ghost_free(ghost *g)
+static void stale_entry_free(stale_entry *g)
 {
-    g->redis->nghosts--;
+    g->redis->nstale--;
     free(g);
 }
 
 static bool disowned(redis_call *call, const resp_node *reply)
 {
-    ghost *g = call->about;
+    stale_entry *g = call->about;
     bool ours = redis_is_owner(resp_child(reply, 1), g->redis->env->client_id, g->seq);
 
     if (ours)
-        ghost_free(g);
+        stale_entry_free(g);
     return ours; /* else the call fails next */
 }
 
@@ -68,24 +69,24 @@ static void disown_failed(redis_call *call, int code, const char *words)
 {
     (void)code;
     (void)words;
-    ghost_free(call->about);
+    stale_entry_free(call->about);
 }
 
 void redis_disown(redis *r, const char *name, uint64_t seq, uint64_t token, int64_t granted)
 {
     static const redis_call_type type = {.write = write_disown, .answer = disowned,
         .failed = disown_failed};
-    ghost *g = r->nghosts < GHOSTS_MAX ? malloc(sizeof *g) : NULL;
+    stale_entry *g = r->nstale < STALE_MAX ? malloc(sizeof *g) : NULL;
     redis_call *call;
 
     if (!g)
         return;
-    r->nghosts++;
-    *g = (ghost){.redis = r, .seq = seq, .token = token, .granted = granted};
+    r->nstale++;
+    *g = (stale_entry){.redis = r, .seq = seq, .token = token, .granted = granted};
     snprintf(g->name, sizeof g->name, "%s", name);
     call = redis_call_about(r, redis_slot_of(r, g->name), &type, g, 0);
     if (call)
         redis_call_send(call);
     else
-        ghost_free(g);
+        stale_entry_free(g);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * scout.c - the map of the slots: whom to ask for it, and whom to believe.
+ * map_link.c - the map of the slots: whom to ask for it, and whom to believe.
  *
  * Any node can be asked (CLUSTER INFO and CLUSTER SLOTS, one behind the other), and any node can be
  * wrong: removed from the cluster, cut off from the others, or late to hear. So no node is believed
- * for ever. Each question goes to two nodes: to the scout (redis.link), a connection that goes
+ * for ever. Each question goes to two nodes: to the map link (redis.link), a connection that goes
  * through the URL's addresses and those of all known masters and stays with one that is in order;
  * and to one of the other masters that are connected, each in its turn. Questions are sent at
  * first, when a connection is lost, when MOVED names a node (which is asked itself), every 300 ms
@@ -14,7 +14,7 @@
  * The map has one of these states, changed only by adopt() and redis_cluster_doubt(), under the
  * client's mutex like everything here:
  *
- *     unknown (known false)     nothing has been answered; calls about slots wait at the scout
+ *     unknown (known false)     nothing has been answered; calls about slots wait at the map link
  *     tentative (trusted false) of a node that says cluster_state:fail. Used only because there is
  *                               nothing better; any node in order replaces it
  *     trusted                   of a node that said cluster_state:ok, or may not be asked for it
@@ -28,7 +28,7 @@
  * anew. Why that is safe: a wrong map never grants anything. A node that does not serve a slot
  * answers MOVED or CLUSTERDOWN, so a wrong map costs time alone, and a refused right one as well.
  *
- * When the scout's own node gives a node map that is refused, the scout goes on to the next
+ * When the node of the map link gives a node map that is refused, the map link goes on to the next
  * address; pauses only come after a round through all of them, and grow to 1 s.
  */
 #include <stdlib.h>
@@ -60,7 +60,7 @@ static void plan(redis *r)
     r->env->timer_set(r->env, &r->cluster.timer, r->env->now(r->env) + ms * PAWL_NS_PER_MS);
 }
 
-/* One of the connected masters that is not the scout's node; NULL: there is none. */
+/* One of the connected masters that is not the map link's node; NULL: there is none. */
 static redis_link *another(redis *r)
 {
     redis_cluster *c = &r->cluster;
@@ -79,9 +79,9 @@ void redis_cluster_refresh(redis *r)
 {
     redis_link *link = another(r);
 
-    redis_scout_ask(&r->link);
+    redis_map_link_ask(&r->link);
     if (link)
-        redis_scout_ask(link);
+        redis_map_link_ask(link);
     plan(r);
 }
 
@@ -155,7 +155,7 @@ static void adopt(redis_link *link, const redis_node_map *node_map)
     plan(r);
 }
 
-/* The scout's node is of no use for the map. */
+/* The map link's node is of no use for the map. */
 static void go_on(redis *r, const char *words)
 {
     redis_link_drop(&r->link, PAWL_ECONN, "%s", words);
@@ -220,7 +220,7 @@ static bool slots_answered(redis_call *call, const resp_node *reply)
 {
     redis_link *link = call->about;
     redis *r = link->redis;
-    bool good, sense, scout = link == &r->link, again = link->ask_again;
+    bool good, sense, map_link = link == &r->link, again = link->ask_again;
     redis_node_map *node_map = redis_node_map_read(link, reply, &sense);
     char words[REDIS_WORDS] = "out of memory";
 
@@ -229,17 +229,17 @@ static bool slots_answered(redis_call *call, const resp_node *reply)
     link->asked = link->ask_again = false;
     good = node_map && judge(link, node_map, words);
     if (good) {
-        if (scout)
+        if (map_link)
             r->cluster.rounds = 0;
         adopt(link, node_map);
     }
     free(node_map);
-    if (scout && (!good || !link->sound))
+    if (map_link && (!good || !link->sound))
         go_on(r, good ? "it says that the cluster is down (cluster_state:fail)" : words);
     else if (!good)
         link->env->log(link->env, PAWL_LOG_INFO, "%s: %s", link->where, words);
     else if (again)
-        redis_scout_ask(link);
+        redis_map_link_ask(link);
     return true;
 }
 
@@ -261,7 +261,7 @@ static const redis_call_type info_type = {.write = write_info, .answer = info_an
 static const redis_call_type slots_type = {.write = write_slots, .answer = slots_answered,
     .failed = slots_failed};
 
-void redis_scout_ask(redis_link *link)
+void redis_map_link_ask(redis_link *link)
 {
     redis_call *info, *slots;
 
@@ -283,10 +283,10 @@ void redis_scout_ask(redis_link *link)
     redis_link_send(link, slots);
 }
 
-/* ---- the scout ------------------------------------------------------------------------------- */
+/* ---- the map link ---------------------------------------------------------------------------- */
 
 /* The URL's addresses, then those of the nodes that are known. */
-static bool scout_locate(redis_link *link)
+static bool map_link_locate(redis_link *link)
 {
     redis *r = link->redis;
     redis_cluster *c = &r->cluster;
@@ -299,12 +299,12 @@ static bool scout_locate(redis_link *link)
     return true;
 }
 
-static void scout_ready(redis_link *link)
+static void map_link_ready(redis_link *link)
 {
-    redis_scout_ask(link);
+    redis_map_link_ask(link);
 }
 
-static void scout_dropped(redis_link *link)
+static void map_link_dropped(redis_link *link)
 {
     redis_cluster *c = &link->redis->cluster;
 
@@ -314,7 +314,7 @@ static void scout_dropped(redis_link *link)
         link->failures = c->rounds++;
 }
 
-static void scout_refused(redis_link *link, int code, const char *words)
+static void map_link_refused(redis_link *link, int code, const char *words)
 {
     redis *r = link->redis;
 
@@ -323,23 +323,23 @@ static void scout_refused(redis_link *link, int code, const char *words)
 }
 
 /* What is not the question itself waits here until there is a map. */
-static bool scout_holds_back(const redis_link *link, const redis_call *call)
+static bool map_link_holds_back(const redis_link *link, const redis_call *call)
 {
     return !link->redis->cluster.known && call->type != &info_type && call->type != &slots_type;
 }
 
-static const redis_role role_scout = {.locate = scout_locate, .ready = scout_ready,
-    .refused = scout_refused, .push = redis_server_push, .dropped = scout_dropped,
-    .holds_back = scout_holds_back};
+static const redis_role role_map_link = {.locate = map_link_locate, .ready = map_link_ready,
+    .refused = map_link_refused, .push = redis_server_push, .dropped = map_link_dropped,
+    .holds_back = map_link_holds_back};
 
-void redis_scout_open(redis *r)
+void redis_map_link_open(redis *r)
 {
     r->cluster.timer = (pawl_timer){.fire = timer_fired, .arg = r};
-    redis_link_open(&r->link, r, &role_scout);
+    redis_link_open(&r->link, r, &role_map_link);
     plan(r);
 }
 
-void redis_scout_close(redis *r)
+void redis_map_link_close(redis *r)
 {
     if (r->cluster.timer.fire)
         r->env->timer_clear(r->env, &r->cluster.timer);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * clear.c - a relay between libpq and the server while they authenticate, without TLS.
+ * relay.c - a relay between libpq and the server while they authenticate, without TLS.
  *
  * libpq before 16 sends the password in clear to every server that asks for the password in clear,
  * and has no setting against that. So libpq gets one end of a socket pair in place of its socket,
