@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pawl-observe.h - metrics and tracing of a program's own locks.
+ * pawl-observe.h - metrics and tracing of a program's own locks, what is wrong with a service, and
+ * which engines and libraries there are.
  *
  *     char *text;
  *
@@ -78,6 +79,61 @@ struct pawl_trace {
  * of Pawl's locked. Calls from several threads may overlap, and a thread that is preempted before
  * its call makes the call late: `at_ns`, `lasted_ns` and the number of the event are the times and
  * the order to record. The function must not call Pawl, and should be short. */
+
+/* ---- Examining the service ------------------------------------------------------------------- */
+
+enum pawl_finding_level {
+    PAWL_FINDING_FACT = 0,    /* nothing is wrong: the server's version, its clock ... */
+    PAWL_FINDING_SKIPPED = 1, /* could not be checked; `remedy` says what the check needs */
+    PAWL_FINDING_WARNING = 2, /* weakens locks, or will stop them under load or after a failure */
+    PAWL_FINDING_DANGER = 3   /* a lock may be granted twice, or can't be granted at all */
+};
+
+/* One finding. Strings are valid during the call, "" if there is nothing to say. `id` is short and
+ * stable ("redis-eviction"); docs/doctor.md lists all ids. */
+typedef struct pawl_finding {
+    uint64_t size;
+    uint64_t level;     /* enum pawl_finding_level */
+    const char *id;
+    const char *where;  /* which server or folder */
+    const char *what;   /* what was found */
+    const char *why;    /* why that matters to locks */
+    const char *remedy; /* what to do: a setting, or the statement that grants a right */
+    int64_t value;      /* FACT: its number. "clock": the server's time minus this machine's, ms */
+} pawl_finding;
+
+/* Receives each finding; a result other than 0 ends the report, and pawl_examine returns that
+ * result. The function runs in the calling thread, after the examination, and may call Pawl. */
+typedef int pawl_finding_fn(void *arg, const pawl_finding *finding);
+
+/* Ask the service for everything that breaks locks: eviction, persistence, replicas, missing
+ * rights, TLS ... PAWL_ENOTSUP: the engine can't tell. `pawl doctor` prints the findings.
+ * Thread: any. Blocks: up to the time-out. In callbacks: PAWL_EDEADLK. */
+PAWL_API int pawl_examine(pawl_client *client, pawl_finding_fn *fn, void *arg, pawl_error *err);
+
+/* ---- Engines and libraries ------------------------------------------------------------------- */
+
+/* The libraries that the running library uses, with their versions: "libuv 1.44.2, OpenSSL 3.0.14".
+ * Thread: any. Blocks: no. In callbacks: yes. */
+PAWL_API const char *pawl_libraries(void);
+
+/* An engine: a URL scheme that this library can open. Strings are valid during the call. */
+typedef struct pawl_engine_info {
+    uint64_t size;
+    const char *scheme;    /* "redis" */
+    const char *module;    /* the file of a module; "": built in */
+    const char *libraries; /* of a module, with their versions: "libpq 15.3"; "" if none */
+    const char *trouble;   /* why the module can't be used; "": nothing is wrong */
+} pawl_engine_info;
+
+/* Receives each engine; a result other than 0 ends the list, and pawl_engines returns that result.
+ * The function must not call pawl_open or pawl_engines. */
+typedef int pawl_engine_info_fn(void *arg, const pawl_engine_info *info);
+
+/* List the engines: those built in, then the modules that are found, which are loaded for this.
+ * Returns 0, PAWL_EINVAL (fn is NULL), or what fn returned.
+ * Thread: any. Blocks: reads files. In callbacks: yes. */
+PAWL_API int pawl_engines(pawl_engine_info_fn *fn, void *arg);
 
 #ifdef __cplusplus
 }

@@ -131,28 +131,6 @@ PAWL_API const char *pawl_errname(int code);
  * Thread: any. Blocks: no. In callbacks: yes. */
 PAWL_API const char *pawl_version(void);
 
-/* The libraries that the running library uses, with their versions: "libuv 1.44.2, OpenSSL 3.0.14".
- * Thread: any. Blocks: no. In callbacks: yes. */
-PAWL_API const char *pawl_libraries(void);
-
-/* An engine: a URL scheme that this library can open. Strings are valid during the call. */
-typedef struct pawl_engine_info {
-    uint64_t size;
-    const char *scheme;    /* "redis" */
-    const char *module;    /* the file of a module; "": built in */
-    const char *libraries; /* of a module, with their versions: "libpq 15.3"; "" if none */
-    const char *trouble;   /* why the module can't be used; "": nothing is wrong */
-} pawl_engine_info;
-
-/* Receives each engine; a result other than 0 ends the list, and pawl_engines returns that result.
- * The function must not call pawl_open or pawl_engines. */
-typedef int pawl_engine_info_fn(void *arg, const pawl_engine_info *info);
-
-/* List the engines: those built in, then the modules that are found, which are loaded for this.
- * Returns 0, PAWL_EINVAL (fn is NULL), or what fn returned.
- * Thread: any. Blocks: reads files. In callbacks: yes. */
-PAWL_API int pawl_engines(pawl_engine_info_fn *fn, void *arg);
-
 /* ---- Client --------------------------------------------------------------------------------- */
 
 enum { PAWL_LOG_ERROR = 3, PAWL_LOG_WARNING = 4, PAWL_LOG_INFO = 6, PAWL_LOG_DEBUG = 7 };
@@ -214,29 +192,20 @@ enum pawl_can {
     PAWL_CAN_FENCE = 0,     /* grants carry fencing tokens; else pawl_lock_token is 0 */
     PAWL_CAN_READ,          /* PAWL_READ */
     PAWL_CAN_FAIR,          /* PAWL_FAIR */
-    PAWL_CAN_QUEUE,         /* waiters of every kind but PAWL_SPIN are served first come, first
-                               served, and pawl_inspect shows the waiters. Else only PAWL_FAIR has
-                               an order, or, if PAWL_CAN_FAIR is 0, too, clients poll */
+    PAWL_CAN_QUEUE,         /* all kinds but PAWL_SPIN are served in order, and pawl_inspect shows
+                               the waiters; else only PAWL_FAIR has an order, or clients poll */
     PAWL_CAN_HAND_OVER,     /* threads of one process pass a PAWL_MUTEX on (`cohort`) */
     PAWL_CAN_SEMAPHORE,     /* pawl_semaphore_new */
     PAWL_CAN_LATCH,         /* pawl_latch_new */
     PAWL_CAN_LIST,          /* pawl_list */
-    PAWL_CAN_DETAIL,        /* pawl_inspect shows since when a lock is held; the service knows the
-                               type of each name and the capacity of a semaphore */
-    PAWL_CAN_LEASE,         /* each grant has a lease of its own. Else grants share the lease of a
-                               session: pawl_lock_valid_ms is at most the rest of the session */
-    PAWL_CAN_LINGER,        /* the service keeps a released lock for at_least_ms, even if the
-                               process has ended */
-    PAWL_CAN_LINGER_CLOSED, /* the service keeps a lock for at_least_ms after pawl_close. Without
-                               PAWL_CAN_LINGER the client keeps the lock while it is open, and the
-                               lock of a killed process stays until its lease ends */
-    PAWL_CAN_BREAK_AT_ONCE, /* pawl_lock_break ends the grants of one moment. Else a break may also
-                               end a grant that is made while the break is under way */
-    PAWL_CAN_TELL_BROKEN,   /* after a break pawl_lock_lost_reason is PAWL_LOST_BROKEN; else
-                               PAWL_LOST_GONE */
+    PAWL_CAN_DETAIL,        /* the service knows since when, the type of a name, and capacities */
+    PAWL_CAN_LEASE,         /* each grant has a lease of its own; else all share a session's */
+    PAWL_CAN_LINGER,        /* the service itself keeps a released lock for at_least_ms */
+    PAWL_CAN_LINGER_CLOSED, /* a lock is kept for at_least_ms after pawl_close, too */
+    PAWL_CAN_BREAK_AT_ONCE, /* a break can't end a grant that is made while the break goes on */
+    PAWL_CAN_TELL_BROKEN,   /* a break is PAWL_LOST_BROKEN; else PAWL_LOST_GONE */
     PAWL_CAN_SHARE,         /* other processes share the names */
-    PAWL_CAN_BE_DOWN        /* the service is a server that may not answer; else the locks are kept
-                               by this machine alone */
+    PAWL_CAN_BE_DOWN        /* the service is a server; else this machine alone keeps the locks */
 };
 
 /* Can the service do that? `what` is one of enum pawl_can. Returns 1, 0, or PAWL_EINVAL (a question
@@ -262,8 +231,7 @@ enum pawl_kind {
 enum pawl_owner_kind {
     PAWL_OWNER_THREAD = 0, /* the calling thread owns the lock; re-entrant. If the thread ends,
                               Pawl stops renewing, and the lock ends with its lease */
-    PAWL_OWNER_HANDLE = 1  /* the pawl_lock owns the lock, whichever thread calls; not
-                              re-entrant */
+    PAWL_OWNER_HANDLE = 1  /* the pawl_lock owns the lock, in any thread; not re-entrant */
 };
 
 /* The lock was lost. Called once per loss, before the service can grant the lock to anyone else (if
@@ -594,37 +562,6 @@ PAWL_API int pawl_inspect(pawl_client *client, const char *name, pawl_info_fn *f
  * Thread: any. Blocks: up to the time-out. In callbacks: PAWL_EDEADLK. */
 PAWL_API int pawl_list(pawl_client *client, const char *pattern, pawl_info_fn *fn, void *arg,
                        pawl_error *err);
-
-/* ---- Examining the service ------------------------------------------------------------------- */
-
-enum pawl_finding_level {
-    PAWL_FINDING_FACT = 0,    /* nothing is wrong: the server's version, its clock ... */
-    PAWL_FINDING_SKIPPED = 1, /* could not be checked; `remedy` says what the check needs */
-    PAWL_FINDING_WARNING = 2, /* weakens locks, or will stop them under load or after a failure */
-    PAWL_FINDING_DANGER = 3   /* a lock may be granted twice, or can't be granted at all */
-};
-
-/* One finding. Strings are valid during the call, "" if there is nothing to say. `id` is short and
- * stable ("redis-eviction"); docs/doctor.md lists all ids. */
-typedef struct pawl_finding {
-    uint64_t size;
-    uint64_t level;     /* enum pawl_finding_level */
-    const char *id;
-    const char *where;  /* which server or folder */
-    const char *what;   /* what was found */
-    const char *why;    /* why that matters to locks */
-    const char *remedy; /* what to do: a setting, or the statement that grants a right */
-    int64_t value;      /* FACT: its number. "clock": the server's time minus this machine's, ms */
-} pawl_finding;
-
-/* Receives each finding; a result other than 0 ends the report, and pawl_examine returns that
- * result. The function runs in the calling thread, after the examination, and may call Pawl. */
-typedef int pawl_finding_fn(void *arg, const pawl_finding *finding);
-
-/* Ask the service for everything that breaks locks: eviction, persistence, replicas, missing
- * rights, TLS ... PAWL_ENOTSUP: the engine can't tell. `pawl doctor` prints the findings.
- * Thread: any. Blocks: up to the time-out. In callbacks: PAWL_EDEADLK. */
-PAWL_API int pawl_examine(pawl_client *client, pawl_finding_fn *fn, void *arg, pawl_error *err);
 
 /* ---- Counters -------------------------------------------------------------------------------- */
 

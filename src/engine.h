@@ -90,7 +90,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pawl.h"
+#include "pawl-observe.h"
 
 struct uv_loop_s;
 
@@ -547,8 +547,8 @@ struct pawl_engine {
      * engines. */
     bool (*unfinished)(void *self);
 
-    /* The client libraries of the engine with their versions, "libpq 15.3", for pawl_engines. Called
-     * under the mutex of the loader. NULL: none. */
+    /* The client libraries of the engine with their versions, "libpq 15.3", for pawl_engines.
+     * Called under the mutex of the loader. NULL: none. */
     const char *(*libraries)(void);
 };
 

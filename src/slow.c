@@ -3,11 +3,11 @@
  * slow.c - a warning in the log about a wait that lasts (30 s by default), naming the holder.
  *
  * One timer and one INSPECT request per client, whatever the number of waits. States: nothing waits
- * (timer off), something waits (timer set), the name of the longest wait is inspected (slow.name_state
- * set, timer off). Everything is under the client's mutex. The warning is for all threads of the
- * process that wait for that name now: the answer marks their waits as warned, and the timer is set
- * for the next wait that has no warning yet. A client without a log function has neither timer nor
- * requests.
+ * (timer off), something waits (timer set), the name of the longest wait is inspected
+ * (slow.name_state set, timer off). Everything is under the client's mutex. The warning is for all
+ * threads of the process that wait for that name now: the answer marks their waits as warned, and
+ * the timer is set for the next wait that has no warning yet. A client without a log function has
+ * neither timer nor requests.
  */
 #include "core.h"
 
@@ -133,8 +133,8 @@ static void told(struct request *r, int code)
     if (code)
         words = r->err.text[0] ? r->err.text : pawl_strerror(code);
     if (n && client->state == CLIENT_OPEN)
-        pawl__log(client, PAWL_LOG_WARNING, "waiting for '%.100s' for %lld s: %s%s", name_state->name,
-                  (long long)((now - slow->asked) / 1000 / PAWL_NS_PER_MS),
+        pawl__log(client, PAWL_LOG_WARNING, "waiting for '%.100s' for %lld s: %s%s",
+                  name_state->name, (long long)((now - slow->asked) / 1000 / PAWL_NS_PER_MS),
                   code ? "can't ask who holds it: " : "", words);
     slow->name_state = NULL;
     pawl__name_put(client, name_state);

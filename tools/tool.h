@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "pawl.h"
+#include "pawl-observe.h"
 
 /* Exit codes, as documented in pawl(1); the numbers are those of sysexits.h and of the shells. */
 enum {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * error_text.c - what is said to PostgreSQL: the first words, the check of tables and functions,
- * and the statements; and what its refusals mean for people. No statement relies on the search_path that
- * the server, the database or the role has set.
+ * and the statements; and what its refusals mean for people. No statement relies on the
+ * search_path that the server, the database or the role has set.
  */
 #include "postgres.h"
 

@@ -37,17 +37,13 @@ static const struct {
     enum sql_sense sense;
     int code;
 } senses[] = {
-    {"40", SQL_AGAIN, 0},          /* deadlock, serialization */
-    {"55P03", SQL_BLOCKED, 0},     /* lock_timeout */
-    {"57014", SQL_AGAIN, 0},       /* cancelled */
-    {"26000", SQL_AGAIN, 0},       /* not prepared */
-    {"25006", SQL_ELSEWHERE, 0},   /* read only */
-    {"PW001", SQL_REFUSED, PAWL_ENOTSUP}, /* advisory_greet.c */
-    {"42P01", SQL_MISSING, 0},     {"42883", SQL_MISSING, 0},
+    {"40", SQL_AGAIN, 0},    {"57014", SQL_AGAIN, 0},     /* deadlock, serialization; cancelled */
+    {"26000", SQL_AGAIN, 0}, {"55P03", SQL_BLOCKED, 0},   /* not prepared; lock_timeout */
+    {"25006", SQL_ELSEWHERE, 0}, {"PW001", SQL_REFUSED, PAWL_ENOTSUP}, /* read only; own check */
+    {"42P01", SQL_MISSING, 0}, {"42883", SQL_MISSING, 0}, {"53300", SQL_BROKEN, PAWL_ECONN},
     {"42501", SQL_REFUSED, PAWL_EAUTH}, {"28", SQL_REFUSED, PAWL_EAUTH},
     {"3D000", SQL_REFUSED, PAWL_EINVAL}, {"3F000", SQL_REFUSED, PAWL_EINVAL},
     {"57P", SQL_BROKEN, PAWL_ECONN}, {"08", SQL_BROKEN, PAWL_ECONN},
-    {"53300", SQL_BROKEN, PAWL_ECONN},
 };
 
 static void classify(sql_fault *fault, const char *state)

@@ -28,7 +28,7 @@ struct exam {
 };
 
 /* A finding about the call's server; call->about is a part. */
-void redis_exam_found(const redis_call *call, uint64_t level, const char *id, const char *what,
+void redis_found(const redis_call *call, uint64_t level, const char *id, const char *what,
                 const char *why, const char *remedy);
 
 /* examine_info.c: what INFO tells; the settings are known by then, if they can be. */

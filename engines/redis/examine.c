@@ -62,7 +62,7 @@ static void part_failed(redis_call *call, int code, const char *words)
     answered(x);
 }
 
-void redis_exam_found(const redis_call *call, uint64_t level, const char *id, const char *what,
+void redis_found(const redis_call *call, uint64_t level, const char *id, const char *what,
                 const char *why, const char *remedy)
 {
     pawl_op *op = ((part *)call->about)->exam->op;
@@ -171,9 +171,9 @@ static void rights_missing(const redis_call *call, const char *list)
 
     snprintf(what, sizeof what, "the user %.60s lacks rights: %s", user, list);
     snprintf(remedy, sizeof remedy, "ACL SETUSER %.60s %s", user, list);
-    redis_exam_found(call, PAWL_FINDING_DANGER, "rights", what,
-               "Some calls fail with PAWL_EAUTH, perhaps only the rare ones: breaking a lock, or "
-               "giving up a wait.", remedy);
+    redis_found(call, PAWL_FINDING_DANGER, "rights", what,
+                "Some calls fail with PAWL_EAUTH, perhaps only the rare ones: breaking a lock, or "
+                "giving up a wait.", remedy);
 }
 
 static bool answer_rights(redis_call *call, const resp_node *reply)
@@ -209,9 +209,9 @@ static void rights_failed(redis_call *call, int code, const char *words)
         return;
     }
     if (code == PAWL_EAUTH)
-        redis_exam_found(call, PAWL_FINDING_DANGER, "rights", words,
-                   "No lock can be taken without this right.",
-                   "Grant the rights of docs/security.md with ACL SETUSER.");
+        redis_found(call, PAWL_FINDING_DANGER, "rights", words,
+                    "No lock can be taken without this right.",
+                    "Grant the rights of docs/security.md with ACL SETUSER.");
     answered(((part *)call->about)->exam);
 }
 
@@ -284,10 +284,10 @@ static void info_failed(redis_call *call, int code, const char *words)
         part_failed(call, code, words);
         return;
     }
-    redis_exam_found(call, PAWL_FINDING_SKIPPED, "redis-info",
-               "eviction, persistence and replicas were not checked", "",
-               "The checks need the rights +info and +config|get: let an administrator run pawl "
-               "doctor.");
+    redis_found(call, PAWL_FINDING_SKIPPED, "redis-info",
+                "eviction, persistence and replicas were not checked", "",
+                "The checks need the rights +info and +config|get: let an administrator run pawl "
+                "doctor.");
     answered(((part *)call->about)->exam);
 }
 
@@ -389,16 +389,17 @@ static int write_ping(redis_call *call, resp_buf *out)
     return resp_end(&c);
 }
 
-/* The link is ready, and of a cluster the map is known (scout.c). */
+/* The link is ready, and of a cluster the map is known (map_link.c). */
 static void ask_all(redis_call *call)
 {
     exam *x = ((part *)call->about)->exam;
     const redis_settings *s = &x->redis->settings;
 
     if (x->op && s->service == REDIS_SENTINEL && s->at.n < 2)
-        redis_exam_found(call, PAWL_FINDING_WARNING, "redis-sentinels", "the URL names one sentinel only",
-                   "While this sentinel is down, no client finds the master.",
-                   "Name all sentinels in the URL, with commas between them.");
+        redis_found(call, PAWL_FINDING_WARNING, "redis-sentinels",
+                    "the URL names one sentinel only",
+                    "While this sentinel is down, no client finds the master.",
+                    "Name all sentinels in the URL, with commas between them.");
     if (x->op && s->service == REDIS_CLUSTER)
         ask_nodes(x);
     else if (x->op)

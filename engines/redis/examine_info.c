@@ -36,17 +36,18 @@ static void look_at_memory(const redis_call *call, const char *info)
     if (policy[0] && strcmp(policy, "noeviction")) {
         snprintf(what, sizeof what, "maxmemory-policy is %.40s%s", policy,
                  limit ? "" : "; maxmemory is not set, so nothing is evicted yet");
-        redis_exam_found(call, limit ? PAWL_FINDING_DANGER : PAWL_FINDING_WARNING, "redis-eviction", what,
-                   "A server that runs out of memory deletes keys, among them locks that somebody "
-                   "holds; the next client gets the same lock.",
-                   "CONFIG SET maxmemory-policy noeviction, and the same in redis.conf; keep "
-                   "caches on another server.");
+        redis_found(call, limit ? PAWL_FINDING_DANGER : PAWL_FINDING_WARNING,
+                    "redis-eviction", what,
+                    "A server that runs out of memory deletes keys, among them locks that somebody "
+                    "holds; the next client gets the same lock.",
+                    "CONFIG SET maxmemory-policy noeviction, and the same in redis.conf; keep "
+                    "caches on another server.");
     } else if (limit && used > limit / 10 * 9) {
         snprintf(what, sizeof what, "%lld of %lld MB are used (maxmemory)",
                  (long long)(used >> 20), (long long)(limit >> 20));
-        redis_exam_found(call, PAWL_FINDING_WARNING, "redis-memory", what,
-                   "A full server refuses every write: locks can be neither taken nor renewed.",
-                   "Raise maxmemory, or remove other data.");
+        redis_found(call, PAWL_FINDING_WARNING, "redis-memory", what,
+                    "A full server refuses every write: locks can be neither taken nor renewed.",
+                    "Raise maxmemory, or remove other data.");
     }
 }
 
@@ -58,11 +59,11 @@ static void look_at_errors(const redis_call *call, const char *info)
     value_of(info, "rdb_last_bgsave_status", rdb);
     if (strcmp(aof, "err") && strcmp(rdb, "err"))
         return;
-    redis_exam_found(call, PAWL_FINDING_DANGER, "redis-disk",
-               "the server's latest write to disk has failed",
-               "By default the server then refuses all writes, so locks can be neither taken nor "
-               "renewed; and a restart forgets them.",
-               "Look at the server's log, and at the free space and permissions of its folder.");
+    redis_found(call, PAWL_FINDING_DANGER, "redis-disk",
+                "the server's latest write to disk has failed",
+                "By default the server then refuses all writes, so locks can be neither taken nor "
+                "renewed; and a restart forgets them.",
+                "Look at the server's log, and at the free space and permissions of its folder.");
 }
 
 static void look_at_persistence(const redis_call *call, const char *info)
@@ -72,29 +73,30 @@ static void look_at_persistence(const redis_call *call, const char *info)
 
     look_at_errors(call, info);
     if (aof && !p->settings)
-        redis_exam_found(call, PAWL_FINDING_SKIPPED, "redis-persistence", "appendfsync was not checked",
-                   "", "The check needs the right +config|get.");
+        redis_found(call, PAWL_FINDING_SKIPPED, "redis-persistence",
+                    "appendfsync was not checked",
+                    "", "The check needs the right +config|get.");
     else if (!aof && p->settings && !p->saves)
-        redis_exam_found(call, PAWL_FINDING_DANGER, "redis-persistence",
-                   "the server stores nothing on disk (appendonly no, save \"\")",
-                   "A restarted server has forgotten all locks and all tokens: locks that are "
-                   "held are granted again, with tokens that begin anew.",
-                   "CONFIG SET appendonly yes, CONFIG SET appendfsync always, and the same in "
-                   "redis.conf; or use a quorum of servers.");
+        redis_found(call, PAWL_FINDING_DANGER, "redis-persistence",
+                    "the server stores nothing on disk (appendonly no, save \"\")",
+                    "A restarted server has forgotten all locks and all tokens: locks that are "
+                    "held are granted again, with tokens that begin anew.",
+                    "CONFIG SET appendonly yes, CONFIG SET appendfsync always, and the same in "
+                    "redis.conf; or use a quorum of servers.");
     else if (!aof)
-        redis_exam_found(call, PAWL_FINDING_DANGER, "redis-persistence",
-                   "the server has no append-only file (appendonly no)",
-                   "A restarted server goes back to its latest snapshot: locks that were taken "
-                   "since then are granted again, and tokens repeat.",
-                   "CONFIG SET appendonly yes, CONFIG SET appendfsync always, and the same in "
-                   "redis.conf; or use a quorum of servers.");
+        redis_found(call, PAWL_FINDING_DANGER, "redis-persistence",
+                    "the server has no append-only file (appendonly no)",
+                    "A restarted server goes back to its latest snapshot: locks that were taken "
+                    "since then are granted again, and tokens repeat.",
+                    "CONFIG SET appendonly yes, CONFIG SET appendfsync always, and the same in "
+                    "redis.conf; or use a quorum of servers.");
     else if (strcmp(p->appendfsync, "always"))
-        redis_exam_found(call, PAWL_FINDING_WARNING, "redis-fsync",
-                   !strcmp(p->appendfsync, "no") ? "appendfsync is no" : "appendfsync is everysec",
-                   "After a power failure the server has forgotten the latest grants, and grants "
-                   "these locks again.",
-                   "CONFIG SET appendfsync always, and the same in redis.conf. Each grant then "
-                   "waits for the disk.");
+        redis_found(call, PAWL_FINDING_WARNING, "redis-fsync",
+                    !strcmp(p->appendfsync, "no") ? "appendfsync is no" : "appendfsync is everysec",
+                    "After a power failure the server has forgotten the latest grants, and grants "
+                    "these locks again.",
+                    "CONFIG SET appendfsync always, and the same in redis.conf. Each grant then "
+                    "waits for the disk.");
 }
 
 /* "slave0:ip=10.0.0.2,port=6379,state=online,offset=42,lag=1" */
@@ -113,9 +115,9 @@ static void look_at_replica(const redis_call *call, const char *line)
                  (long long)seconds);
     else
         return;
-    redis_exam_found(call, PAWL_FINDING_WARNING, "redis-lag", what,
-               "If this replica takes over, locks that were granted meanwhile are granted again.",
-               "Find out what keeps the replica: its load, its disk, the network.");
+    redis_found(call, PAWL_FINDING_WARNING, "redis-lag", what,
+                "If this replica takes over, locks that were granted meanwhile are granted again.",
+                "Find out what keeps the replica: its load, its disk, the network.");
 }
 
 static void look_at_replicas(const redis_call *call, const char *info)
@@ -131,16 +133,17 @@ static void look_at_replicas(const redis_call *call, const char *info)
     snprintf(what, sizeof what, "the server has %lld replica%s, and nothing makes a grant wait for "
              "them", (long long)n, n == 1 ? "" : "s");
     if (n > 0 && !s->replicas && !number_of(info, "min_slaves_good_slaves"))
-        redis_exam_found(call, PAWL_FINDING_WARNING, "redis-replicas", what,
-                   "If the server fails right after a grant, the replica that takes over does not "
-                   "know the lock, and grants it again.",
-                   "Add replicas=1 to the URL: a grant then counts when a replica has it. Set "
-                   "min-replicas-to-write 1 as well, so that a server that is cut off grants "
-                   "nothing.");
+        redis_found(call, PAWL_FINDING_WARNING, "redis-replicas", what,
+                    "If the server fails right after a grant, the replica that takes over does not "
+                    "know the lock, and grants it again.",
+                    "Add replicas=1 to the URL: a grant then counts when a replica has it. Set "
+                    "min-replicas-to-write 1 as well, so that a server that is cut off grants "
+                    "nothing.");
     if (!n && s->service != REDIS_ONE)
-        redis_exam_found(call, PAWL_FINDING_WARNING, "redis-no-replica", "this master has no replica",
-                   "Nobody can take over when this server fails: its locks can't be used until "
-                   "it is back.", "Start a replica, or find out why it is not connected.");
+        redis_found(call, PAWL_FINDING_WARNING, "redis-no-replica",
+                    "this master has no replica",
+                    "Nobody can take over when this server fails: its locks can't be used until "
+                    "it is back.", "Start a replica, or find out why it is not connected.");
 }
 
 static void look_at_role(const redis_call *call, const char *info)
@@ -158,9 +161,9 @@ static void look_at_role(const redis_call *call, const char *info)
         pawl_op_fact(op, "run", call->on->where, value_of(info, "run_id", version), 0);
     }
     if (!strcmp(value_of(info, "role", role), "slave"))
-        redis_exam_found(call, PAWL_FINDING_DANGER, "redis-role", "this server is a replica",
-                   "A replica takes no writes: no lock can be taken here.",
-                   "Name the master in the URL, or use redis+sentinel:// to follow it.");
+        redis_found(call, PAWL_FINDING_DANGER, "redis-role", "this server is a replica",
+                    "A replica takes no writes: no lock can be taken here.",
+                    "Name the master in the URL, or use redis+sentinel:// to follow it.");
 }
 
 void redis_exam_info(const redis_call *call, const char *info)
