@@ -25,6 +25,7 @@ NEEDED = ('zookeeper', 'zookeeper-jute', 'slf4j-api', 'slf4j-nop', 'metrics-core
           'netty-all', 'netty-buffer', 'netty-codec', 'netty-common', 'netty-handler',
           'netty-resolver', 'netty-transport', 'netty-transport-native-unix-common',
           'netty-transport-native-epoll')
+WARM_UP = 200  # pairs of writes until the code of the server is compiled
 PATIENCE = 60
 
 
@@ -102,10 +103,10 @@ class Server:
         """A fresh Java machine needs seconds for its first answers; and an ensemble of such may
         elect once more meanwhile."""
         end, rounds = time.monotonic() + PATIENCE, 0
-        while rounds < 20:
+        while rounds < WARM_UP:
             try:
                 admin = Client(self.port)
-                while rounds < 20:
+                while rounds < WARM_UP:
                     path = admin.create('/warm-', flags=3)
                     admin.children('/')
                     admin.delete(path)
