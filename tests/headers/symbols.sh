@@ -19,8 +19,8 @@ sed -n 's/^ *\(pawl_[a-z_]*\);$/\1/p' "$symbols" | sort -u >"$dir/symbols"
 "$nm" -D --defined-only "$library" | sed -n 's/.* [BDRTVW] \([^@]*\).*/\1/p' |
     sort -u >"$dir/library"
 [ -r "$manual" ] || : >"$dir/no-manual"
-# every identifier that the page mentions, whatever the markup around it
-sed 's/\\f[A-Z]//g; s/\\-/-/g' "$manual" 2>/dev/null | grep -o 'pawl_[a-z_]*[a-z]' |
+# every identifier that the page mentions, whatever the markup around it; .Xr names other pages
+sed '/^\.Xr /d; s/\\f[A-Z]//g; s/\\-/-/g' "$manual" 2>/dev/null | grep -o 'pawl_[a-z_]*[a-z]' |
     sort -u >"$dir/mentioned"
 grep -o 'pawl_[a-z_]*[a-z]' "$header" | sort -u >"$dir/known"
 comm -12 "$dir/header" "$dir/mentioned" >"$dir/described"
