@@ -316,7 +316,8 @@ def _(p):
 @case('tool', 'an engine that does not exist, a module that is not installed')
 def _(p):
     p.says('consul://here', "pawl: can't open the service: no engine for 'consul:' (built in: local, "
-           'memory, redis; others are modules in ... or $PAWL_ENGINE_DIR)', 64)
+           'memory, redis, rediss, redis+unix, redis+sentinel, redis+cluster, quorum, trace, fault; '
+           'others are modules in ... or $PAWL_ENGINE_DIR)', 64)
     for scheme in ('etcd', 'zk', 'postgres', 'mysql'):
         p.says(f'{scheme}://here', f"pawl: can't open the service: the module pawl-{scheme}.so is "
                'not in ... or $PAWL_ENGINE_DIR; install it, or build Pawl with the client library '
