@@ -294,6 +294,8 @@ def stopped(box):
         '    os.tcsetpgrp(0, child); os.kill(child, signal.SIGCONT)\n'
         'print("ENDED", os.waitstatus_to_exitcode(status), flush=True)\n'])
     wait_for('the keys', lambda: terminal.feed() or b'quit' in terminal.raw)
+    wait_for('its own modes', lambda: not terminal.restored())
+    terminal.settle()
     terminal.key('\x1a')
     wait_for('the stop', lambda: terminal.feed() or b'STOPPED' in terminal.raw)
     assert terminal.restored(), 'the modes while it is stopped'
