@@ -96,7 +96,7 @@ tsan: deps
 	    -Db_sanitize=thread -Db_lundef=false build/tsan
 	ninja -C build/tsan
 	$(MESON) test -C build/tsan --print-errorlogs --num-processes 4 --timeout-multiplier 4 \
-	    --no-suite tool --no-suite damage --no-suite local
+	    --no-suite tool --no-suite damage --no-suite local --no-suite doctor
 
 # The README's picture, recorded anew.
 picture: all
