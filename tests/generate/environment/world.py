@@ -31,6 +31,7 @@ TOOL, WITNESS, TROUBLE = (os.environ.get(v) or sys.exit('set ' + v)
 LIBRARY = os.path.join(os.path.dirname(TOOL), '..')  # ld.so finds $ORIGIN by /proc
 BOUND_S = 40        # no call takes longer: waits are 3 s, time-outs 1 s, leases 2 s
 FREE_MS = 15000     # after the trouble every lock is had within this time
+PEERS_MAX = 12
 LATE_NS = 600000000 # a message of loss may be so late on a busy machine
 FOREVER = 10**30
 ROOT = os.geteuid() == 0
@@ -430,8 +431,10 @@ class World:
         for c in self.clients:
             self.attempt(c, c.settle)
         for c in self.clients:
+            # one descriptor for each other client that it woke: of those in this world, and of
+            # commands under a lock
             if c in self.fds and not c.failure and not c.killed and \
-                    c.descriptors() > self.fds[c] + 3:
+                    c.descriptors() > self.fds[c] + PEERS_MAX:
                 self.found.append(f'a client has {c.descriptors()} descriptors, {self.fds[c]} before')
         for c in self.clients + self.ended:
             self.attempt(c, c.end)
