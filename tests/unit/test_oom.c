@@ -38,7 +38,9 @@ static int fine(const char *what, int code, int also)
     bool ok = (of_many && (code == PAWL_EQUORUM || code == PAWL_EUNKNOWN ||
                            code == PAWL_ENOTSUP)) ||
               code == 0 || code == PAWL_ENOMEM ||
-              ((also & MAY_WAIT) && (code == PAWL_EBUSY || code == PAWL_ETIMEDOUT)) ||
+              /* PAWL_ECONN: on a crowded machine nothing was answered within a short limit */
+              ((also & MAY_WAIT) && (code == PAWL_EBUSY || code == PAWL_ETIMEDOUT ||
+                                     code == PAWL_ECONN)) ||
               ((also & MAY_BE_BUSY) && code == PAWL_ESTATE) ||
               ((also & MAY_BE_LOST) && code == PAWL_ELOST);
 
