@@ -139,7 +139,7 @@ static void linked_text(char *ret, size_t size)
 
 static int no_engine(const char *scheme, pawl_error *err)
 {
-#define NAMES(scheme, alias, how, symbol) scheme, alias ? alias : scheme,
+#define NAMES(scheme, alias, how, symbol) scheme, alias,
     static const char *const names[] = {PAWL_ENGINES(NAMES, NAMES)};
 #undef NAMES
     const char *near = pawl__suggest(scheme, names, sizeof names / sizeof names[0]);

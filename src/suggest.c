@@ -43,9 +43,9 @@ const char *pawl__suggest(const char *word, const char *const *list, size_t n)
     if (length < 2 || length > LONGEST)
         return NULL;
     for (size_t i = 0; i < n; i++) {
-        size_t other = strlen(list[i]), far;
+        size_t other = list[i] ? strlen(list[i]) : 0, far;
 
-        if (other > LONGEST)
+        if (!other || other > LONGEST)
             continue;
         far = distance(word, length, list[i], other);
         if (far < best && far * 3 <= (length > other ? length : other)) {
