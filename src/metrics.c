@@ -44,8 +44,10 @@ static void put(struct text *t, const char *format, ...)
         char *at = realloc(t->at, room);
 
         t->failed = !at;
-        t->at = at ? at : t->at;
-        t->room = at ? room : t->room;
+        if (at) {
+            t->at = at;
+            t->room = room;
+        }
     }
     if (t->failed)
         return;
@@ -183,9 +185,11 @@ static bool in_use(const pawl_stats *s)
 
 static int take(struct snapshot *s, pawl_client *client, pawl_error *err)
 {
-    int code = client ? pawl__enter(client, false, err)
-                      : pawl_error_set(err, PAWL_EINVAL, "a client is NULL");
+    int code;
 
+    if (!client)
+        return pawl_error_set(err, PAWL_EINVAL, "a client is NULL");
+    code = pawl__enter(client, false, err);
     if (code)
         return code;
     for (size_t i = 0; i < client->nseries; i++)

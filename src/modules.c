@@ -28,7 +28,7 @@
 #endif
 
 /* NULL: a module whose code is not linked in. */
-#define ENTRY(scheme, alias, how, symbol) {scheme, &symbol},
+#define ENTRY(scheme, alias, how, symbol) {(scheme), &(symbol)},
 static const struct {
     const char *scheme;
     const pawl_engine *engine;
@@ -71,6 +71,7 @@ static int load(const pawl_engine **ret, const char *path, const char *scheme, p
 static int load_once(const pawl_engine **ret, const char *path, const char *scheme,
                      pawl_error *err)
 {
+    const pawl_engine *engine = NULL;
     size_t i = 0;
     int code;
 
@@ -80,12 +81,15 @@ static int load_once(const pawl_engine **ret, const char *path, const char *sche
         *ret = loaded[i].engine;
         return 0;
     }
-    code = load(ret, path, scheme, err);
-    if (!code && i < LOADED_MAX) {
+    code = load(&engine, path, scheme, err);
+    if (code)
+        return code;
+    if (i < LOADED_MAX) {
         snprintf(loaded[i].path, sizeof loaded[i].path, "%s", path);
-        loaded[i].engine = *ret;
+        loaded[i].engine = engine;
     }
-    return code;
+    *ret = engine;
+    return 0;
 }
 
 /* The folders in which modules are looked for, in order. Returns their number. */

@@ -132,7 +132,7 @@ static void unknown_option(const tool *t, const char *given, const struct option
         usage_error(t, "unknown option '-%c'", optopt);
         return;
     }
-    while (longs[n].name && n < sizeof names / sizeof names[0]) {
+    while (n < sizeof names / sizeof names[0] && longs[n].name) {
         names[n] = longs[n].name;
         n++;
     }
