@@ -184,7 +184,7 @@ int pawl__engine_find(const pawl_engine **ret, const char *scheme, pawl_error *e
 
 static const char *libraries_of(const pawl_engine *engine)
 {
-    return engine->libraries ? engine->libraries() : "";
+    return engine && engine->libraries ? engine->libraries() : "";
 }
 
 static int report_module(const char *path, const char *scheme, pawl_engine_info_fn *fn, void *arg)
