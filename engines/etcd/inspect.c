@@ -38,20 +38,26 @@ static void finish(etcd_job *job)
     free(k->name.entries);
 }
 
-static void read_page(etcd_job *job)
+/* The next keys of one name, or of all names (NULL). */
+static void ask_page(etcd_job *job, const etcd_call_type *type, const char *name)
 {
     struct inspection *k = job->data;
-    etcd_call *call = etcd_job_call(job, &read_type);
+    etcd_call *call = etcd_job_call(job, type);
     etcd_bounds bounds;
     etcd_query q = {.limit = PAGE};
 
     if (!call)
         return;
-    q.range = *etcd_bounds_of(&bounds, job->e, job->op->name, ETCD_ALL);
+    q.range = *etcd_bounds_of(&bounds, job->e, name, ETCD_ALL);
     if (k->from_length)
         q.range.key = (pb_span){(const uint8_t *)k->from, k->from_length};
     etcd_put_range(&call->body, &q);
     etcd_job_send(job, call);
+}
+
+static void read_page(etcd_job *job)
+{
+    ask_page(job, &read_type, job->op->name);
 }
 
 static void start_read(etcd_job *job)
@@ -301,18 +307,7 @@ static const etcd_call_type read_type = {.path = "/etcdserverpb.KV/Range", .answ
 
 static void start_page(etcd_job *job)
 {
-    struct inspection *k = job->data;
-    etcd_call *call = etcd_job_call(job, &page_type);
-    etcd_bounds bounds;
-    etcd_query q = {.limit = PAGE};
-
-    if (!call)
-        return;
-    q.range = *etcd_bounds_of(&bounds, job->e, NULL, ETCD_ALL);
-    if (k->from_length)
-        q.range.key = (pb_span){(const uint8_t *)k->from, k->from_length};
-    etcd_put_range(&call->body, &q);
-    etcd_job_send(job, call);
+    ask_page(job, &page_type, NULL);
 }
 
 static int show_name(etcd_job *job)
