@@ -7,17 +7,11 @@
 #include <mysql.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
+#include "sql.h"
 #include "worker.h"
 
 enum { DEADLOCK = 1213 };
-
-struct sql_lock {
-    MYSQL *client;
-    int number;
-};
 
 static void *open_client(const char *address)
 {
@@ -38,8 +32,9 @@ static void close_client(void *client)
 }
 
 /* The number in the first cell, or how many rows were changed; 0 after a deadlock. */
-static int run(MYSQL *c, const char *text)
+static int run(void *client, const char *text)
 {
+    MYSQL *c = client;
     MYSQL_RES *result;
     MYSQL_ROW row;
     int n;
@@ -56,15 +51,6 @@ static int run(MYSQL *c, const char *text)
     n = row && row[0] ? atoi(row[0]) : 0;
     mysql_free_result(result);
     return n;
-}
-
-/* The number of the lock stands between the two. */
-static int run_numbered(const struct sql_lock *l, const char *before, const char *behind)
-{
-    char text[200];
-
-    snprintf(text, sizeof text, "%s%d%s", before, l->number, behind);
-    return run(l->client, text);
 }
 
 static void prepare(const char *address)
@@ -84,54 +70,36 @@ static void prepare(const char *address)
     mysql_close(c);
 }
 
-/* Names end in the number of the lock. */
 static void *new_lock(void *client, const char *name)
 {
-    struct sql_lock *l = malloc(sizeof *l);
-
-    if (!l)
-        die("malloc", "failed");
-    *l = (struct sql_lock){client, atoi(strrchr(name, '-') + 1)};
-    return l;
+    return sql_lock_new(client, name, run);
 }
 
 static void user_acquire(void *lock)
 {
-    if (run_numbered(lock, "SELECT GET_LOCK('bench-", "', 100)") != 1)
+    if (sql_run_numbered(lock, "SELECT GET_LOCK('bench-", "', 100)") != 1)
         die("GET_LOCK", "no lock within 100 s");
 }
 
 static void user_release(void *lock)
 {
-    run_numbered(lock, "SELECT RELEASE_LOCK('bench-", "')");
-}
-
-static void row_acquire(void *lock)
-{
-    run(((struct sql_lock *)lock)->client, "BEGIN");
-    run_numbered(lock, "SELECT id FROM bench_row WHERE id = ", " FOR UPDATE");
-}
-
-static void row_release(void *lock)
-{
-    run(((struct sql_lock *)lock)->client, "COMMIT");
+    sql_run_numbered(lock, "SELECT RELEASE_LOCK('bench-", "')");
 }
 
 static void poll_acquire(void *lock)
 {
-    while (!run_numbered(lock, "INSERT IGNORE INTO bench_poll VALUES (", ")"))
-        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    sql_insert_poll(lock, "INSERT IGNORE INTO bench_poll VALUES (", ")");
 }
 
 static void poll_release(void *lock)
 {
-    while (!run_numbered(lock, "DELETE FROM bench_poll WHERE id = ", ""))
+    while (!sql_run_numbered(lock, "DELETE FROM bench_poll WHERE id = ", ""))
         ; /* a deadlock: not done */
 }
 
 const struct library library_get_lock = {"get_lock", open_client, new_lock, user_acquire,
                                          user_release, close_client, NULL};
-const struct library library_my_row = {"my_for_update", open_client, new_lock, row_acquire,
-                                       row_release, close_client, prepare};
+const struct library library_my_row = {"my_for_update", open_client, new_lock, sql_row_acquire,
+                                       sql_row_release, close_client, prepare};
 const struct library library_my_poll = {"my_insert_poll", open_client, new_lock, poll_acquire,
                                         poll_release, close_client, prepare};

@@ -7,15 +7,9 @@
 #include <libpq-fe.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
+#include "sql.h"
 #include "worker.h"
-
-struct sql_lock {
-    PGconn *client;
-    int number;
-};
 
 static void *open_client(const char *address)
 {
@@ -32,8 +26,9 @@ static void close_client(void *client)
 }
 
 /* How many rows were changed. */
-static int run(PGconn *c, const char *text)
+static int run(void *client, const char *text)
 {
+    PGconn *c = client;
     PGresult *r = PQexec(c, text);
     ExecStatusType status = PQresultStatus(r);
     int n = atoi(PQcmdTuples(r));
@@ -42,15 +37,6 @@ static int run(PGconn *c, const char *text)
         die("PostgreSQL", PQerrorMessage(c));
     PQclear(r);
     return n;
-}
-
-/* The number of the lock stands between the two. */
-static int run_numbered(const struct sql_lock *l, const char *before, const char *behind)
-{
-    char text[200];
-
-    snprintf(text, sizeof text, "%s%d%s", before, l->number, behind);
-    return run(l->client, text);
 }
 
 static void prepare(const char *address)
@@ -65,54 +51,36 @@ static void prepare(const char *address)
     PQfinish(c);
 }
 
-/* Names end in the number of the lock. */
 static void *new_lock(void *client, const char *name)
 {
-    struct sql_lock *l = malloc(sizeof *l);
-
-    if (!l)
-        die("malloc", "failed");
-    *l = (struct sql_lock){client, atoi(strrchr(name, '-') + 1)};
-    return l;
+    return sql_lock_new(client, name, run);
 }
 
 static void advisory_acquire(void *lock)
 {
-    run_numbered(lock, "SELECT pg_advisory_lock(", ")");
+    sql_run_numbered(lock, "SELECT pg_advisory_lock(", ")");
 }
 
 static void advisory_release(void *lock)
 {
-    run_numbered(lock, "SELECT pg_advisory_unlock(", ")");
-}
-
-static void row_acquire(void *lock)
-{
-    run(((struct sql_lock *)lock)->client, "BEGIN");
-    run_numbered(lock, "SELECT id FROM bench_row WHERE id = ", " FOR UPDATE");
-}
-
-static void row_release(void *lock)
-{
-    run(((struct sql_lock *)lock)->client, "COMMIT");
+    sql_run_numbered(lock, "SELECT pg_advisory_unlock(", ")");
 }
 
 static void poll_acquire(void *lock)
 {
-    while (!run_numbered(lock, "INSERT INTO bench_poll VALUES (", ") ON CONFLICT DO NOTHING"))
-        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    sql_insert_poll(lock, "INSERT INTO bench_poll VALUES (", ") ON CONFLICT DO NOTHING");
 }
 
 static void poll_release(void *lock)
 {
-    if (run_numbered(lock, "DELETE FROM bench_poll WHERE id = ", "") != 1)
+    if (sql_run_numbered(lock, "DELETE FROM bench_poll WHERE id = ", "") != 1)
         die("PostgreSQL", "the row is gone");
 }
 
 const struct library library_pg_advisory = {"pg_advisory_lock", open_client, new_lock,
                                             advisory_acquire, advisory_release, close_client,
                                             NULL};
-const struct library library_pg_row = {"pg_for_update", open_client, new_lock, row_acquire,
-                                       row_release, close_client, prepare};
+const struct library library_pg_row = {"pg_for_update", open_client, new_lock, sql_row_acquire,
+                                       sql_row_release, close_client, prepare};
 const struct library library_pg_poll = {"pg_insert_poll", open_client, new_lock, poll_acquire,
                                         poll_release, close_client, prepare};
