@@ -255,7 +255,7 @@ static void several(jute_reader *r, jute_writer *w)
 
 static void send_message(jute_buf *out)
 {
-    if (line && line->state == NET_OPEN)
+    if (stream_is_open(line))
         stream_says(line, out->data + out->begin, jute_length(out));
     jute_buf_free(out);
 }
@@ -393,7 +393,7 @@ static void take(world *w, const world_step *step)
         event(step->text[0] - '0', step->text + 1, step->length - 1);
     else if (letter == 'W')
         fire_watches();
-    else if (letter == 'f' && line && line->state == NET_OPEN)
+    else if (letter == 'f' && stream_is_open(line))
         stream_says(line, step->text, step->length);
     else if (letter == '@')
         serve_all(w);
@@ -401,7 +401,7 @@ static void take(world *w, const world_step *step)
         stranger(letter == 'B');
     else if (letter == 'K')
         nnodes = 0;
-    else if (letter == '!' && line && line->state == NET_OPEN)
+    else if (letter == '!' && stream_is_open(line))
         stream_hangs_up(line);
     else
         world_do(w, step);

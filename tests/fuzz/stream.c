@@ -119,15 +119,23 @@ static void say(net_stream *s, const void *data, size_t length, bool ends)
     saying.stream = NULL;
 }
 
+bool stream_is_open(const net_stream *s)
+{
+    for (size_t i = 0; i < nstreams; i++)
+        if (streams[i] == s)
+            return s->state == NET_OPEN;
+    return false;
+}
+
 void stream_says(net_stream *s, const void *data, size_t length)
 {
-    if (s->state == NET_OPEN && length)
+    if (stream_is_open(s) && length)
         say(s, data, length, false);
 }
 
 void stream_hangs_up(net_stream *s)
 {
-    if (s->state == NET_OPEN)
+    if (stream_is_open(s))
         say(s, "", 0, true);
 }
 

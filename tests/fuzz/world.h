@@ -87,6 +87,8 @@ size_t streams_open(void);
 struct net_stream *stream_at(size_t i);
 /* Open those that want to. The target is told by stream_opened. */
 void streams_turn(world *w);
+/* A stream that the engine has closed may be freed: only this function takes such a pointer. */
+bool stream_is_open(const struct net_stream *s);
 /* The service says this. The engine may close the stream meanwhile. */
 void stream_says(struct net_stream *s, const void *data, size_t length);
 void stream_hangs_up(struct net_stream *s);
