@@ -238,13 +238,21 @@ static struct name_state *name_state_of(const pawl_renewal *item)
     return list_entry((uintptr_t)item->name, struct name_state, name);
 }
 
+/* An engine without a connection has said why, in a warning that this message must not hide. */
+static void log_failure(const struct batch *batch, int code)
+{
+    bool known = code == PAWL_ECONN || code == PAWL_EUNKNOWN;
+
+    pawl__log(batch->request.client, known ? PAWL_LOG_INFO : PAWL_LOG_WARNING,
+              "%zu leases not renewed, will try again: %s", batch->n, pawl_strerror(code));
+}
+
 static void batch_finished(struct request *request, int code)
 {
     struct batch *batch = (struct batch *)(void *)request;
 
     if (code)
-        pawl__log(request->client, PAWL_LOG_WARNING, "%zu leases not renewed, will try again: %s",
-                  batch->n, pawl_strerror(code));
+        log_failure(batch, code);
     for (size_t i = 0; i < batch->n; i++) {
         if (batch->items[i].arg)
             renewed(batch->items[i].arg, &batch->items[i], code, request);
