@@ -85,18 +85,20 @@ fuzz-long:
 
 # The suite again with the compilers' watchers. TSan leaves out what is about files, signals and
 # damaged answers rather than threads.
-asan: deps
-	test -f build/asan/build.ninja || $(SETUP) --buildtype debugoptimized \
-	    -Db_sanitize=address,undefined -Db_lundef=false build/asan
+asan: deps build/asan/build.ninja
 	ninja -C build/asan
 	$(MESON) test -C build/asan --print-errorlogs --num-processes 4 --timeout-multiplier 4
 
-tsan: deps
-	test -f build/tsan/build.ninja || $(SETUP) --buildtype debugoptimized \
-	    -Db_sanitize=thread -Db_lundef=false build/tsan
+tsan: deps build/tsan/build.ninja
 	ninja -C build/tsan
 	$(MESON) test -C build/tsan --print-errorlogs --num-processes 4 --timeout-multiplier 4 \
 	    --no-suite tool --no-suite damage --no-suite local --no-suite doctor
+
+build/asan/build.ninja:
+	$(SETUP) --buildtype debugoptimized -Db_sanitize=address,undefined -Db_lundef=false build/asan
+
+build/tsan/build.ninja:
+	$(SETUP) --buildtype debugoptimized -Db_sanitize=thread -Db_lundef=false build/tsan
 
 # The README's picture, recorded anew.
 picture: all
