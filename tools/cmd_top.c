@@ -6,22 +6,6 @@
  * talks to the service. Signals are blocked in all threads and read from a descriptor, so nothing
  * but a crash ever runs in a signal handler.
  */
-#include "tool.h"
-
-#ifndef PAWL_TOP
-
-int cmd_top(tool *t, int argc, char **argv)
-{
-    (void)t;
-    (void)argc;
-    (void)argv;
-    say("this pawl was built without ncurses, so it has no top; install libncurses-dev and build "
-        "it again, or use 'pawl ls --watch'");
-    return STATUS_USAGE;
-}
-
-#else
-
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -33,6 +17,7 @@ int cmd_top(tool *t, int argc, char **argv)
 
 #include "screen.h"
 #include "top.h"
+#include "view.h"
 
 #define DEFAULT_INTERVAL_MS 2000
 #define LEAST_INTERVAL_MS 100
@@ -355,7 +340,7 @@ static int finish(top *t, int status)
     return status;
 }
 
-int cmd_top(tool *tl, int argc, char **argv)
+int view_top(tool *tl, int argc, char **argv)
 {
     top t = {.tool = tl, .interval_ms = DEFAULT_INTERVAL_MS, .quit = -1, .order = BY_WAITERS,
              .columns = {{"NAME", CELL_NAME, false, 12, 0}, {"STATE", CELL_STATE, false, 0, 0},
@@ -385,5 +370,3 @@ int cmd_top(tool *tl, int argc, char **argv)
     close(signals);
     return status;
 }
-
-#endif

@@ -5,19 +5,7 @@
 #include <string.h>
 
 #include "tool.h"
-
-#ifdef PAWL_TOP
-#include <curses.h>
-#endif
-
-static const char *screen_library(void)
-{
-#ifdef PAWL_TOP
-    return curses_version();
-#else
-    return "";
-#endif
-}
+#include "view.h"
 
 static int print_engine(void *arg, const pawl_engine_info *info)
 {
@@ -57,6 +45,7 @@ static int json_engine(void *arg, const pawl_engine_info *info)
 int cmd_version(tool *t, int argc, char **argv)
 {
     int opt = options_common(t, argc, argv);
+    const char *screen = view_library();
     bool any = false;
 
     if (opt != OPT_DONE)
@@ -67,14 +56,14 @@ int cmd_version(tool *t, int argc, char **argv)
         fputs("{\"version\":", stdout);
         json_string(stdout, pawl_version());
         member("libraries", pawl_libraries());
-        member("screen", screen_library());
+        member("screen", screen);
         fputs(",\"engines\":[", stdout);
         pawl_engines(json_engine, &any);
         puts("]}");
         return STATUS_OK;
     }
     printf("pawl      %s\nlibraries %s%s%s\n", pawl_version(), pawl_libraries(),
-           *screen_library() ? ", " : "", screen_library());
+           *screen ? ", " : "", screen);
     pawl_engines(print_engine, NULL);
     return STATUS_OK;
 }

@@ -3,6 +3,7 @@
  * screen.c - see screen.h. The only file that knows ncurses.
  */
 #include "screen.h"
+#include "view.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -265,4 +266,9 @@ int screen_key(void)
            : key == 0x7f || key == '\b' ? KEY_IS_BACK
            : key == 0x1b                 ? KEY_IS_ESCAPE
                                          : (int)key;
+}
+
+const char *view_screen_library(void)
+{
+    return curses_version();
 }

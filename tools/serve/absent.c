@@ -2,9 +2,9 @@
  *
  * absent.c - pawl serve in a build without libmicrohttpd.
  */
-#include "../tool.h"
+#include "../view.h"
 
-int cmd_serve(tool *t, int argc, char **argv)
+int view_serve(tool *t, int argc, char **argv)
 {
     int opt = options_common(t, argc, argv);
 

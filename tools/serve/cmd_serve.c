@@ -9,6 +9,7 @@
 #include <sys/random.h>
 
 #include "../await.h"
+#include "../view.h"
 #include "serve.h"
 
 #define DEFAULT_LISTEN "127.0.0.1:7295"
@@ -186,7 +187,7 @@ static int open_service(board *b)
     return failed(b->tool, "can't open the service", &err);
 }
 
-int cmd_serve(tool *t, int argc, char **argv)
+int view_serve(tool *t, int argc, char **argv)
 {
     serve_options o = {.listen = DEFAULT_LISTEN};
     board *b = calloc(1, sizeof *b);
