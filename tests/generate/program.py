@@ -11,7 +11,7 @@ import random
 MUTEX, FAIR, READ, WRITE, SPIN = range(5)
 KINDS = ('PAWL_MUTEX', 'PAWL_FAIR', 'PAWL_READ', 'PAWL_WRITE', 'PAWL_SPIN')
 ACTS = ('none', 'release', 'free', 'cancel', 'again', 'ask', 'block')
-FREE, AGAIN, ASK = (ACTS.index(a) for a in ('free', 'again', 'ask'))
+FREE, CANCEL, AGAIN, ASK = (ACTS.index(a) for a in ('free', 'cancel', 'again', 'ask'))
 MOST_PERMITS = 4  # of a semaphore
 LONG = 60000  # a wait that nothing but its grant, a cancel, a free or a close ends
 
@@ -180,6 +180,8 @@ class Sequential(Maker):
         ends = swarm['ends'] and c.random() < 0.4
         kind = FAIR if swarm['same'] else c.randrange(5)
         lost = c.randrange(7) if swarm['callbacks'] else 0
+        if lost == CANCEL:  # the next owner's acquire may be granted before the loss is told, or not
+            lost = ASK
         self.add('lock', client=c.randrange(len(self.program.clients)), name=c.randrange(names),
                  kind=kind, owner=int(c.random() < swarm['handles']),
                  lease=self.profile.short if ends else self.pick(0, 0, LONG * 10),
