@@ -13,7 +13,6 @@
  */
 #include <dlfcn.h>
 #include <glob.h>
-#include <openssl/crypto.h>
 #include <stdlib.h>
 #include <unistd.h>
 #include <uv.h>
@@ -92,17 +91,13 @@ static int load_once(const pawl_engine **ret, const char *path, const char *sche
     return 0;
 }
 
-/* The folders in which modules are looked for, in order. Returns their number. */
-static size_t module_folders(char folders[3][520])
+/* The folders of Pawl's own modules, in order. Returns their number. */
+static size_t own_folders(char folders[3][520])
 {
-    const char *only = secure_getenv("PAWL_ENGINE_DIR"), *slash;
+    const char *slash;
     Dl_info info;
     size_t n = 0;
 
-    if (only && *only) {
-        snprintf(folders[0], sizeof folders[0], "%s", only);
-        return 1;
-    }
     if (dladdr((const void *)&loading, &info) && info.dli_fname) {
         slash = strrchr(info.dli_fname, '/');
         for (size_t i = 0; i < 2; i++)
@@ -112,6 +107,34 @@ static size_t module_folders(char folders[3][520])
     }
     snprintf(folders[n++], sizeof folders[0], "%s", PAWL_MODULE_DIR);
     return n;
+}
+
+/* The folders in which engines are looked for, in order. Returns their number. */
+static size_t module_folders(char folders[3][520])
+{
+    const char *only = secure_getenv("PAWL_ENGINE_DIR");
+
+    if (!only || !*only)
+        return own_folders(folders);
+    snprintf(folders[0], sizeof folders[0], "%s", only);
+    return 1;
+}
+
+void *pawl__module_symbol(const char *file, const char *symbol)
+{
+    char folders[3][520], path[600];
+    size_t n = own_folders(folders);
+    void *handle = NULL, *found;
+
+    pawl__fork_mutex_add(&loading);
+    pthread_mutex_lock(&loading);
+    for (size_t i = 0; i < n && !handle; i++) {
+        snprintf(path, sizeof path, "%.519s/%.60s", folders[i], file);
+        handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    }
+    found = handle ? dlsym(handle, symbol) : NULL;
+    pthread_mutex_unlock(&loading);
+    return found;
 }
 
 /* The module's path, in the first folder that has it. */
@@ -243,7 +266,6 @@ const char *pawl_libraries(void)
 {
     static _Thread_local char text[96];
 
-    snprintf(text, sizeof text, "libuv %s, %.60s", uv_version_string(),
-             OpenSSL_version(OPENSSL_VERSION));
+    snprintf(text, sizeof text, "libuv %s", uv_version_string());
     return text;
 }

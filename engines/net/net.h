@@ -126,6 +126,22 @@ ptrdiff_t net_tls_read(net_tls *tls, char *data, size_t length, char words[NET_W
 ptrdiff_t net_tls_write(net_tls *tls, const char *data, size_t length, char words[NET_WORDS]);
 /* Must the socket be writable before anything goes on? */
 bool net_tls_wants_write(const net_tls *tls);
+/* The TLS library, "OpenSSL 3.0.19"; "" if there is none. */
+const char *net_tls_library(void);
+
+/* The same functions as the module tls.so exports them to libpawl (tls_module.c). */
+#define NET_TLS_SYMBOL "pawl_tls"
+typedef struct net_tls_module {
+    int (*context)(void **ret, pawl_env *env, const net_tls_settings *s, pawl_error *err);
+    void (*context_free)(void *context);
+    net_tls *(*open)(void *context, const net_tls_settings *s, int fd);
+    void (*free)(net_tls *tls);
+    int (*handshake)(net_tls *tls, char words[NET_WORDS]);
+    ptrdiff_t (*read)(net_tls *tls, char *data, size_t length, char words[NET_WORDS]);
+    ptrdiff_t (*write)(net_tls *tls, const char *data, size_t length, char words[NET_WORDS]);
+    bool (*wants_write)(const net_tls *tls);
+    const char *(*library)(void);
+} net_tls_module;
 
 /* ---- stream.c -------------------------------------------------------------------------------- */
 

@@ -394,3 +394,8 @@ bool net_tls_wants_write(const net_tls *tls)
 {
     return tls && tls->wants_write;
 }
+
+const char *net_tls_library(void)
+{
+    return OpenSSL_version(OPENSSL_VERSION);
+}

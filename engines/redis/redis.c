@@ -456,6 +456,7 @@ static int engine_identity(void *self, char *ret, size_t size)
         .caps_of = engine_caps,                                                                    \
         .flush = engine_flush,                                                                     \
         .identity = engine_identity,                                                               \
+        .libraries = net_tls_library,                                                              \
         .unfinished = redis_waiters_leave,                                                         \
     }
 ENGINE(redis, "redis");

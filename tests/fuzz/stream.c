@@ -149,6 +149,11 @@ int net_tls_context(void **ret, pawl_env *env, const net_tls_settings *s, pawl_e
     return pawl_error_set(err, PAWL_ENOTSUP, "no TLS here");
 }
 
+const char *net_tls_library(void)
+{
+    return "";
+}
+
 void net_tls_context_free(void *context)
 {
     DEMAND(!context);

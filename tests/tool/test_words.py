@@ -152,7 +152,7 @@ def meant(box):
 def versions(box):
     code, out, err = box.pawl('version')
     equal((code, err), (0, ''))
-    assert re.search(r'^pawl      \d+\.\d+\.\d+\nlibraries libuv \d.*OpenSSL \d', out), out
+    assert re.search(r'^pawl      \d+\.\d+\.\d+\nlibraries libuv \d(.*\n)+engine    rediss +OpenSSL \d', out), out
     told = json.loads(box.pawl('version', '--json')[1])
     engines = {e['scheme']: e for e in told['engines']}
     assert {'local', 'memory', 'redis', 'quorum'} <= engines.keys(), engines
