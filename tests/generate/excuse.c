@@ -37,3 +37,22 @@ bool was_disturbed(const struct run *run)
     }
     return false;
 }
+
+bool is_under_way(const struct op *want, const struct op *got)
+{
+    return got->number >= MAX_STEPS && got->code == PAWL_ESTATE && want->code == PAWL_EBUSY;
+}
+
+bool is_read(const struct op *op)
+{
+    return op->object && op->object->type == LOCK && op->object->kind == PAWL_READ;
+}
+
+bool is_among_readers(const struct op *op, const int *done_step)
+{
+    int n = 0;
+
+    for (int i = 0; i < MAX_OPS; i++)
+        n += done_step[i] == done_step[op->number] && is_read(&op->run->ops[i]);
+    return is_read(op) && n > 1;
+}

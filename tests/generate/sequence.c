@@ -449,20 +449,17 @@ static int64_t reason_of(const struct op *op)
 
 static int class_of(const struct op *want, const struct op *got)
 {
-    bool reads = got->object && got->object->type == LOCK && got->object->kind == PAWL_READ;
+    bool reads = is_read(got);
+
+    if (got->token_class == 3 && want->token_class == 1 &&
+        is_among_readers(got, oracle.done_step))
+        return want->token_class;
 
     /* memory: gives the reader a larger one; the writer's is then the smaller one */
     return writers_token && got->token_class == 2 &&
                    (want->token_class == 3 || (reads && want->token_class == 1))
                ? want->token_class
                : got->token_class;
-}
-
-/* An acquire that a callback started is refused with PAWL_ESTATE while an earlier one of the same
- * kind is under way. On memory: the earlier one has ended at once, and the lock is busy. */
-static bool is_under_way(const struct op *want, const struct op *got)
-{
-    return got->number >= MAX_STEPS && got->code == PAWL_ESTATE && want->code == PAWL_EBUSY;
 }
 
 static void compare_op(const struct op *want, const struct op *got)

@@ -13,5 +13,11 @@ void barrier_end(void); /* before the clients are closed */
 int waiting_at_clients(struct run *run);
 int holders_of(struct run *run, int64_t name); /* at the service; 0: no client is open */
 bool was_disturbed(const struct run *run);     /* a difference is excused: docs/testing.md */
+/* An acquire that a callback started is refused with PAWL_ESTATE while an earlier one of the same
+ * kind is under way. On memory: the earlier one has ended at once, and the lock is busy. */
+bool is_under_way(const struct op *want, const struct op *got);
+bool is_read(const struct op *op);
+/* Readers that one step lets in together may return in any order. */
+bool is_among_readers(const struct op *op, const int *done_step);
 
 #endif
