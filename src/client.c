@@ -63,7 +63,7 @@ static void event_told(struct request *r, int code)
     if (r->op.event == PAWL_EVENT_LOST)
         session_lost(client, r->op.reason);
     else if (r->op.event != PAWL_EVENT_NONE)
-        pawl__keeper_verify_all(client, r->op.reason);
+        pawl__leases_verify(client, r->op.reason);
     client->other.stats.reconnects +=
         r->op.event == PAWL_EVENT_RECONNECT || r->op.event == PAWL_EVENT_FAILOVER;
     client->other.stats.failovers += r->op.event == PAWL_EVENT_FAILOVER;
@@ -164,7 +164,7 @@ static pawl_client *client_new(const struct pawl_world *world)
     list_init(&client->todo);
     list_init(&client->sleepers);
     list_init(&client->callbacks);
-    pawl__keeper_init(client);
+    pawl__leases_init(client);
     pawl__stats_init(client);
     pawl__slow_init(client);
     return client;
@@ -466,7 +466,7 @@ void pawl__client_thread_gone(struct pawl_client *client, uint64_t thread)
             pawl__hold_drop(hold);
         if (hold->state != HOLD_HELD)
             continue;
-        pawl__keeper_stop_renewing(hold);
+        pawl__lease_stop_renewing(hold);
         hold->name_state->series->stats.orphaned++;
         pawl__log(client, PAWL_LOG_WARNING,
                   "a thread ended while it held '%s'; its lease is no longer renewed",

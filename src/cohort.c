@@ -203,7 +203,7 @@ bool pawl__cohort_pass(struct hold *hold)
     next->owner.seq = hold->owner.seq;
     next->token = hold->token + 1;
     next->token_end = hold->token_end;
-    pawl__keeper_move(hold, next);
+    pawl__lease_move(hold, next);
     name_state->series->stats.handed_over++;
     pawl__hold_granted(next);
     return true;

@@ -10,7 +10,7 @@
  *   lock, multi, semaphore, latch, inspect   the public calls
  *   hold     one owner's relation to one name: waiting, acquiring, held, releasing, lost
  *   cohort   the holds of one name inside this process (struct name_state)
- *   keeper   the leases of holds: renewal, deadline, loss
+ *   lease    the leases of holds: renewal, deadline, loss
  *   request  one op with its time limit: repeated while the outcome is unknown, then cancelled
  *   driver   the thread that runs the loop; the background thread; user callbacks
  *   client   opening, closing, the env that engines see
@@ -153,26 +153,26 @@ int pawl__user_fd(pawl_client *client); /* the foreign loop's descriptor; -1: ca
  * child process, which must not touch the client any more. */
 int pawl__dispatch(pawl_client *client, bool by_background);
 
-/* ---- keeper.c ------------------------------------------------------------------------------- */
+/* ---- lease.c -------------------------------------------------------------------------------- */
 
-void pawl__keeper_init(pawl_client *client);
+void pawl__leases_init(pawl_client *client);
 /* A hold was granted: watch the lease that is given in the answer of its op. */
-void pawl__keeper_add(struct hold *hold);
-void pawl__keeper_remove(struct hold *hold);
+void pawl__lease_begin(struct hold *hold);
+void pawl__lease_end(struct hold *hold);
 /* The grant passes from one hold to another inside the process. */
-void pawl__keeper_move(struct hold *from, struct hold *to);
+void pawl__lease_move(struct hold *from, struct hold *to);
 /* A lease of lease_ms from `from` on is confirmed. */
-void pawl__keeper_confirm(struct hold *hold, int64_t from, int64_t lease_ms);
+void pawl__lease_confirm(struct hold *hold, int64_t from, int64_t lease_ms);
 /* A lease of lease_ms was requested, and given_ms of it (0: all) are confirmed. */
-void pawl__keeper_extend(struct hold *hold, int64_t from, int64_t lease_ms, int64_t given_ms);
-void pawl__keeper_stop_renewing(struct hold *hold);
-void pawl__keeper_verify_all(pawl_client *client, int why); /* why: as in pawl_op.reason */
+void pawl__lease_extend(struct hold *hold, int64_t from, int64_t lease_ms, int64_t given_ms);
+void pawl__lease_stop_renewing(struct hold *hold);
+void pawl__leases_verify(pawl_client *client, int why); /* why: as in pawl_op.reason */
 /* The instant until which a lease of lease_ms from `from` on is certainly valid. */
 int64_t pawl__valid_until(int64_t from, int64_t lease_ms);
 /* The lease to request: the handle's lease, but not past max_hold_ms. */
 int64_t pawl__lease_wanted(const struct hold *hold, int64_t now);
 /* The deadline has passed: the reason why the lease was not renewed. */
-int pawl__keeper_why(const struct hold *hold, int64_t now);
+int pawl__lease_lost_why(const struct hold *hold, int64_t now);
 
 /* ---- hold.c, hold_end.c ---------------------------------------------------------------------- */
 

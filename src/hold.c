@@ -3,10 +3,10 @@
  * hold.c - one owner's relation to one name.
  *
  * Every change happens under the client's mutex: by the owner's call, by the answer to the hold's
- * one request, by its timers, by the answer to a renewal (keeper.c), by freeing the handle, by the
- * end of the owner's thread, or by closing. A hold has at most one request at a time (RENEW is the
- * keeper's), so a release can't overtake its acquire; and a hold that leaves HELD leaves the keeper
- * in the same step, so a renewal can't outlive it.
+ * one request, by its timers, by the answer to a renewal (lease.c), by freeing the handle, by the
+ * end of the owner's thread, or by closing. A hold has at most one request at a time (RENEW is sent
+ * by lease.c), so a release can't overtake its acquire; and a hold that leaves HELD ends its lease
+ * in the same step, so a renewal can't outlive the hold.
  *
  *   state       its request         ways out
  *   ----------  ------------------  --------------------------------------------------------------
@@ -256,7 +256,7 @@ static void entered_again(struct request *r, int code)
 
         hold->count++;
         if (pawl__valid_until(from, r->op.lease_ms) > hold->deadline) /* renewed by hand: later */
-            pawl__keeper_confirm(hold, from, r->op.lease_ms);
+            pawl__lease_confirm(hold, from, r->op.lease_ms);
     }
     pawl__hold_partial_over(hold, code);
 }
@@ -425,7 +425,7 @@ static void acquire_finished(struct request *r, int code)
         hold->token_end = r->op.token + (r->op.ntokens ? r->op.ntokens : 1);
         hold->state = HOLD_HELD;
         hold->since = now;
-        pawl__keeper_add(hold);
+        pawl__lease_begin(hold);
         pawl__hold_granted(hold);
     }
 }

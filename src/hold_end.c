@@ -120,7 +120,7 @@ static void abandon(struct hold *hold)
 {
     pawl__hold_ends(hold, 0);
     pawl__timers_clear(&hold->client->timers, &hold->wait_timer);
-    pawl__keeper_remove(hold);
+    pawl__lease_end(hold);
     pawl__hold_finish(hold, 0);
     pawl__cohort_leave(hold);
     pawl__hold_drop(hold);
@@ -170,7 +170,7 @@ static void release_whole(struct hold *hold)
         pawl__hold_drop(hold);
         return;
     }
-    pawl__keeper_remove(hold);
+    pawl__lease_end(hold);
     hold->state = HOLD_RELEASING;
     send_release(hold, 0, hold->terms.at_least_ms ? linger : 0);
 }
@@ -353,8 +353,8 @@ void pawl__hold_lost(struct hold *hold, int why)
 
     if (hold->state != HOLD_HELD)
         return;
-    hold->why = (uint8_t)(why ? why : pawl__keeper_why(hold, pawl__now(client)));
-    pawl__keeper_remove(hold);
+    hold->why = (uint8_t)(why ? why : pawl__lease_lost_why(hold, pawl__now(client)));
+    pawl__lease_end(hold);
     pawl__timers_clear(&client->timers, &hold->wait_timer);
     hold->state = HOLD_LOST;
     pawl__hold_ends(hold, PAWL_ELOST);

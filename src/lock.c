@@ -401,7 +401,7 @@ static int renew_hold(pawl_client *client, struct hold *hold, int64_t lease_ms, 
     if (item.code)
         return pawl__error_about(err, item.code, item.name, NULL);
     hold->name_state->series->stats.renewed++;
-    pawl__keeper_extend(hold, r.op.lease_from ? r.op.lease_from : r.sent, item.lease_ms,
+    pawl__lease_extend(hold, r.op.lease_from ? r.op.lease_from : r.sent, item.lease_ms,
                         r.op.granted_ms);
     return 0;
 }

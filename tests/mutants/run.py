@@ -17,15 +17,15 @@ import tempfile
 SEEDS = {'simulator': '4000', 'quorum': '400'}
 
 MUTANTS = [
-    ('a lease counts from the answer, not from before the request', 'src/keeper.c',
+    ('a lease counts from the answer, not from before the request', 'src/lease.c',
      'int64_t from = r->op.lease_from ? r->op.lease_from : r->first_sent;',
      'int64_t from = pawl__now(hold->client);'),
-    ('a renewed lease counts from the answer', 'src/keeper.c',
+    ('a renewed lease counts from the answer', 'src/lease.c',
      'int64_t sent = r->op.lease_from ? r->op.lease_from : r->first_sent;',
      'int64_t sent = pawl__now(hold->client);'),
-    ('nobody is told when a lease is over', 'src/keeper.c',
+    ('nobody is told when a lease is over', 'src/lease.c',
      '    pawl__timers_set(&client->timers, &hold->lost_timer, hold->deadline);', '    ;'),
-    ('a renewal outlives its hold', 'src/keeper.c',
+    ('a renewal outlives its hold', 'src/lease.c',
      '        hold->renewing->arg = NULL;', '        ;'),
     ('an unanswered acquire counts as acquired', 'src/hold.c',
      '    if ((code && r->unknown)',

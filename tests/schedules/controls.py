@@ -60,8 +60,8 @@ CONTROLS = {
     'close-does-not-wait': (
         'pawl_close does not wait for a callback that runs', 'src/client.c',
         '    while (client->dispatching)', '    while (0)', ''),
-    'keeper-not-told': (
-        'the keeper says that it polls after it let the mutex go', 'src/background.c',
+    'background-not-told': (
+        'the background thread sets its polling flag after it unlocks the mutex', 'src/background.c',
         '    client->background_polls = true;\n    pawl__unlock(client);',
         '    pawl__unlock(client);\n    client->background_polls = true;', ''),
     'condition-not-rechecked': (
@@ -69,7 +69,7 @@ CONTROLS = {
         '    while (!thread->done) {\n        bool others_drive',
         '    for (int once = 0; !thread->done && once < 3; once++) {\n        bool others_drive', ''),
     'renewal-outlives': (
-        'a renewal\'s answer finds a hold that is over', 'src/keeper.c',
+        'a renewal\'s answer finds a hold that is over', 'src/lease.c',
         '    if (hold->renewing)\n        hold->renewing->arg = NULL;\n    hold->renewing = NULL;\n'
         '    hold->verify = false;\n}',
         '    hold->renewing = NULL;\n    hold->verify = false;\n}', ''),

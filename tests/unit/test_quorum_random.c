@@ -40,7 +40,7 @@ static char url[80];
 static bool calm;
 static uint64_t seed_now;
 
-/* As the core counts (src/keeper.c). */
+/* As the core counts (src/lease.c). */
 static int64_t valid_until(int64_t from, int64_t ms)
 {
     int64_t ns = ms * MS, margin = ns / 10 < 2 * MS ? ns / 10 : 2 * MS;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * keeper.c - leases of held locks: when they are renewed, until when they are good, when they are
+ * lease.c - leases of held locks: when they are renewed, until when they are good, when they are
  * lost.
  *
  * A hold in state HELD has two timers. `lost_timer` stands at its deadline, which moves only when
@@ -81,7 +81,7 @@ static void deadline_reached(pawl_timer *timer)
 
 /* The process was stopped if the timers of this hold came late: the one at its deadline, or the one
  * before its latest renewal. Else the renewals went out in time, without an answer. */
-int pawl__keeper_why(const struct hold *hold, int64_t now)
+int pawl__lease_lost_why(const struct hold *hold, int64_t now)
 {
     int64_t late = hold->lease_len / 10 > LATE ? hold->lease_len / 10 : LATE;
     bool fixed = hold->terms.lease_ms && !hold->claim;
@@ -106,7 +106,7 @@ static bool renewable(const struct hold *hold, int64_t now)
                hold->lease_from + hold->lease_len - now;
 }
 
-void pawl__keeper_confirm(struct hold *hold, int64_t from, int64_t lease_ms)
+void pawl__lease_confirm(struct hold *hold, int64_t from, int64_t lease_ms)
 {
     pawl_client *client = hold->client;
     int64_t now = pawl__now(client);
@@ -131,19 +131,19 @@ static void give(struct hold *hold, int64_t from, int64_t lease_ms, int64_t give
 {
     bool claim = given_ms && given_ms < lease_ms;
 
-    pawl__keeper_confirm(hold, from, claim ? given_ms : lease_ms);
+    pawl__lease_confirm(hold, from, claim ? given_ms : lease_ms);
     hold->claim = claim;
     if (claim && (part == SOON || (hold->terms.lease_ms && !hold->orphan)))
         renew_at(hold, from + given_ms * PAWL_NS_PER_MS / part);
 }
 
-void pawl__keeper_extend(struct hold *hold, int64_t from, int64_t lease_ms, int64_t given_ms)
+void pawl__lease_extend(struct hold *hold, int64_t from, int64_t lease_ms, int64_t given_ms)
 {
     hold->ends = from + lease_ms * PAWL_NS_PER_MS;
     give(hold, from, lease_ms, given_ms, 3);
 }
 
-void pawl__keeper_add(struct hold *hold)
+void pawl__lease_begin(struct hold *hold)
 {
     const struct request *r = &hold->request;
     int64_t from = r->op.lease_from ? r->op.lease_from : r->first_sent;
@@ -152,7 +152,7 @@ void pawl__keeper_add(struct hold *hold)
     give(hold, from, r->op.lease_ms, r->op.granted_ms, SOON); /* a brief hold needs no more */
 }
 
-void pawl__keeper_stop_renewing(struct hold *hold)
+void pawl__lease_stop_renewing(struct hold *hold)
 {
     pawl__timers_clear(&hold->client->renewals, &hold->renew_timer);
     if (hold->renewing)
@@ -161,13 +161,13 @@ void pawl__keeper_stop_renewing(struct hold *hold)
     hold->verify = false;
 }
 
-void pawl__keeper_remove(struct hold *hold)
+void pawl__lease_end(struct hold *hold)
 {
     pawl__timers_clear(&hold->client->timers, &hold->lost_timer);
-    pawl__keeper_stop_renewing(hold);
+    pawl__lease_stop_renewing(hold);
 }
 
-void pawl__keeper_move(struct hold *from, struct hold *to)
+void pawl__lease_move(struct hold *from, struct hold *to)
 {
     int64_t due = from->renew_timer.armed ? from->renew_timer.due : from->lease_from;
     pawl_renewal *item = from->renewing;
@@ -175,7 +175,7 @@ void pawl__keeper_move(struct hold *from, struct hold *to)
 
     to->verify_why = from->verify_why;
     to->renewal_late = from->renewal_late;
-    pawl__keeper_remove(from);
+    pawl__lease_end(from);
     to->lease_from = from->lease_from;
     to->lease_len = from->lease_len;
     to->deadline = from->deadline;
@@ -328,14 +328,14 @@ static void renewal_due(pawl_timer *timer)
         plan(client);
 }
 
-void pawl__keeper_init(pawl_client *client)
+void pawl__leases_init(pawl_client *client)
 {
     client->renew_timer = (pawl_timer){.fire = renewal_due, .arg = client};
 }
 
 /* Something happened to the service: ask for every lease now, fixed ones included. A renewal that
  * is under way may have passed before it happened, and is followed by another one. */
-void pawl__keeper_verify_all(pawl_client *client, int why)
+void pawl__leases_verify(pawl_client *client, int why)
 {
     for (struct list *l = client->holds.next; l != &client->holds; l = l->next) {
         struct hold *hold = list_entry(l, struct hold, in_client);
