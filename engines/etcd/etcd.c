@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * etcd.c - the engine's slots, events, and the end.
+ * etcd.c - the functions of the engine, and the end.
  *
  * The end: a client that closes has released what it held, but its leases are still known to the
  * server. They are given back, except those on which released locks linger (move.c). The
@@ -14,39 +14,12 @@
 #define HOLDERS_MS 50   /* so long a lock is held, and a place in line kept, before the key is */
 #define WAITERS_MS 1000 /* watched */
 
-/* ---- events ---------------------------------------------------------------------------------- */
-
-void etcd_event_tell(etcd *e, int event)
-{
-    pawl_op *op = e->event;
-
-    if (!op) {
-        e->pending_event = event > e->pending_event ? event : e->pending_event;
-        return;
-    }
-    e->event = NULL;
-    op->event = event;
-    op->reason = e->broken ? PAWL_LOST_BROKEN : 0;
-    e->broken = false;
-    pawl_op_finish(op, 0);
-}
-
-static void submit_event(etcd *e, pawl_op *op)
-{
-    int event = e->pending_event;
-
-    e->event = op;
-    e->pending_event = PAWL_EVENT_NONE;
-    if (event != PAWL_EVENT_NONE)
-        etcd_event_tell(e, event);
-}
-
 /* ---- what the link tells --------------------------------------------------------------------- */
 
 void etcd_connected(etcd *e)
 {
     if (e->link.epochs > 1)
-        etcd_event_tell(e, PAWL_EVENT_RECONNECT);
+        pawl_events_report(&e->events, PAWL_EVENT_RECONNECT, 0);
     etcd_leases_connected(e);
     etcd_watches_connected(e);
     etcd_waiters_step(e);
@@ -101,13 +74,10 @@ static void end_of_patience(uv_timer_t *timer)
 static void engine_close(void *self)
 {
     etcd *e = self;
-    pawl_op *event = e->event;
 
     if (!e->env)
         return;
-    e->event = NULL;
-    if (event)
-        pawl_op_finish(event, PAWL_ECANCELED);
+    pawl_events_end(&e->events);
     if (etcd_link_ready(&e->link) && e->prepared)
         e->last_words = etcd_leases_revoke(e);
     if (!e->last_words || uv_timer_init(e->env->loop, &e->close_timer)) {
@@ -181,7 +151,7 @@ static void engine_submit(void *self, pawl_op *op)
         etcd_renew(e, op);
         break;
     case PAWL_OP_EVENT:
-        submit_event(e, op);
+        pawl_events_submit(&e->events, op);
         break;
     case PAWL_OP_LATCH_SET:
     case PAWL_OP_LATCH_DOWN:
@@ -210,8 +180,7 @@ static void engine_cancel(void *self, pawl_op *op)
         etcd_renew_cancel(e, op);
         break;
     case PAWL_OP_EVENT:
-        e->event = NULL;
-        pawl_op_finish(op, PAWL_ECANCELED);
+        pawl_events_end(&e->events);
         break;
     default:
         etcd_job_cancel(e, op);

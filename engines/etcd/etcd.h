@@ -494,10 +494,7 @@ struct etcd {
     etcd_link link;
     uv_prepare_t prepare; /* before the loop polls: write */
     bool prepared;
-    pawl_op *event;
-    int pending_event;    /* an event that came while no EVENT op was out */
-    bool broken;          /* keys of ours were deleted while their lease was good, and no EVENT
-                             has said so yet */
+    pawl_events events;
 
     struct list leases;
     int64_t revision;     /* the largest that an answer had, as long as leases are known */
@@ -528,7 +525,6 @@ struct etcd {
     size_t last_words;
 };
 
-void etcd_event_tell(etcd *e, int event);
 void etcd_connected(etcd *e);
 void etcd_dropped(etcd *e, int code, const char *words, bool refused);
 /* Fill `err`: nothing answered in time. `code`: PAWL_ECONN (not sent) or PAWL_EUNKNOWN. */

@@ -418,7 +418,7 @@ void etcd_lease_gone(etcd_lease *lease)
     }
     etcd_lease_free(lease);
     if (had)
-        etcd_event_tell(e, PAWL_EVENT_VERIFY);
+        pawl_events_report(&e->events, PAWL_EVENT_VERIFY, 0);
     etcd_renewals_check(e);
     etcd_waiters_step(e);
     etcd_jobs_start(e);

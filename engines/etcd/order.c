@@ -131,8 +131,7 @@ void etcd_waiter_vanished(etcd_waiter *s)
         etcd_waiter_step(s); /* it waited: in line again */
         return;
     }
-    e->broken |= broken;
-    etcd_event_tell(e, PAWL_EVENT_VERIFY);
+    pawl_events_report(&e->events, PAWL_EVENT_VERIFY, broken ? PAWL_LOST_BROKEN : 0);
     etcd_renewals_check(e);
 }
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "inspect.h"
+#include "kit/rows.h"
 
 #define DOWNGRADED_SHOWN 1000 /* rows of those who read through one key; the summary counts all */
 
@@ -121,87 +122,54 @@ static int64_t since_of(etcd *e, const etcd_inspect_entry *entry)
     return !entry->value.since ? -1 : ms > 0 ? ms : 0;
 }
 
-/* Tells owners apart without showing what a release would need. */
-static void describe(pawl_info *info, const etcd_inspect_entry *e, char id[24])
+struct shown {
+    etcd *e;
+    const etcd_inspect_name *n;
+    size_t downgraded; /* rows of readers through the first key, which follow its own row */
+};
+
+static bool fill_row(void *of, size_t i, pawl_info *info, char id[KIT_ID_MAX])
 {
+    const struct shown *s = of;
+    bool reader = i > 0 && i <= s->downgraded;
+    const etcd_inspect_entry *entry = &s->n->entries[i <= s->downgraded ? 0 : i - s->downgraded];
     uint64_t h = UINT64_C(0xcbf29ce484222325);
 
-    for (const char *c = e->tail; *c; c++)
+    for (const char *c = entry->tail; *c; c++)
         h = (h ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
-    if (e->value.ours)
-        snprintf(id, 24, "%08x", (unsigned)(h >> 32 ^ h));
+    if (entry->value.ours)
+        snprintf(id, KIT_ID_MAX, "%08x", (unsigned)(h >> 32 ^ h));
     else
-        snprintf(id, 24, "%" PRIx64, (uint64_t)e->lease);
-    info->owner = id;
-    info->pid = e->value.pid;
-    info->host = e->value.host;
-    info->program = e->value.program;
-    info->label = e->value.label;
-}
-
-static int show_summary(etcd *e, pawl_op *op, const etcd_inspect_name *n)
-{
-    char id[24];
-    pawl_info info = {.size = sizeof info, .name = n->name, .role = PAWL_ROLE_SUMMARY,
-                      .type = (uint64_t)(n->type > 0 ? n->type : 0), .holders = n->holders,
-                      .waiters = n->waiters, .count = n->count, .shared = n->holders > 0,
-                      .since_ms = -1, .lease_ms = -1, .wait_ms = -1, .host = "", .program = "",
-                      .label = "", .owner = ""};
-
-    if (n->type == PAWL_TYPE_SEMAPHORE) {
-        info.available = n->count > n->used ? n->count - n->used : 0;
-        info.shared = 0;
-    }
-    for (size_t i = 0; i < n->n; i++) {
-        const etcd_inspect_entry *entry = &n->entries[i];
-
-        if (!entry->holder) {
-            info.wait_ms = since_of(e, entry) > info.wait_ms ? since_of(e, entry) : info.wait_ms;
-            continue;
-        }
-        info.shared &= entry->section == ETCD_READS || entry->value.shared;
-        info.token = token_of(entry) > info.token ? token_of(entry) : info.token;
-        if (since_of(e, entry) > info.since_ms)
-            info.since_ms = since_of(e, entry);
-    }
-    if (n->holders) {
-        info.lease_ms = n->entries[0].lease_ms;
-        describe(&info, &n->entries[0], id);
-    }
-    return op->row(op->row_arg, &info);
-}
-
-static int show_entry(etcd *e, pawl_op *op, const etcd_inspect_name *n,
-                      const etcd_inspect_entry *entry, bool guest)
-{
-    char id[24];
-    pawl_info info = {.size = sizeof info, .name = n->name, .type = (uint64_t)n->type,
-                      .role = entry->holder ? PAWL_ROLE_HOLDER : PAWL_ROLE_WAITER,
-                      .shared = guest || entry->section == ETCD_READS || entry->value.shared,
-                      .permits = n->type == PAWL_TYPE_SEMAPHORE ? (uint64_t)entry->value.permits
-                                                                : 0,
-                      .since_ms = since_of(e, entry),
-                      .lease_ms = entry->holder ? entry->lease_ms : -1, .wait_ms = -1};
-
+        snprintf(id, KIT_ID_MAX, "%" PRIx64, (uint64_t)entry->lease);
+    info->role = entry->holder ? PAWL_ROLE_HOLDER : PAWL_ROLE_WAITER;
+    info->shared = reader || entry->section == ETCD_READS || entry->value.shared;
+    if (s->n->type == PAWL_TYPE_SEMAPHORE)
+        info->permits = (uint64_t)entry->value.permits;
+    info->since_ms = since_of(s->e, entry);
+    info->lease_ms = entry->holder ? entry->lease_ms : -1;
     if (entry->holder)
-        info.token = guest ? (uint64_t)entry->modified : token_of(entry);
-    describe(&info, entry, id);
-    return op->row(op->row_arg, &info);
+        info->token = reader ? (uint64_t)entry->modified : token_of(entry);
+    info->owner = id;
+    info->pid = entry->value.pid;
+    info->host = entry->value.host;
+    info->program = entry->value.program;
+    info->label = entry->value.label;
+    return true;
 }
 
+/* Only the first key can be an exclusive holder's, through which others read. */
 int etcd_inspect_show(etcd *e, pawl_op *op, const etcd_inspect_name *n, bool all)
 {
-    int code = show_summary(e, op, n);
+    char id[KIT_ID_MAX];
+    struct shown s = {.e = e, .n = n};
+    pawl_info sum = kit_summary(n->name, (uint64_t)(n->type > 0 ? n->type : 0), n->count, fill_row,
+                                &s, n->n, id);
 
-    for (size_t i = 0; all && !code && i < n->n; i++) {
-        const etcd_inspect_entry *entry = &n->entries[i];
-        int64_t downgraded = entry->holder && !entry->value.shared ? entry->value.readers : 0;
-
-        downgraded = downgraded < DOWNGRADED_SHOWN ? downgraded : DOWNGRADED_SHOWN;
-
-        code = show_entry(e, op, n, entry, false);
-        for (int64_t g = 0; !code && g < downgraded; g++)
-            code = show_entry(e, op, n, entry, true);
-    }
-    return code;
+    sum.holders = n->holders;
+    sum.waiters = n->waiters;
+    if (n->n && n->entries[0].holder && !n->entries[0].value.shared)
+        s.downgraded = (size_t)n->entries[0].value.readers;
+    if (s.downgraded > DOWNGRADED_SHOWN)
+        s.downgraded = DOWNGRADED_SHOWN;
+    return kit_rows_show(op, &sum, fill_row, &s, all ? n->n + s.downgraded : 0);
 }

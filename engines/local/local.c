@@ -131,7 +131,7 @@ static void local_close(void *self)
 static void give_up(local *l, pawl_op *op)
 {
     if (!l->lost)
-        shelf_engine_event(&l->engine, PAWL_EVENT_LOST);
+        pawl_events_report(&l->engine.events, PAWL_EVENT_LOST, PAWL_LOST_GONE);
     l->lost = true;
     for (size_t i = 0; i < op->batch_len; i++)
         op->batch[i].code = PAWL_ENOTHELD;

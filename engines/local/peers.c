@@ -231,7 +231,7 @@ static void died(uv_poll_t *poll, int status, int events)
     stop_polling(p);
     p->dead = true;
     if (drop_lookout(l, slot, gen)) /* it may have evicted us and not come to say so */
-        shelf_engine_event(&l->engine, PAWL_EVENT_VERIFY);
+        pawl_events_report(&l->engine.events, PAWL_EVENT_VERIFY, 0);
     shelf_check(&l->engine, UINT64_MAX, SHELF_SEEN);
 }
 
@@ -366,7 +366,7 @@ static void look_out(local *l, uint32_t slot, uint32_t gen)
     drop_lookout(l, slot, gen);
     result = local_watch(l, (uint16_t)slot, gen);
     if (result == SHELF_DEAD) {
-        shelf_engine_event(&l->engine, PAWL_EVENT_VERIFY);
+        pawl_events_report(&l->engine.events, PAWL_EVENT_VERIFY, 0);
         shelf_check(&l->engine, UINT64_MAX, SHELF_SEEN);
     }
     if (result != SHELF_WATCHED)

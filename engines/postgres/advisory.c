@@ -175,12 +175,9 @@ int advisory_open(advisory *adv, pawl_env *env, const pawl_url *url, pawl_error 
 void advisory_close(advisory *adv)
 {
     sql *q = &adv->sql;
-    pawl_op *event = q->event;
 
     q->closing = true;
-    q->event = NULL;
-    if (event)
-        pawl_op_finish(event, PAWL_ECANCELED);
+    pawl_events_end(&q->events);
     for (int i = 0; adv->sessions && i < adv->nsessions; i++) {
         sql_link_close(&adv->sessions[i].link);
         q->env->timer_clear(q->env, &adv->sessions[i].timer);
@@ -208,7 +205,7 @@ void advisory_submit(advisory *adv, pawl_op *op)
         advisory_renew(adv, op);
         break;
     case PAWL_OP_EVENT:
-        sql_submit_event(&adv->sql, op);
+        pawl_events_submit(&adv->sql.events, op);
         break;
     case PAWL_OP_INSPECT:
     case PAWL_OP_LIST:
@@ -242,8 +239,7 @@ void advisory_cancel(advisory *adv, pawl_op *op)
         advisory_renew_cancel(op);
         break;
     case PAWL_OP_EVENT:
-        adv->sql.event = NULL;
-        pawl_op_finish(op, PAWL_ECANCELED);
+        pawl_events_end(&adv->sql.events);
         break;
     default:
         sql_give_up(&adv->sql, op);

@@ -287,7 +287,7 @@ static void dropped(sql_link *link, int refused)
     if (!s->op)
         sql_link_close(link);
     if (held)
-        sql_event(&s->adv->sql, PAWL_EVENT_VERIFY);
+        pawl_events_report(&s->adv->sql.events, PAWL_EVENT_VERIFY, 0);
     if (!s->op)
         advisory_serve(s->adv);
 }

@@ -12,6 +12,7 @@
  */
 #include <stdlib.h>
 
+#include "kit/rows.h"
 #include "quorum.h"
 
 /* ---- collecting ------------------------------------------------------------------------------ */
@@ -175,13 +176,8 @@ static void merge_group(inspection *v, const entry *first, size_t n)
             m->info.since_ms = info->since_ms;
         if (info->wait_ms > m->info.wait_ms)
             m->info.wait_ms = info->wait_ms;
-        if (!*m->info.owner && *info->owner) { /* a summary of a node that has a holder */
-            m->info.pid = info->pid;
-            m->info.host = info->host;
-            m->info.program = info->program;
-            m->info.label = info->label;
-            m->info.owner = info->owner;
-        }
+        if (!*m->info.owner && *info->owner) /* a summary of a node that has a holder */
+            kit_copy_owner(&m->info, info);
     }
     m->info.token = token_of(v, first, n);
     m->info.lease_ms = lease_of(v, first, n);
@@ -231,40 +227,19 @@ static bool merge(inspection *v, bool summaries)
 
 /* ---- telling --------------------------------------------------------------------------------- */
 
-static int show_inspect(const inspection *v, pawl_op *op)
+static bool fill_row(void *of, size_t i, pawl_info *row, char id[KIT_ID_MAX])
 {
-    pawl_info sum = {.size = sizeof sum, .name = op->name, .role = PAWL_ROLE_SUMMARY,
-                     .since_ms = -1, .lease_ms = -1, .wait_ms = -1, .host = "", .program = "",
-                     .label = "", .owner = ""};
-    int code;
+    (void)id;
+    *row = ((const inspection *)of)->rows[i].info;
+    return true;
+}
 
-    for (size_t i = 0; i < v->nrows; i++) {
-        const pawl_info *info = &v->rows[i].info;
-        bool holder = info->role == PAWL_ROLE_HOLDER;
+static int show_inspect(inspection *v, pawl_op *op)
+{
+    char id[KIT_ID_MAX];
+    pawl_info sum = kit_summary(op->name, PAWL_TYPE_LOCK, 0, fill_row, v, v->nrows, id);
 
-        if (holder && !sum.holders) {
-            sum.pid = info->pid;
-            sum.host = info->host;
-            sum.program = info->program;
-            sum.label = info->label;
-            sum.owner = info->owner;
-            sum.lease_ms = info->lease_ms;
-            sum.shared = 1;
-        }
-        sum.holders += holder;
-        sum.waiters += !holder;
-        if (!holder) {
-            sum.wait_ms = info->since_ms > sum.wait_ms ? info->since_ms : sum.wait_ms;
-            continue;
-        }
-        sum.shared &= info->shared;
-        sum.token = info->token > sum.token ? info->token : sum.token;
-        sum.since_ms = info->since_ms > sum.since_ms ? info->since_ms : sum.since_ms;
-    }
-    code = op->row(op->row_arg, &sum);
-    for (size_t i = 0; i < v->nrows && !code; i++)
-        code = op->row(op->row_arg, &v->rows[i].info);
-    return code;
+    return kit_rows_show(op, &sum, fill_row, v, v->nrows);
 }
 
 static int show_list(const inspection *v, pawl_op *op)

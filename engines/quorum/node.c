@@ -224,9 +224,9 @@ static void told(pawl_op *op)
         return;
     if (op->event == PAWL_EVENT_RECONNECT)
         n->down = false;
-    n->quorum->broken |= op->reason == PAWL_LOST_BROKEN;
     if (op->event != PAWL_EVENT_NONE)
-        quorum_event(n->quorum, PAWL_EVENT_VERIFY);
+        pawl_events_report(&n->quorum->events, PAWL_EVENT_VERIFY,
+                           op->reason == PAWL_LOST_BROKEN ? PAWL_LOST_BROKEN : 0);
     quorum_later(n->quorum, &n->event_again);
 }
 

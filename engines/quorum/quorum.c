@@ -79,33 +79,6 @@ void quorum_pump(quorum *q)
     q->moved = false;
 }
 
-/* ---- events ---------------------------------------------------------------------------------- */
-
-void quorum_event(quorum *q, int event)
-{
-    pawl_op *op = q->event;
-
-    if (!op) {
-        q->pending_event = event > q->pending_event ? event : q->pending_event;
-        return;
-    }
-    q->event = NULL;
-    op->event = event;
-    op->reason = q->broken ? PAWL_LOST_BROKEN : 0;
-    q->broken = false;
-    pawl_op_finish(op, 0);
-}
-
-static void submit_event(quorum *q, pawl_op *op)
-{
-    int event = q->pending_event;
-
-    q->event = op;
-    q->pending_event = PAWL_EVENT_NONE;
-    if (event != PAWL_EVENT_NONE)
-        quorum_event(q, event);
-}
-
 /* ---- opening --------------------------------------------------------------------------------- */
 
 static const char *const example = "quorum:redis://a|redis://b|redis://c";
@@ -262,14 +235,11 @@ static void free_lists(quorum *q)
 static void quorum_close(void *self)
 {
     quorum *q = self;
-    pawl_op *event = q->event;
     bool out = false;
 
     if (!q->env || q->closed)
         return;
-    q->event = NULL;
-    if (event)
-        pawl_op_finish(event, PAWL_ECANCELED);
+    pawl_events_end(&q->events);
     q->pumping = true; /* no more tasks */
     for (struct list *l = q->attempts.next; l != &q->attempts; l = l->next)
         if (list_entry(l, quorum_attempt, link)->state == ATTEMPT_VOID)
@@ -323,7 +293,7 @@ static void quorum_submit(void *self, pawl_op *op)
         quorum_examine(q, op);
         break;
     case PAWL_OP_EVENT:
-        submit_event(q, op);
+        pawl_events_submit(&q->events, op);
         break;
     default:
         pawl_op_finish(op, pawl_error_set(op->err, PAWL_ENOTSUP, "a quorum has neither semaphores "
@@ -336,9 +306,8 @@ static void quorum_cancel(void *self, pawl_op *op)
 {
     quorum *q = self;
 
-    if (op == q->event) {
-        q->event = NULL;
-        pawl_op_finish(op, PAWL_ECANCELED);
+    if (op == q->events.op) {
+        pawl_events_end(&q->events);
     } else if (op->engine[1]) {
         quorum_broadcast_cancel(q, op);
     } else if (op->kind == PAWL_OP_ACQUIRE) {

@@ -309,15 +309,12 @@ struct quorum {
     size_t nspare;
     quorum_attempt *held[QUORUM_HASH];
     pawl_timer soon;
-    pawl_op *event;
-    int pending_event;
-    bool broken; /* a node told of a break, and no EVENT has said so yet */
+    pawl_events events;
 };
 
 /* Run the task when no inner engine is on the stack, soon. */
 void quorum_later(quorum *q, quorum_task *task);
 void quorum_pump(quorum *q);
-void quorum_event(quorum *q, int event);
 void quorum_forget_task(quorum_task *task);
 /* A random number from 0 to most. */
 int64_t quorum_random(quorum *q, int64_t most);

@@ -63,7 +63,8 @@ static void tell_taken(redis_link *node)
     bool counts = node->counts;
 
     node->moved = node->counts = false;
-    redis_event(node->redis, counts ? PAWL_EVENT_FAILOVER : PAWL_EVENT_VERIFY);
+    pawl_events_report(&node->redis->events,
+                       counts ? PAWL_EVENT_FAILOVER : PAWL_EVENT_VERIFY, 0);
 }
 
 static void node_ready(redis_link *link)
@@ -75,7 +76,7 @@ static void node_ready(redis_link *link)
     if (link->moved)
         tell_taken(link);
     else if (link->epochs > 1)
-        redis_event(r, PAWL_EVENT_RECONNECT);
+        pawl_events_report(&r->events, PAWL_EVENT_RECONNECT, 0);
     redis_age_ready(r, link);
     redis_shard_probe(link);
     redis_waiters_resend(r, link);

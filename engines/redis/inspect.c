@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "inspect.h"
+#include "kit/rows.h"
 
 #define NAMES_AT_ONCE 64
 
@@ -162,13 +163,6 @@ static bool answer_client(redis_call *call, const resp_node *reply)
     return true;
 }
 
-static int by_id(const void *a, const void *b)
-{
-    uint64_t x = ((const redis_inspect_client *)a)->id, y = ((const redis_inspect_client *)b)->id;
-
-    return x < y ? -1 : x > y;
-}
-
 /* Those of the names' rows, each once. */
 static bool collect_clients(redis_inspection *k)
 {
@@ -185,7 +179,7 @@ static bool collect_clients(redis_inspection *k)
         for (size_t j = 0; j < k->names[i].nrows; j++)
             if (!k->names[i].rows[j].stranger)
                 k->clients[n++].id = k->names[i].rows[j].client;
-    qsort(k->clients, n, sizeof *k->clients, by_id);
+    qsort(k->clients, n, sizeof *k->clients, redis_inspect_by_id);
     for (size_t i = 0; i < n; i++)
         if (!i || k->clients[i].id != k->clients[i - 1].id)
             k->clients[k->nclients++].id = k->clients[i].id;
@@ -208,21 +202,12 @@ static void ask_clients(redis_inspection *k)
 
 static int finish_count(redis_inspection *k)
 {
-    pawl_op *op = k->op;
     const redis_inspect_name *n = &k->names[0];
-    int type = op->mode == PAWL_MODE_PERMITS ? PAWL_TYPE_SEMAPHORE : PAWL_TYPE_LATCH;
+    int64_t left = n->count > n->used ? n->count - n->used : 0;
+    bool known = n->type != PAWL_TYPE_SEMAPHORE || n->count > 0 || k->redis->settings.redisson;
 
-    if (n->type != -1 && n->type != type)
-        return pawl_error_set(op->err, PAWL_ESTATE, "\"%s\" is in use as something else", op->name);
-    if (n->type == PAWL_TYPE_SEMAPHORE && (n->count > 0 || k->redis->settings.redisson)) {
-        op->value = n->count > n->used ? n->count - n->used : 0;
-        return 0;
-    }
-    if (type == PAWL_TYPE_SEMAPHORE && op->count <= 0)
-        return pawl_error_set(op->err, PAWL_ESTATE, "\"%s\" is not in use, so it has no capacity",
-                              op->name);
-    op->value = type == PAWL_TYPE_LATCH ? n->count : op->count;
-    return 0;
+    return kit_count(k->op, known ? n->type : -1,
+                     n->type == PAWL_TYPE_SEMAPHORE ? left : n->count);
 }
 
 /* With an empty prefix every string is a candidate: only Pawl's own are shown. */

@@ -70,6 +70,7 @@ bool redis_inspect_read(const redis_inspection *k, redis_inspect_name *n, const 
                         int *code);
 /* Tell op->row of one name: the summary, and all rows if `all`. */
 int redis_inspect_show(const redis_inspection *k, const redis_inspect_name *n, bool all);
+int redis_inspect_by_id(const void *a, const void *b); /* of redis_inspect_client */
 redis_inspect_client *redis_inspect_client_of(const redis_inspection *k, uint64_t id);
 
 #endif

@@ -294,7 +294,8 @@ static void message(redis *r, redis_link *link, const resp_node *channel, const 
     memcpy(copy, node->text, node->length);
     copy[node->length] = 0;
     if (copy[0] == 'e' && copy[1] == ' ') {
-        redis_broken(r); /* only verifies the leases: harmless, whoever sent it */
+        /* only verifies the leases: harmless, whoever sent it */
+        pawl_events_report(&r->events, PAWL_EVENT_VERIFY, PAWL_LOST_BROKEN);
         return;
     }
     if (!read_message(r, copy, &m) || m.client != r->env->client_id)

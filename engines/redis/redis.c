@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * redis.c - the engine's slots, and what belongs to no op: events, and the client's own entry.
+ * redis.c - the functions of the engine, and the client's own entry.
  *
  * The entry is a hash that says who a client is (host, pid, program, label, since when), for
  * whoever asks who holds a lock. It is kept for 90 s and written again every 30 s, which also
@@ -17,39 +17,6 @@
 
 #define ENTRY_KEPT_MS 90000
 #define ENTRY_WRITE_MS 30000
-
-/* ---- events ---------------------------------------------------------------------------------- */
-
-void redis_event(redis *r, int event)
-{
-    pawl_op *op = r->event;
-
-    if (!op) {
-        r->pending_event = event > r->pending_event ? event : r->pending_event;
-        return;
-    }
-    r->event = NULL;
-    op->event = event;
-    op->reason = r->broken ? PAWL_LOST_BROKEN : 0;
-    r->broken = false;
-    pawl_op_finish(op, 0);
-}
-
-void redis_broken(redis *r)
-{
-    r->broken = true;
-    redis_event(r, PAWL_EVENT_VERIFY);
-}
-
-static void submit_event(redis *r, pawl_op *op)
-{
-    int event = r->pending_event;
-
-    r->event = op;
-    r->pending_event = PAWL_EVENT_NONE;
-    if (event != PAWL_EVENT_NONE)
-        redis_event(r, event);
-}
 
 /* ---- the client's entry ---------------------------------------------------------------------- */
 
@@ -173,7 +140,8 @@ static void server_ready(redis_link *link)
     redis *r = link->redis;
 
     if (link->epochs > 1)
-        redis_event(r, r->moved ? PAWL_EVENT_FAILOVER : PAWL_EVENT_RECONNECT);
+        pawl_events_report(&r->events,
+                           r->moved ? PAWL_EVENT_FAILOVER : PAWL_EVENT_RECONNECT, 0);
     r->moved = false;
     redis_age_ready(r, link);
     redis_waiters_resend(r, link);
@@ -342,14 +310,11 @@ static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
 static void engine_close(void *self)
 {
     redis *r = self;
-    pawl_op *event = r->event;
     struct list *l;
 
     if (!r->env)
         return;
-    r->event = NULL;
-    if (event)
-        pawl_op_finish(event, PAWL_ECANCELED);
+    pawl_events_end(&r->events);
     if (r->entry_timer.fire)
         r->env->timer_clear(r->env, &r->entry_timer);
     if (r->settings.service != REDIS_CLUSTER || r->cluster.slots)
@@ -379,7 +344,7 @@ static void engine_submit(void *self, pawl_op *op)
         redis_acquire(r, op);
         break;
     case PAWL_OP_EVENT:
-        submit_event(r, op);
+        pawl_events_submit(&r->events, op);
         break;
     case PAWL_OP_RENEW:
         redis_renew(r, op);
@@ -406,8 +371,7 @@ static void engine_cancel(void *self, pawl_op *op)
         redis_acquire_cancel(r, op);
         break;
     case PAWL_OP_EVENT:
-        r->event = NULL;
-        pawl_op_finish(op, PAWL_ECANCELED);
+        pawl_events_end(&r->events);
         break;
     case PAWL_OP_RENEW:
         redis_renew_cancel(r, op);

@@ -495,9 +495,7 @@ struct redis {
     char channel[REDIS_PREFIX_MAX + 40]; /* 'p' (cluster: 'c'), then where our messages arrive */
     struct list calls;     /* spare ones */
     size_t ncalls;
-    pawl_op *event;
-    int pending_event;     /* an event that came while no EVENT op was out */
-    bool broken;           /* a break of grants of ours was told, and no EVENT has said so yet */
+    pawl_events events;
     bool moved;            /* the next connection is to another server than the last */
     pawl_timer entry_timer;
     uint16_t entry_slot;
@@ -541,8 +539,6 @@ void redis_entry_keep(redis *r);
 void redis_entry_over(redis *r);
 /* Trying again will not help: tell those who were not heard yet. */
 void redis_refused(redis_link *link, int code, const char *words);
-void redis_event(redis *r, int event);
-void redis_broken(redis *r); /* grants of this client were broken */
 /* The key of a client's entry, and its slot. */
 void redis_add_entry_key(resp_command *c, const redis *r, uint64_t client);
 uint16_t redis_entry_slot(const redis *r, uint64_t client);

@@ -400,7 +400,7 @@ static void message(redis *r, redis_link *link, const resp_node *channel, const 
     if (!resp_integer(text, &number))
         return;
     if (begins(channel, "redisson_pawl:")) {
-        redis_broken(r);
+        pawl_events_report(&r->events, PAWL_EVENT_VERIFY, PAWL_LOST_BROKEN);
         return;
     }
     if (begins(channel, "redisson_sc"))

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "inspect.h"
+#include "kit/rows.h"
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
@@ -102,13 +103,7 @@ bool redis_inspect_read(const redis_inspection *k, redis_inspect_name *n, const 
 
 /* ---- showing --------------------------------------------------------------------------------- */
 
-/* Rows of a name that is of no type, which only a broken server has, are shown as of a lock. */
-static uint64_t shown_type(const redis_inspect_name *n)
-{
-    return (uint64_t)(n->type > 0 ? n->type : PAWL_TYPE_LOCK);
-}
-
-static int by_id(const void *a, const void *b)
+int redis_inspect_by_id(const void *a, const void *b)
 {
     uint64_t x = ((const redis_inspect_client *)a)->id, y = ((const redis_inspect_client *)b)->id;
 
@@ -119,76 +114,50 @@ redis_inspect_client *redis_inspect_client_of(const redis_inspection *k, uint64_
 {
     redis_inspect_client key = {.id = id};
 
-    return k->nclients ? bsearch(&key, k->clients, k->nclients, sizeof key, by_id) : NULL;
+    return k->nclients ? bsearch(&key, k->clients, k->nclients, sizeof key,
+                                 redis_inspect_by_id) : NULL;
 }
 
-/* Tells owners apart without showing what a release would need. */
-static void describe(const redis_inspection *k, pawl_info *info, const redis_inspect_row *row,
-                     char id[16])
+struct shown {
+    const redis_inspection *k;
+    const redis_inspect_name *n;
+};
+
+static bool fill_row(void *of, size_t i, pawl_info *info, char id[KIT_ID_MAX])
 {
-    uint64_t h = (row->client ^ row->seq * UINT64_C(0x9e3779b97f4a7c15)) *
-                 UINT64_C(0xd6e8feb86659fd93);
+    const struct shown *s = of;
+    const redis_inspect_row *row = &s->n->rows[i];
     const redis_inspect_client *client =
-        row->stranger ? NULL : redis_inspect_client_of(k, row->client);
+        row->stranger ? NULL : redis_inspect_client_of(s->k, row->client);
 
-    snprintf(id, 16, "%08x", (unsigned)(h >> 32));
-    info->owner = row->who[0] ? row->who : row->stranger ? "stranger" : id;
-    info->host = client ? client->host : "";
-    info->program = client ? client->program : "";
-    info->label = client ? client->label : "";
-    info->pid = client ? client->pid : 0;
-}
-
-static int show_summary(const redis_inspection *k, const redis_inspect_name *n)
-{
-    pawl_op *op = k->op;
-    char id[16];
-    pawl_info info = {.size = sizeof info, .name = n->name, .role = PAWL_ROLE_SUMMARY,
-                      .type = shown_type(n),
-                      .holders = (uint64_t)n->holders, .waiters = (uint64_t)n->waiters,
-                      .count = n->count, .shared = n->holders > 0, .since_ms = -1, .lease_ms = -1,
-                      .wait_ms = -1, .host = "", .program = "", .label = "", .owner = ""};
-
-    if (n->type == PAWL_TYPE_SEMAPHORE)
-        info.available = n->count > n->used ? n->count - n->used : 0;
-    for (size_t i = 0; i < n->nrows; i++) {
-        const redis_inspect_row *row = &n->rows[i];
-
-        if (!row->holder) {
-            info.wait_ms = row->since_ms > info.wait_ms ? row->since_ms : info.wait_ms;
-            continue;
-        }
-        info.shared &= row->shared;
-        info.token = (uint64_t)row->token > info.token ? (uint64_t)row->token : info.token;
-        info.since_ms = row->since_ms > info.since_ms ? row->since_ms : info.since_ms;
+    info->role = row->holder ? PAWL_ROLE_HOLDER : PAWL_ROLE_WAITER;
+    info->shared = row->shared;
+    info->permits = s->n->type == PAWL_TYPE_SEMAPHORE ? (uint64_t)row->permits : 0;
+    info->token = row->holder ? (uint64_t)row->token : 0;
+    info->since_ms = row->since_ms;
+    info->lease_ms = row->holder ? row->left_ms : -1;
+    info->owner = row->who[0] ? row->who : row->stranger ? "stranger"
+                  : kit_owner_id(id, row->client, row->seq);
+    if (client) {
+        info->host = client->host;
+        info->program = client->program;
+        info->label = client->label;
+        info->pid = client->pid;
     }
-    if (n->nrows && n->rows[0].holder) {
-        info.lease_ms = n->rows[0].left_ms;
-        describe(k, &info, &n->rows[0], id);
-    }
-    return op->row(op->row_arg, &info);
-}
-
-static int show_row(const redis_inspection *k, const redis_inspect_name *n,
-                    const redis_inspect_row *row)
-{
-    char id[16];
-    pawl_info info = {.size = sizeof info, .name = n->name, .type = shown_type(n),
-                      .role = row->holder ? PAWL_ROLE_HOLDER : PAWL_ROLE_WAITER,
-                      .shared = row->shared,
-                      .permits = n->type == PAWL_TYPE_SEMAPHORE ? (uint64_t)row->permits : 0,
-                      .token = row->holder ? (uint64_t)row->token : 0, .since_ms = row->since_ms,
-                      .lease_ms = row->holder ? row->left_ms : -1, .wait_ms = -1};
-
-    describe(k, &info, row, id);
-    return k->op->row(k->op->row_arg, &info);
+    return true;
 }
 
 int redis_inspect_show(const redis_inspection *k, const redis_inspect_name *n, bool all)
 {
-    int code = show_summary(k, n);
+    char id[KIT_ID_MAX];
+    struct shown s = {k, n};
+    /* Rows of a name that is of no type, which only a broken server has, are shown as of a lock. */
+    pawl_info sum = kit_summary(n->name, (uint64_t)(n->type > 0 ? n->type : PAWL_TYPE_LOCK),
+                                n->count, fill_row, &s, n->nrows, id);
 
-    for (size_t i = 0; all && !code && i < n->nrows; i++)
-        code = show_row(k, n, &n->rows[i]);
-    return code;
+    sum.holders = (uint64_t)n->holders;
+    sum.waiters = (uint64_t)n->waiters;
+    if (n->type == PAWL_TYPE_SEMAPHORE)
+        sum.available = n->count > n->used ? n->count - n->used : 0;
+    return kit_rows_show(k->op, &sum, fill_row, &s, all ? n->nrows : 0);
 }

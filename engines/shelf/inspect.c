@@ -8,11 +8,13 @@
  */
 #include <fnmatch.h>
 
+#include "kit/rows.h"
 #include "shelf_engine.h"
 
 struct inspection {
     shelf_engine *engine;
     lockstate_edit edit;
+    lockstate_lock *lock; /* that is shown */
 };
 
 static uint64_t no_token(void *arg, uint32_t n)
@@ -53,80 +55,41 @@ static int64_t ms_between(int64_t from, int64_t to)
     return to > from ? (to - from) / PAWL_NS_PER_MS : 0;
 }
 
-/* Tells owners apart without showing what a release would need. */
-static void short_id(char id[16], const lockstate_entry *e)
+static bool fill_row(void *of, size_t i, pawl_info *row, char id[KIT_ID_MAX])
 {
-    uint64_t h = (e->client ^ e->seq * UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xd6e8feb86659fd93);
+    struct inspection *v = of;
+    const lockstate_entry *e = lockstate_entries(v->lock) + i;
+    bool holder = i < v->lock->holders;
 
-    snprintf(id, 16, "%08x", (unsigned)(h >> 32));
-}
-
-static void describe(struct inspection *v, pawl_info *row, const lockstate_entry *e, char id[16])
-{
-    short_id(id, e);
-    row->owner = id;
-    row->pid = 0;
-    row->host = row->program = row->label = "";
+    if (holder && v->lock->type == PAWL_TYPE_LATCH)
+        return false; /* a receipt */
+    row->role = holder ? PAWL_ROLE_HOLDER : PAWL_ROLE_WAITER;
+    row->shared = e->mode == PAWL_MODE_SHARED;
+    row->permits = v->lock->type == PAWL_TYPE_SEMAPHORE ? e->permits : 0;
+    row->token = holder ? e->token : 0;
+    row->since_ms = ms_between(e->since, v->edit.now);
+    row->lease_ms = holder ? ms_between(v->edit.now, e->expires) : -1;
+    row->owner = kit_owner_id(id, e->client, e->seq);
     v->engine->store->describe(v->engine->arg, e->peer, e->gen, row);
+    return true;
 }
 
-static int summary_row(struct inspection *v, pawl_op *op, const lockstate_lock *lock)
+static int show(struct inspection *v, pawl_op *op, lockstate_lock *lock)
 {
-    const lockstate_entry *e = lockstate_entries(lock);
-    size_t holders = lock->type == PAWL_TYPE_LATCH ? 0 : lock->holders;
-    char id[16];
-    pawl_info row = {.size = sizeof row, .name = lockstate_name(lock), .role = PAWL_ROLE_SUMMARY,
-                     .type = lock->type, .shared = holders > 0, .holders = holders,
-                     .waiters = lock->waiters, .count = lock->value, .since_ms = -1,
-                     .lease_ms = -1, .wait_ms = -1, .host = "", .program = "", .label = "",
-                     .owner = ""};
+    char id[KIT_ID_MAX];
+    size_t n = (size_t)lock->holders + lock->waiters;
+    pawl_info sum;
 
-    if (lock->type == PAWL_TYPE_SEMAPHORE)
-        row.available = lockstate_available(lock);
-    for (size_t i = 0; i < holders; i++) {
-        int64_t since = ms_between(e[i].since, v->edit.now);
-
-        row.shared &= e[i].mode == PAWL_MODE_SHARED;
-        row.token = e[i].token > row.token ? e[i].token : row.token;
-        row.since_ms = since > row.since_ms ? since : row.since_ms;
-    }
-    for (size_t i = lock->holders; i < (size_t)lock->holders + lock->waiters; i++) {
-        int64_t since = ms_between(e[i].since, v->edit.now);
-
-        row.wait_ms = since > row.wait_ms ? since : row.wait_ms;
-    }
-    if (holders) {
-        row.lease_ms = ms_between(v->edit.now, e->expires);
-        describe(v, &row, e, id);
-    }
-    return op->row(op->row_arg, &row);
-}
-
-static int entry_row(struct inspection *v, pawl_op *op, const lockstate_lock *lock,
-                     const lockstate_entry *e, bool holder)
-{
-    char id[16];
-    pawl_info row = {.size = sizeof row, .name = lockstate_name(lock), .type = lock->type,
-                     .role = holder ? PAWL_ROLE_HOLDER : PAWL_ROLE_WAITER,
-                     .shared = e->mode == PAWL_MODE_SHARED,
-                     .permits = lock->type == PAWL_TYPE_SEMAPHORE ? e->permits : 0,
-                     .token = holder ? e->token : 0,
-                     .since_ms = ms_between(e->since, v->edit.now),
-                     .lease_ms = holder ? ms_between(v->edit.now, e->expires) : -1,
-                     .wait_ms = -1};
-
-    describe(v, &row, e, id);
-    return op->row(op->row_arg, &row);
+    v->lock = lock;
+    sum = kit_summary(lockstate_name(lock), lock->type, lock->value, fill_row, v, n, id);
+    return kit_rows_show(op, &sum, fill_row, v, op->kind == PAWL_OP_INSPECT ? n : 0);
 }
 
 static int inspect(shelf_engine *se, pawl_op *op)
 {
     struct inspection v;
     lockstate_lock *lock;
-    pawl_info row = {.size = sizeof row, .name = op->name, .role = PAWL_ROLE_SUMMARY,
-                     .since_ms = -1, .lease_ms = -1, .wait_ms = -1, .host = "", .program = "",
-                     .label = "", .owner = ""};
-    int code;
+    pawl_info none = kit_row(op->name, PAWL_TYPE_LOCK);
 
     if (!open_copy(&v, se, shelf_bucket(se, op->name)))
         return pawl_error_set(op->err, PAWL_EBACKEND, "the lock table can't be read");
@@ -134,12 +97,8 @@ static int inspect(shelf_engine *se, pawl_op *op)
     if (lock)
         lockstate_prune(&v.edit, lock);
     if (!lock || !lockstate_in_use(lock))
-        return op->row(op->row_arg, &row);
-    code = summary_row(&v, op, lock);
-    for (size_t i = 0; !code && i < (size_t)lock->holders + lock->waiters; i++)
-        if (lock->type != PAWL_TYPE_LATCH || i >= lock->holders)
-            code = entry_row(&v, op, lock, lockstate_entries(lock) + i, i < lock->holders);
-    return code;
+        return op->row(op->row_arg, &none);
+    return show(&v, op, lock);
 }
 
 static int list(shelf_engine *se, pawl_op *op)
@@ -156,7 +115,7 @@ static int list(shelf_engine *se, pawl_op *op)
                 continue;
             lockstate_prune(&v.edit, l);
             if (lockstate_in_use(l))
-                code = summary_row(&v, op, l);
+                code = show(&v, op, l);
         }
     }
     return code;
@@ -164,7 +123,6 @@ static int list(shelf_engine *se, pawl_op *op)
 
 static int count(shelf_engine *se, pawl_op *op)
 {
-    int type = op->mode == PAWL_MODE_PERMITS ? PAWL_TYPE_SEMAPHORE : PAWL_TYPE_LATCH;
     lockstate_lock *lock;
     struct inspection v;
 
@@ -173,18 +131,10 @@ static int count(shelf_engine *se, pawl_op *op)
     lock = lockstate_find(v.edit.shelf, op->name, strlen(op->name));
     if (lock)
         lockstate_prune(&v.edit, lock);
-    if (lock && lockstate_in_use(lock)) {
-        if (lock->type != type)
-            return pawl_error_set(op->err, PAWL_ESTATE, "\"%s\" is in use as something else",
-                                  op->name);
-        op->value = type == PAWL_TYPE_LATCH ? lock->value : lockstate_available(lock);
-        return 0;
-    }
-    if (type == PAWL_TYPE_SEMAPHORE && op->count <= 0)
-        return pawl_error_set(op->err, PAWL_ESTATE, "\"%s\" is not in use, so it has no capacity",
-                              op->name);
-    op->value = type == PAWL_TYPE_LATCH ? 0 : op->count;
-    return 0;
+    if (!lock || !lockstate_in_use(lock))
+        return kit_count(op, -1, 0);
+    return kit_count(op, lock->type,
+                     lock->type == PAWL_TYPE_LATCH ? lock->value : lockstate_available(lock));
 }
 
 void shelf_inspect(shelf_engine *se, pawl_op *op)

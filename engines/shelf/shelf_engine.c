@@ -74,37 +74,6 @@ static void submit_simple(shelf_engine *se, pawl_op *op, void (*work)(shelf_edit
     pawl_op_finish(op, shelf_edit_error(&edit));
 }
 
-static void submit_event(shelf_engine *se, pawl_op *op)
-{
-    int event = se->pending_event;
-
-    se->event = op;
-    se->pending_event = PAWL_EVENT_NONE;
-    if (event != PAWL_EVENT_NONE)
-        shelf_engine_event(se, event);
-}
-
-void shelf_engine_event(shelf_engine *se, int event)
-{
-    pawl_op *op = se->event;
-
-    if (!op) {
-        se->pending_event = event > se->pending_event ? event : se->pending_event;
-        return;
-    }
-    se->event = NULL;
-    op->event = event;
-    op->reason = event == PAWL_EVENT_LOST ? PAWL_LOST_GONE : se->broken ? PAWL_LOST_BROKEN : 0;
-    se->broken = false;
-    pawl_op_finish(op, 0);
-}
-
-void shelf_engine_broken(shelf_engine *se)
-{
-    se->broken = true;
-    shelf_engine_event(se, PAWL_EVENT_VERIFY);
-}
-
 void shelf_engine_submit(shelf_engine *se, pawl_op *op)
 {
     switch (op->kind) {
@@ -125,7 +94,7 @@ void shelf_engine_submit(shelf_engine *se, pawl_op *op)
         submit_simple(se, op, work_latch);
         break;
     case PAWL_OP_EVENT:
-        submit_event(se, op);
+        pawl_events_submit(&se->events, op);
         break;
     default:
         shelf_inspect(se, op);
@@ -139,9 +108,8 @@ void shelf_engine_cancel(shelf_engine *se, pawl_op *op)
     shelf_edit edit = {.engine = se, .op = op, .owner = op->owner, .work = work_cancel};
     shelf_waiter *w = op->engine[0];
 
-    if (op == se->event) {
-        se->event = NULL;
-        pawl_op_finish(op, PAWL_ECANCELED);
+    if (op == se->events.op) {
+        pawl_events_end(&se->events);
         return;
     }
     if (!w)
@@ -187,8 +155,6 @@ int shelf_engine_init(shelf_engine *se, pawl_env *env, const shelf_store *store,
 
 void shelf_engine_end(shelf_engine *se)
 {
-    pawl_op *op = se->event;
-
     if (!se->env)
         return;
     while (!list_empty(&se->waiters)) {
@@ -198,9 +164,7 @@ void shelf_engine_end(shelf_engine *se)
         shelf_waiter_free(w);
         pawl_op_finish(waiting, PAWL_ECANCELED);
     }
-    se->event = NULL;
-    if (op)
-        pawl_op_finish(op, PAWL_ECANCELED);
+    pawl_events_end(&se->events);
     se->env->timer_clear(se->env, &se->safety);
     if (se->spare)
         free(se->spare->watched.list);

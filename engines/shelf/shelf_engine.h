@@ -118,9 +118,7 @@ struct shelf_engine {
     struct list waiters, due;
     struct list *chains; /* SHELF_CHAINS */
     shelf_waiter *spare;
-    pawl_op *event;
-    int pending_event; /* an event that came while no EVENT op was out */
-    bool broken; /* grants of this client were broken, and no EVENT has said so yet */
+    pawl_events events;
     struct shelf_peers tells, blockers;
     pawl_timer safety;
 };
@@ -140,9 +138,6 @@ void shelf_engine_cancel(shelf_engine *se, pawl_op *op);
 void shelf_told(shelf_engine *se, const struct shelf_told *what);
 /* Check the waiters in the buckets of the mask, and the waiters that shelf_told has marked. */
 void shelf_check(shelf_engine *se, uint64_t mask, enum shelf_cause cause);
-void shelf_engine_event(shelf_engine *se, int event);
-/* Grants of this client were broken. */
-void shelf_engine_broken(shelf_engine *se);
 
 uint32_t shelf_bucket(const shelf_engine *se, const char *name);
 

@@ -240,7 +240,7 @@ void shelf_check(shelf_engine *se, uint64_t mask, enum shelf_cause cause)
             shelf_waiter_mark(w, cause);
     }
     if (cause == SHELF_TOLD && (mask & SHELF_EVICTED))
-        shelf_engine_broken(se);
+        pawl_events_report(&se->events, PAWL_EVENT_VERIFY, PAWL_LOST_BROKEN);
     shelf_check_due(se);
 }
 

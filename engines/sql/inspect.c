@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "kit/rows.h"
 #include "sql.h"
 
 enum column { NAME, TYPE, VALUE, ROLE, OWNER, MODE, PERMITS, TOKEN, SINCE, LEFT, PID, HOST, PROGRAM,
@@ -53,96 +54,57 @@ static void name_at(const sql_reply *r, size_t row, char name[PAWL_NAME_MAX + 1]
     name[n] = 0;
 }
 
-static bool is_role(const sql_reply *r, size_t row, char role)
-{
-    return text_at(r, row, ROLE)[0] == role;
-}
-
 /* ---- showing --------------------------------------------------------------------------------- */
 
-/* Tells owners apart without showing what a release would need. */
-static void describe(const sql_reply *r, size_t row, pawl_info *info, char id[16])
+struct shown {
+    const sql_reply *r;
+    size_t from; /* the first row of the name */
+};
+
+static bool fill_row(void *of, size_t i, pawl_info *info, char id[KIT_ID_MAX])
 {
+    const struct shown *s = of;
+    const sql_reply *r = s->r;
+    size_t row = s->from + i;
     const char *owner = text_at(r, row, OWNER);
-    uint64_t client = 0, seq = 0, h;
+    uint64_t client = 0, seq = 0;
+    bool holder = text_at(r, row, ROLE)[0] == 'h';
 
     sscanf(owner + (owner[0] == 'z' ? 2 : 0), "%16" SCNx64 ":%" SCNx64, &client, &seq);
-    h = (client ^ seq * UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xd6e8feb86659fd93);
-    snprintf(id, 16, "%08x", (unsigned)(h >> 32));
-    info->owner = id;
+    if (holder || text_at(r, row, ROLE)[0] == 'w')
+        info->role = holder ? PAWL_ROLE_HOLDER : PAWL_ROLE_WAITER;
+    info->shared = text_at(r, row, MODE)[0] == 's';
+    if (info->type == PAWL_TYPE_SEMAPHORE)
+        info->permits = (uint64_t)number_at(r, row, PERMITS);
+    info->token = holder ? (uint64_t)number_at(r, row, TOKEN) : 0;
+    info->since_ms = number_at(r, row, SINCE);
+    info->lease_ms = holder ? number_at(r, row, LEFT) : -1;
+    info->owner = kit_owner_id(id, client, seq);
     info->pid = number_at(r, row, PID);
     info->host = text_at(r, row, HOST);
     info->program = text_at(r, row, PROGRAM);
     info->label = text_at(r, row, LABEL);
+    return owner[0] != 0;
 }
 
-static int show_row(pawl_op *op, const sql_reply *r, size_t row, const char *name, uint64_t type)
+/* The rows from s->from on and before `to` are about one name. */
+static pawl_info summarize(struct shown *s, size_t to, const char *name, char id[KIT_ID_MAX])
 {
-    bool holder = is_role(r, row, 'h');
-    char id[16];
-    pawl_info info = {.size = sizeof info, .name = name, .type = type,
-                      .role = holder ? PAWL_ROLE_HOLDER : PAWL_ROLE_WAITER,
-                      .shared = text_at(r, row, MODE)[0] == 's',
-                      .permits = type == PAWL_TYPE_SEMAPHORE
-                                     ? (uint64_t)number_at(r, row, PERMITS) : 0,
-                      .token = holder ? (uint64_t)number_at(r, row, TOKEN) : 0,
-                      .since_ms = number_at(r, row, SINCE),
-                      .lease_ms = holder ? number_at(r, row, LEFT) : -1, .wait_ms = -1};
+    int64_t type = to > s->from ? number_at(s->r, s->from, TYPE) : 0;
 
-    describe(r, row, &info, id);
-    return op->row(op->row_arg, &info);
-}
-
-/* The rows from `from` on and before `to` are about one name. */
-static pawl_info summarize(const sql_reply *r, size_t from, size_t to, int64_t *used)
-{
-    pawl_info info = {.size = sizeof info, .role = PAWL_ROLE_SUMMARY, .since_ms = -1,
-                      .lease_ms = -1, .wait_ms = -1, .host = "", .program = "", .label = "",
-                      .owner = ""};
-    int64_t type = to > from ? number_at(r, from, TYPE) : 0;
-    bool shared = true;
-
-    *used = 0;
-    info.type = type == 2 ? PAWL_TYPE_SEMAPHORE : type == 3 ? PAWL_TYPE_LATCH : PAWL_TYPE_LOCK;
-    info.count = type > 1 ? number_at(r, from, VALUE) : 0;
-    for (size_t i = from; i < to; i++) {
-        info.waiters += is_role(r, i, 'w');
-        if (is_role(r, i, 'w') && number_at(r, i, SINCE) > info.wait_ms)
-            info.wait_ms = number_at(r, i, SINCE);
-        if (!is_role(r, i, 'h'))
-            continue;
-        info.holders++;
-        shared &= text_at(r, i, MODE)[0] == 's';
-        *used += number_at(r, i, PERMITS);
-        if ((uint64_t)number_at(r, i, TOKEN) > info.token)
-            info.token = (uint64_t)number_at(r, i, TOKEN);
-        if (number_at(r, i, SINCE) > info.since_ms)
-            info.since_ms = number_at(r, i, SINCE);
-    }
-    info.shared = shared && info.holders > 0;
-    if (info.type == PAWL_TYPE_SEMAPHORE)
-        info.available = info.count > *used ? info.count - *used : 0;
-    return info;
+    return kit_summary(name, type == 2   ? PAWL_TYPE_SEMAPHORE
+                             : type == 3 ? PAWL_TYPE_LATCH : PAWL_TYPE_LOCK,
+                       type > 1 ? number_at(s->r, s->from, VALUE) : 0, fill_row, s, to - s->from,
+                       id);
 }
 
 static int show(pawl_op *op, const sql_reply *r, size_t from, size_t to, const char *name)
 {
-    char id[16];
-    int64_t used;
-    pawl_info info = summarize(r, from, to, &used);
-    int code;
+    char id[KIT_ID_MAX];
+    struct shown s = {r, from};
+    pawl_info sum = summarize(&s, to, name, id);
 
-    info.name = name;
-    if (info.holders) {
-        info.lease_ms = number_at(r, from, LEFT);
-        describe(r, from, &info, id);
-    }
-    code = op->row(op->row_arg, &info);
-    if (op->kind == PAWL_OP_INSPECT)
-        for (size_t i = from; i < to && !code; i++)
-            if (text_at(r, i, OWNER)[0])
-                code = show_row(op, r, i, name, info.type);
-    return code;
+    return kit_rows_show(op, &sum, fill_row, &s, op->kind == PAWL_OP_INSPECT ? to - from : 0);
 }
 
 static size_t end_of_name(const sql_reply *r, size_t from)
@@ -170,20 +132,12 @@ static int list(pawl_op *op, const sql_reply *r)
 
 static int count(pawl_op *op, const sql_reply *r)
 {
-    int64_t used, type = r->rows ? number_at(r, 0, TYPE) : 0;
-    pawl_info info = summarize(r, 0, r->rows, &used);
+    char id[KIT_ID_MAX];
+    struct shown s = {r, 0};
+    pawl_info sum = summarize(&s, r->rows, op->name, id);
 
-    if (type && type != (op->mode == PAWL_MODE_PERMITS ? 2 : 3))
-        return pawl_error_set(op->err, PAWL_ESTATE, "\"%s\" is in use as something else", op->name);
-    if (op->mode == PAWL_MODE_LATCH) {
-        op->value = type == 3 ? info.count : 0;
-        return 0;
-    }
-    if (!type && op->count <= 0)
-        return pawl_error_set(op->err, PAWL_ESTATE, "\"%s\" is not in use, so it has no capacity",
-                              op->name);
-    op->value = type ? info.available : op->count;
-    return 0;
+    return kit_count(op, r->rows && number_at(r, 0, TYPE) ? (int)sum.type : -1,
+                     op->mode == PAWL_MODE_LATCH ? sum.count : sum.available);
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sql.c - the engine's slots, and what belongs to no op: events, the server's clock, the client's
+ * sql.c - the engine's slots, and what belongs to no op: the server's clock, the client's
  * own entry, and the listener.
  *
  * The entry says who a client is (host, pid, program, label), for whoever asks who holds a lock. It
@@ -48,33 +48,6 @@ void sql_add_text(sql_params *p, const char *text)
 void sql_owner(char text[SQL_OWNER_MAX], uint64_t client, uint64_t seq)
 {
     snprintf(text, SQL_OWNER_MAX, "%016" PRIx64 ":%" PRIx64, client, seq);
-}
-
-/* ---- events ---------------------------------------------------------------------------------- */
-
-void sql_event(sql *q, int event)
-{
-    pawl_op *op = q->event;
-
-    if (!op) {
-        q->pending_event = event > q->pending_event ? event : q->pending_event;
-        return;
-    }
-    q->event = NULL;
-    op->event = event;
-    op->reason = q->broken ? PAWL_LOST_BROKEN : 0;
-    q->broken = false;
-    pawl_op_finish(op, 0);
-}
-
-void sql_submit_event(sql *q, pawl_op *op)
-{
-    int event = q->pending_event;
-
-    q->event = op;
-    q->pending_event = PAWL_EVENT_NONE;
-    if (event != PAWL_EVENT_NONE)
-        sql_event(q, event);
 }
 
 /* ---- the server's clock ---------------------------------------------------------------------- */
@@ -171,8 +144,7 @@ void sql_message(sql *q, const char *text)
         client != q->env->client_id)
         return;
     if (text[0] == 'e') {
-        q->broken = true;
-        sql_event(q, PAWL_EVENT_VERIFY);
+        pawl_events_report(&q->events, PAWL_EVENT_VERIFY, PAWL_LOST_BROKEN);
     } else {
         sql_waiter_message(q, seq, text[0], text + 1 + used);
     }
@@ -271,7 +243,8 @@ static void link_ready(sql_link *link)
     sql *q = link->sql;
 
     if (link->epochs > 1)
-        sql_event(q, link->at == q->served_by ? PAWL_EVENT_RECONNECT : PAWL_EVENT_FAILOVER);
+        pawl_events_report(&q->events, link->at == q->served_by ? PAWL_EVENT_RECONNECT
+                                                                : PAWL_EVENT_FAILOVER, 0);
     q->served_by = link->at;
     if (q->listener.state != LINK_CLOSED && q->listener.at != link->at) {
         sql_link_close(&q->listener);
@@ -327,13 +300,10 @@ int sql_open(sql *q, const sql_driver *driver, pawl_env *env, const pawl_url *ur
 void sql_close(void *self)
 {
     sql *q = self;
-    pawl_op *event = q->event;
 
     if (!q->env)
         return;
-    q->event = NULL;
-    if (event)
-        pawl_op_finish(event, PAWL_ECANCELED);
+    pawl_events_end(&q->events);
     if (q->entry_timer.fire) {
         q->env->timer_clear(q->env, &q->entry_timer);
         q->env->timer_clear(q->env, &q->listener_timer);
@@ -361,7 +331,7 @@ void sql_submit(void *self, pawl_op *op)
         sql_acquire(q, op);
         break;
     case PAWL_OP_EVENT:
-        sql_submit_event(q, op);
+        pawl_events_submit(&q->events, op);
         break;
     case PAWL_OP_INSPECT:
     case PAWL_OP_COUNT:
@@ -383,8 +353,7 @@ void sql_cancel(void *self, pawl_op *op)
     if (op->kind == PAWL_OP_ACQUIRE) {
         sql_acquire_cancel(q, op);
     } else if (op->kind == PAWL_OP_EVENT) {
-        q->event = NULL;
-        pawl_op_finish(op, PAWL_ECANCELED);
+        pawl_events_end(&q->events);
     } else {
         sql_give_up(q, op);
     }

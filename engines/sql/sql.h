@@ -282,9 +282,7 @@ struct sql {
     char client[20];       /* this client's id, in hex */
     char place[SQL_SCHEMA_MAX + SQL_PREFIX_MAX + 2]; /* the prefix, qualified */
     char schema[SQL_SCHEMA_MAX]; /* as a string of the server's language */
-    pawl_op *event;
-    int pending_event;     /* an event that came while no EVENT op was out */
-    bool broken;           /* a break of grants of ours was told, and no EVENT has said so yet */
+    pawl_events events;
     unsigned served_by;    /* which of the hosts was the latest */
     pawl_timer entry_timer, listener_timer;
     struct list waiters;   /* in order of arrival */
@@ -310,8 +308,6 @@ void sql_cancel(void *self, pawl_op *op);
      PAWL_CAP_LATCH | PAWL_CAP_LINGER | PAWL_CAP_LIST | PAWL_CAP_FLOOR |      \
      PAWL_CAP_EXAMINE)
 
-void sql_event(sql *q, int event);
-void sql_submit_event(sql *q, pawl_op *op);
 /* A message arrived. */
 void sql_message(sql *q, const char *text);
 /* Do messages reach this client? */

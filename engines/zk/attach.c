@@ -69,7 +69,7 @@ static bool session_ended(zk *z)
     z->link.failures = 0;
     z->env->timer_set(z->env, &z->link.timer, z->env->now(z->env));
     zk_tasks_expired(z);
-    zk_event(z, PAWL_EVENT_LOST);
+    pawl_events_report(&z->events, PAWL_EVENT_LOST, 0);
     return false;
 }
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "inspect.h"
+#include "kit/rows.h"
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
@@ -89,20 +90,6 @@ void zk_inspect_sort(zk_inspect_name *n)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static void describe(pawl_info *info, const zk_inspect_node *node, char id[16])
-{
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
-
-    for (const char *c = node->name; *c; c++)
-        h = (h ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
-    snprintf(id, 16, "%08x", (unsigned)(h >> 32));
-    info->owner = node->who.pawl ? id : node->text[0] ? node->text : node->name;
-    info->host = node->who.host;
-    info->program = node->who.program;
-    info->label = node->who.label;
-    info->pid = node->who.pid;
-}
-
 static int64_t since(const zk_inspection *k, const zk_inspect_node *node)
 {
     int64_t now = k->task.zk->env->wall_ms(k->task.zk->env), ctime = node->stat.ctime;
@@ -110,53 +97,33 @@ static int64_t since(const zk_inspection *k, const zk_inspect_node *node)
     return !node->known ? -1 : ctime > 0 && ctime < now ? now - ctime : 0;
 }
 
-static int show_summary(const zk_inspection *k, const zk_inspect_name *n, int type)
+struct shown {
+    const zk_inspection *k;
+    const zk_inspect_name *n;
+};
+
+static bool fill_row(void *of, size_t i, pawl_info *info, char id[KIT_ID_MAX])
 {
-    pawl_info info = {.size = sizeof info, .name = n->name, .role = PAWL_ROLE_SUMMARY,
-                      .type = (uint64_t)type, .since_ms = -1, .lease_ms = -1, .wait_ms = -1,
-                      .count = n->latch ? n->count : n->capacity, .host = "", .program = "",
-                      .label = "", .owner = ""};
-    char id[16];
+    const struct shown *s = of;
+    const zk_inspect_node *node = &s->n->nodes[i];
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
 
-    if (type == PAWL_TYPE_SEMAPHORE && n->capacity > n->in_use)
-        info.available = n->capacity - n->in_use;
-    if (n->latch && n->count < 0)
-        info.count = 0;
-    for (size_t i = 0; i < n->nnodes; i++) {
-        const zk_inspect_node *node = &n->nodes[i];
-
-        info.waiters += !node->holder;
-        if (!node->holder) {
-            info.wait_ms = since(k, node) > info.wait_ms ? since(k, node) : info.wait_ms;
-            continue;
-        }
-        info.shared = node->child.sort == ZK_SHARED && (info.shared || !info.holders);
-        info.holders++;
-        if ((uint64_t)node->stat.czxid > info.token)
-            info.token = (uint64_t)node->stat.czxid;
-        info.since_ms = since(k, node) > info.since_ms ? since(k, node) : info.since_ms;
-    }
-    if (info.holders) {
-        info.lease_ms = n->nodes[0].known ? n->nodes[0].who.lease_ms : -1;
-        describe(&info, &n->nodes[0], id);
-    }
-    return k->op->row(k->op->row_arg, &info);
-}
-
-static int show_node(const zk_inspection *k, const zk_inspect_name *n, const zk_inspect_node *node,
-                     int type)
-{
-    char id[16];
-    pawl_info info = {.size = sizeof info, .name = n->name, .type = (uint64_t)type,
-                      .role = node->holder ? PAWL_ROLE_HOLDER : PAWL_ROLE_WAITER,
-                      .shared = node->child.sort == ZK_SHARED, .since_ms = since(k, node),
-                      .token = node->holder ? (uint64_t)node->stat.czxid : 0,
-                      .lease_ms = node->holder ? node->who.lease_ms : -1, .wait_ms = -1};
-
-    if (type == PAWL_TYPE_SEMAPHORE)
-        info.permits = node->holder ? node->permits : (uint64_t)node->who.want;
-    describe(&info, node, id);
-    return k->op->row(k->op->row_arg, &info);
+    for (const char *c = node->name; *c; c++)
+        h = (h ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
+    snprintf(id, KIT_ID_MAX, "%08x", (unsigned)(h >> 32));
+    info->role = node->holder ? PAWL_ROLE_HOLDER : PAWL_ROLE_WAITER;
+    info->shared = node->child.sort == ZK_SHARED;
+    info->since_ms = since(s->k, node);
+    info->token = node->holder ? (uint64_t)node->stat.czxid : 0;
+    info->lease_ms = node->holder && node->known ? node->who.lease_ms : -1;
+    if (info->type == PAWL_TYPE_SEMAPHORE)
+        info->permits = node->holder ? node->permits : (uint64_t)node->who.want;
+    info->owner = node->who.pawl ? id : node->text[0] ? node->text : node->name;
+    info->host = node->who.host;
+    info->program = node->who.program;
+    info->label = node->who.label;
+    info->pid = node->who.pid;
+    return node->known; /* else it is gone by now */
 }
 
 int zk_inspect_show(const zk_inspection *k, const zk_inspect_name *n, bool all)
@@ -164,10 +131,12 @@ int zk_inspect_show(const zk_inspection *k, const zk_inspect_name *n, bool all)
     int type = n->latch ? PAWL_TYPE_LATCH
                : n->semaphore && (n->in_use || (n->nnodes && n->nodes[0].child.sort == ZK_WAITER))
                    ? PAWL_TYPE_SEMAPHORE : PAWL_TYPE_LOCK;
-    int code = show_summary(k, n, type);
+    int64_t count = !n->latch ? n->capacity : n->count > 0 ? n->count : 0;
+    char id[KIT_ID_MAX];
+    struct shown s = {k, n};
+    pawl_info sum = kit_summary(n->name, (uint64_t)type, count, fill_row, &s, n->nnodes, id);
 
-    for (size_t i = 0; all && !code && i < n->nnodes; i++)
-        if (n->nodes[i].known) /* else it is gone by now */
-            code = show_node(k, n, &n->nodes[i], type);
-    return code;
+    if (type == PAWL_TYPE_SEMAPHORE) /* also of the leases that were too many to be kept */
+        sum.available = count > n->in_use ? count - n->in_use : 0;
+    return kit_rows_show(k->op, &sum, fill_row, &s, all ? n->nnodes : 0);
 }

@@ -117,7 +117,7 @@ static bool beat_answered(zk_task *task, int64_t sent, int error, jute_reader *b
     touched(s, sent);
     if (!s->verified) {
         s->verified = true;
-        zk_event(z, PAWL_EVENT_RECONNECT);
+        pawl_events_report(&z->events, PAWL_EVENT_RECONNECT, 0);
     }
     return true;
 }

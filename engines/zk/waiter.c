@@ -495,7 +495,7 @@ static void settled(zk_waiter *p)
     }
     p->step = STEP_IDLE;
     if (p->gone)
-        zk_broken(p->task.zk);
+        pawl_events_report(&p->task.zk->events, PAWL_EVENT_VERIFY, PAWL_LOST_BROKEN);
     if (!list_empty(&p->releases))
         zk_task_go(&p->task);
 }
@@ -566,7 +566,7 @@ static void zk_waiter_woken(zk_task *task, zk_watch *watch, int happened)
 
     if (watch == &p->own && p->held && happened == ZK_DELETED) {
         p->gone = true;
-        zk_broken(task->zk);
+        pawl_events_report(&task->zk->events, PAWL_EVENT_VERIFY, PAWL_LOST_BROKEN);
         return;
     }
     if (watch == &p->own)

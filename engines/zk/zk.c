@@ -1,44 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * zk.c - the engine's slots, and events.
+ * zk.c - the functions of the engine.
  */
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "zk.h"
-
-/* ---- events ---------------------------------------------------------------------------------- */
-
-void zk_event(zk *z, int event)
-{
-    pawl_op *op = z->event;
-
-    if (!op) {
-        z->pending_event = event > z->pending_event ? event : z->pending_event;
-        return;
-    }
-    z->event = NULL;
-    op->event = event;
-    op->reason = z->broken && event != PAWL_EVENT_LOST ? PAWL_LOST_BROKEN : 0;
-    z->broken = false;
-    pawl_op_finish(op, 0);
-}
-
-void zk_broken(zk *z)
-{
-    z->broken = true;
-    zk_event(z, PAWL_EVENT_VERIFY);
-}
-
-static void submit_event(zk *z, pawl_op *op)
-{
-    int event = z->pending_event;
-
-    z->event = op;
-    z->pending_event = PAWL_EVENT_NONE;
-    if (event != PAWL_EVENT_NONE)
-        zk_event(z, event);
-}
 
 void zk_give_up(zk *z, pawl_op *op, bool sent)
 {
@@ -103,14 +70,11 @@ static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
 static void engine_close(void *self)
 {
     zk *z = self;
-    pawl_op *event = z->event;
     struct list *l;
 
     if (!z->env)
         return;
-    z->event = NULL;
-    if (event)
-        pawl_op_finish(event, PAWL_ECANCELED);
+    pawl_events_end(&z->events);
     zk_session_close(z);
     zk_link_close(z);
     zk_waiters_end(z);
@@ -141,7 +105,7 @@ static void engine_submit(void *self, pawl_op *op)
         zk_renew(z, op);
         break;
     case PAWL_OP_EVENT:
-        submit_event(z, op);
+        pawl_events_submit(&z->events, op);
         break;
     case PAWL_OP_LATCH_SET:
     case PAWL_OP_LATCH_DOWN:
@@ -170,8 +134,7 @@ static void engine_cancel(void *self, pawl_op *op)
         zk_renew_cancel(z, op);
         break;
     case PAWL_OP_EVENT:
-        z->event = NULL;
-        pawl_op_finish(op, PAWL_ECANCELED);
+        pawl_events_end(&z->events);
         break;
     case PAWL_OP_LATCH_SET:
     case PAWL_OP_LATCH_DOWN:

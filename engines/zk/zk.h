@@ -344,9 +344,7 @@ struct zk {
     zk_session session;
     uv_prepare_t prepare; /* before the loop polls: write */
     bool prepared;
-    pawl_op *event;
-    int pending_event; /* an event that came while no EVENT op was out */
-    bool broken; /* a node of a grant of ours was deleted, and no EVENT has said so yet */
+    pawl_events events;
     struct list tasks;
     struct list spare_calls;
     size_t nspare_calls;
@@ -359,9 +357,6 @@ struct zk {
     char host[256];
 };
 
-void zk_event(zk *z, int event);
-/* Somebody else deleted a node of a grant of this client: the session is good. */
-void zk_broken(zk *z);
 /* Finish an op that was given up before anything was answered: PAWL_EUNKNOWN if it was sent, else
  * PAWL_ECONN or why there is no connection. */
 void zk_give_up(zk *z, pawl_op *op, bool sent);
