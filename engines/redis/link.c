@@ -1,146 +1,80 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * link.c - one connection: its life, and the calls on it.
+ * link.c - what a link to Redis adds to kit/link.c: calls and their answers, and roles.
  *
- *     PAUSED --timer--> [LOCATING] --> CONNECTING --> GREETING --> READY
- *        ^                  |              |             |           |
- *        +------------------+-- drop: anything unexpected, or too long nothing
+ * The role of a link (redis_role) says which host is meant (LOCATING). Calls that were written are
+ * answered in order. A server that says READONLY gets no more calls; the link drops when the calls
+ * that are out have been answered. A link that sleeps is PAUSED without a timer.
  *
- * Which host is meant is the role's to say (LOCATING); how its addresses are tried, and TLS, are in
- * net/stream.c. Both have env->timeout_ms, the greeting what is left of that; while nobody makes a
- * call nobody may turn the loop, and the time of an attempt that was left alone begins anew. Each
- * answer has env->timeout_ms once the link is READY. Calls that
- * were written and not answered when the link drops have failed as unknown; those in the backlog
- * stay, unless trying again can't help. Pauses between attempts grow from 10 ms to 1 s, half of
- * each by chance, until a call has been answered. A link that sleeps is PAUSED without a timer.
- *
- * Nothing is written before the loop is about to poll (redis.c, prepare), so that what many
- * threads ask for meanwhile leaves in one piece.
+ * Nothing is written before the loop is about to poll (redis.c, prepare), so that the requests of
+ * many threads leave together.
  */
 #include <stdlib.h>
 
 #include "redis.h"
 
-#define READ_SIZE 16384
-#define READS_MAX 16     /* in a row; then others get their turn */
-#define LEFT_ALONE_MS 50 /* a timer that fires so late: nobody turned the loop */
-
-static void set_timer(redis_link *link, int64_t ms)
+static redis_link *link_of(kit_link *kit)
 {
-    link->env->timer_set(link->env, &link->timer, link->env->now(link->env) + ms * PAWL_NS_PER_MS);
+    return list_entry(kit, redis_link, kit);
 }
 
 /* ---- the end of a connection ----------------------------------------------------------------- */
 
-static void close_attempt(redis_link *link)
+static void disconnect(kit_link *kit)
 {
-    net_stream_close(&link->stream);
-    resp_buf_free(&link->in);
-    resp_buf_free(&link->out);
+    redis_link *link = link_of(kit);
+
+    if (link->server_id && (link->state == LINK_READY || !link->old_id)) {
+        link->old_id = link->server_id; /* nothing was asked on the others */
+        memcpy(link->old_address, link->address, sizeof link->address);
+    }
+    link->server_id = 0;
+    kit_wire_close(&link->wire);
     resp_reader_reset(&link->reader);
     free(link->listens);
     link->listens = NULL;
     link->clock_local = 0; /* the next one may be to another server */
 }
 
-void redis_calls_fail(struct list *calls, int code, const char *words)
+static void fail_call(kit_link *kit, struct list *l, int code, const char *words)
 {
-    struct list mine, *l;
+    redis_call *call = list_entry(l, redis_call, link);
 
-    list_take_all(&mine, calls); /* failing one may bring new ones */
-    while ((l = list_take(&mine))) {
-        redis_call *call = list_entry(l, redis_call, link);
-
-        if (call->about)
-            call->type->failed(call, code, words);
-        redis_call_free(call);
-    }
+    (void)kit;
+    if (call->about)
+        call->type->failed(call, code, words);
+    redis_call_free(call);
 }
 
-static void pause_link(redis_link *link)
+static int64_t back_off(kit_link *kit, bool was_ready)
 {
-    link->state = LINK_PAUSED;
-    set_timer(link, net_pause_ms(link->env, link->failures++));
-}
+    redis_link *link = link_of(kit);
 
-void redis_link_drop(redis_link *link, int code, const char *format, ...)
-{
-    bool was_ready = link->state == LINK_READY;
-    char words[REDIS_WORDS];
-    va_list args;
-
-    if (link->state == LINK_CLOSED || link->state == LINK_PAUSED)
-        return;
-    va_start(args, format);
-    vsnprintf(words, sizeof words, format, args);
-    va_end(args);
-    link->last_code = code;
-    pawl_text_clean(words);
-    snprintf(link->words, sizeof link->words, "%.70s: %.140s", link->where, words);
-    link->env->log(link->env, PAWL_LOG_WARNING, "%s %s",
-                   was_ready ? "connection lost:" : "can't connect:", link->words);
-    close_attempt(link);
-    if (link->server_id && (was_ready || !link->old_id)) { /* nothing was asked on the others */
-        link->old_id = link->server_id;
-        memcpy(link->old_address, link->address, sizeof link->address);
-    }
-    link->server_id = 0;
-    link->state = LINK_PAUSED; /* what is sent from now on waits for the next connection */
+    (void)was_ready;
     if (link->role->dropped)
         link->role->dropped(link);
-    pause_link(link);
+    return kit_link_pause_ms(kit, 1);
+}
+
+static void dropped(kit_link *kit, int refused)
+{
+    redis_link *link = link_of(kit);
+
     redis_proofs_fail(link);
-    redis_calls_fail(&link->calls, PAWL_EUNKNOWN, link->words);
-    if (!was_ready && code != PAWL_ECONN)
-        link->role->refused(link, code, link->words);
+    if (refused)
+        link->role->refused(link, refused, link->words);
 }
 
-/* ---- reading and writing --------------------------------------------------------------------- */
+/* ---- answers --------------------------------------------------------------------------------- */
 
-static void watch(redis_link *link)
+static void become_ready(kit_link *kit)
 {
-    net_stream_watch(&link->stream, resp_buf_length(&link->out) > 0);
-}
+    redis_link *link = link_of(kit);
 
-#define NOT_GREETED                                                                                \
-    " before the greeting; is this a Redis server, and a port without TLS (TLS: rediss://, tls=1)?"
-
-void redis_link_flush(redis_link *link)
-{
-    char words[REDIS_WORDS] = "closed by the server";
-
-    while (link->state >= LINK_GREETING && resp_buf_length(&link->out) > 0) {
-        ptrdiff_t n = net_stream_write(&link->stream, link->out.data + link->out.begin,
-                                       resp_buf_length(&link->out), words);
-
-        if (n == NET_IO_AGAIN)
-            break;
-        if (n < 0) {
-            redis_link_drop(link, PAWL_ECONN, "%s", words);
-            return;
-        }
-        resp_buf_take(&link->out, (size_t)n);
-    }
-    watch(link);
-}
-
-static void become_ready(redis_link *link)
-{
-    struct list waiting, *l;
-
-    link->state = LINK_READY;
     link->read_only = false;
     link->old_id = 0;
-    link->last_code = 0;
-    link->epochs++;
-    resp_buf_wipe(&link->out); /* the password was in there */
-    link->env->timer_clear(link->env, &link->timer);
-    if (link->epochs > 1)
-        link->env->log(link->env, PAWL_LOG_WARNING, "connected again: %s", link->where);
-    list_take_all(&waiting, &link->backlog);
+    kit_buf_wipe(&link->out); /* the password was in there */
     link->role->ready(link);
-    while ((l = list_take(&waiting)))
-        redis_link_send(link, list_entry(l, redis_call, link));
 }
 
 /* The call is over, or begins anew with the whole script. */
@@ -207,18 +141,18 @@ static bool take_greeting(redis_link *link, const resp_node *reply)
         return false;
     }
     if (code == 1)
-        become_ready(link);
+        kit_link_ready(&link->kit);
     return true;
 }
 
-/* Use what has arrived. False: the link has dropped. */
-static bool take_replies(redis_link *link)
+static bool take_replies(kit_wire *wire)
 {
+    redis_link *link = link_of(&wire->kit);
     resp_reply reply;
 
-    while (resp_buf_length(&link->in) > 0) {
+    while (kit_buf_length(&link->in) > 0) {
         enum resp_result result = resp_next(&link->reader, link->in.data + link->in.begin,
-                                            resp_buf_length(&link->in), &reply);
+                                            kit_buf_length(&link->in), &reply);
         bool alive = true;
 
         if (result == RESP_MORE)
@@ -238,62 +172,17 @@ static bool take_replies(redis_link *link)
             alive = take_answer(link, reply.nodes);
         if (!alive || link->stream.state != NET_OPEN)
             return false;
-        resp_buf_take(&link->in, reply.size);
+        kit_buf_take(&link->in, reply.size);
     }
     return true;
 }
 
-static void receive(redis_link *link)
-{
-    char words[REDIS_WORDS] = "closed by the server";
-
-    for (int i = 0; i < READS_MAX; i++) {
-        size_t room;
-        ptrdiff_t n;
-
-        if (resp_buf_reserve(&link->in, READ_SIZE)) {
-            redis_link_drop(link, PAWL_ENOMEM, "out of memory");
-            return;
-        }
-        room = link->in.room - link->in.end;
-        n = net_stream_read(&link->stream, link->in.data + link->in.end, room, words);
-        if (n == NET_IO_AGAIN)
-            break;
-        if (n < 0) {
-            /* TLS 1.3: a server refuses our certificate after the handshake, with an alert */
-            bool refused = link->stream.secure && link->state == LINK_GREETING &&
-                           n == NET_IO_FAILED;
-
-            redis_link_drop(link, refused ? PAWL_EAUTH : PAWL_ECONN, "%s%s", words,
-                            link->state == LINK_GREETING && !link->stream.secure ? NOT_GREETED
-                                                                                 : "");
-            return;
-        }
-        link->in.end += (size_t)n;
-        if (!take_replies(link))
-            return;
-        if (!link->stream.secure && (size_t)n < room)
-            break;
-    }
-    watch(link);
-}
-
-static void stream_ready(net_stream *s, bool readable, bool writable)
-{
-    redis_link *link = s->arg;
-
-    if (writable)
-        redis_link_flush(link);
-    if (readable && s->state == NET_OPEN)
-        receive(link);
-}
-
 /* ---- an attempt ------------------------------------------------------------------------------ */
 
-static void attempt(redis_link *link)
+static void attempt(kit_link *kit)
 {
-    link->state = LINK_LOCATING;
-    set_timer(link, link->env->timeout_ms);
+    redis_link *link = link_of(kit);
+
     if (!link->role->locate || link->role->locate(link))
         redis_link_located(link);
 }
@@ -302,62 +191,33 @@ void redis_link_located(redis_link *link)
 {
     if (link->state != LINK_LOCATING)
         return;
-    link->state = LINK_CONNECTING;
-    link->env->timer_clear(link->env, &link->timer);
-    link->tls = link->settings->tls_settings;
-    link->tls.host = link->host;
-    link->stream.tls_context = link->settings->tls ? link->redis->tls_context : NULL;
     link->stream.path = link->settings->path;
-    net_stream_open(&link->stream, link->host, link->port);
+    kit_wire_open(&link->wire, &link->settings->tls_settings,
+                  link->settings->tls ? link->redis->tls_context : NULL, link->host, link->port);
 }
 
-static void stream_opened(net_stream *s)
+static bool unlocated(const kit_link *kit, char words[REDIS_WORDS])
 {
-    redis_link *link = s->arg;
+    const redis_link *link = list_entry(kit, const redis_link, kit);
 
-    link->state = LINK_GREETING;
-    link->env->timer_set(link->env, &link->timer, s->ends);
+    return link->role->lost && link->role->lost(link, words);
+}
+
+static void greet(kit_link *kit)
+{
+    redis_link *link = link_of(kit);
+
     if (redis_greet(link))
         redis_link_drop(link, PAWL_ENOMEM, "out of memory");
     else
-        redis_link_flush(link);
+        kit_wire_flush(&link->wire);
 }
 
-static void stream_failed(net_stream *s, int code, const char *words)
+static int64_t limit(kit_link *kit)
 {
-    redis_link_drop(s->arg, code, "%s", words);
-}
-
-/* ---- life ------------------------------------------------------------------------------------ */
-
-static void timer_fired(pawl_timer *timer)
-{
-    redis_link *link = timer->arg;
-    int64_t limit, now = link->env->now(link->env);
-    char words[REDIS_WORDS];
-
-    if (link->state == LINK_PAUSED) {
-        attempt(link);
-        return;
-    }
-    if (link->state == LINK_READY) {
-        if (list_empty(&link->calls))
-            return;
-        limit = list_entry(link->calls.next, redis_call, link)->sent +
-                link->env->timeout_ms * PAWL_NS_PER_MS;
-        if (now < limit) {
-            link->env->timer_set(link->env, timer, limit);
-            return;
-        }
-    } else if (now - timer->due > LEFT_ALONE_MS * PAWL_NS_PER_MS) {
-        set_timer(link, link->env->timeout_ms); /* nobody turned the loop */
-        return;
-    }
-    if (link->state == LINK_LOCATING && link->role->lost && link->role->lost(link, words))
-        redis_link_drop(link, PAWL_ECONN, "%s", words);
-    else
-        redis_link_drop(link, PAWL_ECONN, "no answer within %lld ms",
-                        (long long)link->env->timeout_ms);
+    return list_empty(&kit->calls)
+               ? PAWL_NEVER : list_entry(kit->calls.next, redis_call, link)->sent +
+                              kit->limit_ms * PAWL_NS_PER_MS;
 }
 
 void redis_link_address(redis_link *link, const char *host, uint16_t port)
@@ -371,12 +231,6 @@ void redis_link_address(redis_link *link, const char *host, uint16_t port)
              port);
 }
 
-void redis_link_hurry(redis_link *link)
-{
-    if (link->state == LINK_PAUSED)
-        set_timer(link, 0);
-}
-
 void redis_link_sleep(redis_link *link)
 {
     link->env->timer_clear(link->env, &link->timer);
@@ -385,38 +239,40 @@ void redis_link_sleep(redis_link *link)
 void redis_link_wake(redis_link *link)
 {
     if (redis_link_sleeps(link))
-        set_timer(link, 0);
+        kit_link_hurry(&link->kit);
+}
+
+static void send_again(kit_link *kit, struct list *call)
+{
+    redis_link_send(link_of(kit), list_entry(call, redis_call, link));
 }
 
 void redis_link_open(redis_link *link, redis *r, const redis_role *role)
 {
+    static const kit_link_type type = {.attempt = attempt, .unlocated = unlocated, .greet = greet,
+        .take = take_replies, .ready = become_ready, .send = send_again, .limit = limit,
+        .fail = fail_call, .disconnect = disconnect, .back_off = back_off, .dropped = dropped,
+        .hint = " before the greeting; is this a Redis server, and a port without TLS (TLS: "
+                "rediss://, tls=1)?"};
+
+    kit_link_init(&link->kit, &type, r->env);
     link->redis = r;
     link->role = role;
-    link->env = r->env;
     link->settings = &r->settings;
-    link->stream = (net_stream){.env = link->env, .tls = &link->tls, .arg = link,
-        .opened = stream_opened, .failed = stream_failed, .ready = stream_ready};
-    link->timer = (pawl_timer){.fire = timer_fired, .arg = link};
-    list_init(&link->calls);
-    list_init(&link->backlog);
+    link->peer = link->where;
     list_init(&link->proving);
     resp_reader_init(&link->reader, NULL);
-    link->state = LINK_PAUSED;
-    set_timer(link, 0);
+    kit_link_open(&link->kit);
 }
 
 void redis_link_close(redis_link *link)
 {
     if (!link->env || link->state == LINK_CLOSED)
         return;
-    redis_link_flush(link);
-    link->state = LINK_CLOSED;
-    link->env->timer_clear(link->env, &link->timer);
-    close_attempt(link);
+    kit_wire_flush(&link->wire);
+    kit_link_close(&link->kit);
     resp_reader_free(&link->reader);
     redis_proofs_fail(link);
-    redis_calls_fail(&link->calls, PAWL_ECANCELED, "closing");
-    redis_calls_fail(&link->backlog, PAWL_ECANCELED, "closing");
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -507,8 +363,7 @@ void redis_link_send(redis_link *link, redis_call *call)
     }
     list_append(&link->calls, &call->link);
     link->env->loop_changed(link->env);
-    if (!link->timer.armed)
-        set_timer(link, link->env->timeout_ms);
+    kit_link_expect(&link->kit, call->sent + link->limit_ms * PAWL_NS_PER_MS);
 }
 
 bool redis_call_withdraw(redis_call *call)

@@ -150,7 +150,7 @@ static void server_ready(redis_link *link)
 
 void redis_refused(redis_link *link, int code, const char *words)
 {
-    redis_calls_fail(&link->backlog, code, words);
+    kit_link_fail(&link->kit, &link->backlog, code, words);
     redis_waiters_refuse(link->redis, link, code, words);
 }
 
@@ -199,7 +199,7 @@ void redis_master_found(redis *r, const char *host, uint16_t port)
         r->moved = link->epochs > 0;
     redis_link_address(link, host, port);
     if (!same)
-        redis_link_hurry(link);
+        kit_link_hurry(&link->kit);
     redis_link_located(link);
 }
 
@@ -239,8 +239,8 @@ static int open_link(redis *r, pawl_error *err)
 static void flush_link(redis_link *link)
 {
     redis_proof_ask(link);
-    if (resp_buf_length(&link->out) > 0)
-        redis_link_flush(link);
+    if (kit_buf_length(&link->out) > 0)
+        kit_wire_flush(&link->wire);
 }
 
 static void engine_flush(void *self)

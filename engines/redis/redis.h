@@ -4,7 +4,7 @@
  *
  *     redis.c     the engine's slots, and what belongs to no op (events, the client's own entry)
  *     settings.c  what the URL says
- *     link.c      one connection: its life, and the calls on it; on top of ../net/stream.c
+ *     link.c      one connection, and the calls on it; on top of ../kit/link.c
  *     hello.c     its first words
  *     sentinel.c  where the master is, by asking sentinels
  *     cluster.c   which node serves a slot      map_link.c  whom to ask, and whom to believe
@@ -37,8 +37,7 @@
 #include <uv.h>
 
 #include "engine.h"
-#include "list.h"
-#include "net/net.h"
+#include "kit/link.h"
 #include "resp.h"
 
 #define REDIS_PREFIX_MAX 255
@@ -172,15 +171,6 @@ bool redis_is_owner(const resp_node *node, uint64_t client, uint64_t seq);
 
 /* ---- link.c ---------------------------------------------------------------------------------- */
 
-enum redis_link_state {
-    LINK_CLOSED,     /* for good */
-    LINK_PAUSED,     /* will try again at link->timer */
-    LINK_LOCATING,   /* its address is being asked for */
-    LINK_CONNECTING,
-    LINK_GREETING,   /* the first words are out */
-    LINK_READY
-};
-
 enum redis_greeting { GREET_HELLO, GREET_SELECT, GREET_KILL, GREET_PING, GREET_PUBLISH };
 
 /* What a connection is for. */
@@ -199,11 +189,10 @@ typedef struct redis_role {
 } redis_role;
 
 struct redis_link {
+    KIT_WIRE;
     redis *redis;
     const redis_role *role;
-    pawl_env *env;
     const redis_settings *settings;
-    enum redis_link_state state;
     char host[NET_HOST_MAX]; /* "": a unix socket, or not known yet */
     uint16_t port;
     char where[NET_HOST_MAX + 16]; /* the server, for words: "localhost:6379" */
@@ -212,9 +201,6 @@ struct redis_link {
     const char *tells;     /* a channel on which we must be able to send; NULL: none */
     char mute[REDIS_WORDS]; /* which right to use channels is missing; "": none */
     bool must_be_master;
-    net_stream stream;
-    net_tls_settings tls;
-    resp_buf in, out;
     resp_reader reader;
     bool sharded;          /* a node of a cluster that has sharded channels */
     char id[17];           /* what such a node calls itself, the beginning of it; "": not known */
@@ -233,20 +219,13 @@ struct redis_link {
     uint64_t proof_next;   /* the number of the next WAIT */
     bool proof_wanted;     /* calls were written that the next WAIT is to prove */
     bool proof_out;        /* a WAIT is out */
-    struct list calls;     /* out, in order */
-    struct list backlog;   /* not written yet */
-    pawl_timer timer;      /* PAUSED: its end. READY: the first call's limit. CONNECTING: none */
     uint8_t greeting[5];   /* enum redis_greeting, the answers to come */
     uint8_t ngreeting, greeted;
     uint64_t server_id;    /* of this connection, in the server's terms; 0 unknown */
     uint64_t old_id;       /* of the one before, to be killed */
     char address[64];      /* our end of this connection, and of the one before */
     char old_address[64];
-    uint32_t failures;     /* attempts since it was last ready */
-    uint64_t epochs;       /* how often it was ready */
     bool read_only;        /* the server said so: nothing more is sent here */
-    int last_code;         /* why it is not ready */
-    char words[REDIS_WORDS];
     /* server time `clock_server` (ms) was not before local `clock_local` (ns; 0: nothing known);
      * see redis_since */
     int64_t clock_server, clock_local;
@@ -259,8 +238,6 @@ void redis_link_open(redis_link *link, redis *r, const redis_role *role);
 void redis_link_address(redis_link *link, const char *host, uint16_t port);
 /* The address is known now: go on with the attempt that waits for it. */
 void redis_link_located(redis_link *link);
-/* The next attempt shall not wait. */
-void redis_link_hurry(redis_link *link);
 /* A link that was opened and put to sleep does not connect before it is woken. */
 void redis_link_sleep(redis_link *link);
 void redis_link_wake(redis_link *link);
@@ -272,13 +249,8 @@ static inline bool redis_link_sleeps(const redis_link *link)
 void redis_link_close(redis_link *link);
 /* The call is the link's now. Whoever keeps a pointer to it does so before: it may fail at once. */
 void redis_link_send(redis_link *link, redis_call *call);
-/* Fail and free all calls of a list. */
-void redis_calls_fail(struct list *calls, int code, const char *words);
-/* Write what there is. */
-void redis_link_flush(redis_link *link);
 /* The connection is of no use: close it, and try again in a while. */
-__attribute__((format(printf, 3, 4)))
-void redis_link_drop(redis_link *link, int code, const char *format, ...);
+#define redis_link_drop(link, ...) kit_link_drop(&(link)->kit, __VA_ARGS__)
 /* Take back a call that was not written yet. False: it was. */
 bool redis_call_withdraw(redis_call *call);
 /* Take back all of them about this; how many. */

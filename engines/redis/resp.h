@@ -31,6 +31,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "kit/buf.h"
 #include "pawl.h"
 
 /* ---- Reading --------------------------------------------------------------------------------- */
@@ -148,30 +149,9 @@ static inline bool resp_equal(const resp_node *node, const void *bytes, size_t l
     return resp_is_text(node) && node->length == length && !memcmp(node->text, bytes, length);
 }
 
-/* ---- A buffer, for either direction ---------------------------------------------------------- */
-
-/* Bytes data[begin..end) are in it. Zeroes are an empty one. Passwords pass through here: memory
- * that a buffer gives back has been wiped. */
-typedef struct resp_buf {
-    char *data;
-    size_t begin, end, room;
-} resp_buf;
-
-static inline size_t resp_buf_length(const resp_buf *buf)
-{
-    return buf->end - buf->begin;
-}
-
-/* Make room for n bytes at data + end; what is in there may move. 0, or PAWL_ENOMEM and nothing
- * changed. */
-int resp_buf_reserve(resp_buf *buf, size_t n);
-/* Drop the first n bytes. */
-void resp_buf_take(resp_buf *buf, size_t n);
-/* Wipe all but the bytes in it: what was taken out may have been secret. */
-void resp_buf_wipe(resp_buf *buf);
-void resp_buf_free(resp_buf *buf);
-
 /* ---- Writing --------------------------------------------------------------------------------- */
+
+typedef kit_buf resp_buf;
 
 /* A command on its way into a buffer, which must not be sent from or written to otherwise until
  * resp_end. The adds fail silently; resp_end tells.

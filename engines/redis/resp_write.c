@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * resp_write.c - buffers, and commands into them.
+ * resp_write.c - commands, written into a buffer.
  *
  * A command is taken back as a whole by cutting the buffer to the length it had before: the bytes
  * before it never change while it is written, they only may move. Each add reserves room for all of
@@ -9,66 +9,6 @@
 #include <stdlib.h>
 
 #include "resp.h"
-
-/* ---- Buffers --------------------------------------------------------------------------------- */
-
-static void move_to(resp_buf *buf, char *data, size_t room)
-{
-    size_t length = resp_buf_length(buf);
-
-    if (length)
-        memcpy(data, buf->data + buf->begin, length);
-    resp_buf_free(buf);
-    *buf = (resp_buf){.data = data, .end = length, .room = room};
-}
-
-int resp_buf_reserve(resp_buf *buf, size_t n)
-{
-    size_t length = resp_buf_length(buf), room = buf->room ? buf->room * 2 : 512;
-    char *data;
-
-    if (n <= buf->room - buf->end)
-        return 0;
-    if (n > SIZE_MAX / 4 || length > SIZE_MAX / 4)
-        return PAWL_ENOMEM;
-    /* A quarter has passed through since the last move: then moving costs each byte little. */
-    if (n <= buf->room - length && buf->begin >= buf->room / 4) {
-        memmove(buf->data, buf->data + buf->begin, length);
-        buf->begin = 0;
-        buf->end = length;
-        return 0;
-    }
-    while (room < length + n)
-        room *= 2;
-    data = malloc(room); /* not realloc: it would leave an unwiped copy behind */
-    if (!data)
-        return PAWL_ENOMEM;
-    move_to(buf, data, room);
-    return 0;
-}
-
-void resp_buf_take(resp_buf *buf, size_t n)
-{
-    buf->begin += n;
-    if (buf->begin == buf->end)
-        buf->begin = buf->end = 0;
-}
-
-void resp_buf_wipe(resp_buf *buf)
-{
-    if (!buf->data)
-        return;
-    explicit_bzero(buf->data, buf->begin);
-    explicit_bzero(buf->data + buf->end, buf->room - buf->end);
-}
-
-void resp_buf_free(resp_buf *buf)
-{
-    if (buf->data)
-        explicit_bzero(buf->data, buf->room);
-    free(buf->data);
-    *buf = (resp_buf){0};
-}
 
 /* ---- Commands -------------------------------------------------------------------------------- */
 
@@ -98,9 +38,9 @@ static void put_head(resp_buf *out, char type, uint64_t value)
 
 resp_command resp_begin(resp_buf *out, size_t argc)
 {
-    resp_command c = {.out = out, .before = resp_buf_length(out), .left = argc};
+    resp_command c = {.out = out, .before = kit_buf_length(out), .left = argc};
 
-    c.code = argc ? resp_buf_reserve(out, DIGITS + 3) : PAWL_EINVAL;
+    c.code = argc ? kit_buf_reserve(out, DIGITS + 3) : PAWL_EINVAL;
     if (!c.code)
         put_head(out, '*', argc);
     return c;
@@ -116,7 +56,7 @@ void resp_add(resp_command *c, const void *bytes, size_t length)
         c->code = PAWL_EINVAL;
         return;
     }
-    c->code = length < SIZE_MAX / 4 ? resp_buf_reserve(out, length + DIGITS + 5) : PAWL_ENOMEM;
+    c->code = length < SIZE_MAX / 4 ? kit_buf_reserve(out, length + DIGITS + 5) : PAWL_ENOMEM;
     if (c->code)
         return;
     put_head(out, '$', length);
@@ -167,7 +107,7 @@ static resp_command begin_script(resp_buf *out, const char *verb, const char *sc
     resp_command c;
 
     if (nkeys > SIZE_MAX / 4 || nargs > SIZE_MAX / 4)
-        return (resp_command){.out = out, .before = resp_buf_length(out), .code = PAWL_EINVAL};
+        return (resp_command){.out = out, .before = kit_buf_length(out), .code = PAWL_EINVAL};
     c = resp_begin(out, 3 + nkeys + nargs);
     resp_add_text(&c, verb);
     resp_add(&c, script, length);

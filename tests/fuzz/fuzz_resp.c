@@ -155,7 +155,7 @@ static void write_and_read(const char *data, size_t length)
     }
     DEMAND(at == length + 1);
     resp_reader_free(&r);
-    resp_buf_free(&out);
+    kit_buf_free(&out);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -8,7 +8,7 @@ nm=$1 archive=$2
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 prefixes='pawl|redis|redisson|resp|etcd|zk|jute|sql|postgres|pg|advisory|mysql|my|quorum|local|memory'
-prefixes="$prefixes|fault|trace|net|lockstate|shelf"
+prefixes="$prefixes|fault|trace|net|kit|lockstate|shelf"
 
 # "_" + name: symbols of a sanitizer, of the compiler, or its own names for them
 "$nm" -g --defined-only "$archive" | sed -n 's/^[0-9a-f]* [A-Z] \([A-Za-z].*\)$/\1/p' |

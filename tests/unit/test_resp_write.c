@@ -14,7 +14,7 @@
 
 static void holds(const resp_buf *buf, const char *bytes, size_t length)
 {
-    CHECK_EQ(resp_buf_length(buf), length);
+    CHECK_EQ(kit_buf_length(buf), length);
     CHECK(!memcmp(buf->data + buf->begin, bytes, length));
 }
 
@@ -33,8 +33,8 @@ CASE("a command is an array of bulks")
     resp_add_int(&c, -30000);
     CHECK_OK(resp_end(&c));
     HOLDS(&out, "*4\r\n$3\r\nSET\r\n$5\r\na\0\r\nb\r\n$0\r\n\r\n$6\r\n-30000\r\n");
-    resp_buf_free(&out);
-    resp_buf_free(&out);
+    kit_buf_free(&out);
+    kit_buf_free(&out);
 }
 
 CASE("numbers of all lengths, to the ends")
@@ -51,7 +51,7 @@ CASE("numbers of all lengths, to the ends")
     CHECK_OK(resp_end(&c));
     HOLDS(&out, "*6\r\n$20\r\n-9223372036854775808\r\n$19\r\n9223372036854775807\r\n$1\r\n0\r\n"
                 "$20\r\n18446744073709551615\r\n$1\r\n0\r\n$2\r\n10\r\n");
-    resp_buf_free(&out);
+    kit_buf_free(&out);
 }
 
 CASE("scripts, by their hash and whole")
@@ -65,14 +65,14 @@ CASE("scripts, by their hash and whole")
     CHECK_OK(resp_end(&c));
     HOLDS(&out, "*5\r\n$7\r\nEVALSHA\r\n$40\r\n0123456789012345678901234567890123456789\r\n"
                 "$1\r\n1\r\n$3\r\nkey\r\n$1\r\n7\r\n");
-    resp_buf_take(&out, resp_buf_length(&out));
+    kit_buf_take(&out, kit_buf_length(&out));
     c = resp_begin_eval(&out, "return 1", 8, 0, 0);
     CHECK_OK(resp_end(&c));
     HOLDS(&out, "*3\r\n$4\r\nEVAL\r\n$8\r\nreturn 1\r\n$1\r\n0\r\n");
     c = resp_begin_eval(&out, "return 1", 8, SIZE_MAX, 1);
     CHECK_CODE(resp_end(&c), PAWL_EINVAL);
     HOLDS(&out, "*3\r\n$4\r\nEVAL\r\n$8\r\nreturn 1\r\n$1\r\n0\r\n");
-    resp_buf_free(&out);
+    kit_buf_free(&out);
 }
 
 CASE("too few, too many or no arguments: nothing is written")
@@ -98,7 +98,7 @@ CASE("too few, too many or no arguments: nothing is written")
     resp_add(&c, "", SIZE_MAX);
     CHECK_CODE(resp_end(&c), PAWL_ENOMEM);
     HOLDS(&out, "*1\r\n$4\r\nPING\r\n");
-    resp_buf_free(&out);
+    kit_buf_free(&out);
 }
 
 /* The n-th allocation fails: the command before stays, the one that failed is gone. */
@@ -111,7 +111,7 @@ static bool survives(int n)
 
     resp_add_text(&c, "PING");
     CHECK_OK(resp_end(&c));
-    resp_buf_take(&out, 5); /* part of it has been sent */
+    kit_buf_take(&out, 5); /* part of it has been sent */
     c = resp_begin(&out, 5000);
     allowed = n;
     for (int i = 0; i < 4999; i++)
@@ -123,7 +123,7 @@ static bool survives(int n)
         CHECK_CODE(code, PAWL_ENOMEM);
         HOLDS(&out, "4\r\nPING\r\n");
     }
-    resp_buf_free(&out);
+    kit_buf_free(&out);
     return code == 0;
 }
 
@@ -137,13 +137,13 @@ CASE("without memory for a command nothing of it is written")
     c = resp_begin(&out, 1);
     resp_add_text(&c, "PING");
     CHECK_CODE(resp_end(&c), PAWL_ENOMEM);
-    CHECK(!out.data && !resp_buf_length(&out));
+    CHECK(!out.data && !kit_buf_length(&out));
     allowed = -1;
     while (!survives(n))
         n++;
     CHECK(n > 5);
-    CHECK_CODE(resp_buf_reserve(&out, SIZE_MAX), PAWL_ENOMEM);
-    CHECK_CODE(resp_buf_reserve(&out, SIZE_MAX / 2), PAWL_ENOMEM);
+    CHECK_CODE(kit_buf_reserve(&out, SIZE_MAX), PAWL_ENOMEM);
+    CHECK_CODE(kit_buf_reserve(&out, SIZE_MAX / 2), PAWL_ENOMEM);
 }
 
 /* ---- Buffers --------------------------------------------------------------------------------- */
@@ -159,34 +159,34 @@ CASE("a buffer keeps its bytes in order and its size within bounds")
 
         chance = chance * 1664525 + 1013904223;
         n = (chance >> 16) % 200;
-        CHECK_OK(resp_buf_reserve(&buf, n));
+        CHECK_OK(kit_buf_reserve(&buf, n));
         for (size_t j = 0; j < n; j++)
             buf.data[buf.end++] = (char)in++;
         n = (chance >> 8) % 200;
-        if (n > resp_buf_length(&buf) || resp_buf_length(&buf) > 1000)
-            n = resp_buf_length(&buf);
+        if (n > kit_buf_length(&buf) || kit_buf_length(&buf) > 1000)
+            n = kit_buf_length(&buf);
         for (size_t j = 0; j < n; j++)
             CHECK((unsigned char)buf.data[buf.begin + j] == out++);
-        resp_buf_take(&buf, n);
+        kit_buf_take(&buf, n);
     }
     CHECK(buf.room <= 4096);
-    resp_buf_free(&buf);
+    kit_buf_free(&buf);
 }
 
 CASE("a steady flow through a buffer allocates nothing")
 {
     resp_buf buf = {0};
 
-    CHECK_OK(resp_buf_reserve(&buf, 4000));
+    CHECK_OK(kit_buf_reserve(&buf, 4000));
     buf.end += 300;
     allocations = 0;
     for (int i = 0; i < 10000; i++) {
-        CHECK_OK(resp_buf_reserve(&buf, 500));
+        CHECK_OK(kit_buf_reserve(&buf, 500));
         buf.end += 500;
-        resp_buf_take(&buf, 500);
+        kit_buf_take(&buf, 500);
     }
     CHECK_EQ(allocations, 0);
-    resp_buf_free(&buf);
+    kit_buf_free(&buf);
 }
 
 CASE("what was taken out of a buffer can be wiped")
@@ -197,13 +197,13 @@ CASE("what was taken out of a buffer can be wiped")
     resp_add_text(&c, "AUTH");
     resp_add_text(&c, "secret");
     CHECK_OK(resp_end(&c));
-    resp_buf_take(&buf, 24);
-    resp_buf_wipe(&buf);
+    kit_buf_take(&buf, 24);
+    kit_buf_wipe(&buf);
     CHECK(!memmem(buf.data, buf.room, "secret", 4));
     CHECK(!memmem(buf.data, buf.room, "AUTH", 4));
     HOLDS(&buf, "\r\n");
-    resp_buf_free(&buf);
-    resp_buf_wipe(&buf);
+    kit_buf_free(&buf);
+    kit_buf_wipe(&buf);
 }
 
 /* ---- Nodes ----------------------------------------------------------------------------------- */
