@@ -158,13 +158,14 @@ static void asynchronous(struct program *p, struct worker *w, size_t client, siz
 
 /* ---- others ---------------------------------------------------------------------------------- */
 
-static pawl_lock *multi_new(struct program *p, struct worker *w, pawl_lock **members)
+static pawl_lock *multi_new(struct program *p, struct worker *w, uint64_t owner,
+                            pawl_lock **members)
 {
     pawl_lock *multi = NULL;
     pawl_error err;
 
     for (size_t i = 0; i < NAMES; i++)
-        if (!(members[i] = lock_new(p, w, i % p->nclients, i, PAWL_OWNER_HANDLE))) {
+        if (!(members[i] = lock_new(p, w, i % p->nclients, i, owner))) {
             while (i-- > 0)
                 pawl_lock_free(members[i]);
             return NULL;
@@ -174,9 +175,41 @@ static pawl_lock *multi_new(struct program *p, struct worker *w, pawl_lock **mem
     return multi;
 }
 
+static void *free_lock(void *arg)
+{
+    pawl_lock_free(arg);
+    return NULL;
+}
+
+/* Members outlive the multi-lock, or go with it. */
+static void free_members(struct worker *w, pawl_lock **members)
+{
+    bool keeps = w->nkept + NAMES <= KEPT && draw(&w->chance, 2);
+
+    for (size_t i = 0; i < NAMES; i++)
+        if (keeps)
+            w->kept[w->nkept++] = members[i];
+        else
+            pawl_lock_free(members[i]);
+}
+
+/* Freeing the multi-lock, here or in another thread, gives back what was acquired through it. */
+static void free_multi(struct program *p, struct worker *w, pawl_lock *multi)
+{
+    pthread_t thread;
+
+    if (draw(&w->chance, 2)) {
+        pawl_lock_free(multi);
+        return;
+    }
+    if (pthread_create(&thread, NULL, free_lock, multi))
+        program_fail(p, "no thread");
+    pthread_join(thread, NULL);
+}
+
 static void several(struct program *p, struct worker *w)
 {
-    pawl_lock *members[NAMES], *multi = multi_new(p, w, members);
+    pawl_lock *members[NAMES], *multi = multi_new(p, w, draw(&w->chance, 2), members);
     int64_t began = clock_ms();
     pawl_error err;
     int code;
@@ -194,9 +227,8 @@ static void several(struct program *p, struct worker *w)
         if (code && !closed(p, 0, code))
             program_fail(p, "a release of several: %s", err.text);
     }
-    pawl_lock_free(multi);
-    for (size_t i = 0; i < NAMES; i++)
-        pawl_lock_free(members[i]);
+    free_multi(p, w, multi);
+    free_members(w, members);
 }
 
 static void chain_ended(void *arg, pawl_lock *multi, int code)
@@ -212,7 +244,7 @@ static void chain_ended(void *arg, pawl_lock *multi, int code)
 /* Started, and freed at once with all members, or in the other order: the chain cleans up. */
 static void several_freed(struct program *p, struct worker *w)
 {
-    pawl_lock *members[NAMES], *multi = multi_new(p, w, members);
+    pawl_lock *members[NAMES], *multi = multi_new(p, w, PAWL_OWNER_HANDLE, members);
     bool last = draw(&w->chance, 2);
     struct start *s;
 
@@ -298,7 +330,7 @@ void cancel_duel(struct program *p)
 
     if (pawl_lock_acquire(other, PAWL_FOREVER, NULL))
         program_fail(p, "a free lock was not acquired");
-    p->multi = multi_new(p, &w, members);
+    p->multi = multi_new(p, &w, PAWL_OWNER_HANDLE, members);
     if (pthread_create(&thread, NULL, wait_for_both, p))
         program_fail(p, "no thread");
     while (pawl_lock_cancel(p->multi) == 0 &&

@@ -183,6 +183,38 @@ static void *loop_main(void *arg)
     return NULL;
 }
 
+static int is_holder(void *arg, const pawl_info *info)
+{
+    return info->role == PAWL_ROLE_HOLDER && !strcmp(info->label, arg);
+}
+
+static char *label_of(size_t client)
+{
+    static char labels[CLIENTS][8] = {"one", "two"};
+
+    return labels[client];
+}
+
+/* pawl.h: a close that returns 0 says that the service has no lock of this client any more. */
+static void look_for_holder(struct program *p, size_t which)
+{
+    pawl_client *client;
+    pawl_error err;
+
+    if (pawl_open(&client, p->plain, NULL, &err))
+        program_fail(p, "pawl_open: %s", err.text);
+    for (const char *name = "abcds"; *name; name++) {
+        char text[2] = {*name, 0};
+        int code = pawl_inspect(client, text, is_holder, label_of(which), &err);
+
+        if (code == 1)
+            program_fail(p, "pawl_close returned 0, but the client still holds '%s'", text);
+        if (code)
+            program_fail(p, "pawl_inspect: %s", err.text);
+    }
+    pawl_close(client);
+}
+
 /* The client that closes gives back what its owners have: nothing of theirs is judged any more. */
 static void close_client(struct program *p, size_t which)
 {
@@ -201,6 +233,8 @@ static void close_client(struct program *p, size_t which)
     code = pawl_close(p->client[which]);
     if (code && !p->faults)
         program_fail(p, "pawl_close: %s", pawl_errname(code));
+    if (!code && !p->lingers)
+        look_for_holder(p, which);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -227,12 +261,14 @@ static void open_clients(struct program *p)
     pawl_error err;
 
     if (p->wild) {
-        o.watchdog_ms = 40;
+        o.watchdog_ms = draw(&p->chance, 3) ? 40 : 1000;
         o.timeout_ms = 50;
     }
-    for (size_t i = 0; i < p->nclients; i++)
+    for (size_t i = 0; i < p->nclients; i++) {
+        o.label = label_of(i);
         if (pawl_open(&p->client[i], p->url, &o, &err))
             program_fail(p, "pawl_open: %s", err.text);
+    }
 }
 
 /* Nothing is left: a client that comes now gets every name. */
@@ -307,6 +343,9 @@ static void end(struct program *p)
     pawl_lock_free(p->multi);
     for (size_t i = 0; i < SLOTS; i++)
         pawl_lock_free(p->slots[i].lock);
+    for (size_t i = 0; i < p->nworkers; i++)
+        while (p->workers[i].nkept > 0)
+            pawl_lock_free(p->workers[i].kept[--p->workers[i].nkept]);
     for (size_t i = 0; i < p->nclients; i++)
         pawl_semaphore_free(p->sem[i]);
 }
@@ -320,6 +359,7 @@ static void choose_url(struct program *p)
     };
     uint64_t kind = draw(&p->chance, p->wild ? 6 : 3);
 
+    snprintf(p->plain, sizeof p->plain, "memory:%llu", (unsigned long long)p->seed);
     if (kind >= 3 && getenv("PAWL_ENGINE_DIR")) {
         p->faults = true;
         snprintf(p->url, sizeof p->url, "%s,seed=%llu;memory:%llu", faults[kind - 3],
@@ -327,8 +367,9 @@ static void choose_url(struct program *p)
     } else if (kind == 0) {
         p->folder = temp_dir();
         snprintf(p->url, sizeof p->url, "local:%s", p->folder);
+        snprintf(p->plain, sizeof p->plain, "%s", p->url);
     } else {
-        snprintf(p->url, sizeof p->url, "memory:%llu", (unsigned long long)p->seed);
+        snprintf(p->url, sizeof p->url, "%s", p->plain);
     }
 }
 

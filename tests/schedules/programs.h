@@ -32,6 +32,7 @@
 #define SLOTS 8
 #define OWNERS (CLIENTS * THREADS_MAX + SLOTS)
 #define STARTS 400
+#define KEPT 64
 
 struct program;
 
@@ -67,6 +68,8 @@ struct worker {
     uint64_t chance;
     int steps;
     pthread_t id;
+    pawl_lock *kept[KEPT]; /* handles that are freed at the end */
+    size_t nkept;
 };
 
 struct program {
@@ -74,11 +77,12 @@ struct program {
     uint64_t chance; /* of the thread that prepares it */
     bool wild, faults, breaks, fd_mode, closes; /* closes: a worker closes the first client */
     size_t nclients, nworkers;
-    char url[300];
+    char url[300], plain[300]; /* plain: the same service without faults */
     char *folder;
     pawl_client *client[CLIENTS];
     _Atomic bool closing[CLIENTS];
     pawl_semaphore *sem[CLIENTS];
+    bool lingers; /* a lock may stay for at_least_ms after its release */
     pawl_lock *multi;
     struct slot slots[SLOTS];
     struct worker workers[THREADS_MAX];

@@ -14,6 +14,13 @@
 static void told(void *arg, pawl_lock *lock, int code);
 static bool renew_handle(struct program *p, struct worker *w, size_t i, const pawl_lock *only);
 
+/* pawl.h: these two say that another owner holds the lock, so only an acquire is told them. */
+static void check_not_busy(const struct program *p, const char *what, int code)
+{
+    if (code == PAWL_EBUSY || code == PAWL_ETIMEDOUT)
+        program_fail(p, "%s was told %s", what, pawl_errname(code));
+}
+
 static void begin_release(struct program *p, struct worker *w, struct slot *slot, pawl_lock *lock)
 {
     struct start *s = start_new(p, w, slot, lock);
@@ -75,6 +82,8 @@ static void told(void *arg, pawl_lock *lock, int code)
     struct program *p = s->program;
 
     start_told(s);
+    if (s->releases == UINT32_MAX)
+        check_not_busy(p, "a release", code);
     if (code == 0 && s->releases != UINT32_MAX && s->freed)
         program_fail(p, "an acquire through a handle that was freed was told 0");
     if (s->slot && draw(&s->chance, 2) == 0)
@@ -111,7 +120,7 @@ static pawl_lock *lock_new(struct program *p, uint64_t *chance, size_t i)
                            .kind = slot->shared ? PAWL_READ : draw(chance, 2)};
     pawl_lock *lock = NULL;
 
-    if (draw(chance, 8) == 0 && p->faults)
+    if (p->lingers && draw(chance, 8) == 0)
         o.at_least_ms = 30;
     if (!atomic_load_explicit(&p->closing[slot->client], memory_order_relaxed))
         pawl_lock_new(&lock, p->client[slot->client], name_of(slot->name), &o, NULL);
@@ -153,7 +162,7 @@ static void acquire(struct program *p, struct worker *w, struct slot *slot, pawl
 static void release(struct program *p, struct worker *w, struct slot *slot, pawl_lock *lock)
 {
     judge_release_begins(p, slot, judge_owner(p, slot, w));
-    pawl_lock_release(lock, NULL);
+    check_not_busy(p, "a release", pawl_lock_release(lock, NULL));
     judge_release_ends(slot);
 }
 
@@ -180,45 +189,85 @@ static void with_semaphore(struct program *p, struct worker *w, int64_t wait)
         pawl_semaphore_release(sem, n, NULL);
 }
 
-/* A handle of the worker's own, on a name of its own kind: entered again and left, and freed while
- * that is under way, perhaps after the lease. */
+/* A lock of the worker's own thread, on a name that nobody breaks. Whatever was freed before: pawl.h
+ * says that the owner may acquire the name through another handle at once. */
+static pawl_lock *own_lock(struct program *p, struct worker *w, int64_t lease, int64_t wait,
+                           size_t *client)
+{
+    pawl_lock_options o = {.size = sizeof o, .lease_ms = lease};
+    pawl_lock *lock = NULL;
+    int code;
+
+    *client = draw(&w->chance, p->nclients);
+    if (atomic_load_explicit(&p->closing[*client], memory_order_relaxed) ||
+        pawl_lock_new(&lock, p->client[*client], draw(&w->chance, 2) ? "c" : "d", &o, NULL))
+        return NULL;
+    code = pawl_lock_acquire(lock, wait, NULL);
+    if (code == 0)
+        return lock;
+    if (code == PAWL_ESTATE &&
+        !atomic_load_explicit(&p->closing[*client], memory_order_relaxed))
+        program_fail(p, "an acquire was told PAWL_ESTATE, though its owner has no call under way");
+    pawl_lock_free(lock);
+    return NULL;
+}
+
+/* Entered again and left, and freed while that is under way, perhaps after the lease. */
 static void own_handle(struct program *p, struct worker *w, int64_t wait)
 {
-    size_t client = draw(&w->chance, p->nclients);
-    pawl_lock_options o = {.size = sizeof o, .lease_ms = draw(&w->chance, 2) ? 25 : 0};
-    pawl_lock *lock = NULL;
+    size_t client;
+    pawl_lock *lock = own_lock(p, w, draw(&w->chance, 2) ? 25 : 0, wait, &client);
 
-    if (!atomic_load_explicit(&p->closing[client], memory_order_relaxed))
-        pawl_lock_new(&lock, p->client[client], "c", &o, NULL);
-    if (lock && !pawl_lock_acquire(lock, wait, NULL))
-        for (uint64_t i = 1 + draw(&w->chance, 3); i > 0; i--) {
-            struct start *s = start_new(p, w, NULL, lock);
+    for (uint64_t i = lock ? draw(&w->chance, 4) : 0; i > 0; i--) {
+        struct start *s = start_new(p, w, NULL, lock);
 
-            if (draw(&w->chance, 3) ? pawl_lock_acquire_start(lock, wait, told, s)
-                                    : pawl_lock_release_start(lock, told, s))
-                atomic_store_explicit(&s->begun, false, memory_order_relaxed);
-            usleep((useconds_t)draw(&w->chance, 20) * 1000);
-        }
+        if (draw(&w->chance, 3) ? pawl_lock_acquire_start(lock, wait, told, s)
+                                : pawl_lock_release_start(lock, told, s))
+            atomic_store_explicit(&s->begun, false, memory_order_relaxed);
+        usleep((useconds_t)draw(&w->chance, 20) * 1000);
+    }
     pawl_lock_free(lock);
 }
 
-void wild_step(struct program *p, struct worker *w)
+/* A lock that is not given back: the close does that, or the lease ends. */
+static void keep_or_free(struct worker *w, pawl_lock *lock)
 {
-    size_t i = draw(&w->chance, SLOTS);
-    struct slot *slot = &p->slots[i];
-    int64_t wait = (int64_t)draw(&w->chance, 3) * 20;
-    uint64_t what = draw(&w->chance, 16);
-    pawl_lock *lock;
+    if (lock && w->nkept < KEPT && draw(&w->chance, 4) == 0)
+        w->kept[w->nkept++] = lock;
+    else
+        pawl_lock_free(lock);
+}
 
-    if (what == 11)
-        renew_handle(p, w, i, NULL);
-    else if (what == 12)
-        with_multi(p, w, wait);
-    else if (what == 13)
-        own_handle(p, w, wait);
-    else if (what > 13)
-        with_semaphore(p, w, wait);
-    if (what > 10 || !(lock = slot_claim(slot)))
+/* Renewed, and released until that succeeds. pawl.h: a release that got no answer, or was refused,
+ * can be repeated until the lease is over. The library ends a lease a little earlier than the
+ * service does. */
+static void own_releases(struct program *p, struct worker *w, int64_t wait)
+{
+    static const int64_t leases[] = {25, 60, 400, 5000};
+    int64_t lease = leases[draw(&w->chance, 4)], began = clock_ms();
+    size_t client;
+    pawl_lock *lock = own_lock(p, w, lease, wait, &client);
+    int code = lock ? 1 : 0;
+
+    for (uint64_t i = lock ? draw(&w->chance, 4) : 0; i > 0; i--)
+        check_not_busy(p, "a renewal", pawl_lock_renew(lock, lease, NULL));
+    for (uint64_t i = draw(&w->chance, 6); i > 0 && code; i--) {
+        code = pawl_lock_release(lock, NULL);
+        check_not_busy(p, "a release", code);
+        if ((code == PAWL_ENOTHELD || code == PAWL_ELOST) && clock_ms() - began < lease * 4 / 5 &&
+            !atomic_load_explicit(&p->closing[client], memory_order_relaxed))
+            program_fail(p, "a release was told %s after %lld of %lld ms", pawl_errname(code),
+                         (long long)(clock_ms() - began), (long long)lease);
+    }
+    keep_or_free(w, lock);
+}
+
+static void on_shared(struct program *p, struct worker *w, struct slot *slot, uint64_t what,
+                      int64_t wait)
+{
+    pawl_lock *lock = slot_claim(slot);
+
+    if (!lock)
         return;
     switch (what) {
     case 0: case 1: begin_acquire(p, w, slot, lock, wait); break;
@@ -226,7 +275,7 @@ void wild_step(struct program *p, struct worker *w)
     case 4: case 5: acquire(p, w, slot, lock, wait); break;
     case 6: case 7: release(p, w, slot, lock); break;
     case 8: pawl_lock_cancel(lock); break;
-    case 9: pawl_lock_renew(lock, 0, NULL); break;
+    case 9: check_not_busy(p, "a renewal", pawl_lock_renew(lock, 0, NULL)); break;
     default:
         if (p->breaks)
             pawl_lock_break(lock, NULL);
@@ -237,12 +286,33 @@ void wild_step(struct program *p, struct worker *w)
     slot_leave(slot);
 }
 
+void wild_step(struct program *p, struct worker *w)
+{
+    size_t i = draw(&w->chance, SLOTS);
+    int64_t wait = (int64_t)draw(&w->chance, 3) * 20;
+    uint64_t what = draw(&w->chance, 18);
+
+    if (what <= 10)
+        on_shared(p, w, &p->slots[i], what, wait);
+    else if (what == 11)
+        renew_handle(p, w, i, NULL);
+    else if (what == 12)
+        with_multi(p, w, wait);
+    else if (what == 13)
+        own_handle(p, w, wait);
+    else if (what < 16)
+        own_releases(p, w, wait);
+    else
+        with_semaphore(p, w, wait);
+}
+
 void wild_prepare(struct program *p)
 {
     pawl_semaphore_options so = {.size = sizeof so, .permits = 5};
     pawl_lock *members[2];
 
     p->breaks = draw(&p->chance, 4) == 0;
+    p->lingers = p->faults && draw(&p->chance, 2);
     for (size_t i = 0; i < SLOTS; i++) {
         struct slot *slot = &p->slots[i];
 

@@ -93,6 +93,7 @@ def apply(control, *options):
 
 
 def build(machine):
+    subprocess.run(['ninja', '-C', BUILD, 'build.ninja'], check=True, stdout=subprocess.DEVNULL)
     listed = subprocess.run(['ninja', '-C', BUILD, '-t', 'targets', 'all'], check=True,
                             capture_output=True, text=True).stdout
     wanted = [t for t in re.findall(r'^(\S+): \w+_LINKER$', listed, re.M)

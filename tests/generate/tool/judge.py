@@ -14,7 +14,8 @@ What is excused, and only that:
 """
 import json
 
-from world import FOREVER, SECOND, TIMEOUT_MS, number, out_of_action, unguarded_since
+from world import (FOREVER, JOBS, SECOND, TERMINALS, TIMEOUT_MS, is_stop, number, out_of_action,
+                   unguarded_since)
 
 CRASHES = {4, 5, 6, 7, 8, 11, 24, 25, 31}  # ILL TRAP ABRT BUS FPE SEGV XCPU XFSZ SYS
 BREAK_NS = 4 * SECOND  # "within a second or so"
@@ -185,7 +186,7 @@ def allowed(world, run, command):
         ok.add(128 + 13)
     if command is None or 2 in outside:
         ok |= {-n for n in outside}  # before it had blocked them; ^C on a terminal
-    if 2 in inside and run.shape in ('pty', 'bare'):
+    if 2 in inside and run.shape in TERMINALS:
         ok.add(-2)
     if command is None:
         ok |= {99} if '-n' in words or '-w' in words else set()
@@ -209,7 +210,7 @@ def statuses(world, commands):
                 status - 128 not in sent(run, 'command', 'pawl', 'group', 'kid'):
             found.append(f'run {run.id} crashed: {status}: {run.err()[-300:]!r}')
             continue
-        if run.shape in ('shell', 'pipe', 'pty') and status > 128:
+        if run.shape in ('shell', 'pipe', *JOBS) and status > 128:
             fits = {status, 128 - status} & allowed(world, run, commands.get(run.id))
         else:
             fits = {status} & allowed(world, run, commands.get(run.id))
@@ -254,6 +255,14 @@ def passed_on(commands):
                 if not out_of_action(c.run, 'pawl') and not sent(c.run, 'command') & {19, 20}:
                     found.append(f'run {c.run.id}: {sig} did not reach the command')
     return found
+
+
+def stopped(world):
+    """A job that nobody has stopped never stops, whoever reads the terminal."""
+    return [f'run {r.id} ({r.shape}) was stopped, and nobody had done that'
+            for r in world.runs.values() if r.shape in JOBS and
+            any(is_stop(t) for t in r.told()) and
+            not any(sig in ('STOP', 'TSTP', '^Z') for _, _, sig, _ in r.done)]
 
 
 # ---- liveness ------------------------------------------------------------------------------------
@@ -374,6 +383,6 @@ def judge(world):
     commands = read_log(world)
     runs = [c for c in commands.values() if c.run.step['do'] == 'start']
     return (overlaps(world, runs) + permits(world, runs) + tokens(world, runs) +
-            statuses(world, commands) + broken_ends(world, commands) + passed_on(commands) +
-            gaps(world, commands) + latches(world) + told_of_silence(world, commands) +
-            left_over(world))
+            statuses(world, commands) + stopped(world) + broken_ends(world, commands) +
+            passed_on(commands) + gaps(world, commands) + latches(world) +
+            told_of_silence(world, commands) + left_over(world))

@@ -4,7 +4,8 @@
 A step is a dictionary with `at` (ms from the beginning) and `do`:
 
     start    a `pawl run` number `run` on the lock `name`; `shape` is how it is started (world.py),
-             `options` are those of pawl run, `ms` and `witness` what the command does (witness.c)
+             `options` are those of pawl run, `ms` and `witness` what the command does (witness.c),
+             `quit` when a pager leaves (0: at the end)
     signal   `sig` to the process `target` of `run`: pawl, guardian, command, kid, shell, reader,
              group (the process group of pawl)
     key      a key on the terminal of `run`: ^C, ^Z, fg, bg, hangup
@@ -25,6 +26,7 @@ TARGETS = {'plain': ('pawl', 'pawl', 'pawl', 'guardian', 'guardian', 'command', 
            'shell': ('pawl', 'guardian', 'command', 'kid', 'shell', 'shell', 'group'),
            'pipe': ('pawl', 'guardian', 'command', 'shell', 'reader', 'reader', 'group'),
            'pty': ('pawl', 'guardian', 'command', 'shell', 'group'),
+           'pager': ('pawl', 'guardian', 'command', 'shell', 'reader', 'group'),
            'bare': ('pawl', 'guardian', 'command')}
 
 
@@ -55,12 +57,12 @@ def start(chance, at, run, kinds):
         options += ['-s']
     if kinds[name] == 'permits':
         options += ['-p', '2']
-    shape = chance.choice(('plain',) * 6 + ('shell', 'shell', 'pipe', 'pty', 'pty', 'bare'))
+    shape = chance.choice(('plain',) * 6 + ('shell', 'shell', 'pipe', 'pty', 'pty', 'pager', 'pager', 'bare'))
     words = witness(chance)
-    if shape == 'pipe':
+    if shape in ('pipe', 'pager'):
         words['out'] = 1
     return {'at': at, 'do': 'start', 'run': run, 'name': name, 'shape': shape, 'options': options,
-            'ms': chance.choice((0, 20, 150, 600, 1500, 1500, 3500, 3500)), 'witness': words}
+            'quit': chance.choice((0, 0, 0, 400, 1500)), 'ms': chance.choice((0, 20, 150, 600, 1500, 1500, 3500, 3500)), 'witness': words}
 
 
 def trouble(chance, at, starts, service):
@@ -77,10 +79,10 @@ def trouble(chance, at, starts, service):
     if dice < 0.3:
         return [{'at': at, 'do': 'break', 'name': chance.choice(LOCKS)}]
     victim = chance.choice(starts)
-    if victim['shape'] in ('pty', 'bare') and chance.random() < 0.5:
+    if victim['shape'] in ('pty', 'pager', 'bare') and chance.random() < 0.5:
         key = chance.choice(('^C', '^Z', '^Z', '^Z', 'hangup'))
         steps = [{'at': at, 'do': 'key', 'run': victim['run'], 'key': key}]
-        if key == '^Z' and victim['shape'] == 'pty':
+        if key == '^Z' and victim['shape'] in ('pty', 'pager'):
             steps.append({'at': at + chance.choice((50, 300, 2500)), 'do': 'key',
                           'run': victim['run'], 'key': chance.choice(('fg', 'fg', 'bg'))})
         return steps

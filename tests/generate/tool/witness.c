@@ -19,8 +19,14 @@
  *     term=ignore                               stay=MS     how long a child outlives the command
  *     (else SIGTERM ends it as by default)      out=1       write a byte to stdout now and then
  *     daemon=MS  a child that leaves the process group, and lives so long; it makes no records
+ *
+ *     pager [MS]
+ *
+ * Under this name it is what reads the command's output: it drains its standard input and looks for
+ * keys on the terminal, as less does, until the input ends or MS milliseconds are over.
  */
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -142,11 +148,36 @@ static void prepare_signals(const char *term)
         signal(SIGTERM, SIG_IGN);
 }
 
+/* A read of the terminal stops whoever has no right to the terminal, whether or not a key waits. */
+static int be_pager(int64_t ms)
+{
+    int tty = open("/dev/tty", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    int64_t until = now() + ms * 1000000;
+    struct pollfd in = {STDIN_FILENO, POLLIN, 0};
+    char bytes[4096];
+
+    signal(SIGINT, SIG_IGN);
+    signal(SIGQUIT, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    while (!ms || now() < until) {
+        if (tty >= 0 && read(tty, bytes, sizeof bytes) == 0) {
+            close(tty); /* hung up */
+            tty = -1;
+        }
+        if (poll(&in, 1, 10) > 0 && read(STDIN_FILENO, bytes, sizeof bytes) <= 0)
+            break;
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
-    const char *token = getenv("PAWL_TOKEN");
+    const char *slash = strrchr(argv[0], '/'), *token = getenv("PAWL_TOKEN");
     int64_t until, status = number_of(argc, argv, "exit"), out = number_of(argc, argv, "out");
 
+    if (!strcmp(slash ? slash + 1 : argv[0], "pager"))
+        return be_pager(argc > 1 ? atoll(argv[1]) : 0);
     if (argc < 4 || (log_fd = open(argv[1], O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600)) < 0)
         return 98;
     run_id = argv[2];

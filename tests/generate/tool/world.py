@@ -7,6 +7,7 @@ Shapes of a run:
     shell   bash -c 'pawl run ...; echo $? > STATUS': bash, pawl in one group, no terminal
     pipe    bash -c 'head | pawl run ... | cat', likewise
     pty     an interactive bash with job control on a terminal runs it in the foreground
+    pager   the same bash runs `pawl run ... | pager`: the pager (witness.c) looks for keys
     bare    pawl itself leads the session of a terminal, no shell around it
 
 Every process of a scene has PAWL_SCENE (and that of a run PAWL_RUN) in its environment, also the
@@ -39,15 +40,22 @@ SECOND = 10**9
 TICKS = os.sysconf('SC_CLK_TCK')
 TIMEOUT_MS = 1000  # of the server's clients
 FOREVER = 10**30
+JOBS = ('pty', 'pager')        # of an interactive shell
+TERMINALS = (*JOBS, 'bare')
 SHELL = '"$@"; echo $? > "$PAWL_STATUS"'
 FOREGROUND = b'fg; echo "@@"$?"@@"\n'
 BACKGROUND = b'bg; wait %%; echo "@@"$?"@@"\n'
-STOPPED = (b'147', b'148', b'149', b'150')  # bash's words for a job that was stopped
 PIPE = 'head -c 100000 /dev/zero | "$@" | cat > /dev/null; echo ${PIPESTATUS[1]} > "$PAWL_STATUS"'
 
 
 def now():
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def is_stop(told):
+    """Is this status bash's word for a job that was stopped? With pipefail, bash also adds 128 to the
+    status of a part of the job that has ended."""
+    return told in (b'147', b'148', b'149', b'150') or int(told) > 128 + 64
 
 
 def number(name):
@@ -144,7 +152,7 @@ class Run:
         self.err_file = world.path(f'err-{self.id}')
         env = dict(world.env, PAWL_RUN=str(self.id), PAWL_STATUS=self.status_file)
         self.launched = now()
-        if self.shape in ('pty', 'bare'):
+        if self.shape in TERMINALS:
             self.start_terminal(env)
         else:
             with open(self.err_file, 'wb') as err:
@@ -192,8 +200,10 @@ class Run:
                 os._exit(126)
         self.leader = pid
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 240, 0, 0))
-        if self.shape == 'pty':
+        if self.shape in JOBS:
             line = ' '.join("'" + w.replace("'", "'\\''") + "'" for w in self.words())
+            if self.shape == 'pager':
+                line = f'set -o pipefail; {line} | {self.world.pager()} {self.step["quit"]}'
             self.type(f'{line}; echo "@@"$?"@@"\n'.encode())
         threading.Thread(target=self.watch_terminal, daemon=True).start()
 
@@ -219,7 +229,7 @@ class Run:
             if not data:
                 break
             self.text += data
-            told = [t for t in self.told() if t not in STOPPED]
+            told = [t for t in self.told() if not is_stop(t)]
             if told and self.ended is None:
                 self.finish(None if self.vague() else int(told[0]), False)
                 self.type(b'exit\n')
@@ -233,7 +243,7 @@ class Run:
     def vague(self):
         """The status may be that of the shell's own fg or wait, or ^C has cut a typed line."""
         return any(w in self.text for w in (b'no such job', b'has terminated', b'not found')) or \
-            any(key == 'bg' for _, _, key, _ in self.done)
+            any(key == 'bg' or target == 'reader' for _, target, key, _ in self.done)
 
     def leader_gone(self):
         try:
@@ -276,6 +286,7 @@ class Run:
         pawls = [p.pid for p in found if p.comm == 'pawl']
         for p in found:
             part = {'pawl': 'pawl', 'lock-guardian': 'guardian', 'bash': 'shell', 'cat': 'reader',
+                    'pager': 'reader',
                     'witness': 'command' if p.parent in pawls else 'kid'}.get(p.comm)
             if p.comm == 'pawl' and p.parent in pawls:
                 continue  # between fork and exec
@@ -328,6 +339,13 @@ class World:
 
     def path(self, name):
         return os.path.join(self.folder, name)
+
+    def pager(self):
+        """The witness under another name."""
+        path = self.path('pager')
+        if not os.path.exists(path):
+            os.symlink(WITNESS, path)
+        return path
 
     def play(self, steps):
         """Returns when all is over, or it takes too long: `hanging` says what has not ended."""
@@ -418,7 +436,7 @@ class World:
             self.accept()
             self.proxy.flow()
         there = find(PAWL_SCENE=self.id)
-        shells = {str(r.id) for r in self.runs.values() if r.shape == 'pty' and r.fd is not None}
+        shells = {str(r.id) for r in self.runs.values() if r.shape in JOBS and r.fd is not None}
         for p in there:
             if p.state in 'Tt' and (p.comm != 'pawl' or p.run not in shells):
                 self.cont(p.pid)
@@ -427,13 +445,17 @@ class World:
 
     def foreground(self, run, there):
         """A job that its shell says to be stopped goes on; a shell that has lost its job ends."""
-        if run.ended is not None or run.shape != 'pty' or run.fd is None:
+        if run.ended is not None or run.shape not in JOBS or run.fd is None:
             return
         told = run.told()
-        if told and told[-1] in STOPPED and len(told) > run.asked:
+        if told and is_stop(told[-1]) and len(told) > run.asked:
             run.asked = len(told)
             run.key('fg')
-        elif not [p for p in there if p.run == str(run.id) and p.comm != 'bash']:
+        elif run.shape == 'pager' and not (told and is_stop(told[-1])):
+            for p in there:  # to its shell the job goes on as long as the pager does
+                if p.run == str(run.id) and p.comm == 'pawl' and p.state in 'Tt':
+                    self.cont(p.pid)
+        if not [p for p in there if p.run == str(run.id) and p.comm != 'bash']:
             run.idle += 1
             if run.idle % 20 == 0:
                 run.type(b'exit\n')
@@ -499,7 +521,7 @@ class World:
     @staticmethod
     def is_prop(p):
         """A shell or a part of its pipeline, ended here: what the shell does is not judged."""
-        if p.comm not in ('bash', 'cat', 'head'):
+        if p.comm not in ('bash', 'cat', 'head', 'pager'):
             return False
         try:
             os.kill(p.pid, signal.SIGKILL)
@@ -542,7 +564,7 @@ def out_of_action(run, part):
     """When pawl or its guardian was killed or stopped: (from, to), without end if killed."""
     spans = []
     parts = {'group': 'pawl', 'key': 'pawl'}
-    if run.shape in ('pty', 'bare'):
+    if run.shape in TERMINALS:
         parts['command'] = 'pawl'  # on a terminal pawl stops with its command
     for at, target, sig, _ in run.done:
         if parts.get(target, target) != part or target == 'command' and sig not in ('STOP', 'TSTP'):
