@@ -64,6 +64,7 @@ struct step {
 struct client {
     bool present;
     int64_t loop, cohort, watchdog, timeout;
+    int64_t reconnects; /* until the close began */
     pawl_client *p;
     pthread_rwlock_t guard;
     atomic_bool closed;
@@ -104,6 +105,7 @@ struct op {
 struct program {
     uint64_t seed;
     int nclients, nobjects, nthreads, nsteps, process;
+    int64_t run_ms; /* free.c: how long the threads may take; 0: RUN_MS */
     struct client clients[MAX_CLIENTS];
     struct object objects[MAX_OBJECTS];
     struct step steps[MAX_STEPS];
