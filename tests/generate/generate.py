@@ -41,7 +41,6 @@ from shrink import shrink  # noqa: E402
 
 AGAIN = 4  # how often a program that failed is run again
 MOST_DISTURBED = 0.05  # a run in which a larger share of the programs was disturbed fails
-BRIEF = 10  # seconds of an engine and mode; below that no program takes much longer than a usual one
 MOST_BROKEN = 0.05  # likewise for programs that were given up, because a fault failed
 
 
@@ -215,7 +214,7 @@ def anew(engine, box, tally, seed, why):
 def free_job(options, engine, box, tally, mode):
     service = box[0]
     while (seed := tally.take()) is not None:
-        scenario = Scenario.make(seed, service, mode, options.shape, options.share < BRIEF)
+        scenario = Scenario.make(seed, service, mode, options.shape, options.share)
         try:
             with tempfile.TemporaryDirectory(prefix='pawl-generate-') as folder:
                 result = scenario.run(options.exe, service, folder)

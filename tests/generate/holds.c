@@ -365,6 +365,9 @@ static void after(struct op *op)
     case DO_srelease:
         left_permits(op, op->object);
         break;
+    case DO_inspect:
+        r->token = op->waiters;
+        break;
     case DO_close:
         r->token = op->run->program->clients[op->step.object].reconnects;
         end_client(op->step.object, op->code, op->ended);

@@ -20,6 +20,8 @@ returned, just before pawl_lock_valid_ms() was last seen above 0], all on one cl
              something was done to the network, the service or the process
   silent     nobody who asked while the service could not answer was told PAWL_EBUSY or PAWL_ETIMEDOUT
   connection no client gave its connection up, unless something cut it, or the process was stopped
+  places     pawl_inspect shows no more waiters than can wait; the place of one that was killed, or that
+             got no answer, stays for a minute at the most
   max        no hold is valid for longer than its max_hold_ms
   end        each process that was not killed ended by itself with status 0
 
@@ -49,6 +51,7 @@ LATCH, MULTI = 3, 1
 LOST_GONE, LOST_SILENCE = 2, 3
 TAKES = ('acquire', 'start', 'sacquire')
 MS = 1000000
+PLACE = 64500 * MS  # a waiter's place is kept up every 4.5 s, for a minute
 FOREVER = 1 << 62
 ROW = struct.Struct(f'<{len(FIELDS)}q')
 
@@ -291,6 +294,24 @@ class Judge:
                 self.bad('connection', f'{c}: client {c.client} has connected again {c.token} times, but '
                          'nothing had cut its connection')
 
+    def place(self, c):
+        """[from, to] in which the service can have a place for this acquire."""
+        end = c.got or self.facts.killed.get(c.process) or FOREVER
+        if not c.got or c.code in UNANSWERED or self.unsure(c):
+            end += PLACE
+        return c.begin, end + self.facts.bound + 2 * self.facts.exchange
+
+    def places(self):
+        for i in self.calls:
+            if i.word != 'inspect' or i.code or not i.got or not i.token or \
+                    any(a < i.got for a, _ in self.facts.stale + self.facts.data_lost):
+                continue
+            most = sum(1 for c in self.calls if c.word in TAKES + ('wait',) and
+                       (c.name == i.name or c.at_least == MULTI) and
+                       self.place(c)[0] < i.got and self.place(c)[1] > i.begin)
+            if i.token > most:
+                self.bad('places', f'name {i.name}: {i.token} waiters are shown, and {most} can be there')
+
     def max(self):
         for h in self.holds:
             if h.wait and h.mode != PERMITS and h.valid - h.got > (h.wait + 20) * MS:
@@ -457,7 +478,7 @@ class Judge:
 
     def run(self):
         for check in (self.exclusion, self.tokens, self.done, self.returns, self.idle, self.honest,
-                      self.silent, self.latches, self.lost, self.connection, self.max,
+                      self.silent, self.latches, self.lost, self.connection, self.places, self.max,
                       self.end):
             check()
         return self.violations

@@ -262,10 +262,10 @@ class Free(Shapes, Maker):
     """Programs of several processes on the same names, run as fast as they go. Leases are short and
     really end; waits really time out."""
 
-    def __init__(self, seed, profile, mode='free', shape=None, brief=False):
+    def __init__(self, seed, profile, mode='free', shape=None, seconds=60):
         super().__init__(seed, profile)
         self.mode = mode
-        self.shape = shape or self.draw_shape(mode, brief)
+        self.shape = shape or self.draw_shape(mode, seconds)
 
     def make(self, processes):
         c = self.chance
@@ -324,7 +324,7 @@ class Free(Shapes, Maker):
         self.add('lock', client=c.randrange(len(self.program.clients)), name=c.randrange(s['names']),
                  kind=c.choice(s['kinds']), owner=int(c.random() < s['handles']),
                  lease=self.lease(),
-                 max=self.pick(0, 0, 0, watchdog // 2, 2 * watchdog),
+                 max=0 if self.shape == 'siege' else self.pick(0, 0, 0, watchdog // 2, 2 * watchdog),
                  atleast=self.pick(0, 60, 300) if s['keep'] else 0,
                  lost=c.randrange(7) if s['callbacks'] else 0,
                  done=c.randrange(7) if s['callbacks'] else 0)
@@ -352,7 +352,7 @@ class Free(Shapes, Maker):
         n = c.choice(list(self.program.objects))
         kind = self.program.objects[n][0]
         steps = self.shape_steps(thread, n)
-        if steps:
+        if steps is not None:
             return steps
         if kind == 'sem' and n % self.shared['threads'] == thread:
             return self.sem_steps(thread, n)

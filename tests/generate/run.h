@@ -97,6 +97,7 @@ struct op {
     bool async, skipped;
     int code, hold_count, held, token_class, reason;
     int64_t value; /* of inspect, avail, count */
+    int64_t waiters; /* of inspect */
     int64_t began, ended, seen; /* seen: what the handle says was asked */
     struct record *record; /* free.c: its line in the log */
     struct record *leaves; /* free.c: the hold that a release is about */

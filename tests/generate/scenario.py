@@ -50,10 +50,10 @@ class Scenario:
         self.schedule = schedule  # the seed of the threads' scheduler; None: the system's
 
     @staticmethod
-    def make(seed, service, mode, shape=None, brief=False):
+    def make(seed, service, mode, shape=None, seconds=60):
         """A steered program is one process: each would have a clock of its own."""
         c = random.Random(seed ^ 0x5eed)
-        maker = Free(seed, service.profile, mode, shape, brief)
+        maker = Free(seed, service.profile, mode, shape, seconds)
         processes = max(c.choice((1, 2, 2, 3, 4)), maker.least())
         if mode == 'steered' or not service.processes:
             processes = 1
@@ -129,7 +129,7 @@ class Scenario:
         return processes
 
     def await_all(self, processes, facts):
-        until = time.monotonic() + 90
+        until = time.monotonic() + max([90] + [p.run_ms / 1000 + 40 for p in self.programs])
         for p in processes:
             try:
                 facts.status[p.number] = p.wait(max(until - time.monotonic(), 0.1))

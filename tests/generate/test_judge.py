@@ -96,6 +96,20 @@ def a_connection_given_up():
 
 
 @case
+def a_place_of_nobody():
+    other = call('acquire', 5, 0, process=2, wait=-1)
+    facts = Facts(bound_ms=1000)
+    facts.killed[2] = 20 * MS
+    differs('places', [other, call('inspect', 10, 11, token=1)], [other, call('inspect', 10, 11, token=2)],
+            facts)
+    differs('places', [other, call('inspect', 69500, 69501, token=1)],
+            [other, call('inspect', 69600, 69601, token=1)], facts)
+    left = call('acquire', 5, 10, process=2, wait=5, code=-2)
+    differs('places', [hold(3, 4, 9), left, call('inspect', 5000, 5001, token=1)],
+            [hold(3, 4, 9), left, call('inspect', 5100, 5101, token=1)], Facts(bound_ms=1000))
+
+
+@case
 def a_killed_waiter_in_the_way():
     """Lease 1 s, exchange 2 s, 4.5 s, and 3 s for the one that was killed: 10.5 s after the kill."""
     facts = Facts(bound_ms=1000, lease_ms=1000)
