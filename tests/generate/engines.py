@@ -7,7 +7,8 @@ ends everything. ensembles.py has the services of several servers.
 
 What can happen to the servers is in `own`: the kind of fault, and what it excuses (Facts.fault in
 judge.py). service.do_KIND(ms, which, names) carries a fault out and returns when the servers are well
-again: `ms` is how long it lasts, `which` a number that chooses, `names` are the names of the program.
+again: `ms` is how long it lasts, `which` a number that chooses, `names` are the names of the program. It
+returns the time in which no client can have had an answer from the service (silently), if there was one.
 """
 import os
 import shutil
@@ -33,11 +34,19 @@ def path_to(folder):
                 del sys.modules[name]
 
 
+def silently(ms):
+    """Waits while nobody who asks the service can get an answer: [from, to] on the log's clock."""
+    begin = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    time.sleep(ms / 1000)
+    return begin, time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
 class Service:
     """local: or memory:, and what the others have in common."""
     processes = True
     port = 0
     own = {}
+    forgets = ('restart', 'older', 'majority')  # faults after which a grant may be forgotten
 
     def __init__(self, url, profile):
         self.url = url
@@ -53,8 +62,9 @@ class Service:
         """The server, or the one that matters most, is stopped and goes on."""
         server = self.main_server()
         server.pause()
-        time.sleep(ms / 1000)
+        span = silently(ms)
         server.resume()
+        return span if self.port else None
 
     def left(self, prefix):
         return []
@@ -97,8 +107,9 @@ class Redis(Service):
 
     def do_restart(self, ms, which, names):
         self.server.kill()
-        time.sleep(ms / 1000)
+        span = silently(ms)
         self.server.start()
+        return span
 
     def do_older(self, ms, which, names):
         """A snapshot, which is all that is there after a restart."""
@@ -108,10 +119,12 @@ class Redis(Service):
         os.unlink(os.path.join(self.server.folder, 'dump.rdb'))
 
     def left(self, prefix):
-        """Keys without an end. Redisson has some: counters of tokens and of permits, and permits
-        whose lease ended, until somebody asks for another."""
+        """Keys without an end. A latch has none (docs/redis.md). Redisson has some: counters of tokens and
+        of permits, and permits whose lease ended, until somebody asks for another."""
         admin = self.server.connect()
         found = [k for k in admin.call('KEYS', f'*{prefix}*') if admin.call('PTTL', k) == -1]
+        found = [k for k in found if admin.call('TYPE', k) != 'string' or
+                 not admin.call('GET', k).startswith('pawl l ')]
         if self.profile.foreign:
             found = [k for k in found if 'token' not in k and not k.endswith(':timeout')]
             found = [k for k in found if admin.call('TYPE', k) != 'string' or

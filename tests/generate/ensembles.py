@@ -6,7 +6,7 @@ that a minority of an ensemble stays a minority, unless a fault says `majority`.
 """
 import time
 
-from engines import Service, path_to
+from engines import Service, path_to, silently
 from program import Profile
 
 
@@ -27,11 +27,14 @@ class Fronts:
         self.proxies = [Proxy(port) for port in ports]
         self.ports = [p.port for p in self.proxies]
 
-    def cut_off(self, i, ms):
-        self.proxies[i].refuse()
-        self.proxies[i].cut()
-        time.sleep(ms / 1000)
-        self.proxies[i].accept()
+    def cut_off(self, which, ms):
+        for i in which:
+            self.proxies[i].refuse()
+            self.proxies[i].cut()
+        span = silently(ms)
+        for i in which:
+            self.proxies[i].accept()
+        return span
 
     def close(self):
         for p in self.proxies:
@@ -49,6 +52,8 @@ class Sentinel(Service):
         params = {'replicas': replicas} if replicas else {}
         words = 'stale' if replicas else 'data stale'
         self.own = {'failover': words, 'master': words, 'freeze': words}
+        if replicas:
+            self.own['replica'] = 'left connected'
         super().__init__(self.servers.url(**params),
                          Profile(brief=400, watchdogs=(900, 2000, 5000)))
 
@@ -72,6 +77,16 @@ class Sentinel(Service):
         old.pause()
         time.sleep(2 * ms / 1000)
         old.resume()
+        self.servers.synced()
+
+    def do_replica(self, ms, which, names):
+        """One replica, or both, acknowledges nothing for a while; clients talk to the master."""
+        stopped = self.servers.replicas()[:1 + which % 2]
+        for r in stopped:
+            r.pause()
+        time.sleep(3 * ms / 1000)
+        for r in stopped:
+            r.resume()
         self.servers.synced()
 
     def stop(self):
@@ -172,7 +187,7 @@ class Cluster(Service):
 class Quorum(Service):
     """Three nodes that forget everything when they restart. Nothing excuses two holders or a token that
     does not rise, because a restarted node does not vote before all that it forgot has ended."""
-    own = {'restart': 'stale', 'freeze': 'stale', 'cutoff': 'stale', 'majority': 'stale'}
+    own = {'restart': 'stale', 'freeze': 'left', 'cutoff': 'left', 'apart': 'left', 'majority': 'stale'}
     SETTLE = 5000  # ms; longer than the longest lease of a program, twice the longest watchdog
 
     def __init__(self):
@@ -203,12 +218,17 @@ class Quorum(Service):
         two = [self.servers[which % 3], self.servers[(which + 1) % 3]]
         for s in two:
             s.kill()
-        time.sleep(ms / 1000)
+        span = silently(ms)
         for s in two:
             s.start()
+        return span
 
     def do_cutoff(self, ms, which, names):
-        self.fronts.cut_off(which % 3, ms)
+        self.fronts.cut_off([which % 3], ms)
+
+    def do_apart(self, ms, which, names):
+        """Two nodes: the third is no majority."""
+        return self.fronts.cut_off([which % 3, (which + 1) % 3], ms)
 
     def stop(self):
         self.fronts.close()
@@ -258,7 +278,7 @@ class Etcd(Service):
         self.revive([self.servers.members[(which + i) % 3] for i in range(2)], ms)
 
     def do_cutoff(self, ms, which, names):
-        self.fronts.cut_off(which % 3, ms)
+        self.fronts.cut_off([which % 3], ms)
 
     def stop(self):
         self.fronts.close()
@@ -306,7 +326,7 @@ class Zk(Service):
             s.await_ready()
 
     def do_cutoff(self, ms, which, names):
-        self.fronts.cut_off(which % 3, ms)
+        self.fronts.cut_off([which % 3], ms)
 
     def stop(self):
         self.fronts.close()

@@ -56,3 +56,19 @@ bool is_among_readers(const struct op *op, const int *done_step)
         n += done_step[i] == done_step[op->number] && is_read(&op->run->ops[i]);
     return is_read(op) && n > 1;
 }
+
+/* Permits that a release gives back may be granted to a wait through the same handle, in the same
+ * step: on memory: before the release returns, on a service perhaps after that. So what the handle
+ * says at the end of the release is not certain. */
+bool told_beside_grant(const struct run *run, const int *done_step, int number)
+{
+    const struct op *op = &run->ops[number];
+
+    if (op->step.kind != DO_srelease || !op->object)
+        return false;
+    for (int i = 0; i < number; i++)
+        if (run->ops[i].object == op->object && run->ops[i].step.kind == DO_sacquire &&
+            done_step[i] == done_step[number])
+            return true;
+    return false;
+}

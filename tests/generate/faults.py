@@ -6,53 +6,89 @@
     cut             all connections, now
     cut_after N     after N more bytes of answers: in the middle of one
     lose MS         answers are lost: nothing comes back for so long, then all connections are cut
+    drop N MS       each connection has N more pieces of answers, whenever they come; the ones after
+                    these are lost, and MS later all connections are cut
     late MS         each piece of an answer is late by so much, for a while
     stall MS        nothing passes in either direction, then everything
+    far MS          from now to the end each piece takes up to MS, in either direction: a network, no
+                    fault, which excuses nothing
     KIND MS N       what happens to the servers: `own` of the service (engines.py, ensembles.py)
 """
 import signal
 import time
 
-NETWORK = ('cut', 'cut_after', 'lose', 'late', 'stall')
+from engines import silently
+
+NETWORK = ('cut', 'cut_after', 'lose', 'drop', 'late', 'stall', 'far')
+DISTURBS = NETWORK[:-1]
+
+
+MS = 1000000
 
 
 def now_ns():
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
-def draw_plan(c, service, processes):
-    """Some kinds of faults only, several times each."""
-    kinds = ['stop', 'stop', 'kill']
+def kinds_of(c, service, shape):
+    """Which kinds of faults suit a program of this shape (shapes.py). Leases of the shape `long` outlast
+    the time after which a service that forgot something may grant again, and the program itself."""
+    processes = ['stop', 'kill'] if shape != 'long' else ['stop']
+    own = [k for k in service.own if shape != 'long' or k not in service.forgets]
+    if service.port and shape == 'ends':  # what is lost, or carried out late, matters at the end of a lease
+        return list(DISTURBS)
     if service.port and c.random() < 0.5:
-        kinds += NETWORK * 2
-    elif service.own:
-        kinds = ['stop', 'kill'] + list(service.own) * 2
+        return processes + ['stop'] * (shape == 'usual') + list(DISTURBS) * 2
+    if shape == 'patient' and c.random() < 0.3:
+        return ['kill']
+    return processes + (own * 2 or processes)
+
+
+def draw_plan(c, service, processes, shape='usual'):
+    """Some kinds of faults only, several times each. Of a patient program one process is never killed,
+    and after a few faults nothing more happens, so that there is time to see who waits in vain."""
+    if shape == 'siege':
+        return sorted((c.randint(1000, 4000), 'kill', p) for p in range(2, processes))
+    kinds = kinds_of(c, service, shape)
     chosen = c.sample(kinds, min(len(kinds), 3))
+    most, gaps = {'patient': (3, (200, 700, 2000)), 'ends': (10, (60, 150, 400)),
+                  'long': (4, (20, 100, 400, 1000))}.get(shape, (6, (20, 100, 400, 1000)))
     plan, at = [], c.randint(0, 200)
-    for _ in range(c.randint(1, 6)):
-        plan.append((at, *draw_fault(c, c.choice(chosen), processes)))
-        at += c.choice((20, 100, 400, 1000))
+    for _ in range(c.randint(1, most)):
+        plan.append((at, *draw_fault(c, c.choice(chosen), processes, shape == 'patient')))
+        at += c.choice(gaps)
     return plan
 
 
-def draw_fault(c, kind, processes):
+def draw_distance(c, service, shape):
+    """Without faults: the service is far away, at times."""
+    if not service.port or c.random() > (0.8 if shape == 'parts' else 0.1):
+        return []
+    return [(0, 'far', c.choice((2, 10, 30)))]
+
+
+def draw_fault(c, kind, processes, spare=False):
     if kind == 'stop':
         return kind, c.randrange(processes), c.choice((50, 300, 800, 2500))
     if kind == 'kill':
-        return kind, c.randrange(processes)
+        return kind, c.randrange(int(spare), processes)
     if kind == 'cut':
         return (kind,)
+    if kind == 'drop':
+        return kind, c.randrange(12), c.choice((20, 100, 300, 700))
     if kind == 'cut_after':
         return kind, c.choice((1, 3, 7, 20, 100))
     if kind in ('lose', 'stall'):
         return kind, c.choice((20, 200, 700, 2000))
     if kind == 'late':
         return kind, c.choice((5, 50, 300))
+    if kind in ('apart', 'majority', 'replica'):  # what takes the service away is to last
+        return kind, c.choice((200, 700, 2000)), c.randrange(60)
     return kind, c.choice((20, 200, 700, 2000)), c.randrange(60)
 
 
 class Network:
-    """What a proxy does."""
+    """What a proxy does, as do_KIND of a service (engines.py)."""
 
     @staticmethod
     def cut(proxy):
@@ -65,9 +101,20 @@ class Network:
     @staticmethod
     def lose(proxy, ms):
         proxy.stall('down')
-        time.sleep(ms / 1000)
+        span = silently(ms)
         proxy.cut()
         proxy.flow()
+        return span
+
+    @staticmethod
+    def drop(proxy, n, ms):
+        proxy.lose_after(n)
+        time.sleep(ms / 1000)
+        proxy.cut()
+
+    @staticmethod
+    def far(proxy, ms):
+        proxy.jitter = ms / 1000
 
     @staticmethod
     def late(proxy, ms):
@@ -78,8 +125,9 @@ class Network:
     @staticmethod
     def stall(proxy, ms):
         proxy.stall('both')
-        time.sleep(ms / 1000)
+        span = silently(ms)
         proxy.flow()
+        return span
 
 
 class Disturber:
@@ -118,10 +166,15 @@ class Disturber:
     def one(self, kind, args):
         at, excuses = now_ns(), self.service.own.get(kind, '').split()
         if kind in NETWORK:
-            getattr(Network, kind)(self.proxy, *args)
+            silence = getattr(Network, kind)(self.proxy, *args)
         else:
-            getattr(self.service, 'do_' + kind)(*args, self.names)
+            silence = getattr(self.service, 'do_' + kind)(*args, self.names)
+        if kind == 'far':
+            self.facts.far = args[0] * MS
+            return
         self.facts.fault(excuses, at, now_ns(), self.lease)
+        if silence:
+            self.facts.silent.append(silence)
 
     def signal(self, process, kind, args):
         if process.poll() is not None:

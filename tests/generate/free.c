@@ -40,9 +40,9 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-static void await_workers(struct worker *workers, int n)
+static void await_workers(struct worker *workers, int n, int64_t run_ms)
 {
-    int64_t until = clock_ns() + RUN_MS * 1000000LL;
+    int64_t until = clock_ns() + (run_ms ? run_ms : RUN_MS) * 1000000LL;
     bool over = false;
 
     while (!over && clock_ns() < until) {
@@ -92,7 +92,7 @@ static int run_free(struct run *run)
         if (pthread_create(&workers[i].id, NULL, worker_main, &workers[i]))
             return 2;
     }
-    await_workers(workers, n);
+    await_workers(workers, n, run->program->run_ms);
     close_clients(run);
     if (!run_await_all(run, HANG_MS)) {
         if (getenv("GENERATE_STOP")) /* for a debugger */

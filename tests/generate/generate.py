@@ -10,6 +10,7 @@ ENGINE is one of engines.py, or all.
     --mode MODE        sequence, free, steered, faults, or all (default)
     --seed N           of the first program; later ones count up. Default: random, and printed
     --programs N       so many and no more
+    --shape SHAPE      free programs of one shape only (shapes.py)
     --jobs N           programs at the same time (default 3)
     --failures N       stop an engine and mode after so many that fail (default 3)
     --no-shrink        print a failing program as it was
@@ -35,6 +36,7 @@ from c_test import c_test, expect  # noqa: E402
 from engines import ENGINES, start  # noqa: E402
 from program import parse, sequential  # noqa: E402
 from scenario import NotCarriedOut, Scenario, last_words, sanitizer_reports  # noqa: E402
+from shapes import SHAPES  # noqa: E402
 from shrink import shrink  # noqa: E402
 
 AGAIN = 4  # how often a program that failed is run again
@@ -212,7 +214,7 @@ def anew(engine, box, tally, seed, why):
 def free_job(options, engine, box, tally, mode):
     service = box[0]
     while (seed := tally.take()) is not None:
-        scenario = Scenario.make(seed, service, mode)
+        scenario = Scenario.make(seed, service, mode, options.shape, options.share)
         try:
             with tempfile.TemporaryDirectory(prefix='pawl-generate-') as folder:
                 result = scenario.run(options.exe, service, folder)
@@ -285,6 +287,7 @@ def parse_options():
     p.add_argument('--mode', default='all')
     p.add_argument('--seed', type=int)
     p.add_argument('--programs', type=int)
+    p.add_argument('--shape', choices=SHAPES)
     p.add_argument('--jobs', type=int, default=3)
     p.add_argument('--failures', type=int, default=3)
     p.add_argument('--no-shrink', dest='whole', action='store_true')

@@ -76,10 +76,12 @@ static struct slot *slot_of(const struct object *o, int thread)
     return s;
 }
 
-static void see(struct record *r, int64_t at)
+static void see(struct record *r, int64_t at, int64_t valid_ms)
 {
-    if (r && !r->leaving && at > r->valid)
+    if (r && !r->leaving && at > r->valid) {
         r->valid = at;
+        r->until = at + valid_ms * 1000000;
+    }
 }
 
 /* The question is asked between two looks at the slot: no release of this hold had begun before it
@@ -87,7 +89,7 @@ static void see(struct record *r, int64_t at)
 static void observe_lock(struct object *o, int thread)
 {
     struct record *before;
-    int64_t at;
+    int64_t at, valid_ms;
 
     pthread_mutex_lock(&mutex);
     before = slot_of(o, thread)->record;
@@ -95,11 +97,12 @@ static void observe_lock(struct object *o, int thread)
     if (!before)
         return;
     at = clock_ns();
-    if (pawl_lock_valid_ms(o->p) <= 0 || pawl_lock_token(o->p) != (uint64_t)before->token)
+    valid_ms = pawl_lock_valid_ms(o->p);
+    if (valid_ms <= 0 || pawl_lock_token(o->p) != (uint64_t)before->token)
         return;
     pthread_mutex_lock(&mutex);
     if (slot_of(o, thread)->record == before)
-        see(before, at);
+        see(before, at, valid_ms);
     pthread_mutex_unlock(&mutex);
 }
 
@@ -205,7 +208,7 @@ static void left_lock(struct op *op, struct object *o)
 static void observe_permits(struct object *o)
 {
     struct record *before[LOTS];
-    int64_t at;
+    int64_t at, valid_ms;
     int n;
 
     pthread_mutex_lock(&mutex);
@@ -213,12 +216,13 @@ static void observe_permits(struct object *o)
     memcpy(before, lots[o->id].record, sizeof before);
     pthread_mutex_unlock(&mutex);
     at = clock_ns();
-    if (!n || pawl_semaphore_valid_ms(o->p) <= 0)
+    valid_ms = n ? pawl_semaphore_valid_ms(o->p) : 0;
+    if (valid_ms <= 0)
         return;
     pthread_mutex_lock(&mutex);
     for (int i = 0; i < n && i < lots[o->id].n; i++)
         if (lots[o->id].record[i] == before[i])
-            see(before[i], at);
+            see(before[i], at, valid_ms);
     pthread_mutex_unlock(&mutex);
 }
 
@@ -361,7 +365,11 @@ static void after(struct op *op)
     case DO_srelease:
         left_permits(op, op->object);
         break;
+    case DO_inspect:
+        r->token = op->waiters;
+        break;
     case DO_close:
+        r->token = op->run->program->clients[op->step.object].reconnects;
         end_client(op->step.object, op->code, op->ended);
         break;
     default:

@@ -25,6 +25,7 @@ struct record {
     int64_t leaving; /* hold: just before the release began */
     int64_t left;    /* hold: the release had returned 0 */
     int64_t code, token, wait, verb, dones, at_least, how, client, lost;
+    int64_t until;   /* hold: the end that valid_ms() promised at `valid` */
 };
 
 struct log {

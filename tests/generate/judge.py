@@ -15,8 +15,13 @@ returned, just before pawl_lock_valid_ms() was last seen above 0], all on one cl
   honest     PAWL_EBUSY and PAWL_ETIMEDOUT only if somebody else can have had the name or asked for it
   latches    nobody passes a latch that is certainly above 0; the checks of idle time and honesty hold
              for a latch that is certainly at 0
-  lost       a hold is lost as "gone" only if somebody broke it or something was done to the service or
-             the process, and by silence only in the latter case (leases of 2 s and more)
+  lost       a hold is lost as "gone" before the end that pawl_lock_valid_ms() last promised only if
+             somebody broke it or the service lost something; by silence (leases of 2 s and more) only if
+             something was done to the network, the service or the process
+  silent     nobody who asked while the service could not answer was told PAWL_EBUSY or PAWL_ETIMEDOUT
+  connection no client gave its connection up, unless something cut it, or the process was stopped
+  places     pawl_inspect shows no more waiters than can wait; the place of one that was killed, or that
+             got no answer, stays for a minute at the most
   max        no hold is valid for longer than its max_hold_ms
   end        each process that was not killed ended by itself with status 0
 
@@ -32,7 +37,7 @@ import sys
 
 FIELDS = ('type', 'process', 'thread', 'object', 'owner', 'name', 'mode', 'permits', 'capacity',
           'lease', 'begin', 'got', 'valid', 'leaving', 'left', 'code', 'token', 'wait', 'verb',
-          'dones', 'at_least', 'how', 'client', 'lost')
+          'dones', 'at_least', 'how', 'client', 'lost', 'until')
 VERBS = ('acquire', 'start', 'release', 'rstart', 'renew', 'break', 'cancel', 'free', 'close',
          'inspect', 'list', 'sacquire', 'srelease', 'avail', 'set', 'down', 'wait', 'count', 'sleep',
          'expire', 'hold', 'end', 'fork')
@@ -46,8 +51,9 @@ LATCH, MULTI = 3, 1
 LOST_GONE, LOST_SILENCE = 2, 3
 TAKES = ('acquire', 'start', 'sacquire')
 MS = 1000000
+PLACE = 64500 * MS  # a waiter's place is kept up every 4.5 s, for a minute
 FOREVER = 1 << 62
-ROW = struct.Struct('<24q')
+ROW = struct.Struct(f'<{len(FIELDS)}q')
 
 
 class Record:
@@ -71,16 +77,22 @@ def read_log(path):
 
 
 class Facts:
-    def __init__(self, bound_ms=5000, exchange_ms=2000, capacity=None):
+    def __init__(self, bound_ms=5000, exchange_ms=2000, lease_ms=30000):
         self.bound = bound_ms * MS
         self.exchange = exchange_ms * MS  # the clients' limit of one exchange
+        self.lease = lease_ms * MS        # the longest one
+        self.tied = False    # a lock ends with the connection of its holder
+        self.far = 0         # how long a message takes at the most, where there is no fault
         self.killed = {}    # process: instant
         self.stopped = {}   # process: [(from, to)]
         self.disturbed = []  # [(from, to)]: network or server
         self.data_lost = []  # [(from, to)]
         self.tokens_lost = []
         self.stale = []
+        self.waits = []      # likewise, but only for those who wait
         self.anew = []
+        self.cuts = []       # [(from, to)]: connections may be cut, or given up
+        self.silent = []     # [(from, to)]: nobody who asks the service can get an answer
         self.status = {}    # process: exit status
 
     def fault(self, excuses, begin, end, lease_ms):
@@ -91,15 +103,22 @@ class Facts:
         tokens  ... and the counters of tokens
         stale   what ended before may be there again, or at a server of several, until its lease and
                 the longest time that the documentation states (4.5 s) are over
+        left    what ended is there still at a server of several. That excuses PAWL_EBUSY as `stale` does,
+                but not a wait: three exchanges after the fault a waiter has overruled that server
+        connected  this is no reason to give a connection up
         anew    every lease had its whole time again, at the end of the fault
         """
         self.disturbed.append((begin, end + 2 * self.exchange))
+        if 'connected' not in excuses:
+            self.cuts.append(self.disturbed[-1])
         if 'data' in excuses:
             self.data_lost.append((begin, end + self.exchange))
         if 'tokens' in excuses:
             self.tokens_lost.append((begin, end + self.exchange))
-        if 'stale' in excuses:
+        if 'stale' in excuses or 'left' in excuses:
             self.stale.append((begin, end + (lease_ms + 4500) * MS + 2 * self.exchange))
+        self.waits.append(self.stale[-1] if 'stale' in excuses
+                          else (begin, end + 3 * self.exchange * ('left' in excuses)))
         if 'anew' in excuses:
             self.anew.append((begin, end))
 
@@ -249,22 +268,49 @@ class Judge:
                 self.bad('end', f'process {process} ended with {status}')
 
     def lost(self):
-        """A lock that was valid a moment ago is gone only if the service lost it: no disturbance of the
-        network takes a lease away before its end."""
+        """A lock that was promised to be valid is gone only if the service lost it: no disturbance of the
+        network, and no busy machine, takes a lease away before its end."""
         for h in self.holds:
-            if not h.lost or not (h.code == LOST_GONE or h.code == LOST_SILENCE and h.lease >= 2000):
+            if not h.lost:
                 continue
-            spans = list(self.facts.stopped.get(h.process, []))
-            if h.code == LOST_GONE:
-                spans += [(b.begin, b.got or FOREVER)
-                          for b in self.breaks.get(h.name, []) + self.multi_breaks()]
-                for more in ('data_lost', 'stale', 'anew'):
-                    spans += getattr(self.facts, more, [])
-            if h.code == LOST_SILENCE or h.lost - h.valid > 30 * MS:
-                spans += self.facts.disturbed
+            if h.code == LOST_GONE and h.lost < h.until - 5 * MS:
+                spans = [(b.begin, b.got or FOREVER)
+                         for b in self.breaks.get(h.name, []) + self.multi_breaks()]
+                spans += self.facts.data_lost + self.facts.stale + self.facts.anew
+                spans += self.facts.disturbed if self.facts.tied else []
+            elif h.code == LOST_SILENCE and h.lease >= 2000:
+                spans = self.facts.stopped.get(h.process, []) + self.facts.disturbed
+            else:
+                continue
             if not any(a < h.lost and b > h.begin for a, b in spans):
                 self.bad('lost', f'name {h.name}: {h} was told that its lock is lost (reason {h.code}, '
                          f'lease {h.lease} ms), but nothing had happened')
+
+    def connection(self):
+        """A close tells how often its client had connected again."""
+        for c in self.calls:
+            if c.word == 'close' and c.token and not self.facts.cuts and \
+                    c.process not in self.facts.stopped:
+                self.bad('connection', f'{c}: client {c.client} has connected again {c.token} times, but '
+                         'nothing had cut its connection')
+
+    def place(self, c):
+        """[from, to] in which the service can have a place for this acquire."""
+        end = c.got or self.facts.killed.get(c.process) or FOREVER
+        if not c.got or c.code in UNANSWERED or self.unsure(c):
+            end += PLACE
+        return c.begin, end + self.facts.bound + 2 * self.facts.exchange
+
+    def places(self):
+        for i in self.calls:
+            if i.word != 'inspect' or i.code or not i.got or not i.token or \
+                    any(a < i.got for a, _ in self.facts.stale + self.facts.data_lost):
+                continue
+            most = sum(1 for c in self.calls if c.word in TAKES + ('wait',) and
+                       (c.name == i.name or c.at_least == MULTI) and
+                       self.place(c)[0] < i.got and self.place(c)[1] > i.begin)
+            if i.token > most:
+                self.bad('places', f'name {i.name}: {i.token} waiters are shown, and {most} can be there')
 
     def max(self):
         for h in self.holds:
@@ -301,10 +347,18 @@ class Judge:
             end = max(end, h.got + h.at_least * MS)
         return end + overlap(self.facts.disturbed, h.begin, end)
 
+    def dead(self):
+        """How long at most those who waited when they were killed stand in the way: as long as what they
+        may have been granted, then 4.5 s until the first is noticed, and 3 s for each
+        (docs/promises.md)."""
+        waited = sum(1 for c in self.calls if c.process in self.facts.killed and not c.got
+                     and c.word in TAKES)
+        return self.facts.lease + self.facts.exchange + (4500 + 3000 * waited) * MS
+
     def leftover(self, c):
         """A call that may have taken the name although it does not say so."""
         if c.process in self.facts.killed and not c.got:
-            return (c.begin, self.facts.killed[c.process] + 30000 * MS)
+            return (c.begin, self.facts.killed[c.process] + self.dead())
         if c.got and c.code in UNANSWERED:
             return (c.begin, c.got + 30000 * MS)
         return None
@@ -332,7 +386,7 @@ class Judge:
             if at >= end:
                 break
             free_until = min(max(a, at), end)
-            if self.facts.quiet(c.process, at, free_until, self.facts.stale) > self.facts.bound:
+            if self.facts.quiet(c.process, at, free_until, self.facts.waits) > self.facts.bound:
                 self.bad('idle', f'name {name}: {c} waited {(free_until - at) // MS} ms for what '
                          f'nobody had (code {c.code})')
                 return
@@ -349,15 +403,27 @@ class Judge:
                 self.bad('honest', f'name {c.name}: {c} was told {c.code}, but nobody else had it or '
                          'asked for it')
 
-    def others(self, c):
-        slack = 50 * MS
-        if any(a < c.got and b > c.begin for a, b in self.facts.stale):
+    def silent(self):
+        """What the client knows by itself is no answer of the service: whoever has the name, or asks for
+        it, through the same client."""
+        for c in self.calls:
+            if c.word not in TAKES or c.code not in (EBUSY, ETIMEDOUT) or not c.got or \
+                    c.at_least == MULTI:
+                continue
+            if any(a + 50 * MS < c.begin and c.got < b for a, b in self.facts.silent) and \
+                    not self.others(c, (c.process, c.client)):
+                self.bad('silent', f'name {c.name}: {c} was told {c.code} by a service that could not '
+                         'answer')
+
+    def others(self, c, client=None):
+        slack = 50 * MS + 4 * self.facts.far
+        if client is None and any(a < c.got and b > c.begin for a, b in self.facts.stale):
             return True
         for h in self.holds:
-            if h.name == c.name and h.begin < c.got and self.most(h) + slack > c.begin:
+            if client in (None, (h.process, h.client)) and h.name == c.name and h.begin < c.got and self.most(h) + slack > c.begin:
                 return True
         for d in self.calls:
-            if d is not c and d.word in TAKES and (d.name == c.name or d.at_least == MULTI):
+            if d is not c and client in (None, (d.process, d.client)) and d.word in TAKES and (d.name == c.name or d.at_least == MULTI):
                 until = d.got + slack if d.got and d.code not in UNANSWERED else FOREVER
                 if d.begin < c.got and until > c.begin:
                     return True
@@ -412,7 +478,8 @@ class Judge:
 
     def run(self):
         for check in (self.exclusion, self.tokens, self.done, self.returns, self.idle, self.honest,
-                      self.latches, self.lost, self.max, self.end):
+                      self.silent, self.latches, self.lost, self.connection, self.places, self.max,
+                      self.end):
             check()
         return self.violations
 

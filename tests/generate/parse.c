@@ -131,6 +131,8 @@ static void read_line(struct program *p, const char *line)
         p->seed = (uint64_t)number;
     else if (!strcmp(word, "process"))
         p->process = (int)number;
+    else if (!strcmp(word, "run"))
+        p->run_ms = number;
     else if (!strcmp(word, "client"))
         read_client(p, line, (int)number);
     else if (!strcmp(word, "step"))

@@ -8,6 +8,8 @@ enough to repeat it.
 """
 import random
 
+from shapes import Shapes
+
 MUTEX, FAIR, READ, WRITE, SPIN = range(5)
 KINDS = ('PAWL_MUTEX', 'PAWL_FAIR', 'PAWL_READ', 'PAWL_WRITE', 'PAWL_SPIN')
 ACTS = ('none', 'release', 'free', 'cancel', 'again', 'ask', 'block')
@@ -41,12 +43,13 @@ class Program:
     def __init__(self, seed):
         self.seed = seed
         self.process = 0
+        self.run_ms = 0    # how long the threads of a free program may take; 0: as free.c says
         self.clients = {}  # number: fields
         self.objects = {}  # number: (type, fields)
         self.steps = []    # (thread, verb, object, a, b)
 
     def text(self):
-        lines = [f'program {self.seed}', f'process {self.process}']
+        lines = [f'program {self.seed}', f'process {self.process}', f'run {self.run_ms}']
         for n, fields in self.clients.items():
             lines.append(f'client {n} ' + words(fields))
         for n, (kind, fields) in self.objects.items():
@@ -56,7 +59,7 @@ class Program:
 
     def copy(self):
         new = Program(self.seed)
-        new.process = self.process
+        new.process, new.run_ms = self.process, self.run_ms
         new.clients = {n: dict(f) for n, f in self.clients.items()}
         new.objects = {n: (k, dict(f)) for n, (k, f) in self.objects.items()}
         new.steps = list(self.steps)
@@ -89,6 +92,8 @@ def parse(text):
             p.seed = int(w[1])
         elif w[0] == 'process':
             p.process = int(w[1])
+        elif w[0] == 'run':
+            p.run_ms = int(w[1])
         elif w[0] == 'client':
             p.clients[int(w[1])] = fields
         elif w[0] == 'step':
@@ -255,9 +260,14 @@ def sequential(seed, profile):
     return Sequential(seed, profile).make()
 
 
-class Free(Maker):
+class Free(Shapes, Maker):
     """Programs of several processes on the same names, run as fast as they go. Leases are short and
     really end; waits really time out."""
+
+    def __init__(self, seed, profile, mode='free', shape=None, seconds=60):
+        super().__init__(seed, profile)
+        self.mode = mode
+        self.shape = shape or self.draw_shape(mode, seconds)
 
     def make(self, processes):
         c = self.chance
@@ -268,29 +278,17 @@ class Free(Maker):
                                           [0, 1, 2, 3, 4]]),
                        'fixed': c.random() < 0.4, 'sems': c.random() < 0.3, 'multi': c.random() < 0.3,
                        'keep': c.random() < 0.15, 'latch': c.random() < 0.25, 'nest': 0.3,
-                       'often': 0}
-        kind = c.random()
-        self.patient = kind > 0.8
-        if kind < 0.3:
-            self.one_owner()
-        elif self.patient:  # waits without a limit: whoever is not served shows
-            self.shared.update(names=1, handles=0, sems=False, multi=False, callbacks=False,
-                               kinds=self.pick([MUTEX], [FAIR], [READ, WRITE, WRITE]))
+                       'often': 0, 'run': 0}
+        self.set_shape(self.mode)
         self.verbs = self.draw_verbs()
         programs = []
         for process in range(processes):
             self.program = Program(self.program.seed)
             self.program.process = process
+            self.program.run_ms = self.shared['run']
             self.make_process()
             programs.append(self.program)
         return programs
-
-    def one_owner(self):
-        """Threads that have one name in several ways at once: entered again, written and read, with
-        different leases, and for longer than these last; others ask for the name meanwhile."""
-        self.shared.update(names=1, handles=0, sems=False, nest=0.8, often=8, callbacks=False,
-                           threads=self.pick(1, 1, 2),
-                           kinds=self.pick([READ], [READ, WRITE], [MUTEX, READ], [READ, WRITE, FAIR]))
 
     def draw_verbs(self):
         """What comes between pairs of acquire and release; each program leaves some out."""
@@ -327,14 +325,24 @@ class Free(Maker):
         watchdog = s['watchdog']
         self.add('lock', client=c.randrange(len(self.program.clients)), name=c.randrange(s['names']),
                  kind=c.choice(s['kinds']), owner=int(c.random() < s['handles']),
-                 lease=self.pick(0, watchdog // 2, watchdog, 2 * watchdog) if s['fixed'] else 0,
-                 max=self.pick(0, 0, 0, watchdog // 2, 2 * watchdog),
+                 lease=self.lease(),
+                 max=0 if self.shape == 'siege' else self.pick(0, 0, 0, watchdog // 2, 2 * watchdog),
                  atleast=self.pick(0, 60, 300) if s['keep'] else 0,
                  lost=c.randrange(7) if s['callbacks'] else 0,
                  done=c.randrange(7) if s['callbacks'] else 0)
 
+    def lease(self):
+        """Leases of the shape `long` are all long."""
+        s = self.shared
+        if not s['fixed']:
+            return 0
+        if self.shape == 'long':
+            return self.pick(0, s['watchdog'])
+        return self.pick(0, s['watchdog'] // 2, s['watchdog'], 2 * s['watchdog'])
+
     def wait(self):
-        return self.weighted({0: 3, 20: 2, 300: 3, 2500: 3, 5500: 0.7, -1: 0.3})
+        return self.weighted({0: 3, 20: 2, 300: 2, self.chance.randint(1, 1500): 2, 2500: 3, 5500: 0.7,
+                              -1: 0.3})
 
     def stay(self):
         watchdog = self.shared['watchdog']
@@ -345,9 +353,9 @@ class Free(Maker):
         c = self.chance
         n = c.choice(list(self.program.objects))
         kind = self.program.objects[n][0]
-        if self.patient and kind == 'lock':
-            return [(thread, 'acquire', n, -1, 0), (thread, 'hold', n, self.stay(), 0),
-                    (thread, 'release', n, 0, 0), (thread, 'sleep', n, self.stay(), 0)]
+        steps = self.shape_steps(thread, n)
+        if steps is not None:
+            return steps
         if kind == 'sem' and n % self.shared['threads'] == thread:
             return self.sem_steps(thread, n)
         if kind == 'sem':  # the log can't tell whose permits are the newest if two threads take some
@@ -387,5 +395,3 @@ class Free(Maker):
                  c.randint(1, 2), self.pick(0, 20, 300))]
 
 
-def free(seed, profile, processes):
-    return Free(seed, profile).make(processes)

@@ -64,6 +64,7 @@ struct step {
 struct client {
     bool present;
     int64_t loop, cohort, watchdog, timeout;
+    int64_t reconnects; /* until the close began */
     pawl_client *p;
     pthread_rwlock_t guard;
     atomic_bool closed;
@@ -96,6 +97,7 @@ struct op {
     bool async, skipped;
     int code, hold_count, held, token_class, reason;
     int64_t value; /* of inspect, avail, count */
+    int64_t waiters; /* of inspect */
     int64_t began, ended, seen; /* seen: what the handle says was asked */
     struct record *record; /* free.c: its line in the log */
     struct record *leaves; /* free.c: the hold that a release is about */
@@ -104,6 +106,7 @@ struct op {
 struct program {
     uint64_t seed;
     int nclients, nobjects, nthreads, nsteps, process;
+    int64_t run_ms; /* free.c: how long the threads may take; 0: RUN_MS */
     struct client clients[MAX_CLIENTS];
     struct object objects[MAX_OBJECTS];
     struct step steps[MAX_STEPS];

@@ -8,9 +8,9 @@ import sys
 import threading
 import time
 
-from faults import NETWORK, Disturber, draw_plan
+from faults import NETWORK, Disturber, draw_distance, draw_plan
 from judge import Facts, judge, read_log
-from program import Program, free
+from program import Free, Program
 from shrink import candidates
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -50,15 +50,16 @@ class Scenario:
         self.schedule = schedule  # the seed of the threads' scheduler; None: the system's
 
     @staticmethod
-    def make(seed, service, mode):
+    def make(seed, service, mode, shape=None, seconds=60):
         """A steered program is one process: each would have a clock of its own."""
         c = random.Random(seed ^ 0x5eed)
-        processes = c.choice((1, 2, 2, 3, 4))
+        maker = Free(seed, service.profile, mode, shape, seconds)
+        processes = max(c.choice((1, 2, 2, 3, 4)), maker.least())
         if mode == 'steered' or not service.processes:
             processes = 1
-        programs = free(seed, service.profile, processes)
-        return Scenario(seed, programs, draw_plan(c, service, processes) if mode == 'faults' else [],
-                        seed if mode == 'steered' else None)
+        plan = draw_plan(c, service, processes, maker.shape) if mode == 'faults' else \
+            draw_distance(c, service, maker.shape) if mode == 'free' else []
+        return Scenario(seed, maker.make(processes), plan, seed if mode == 'steered' else None)
 
     def steps(self):
         return sum(len(p.steps) for p in self.programs)
@@ -73,7 +74,9 @@ class Scenario:
 
     def run(self, exe, service, folder):
         result = Result()
-        facts = Facts(bound_ms=3000, exchange_ms=service.profile.exchange)
+        facts = Facts(bound_ms=3000, exchange_ms=service.profile.exchange,
+                      lease_ms=self.longest_lease())
+        facts.tied = 'gone' in service.profile.way
         prefix = f'g{os.getpid()}x{self.seed}x{random.randrange(1 << 30)}'
         proxy, url = self.proxy(service)
         processes = self.launch(exe, url, folder, prefix)
@@ -126,7 +129,7 @@ class Scenario:
         return processes
 
     def await_all(self, processes, facts):
-        until = time.monotonic() + 90
+        until = time.monotonic() + max([90] + [p.run_ms / 1000 + 40 for p in self.programs])
         for p in processes:
             try:
                 facts.status[p.number] = p.wait(max(until - time.monotonic(), 0.1))

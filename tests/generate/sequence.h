@@ -12,6 +12,7 @@ bool barrier_pass(struct run *run);
 void barrier_end(void); /* before the clients are closed */
 int waiting_at_clients(struct run *run);
 int holders_of(struct run *run, int64_t name); /* at the service; 0: no client is open */
+bool told_beside_grant(const struct run *run, const int *done_step, int number);
 bool was_disturbed(const struct run *run);     /* a difference is excused: docs/testing.md */
 /* An acquire that a callback started is refused with PAWL_ESTATE while an earlier one of the same
  * kind is under way. On memory: the earlier one has ended at once, and the lock is busy. */

@@ -111,11 +111,12 @@ void steps_observe(struct op *op)
 
 static int sum_rows(void *arg, const pawl_info *info)
 {
-    int64_t *value = arg;
+    struct op *op = arg;
 
     if (info->role != PAWL_ROLE_SUMMARY)
         return 0;
-    *value = (int64_t)info->holders * 1000 + (info->type == PAWL_TYPE_SEMAPHORE
+    op->waiters = (int64_t)info->waiters;
+    op->value = (int64_t)info->holders * 1000 + (info->type == PAWL_TYPE_SEMAPHORE
                                                   ? info->available * 10
                                                   : info->type == PAWL_TYPE_LATCH ? info->count * 10
                                                                                   : 0) +
@@ -308,7 +309,7 @@ static int inspect(struct op *op, struct client *c, struct object *o)
         op->skipped = true;
         code = 0;
     } else if (o) {
-        code = pawl_inspect(c->p, run_name(op->run, o->name, name), sum_rows, &op->value, NULL);
+        code = pawl_inspect(c->p, run_name(op->run, o->name, name), sum_rows, op, NULL);
     } else {
         code = pawl_list(c->p, NULL, count_names, &l, NULL);
         op->value = l.count;
@@ -330,6 +331,9 @@ void run_close_client(struct run *run, struct client *c, int *code)
     while (pthread_rwlock_trywrlock(&c->guard)) /* never blocks: steered threads take turns */
         nap_us(50);
     if (!c->closed) {
+        pawl_stats stats = {.size = sizeof stats};
+
+        c->reconnects = pawl_client_stats(c->p, &stats) ? 0 : (int64_t)stats.reconnects;
         c->closed = true;
         *code = pawl_close(c->p);
     }

@@ -60,7 +60,8 @@ def a_reader_beside_a_writer():
 
 @case
 def lost_for_no_reason():
-    gone = {'lost': 30 * MS, 'code': 2}
+    gone = {'lost': 30 * MS, 'code': 2, 'until': 60 * MS}
+    differs('lost', [hold(1, 10, 20, lost=60 * MS, code=2, until=60 * MS)], [hold(1, 10, 20, **gone)])
     differs('lost', [hold(1, 10, 20, **gone), call('break', 19, 21, process=2)],
             [hold(1, 10, 20, **gone)])
     differs('lost', [hold(1, 10, 20, **gone, name=1), call('break', 19, 21, process=2, name=1)],
@@ -70,6 +71,62 @@ def lost_for_no_reason():
     facts = Facts(bound_ms=1000)
     facts.disturbed.append((15 * MS, 25 * MS))
     assert not judge([hold(1, 10, 20, **silent), hold(2, 40, 50)], facts)
+
+
+@case
+def busy_by_a_service_that_is_silent():
+    facts = Facts(bound_ms=1000)
+    facts.silent.append((1000 * MS, 2000 * MS))
+    other = hold(2, 10, 5000)
+    differs('silent', [other, call('acquire', 1100, 1900, code=-30)],
+            [other, call('acquire', 1100, 1900, code=-1)], facts)
+    for good in (call('acquire', 900, 1900, code=-2), call('acquire', 1100, 2100, code=-1),
+                 call('acquire', 1100, 1900, process=2, code=-1)):
+        assert not judge([other, good], facts), judge([other, good], facts)
+
+
+@case
+def a_connection_given_up():
+    differs('connection', [call('close', 10, 20)], [call('close', 10, 20, token=1)])
+    facts = Facts(bound_ms=1000)
+    facts.fault(['connected'], 5 * MS, 9 * MS, 1000)
+    differs('connection', [call('close', 10, 20)], [call('close', 10, 20, token=1)], facts)
+    facts.fault([], 5 * MS, 9 * MS, 1000)
+    assert not judge([call('close', 10, 20, token=1)], facts)
+
+
+@case
+def a_place_of_nobody():
+    other = call('acquire', 5, 0, process=2, wait=-1)
+    facts = Facts(bound_ms=1000)
+    facts.killed[2] = 20 * MS
+    differs('places', [other, call('inspect', 10, 11, token=1)], [other, call('inspect', 10, 11, token=2)],
+            facts)
+    differs('places', [other, call('inspect', 69500, 69501, token=1)],
+            [other, call('inspect', 69600, 69601, token=1)], facts)
+    left = call('acquire', 5, 10, process=2, wait=5, code=-2)
+    differs('places', [hold(3, 4, 9), left, call('inspect', 5000, 5001, token=1)],
+            [hold(3, 4, 9), left, call('inspect', 5100, 5101, token=1)], Facts(bound_ms=1000))
+
+
+@case
+def a_killed_waiter_in_the_way():
+    """Lease 1 s, exchange 2 s, 4.5 s, and 3 s for the one that was killed: 10.5 s after the kill."""
+    facts = Facts(bound_ms=1000, lease_ms=1000)
+    facts.killed[2] = 100 * MS
+    dead = call('acquire', 50, 0, process=2, wait=-1)
+    differs('idle', [dead, call('acquire', 60, 11500, wait=-1)],
+            [dead, call('acquire', 60, 11700, wait=-1)], facts)
+
+
+@case
+def what_is_left_at_one_of_several_servers():
+    """A waiter has overruled that server after three exchanges, whatever the lease is."""
+    for words, last in (('left', 7000), ('stale', 36500)):
+        facts = Facts(bound_ms=1000)
+        facts.fault([words], 0, 10 * MS, 27000)
+        differs('idle', [call('acquire', 5, last, wait=-1)], [call('acquire', 5, last + 50, wait=-1)],
+                facts)
 
 
 @case

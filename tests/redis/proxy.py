@@ -8,7 +8,10 @@
     p.cut_after(7, 'up')      likewise of the client's requests
     p.stall('down')           nothing more passes that way; 'up', 'both'; p.flow() ends it
     p.freeze()                nothing more passes on the connections there are, ever
+    p.lose_after(7)           seven more pieces of the server's answers, on each connection; then what
+                              the server answers is lost
     p.delay = 0.2             each piece arrives so much later
+    p.jitter = 0.2            ... by up to so much, in either direction
     p.trickle = True          one byte at a time
     p.refuse() / p.accept()   the port is closed, is open again
     p.cut_every = True        every new connection is cut at once
@@ -18,6 +21,7 @@ Directions are 'down' (server to client) and 'up'. Counters: p.accepted, p.cuts.
 """
 import collections
 import os
+import random
 import selectors
 import socket
 import struct
@@ -39,6 +43,7 @@ class _Link:
         self.sink = {'up': server, 'down': client}
         self.waiting = {'up': collections.deque(), 'down': collections.deque()}
         self.left = {'up': None, 'down': None}
+        self.pieces = None  # of answers that still pass; None: all
         self.ended = set()
         self.frozen = False
         self.open = True
@@ -50,7 +55,7 @@ class Proxy:
         self.mutex = threading.RLock()
         self.links = []
         self.stalled = set()
-        self.delay = 0
+        self.delay = self.jitter = 0
         self.trickle = self.cut_every = self.gently = False
         self.replace = None
         self.accepted = self.cuts = 0
@@ -102,6 +107,12 @@ class Proxy:
             if not self.links:
                 self.next_cut = (n, direction)
         self._wake()
+
+    def lose_after(self, n):
+        """Of the connections there are now."""
+        with self.mutex:
+            for link in self.links:
+                link.pieces = n
 
     def stall(self, direction='both'):
         with self.mutex:
@@ -182,9 +193,13 @@ class Proxy:
             data = b''
         if not data:
             link.ended.add(direction)
+        elif direction == 'down' and link.pieces is not None:
+            if not link.pieces:
+                return
+            link.pieces -= 1
         if self.replace and direction == 'up':
             data = data.replace(*self.replace)
-        at = time.monotonic() + self.delay
+        at = time.monotonic() + self.delay + random.random() * self.jitter
         pieces = [data[i:i + 1] for i in range(len(data))] if self.trickle and data else [data]
         link.waiting[direction].extend((at, piece) for piece in pieces)
 

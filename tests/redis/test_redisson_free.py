@@ -77,6 +77,18 @@ def _(s):
     equal(s.call('EXISTS', QUEUE, 'redisson_lock_timeout:{n}', 'redisson_lock_waiting:{n}'), 0)
 
 
+@case('fair: a waiter that was killed is not shown when its time is over, if nobody else asks')
+def _(s):
+    h, dead, b = fair(s, 3)
+    line_up(s, (dead, b))
+    equal(len([r for r in h.rows('show', 'n') if r.role == 'waiter']), 2)
+    dead.kill()
+    first = s.call('LINDEX', QUEUE, 0)
+    s.call('ZADD', 'redisson_lock_waiting:{n}', 1, first)  # as ten seconds later
+    summary, *rows = h.rows('show', 'n')
+    equal([summary.waiters, len([r for r in rows if r.role == 'waiter'])], [1, 1])
+
+
 @case('fair: a stopped waiter costs its claim, and queues again', limit=120)
 def _(s):
     control = Control()

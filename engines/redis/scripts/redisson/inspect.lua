@@ -43,8 +43,11 @@ local function lock_rows()
         end
     end
     for _, who in ipairs(call('LRANGE', QUEUE, 0, -1)) do
-        waiters = waiters + 1
-        add('w', who, 'x', 0, 0, 0, -1, -1)
+        local alive = call('ZSCORE', WAITING, who)
+        if not alive or tonumber(alive) > now then -- else it is dead, and goes with the next request
+            waiters = waiters + 1
+            add('w', who, 'x', 0, 0, 0, -1, -1)
+        end
     end
     what = ours > 0 and 'lock' or 'other'
 end

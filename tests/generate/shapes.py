@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shapes of free programs: what the processes of one program have in common (program.py, class Free).
+
+A usual program does a little of everything, so whatever needs many steps of one sort, or somebody
+who waits to the end, hardly comes up. Each shape is about one sort, and draws all else:
+
+    usual      everything
+    one_owner  threads that have one name in several ways at once, for longer than a lease
+    patient    waits without a limit on one name, often of all kinds: whoever is not served shows
+    ends       fixed leases that are held to their end and beyond, while others wait for that
+    parts      permits, taken at once and given back in parts, for longer than a lease is renewed
+    siege      somebody holds a name for more than a minute, others wait for it and are killed: their
+               places must not stay. Only in runs of five minutes or more of an engine and mode
+    long       leases much longer than the program, each given back at once: whatever is not given
+               back everywhere shows, because somebody waits for the name
+
+`plan` says which faults suit a shape (faults.py), and `least` how many processes there must be.
+"""
+MUTEX, FAIR, READ, WRITE, SPIN = range(5)
+ALL_KINDS = [MUTEX, FAIR, READ, WRITE]
+
+WEIGHTS = {'usual': 9, 'one_owner': 6, 'patient': 4, 'ends': 2, 'parts': 2, 'long': 1}
+SIEGE_MS = 78000
+FAULTY = {'usual': 6, 'one_owner': 3, 'patient': 6, 'ends': 4, 'parts': 1, 'long': 2}
+SHAPES = (*WEIGHTS, 'siege')
+LONG_LEASE = 12000  # ms
+
+
+class Shapes:
+    def draw_shape(self, mode, seconds):
+        """seconds: of the whole run. A short run has no program that may take much longer than others."""
+        table = dict(FAULTY if mode == 'faults' else WEIGHTS)
+        for shape in ('patient', 'ends', 'long') if seconds < 10 else ():
+            table[shape] = 0 if mode == 'faults' else table[shape] * (shape == 'patient')
+        if mode == 'faults' and seconds >= 300:
+            table['siege'] = 1
+        if self.profile.locks_only:
+            del table['parts']
+        if mode == 'steered':  # one process, and virtual time: nobody is patient for long
+            del table['long']
+        return self.weighted(table)
+
+    def least(self):
+        """Processes. Somebody must be left when one is killed."""
+        return {'patient': 3, 'ends': 2, 'long': 2, 'siege': 4}.get(self.shape, 1)
+
+    def set_shape(self, mode):
+        getattr(self, 'shape_' + self.shape)(mode)
+
+    def shape_usual(self, mode):
+        pass
+
+    def shape_one_owner(self, mode):
+        """Entered again, written and read, with different leases; others ask for the name meanwhile."""
+        self.shared.update(names=1, handles=0, sems=False, nest=0.8, often=8, callbacks=False,
+                           threads=self.pick(1, 1, 2),
+                           kinds=self.pick([READ], [READ, WRITE], [MUTEX, READ], [READ, WRITE, FAIR]))
+
+    def shape_patient(self, mode):
+        self.shared.update(names=1, handles=0, sems=False, multi=False, callbacks=False,
+                           kinds=self.pick([MUTEX], [FAIR], [READ, WRITE, WRITE], ALL_KINDS))
+        if mode == 'faults':
+            self.shared.update(run=25000, threads=self.pick(1, 2, 3))
+
+    def shape_ends(self, mode):
+        self.shared.update(names=1, multi=False, callbacks=False, fixed=True, latch=False,
+                           keep=False, threads=self.pick(1, 2), run=10000,
+                           kinds=self.pick([MUTEX], [FAIR], [WRITE], [READ, WRITE], ALL_KINDS),
+                           sems=self.chance.random() < 0.3)
+
+    def shape_parts(self, mode):
+        self.shared.update(names=1, multi=False, latch=False, sems=True, callbacks=False,
+                           permits=self.chance.randint(2, 4), threads=1, often=8,
+                           watchdog=min(self.profile.watchdogs))
+
+    def shape_long(self, mode):
+        self.shared.update(names=1, handles=0, sems=False, multi=False, callbacks=False, keep=False,
+                           latch=False, watchdog=LONG_LEASE, fixed=self.chance.random() < 0.5,
+                           kinds=self.pick([MUTEX], [FAIR], [READ, WRITE, WRITE], ALL_KINDS),
+                           threads=self.pick(1, 2), run=LONG_LEASE + 4000)
+
+    def shape_siege(self, mode):
+        self.shared.update(names=1, handles=0, sems=False, multi=False, callbacks=False, keep=False,
+                           latch=False, fixed=False, threads=self.pick(2, 3), run=SIEGE_MS + 4000,
+                           kinds=self.pick([MUTEX], [FAIR], [READ, WRITE, WRITE], ALL_KINDS))
+
+    # ---- steps ----
+
+    def shape_steps(self, thread, n):
+        """None: as in a usual program."""
+        kind = self.program.objects[n][0]
+        if self.shape == 'siege':
+            return self.siege(thread, n)
+        if kind == 'lock' and self.shape in ('patient', 'long'):
+            stay = self.weighted({0: 3, 2: 3, 20: 2, 200: 1}) if self.shape == 'long' else self.stay()
+            return [(thread, 'acquire', n, -1, 0), (thread, 'hold', n, stay, 0),
+                    (thread, 'release', n, 0, 0), (thread, 'sleep', n, stay, 0)]
+        if kind == 'lock' and self.shape == 'ends':
+            return [(thread, 'acquire', n, self.pick(-1, -1, 2500), 0),
+                    (thread, 'hold', n, self.to_the_end(n), 0), (thread, 'release', n, 0, 0)]
+        if kind == 'sem' and self.shape == 'ends' and n % self.shared['threads'] == thread:
+            k = self.chance.randint(1, self.shared['permits'])
+            return [(thread, 'sacquire', n, k, self.pick(-1, 2500)),
+                    (thread, 'hold', n, self.to_the_end(n), 0), (thread, 'srelease', n, k, 0)]
+        if kind == 'sem' and self.shape == 'parts' and n % self.shared['threads'] == thread:
+            return self.in_parts(thread, n)
+        return None
+
+    def siege(self, thread, n):
+        """The first process holds and looks; in the others each thread waits once."""
+        if any(s[0] == thread for s in self.program.steps):
+            return []
+        if self.program.process == 0 and thread == 1:
+            return [(thread, *s) for _ in range(SIEGE_MS // 1000)
+                    for s in (('sleep', n, 1000, 0), ('inspect', n, 0, 0))]
+        besieged = self.program.process == 0 and thread == 0
+        return [(thread, 'acquire', n, -1, 0), (thread, 'hold', n, SIEGE_MS if besieged else 0, 0),
+                (thread, 'release', n, 0, 0)]
+
+    def to_the_end(self, n):
+        lease = self.fields(n)['lease'] or self.shared['watchdog']
+        return self.weighted({0: 1, lease // 2: 2, lease + 50: 4, 2 * lease: 1})
+
+    def in_parts(self, thread, n):
+        left = self.chance.randint(2, self.shared['permits'])
+        steps = [(thread, 'sacquire', n, left, self.pick(300, 2500, -1))]
+        while left:
+            k = self.chance.randint(1, min(left, 2))
+            left -= k
+            steps += [(thread, 'hold', n, self.stay(), 0), (thread, 'srelease', n, k, 0)]
+        return steps
