@@ -13,6 +13,7 @@ KINDS = ('PAWL_MUTEX', 'PAWL_FAIR', 'PAWL_READ', 'PAWL_WRITE', 'PAWL_SPIN')
 ACTS = ('none', 'release', 'free', 'cancel', 'again', 'ask', 'block')
 FREE, AGAIN, ASK = (ACTS.index(a) for a in ('free', 'again', 'ask'))
 MOST_PERMITS = 4  # of a semaphore
+LONG_LEASE = 10000  # of a free program
 LONG = 60000  # a wait that nothing but its grant, a cancel, a free or a close ends
 
 
@@ -41,12 +42,15 @@ class Program:
     def __init__(self, seed):
         self.seed = seed
         self.process = 0
+        self.after = None  # ms; a closing round, and how long threads may go on after the last fault
         self.clients = {}  # number: fields
         self.objects = {}  # number: (type, fields)
         self.steps = []    # (thread, verb, object, a, b)
 
     def text(self):
         lines = [f'program {self.seed}', f'process {self.process}']
+        if self.after is not None:
+            lines.append(f'after {self.after}')
         for n, fields in self.clients.items():
             lines.append(f'client {n} ' + words(fields))
         for n, (kind, fields) in self.objects.items():
@@ -56,7 +60,7 @@ class Program:
 
     def copy(self):
         new = Program(self.seed)
-        new.process = self.process
+        new.process, new.after = self.process, self.after
         new.clients = {n: dict(f) for n, f in self.clients.items()}
         new.objects = {n: (k, dict(f)) for n, (k, f) in self.objects.items()}
         new.steps = list(self.steps)
@@ -89,6 +93,8 @@ def parse(text):
             p.seed = int(w[1])
         elif w[0] == 'process':
             p.process = int(w[1])
+        elif w[0] == 'after':
+            p.after = int(w[1])
         elif w[0] == 'client':
             p.clients[int(w[1])] = fields
         elif w[0] == 'step':
@@ -274,6 +280,8 @@ class Free(Maker):
         elif self.patient:  # waits without a limit: whoever is not served shows
             self.shared.update(names=1, handles=0, sems=False, multi=False, callbacks=False,
                                kinds=self.pick([MUTEX], [FAIR], [READ, WRITE, WRITE]))
+            if c.random() < 0.5:  # a wake-up that is lost is not made good by the end of a lease
+                self.shared.update(watchdog=LONG_LEASE, beat=600, fixed=False)
         self.verbs = self.draw_verbs()
         programs = []
         for process in range(processes):
@@ -326,7 +334,7 @@ class Free(Maker):
         self.add('lock', client=c.randrange(len(self.program.clients)), name=c.randrange(s['names']),
                  kind=c.choice(s['kinds']), owner=int(c.random() < s['handles']),
                  lease=self.pick(0, watchdog // 2, watchdog, 2 * watchdog) if s['fixed'] else 0,
-                 max=self.pick(0, 0, 0, watchdog // 2, 2 * watchdog),
+                 max=0 if 'beat' in s else self.pick(0, 0, 0, watchdog // 2, 2 * watchdog),
                  atleast=self.pick(0, 60, 300) if s['keep'] else 0,
                  lost=c.randrange(7) if s['callbacks'] else 0,
                  done=c.randrange(7) if s['callbacks'] else 0)
@@ -334,8 +342,12 @@ class Free(Maker):
     def wait(self):
         return self.weighted({0: 3, 20: 2, 300: 3, 2500: 3, 5500: 0.7, -1: 0.3})
 
+    def lease(self):
+        """Of a renewal: the usual one, or one that is at times longer than all before it."""
+        return self.pick(0, 1, 2) * self.shared['watchdog']
+
     def stay(self):
-        watchdog = self.shared['watchdog']
+        watchdog = self.shared.get('beat', self.shared['watchdog'])
         return self.weighted({0: 3, 2: 3, 20: 2, watchdog // 4: self.shared['often'],
                               watchdog // 2: 1, 2 * watchdog: 0.3})
 
@@ -358,7 +370,7 @@ class Free(Maker):
         if c.random() < 0.5:
             inner = [(thread, 'hold', n, self.stay(), 0)]
             if c.random() < 0.15:
-                inner.insert(0, (thread, 'renew', n, self.pick(0, self.shared['watchdog']), 0))
+                inner.insert(0, (thread, 'renew', n, self.lease(), 0))
             while depth < 3 and c.random() < self.shared['nest'] and len(inner) < 12:
                 inner += self.make_steps(thread, depth + 1)
                 inner.append((thread, 'hold', n, self.stay(), 0))
@@ -367,7 +379,7 @@ class Free(Maker):
         if verb in ('close', 'list'):
             return [(thread, verb, c.randrange(len(self.program.clients)), 0, 0)]
         a = {'acquire': self.wait(), 'start': self.wait(), 'hold': self.stay(),
-             'sleep': self.stay(), 'renew': self.pick(0, self.shared['watchdog'])}.get(verb, 0)
+             'sleep': self.stay(), 'renew': self.lease()}.get(verb, 0)
         return [(thread, verb, n, a, 0)]
 
     def latch_step(self, thread, n):
@@ -383,6 +395,21 @@ class Free(Maker):
                     (thread, 'srelease', n, c.randint(1, k), 0)]
         return [(thread, self.pick('srelease', 'avail', 'cancel', 'sacquire', 'hold'), n,
                  c.randint(1, 2), self.pick(0, 20, 300))]
+
+
+def weave(c, programs, count, after):
+    """Programs with faults: the steps that ask for faults of the plan (faults.py), each before a call,
+    and the closing round. Each verb gets as many as any other, however rare it is."""
+    for p in programs:
+        p.after = after
+    for k in range(count):
+        p = c.choice(programs)
+        verbs = sorted({s[1] for s in p.steps} - {'sleep', 'hold', 'fault', 'fork', 'close', 'free'})
+        if not verbs:
+            continue
+        verb = c.choice(verbs)
+        at = c.choice([i for i, s in enumerate(p.steps) if s[1] == verb])
+        p.steps.insert(at, (p.steps[at][0], 'fault', p.steps[at][2], k, 0))
 
 
 def free(seed, profile, processes):
