@@ -14,6 +14,10 @@
  * A range of tokens is reserved only for names that several threads have wanted at the same time
  * (name_state->contended), so that names of a single thread waste no tokens.
  *
+ * A grant whose owner reads beside it (hold->with_seq) is not passed on: the reader's token is
+ * larger than the range, and the reader may outlast the mutex. So a request to read gives the rest
+ * of the range up, and the mutex goes back to the engine.
+ *
  * Kinds other than the plain mutex, fixed leases, and engines that can't reserve a range have no
  * cohort: each of their holds goes to the engine itself.
  */

@@ -220,8 +220,10 @@ static int look_for_own(struct name_state *name_state, const struct terms *terms
         if (code)
             return code;
         if (own && own->state == HOLD_HELD && modes[i] == PAWL_MODE_EXCLUSIVE &&
-            terms->mode == PAWL_MODE_SHARED)
+            terms->mode == PAWL_MODE_SHARED) {
             *with_seq = own->owner.seq;
+            own->token_end = own->token + 1; /* cohort.c: this grant is not passed on */
+        }
     }
     return 0;
 }

@@ -45,6 +45,49 @@ CASE("a lock is handed on inside the process, each time with a larger token")
     CHECK(newer(pawl_lock_token(lock), last));
 }
 
+/* The owner of the mutex reads, too: the next thread's mutex comes after both. */
+static void read_beside(bool keep)
+{
+    const char *name = check_name("c");
+    pawl_client *client = client_open(NULL);
+    pawl_lock *lock = lock_new(client, name, NULL);
+    pawl_lock *read = lock_new(client, name, LOCK_OPTIONS(.kind = PAWL_READ));
+    pawl_lock *other = lock_new(client_open(NULL), name, NULL);
+    int64_t until = 0;
+    uint64_t token;
+    waiter w;
+
+    need_ranges();
+    warm_up(client, lock);
+    CHECK_OK(pawl_lock_acquire(lock, PAWL_FOREVER, NULL));
+    waiter_start(&w, lock, PAWL_FOREVER);
+    await_waiting(client, 1);
+    CHECK_OK(pawl_lock_acquire(read, 0, NULL));
+    token = pawl_lock_token(read);
+    if (!keep)
+        CHECK_OK(pawl_lock_release(read, NULL));
+    CHECK_OK(pawl_lock_release(lock, NULL));
+    if (keep) {
+        CHECK_CODE(pawl_lock_acquire(other, 100, NULL), PAWL_ETIMEDOUT);
+        until = now_ms();
+        CHECK_OK(pawl_lock_release(read, NULL));
+    }
+    CHECK_OK(waiter_code(&w));
+    CHECK(w.at_ms >= until);
+    CHECK(newer(w.token, token));
+    waiter_leave(&w);
+}
+
+CASE("a lock whose owner has read meanwhile is handed on with a larger token than the reader's")
+{
+    read_beside(false);
+}
+
+CASE("a lock whose owner goes on reading is not handed on")
+{
+    read_beside(true);
+}
+
 CASE("tokens go on rising when the lock leaves a process that had reserved some")
 {
     const char *name = check_name("c");

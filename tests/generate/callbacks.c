@@ -55,6 +55,8 @@ static void act(struct object *o, int64_t what, int thread, int number)
             start_again(o, CALLBACK_THREAD, number, DO_start);
         break;
     case ACT_CANCEL:
+        if (o->run->hooks)
+            o->run->hooks->cancelling(o);
         pawl_lock_cancel(o->p);
         break;
     case ACT_ASK:

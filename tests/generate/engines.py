@@ -12,6 +12,7 @@ returns the time in which no client can have had an answer from the service (sil
 """
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ import time
 from program import MOST_PERMITS, Profile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+ENOUGH = 120  # connections
 
 
 def path_to(folder):
@@ -54,6 +56,14 @@ class Service:
 
     def prepare(self, mode):
         """Before the first program of a mode."""
+
+    def url_for(self, c):
+        """Of a program in free or faults mode; `c` chooses, where there is more than one way."""
+        return self.url
+
+    def is_few(self, url):
+        """A client has fewer connections than its program may need at a time."""
+        return False
 
     def mend(self):
         """After each program with faults."""
@@ -174,8 +184,9 @@ class Etcd(Service):
 
 
 class Zk(Service):
-    """A server that starts gives every session its whole time again (docs/zookeeper.md)."""
-    own = {'freeze': '', 'restart': 'anew'}
+    """A server that starts gives every session its whole time again; data that went back may grant
+    twice and repeat tokens (docs/zookeeper.md)."""
+    own = {'freeze': '', 'restart': 'anew', 'older': 'data stale tokens anew'}
 
     def __init__(self):
         path_to('zk')
@@ -195,12 +206,25 @@ class Zk(Service):
         self.server.launch()
         self.server.await_ready()
 
+    def do_older(self, ms, which, names):
+        """With its files of some time before: the last transaction in a copy may be half of one, as
+        after a crash."""
+        data = os.path.join(self.server.folder, 'data', 'version-2')
+        subprocess.run(['cp', '-a', data, data + '-old'], check=True)
+        time.sleep(ms / 1000)
+        self.server.kill()
+        shutil.rmtree(data)
+        os.rename(data + '-old', data)
+        self.server.launch()
+        self.server.await_ready()
+
     def stop(self):
         self.server.stop()
 
 
 class Sql(Service):
-    """layout=advisory: no lock survives a restart (docs/promises.md)."""
+    """layout=advisory: no lock survives a restart (docs/promises.md), and tokens are numbers of
+    transactions, which the files of some time before give out again (docs/sql.md)."""
 
     def __init__(self, kind, profile=None, **params):
         path_to('sql')
@@ -210,10 +234,33 @@ class Sql(Service):
         super().__init__(self.server.url(**params), profile or Profile(brief=1500, watchdogs=(900, 2000)))
 
         advisory = params.get('layout') == 'advisory'
-        self.own = {'freeze': '', 'restart': 'data' if advisory else '', 'older': 'data stale'}
+        self.own = {'freeze': '', 'restart': 'data' if advisory else '',
+                    'older': 'data stale' + ' tokens' * advisory}
+
+        if kind == 'postgres':
+            self.own['backend'] = ''
+
+    def do_backend(self, ms, which, names):
+        """The server's process for one connection is stopped, for longer than the connection is given
+        to answer, at times."""
+        found = self.server.sql("SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' "
+                                'AND pid <> pg_backend_pid() ORDER BY wait_event_type = \'Lock\', pid')
+        pids = [int(p) for p in found.split()]
+        if not pids:
+            return
+        pid = pids[which % len(pids)] if which % 2 else pids[-1]
+        try:
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(3 * ms / 1000)
+        except ProcessLookupError:
+            return
+        finally:
+            try:
+                os.kill(pid, signal.SIGCONT)
+            except ProcessLookupError:
+                pass
 
     def do_freeze(self, ms, which, names):
-        import signal
         self.server.process.send_signal(signal.SIGSTOP)
         time.sleep(ms / 1000)
         self.server.process.send_signal(signal.SIGCONT)
@@ -239,6 +286,22 @@ class Sql(Service):
         self.server.stop()
 
 
+class Advisory(Sql):
+    """Clients with a connection for each thread, or with fewer. With fewer, a wait may have to wait for
+    the end of another one of its client (docs/sql.md)."""
+
+    def __init__(self):
+        super().__init__('postgres', Profile(locks_only=True, ordered=False, brief=1500, way=' gone',
+                                             watchdogs=(900, 2000)),
+                         layout='advisory', connections=ENOUGH)
+
+    def url_for(self, c):
+        return self.url.replace(f'connections={ENOUGH}', f'connections={c.choice((ENOUGH, ENOUGH, 1, 2, 3))}')
+
+    def is_few(self, url):
+        return f'connections={ENOUGH}' not in url
+
+
 def ensemble(name, *args):
     def make():
         import ensembles
@@ -256,6 +319,7 @@ ENGINES = {  # name: how to start it, and the modes that it is for
     'plain': (lambda: Redis(Profile(ordered=False, brief=400, foreign=True), layout='redisson',
                             semaphore='plain'), ALL),
     'cluster': (ensemble('Cluster'), ALL),
+    'redisson-cluster': (ensemble('Cluster', 'redisson'), ALL),
     'sentinel': (ensemble('Sentinel'), ALL[2:]),
     'replicas': (ensemble('Sentinel', 2), ALL[2:]),
     'quorum': (ensemble('Quorum'), ALL),
@@ -264,9 +328,7 @@ ENGINES = {  # name: how to start it, and the modes that it is for
     'zk': (Zk, ALL),
     'zk3': (ensemble('Zk'), ALL[2:]),
     'postgres': (lambda: Sql('postgres'), ALL),
-    'advisory': (lambda: Sql('postgres', Profile(locks_only=True, ordered=False, brief=1500,
-                                                 way=' gone', watchdogs=(900, 2000)),
-                             layout='advisory', connections=120), ALL),
+    'advisory': (Advisory, ALL),
     'postgres2': (ensemble('Pair', 'postgres'), ALL[2:]),
     'mysql': (lambda: Sql('mysql'), ALL),
     'mysql2': (ensemble('Pair', 'mysql'), ALL[2:]),

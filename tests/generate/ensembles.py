@@ -96,15 +96,36 @@ class Sentinel(Service):
 class Cluster(Service):
     """Three masters with a replica each. No slow node is taken for dead, except while a fault needs
     that. CLUSTER FAILOVER and moving slots lose nothing; a master that dies or is cut off does."""
-    own = {'failover': '', 'slots': '', 'node': '', 'master': 'data stale', 'cutoff': 'data stale'}
+    own = {'failover': '', 'slots': '', 'node': '', 'leave': '', 'master': 'data stale',
+           'cutoff': 'data stale'}
+    USERS = {  # what a user of that name may not do (docs/redis-servers.md: messages take the plain way)
+        'all': (), 'nosharded': ('-ssubscribe', '-spublish'), 'nospublish': ('-spublish',),
+        'nossubscribe': ('-ssubscribe',)}
 
-    def __init__(self):
+    def __init__(self, layout='pawl'):
         path_to('redis')
         import cluster
         self.lib = cluster
         self.servers = cluster.Severable()
         self.patience(cluster.PATIENT)
-        super().__init__(self.servers.url(), Profile(brief=400))
+        self.layout = layout
+        self.left_node, self.given = None, []
+        for n in self.servers.nodes:
+            self.make_users(n)
+        foreign = layout == 'redisson'
+        super().__init__(self.servers.url(layout=layout),
+                         Profile(ordered=not foreign, brief=400, foreign=foreign))
+
+    def make_users(self, node):
+        for name, less in self.USERS.items():
+            node.call('ACL', 'SETUSER', name, 'reset', 'on', '>pw', '~*', '&*', '+@all', *less)
+
+    def url_for(self, c):
+        """Any nodes to begin with, and any user."""
+        self.given = nodes = c.sample(self.servers.running(), 2)
+        user = c.choice(('', '', 'all', *self.USERS))
+        url = self.servers.url(nodes=nodes, layout=self.layout)
+        return url.replace('://', f'://{user}:pw@') if user else url
 
     def patience(self, ms):
         for n in self.servers.running():
@@ -112,17 +133,22 @@ class Cluster(Service):
 
     def one(self, which, names):
         """The slot of one of the names, and its master."""
-        slot = self.lib.lock_slot(names[which % len(names)])
+        slot = self.slot(names[which % len(names)])
         return slot, self.servers.master_of(slot)
+
+    def slot(self, name):
+        return self.lib.lock_slot(name, 'pawl:' if self.layout == 'pawl' else '')
 
     def do_failover(self, ms, which, names):
         """Masters vote for one shard once in two time-outs."""
+        self.mend()
         self.patience(4000)
         self.servers.failover(self.one(which, names)[1])
         self.servers.synced()
         self.patience(self.lib.PATIENT)
 
     def do_master(self, ms, which, names):
+        self.mend()
         self.patience(self.lib.NODE_TIMEOUT_MS)
         old, _ = self.servers.kill(self.one(which, names)[1])
         time.sleep(ms / 1000)
@@ -132,6 +158,7 @@ class Cluster(Service):
 
     def do_cutoff(self, ms, which, names):
         """From the other nodes, not from the clients."""
+        self.mend()
         slot, old = self.one(which, names)
         self.patience(self.lib.NODE_TIMEOUT_MS)
         self.servers.sever(old)
@@ -152,7 +179,7 @@ class Cluster(Service):
 
     def do_slots(self, ms, which, names):
         """There and back."""
-        for slot in {self.lib.lock_slot(n) for n in names}:
+        for slot in {self.slot(n) for n in names}:
             home = self.servers.master_of(slot)
             others = [m for m in self.servers.masters() if m is not home]
             self.move(slot, others[which % len(others)], min(ms, 300))
@@ -165,6 +192,7 @@ class Cluster(Service):
         new = self.servers.kind()
         try:
             new.call('CONFIG', 'SET', 'cluster-node-timeout', self.lib.PATIENT)
+            self.make_users(new)
             new.meet(nodes[0])
             until(lambda: all(len(n.rows()) == len(nodes) + 1 for n in (*nodes, new)) and
                   new.info()['cluster_state'] == 'ok', 'for all to know the new node')
@@ -180,7 +208,41 @@ class Cluster(Service):
                 n.call('CLUSTER', 'FORGET', new.id)
             new.stop()
 
+    def do_leave(self, ms, which, names):
+        """A replica, if possible one that clients began with, is removed (redis-cli --cluster del-node),
+        and answers as a cluster of its own that serves nothing, until the program is over."""
+        if self.left_node:
+            return
+        time.sleep(ms / 1000)
+        found = [(r, m) for m in self.servers.masters() for r in self.servers.replicas_of(m)]
+        found = [f for f in found if f[0] in self.given] or found
+        gone, master = found[which % len(found)]
+        self.servers.nodes.remove(gone)
+        self.left_node = gone, master
+        for n in self.servers.nodes:
+            n.call('CLUSTER', 'FORGET', gone.id)
+        gone.call('CLUSTER', 'RESET', 'SOFT')
+
+    def mend(self):
+        """The node that left comes back, as it was."""
+        if not self.left_node:
+            return
+        gone, master = self.left_node
+        self.left_node = None
+        new = self.servers.kind()
+        new.call('CONFIG', 'SET', 'cluster-node-timeout', self.lib.PATIENT)
+        self.make_users(new)
+        gone.stop()
+        new.meet(self.servers.nodes[0])
+        nodes = [*self.servers.nodes, new]
+        until(lambda: all(len(n.rows()) == len(nodes) for n in nodes), 'for all to know the new replica')
+        new.call('CLUSTER', 'REPLICATE', master.id)
+        self.servers.nodes.append(new)
+        self.servers.synced()
+
     def stop(self):
+        if self.left_node:
+            self.left_node[0].stop()
         self.servers.stop()
 
 

@@ -3,17 +3,23 @@
 
     stop P MS       SIGSTOP of process P, SIGCONT after so long
     kill P          SIGKILL
-    cut             all connections, now
-    cut_after N     after N more bytes of answers: in the middle of one
-    lose MS         answers are lost: nothing comes back for so long, then all connections are cut
-    drop N MS       each connection has N more pieces of answers, whenever they come; the ones after
+    cut P           all connections, now
+    cut_after P N   after N more bytes of answers: in the middle of one
+    lose P MS       answers are lost: nothing comes back for so long, then all connections are cut
+    drop P N MS     each connection has N more pieces of answers, whenever they come; the ones after
                     these are lost, and MS later all connections are cut
-    late MS         each piece of an answer is late by so much, for a while
-    stall MS        nothing passes in either direction, then everything
-    far MS          from now to the end each piece takes up to MS, in either direction: a network, no
+    late P MS       each piece of an answer is late by so much, for a while
+    stall P MS      nothing passes in either direction, then everything
+    far P MS        from now to the end each piece takes up to MS, in either direction: a network, no
                     fault, which excuses nothing
     KIND MS N       what happens to the servers: `own` of the service (engines.py, ensembles.py)
+
+P is a process, which has a proxy of its own, or -1: all. A fault whose instant is ASKED begins when a
+process asks for it (the step `fault` of a program) and goes on with its next step, so that a call
+meets the fault by design.
 """
+import mmap
+import os
 import signal
 import time
 
@@ -21,9 +27,13 @@ from engines import silently
 
 NETWORK = ('cut', 'cut_after', 'lose', 'drop', 'late', 'stall', 'far')
 DISTURBS = NETWORK[:-1]
-
-
 MS = 1000000
+ALL = -1
+ASKED = -1
+MOST_ASKED = 3
+ASKING_S = 6   # how long processes may ask for faults
+CLOSING_S = 90
+COUNT, QUESTION, WHICH, BEGUN, HEALED, THROUGH, OVER = range(7)  # the head of a log (holds.h)
 
 
 def now_ns():
@@ -57,14 +67,22 @@ def draw_plan(c, service, processes, shape='usual'):
     for _ in range(c.randint(1, most)):
         plan.append((at, *draw_fault(c, c.choice(chosen), processes, shape == 'patient')))
         at += c.choice(gaps)
+    if any(k in DISTURBS for k in chosen) and c.random() < 0.6:
+        wanted = [(ASKED, *draw_fault(c, c.choice(DISTURBS), processes))
+                  for _ in range(c.randint(1, MOST_ASKED))]
+        plan = wanted + c.choice((plan, []))
     return plan
+
+
+def asked(plan):
+    return [f for f in plan if f[0] == ASKED]
 
 
 def draw_distance(c, service, shape):
     """Without faults: the service is far away, at times."""
     if not service.port or c.random() > (0.8 if shape == 'parts' else 0.1):
         return []
-    return [(0, 'far', c.choice((2, 10, 30)))]
+    return [(0, 'far', ALL, c.choice((2, 10, 30)))]
 
 
 def draw_fault(c, kind, processes, spare=False):
@@ -72,71 +90,121 @@ def draw_fault(c, kind, processes, spare=False):
         return kind, c.randrange(processes), c.choice((50, 300, 800, 2500))
     if kind == 'kill':
         return kind, c.randrange(int(spare), processes)
-    if kind == 'cut':
-        return (kind,)
-    if kind == 'drop':
-        return kind, c.randrange(12), c.choice((20, 100, 300, 700))
-    if kind == 'cut_after':
-        return kind, c.choice((1, 3, 7, 20, 100))
-    if kind in ('lose', 'stall'):
-        return kind, c.choice((20, 200, 700, 2000))
-    if kind == 'late':
-        return kind, c.choice((5, 50, 300))
     if kind in ('apart', 'majority', 'replica'):  # what takes the service away is to last
         return kind, c.choice((200, 700, 2000)), c.randrange(60)
-    return kind, c.choice((20, 200, 700, 2000)), c.randrange(60)
+    if kind not in NETWORK:
+        return kind, c.choice((20, 200, 700, 2000)), c.randrange(60)
+    who = c.choice((ALL, c.randrange(processes)))
+    if kind == 'cut':
+        return kind, who
+    if kind == 'drop':
+        return kind, who, c.randrange(12), c.choice((20, 100, 300, 700))
+    if kind == 'cut_after':
+        return kind, who, c.choice((1, 3, 7, 20, 100))
+    if kind in ('lose', 'stall'):
+        return kind, who, c.choice((20, 200, 700, 2000))
+    return kind, who, c.choice((5, 50, 300))
 
 
 class Network:
-    """What a proxy does, as do_KIND of a service (engines.py)."""
+    """What proxies do. Each yields when the fault has begun, and returns when nobody behind these proxies
+    could get an answer, if that is known."""
 
     @staticmethod
-    def cut(proxy):
-        proxy.cut()
+    def cut(proxies):
+        yield
+        for p in proxies:
+            p.cut()
 
     @staticmethod
-    def cut_after(proxy, n):
-        proxy.cut_after(n)
+    def cut_after(proxies, n):
+        for p in proxies:
+            p.cut_after(n)
+        yield
 
     @staticmethod
-    def lose(proxy, ms):
-        proxy.stall('down')
+    def lose(proxies, ms):
+        for p in proxies:
+            p.stall('down')
+        yield
         span = silently(ms)
-        proxy.cut()
-        proxy.flow()
+        for p in proxies:
+            p.cut()
+            p.flow()
         return span
 
     @staticmethod
-    def drop(proxy, n, ms):
-        proxy.lose_after(n)
+    def drop(proxies, n, ms):
+        for p in proxies:
+            p.lose_after(n)
+        yield
         time.sleep(ms / 1000)
-        proxy.cut()
+        for p in proxies:
+            p.cut()
 
     @staticmethod
-    def far(proxy, ms):
-        proxy.jitter = ms / 1000
+    def far(proxies, ms):
+        for p in proxies:
+            p.jitter = ms / 1000
+        yield
 
     @staticmethod
-    def late(proxy, ms):
-        proxy.delay = ms / 1000
+    def late(proxies, ms):
+        for p in proxies:
+            p.delay = ms / 1000
+        yield
         time.sleep(3 * ms / 1000)
-        proxy.delay = 0
+        for p in proxies:
+            p.delay = 0
 
     @staticmethod
-    def stall(proxy, ms):
-        proxy.stall('both')
+    def stall(proxies, ms):
+        for p in proxies:
+            p.stall('both')
+        yield
         span = silently(ms)
-        proxy.flow()
+        for p in proxies:
+            p.flow()
         return span
+
+
+class Head:
+    """The head of a process's log, by which the process and this one talk."""
+
+    def __init__(self, process):
+        self.process = process
+        self.map = None
+
+    def open(self):
+        """The process makes its log when it starts."""
+        if not self.map and os.path.exists(self.process.log) and os.path.getsize(self.process.log):
+            with open(self.process.log, 'r+b') as f:
+                self.map = memoryview(mmap.mmap(f.fileno(), 64)).cast('q')
+        return self.map is not None
+
+    def read(self, field):
+        return self.map[field] if self.open() else 0
+
+    def write(self, field, value):
+        if self.open():
+            self.map[field] = value
+
+    def question(self):
+        """The number of the fault that is asked for, or None."""
+        return self.read(WHICH) if self.read(QUESTION) > self.read(BEGUN) else None
+
+    def answer(self):
+        self.write(BEGUN, self.read(QUESTION))
 
 
 class Disturber:
     """Carries a plan out while the processes run, and notes in `facts` what happened when."""
 
-    def __init__(self, plan, processes, proxy, service, facts, names, lease):
+    def __init__(self, plan, processes, proxies, service, facts, names, lease):
         self.plan = plan
         self.processes = processes
-        self.proxy = proxy
+        self.heads = [Head(p) for p in processes]
+        self.proxies = proxies
         self.service = service
         self.facts = facts
         self.names = names
@@ -150,31 +218,80 @@ class Disturber:
             self.carry_out()
         except Exception as e:
             self.failure = e
+        self.close()
 
     def carry_out(self):
         begin = time.monotonic()
         for ms, kind, *args in self.plan:
-            time.sleep(max(begin + ms / 1000 - time.monotonic(), 0))
-            if all(p.poll() is not None for p in self.processes):
+            if ms != ASKED and not self.pause(begin + ms / 1000):
                 return
-            self.done.append(kind)
-            if kind in ('stop', 'kill'):
-                self.signal(self.processes[args[0]], kind, args)
-            else:
-                self.one(kind, args)
+            if ms != ASKED:
+                self.begin(kind, args)
+        if asked(self.plan):
+            self.pause(max(begin + ASKING_S, time.monotonic() + 1))
 
-    def one(self, kind, args):
+    def pause(self, until):
+        """... and carry out what is asked for. False: all processes have ended."""
+        while True:
+            if all(p.poll() is not None for p in self.processes):
+                return False
+            if time.monotonic() >= until:
+                return True
+            for head in self.heads:
+                number = head.question()
+                if number is not None:
+                    plan = asked(self.plan)
+                    if number < len(plan):
+                        self.begin(plan[number][1], plan[number][2:], head)
+                    head.answer()
+            left = max(until - time.monotonic(), 0)
+            time.sleep(min(left, 0.0005 if asked(self.plan) else 0.05))
+
+    def begin(self, kind, args, head=None):
+        self.done.append(kind)
+        if kind in ('stop', 'kill'):
+            self.signal(self.processes[args[0]], kind, args)
+        else:
+            self.one(kind, args, head)
+
+    def one(self, kind, args, head):
         at, excuses = now_ns(), self.service.own.get(kind, '').split()
         if kind in NETWORK:
-            silence = getattr(Network, kind)(self.proxy, *args)
+            silence = self.network(kind, args, head)
         else:
             silence = getattr(self.service, 'do_' + kind)(*args, self.names)
         if kind == 'far':
-            self.facts.far = args[0] * MS
+            self.facts.far = args[1] * MS
             return
         self.facts.fault(excuses, at, now_ns(), self.lease)
         if silence:
             self.facts.silent.append(silence)
+
+    def network(self, kind, args, head):
+        """Returns when nobody could get an answer, if all processes were cut off."""
+        whose = self.proxies if args[0] == ALL else self.proxies[args[0]:args[0] + 1]
+        fault = getattr(Network, kind)(whose, *args[1:])
+        while True:
+            try:
+                next(fault)
+            except StopIteration as end:
+                return end.value if args[0] == ALL else None
+            if head:
+                head.answer()
+
+    def close(self):
+        """Tell the processes that the faults are over, and wait until each is through its closing
+        round."""
+        end = time.monotonic() + CLOSING_S
+        while time.monotonic() < end:
+            live = [h for h in self.heads if h.process.poll() is None]
+            for h in live:
+                h.write(HEALED, 1)
+            if all(h.read(THROUGH) for h in live):
+                break
+            time.sleep(0.005)
+        for h in self.heads:
+            h.write(OVER, 1)
 
     def signal(self, process, kind, args):
         if process.poll() is not None:

@@ -17,7 +17,7 @@
 
 #include "holds.h"
 
-enum { RUN_MS = 6000 };
+enum { RUN_MS = 6000, FAULTS_MS = 90000 };
 
 struct worker {
     struct run *run;
@@ -36,17 +36,24 @@ static void *worker_main(void *arg)
     for (int k = 0; k < p->nsteps && !stopping; k++)
         if (p->steps[k].thread == w->thread)
             run_step(op_new(w->run, &p->steps[k], k));
+    if (p->after >= 0)
+        closing_thread(w->run, w->thread);
     w->over = true;
     return NULL;
 }
 
-static void await_workers(struct worker *workers, int n, int64_t run_ms)
+/* With `after`, the threads may go on for so long after the last fault. */
+static void await_workers(struct worker *workers, int n, const struct program *p,
+                          const struct log *log)
 {
-    int64_t until = clock_ns() + (run_ms ? run_ms : RUN_MS) * 1000000LL;
+    int64_t run_ms = p->run_ms ? p->run_ms : RUN_MS, after = p->after;
+    int64_t until = clock_ns() + run_ms * 1000000LL, latest = until + FAULTS_MS * 1000000LL;
     bool over = false;
 
     while (!over && clock_ns() < until) {
         nap_us(1000);
+        if (after > 0 && !log->healed && clock_ns() < latest)
+            until = clock_ns() + after * 1000000LL;
         over = true;
         for (int i = 0; i < n; i++)
             over &= workers[i].over;
@@ -82,7 +89,7 @@ static struct log *map_log(const char *path)
     return at == MAP_FAILED ? NULL : at;
 }
 
-static int run_free(struct run *run)
+static int run_free(struct run *run, struct log *log)
 {
     static struct worker workers[MAX_THREADS];
     int n = run->program->nthreads;
@@ -92,7 +99,9 @@ static int run_free(struct run *run)
         if (pthread_create(&workers[i].id, NULL, worker_main, &workers[i]))
             return 2;
     }
-    await_workers(workers, n, run->program->run_ms);
+    await_workers(workers, n, run->program, log);
+    if (run->program->after >= 0)
+        closing_round(run, log);
     close_clients(run);
     if (!run_await_all(run, HANG_MS)) {
         if (getenv("GENERATE_STOP")) /* for a debugger */
@@ -126,7 +135,7 @@ int free_main(const char *url, const char *log_path, const char *prefix)
         log_record(RECORD_END)->code = 5; /* the service was away */
         return 5;
     }
-    status = run_free(run);
+    status = run_free(run, log);
     log_record(RECORD_END)->code = status;
     free(run);
     return status;

@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-enum { SLOTS = 256, LOTS = 32 };
+enum { SLOTS = 256, LOTS = 32, FAULT_MS = 300 };
 
 struct slot {
     int64_t client, name, owner, mode;
@@ -316,6 +316,18 @@ static void end_client(int64_t client, int code, int64_t at)
     pthread_mutex_unlock(&mutex);
 }
 
+/* The service may have the lock for so long from now on. */
+static void renewing_lock(struct op *op, struct object *o)
+{
+    struct record *r;
+
+    pthread_mutex_lock(&mutex);
+    r = slot_of(o, op->thread)->record;
+    if (r && op->step.a > r->lease)
+        r->lease = op->step.a;
+    pthread_mutex_unlock(&mutex);
+}
+
 static void before(struct op *op)
 {
     struct record *r = log_record(RECORD_CALL);
@@ -338,6 +350,8 @@ static void before(struct op *op)
         each_lock(op, leaving_lock);
     else if (op->step.kind == DO_srelease)
         leaving_permits(op, op->object);
+    else if (op->step.kind == DO_renew)
+        each_lock(op, renewing_lock);
 }
 
 static void after(struct op *op)
@@ -400,6 +414,21 @@ static void hold(struct op *op)
     } while (clock_ns() < until);
 }
 
+/* Until the fault has begun. A fault that can't begin now (another is under way) is given up. */
+static void fault(struct op *op)
+{
+    static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+    long long number;
+    int64_t until = clock_ns() + FAULT_MS * 1000000LL;
+
+    pthread_mutex_lock(&one);
+    the_log->which = op->step.a;
+    number = atomic_fetch_add(&the_log->asked, 1) + 1;
+    while (the_log->begun < number && clock_ns() < until)
+        nap_us(100);
+    pthread_mutex_unlock(&one);
+}
+
 /* Freeing a multi-lock gives back what was acquired through it. */
 static bool ends_with(const struct slot *s, const struct object *o)
 {
@@ -409,8 +438,29 @@ static bool ends_with(const struct slot *s, const struct object *o)
     return s->via == o;
 }
 
+/* What is no step of its own, or done by a callback: for the judge to see that it was done. */
+static void note(const struct object *o, int verb)
+{
+    struct record *r = log_record(RECORD_CALL);
+
+    r->thread = -1;
+    r->verb = verb;
+    r->object = o->id;
+    r->client = o->client;
+    r->name = o->name;
+    r->at_least = o->type;
+    r->begin = clock_ns();
+    r->got = clock_ns();
+}
+
+static void cancelling(struct object *o)
+{
+    note(o, DO_cancel);
+}
+
 static void freeing(struct object *o)
 {
+    note(o, DO_free);
     pthread_mutex_lock(&mutex);
     for (int i = 0; i < nslots; i++)
         if (ends_with(&slots[i], o))
@@ -439,4 +489,4 @@ static void lost(struct object *o)
     pthread_mutex_unlock(&mutex);
 }
 
-const struct hooks holds_hooks = {before, after, done, hold, freeing, lost};
+const struct hooks holds_hooks = {before, after, done, hold, fault, freeing, cancelling, lost};

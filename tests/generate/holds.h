@@ -28,14 +28,24 @@ struct record {
     int64_t until;   /* hold: the end that valid_ms() promised at `valid` */
 };
 
+/* What follows `count` is how the process and the orchestrator (faults.py) talk. */
 struct log {
     atomic_llong count;
-    int64_t pad[7];
+    atomic_llong asked, which; /* so many faults were asked for; the number of the last */
+    atomic_llong begun;        /* so many of those have begun */
+    atomic_llong healed;       /* all faults are over */
+    atomic_llong through;      /* this process has been through its closing round */
+    atomic_llong over;         /* all processes have */
+    int64_t pad;
     struct record records[LOG_RECORDS];
 };
 
 extern const struct hooks holds_hooks;
 void holds_open(struct log *log, int process);
 struct record *log_record(int type);
+
+/* closing.c */
+void closing_thread(struct run *run, int thread); /* a thread's steps are over */
+void closing_round(struct run *run, struct log *log);
 
 #endif

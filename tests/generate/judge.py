@@ -13,6 +13,9 @@ returned, just before pawl_lock_valid_ms() was last seen above 0], all on one cl
   returns    each call returned, within its limit and `bound`; so did each close
   idle       nobody waited for longer than `bound` while nobody can have had the name
   honest     PAWL_EBUSY and PAWL_ETIMEDOUT only if somebody else can have had the name or asked for it
+  reach      no call that was not disturbed for `bound` and two exchanges ends without an answer: who lost
+             the service finds it again
+  cancelled  PAWL_ECANCELED only if somebody cancelled, freed the handle or closed the client
   latches    nobody passes a latch that is certainly above 0; the checks of idle time and honesty hold
              for a latch that is certainly at 0
   lost       a hold is lost as "gone" before the end that pawl_lock_valid_ms() last promised only if
@@ -40,12 +43,12 @@ FIELDS = ('type', 'process', 'thread', 'object', 'owner', 'name', 'mode', 'permi
           'dones', 'at_least', 'how', 'client', 'lost', 'until')
 VERBS = ('acquire', 'start', 'release', 'rstart', 'renew', 'break', 'cancel', 'free', 'close',
          'inspect', 'list', 'sacquire', 'srelease', 'avail', 'set', 'down', 'wait', 'count', 'sleep',
-         'expire', 'hold', 'end', 'fork')
+         'expire', 'hold', 'end', 'fork', 'fault')
 HOLD, CALL, END = 1, 2, 3
 EXCLUSIVE, SHARED, PERMITS = 0, 1, 2
 NOT_ENDED, RELEASED, LOST, FREED, CLOSED, UNKNOWN = range(6)
 EBUSY, ETIMEDOUT = -1, -2
-ESTATE = -41
+ECANCELED, EUNKNOWN, ECONN, EQUORUM, ESTATE = -3, -20, -30, -34, -41
 UNANSWERED = (-20, -30, -34, -10)  # EUNKNOWN, ECONN, EQUORUM, ELOST
 LATCH, MULTI = 3, 1
 LOST_GONE, LOST_SILENCE = 2, 3
@@ -93,6 +96,8 @@ class Facts:
         self.anew = []
         self.cuts = []       # [(from, to)]: connections may be cut, or given up
         self.silent = []     # [(from, to)]: nobody who asks the service can get an answer
+        self.away = []  # clients need not have a connection
+        self.few = False  # a client has fewer connections than it may wait for locks at a time
         self.status = {}    # process: exit status
 
     def fault(self, excuses, begin, end, lease_ms):
@@ -111,6 +116,8 @@ class Facts:
         self.disturbed.append((begin, end + 2 * self.exchange))
         if 'connected' not in excuses:
             self.cuts.append(self.disturbed[-1])
+        if excuses:  # who has seen newer data connects again when its lease is over
+            self.away.append((begin, end + lease_ms * MS + 2 * self.exchange))
         if 'data' in excuses:
             self.data_lost.append((begin, end + self.exchange))
         if 'tokens' in excuses:
@@ -371,7 +378,7 @@ class Judge:
         return union(spans)
 
     def idle(self):
-        for name in self.names:
+        for name in () if self.facts.few else self.names:
             busy = self.occupied(name)
             for c in self.calls:
                 if c.word not in ('acquire', 'start', 'sacquire') or c.name != name or \
@@ -399,7 +406,7 @@ class Judge:
             if c.word not in TAKES or c.code not in (EBUSY, ETIMEDOUT) or not c.got or \
                     c.at_least == MULTI:
                 continue
-            if not self.others(c):
+            if not self.others(c) and not self.facts.few:
                 self.bad('honest', f'name {c.name}: {c} was told {c.code}, but nobody else had it or '
                          'asked for it')
 
@@ -414,6 +421,30 @@ class Judge:
                     not self.others(c, (c.process, c.client)):
                 self.bad('silent', f'name {c.name}: {c} was told {c.code} by a service that could not '
                          'answer')
+
+    def reach(self):
+        """A node of a quorum that forgot does not vote for a while (settle): that is `stale`."""
+        for c in self.calls:
+            if c.code not in (EUNKNOWN, ECONN, EQUORUM) or not c.got or self.facts.few:
+                continue
+            took = self.facts.quiet(c.process, c.begin, c.got, self.facts.away + (
+                self.facts.stale if c.code == EQUORUM else []))
+            if took > self.facts.bound + 2 * self.facts.exchange:
+                self.bad('reach', f'{c}: {c.word} got no answer (code {c.code}) in {took // MS} ms in '
+                         'which nothing was disturbed')
+
+    def cancelled(self):
+        for c in self.calls:
+            if c.code == ECANCELED and c.got and not any(self.may_cancel(d, c) for d in self.calls):
+                self.bad('cancelled', f'{c}: {c.word} was told that it is cancelled, which nobody did')
+
+    @staticmethod
+    def may_cancel(d, c):
+        """What happens to a multi-lock is about its members as well, and the other way round."""
+        if d.process != c.process or d.begin > c.got:
+            return False
+        return d.word == 'close' and d.client == c.client or d.word in ('cancel', 'free') and \
+            (d.got or FOREVER) > c.begin and (d.object == c.object or MULTI in (c.at_least, d.at_least))
 
     def others(self, c, client=None):
         slack = 50 * MS + 4 * self.facts.far
@@ -478,8 +509,8 @@ class Judge:
 
     def run(self):
         for check in (self.exclusion, self.tokens, self.done, self.returns, self.idle, self.honest,
-                      self.silent, self.latches, self.lost, self.connection, self.places, self.max,
-                      self.end):
+                      self.silent, self.reach, self.cancelled, self.latches, self.lost,
+                      self.connection, self.places, self.max, self.end):
             check()
         return self.violations
 

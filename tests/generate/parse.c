@@ -3,6 +3,7 @@
  * parse.c - a program from its text. One line per thing, "key=value" words in any order:
  *
  *     program 12345
+ *     after 9000
  *     client 0 loop=0 cohort=0 watchdog=30000 timeout=2000
  *     lock 0 client=0 name=0 kind=1 owner=0 lease=0 max=0 atleast=0 lost=0 done=0
  *     multi 1 members=0,2
@@ -133,6 +134,8 @@ static void read_line(struct program *p, const char *line)
         p->process = (int)number;
     else if (!strcmp(word, "run"))
         p->run_ms = number;
+    else if (!strcmp(word, "after"))
+        p->after = number;
     else if (!strcmp(word, "client"))
         read_client(p, line, (int)number);
     else if (!strcmp(word, "step"))
@@ -153,6 +156,7 @@ int parse_program(struct program *ret, void *file)
     char line[256];
 
     memset(ret, 0, sizeof *ret);
+    ret->after = -1;
     while (fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = 0;
         if (!strcmp(line, "end"))

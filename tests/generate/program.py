@@ -44,12 +44,15 @@ class Program:
         self.seed = seed
         self.process = 0
         self.run_ms = 0    # how long the threads of a free program may take; 0: as free.c says
+        self.after = None  # ms; a closing round, and how long threads may go on after the last fault
         self.clients = {}  # number: fields
         self.objects = {}  # number: (type, fields)
         self.steps = []    # (thread, verb, object, a, b)
 
     def text(self):
         lines = [f'program {self.seed}', f'process {self.process}', f'run {self.run_ms}']
+        if self.after is not None:
+            lines.append(f'after {self.after}')
         for n, fields in self.clients.items():
             lines.append(f'client {n} ' + words(fields))
         for n, (kind, fields) in self.objects.items():
@@ -60,6 +63,7 @@ class Program:
     def copy(self):
         new = Program(self.seed)
         new.process, new.run_ms = self.process, self.run_ms
+        new.after = self.after
         new.clients = {n: dict(f) for n, f in self.clients.items()}
         new.objects = {n: (k, dict(f)) for n, (k, f) in self.objects.items()}
         new.steps = list(self.steps)
@@ -94,6 +98,8 @@ def parse(text):
             p.process = int(w[1])
         elif w[0] == 'run':
             p.run_ms = int(w[1])
+        elif w[0] == 'after':
+            p.after = int(w[1])
         elif w[0] == 'client':
             p.clients[int(w[1])] = fields
         elif w[0] == 'step':
@@ -326,7 +332,8 @@ class Free(Shapes, Maker):
         self.add('lock', client=c.randrange(len(self.program.clients)), name=c.randrange(s['names']),
                  kind=c.choice(s['kinds']), owner=int(c.random() < s['handles']),
                  lease=self.lease(),
-                 max=0 if self.shape == 'siege' else self.pick(0, 0, 0, watchdog // 2, 2 * watchdog),
+                 max=0 if self.shape == 'siege' or 'beat' in s else
+                 self.pick(0, 0, 0, watchdog // 2, 2 * watchdog),
                  atleast=self.pick(0, 60, 300) if s['keep'] else 0,
                  lost=c.randrange(7) if s['callbacks'] else 0,
                  done=c.randrange(7) if s['callbacks'] else 0)
@@ -344,8 +351,12 @@ class Free(Shapes, Maker):
         return self.weighted({0: 3, 20: 2, 300: 2, self.chance.randint(1, 1500): 2, 2500: 3, 5500: 0.7,
                               -1: 0.3})
 
+    def renewal(self):
+        """The lease of a renewal: the usual one, or one that is at times longer than all before it."""
+        return self.pick(0, 1, 2) * self.shared['watchdog']
+
     def stay(self):
-        watchdog = self.shared['watchdog']
+        watchdog = self.shared.get('beat', self.shared['watchdog'])
         return self.weighted({0: 3, 2: 3, 20: 2, watchdog // 4: self.shared['often'],
                               watchdog // 2: 1, 2 * watchdog: 0.3})
 
@@ -368,7 +379,7 @@ class Free(Shapes, Maker):
         if c.random() < 0.5:
             inner = [(thread, 'hold', n, self.stay(), 0)]
             if c.random() < 0.15:
-                inner.insert(0, (thread, 'renew', n, self.pick(0, self.shared['watchdog']), 0))
+                inner.insert(0, (thread, 'renew', n, self.renewal(), 0))
             while depth < 3 and c.random() < self.shared['nest'] and len(inner) < 12:
                 inner += self.make_steps(thread, depth + 1)
                 inner.append((thread, 'hold', n, self.stay(), 0))
@@ -377,7 +388,7 @@ class Free(Shapes, Maker):
         if verb in ('close', 'list'):
             return [(thread, verb, c.randrange(len(self.program.clients)), 0, 0)]
         a = {'acquire': self.wait(), 'start': self.wait(), 'hold': self.stay(),
-             'sleep': self.stay(), 'renew': self.pick(0, self.shared['watchdog'])}.get(verb, 0)
+             'sleep': self.stay(), 'renew': self.renewal()}.get(verb, 0)
         return [(thread, verb, n, a, 0)]
 
     def latch_step(self, thread, n):
@@ -395,3 +406,16 @@ class Free(Shapes, Maker):
                  c.randint(1, 2), self.pick(0, 20, 300))]
 
 
+def weave(c, programs, count, after):
+    """Programs with faults: the steps that ask for faults of the plan (faults.py), each before a call,
+    and the closing round. Each verb gets as many as any other, however rare it is."""
+    for p in programs:
+        p.after = after
+    for k in range(count):
+        p = c.choice(programs)
+        verbs = sorted({s[1] for s in p.steps} - {'sleep', 'hold', 'fault', 'fork', 'close', 'free'})
+        if not verbs:
+            continue
+        verb = c.choice(verbs)
+        at = c.choice([i for i, s in enumerate(p.steps) if s[1] == verb])
+        p.steps.insert(at, (p.steps[at][0], 'fault', p.steps[at][2], k, 0))

@@ -46,7 +46,7 @@ enum act { ACT_NONE, ACT_RELEASE, ACT_FREE, ACT_CANCEL, ACT_AGAIN, ACT_ASK, ACT_
 #define STEP_KINDS(X)                                                                              \
     X(acquire) X(start) X(release) X(rstart) X(renew) X(break) X(cancel) X(free) X(close)          \
     X(inspect) X(list) X(sacquire) X(srelease) X(avail) X(set) X(down) X(wait) X(count) X(sleep)   \
-    X(expire) X(hold) X(end) X(fork)
+    X(expire) X(hold) X(end) X(fork) X(fault)
 
 enum step_kind {
 #define X(name) DO_##name,
@@ -107,6 +107,7 @@ struct program {
     uint64_t seed;
     int nclients, nobjects, nthreads, nsteps, process;
     int64_t run_ms; /* free.c: how long the threads may take; 0: RUN_MS */
+    int64_t after; /* closing.c; -1: no closing round */
     struct client clients[MAX_CLIENTS];
     struct object objects[MAX_OBJECTS];
     struct step steps[MAX_STEPS];
@@ -132,7 +133,9 @@ struct hooks {
     void (*after)(struct op *op); /* code is set */
     void (*done)(struct op *op);  /* each time that its callback is called */
     void (*hold)(struct op *op);  /* the step `hold` */
+    void (*fault)(struct op *op); /* the step `fault` */
     void (*freeing)(struct object *o);
+    void (*cancelling)(struct object *o); /* from a callback */
     void (*lost)(struct object *o);
 };
 

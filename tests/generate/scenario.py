@@ -8,13 +8,14 @@ import sys
 import threading
 import time
 
-from faults import NETWORK, Disturber, draw_distance, draw_plan
+from faults import NETWORK, Disturber, asked, draw_distance, draw_plan
 from judge import Facts, judge, read_log
-from program import Free, Program
+from program import Free, Program, weave
 from shrink import candidates
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SHRINK_SECONDS = 120
+CLOSING = (None, 0, 0, 9000)  # a closing round, and how long threads may go on before that
 
 
 def sanitizer_reports(path):
@@ -59,7 +60,10 @@ class Scenario:
             processes = 1
         plan = draw_plan(c, service, processes, maker.shape) if mode == 'faults' else \
             draw_distance(c, service, maker.shape) if mode == 'free' else []
-        return Scenario(seed, maker.make(processes), plan, seed if mode == 'steered' else None)
+        programs = maker.make(processes)
+        if mode == 'faults':
+            weave(c, programs, len(asked(plan)), c.choice(CLOSING))
+        return Scenario(seed, programs, plan, seed if mode == 'steered' else None)
 
     def steps(self):
         return sum(len(p.steps) for p in self.programs)
@@ -78,15 +82,16 @@ class Scenario:
                       lease_ms=self.longest_lease())
         facts.tied = 'gone' in service.profile.way
         prefix = f'g{os.getpid()}x{self.seed}x{random.randrange(1 << 30)}'
-        proxy, url = self.proxy(service)
-        processes = self.launch(exe, url, folder, prefix)
-        disturber = Disturber(self.plan, processes, proxy, service, facts, self.names(prefix),
+        proxies, urls = self.between(service)
+        facts.few = service.is_few(urls[0])
+        processes = self.launch(exe, urls, folder, prefix)
+        disturber = Disturber(self.plan, processes, proxies, service, facts, self.names(prefix),
                               self.longest_lease())
         thread = threading.Thread(target=disturber.run)
         thread.start()
         self.await_all(processes, facts)
         thread.join()
-        if proxy:
+        for proxy in proxies:
             proxy.close()
         if disturber.failure:
             raise NotCarriedOut(f'{disturber.done[-1]}: {disturber.failure!r}')
@@ -103,24 +108,27 @@ class Scenario:
 
     def longest_lease(self):
         leases = [f.get('lease', 0) for p in self.programs for _, f in p.objects.values()]
+        leases += [s[3] for p in self.programs for s in p.steps if s[1] == 'renew']
         return max(leases + [f['watchdog'] for p in self.programs for f in p.clients.values()])
 
-    def proxy(self, service):
+    def between(self, service):
+        """A proxy for each process, if there are any, and each process's URL."""
+        url = service.url_for(random.Random(self.seed))
         if not any(f[1] in NETWORK for f in self.plan):
-            return None, service.url
+            return [], [url] * len(self.programs)
         sys.path.append(os.path.join(HERE, '..', 'redis'))
         from proxy import Proxy
-        proxy = Proxy(service.port)
-        return proxy, service.url.replace(f':{service.port}', f':{proxy.port}')
+        proxies = [Proxy(service.port) for _ in self.programs]
+        return proxies, [url.replace(f':{service.port}', f':{p.port}') for p in proxies]
 
-    def launch(self, exe, url, folder, prefix):
+    def launch(self, exe, urls, folder, prefix):
         processes, environ = [], dict(os.environ)
         if self.schedule is not None:
             exe, environ['PAWL_SCHEDULE_SEED'] = exe + '_steered', str(self.schedule)
         for i, program in enumerate(self.programs):
             log = os.path.join(folder, f'log{i}')
             with open(log + '.stderr', 'wb') as errors:
-                p = subprocess.Popen([exe, 'free', url, log, prefix], stdin=subprocess.PIPE,
+                p = subprocess.Popen([exe, 'free', urls[i], log, prefix], stdin=subprocess.PIPE,
                                      text=True, stderr=errors, env=environ)
             p.stdin.write(program.text())
             p.stdin.close()
@@ -129,7 +137,8 @@ class Scenario:
         return processes
 
     def await_all(self, processes, facts):
-        until = time.monotonic() + max([90] + [p.run_ms / 1000 + 40 for p in self.programs])
+        until = time.monotonic() + max([240 if self.plan else 90] +
+                                       [p.run_ms / 1000 + 40 for p in self.programs])
         for p in processes:
             try:
                 facts.status[p.number] = p.wait(max(until - time.monotonic(), 0.1))

@@ -61,6 +61,8 @@ class Shapes:
                            kinds=self.pick([MUTEX], [FAIR], [READ, WRITE, WRITE], ALL_KINDS))
         if mode == 'faults':
             self.shared.update(run=25000, threads=self.pick(1, 2, 3))
+        if self.chance.random() < 0.5:  # a wake-up that is lost is not made good by the end of a lease
+            self.shared.update(watchdog=10000, beat=600, fixed=False)
 
     def shape_ends(self, mode):
         self.shared.update(names=1, multi=False, callbacks=False, fixed=True, latch=False,

@@ -399,6 +399,9 @@ void run_step(struct op *op)
     op->began = clock_ns();
     if (op->step.kind == DO_sleep) {
         nap_us(op->step.a * 1000);
+    } else if (op->step.kind == DO_fault) {
+        if (run->hooks)
+            run->hooks->fault(op);
     } else if (op->object) {
         if (op->object->present)
             on_object(op, op->object);

@@ -53,6 +53,27 @@ def one_inside_the_other():
 
 
 @case
+def a_client_that_stays_away():
+    def log(code, got):
+        return [call('acquire', 1000, got, code=code, wait=20000)]
+    busy = [hold(2, 0, 30000, process=2)]
+    differs('reach', busy + log(-30, 3000), busy + log(-30, 8000), Facts(1000, 1500))
+    gone = Facts(1000, 1500)
+    gone.fault(['data'], 1000 * MS, 2000 * MS, 5000)
+    differs('reach', busy + log(-30, 11000), busy + log(-30, 15000), gone)
+
+
+@case
+def a_wait_that_nobody_cancelled():
+    def log(verb, **more):
+        return [call('acquire', 100, 900, code=-3, wait=5000, object=4, client=1),
+                call(verb, 850, 860, **{'object': 4, 'client': 1, **more})]
+    for verb in ('cancel', 'free', 'close'):
+        differs('cancelled', log(verb), log(verb, process=2))
+    differs('cancelled', log('cancel'), log('cancel', object=5))
+
+
+@case
 def a_reader_beside_a_writer():
     differs('exclusion', [hold(1, 10, 50, mode=SHARED), hold(2, 20, 60, mode=SHARED)],
             [hold(1, 10, 50, mode=SHARED), hold(2, 20, 60)])
