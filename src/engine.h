@@ -7,7 +7,8 @@
  * op->done. The core handles threads, re-entrancy, renewal timers, retries, deadlines and
  * callbacks; the engine handles the wire format and the rules of its service. docs/engine.md
  * explains how to write an engine, examples/engine/ has a complete one, and docs/glossary.md
- * explains the terms. An engine needs no other header of Pawl than this one and pawl.h.
+ * explains the terms. An engine needs no other header of Pawl than this one, pawl.h and
+ * pawl-observe.h.
  *
  * THREADS. Every call across this interface (engine functions, timers, wakes, loop callbacks,
  * op->done) happens under the client's mutex, one call at a time, on any thread. The only exception
@@ -24,9 +25,11 @@
  * out. An engine never reports an unknown outcome as anything else, and never reports silence of
  * the service as a refusal (op->waited). After PAWL_EUNKNOWN and PAWL_ECONN the core submits the
  * same op again (same owner, same sequence number) until the op's deadline, so repeating an op must
- * be harmless, as each kind states. Every other code ends the request of the caller. With a code
- * other than 0 the engine puts one line of text into op->err (pawl_error_set): what is wrong, and
- * what would be right, without a password.
+ * be harmless, as each kind states. Every other code ends the request of the caller. A code speaks
+ * of this submit alone: the core remembers that an earlier submit of the op had no answer. With a
+ * code other than 0 the engine puts one line of text into op->err (pawl_error_set): what is wrong,
+ * and what would be right, without a password. PAWL_EBUSY, PAWL_ENOTHELD and PAWL_ECANCELED need no
+ * text.
  *
  * CONNECTING. open does not wait for the service. Ops that are submitted while there is no
  * connection stay in the engine until there is one, or until they are cancelled. A cancelled op
@@ -55,8 +58,9 @@
  * each submit, and never after op->done. See pawl_engine.cancel for the answers.
  *
  * LEASES. A grant ends when lease_ms have passed since it was made or renewed, also if no client
- * asks. The client counts its deadline from before the request was sent (op->lease_from), so an
- * answer that was long on its way never makes a lease longer.
+ * asks. A service whose clock has coarse steps may end a grant later, never earlier. The client
+ * counts its deadline from before the request was sent (op->lease_from), so an answer that was long
+ * on its way never makes a lease longer.
  *
  * OWNERS. owner.client and owner.seq together identify one acquire for ever. An engine stores both,
  * and a RELEASE or RENEW of another pair never touches the grant: a request that was delayed by the
@@ -152,8 +156,9 @@ enum pawl_op_kind {
      * enters once more and keeps its token; PAWL_ENOTHELD if the owner does not hold the lock. A
      * shared grant beside an exclusive one has the same owner.seq.
      * PAWL_ESTATE: the name is in use as another type (lock, semaphore, latch).
-     * Repeated with the same owner: a granted owner gets the same grant; a queued owner keeps its
-     * place. */
+     * Repeated with the same owner: a granted owner gets the same grant with the same token, and
+     * its lease begins anew (else lease_from is 0, or an instant before the first copy was sent); a
+     * queued owner keeps its place. */
     PAWL_OP_ACQUIRE,
     /* End the grant of `owner`. PERMITS: keep `permits` of its `count` (0: none); naming the number
      * to keep makes repetition harmless. CAP_COUNTS: likewise for the counts, which stay leased for
@@ -173,7 +178,8 @@ enum pawl_op_kind {
     PAWL_OP_BREAK,
     /* Call op->row for a summary row, then for each holder and waiter in order. */
     PAWL_OP_INSPECT,
-    /* Call op->row with a summary row per name in use that matches the glob `name`. */
+    /* Call op->row with a summary row per name in use that matches the glob `name`, as fnmatch(3)
+     * matches without flags. */
     PAWL_OP_LIST,
     /* value := free permits (mode PERMITS; `count` is the caller's capacity, 0 unknown) or the
      * latch's count (mode LATCH). PAWL_ESTATE: no capacity known. */
@@ -252,10 +258,12 @@ struct pawl_op {
     int code;
     pawl_error *err;    /* receives the error text, or NULL */
     uint64_t token;     /* first of the reserved range; 0: the engine has none */
-    uint32_t ntokens;   /* the number of reserved tokens */
+    uint32_t ntokens;   /* the number of reserved tokens: 1 to op->tokens */
     /* ACQUIRE and RENEW (in a RENEW for all items whose code is 0): */
-    int64_t lease_from; /* an instant not after the grant; 0: the instant of the first submit */
-    int64_t granted_ms; /* the lease granted, if shorter than lease_ms (a claim); 0: lease_ms */
+    int64_t lease_from; /* an instant not after the grant; 0: the instant of the first submit that
+                           may have made the grant */
+    int64_t granted_ms; /* the lease granted, if shorter than lease_ms (a claim); 0: lease_ms. In a
+                           RENEW: of each item whose lease_ms is larger */
     int64_t value; /* COUNT; ACQUIRE: the store's age in ms if known, else 0 */
     int event;
     uint8_t reason; /* EVENT: why grants may be gone (enum pawl_lost_reason), or 0. A VERIFY that
@@ -461,7 +469,7 @@ typedef struct pawl_instance {
 struct pawl_env {
     struct uv_loop_s *loop; /* for I/O, never for timers; NULL in the simulator */
     uint64_t client_id;
-    const char *label;
+    const char *label; /* "" if none */
     const char *user, *password; /* from options or environment, or NULL; the URL overrides them */
     int64_t timeout_ms;          /* for one exchange */
     int64_t watchdog_ms;         /* lease of renewed locks: how long a session should last */

@@ -195,7 +195,7 @@ static pawl_info empty_row(const char *name)
 {
     return (pawl_info){.size = sizeof(pawl_info), .name = name, .role = PAWL_ROLE_SUMMARY,
                        .since_ms = -1, .lease_ms = -1, .host = "", .program = "", .label = "",
-                       .owner = ""};
+                       .owner = "", .wait_ms = -1};
 }
 
 /* INSPECT wants a summary row and then the holders, LIST only summary rows. */

@@ -58,7 +58,7 @@ def acquire(name, client, seq, lease_ms):
         grant = LOCKS[name] = Grant((client, seq), int(lease_ms))
     elif grant.owner != (client, seq):
         return 'busy'
-    grant.renew(int(lease_ms))  # the same owner again: the same grant
+    grant.renew(int(lease_ms))  # the same owner again: the same grant, and its lease begins anew
     return f'granted {grant.token}'
 
 
