@@ -15,6 +15,7 @@
     KIND MS N       what happens to the servers: `own` of the service (engines.py, ensembles.py)
 """
 import signal
+import threading
 import time
 
 from engines import silently
@@ -82,9 +83,33 @@ def draw_fault(c, kind, processes, spare=False):
         return kind, c.choice((20, 200, 700, 2000))
     if kind == 'late':
         return kind, c.choice((5, 50, 300))
-    if kind in ('apart', 'majority', 'replica'):  # what takes the service away is to last
+    if kind in ('apart', 'majority', 'replica', 'severed'):  # what takes the service away is to last
         return kind, c.choice((200, 700, 2000)), c.randrange(60)
     return kind, c.choice((20, 200, 700, 2000)), c.randrange(60)
+
+
+class Metronome:
+    """Notes when the machine stood still: a thread that wants to run every 20 ms did not for LATE_MS. No
+    clock of the clients stands still meanwhile, so whatever waited for an answer may have given up."""
+    LATE_MS = 300
+
+    def __init__(self, facts):
+        self.facts = facts
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        before = now_ns()
+        while not self.over.wait(0.02):
+            now = now_ns()
+            if now - before > self.LATE_MS * MS:
+                self.facts.late.append((before, now + self.facts.exchange))
+            before = now
+
+    def stop(self):
+        self.over.set()
+        self.thread.join()
 
 
 class Network:

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 
-from faults import NETWORK, Disturber, draw_distance, draw_plan
+from faults import NETWORK, Disturber, Metronome, draw_distance, draw_plan
 from judge import Facts, judge, read_log
 from program import Free, Program
 from shrink import candidates
@@ -79,6 +79,7 @@ class Scenario:
         facts.tied = 'gone' in service.profile.way
         prefix = f'g{os.getpid()}x{self.seed}x{random.randrange(1 << 30)}'
         proxy, url = self.proxy(service)
+        metronome = Metronome(facts)
         processes = self.launch(exe, url, folder, prefix)
         disturber = Disturber(self.plan, processes, proxy, service, facts, self.names(prefix),
                               self.longest_lease())
@@ -86,6 +87,7 @@ class Scenario:
         thread.start()
         self.await_all(processes, facts)
         thread.join()
+        metronome.stop()
         if proxy:
             proxy.close()
         if disturber.failure:
