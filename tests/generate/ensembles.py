@@ -4,6 +4,7 @@
 docs/testing.md says what each fault excuses, and why. Faults are carried out one after the other, so
 that a minority of an ensemble stays a minority, unless a fault says `majority`.
 """
+import random
 import time
 
 from engines import Service, path_to, silently
@@ -53,7 +54,7 @@ class Sentinel(Service):
         words = 'stale' if replicas else 'data stale'
         self.own = {'failover': words, 'master': words, 'freeze': words}
         if replicas:
-            self.own['replica'] = 'left connected'
+            self.own.update(replica='left connected', severed='left')
         super().__init__(self.servers.url(**params),
                          Profile(brief=400, watchdogs=(900, 2000, 5000)))
 
@@ -81,10 +82,23 @@ class Sentinel(Service):
 
     def do_replica(self, ms, which, names):
         """One replica, or both, acknowledges nothing for a while; clients talk to the master."""
-        stopped = self.servers.replicas()[:1 + which % 2]
+        self.without(which, [3 * ms])
+
+    def do_severed(self, ms, which, names):
+        """The same, and clients are cut off from the master meanwhile, again and again."""
+        c = random.Random(which * 10007 + ms)
+        self.without(which, [c.randint(50, 900) for _ in range(1 + ms // 200)])
+
+    def without(self, which, naps):
+        """Some replicas; between the naps the connections to the master are cut."""
+        stopped, master = self.servers.replicas()[:1 + which % 2], self.servers.master()
         for r in stopped:
             r.pause()
-        time.sleep(3 * ms / 1000)
+        for i, ms in enumerate(naps):
+            if i:
+                master.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
+                master.call('CLIENT', 'KILL', 'TYPE', 'pubsub', 'SKIPME', 'yes')
+            time.sleep(ms / 1000)
         for r in stopped:
             r.resume()
         self.servers.synced()

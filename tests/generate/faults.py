@@ -21,6 +21,7 @@ meets the fault by design.
 import mmap
 import os
 import signal
+import threading
 import time
 
 from engines import silently
@@ -90,7 +91,7 @@ def draw_fault(c, kind, processes, spare=False):
         return kind, c.randrange(processes), c.choice((50, 300, 800, 2500))
     if kind == 'kill':
         return kind, c.randrange(int(spare), processes)
-    if kind in ('apart', 'majority', 'replica'):  # what takes the service away is to last
+    if kind in ('apart', 'majority', 'replica', 'severed'):  # what takes the service away is to last
         return kind, c.choice((200, 700, 2000)), c.randrange(60)
     if kind not in NETWORK:
         return kind, c.choice((20, 200, 700, 2000)), c.randrange(60)
@@ -104,6 +105,30 @@ def draw_fault(c, kind, processes, spare=False):
     if kind in ('lose', 'stall'):
         return kind, who, c.choice((20, 200, 700, 2000))
     return kind, who, c.choice((5, 50, 300))
+
+
+class Metronome:
+    """Notes when the machine stood still: a thread that wants to run every 20 ms did not for LATE_MS. No
+    clock of the clients stands still meanwhile, so whatever waited for an answer may have given up."""
+    LATE_MS = 300
+
+    def __init__(self, facts):
+        self.facts = facts
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        before = now_ns()
+        while not self.over.wait(0.02):
+            now = now_ns()
+            if now - before > self.LATE_MS * MS:
+                self.facts.late.append((before, now + self.facts.exchange))
+            before = now
+
+    def stop(self):
+        self.over.set()
+        self.thread.join()
 
 
 class Network:

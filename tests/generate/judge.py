@@ -23,8 +23,8 @@ returned, just before pawl_lock_valid_ms() was last seen above 0], all on one cl
              something was done to the network, the service or the process
   silent     nobody who asked while the service could not answer was told PAWL_EBUSY or PAWL_ETIMEDOUT
   connection no client gave its connection up, unless something cut it, or the process was stopped
-  places     pawl_inspect shows no more waiters than can wait; the place of one that was killed, or that
-             got no answer, stays for a minute at the most
+  places     pawl_inspect and pawl_list show no more waiters than can wait; the place of one that was
+             killed, or that got no answer, stays for a minute at the most
   max        no hold is valid for longer than its max_hold_ms
   end        each process that was not killed ended by itself with status 0
 
@@ -98,6 +98,7 @@ class Facts:
         self.silent = []     # [(from, to)]: nobody who asks the service can get an answer
         self.away = []  # clients need not have a connection
         self.few = False  # a client has fewer connections than it may wait for locks at a time
+        self.late = []      # [(from, to)]: the machine stood still
         self.status = {}    # process: exit status
 
     def fault(self, excuses, begin, end, lease_ms):
@@ -131,7 +132,7 @@ class Facts:
 
     def quiet(self, process, begin, end, more=()):
         """Of begin to end, how long nothing disturbed the process or the service."""
-        cuts = self.disturbed + self.stopped.get(process, []) + list(more)
+        cuts = self.disturbed + self.late + self.stopped.get(process, []) + list(more)
         return end - begin - overlap(cuts, begin, end)
 
 
@@ -286,7 +287,7 @@ class Judge:
                 spans += self.facts.data_lost + self.facts.stale + self.facts.anew
                 spans += self.facts.disturbed if self.facts.tied else []
             elif h.code == LOST_SILENCE and h.lease >= 2000:
-                spans = self.facts.stopped.get(h.process, []) + self.facts.disturbed
+                spans = self.facts.stopped.get(h.process, []) + self.facts.disturbed + self.facts.late
             else:
                 continue
             if not any(a < h.lost and b > h.begin for a, b in spans):
@@ -296,7 +297,7 @@ class Judge:
     def connection(self):
         """A close tells how often its client had connected again."""
         for c in self.calls:
-            if c.word == 'close' and c.token and not self.facts.cuts and \
+            if c.word == 'close' and c.token and not self.facts.cuts and not self.facts.late and \
                     c.process not in self.facts.stopped:
                 self.bad('connection', f'{c}: client {c.client} has connected again {c.token} times, but '
                          'nothing had cut its connection')

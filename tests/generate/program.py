@@ -388,7 +388,8 @@ class Free(Shapes, Maker):
         if verb in ('close', 'list'):
             return [(thread, verb, c.randrange(len(self.program.clients)), 0, 0)]
         a = {'acquire': self.wait(), 'start': self.wait(), 'hold': self.stay(),
-             'sleep': self.stay(), 'renew': self.renewal()}.get(verb, 0)
+             'sleep': self.stay(), 'renew': self.renewal(),
+             'inspect': self.pick(0, 1)}.get(verb, 0)
         return [(thread, verb, n, a, 0)]
 
     def latch_step(self, thread, n):

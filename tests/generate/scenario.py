@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 
-from faults import NETWORK, Disturber, asked, draw_distance, draw_plan
+from faults import NETWORK, Disturber, Metronome, asked, draw_distance, draw_plan
 from judge import Facts, judge, read_log
 from program import Free, Program, weave
 from shrink import candidates
@@ -84,6 +84,7 @@ class Scenario:
         prefix = f'g{os.getpid()}x{self.seed}x{random.randrange(1 << 30)}'
         proxies, urls = self.between(service)
         facts.few = service.is_few(urls[0])
+        metronome = Metronome(facts)
         processes = self.launch(exe, urls, folder, prefix)
         disturber = Disturber(self.plan, processes, proxies, service, facts, self.names(prefix),
                               self.longest_lease())
@@ -91,6 +92,7 @@ class Scenario:
         thread.start()
         self.await_all(processes, facts)
         thread.join()
+        metronome.stop()
         for proxy in proxies:
             proxy.close()
         if disturber.failure:

@@ -68,7 +68,7 @@ class Shapes:
         self.shared.update(names=1, multi=False, callbacks=False, fixed=True, latch=False,
                            keep=False, threads=self.pick(1, 2), run=10000,
                            kinds=self.pick([MUTEX], [FAIR], [WRITE], [READ, WRITE], ALL_KINDS),
-                           sems=self.chance.random() < 0.3)
+                           sems=self.chance.random() < 0.5)
 
     def shape_parts(self, mode):
         self.shared.update(names=1, multi=False, latch=False, sems=True, callbacks=False,
@@ -114,7 +114,7 @@ class Shapes:
             return []
         if self.program.process == 0 and thread == 1:
             return [(thread, *s) for _ in range(SIEGE_MS // 1000)
-                    for s in (('sleep', n, 1000, 0), ('inspect', n, 0, 0))]
+                    for s in (('sleep', n, 1000, 0), ('inspect', n, self.pick(0, 1), 0))]
         besieged = self.program.process == 0 and thread == 0
         return [(thread, 'acquire', n, -1, 0), (thread, 'hold', n, SIEGE_MS if besieged else 0, 0),
                 (thread, 'release', n, 0, 0)]

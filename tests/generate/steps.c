@@ -309,7 +309,9 @@ static int inspect(struct op *op, struct client *c, struct object *o)
         op->skipped = true;
         code = 0;
     } else if (o) {
-        code = pawl_inspect(c->p, run_name(op->run, o->name, name), sum_rows, op, NULL);
+        run_name(op->run, o->name, name);
+        code = op->step.a ? pawl_list(c->p, name, sum_rows, op, NULL) /* a pattern without stars */
+                          : pawl_inspect(c->p, name, sum_rows, op, NULL);
     } else {
         code = pawl_list(c->p, NULL, count_names, &l, NULL);
         op->value = l.count;

@@ -114,6 +114,9 @@ def a_connection_given_up():
     differs('connection', [call('close', 10, 20)], [call('close', 10, 20, token=1)], facts)
     facts.fault([], 5 * MS, 9 * MS, 1000)
     assert not judge([call('close', 10, 20, token=1)], facts)
+    facts = Facts(bound_ms=1000)
+    facts.late.append((5 * MS, 9 * MS))
+    assert not judge([call('close', 10, 20, token=1)], facts)
 
 
 @case
