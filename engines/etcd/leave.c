@@ -64,8 +64,7 @@ void etcd_waiter_delete(etcd_waiter *s)
     if (call && etcd_call_send(call))
         s->call = call;
     else
-        s->e->env->timer_set(s->e->env, &s->timer,
-                             s->e->env->now(s->e->env) + INT64_C(100) * PAWL_NS_PER_MS);
+        kit_timer_ms(s->e->env, &s->timer, 100);
 }
 
 void etcd_waiter_leave(etcd_waiter *s, int code)
@@ -257,7 +256,7 @@ void etcd_acquire_cancel(etcd *e, pawl_op *op)
         int64_t ms = !etcd_link_ready(&e->link) ? 0 : s->waited ? CANCEL_MS : ANSWER_MS;
 
         s->cancelled = true;
-        e->env->timer_set(e->env, &s->timer, e->env->now(e->env) + ms * PAWL_NS_PER_MS);
+        kit_timer_ms(e->env, &s->timer, ms);
         if (!s->call)
             etcd_waiter_leave(s, PAWL_ECANCELED);
     }

@@ -14,7 +14,7 @@
 
 #include "etcd.h"
 
-#define RETRY_NS (INT64_C(1000) * PAWL_NS_PER_MS)
+#define RETRY_MS 1000
 
 /* ---- asking in order ------------------------------------------------------------------------- */
 
@@ -122,7 +122,7 @@ static bool was_broken(const etcd_waiter *s)
 void etcd_waiter_vanished(etcd_waiter *s)
 {
     etcd *e = s->e;
-    uint64_t seq = s->seq;
+    uint64_t seq = s->by_seq.seq;
     bool broken = was_broken(s);
 
     etcd_waiter_lost(s);
@@ -220,7 +220,7 @@ void etcd_waiter_queue(etcd_waiter *s, const etcd_range *range, int64_t is, int6
     }
     if (!text) {
         s->recheck = true;
-        s->e->env->timer_set(s->e->env, &s->timer, s->e->env->now(s->e->env) + RETRY_NS);
+        kit_timer_ms(s->e->env, &s->timer, RETRY_MS);
         return;
     }
     snprintf(text, room, "%.*s%c%.*s", (int)key.length, (const char *)key.data, 0, (int)end.length,

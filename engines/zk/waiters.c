@@ -99,9 +99,7 @@ void zk_waiter_end(zk_waiter *p, int release_code)
 
 void zk_waiter_timer(zk_waiter *p, int64_t ms)
 {
-    pawl_env *env = p->task.zk->env;
-
-    env->timer_set(env, &p->timer, env->now(env) + ms * PAWL_NS_PER_MS);
+    kit_timer_ms(p->task.zk->env, &p->timer, ms);
 }
 
 /* ---- the ops --------------------------------------------------------------------------------- */
