@@ -105,10 +105,7 @@ size_t etcd_waiter_value(const etcd_waiter *s, char text[ETCD_VALUE_MAX])
 /* Those who read through it from now on. */
 static void admit_downgraded(etcd_waiter *base, const etcd_call *call, int64_t revision)
 {
-    for (struct list *l = base->e->waiters.next, *next; l != &base->e->waiters; l = next) {
-        etcd_waiter *s = list_entry(l, etcd_waiter, link);
-
-        next = l->next;
+    list_each_safe(etcd_waiter, s, &base->e->waiters, link) {
         if (s->base == base && s->state == WAITER_ASKS)
             etcd_waiter_granted(s, (uint64_t)revision, call->sent);
     }

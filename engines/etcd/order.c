@@ -38,9 +38,7 @@ bool etcd_waiter_behind(const etcd_waiter *s)
 {
     struct list *bucket = asking_bucket(s->e, s->name);
 
-    for (struct list *l = bucket->next; l != bucket; l = l->next) {
-        const etcd_waiter *other = list_entry(l, etcd_waiter, asking);
-
+    list_each(const etcd_waiter, other, bucket, asking) {
         if (other == s)
             return false;
         if (!strcmp(other->name, s->name) &&
@@ -54,9 +52,7 @@ void etcd_waiter_next(const etcd_waiter *s)
 {
     struct list *bucket = asking_bucket(s->e, s->name);
 
-    for (struct list *l = bucket->next; l != bucket; l = l->next) {
-        etcd_waiter *other = list_entry(l, etcd_waiter, asking);
-
+    list_each(etcd_waiter, other, bucket, asking) {
         if (other->state == WAITER_ASKS && !strcmp(other->name, s->name)) {
             etcd_waiter_step(other);
             return;

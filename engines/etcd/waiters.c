@@ -183,10 +183,7 @@ void etcd_waiter_end(etcd_waiter *s, int code)
 /* Those who read through its key: what becomes of it becomes of them. */
 static void downgraded_lost(etcd_waiter *base)
 {
-    for (struct list *l = base->e->waiters.next, *next; l != &base->e->waiters; l = next) {
-        etcd_waiter *s = list_entry(l, etcd_waiter, link);
-
-        next = l->next;
+    list_each_safe(etcd_waiter, s, &base->e->waiters, link) {
         if (s->base != base)
             continue;
         s->base = NULL;
@@ -368,10 +365,7 @@ void etcd_waiters_step(etcd *e)
 
 void etcd_waiters_refuse(etcd *e, int code, const char *words)
 {
-    for (struct list *l = e->waiters.next, *next; l != &e->waiters; l = next) {
-        etcd_waiter *s = list_entry(l, etcd_waiter, link);
-
-        next = l->next;
+    list_each_safe(etcd_waiter, s, &e->waiters, link) {
         if (s->state != WAITER_ASKS || s->call || s->maybe || !s->acquires || s->base)
             continue;
         pawl_error_set(s->acquires->err, code, "%s", words);

@@ -483,10 +483,7 @@ void redis_waiters_resend(redis *r, redis_link *link)
 {
     if (link)
         redis_channels_ready(r, link);
-    for (struct list *l = r->waiters.next, *next; l != &r->waiters; l = next) {
-        redis_waiter *w = list_entry(l, redis_waiter, link);
-
-        next = l->next;
+    list_each_safe(redis_waiter, w, &r->waiters, link) {
         if (!link || redis_link_for(r, w->name) == link)
             ask_or_leave(w);
     }
@@ -507,11 +504,9 @@ static void turn_away(redis_waiter *w)
 void redis_waiters_move(redis *r)
 {
     redis_channels_move(r);
-    for (struct list *l = r->waiters.next, *next; l != &r->waiters; l = next) {
-        redis_waiter *w = list_entry(l, redis_waiter, link);
+    list_each_safe(redis_waiter, w, &r->waiters, link) {
         const redis_link *on = w->call ? w->call->on : w->on;
 
-        next = l->next;
         if (on == redis_link_for(r, w->name) || (w->call && on->state == LINK_READY))
             continue; /* if it is asked in the wrong place, it is sent on */
         if (w->call)
@@ -522,10 +517,7 @@ void redis_waiters_move(redis *r)
 
 void redis_waiters_ask(redis *r, uint16_t slot)
 {
-    for (struct list *l = r->waiters.next, *next; l != &r->waiters; l = next) {
-        redis_waiter *w = list_entry(l, redis_waiter, link);
-
-        next = l->next;
+    list_each_safe(redis_waiter, w, &r->waiters, link) {
         if (redis_slot_of(r, w->name) == slot)
             ask_or_leave(w);
     }
@@ -533,10 +525,7 @@ void redis_waiters_ask(redis *r, uint16_t slot)
 
 void redis_waiters_refuse(redis *r, redis_link *link, int code, const char *words)
 {
-    for (struct list *l = r->waiters.next, *next; l != &r->waiters; l = next) {
-        redis_waiter *w = list_entry(l, redis_waiter, link);
-
-        next = l->next;
+    list_each_safe(redis_waiter, w, &r->waiters, link) {
         if (w->state != WAITER_ASKING || w->call || redis_link_for(r, w->name) != link)
             continue;
         pawl_error_set(w->op->err, code, "%s", words);
@@ -548,9 +537,7 @@ bool redis_waiters_leave(void *self)
 {
     redis *r = self;
 
-    for (struct list *l = r->waiters.next; l != &r->waiters; l = l->next) {
-        const redis_waiter *w = list_entry(l, redis_waiter, link);
-
+    list_each(const redis_waiter, w, &r->waiters, link) {
         if (w->state == WAITER_LEAVING && redis_link_for(r, w->name)->state == LINK_READY)
             return true;
     }

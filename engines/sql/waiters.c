@@ -437,10 +437,7 @@ static void timer_fired(pawl_timer *timer)
 
 void sql_waiters_resend(sql *q)
 {
-    for (struct list *l = q->waiters.next, *next; l != &q->waiters; l = next) {
-        sql_waiter *w = list_entry(l, sql_waiter, link);
-
-        next = l->next;
+    list_each_safe(sql_waiter, w, &q->waiters, link) {
         if (q->link.state != LINK_READY || w->call)
             continue;
         if (w->state == WAITER_QUEUED)
@@ -452,10 +449,7 @@ void sql_waiters_resend(sql *q)
 
 void sql_waiters_refuse(sql *q, int code, const char *words)
 {
-    for (struct list *l = q->waiters.next, *next; l != &q->waiters; l = next) {
-        sql_waiter *w = list_entry(l, sql_waiter, link);
-
-        next = l->next;
+    list_each_safe(sql_waiter, w, &q->waiters, link) {
         if (w->call || !w->op)
             continue;
         pawl_error_set(w->op->err, code, "%s", words);
