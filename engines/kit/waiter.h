@@ -10,7 +10,7 @@
 
 #include "engine.h"
 
-/* ---- waiters by sequence number --------------------------------------------------------------- */
+/* ---- waiters by sequence number ------------------------------------------------------------- */
 
 /* A part of each waiter. */
 typedef struct kit_seq {
