@@ -21,6 +21,18 @@ struct __attribute__((may_alias)) list {
 
 #define list_entry(link, type, member) ((type *)(void *)((char *)(link)-offsetof(type, member)))
 
+/* Walk a list: `type *item` is each element in turn. The body must not unlink the element;
+ * list_each_safe allows that. */
+#define list_each(type, item, head, member)                                                        \
+    for (type *item = list_at((head)->next, head, type, member); item;                             \
+         item = list_at(item->member.next, head, type, member))
+#define list_each_safe(type, item, head, member)                                                   \
+    for (type *item = list_at((head)->next, head, type, member), *item##_next;                     \
+         item && (item##_next = list_at(item->member.next, head, type, member), true);             \
+         item = item##_next)
+#define list_at(link, head, type, member)                                                          \
+    ((link) == (head) ? NULL : list_entry(link, type, member))
+
 static inline void list_init(struct list *l)
 {
     l->next = l->prev = l;

@@ -136,55 +136,40 @@ static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
     return etcd_link_open(&e->link, e, err);
 }
 
+/* What begins an op, and what gives it up. */
+static const struct {
+    void (*submit)(etcd *e, pawl_op *op), (*cancel)(etcd *e, pawl_op *op);
+} ops[] = {
+    [PAWL_OP_ACQUIRE] = {etcd_acquire, etcd_acquire_cancel},
+    [PAWL_OP_RELEASE] = {etcd_release, etcd_release_cancel},
+    [PAWL_OP_RENEW] = {etcd_renew, etcd_renew_cancel},
+    [PAWL_OP_BREAK] = {etcd_inspect, etcd_job_cancel},
+    [PAWL_OP_INSPECT] = {etcd_inspect, etcd_job_cancel},
+    [PAWL_OP_LIST] = {etcd_inspect, etcd_job_cancel},
+    [PAWL_OP_COUNT] = {etcd_inspect, etcd_job_cancel},
+    [PAWL_OP_LATCH_SET] = {etcd_latch, etcd_job_cancel},
+    [PAWL_OP_LATCH_DOWN] = {etcd_latch, etcd_job_cancel},
+    [PAWL_OP_EXAMINE] = {etcd_examine, etcd_job_cancel},
+};
+
 static void engine_submit(void *self, pawl_op *op)
 {
     etcd *e = self;
 
-    switch (op->kind) {
-    case PAWL_OP_ACQUIRE:
-        etcd_acquire(e, op);
-        break;
-    case PAWL_OP_RELEASE:
-        etcd_release(e, op);
-        break;
-    case PAWL_OP_RENEW:
-        etcd_renew(e, op);
-        break;
-    case PAWL_OP_EVENT:
+    if (op->kind == PAWL_OP_EVENT)
         pawl_events_submit(&e->events, op);
-        break;
-    case PAWL_OP_LATCH_SET:
-    case PAWL_OP_LATCH_DOWN:
-        etcd_latch(e, op);
-        break;
-    case PAWL_OP_EXAMINE:
-        etcd_examine(e, op);
-        break;
-    default:
-        etcd_inspect(e, op);
-    }
+    else
+        ops[op->kind].submit(e, op);
 }
 
 static void engine_cancel(void *self, pawl_op *op)
 {
     etcd *e = self;
 
-    switch (op->kind) {
-    case PAWL_OP_ACQUIRE:
-        etcd_acquire_cancel(e, op);
-        break;
-    case PAWL_OP_RELEASE:
-        etcd_release_cancel(e, op);
-        break;
-    case PAWL_OP_RENEW:
-        etcd_renew_cancel(e, op);
-        break;
-    case PAWL_OP_EVENT:
+    if (op->kind == PAWL_OP_EVENT)
         pawl_events_end(&e->events);
-        break;
-    default:
-        etcd_job_cancel(e, op);
-    }
+    else
+        ops[op->kind].cancel(e, op);
 }
 
 static int engine_identity(void *self, char *ret, size_t size)

@@ -41,6 +41,7 @@
 #include <uv.h>
 
 #include "engine.h"
+#include "kit/waiter.h"
 #include "list.h"
 #include "messages.h"
 #include "net/net.h"
@@ -318,7 +319,7 @@ struct etcd_waiter {
     struct list in_lease;
     struct list fresh;     /* in e->unwatched_holders or e->unwatched_waiters */
     struct list asking;    /* in e->asking: ASKS or LEAVES */
-    etcd_waiter *next;     /* in the table */
+    kit_seq by_seq;
     etcd *e;
     etcd_lease *lease;     /* NULL: GONE */
     etcd_lease *target;    /* the lease that its key is to be moved to; NULL: none */
@@ -334,7 +335,7 @@ struct etcd_waiter {
     etcd_waiter *base;     /* of a downgraded reader: the exclusive grant whose key it shares */
     uint32_t downgraded;
     pawl_timer timer;      /* leaving: so long the acquire waits for it. Else: try again */
-    uint64_t seq, token;
+    uint64_t token;
     int64_t created;       /* its key's creation, a revision; 0: none is known */
     int64_t since;         /* Unix time, ms */
     int64_t began;         /* when it was granted */
@@ -505,8 +506,7 @@ struct etcd {
     uint64_t last_watch;
 
     struct list waiters;
-    etcd_waiter **table;  /* by owner.seq */
-    size_t nwaiters, table_room;
+    kit_seqs table;       /* of the same, by owner.seq */
     etcd_soon unwatched_holders, unwatched_waiters; /* whose own keys are not watched yet */
     struct list asking[ETCD_ASKING_BUCKETS]; /* by name, in order of arrival */
 

@@ -89,8 +89,8 @@ void etcd_job_failed(etcd_call *call, int code, const char *words)
         return;
     }
     /* begins again with another lease; which one is gone, their confirmations will tell */
-    for (struct list *l = job->e->leases.next; l != &job->e->leases; l = l->next)
-        etcd_lease_poke(list_entry(l, etcd_lease, link));
+    list_each(etcd_lease, l, &job->e->leases, link)
+        etcd_lease_poke(l);
 }
 
 void etcd_job_cancel(etcd *e, pawl_op *op)

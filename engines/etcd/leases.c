@@ -51,9 +51,9 @@ static void forget_calls(etcd_lease *lease)
 {
     struct list *calls = &lease->e->link.calls;
 
-    for (struct list *l = calls->next; l != calls; l = l->next)
-        if (list_entry(l, etcd_call, link)->about == lease)
-            list_entry(l, etcd_call, link)->about = NULL;
+    list_each(etcd_call, l, calls, link)
+        if (l->about == lease)
+            l->about = NULL;
 }
 
 /* Waiters that were to move to the lease, or may have: writing the key again shows where it is. */
@@ -61,9 +61,7 @@ static void forget_moves(const etcd_lease *lease)
 {
     struct list *waiters = &lease->e->waiters;
 
-    for (struct list *l = waiters->next; l != waiters; l = l->next) {
-        etcd_waiter *s = list_entry(l, etcd_waiter, link);
-
+    list_each(etcd_waiter, s, waiters, link) {
         s->rewrite |= s->moving == lease && s->state != WAITER_LEAVES;
         s->unsure |= s->moving == lease && s->state != WAITER_LEAVES;
         s->moving = s->moving == lease ? NULL : s->moving;
@@ -180,9 +178,7 @@ etcd_lease *etcd_lease_for(etcd *e, int64_t lease_ms)
 {
     int64_t asked = seconds(e, lease_ms);
 
-    for (struct list *l = e->leases.next; l != &e->leases; l = l->next) {
-        etcd_lease *lease = list_entry(l, etcd_lease, link);
-
+    list_each(etcd_lease, lease, &e->leases, link) {
         if (lease->asked == asked && !lease->ends) {
             lease->used = now_of(lease);
             return lease;
@@ -226,10 +222,7 @@ void etcd_lease_poke(etcd_lease *lease)
 /* Whoever waits sees whether what is ahead is still there, in case that an event was lost. */
 static void check_waiters(etcd_lease *lease)
 {
-    for (struct list *l = lease->waiters.next, *next; l != &lease->waiters; l = next) {
-        etcd_waiter *s = list_entry(l, etcd_waiter, in_lease);
-
-        next = l->next;
+    list_each_safe(etcd_waiter, s, &lease->waiters, in_lease) {
         if (s->state != WAITER_QUEUED || s->call || s->recheck)
             continue;
         s->recheck = true;
@@ -259,9 +252,7 @@ static bool answer_keepalive(etcd_call *call, pb_span message)
 
     if (!etcd_read_lease(message, &answer) || answer.ttl > TTL_MAX)
         return false;
-    for (struct list *l = e->leases.next; l != &e->leases; l = l->next) {
-        etcd_lease *lease = list_entry(l, etcd_lease, link);
-
+    list_each(etcd_lease, lease, &e->leases, link) {
         if (lease->id != answer.id || !lease->sent)
             continue;
         if (answer.ttl > 0)
@@ -316,9 +307,9 @@ static bool is_fenced(const etcd_lease *lease)
 
 static etcd_lease *first_fenced(etcd *e)
 {
-    for (struct list *l = e->leases.next; l != &e->leases; l = l->next)
-        if (is_fenced(list_entry(l, etcd_lease, link)))
-            return list_entry(l, etcd_lease, link);
+    list_each(etcd_lease, l, &e->leases, link)
+        if (is_fenced(l))
+            return l;
     return NULL;
 }
 
@@ -457,8 +448,8 @@ static bool in_use(const etcd_lease *lease)
 {
     bool lingers = lease->ends;
 
-    for (struct list *l = lease->waiters.next; l != &lease->waiters; l = l->next)
-        lingers |= list_entry(l, etcd_waiter, in_lease)->state == WAITER_LINGERS;
+    list_each(etcd_waiter, l, &lease->waiters, in_lease)
+        lingers |= l->state == WAITER_LINGERS;
     return lingers;
 }
 
@@ -466,9 +457,7 @@ size_t etcd_leases_revoke(etcd *e)
 {
     size_t n = 0;
 
-    for (struct list *l = e->leases.next; l != &e->leases; l = l->next) {
-        etcd_lease *lease = list_entry(l, etcd_lease, link);
-
+    list_each(etcd_lease, lease, &e->leases, link) {
         if (lease->id && !in_use(lease))
             n += give_back(lease);
     }
@@ -504,10 +493,7 @@ static void timer_fired(pawl_timer *timer)
 
 void etcd_leases_connected(etcd *e)
 {
-    for (struct list *l = e->leases.next, *next; l != &e->leases; l = next) {
-        etcd_lease *lease = list_entry(l, etcd_lease, link);
-
-        next = l->next;
+    list_each_safe(etcd_lease, lease, &e->leases, link) {
         if (list_empty(&lease->waiters) && lease->id && !lease->ends &&
             now_of(lease) >= lease->from + lease->ttl)
             etcd_lease_free(lease); /* it has ended by itself */
@@ -524,9 +510,7 @@ void etcd_leases_connected(etcd *e)
 
 void etcd_leases_dropped(etcd *e)
 {
-    for (struct list *l = e->leases.next; l != &e->leases; l = l->next) {
-        etcd_lease *lease = list_entry(l, etcd_lease, link);
-
+    list_each(etcd_lease, lease, &e->leases, link) {
         lease->sent = 0;
         lease->state = lease->id ? LEASE_STALE : LEASE_WANTED;
     }

@@ -64,8 +64,7 @@ void etcd_waiter_delete(etcd_waiter *s)
     if (call && etcd_call_send(call))
         s->call = call;
     else
-        s->e->env->timer_set(s->e->env, &s->timer,
-                             s->e->env->now(s->e->env) + INT64_C(100) * PAWL_NS_PER_MS);
+        kit_timer_ms(s->e->env, &s->timer, 100);
 }
 
 void etcd_waiter_leave(etcd_waiter *s, int code)
@@ -106,10 +105,7 @@ size_t etcd_waiter_value(const etcd_waiter *s, char text[ETCD_VALUE_MAX])
 /* Those who read through it from now on. */
 static void admit_downgraded(etcd_waiter *base, const etcd_call *call, int64_t revision)
 {
-    for (struct list *l = base->e->waiters.next, *next; l != &base->e->waiters; l = next) {
-        etcd_waiter *s = list_entry(l, etcd_waiter, link);
-
-        next = l->next;
+    list_each_safe(etcd_waiter, s, &base->e->waiters, link) {
         if (s->base == base && s->state == WAITER_ASKS)
             etcd_waiter_granted(s, (uint64_t)revision, call->sent);
     }
@@ -257,7 +253,7 @@ void etcd_acquire_cancel(etcd *e, pawl_op *op)
         int64_t ms = !etcd_link_ready(&e->link) ? 0 : s->waited ? CANCEL_MS : ANSWER_MS;
 
         s->cancelled = true;
-        e->env->timer_set(e->env, &s->timer, e->env->now(e->env) + ms * PAWL_NS_PER_MS);
+        kit_timer_ms(e->env, &s->timer, ms);
         if (!s->call)
             etcd_waiter_leave(s, PAWL_ECANCELED);
     }

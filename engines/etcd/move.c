@@ -33,9 +33,9 @@ void etcd_waiter_moved(etcd_waiter *s, etcd_lease *lease)
     struct list *waiters = &s->e->waiters;
 
     change_lease(s, lease);
-    for (struct list *l = waiters->next; l != waiters; l = l->next)
-        if (list_entry(l, etcd_waiter, link)->base == s)
-            change_lease(list_entry(l, etcd_waiter, link), lease);
+    list_each(etcd_waiter, l, waiters, link)
+        if (l->base == s)
+            change_lease(l, lease);
     if (s->target == lease)
         s->target = NULL;
 }
@@ -88,10 +88,7 @@ void etcd_linger_refused(etcd_lease *lease)
 {
     struct list *waiters = &lease->e->waiters;
 
-    for (struct list *l = waiters->next, *next; l != waiters; l = next) {
-        etcd_waiter *s = list_entry(l, etcd_waiter, link);
-
-        next = l->next;
+    list_each_safe(etcd_waiter, s, waiters, link) {
         if (s->target != lease)
             continue;
         s->target = NULL;

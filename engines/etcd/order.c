@@ -14,7 +14,7 @@
 
 #include "etcd.h"
 
-#define RETRY_NS (INT64_C(1000) * PAWL_NS_PER_MS)
+#define RETRY_MS 1000
 
 /* ---- asking in order ------------------------------------------------------------------------- */
 
@@ -38,9 +38,7 @@ bool etcd_waiter_behind(const etcd_waiter *s)
 {
     struct list *bucket = asking_bucket(s->e, s->name);
 
-    for (struct list *l = bucket->next; l != bucket; l = l->next) {
-        const etcd_waiter *other = list_entry(l, etcd_waiter, asking);
-
+    list_each(const etcd_waiter, other, bucket, asking) {
         if (other == s)
             return false;
         if (!strcmp(other->name, s->name) &&
@@ -54,9 +52,7 @@ void etcd_waiter_next(const etcd_waiter *s)
 {
     struct list *bucket = asking_bucket(s->e, s->name);
 
-    for (struct list *l = bucket->next; l != bucket; l = l->next) {
-        etcd_waiter *other = list_entry(l, etcd_waiter, asking);
-
+    list_each(etcd_waiter, other, bucket, asking) {
         if (other->state == WAITER_ASKS && !strcmp(other->name, s->name)) {
             etcd_waiter_step(other);
             return;
@@ -122,7 +118,7 @@ static bool was_broken(const etcd_waiter *s)
 void etcd_waiter_vanished(etcd_waiter *s)
 {
     etcd *e = s->e;
-    uint64_t seq = s->seq;
+    uint64_t seq = s->by_seq.seq;
     bool broken = was_broken(s);
 
     etcd_waiter_lost(s);
@@ -220,7 +216,7 @@ void etcd_waiter_queue(etcd_waiter *s, const etcd_range *range, int64_t is, int6
     }
     if (!text) {
         s->recheck = true;
-        s->e->env->timer_set(s->e->env, &s->timer, s->e->env->now(s->e->env) + RETRY_NS);
+        kit_timer_ms(s->e->env, &s->timer, RETRY_MS);
         return;
     }
     snprintf(text, room, "%.*s%c%.*s", (int)key.length, (const char *)key.data, 0, (int)end.length,

@@ -199,11 +199,6 @@ void etcd_grpc_free(grpc_reader *r)
     *r = (grpc_reader){0};
 }
 
-bool etcd_grpc_between(const grpc_reader *r)
-{
-    return r->have == 0;
-}
-
 static enum grpc_result take_prefix(grpc_reader *r, pb_span *rest)
 {
     while (r->have < GRPC_PREFIX && rest->length) {

@@ -70,8 +70,6 @@ typedef struct grpc_reader {
 
 /* Take bytes off `rest`. GRPC_GOT: `message` is whole, and good until the next call. */
 enum grpc_result etcd_grpc_next(grpc_reader *r, pb_span *rest, pb_span *message);
-/* In the middle of a message? */
-bool etcd_grpc_between(const grpc_reader *r);
 void etcd_grpc_free(grpc_reader *r);
 /* Fill in the prefix that was left free at `at`: the message is what follows. */
 void etcd_grpc_seal(pb_buf *b, size_t at);

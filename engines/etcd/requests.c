@@ -181,8 +181,7 @@ void etcd_waiter_ask(etcd_waiter *s)
     s->recheck = s->woken = s->check = false;
     return;
 out:
-    s->e->env->timer_set(s->e->env, &s->timer,
-                         s->e->env->now(s->e->env) + INT64_C(100) * PAWL_NS_PER_MS);
+    kit_timer_ms(s->e->env, &s->timer, 100);
 }
 
 /* ---- what the answers mean ------------------------------------------------------------------- */

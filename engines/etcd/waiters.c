@@ -25,43 +25,15 @@
 
 #include "etcd.h"
 
-#define RETRY_NS (INT64_C(1000) * PAWL_NS_PER_MS)
+#define RETRY_MS 1000
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-static etcd_waiter **bucket_of(etcd *e, uint64_t seq)
-{
-    return &e->table[seq & (e->table_room - 1)]; /* seq counts up: no hash does better */
-}
-
-static bool grow(etcd *e)
-{
-    size_t room = e->table_room ? e->table_room * 2 : 64, old_room = e->table_room;
-    etcd_waiter **old = e->table, **table = calloc(room, sizeof *table);
-
-    if (!table)
-        return old != NULL; /* longer chains, no harm */
-    e->table = table;
-    e->table_room = room;
-    for (size_t i = 0; i < old_room; i++)
-        while (old[i]) {
-            etcd_waiter *s = old[i];
-
-            old[i] = s->next;
-            s->next = *bucket_of(e, s->seq);
-            *bucket_of(e, s->seq) = s;
-        }
-    free(old);
-    return true;
-}
-
 etcd_waiter *etcd_waiter_find(etcd *e, uint64_t seq)
 {
-    etcd_waiter *s = e->table ? *bucket_of(e, seq) : NULL;
+    kit_seq *s = kit_seqs_find(&e->table, seq);
 
-    while (s && s->seq != seq)
-        s = s->next;
-    return s;
+    return s ? list_entry(s, etcd_waiter, by_seq) : NULL;
 }
 
 static void forget_call(etcd_waiter *s)
@@ -74,12 +46,8 @@ static void forget_call(etcd_waiter *s)
 static void waiter_free(etcd_waiter *s)
 {
     etcd *e = s->e;
-    etcd_waiter **at = bucket_of(e, s->seq);
 
-    while (*at != s)
-        at = &(*at)->next;
-    *at = s->next;
-    e->nwaiters--;
+    kit_seqs_remove(&e->table, &s->by_seq);
     forget_call(s);
     e->env->timer_clear(e->env, &s->timer);
     etcd_watch_stop(&s->ahead);
@@ -114,15 +82,12 @@ static void try_again(pawl_timer *timer);
 
 static etcd_waiter *waiter_new(etcd *e, pawl_op *op)
 {
-    etcd_waiter *s;
+    etcd_waiter *s = calloc(1, sizeof *s + strlen(op->name) + 1);
 
-    if (e->nwaiters >= e->table_room && !grow(e))
-        return NULL;
-    s = calloc(1, sizeof *s + strlen(op->name) + 1);
     if (!s)
         return NULL;
     s->e = e;
-    s->seq = op->owner.seq;
+    s->by_seq.seq = op->owner.seq;
     s->mode = op->mode;
     s->queue = op->queue;
     s->permits = op->permits;
@@ -135,14 +100,16 @@ static etcd_waiter *waiter_new(etcd *e, pawl_op *op)
     list_init(&s->in_lease);
     list_init(&s->fresh);
     list_init(&s->asking);
-    if (!take_lease(s)) {
+    if (!kit_seqs_add(&e->table, &s->by_seq)) {
         free(s);
         return NULL;
     }
-    s->next = *bucket_of(e, s->seq);
-    *bucket_of(e, s->seq) = s;
+    if (!take_lease(s)) {
+        kit_seqs_remove(&e->table, &s->by_seq);
+        free(s);
+        return NULL;
+    }
     list_append(&e->waiters, &s->link);
-    e->nwaiters++;
     etcd_waiter_enter_order(s);
     return s;
 }
@@ -216,10 +183,7 @@ void etcd_waiter_end(etcd_waiter *s, int code)
 /* Those who read through its key: what becomes of it becomes of them. */
 static void downgraded_lost(etcd_waiter *base)
 {
-    for (struct list *l = base->e->waiters.next, *next; l != &base->e->waiters; l = next) {
-        etcd_waiter *s = list_entry(l, etcd_waiter, link);
-
-        next = l->next;
+    list_each_safe(etcd_waiter, s, &base->e->waiters, link) {
         if (s->base != base)
             continue;
         s->base = NULL;
@@ -280,7 +244,7 @@ static bool have_key(etcd_waiter *s)
 
     if (s->key)
         return true;
-    etcd_key(key, s->e, s->name, sections[s->mode], s->lease->id, s->seq);
+    etcd_key(key, s->e, s->name, sections[s->mode], s->lease->id, s->by_seq.seq);
     s->key = strdup(key);
     return s->key != NULL;
 }
@@ -298,7 +262,7 @@ void etcd_waiter_step(etcd_waiter *s)
         if (have_key(s))
             etcd_waiter_ask(s);
         else
-            s->e->env->timer_set(s->e->env, &s->timer, s->e->env->now(s->e->env) + RETRY_NS);
+            kit_timer_ms(s->e->env, &s->timer, RETRY_MS);
         break;
     case WAITER_QUEUED:
         if (ready && s->recheck)
@@ -380,7 +344,7 @@ void etcd_waiter_failed(etcd_call *call, int code, const char *words)
         return;
     }
     if (!lost)
-        s->e->env->timer_set(s->e->env, &s->timer, s->e->env->now(s->e->env) + RETRY_NS);
+        kit_timer_ms(s->e->env, &s->timer, RETRY_MS);
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */
@@ -401,10 +365,7 @@ void etcd_waiters_step(etcd *e)
 
 void etcd_waiters_refuse(etcd *e, int code, const char *words)
 {
-    for (struct list *l = e->waiters.next, *next; l != &e->waiters; l = next) {
-        etcd_waiter *s = list_entry(l, etcd_waiter, link);
-
-        next = l->next;
+    list_each_safe(etcd_waiter, s, &e->waiters, link) {
         if (s->state != WAITER_ASKS || s->call || s->maybe || !s->acquires || s->base)
             continue;
         pawl_error_set(s->acquires->err, code, "%s", words);
@@ -416,9 +377,7 @@ void etcd_waiters_free(etcd *e)
 {
     while (!list_empty(&e->waiters))
         waiter_free(list_entry(e->waiters.next, etcd_waiter, link));
-    free(e->table);
-    e->table = NULL;
-    e->table_room = 0;
+    kit_seqs_free(&e->table);
 }
 
 /* ---- the op ---------------------------------------------------------------------------------- */

@@ -20,9 +20,7 @@ static etcd_watch *find(etcd *e, int64_t id)
 {
     struct list *bucket = bucket_of(e, (uint64_t)id);
 
-    for (struct list *l = bucket->next; l != bucket; l = l->next) {
-        etcd_watch *w = list_entry(l, etcd_watch, link);
-
+    list_each(etcd_watch, w, bucket, link) {
         if (w->id == (uint64_t)id)
             return w;
     }
@@ -175,17 +173,15 @@ void etcd_watch_stop(etcd_watch *w)
 void etcd_watches_connected(etcd *e)
 {
     for (size_t i = 0; i < ETCD_WATCH_BUCKETS; i++)
-        for (struct list *l = e->watches[i].next; l != &e->watches[i]; l = l->next)
+        list_each(etcd_watch, l, &e->watches[i], link)
             if (etcd_link_ready(&e->link))
-                send_create(list_entry(l, etcd_watch, link));
+                send_create(l);
 }
 
 void etcd_watches_dropped(etcd *e)
 {
     for (size_t i = 0; i < ETCD_WATCH_BUCKETS; i++)
-        for (struct list *l = e->watches[i].next; l != &e->watches[i]; l = l->next) {
-            etcd_watch *w = list_entry(l, etcd_watch, link);
-
+        list_each(etcd_watch, w, &e->watches[i], link) {
             if (w->from_now)
                 w->next = 0;
         }

@@ -100,7 +100,7 @@ sql_link *advisory_link(advisory *adv)
 {
     sql *q = &adv->sql;
 
-    q->env->timer_set(q->env, &adv->quiet, q->env->now(q->env) + QUIET_MS * PAWL_NS_PER_MS);
+    kit_timer_ms(q->env, &adv->quiet, QUIET_MS);
     sql_link_open(&q->link);
     return &q->link;
 }

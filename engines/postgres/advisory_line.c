@@ -145,10 +145,7 @@ void advisory_serve(advisory *adv)
     if (adv->serving || adv->sql.closing)
         return;
     adv->serving = true;
-    for (struct list *l = adv->line.next, *next; l != &adv->line; l = next) {
-        struct place *p = list_entry(l, struct place, link);
-
-        next = l->next;
+    list_each_safe(struct place, p, &adv->line, link) {
         s = take_session(adv);
         if (!s)
             break;
@@ -162,12 +159,9 @@ void advisory_serve(advisory *adv)
 
 void advisory_line_refused(advisory *adv, advisory_key key)
 {
-    for (struct list *l = adv->line.next; l != &adv->line; l = l->next) {
-        struct place *p = list_entry(l, struct place, link);
-
+    list_each(struct place, p, &adv->line, link)
         if (advisory_key_equal(p->key, key))
             pawl_op_waits(p->op);
-    }
     for (int i = 0; i < adv->nsessions; i++) {
         advisory_session *s = &adv->sessions[i];
 

@@ -20,8 +20,7 @@
 
 void advisory_session_set_timer(advisory_session *s, int64_t ms)
 {
-    s->link.env->timer_set(s->link.env, &s->timer,
-                           s->link.env->now(s->link.env) + ms * PAWL_NS_PER_MS);
+    kit_timer_ms(s->link.env, &s->timer, ms);
 }
 
 bool advisory_session_idle(const advisory_session *s)

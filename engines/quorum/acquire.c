@@ -488,9 +488,7 @@ static void acquire_run(quorum_task *task)
 
 void quorum_acquires_leave(quorum *q, const quorum_node *n)
 {
-    for (struct list *l = q->acquires.next; l != &q->acquires; l = l->next) {
-        quorum_acquire *acquire = list_entry(l, quorum_acquire, link);
-
+    list_each(quorum_acquire, acquire, &q->acquires, link) {
         if (acquire->phase == ACQUIRE_WAIT && &q->nodes[acquire->gate] == n) {
             acquire->gate_left = true;
             quorum_later(q, &acquire->task);

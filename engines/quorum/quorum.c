@@ -207,21 +207,17 @@ static void free_lists(quorum *q)
 
     while ((l = list_take(&q->spare)))
         free(list_entry(l, quorum_attempt, link));
-    for (struct list *next, *at = q->attempts.next; at != &q->attempts; at = next) {
-        quorum_attempt *b = list_entry(at, quorum_attempt, link);
+    list_each_safe(quorum_attempt, b, &q->attempts, link) {
         size_t out = 0;
 
-        next = at->next;
         for (size_t i = 0; i < q->n; i++)
             out += b->node_states[i].out || b->node_states[i].back_out;
         if (!out)
             quorum_attempt_free(b);
     }
-    for (struct list *next, *at = q->broadcasts.next; at != &q->broadcasts; at = next) {
-        quorum_broadcast *s = list_entry(at, quorum_broadcast, link);
+    list_each_safe(quorum_broadcast, s, &q->broadcasts, link) {
         size_t out = 0;
 
-        next = at->next;
         for (size_t i = 0; i < q->n; i++)
             out += s->answers[i].out;
         if (!out)
@@ -241,17 +237,17 @@ static void quorum_close(void *self)
         return;
     pawl_events_end(&q->events);
     q->pumping = true; /* no more tasks */
-    for (struct list *l = q->attempts.next; l != &q->attempts; l = l->next)
-        if (list_entry(l, quorum_attempt, link)->state == ATTEMPT_VOID)
-            quorum_give_back_now(list_entry(l, quorum_attempt, link));
+    list_each(quorum_attempt, l, &q->attempts, link)
+        if (l->state == ATTEMPT_VOID)
+            quorum_give_back_now(l);
     q->closed = true;
     q->env->timer_clear(q->env, &q->soon);
-    for (struct list *l = q->attempts.next; l != &q->attempts; l = l->next)
-        q->env->timer_clear(q->env, &list_entry(l, quorum_attempt, link)->timer);
-    for (struct list *l = q->acquires.next; l != &q->acquires; l = l->next)
-        q->env->timer_clear(q->env, &list_entry(l, quorum_acquire, link)->timer);
-    for (struct list *l = q->broadcasts.next; l != &q->broadcasts; l = l->next)
-        q->env->timer_clear(q->env, &list_entry(l, quorum_broadcast, link)->timer);
+    list_each(quorum_attempt, l, &q->attempts, link)
+        q->env->timer_clear(q->env, &l->timer);
+    list_each(quorum_acquire, l, &q->acquires, link)
+        q->env->timer_clear(q->env, &l->timer);
+    list_each(quorum_broadcast, l, &q->broadcasts, link)
+        q->env->timer_clear(q->env, &l->timer);
     for (size_t i = 0; i < q->n; i++) {
         quorum_node_end(&q->nodes[i]);
         out |= q->nodes[i].event_out || q->nodes[i].probe_out;

@@ -54,9 +54,7 @@ static redis_channel *find(redis *r, const char *name, size_t length)
 {
     struct list *bucket = bucket_of(r, name, length);
 
-    for (struct list *l = bucket->next; l != bucket; l = l->next) {
-        redis_channel *channel = list_entry(l, redis_channel, link);
-
+    list_each(redis_channel, channel, bucket, link) {
         if (channel->length == length && !memcmp(channel->name, name, length))
             return channel;
     }
@@ -279,17 +277,15 @@ void redis_unlisten(redis_waiter *w)
 void redis_channels_ready(redis *r, redis_link *link)
 {
     for (size_t i = 0; i < REDIS_CHANNEL_BUCKETS; i++)
-        for (struct list *l = r->channels[i].next; l != &r->channels[i]; l = l->next)
-            if (link_of(list_entry(l, redis_channel, link)) == link)
-                subscribe(list_entry(l, redis_channel, link), false);
+        list_each(redis_channel, l, &r->channels[i], link)
+            if (link_of(l) == link)
+                subscribe(l, false);
 }
 
 void redis_channels_move(redis *r)
 {
     for (size_t i = 0; i < REDIS_CHANNEL_BUCKETS; i++)
-        for (struct list *l = r->channels[i].next; l != &r->channels[i]; l = l->next) {
-            redis_channel *channel = list_entry(l, redis_channel, link);
-
+        list_each(redis_channel, channel, &r->channels[i], link) {
             if (link_of(channel) != channel->on)
                 subscribe(channel, false);
         }

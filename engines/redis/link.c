@@ -33,7 +33,7 @@ static void disconnect(kit_link *kit)
     resp_reader_reset(&link->reader);
     free(link->listens);
     link->listens = NULL;
-    link->clock_local = 0; /* the next one may be to another server */
+    link->clock.local = 0; /* the next one may be to another server */
 }
 
 static void fail_call(kit_link *kit, struct list *l, int code, const char *words)
@@ -386,29 +386,4 @@ size_t redis_link_withdraw(redis_link *link, const void *about)
         n += call->about == about && redis_call_withdraw(call);
     }
     return n;
-}
-
-/* ---- the server's clock ---------------------------------------------------------------------- */
-
-void redis_clock_set(redis_call *call, int64_t server_ms)
-{
-    if (server_ms < 0)
-        return;
-    call->on->clock_server = server_ms;
-    call->on->clock_local = call->sent;
-}
-
-/* The reply with clock_server was made after clock_local. What the server did some ms later (or
- * before) was done so much later, give or take a thousandth for clocks that run differently and
- * 1 ms for rounding. A server's clock that was set forward must not put it into the future. */
-int64_t redis_since(redis_link *link, int64_t server_ms)
-{
-    int64_t now = link->env->now(link->env), since;
-    int64_t d = server_ms < 0 || !link->clock_local ? INT64_MIN : server_ms - link->clock_server;
-
-    if (d > INT64_C(1000) * 86400 * 365 || d < -INT64_C(1000) * 86400 * 365)
-        return now - INT64_C(1000) * 86400 * 365 * PAWL_NS_PER_MS;
-    d -= (d < 0 ? -d : d) / 1000 + 1;
-    since = link->clock_local + d * PAWL_NS_PER_MS;
-    return since < now ? since : now;
 }

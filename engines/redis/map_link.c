@@ -57,7 +57,7 @@ static void plan(redis *r)
     int64_t ms = troubled(r) ? ASK_TROUBLED_MS : ASK_ANYWAY_MS;
 
     ms -= (int64_t)(r->env->random(r->env) % (uint64_t)(ms / 4));
-    r->env->timer_set(r->env, &r->cluster.timer, r->env->now(r->env) + ms * PAWL_NS_PER_MS);
+    kit_timer_ms(r->env, &r->cluster.timer, ms);
 }
 
 /* One of the connected masters that is not the map link's node; NULL: there is none. */

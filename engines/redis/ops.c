@@ -43,7 +43,7 @@ static bool take_time(redis_call *call, const resp_node *reply, uint32_t i)
 
     if (!node || !resp_integer(node, &now))
         return false;
-    redis_clock_set(call, now);
+    kit_clock_set(&call->on->clock, now, call->sent);
     return true;
 }
 

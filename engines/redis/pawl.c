@@ -73,7 +73,7 @@ static int write_cancel(redis_call *call, resp_buf *out)
     redis_keys keys;
 
     redis_keys_make(&keys, w->redis->settings.prefix, w->name);
-    redis_owner(owner, w->redis->env->client_id, w->seq);
+    redis_owner(owner, w->redis->env->client_id, w->by_seq.seq);
     redis_add_keys(&c, &keys);
     resp_add_text(&c, owner);
     return resp_end(&c);
@@ -264,7 +264,7 @@ static void message_granted(redis_waiter *w, redis_link *link, const message_par
     if (w->op->mode == PAWL_MODE_LATCH || token < 1 || ntokens < 1 || ntokens > UINT32_MAX ||
         ms < 1 || ms > CLAIM_MS || ms > w->lease_ms)
         return;
-    from = redis_since(link, m->number[3]);
+    from = kit_clock_since(&link->clock, link->env, m->number[3]);
     w->state = WAITER_QUEUED;
     if (!first_hand(link, m) || from + ms * PAWL_NS_PER_MS <= link->env->now(link->env))
         redis_waiter_ask(w);

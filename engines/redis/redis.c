@@ -107,8 +107,7 @@ void redis_entry_keep(redis *r)
 
     if (call)
         redis_call_send(call);
-    r->env->timer_set(r->env, &r->entry_timer,
-                      r->env->now(r->env) + (ENTRY_WRITE_MS - spread) * PAWL_NS_PER_MS);
+    kit_timer_ms(r->env, &r->entry_timer, ENTRY_WRITE_MS - spread);
 }
 
 static void entry_due(pawl_timer *timer)
@@ -335,58 +334,40 @@ static void engine_close(void *self)
     r->env = NULL;
 }
 
+/* What begins an op, and what gives it up. */
+static const struct {
+    void (*submit)(redis *r, pawl_op *op), (*cancel)(redis *r, pawl_op *op);
+} ops[] = {
+    [PAWL_OP_ACQUIRE] = {redis_acquire, redis_acquire_cancel},
+    [PAWL_OP_RELEASE] = {redis_simple, redis_simple_cancel},
+    [PAWL_OP_RENEW] = {redis_renew, redis_renew_cancel},
+    [PAWL_OP_BREAK] = {redis_simple, redis_simple_cancel},
+    [PAWL_OP_INSPECT] = {redis_inspect, redis_inspect_cancel},
+    [PAWL_OP_LIST] = {redis_inspect, redis_inspect_cancel},
+    [PAWL_OP_COUNT] = {redis_inspect, redis_inspect_cancel},
+    [PAWL_OP_LATCH_SET] = {redis_simple, redis_simple_cancel},
+    [PAWL_OP_LATCH_DOWN] = {redis_simple, redis_simple_cancel},
+    [PAWL_OP_EXAMINE] = {redis_examine, redis_examine_cancel},
+};
+
 static void engine_submit(void *self, pawl_op *op)
 {
     redis *r = self;
 
-    switch (op->kind) {
-    case PAWL_OP_ACQUIRE:
-        redis_acquire(r, op);
-        break;
-    case PAWL_OP_EVENT:
+    if (op->kind == PAWL_OP_EVENT)
         pawl_events_submit(&r->events, op);
-        break;
-    case PAWL_OP_RENEW:
-        redis_renew(r, op);
-        break;
-    case PAWL_OP_INSPECT:
-    case PAWL_OP_COUNT:
-    case PAWL_OP_LIST:
-        redis_inspect(r, op);
-        break;
-    case PAWL_OP_EXAMINE:
-        redis_examine(r, op);
-        break;
-    default:
-        redis_simple(r, op);
-    }
+    else
+        ops[op->kind].submit(r, op);
 }
 
 static void engine_cancel(void *self, pawl_op *op)
 {
     redis *r = self;
 
-    switch (op->kind) {
-    case PAWL_OP_ACQUIRE:
-        redis_acquire_cancel(r, op);
-        break;
-    case PAWL_OP_EVENT:
+    if (op->kind == PAWL_OP_EVENT)
         pawl_events_end(&r->events);
-        break;
-    case PAWL_OP_RENEW:
-        redis_renew_cancel(r, op);
-        break;
-    case PAWL_OP_INSPECT:
-    case PAWL_OP_COUNT:
-    case PAWL_OP_LIST:
-        redis_inspect_cancel(r, op);
-        break;
-    case PAWL_OP_EXAMINE:
-        redis_examine_cancel(r, op);
-        break;
-    default:
-        redis_simple_cancel(r, op);
-    }
+    else
+        ops[op->kind].cancel(r, op);
 }
 
 static uint32_t engine_caps(void *self)

@@ -38,6 +38,7 @@
 
 #include "engine.h"
 #include "kit/link.h"
+#include "kit/waiter.h"
 #include "resp.h"
 
 #define REDIS_PREFIX_MAX 255
@@ -226,9 +227,7 @@ struct redis_link {
     char address[64];      /* our end of this connection, and of the one before */
     char old_address[64];
     bool read_only;        /* the server said so: nothing more is sent here */
-    /* server time `clock_server` (ms) was not before local `clock_local` (ns; 0: nothing known);
-     * see redis_since */
-    int64_t clock_server, clock_local;
+    kit_clock clock;       /* the server's */
     int64_t born;          /* an instant not before the server began; see age.c */
 };
 
@@ -255,10 +254,6 @@ void redis_link_send(redis_link *link, redis_call *call);
 bool redis_call_withdraw(redis_call *call);
 /* Take back all of them about this; how many. */
 size_t redis_link_withdraw(redis_link *link, const void *about);
-/* A reply to `call` carried the server's time. */
-void redis_clock_set(redis_call *call, int64_t server_ms);
-/* An instant of the local clock that is not after the server's time `server_ms`. */
-int64_t redis_since(redis_link *link, int64_t server_ms);
 
 /* ---- hello.c --------------------------------------------------------------------------------- */
 
@@ -475,8 +470,7 @@ struct redis {
     int64_t started;       /* Unix time, ms */
 
     struct list waiters;   /* in order of arrival */
-    redis_waiter **table;  /* by owner.seq */
-    size_t nwaiters, table_room;
+    kit_seqs table;        /* of the same, by owner.seq */
     struct list spare_waiters;
     size_t nspare_waiters;
     size_t nstale;         /* cancels of acquires that this client does not know, out */

@@ -199,7 +199,7 @@ static struct request about_waiter(const redis_call *call, const redis_waiter *w
     const redis *r = w->redis;
 
     return (struct request){.call = call, .redis = r, .name = w->name,
-                            .owner = {.client = r->env->client_id, .seq = w->seq},
+                            .owner = {.client = r->env->client_id, .seq = w->by_seq.seq},
                             .mode = mode_of(r, w->mode, w->lock_kind), .receipt = ":a"};
 }
 
@@ -377,7 +377,7 @@ static bool listen_for(redis_waiter *w)
         size_t length = strlen(channel);
 
         channel[length] = ':';
-        owner_text(channel + length + 1, w->redis->env->client_id, w->seq);
+        owner_text(channel + length + 1, w->redis->env->client_id, w->by_seq.seq);
     }
     return redis_listen(w, channel);
 }

@@ -112,7 +112,7 @@ static bool answer_renew(redis_call *call, const resp_node *reply)
 
     if (reply->type != RESP_ARRAY || reply->count != 1 + part->n || !resp_integer(node, &now))
         return false;
-    redis_clock_set(call, now);
+    kit_clock_set(&call->on->clock, now, call->sent);
     for (size_t i = 0; i < part->n; i++) {
         node += node->span;
         if (!item_answered(part->items[i], node))

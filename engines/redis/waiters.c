@@ -29,6 +29,7 @@
  */
 #include <stdlib.h>
 
+#include "kit/rows.h"
 #include "waiters.h"
 
 #define CANCEL_MS 100       /* so long the answer to a cancel is waited for */
@@ -51,9 +52,7 @@ void redis_waiter_finish(redis_waiter *w, int code)
 
 static void set_timer(redis_waiter *w, int64_t ms)
 {
-    pawl_env *env = w->redis->env;
-
-    env->timer_set(env, &w->timer, env->now(env) + ms * PAWL_NS_PER_MS);
+    kit_timer_ms(w->redis->env, &w->timer, ms);
 }
 
 static void send_call(redis_waiter *w, const redis_call_type *type)
@@ -147,20 +146,14 @@ static bool answer_granted(redis_call *call, redis_waiter *w, const resp_node *r
         return false;
     if (w->op->mode != PAWL_MODE_LATCH && (token < 1 || ntokens < 1 || ms < 1))
         return false;
-    redis_clock_set(call, now);
+    kit_clock_set(&call->on->clock, now, call->sent);
     redis_waiter_granted(w, call, (uint64_t)token, ntokens, call->sent, ms);
     return true;
 }
 
-/* A pause that grows with every look in vain, half of it by chance. */
 static int64_t pause_ms(redis_waiter *w)
 {
-    pawl_env *env = w->redis->env;
-    int64_t ms = (int64_t)STRANGER_MIN_MS << (w->rechecks < 6 ? w->rechecks : 6);
-
-    w->rechecks++;
-    ms = ms < STRANGER_MAX_MS ? ms : STRANGER_MAX_MS;
-    return ms / 2 + (int64_t)(env->random(env) % (uint64_t)(ms / 2 + 1));
+    return kit_pause_ms(w->redis->env, &w->rechecks, STRANGER_MIN_MS, STRANGER_MAX_MS);
 }
 
 void redis_waiter_plan(redis_waiter *w, bool watches, int64_t left, bool stranger)
@@ -192,7 +185,7 @@ static bool answer_queued(redis_call *call, redis_waiter *w, const resp_node *re
     if (!integer_at(reply, 2, &behind) || !integer_at(reply, 3, &left) ||
         !integer_at(reply, 4, &stranger) || !integer_at(reply, 5, &now) || !w->op->queue)
         return false;
-    redis_clock_set(call, now);
+    kit_clock_set(&call->on->clock, now, call->sent);
     w->state = WAITER_QUEUED;
     pawl_op_waits(w->op);
     w->unsure = false;
@@ -210,26 +203,12 @@ static bool answer_queued(redis_call *call, redis_waiter *w, const resp_node *re
     return true;
 }
 
-static void refuse(redis_waiter *w, int code)
-{
-    pawl_op *op = w->op;
-
-    if (code == PAWL_ESTATE && op->mode == PAWL_MODE_PERMITS)
-        pawl_error_set(op->err, code, "\"%s\" is in use with another capacity or as something "
-                       "else, or has no capacity yet", w->name);
-    else if (code == PAWL_ESTATE)
-        pawl_error_set(op->err, code, "\"%s\" is in use as something else", w->name);
-    else if (code == PAWL_EINVAL)
-        pawl_error_set(op->err, code, "\"%s\": more permits than its capacity", w->name);
-    redis_waiter_finish(w, code);
-}
-
 static bool answer_acquire(redis_call *call, const resp_node *reply)
 {
     redis_waiter *w = call->about;
     const resp_node *word = resp_child(reply, 0);
 
-    if (!word || !redis_is_owner(resp_child(reply, 1), w->redis->env->client_id, w->seq))
+    if (!word || !redis_is_owner(resp_child(reply, 1), w->redis->env->client_id, w->by_seq.seq))
         return false;
     w->on = call->on;
     if (w->call == call)
@@ -245,9 +224,9 @@ static bool answer_acquire(redis_call *call, const resp_node *reply)
     if (resp_equal(word, "BUSY", 4))
         redis_waiter_finish(w, PAWL_EBUSY);
     else if (resp_equal(word, "STATE", 5))
-        refuse(w, PAWL_ESTATE);
+        redis_waiter_finish(w, kit_refusal(w->op, PAWL_ESTATE));
     else if (resp_equal(word, "INVAL", 5))
-        refuse(w, PAWL_EINVAL);
+        redis_waiter_finish(w, kit_refusal(w->op, PAWL_EINVAL));
     else if (resp_equal(word, "GONE", 4))
         redis_waiter_finish(w, PAWL_ENOTHELD);
     else
@@ -353,10 +332,10 @@ static bool answer_cancel(redis_call *call, const resp_node *reply)
     redis_waiter *w = call->about;
     int64_t now;
 
-    if (!redis_is_owner(resp_child(reply, 1), w->redis->env->client_id, w->seq) ||
+    if (!redis_is_owner(resp_child(reply, 1), w->redis->env->client_id, w->by_seq.seq) ||
         !integer_at(reply, 2, &now))
         return false;
-    redis_clock_set(call, now);
+    kit_clock_set(&call->on->clock, now, call->sent);
     redis_waiter_finish(w, w->trouble ? w->trouble : PAWL_ECANCELED);
     return true;
 }
@@ -504,10 +483,7 @@ void redis_waiters_resend(redis *r, redis_link *link)
 {
     if (link)
         redis_channels_ready(r, link);
-    for (struct list *l = r->waiters.next, *next; l != &r->waiters; l = next) {
-        redis_waiter *w = list_entry(l, redis_waiter, link);
-
-        next = l->next;
+    list_each_safe(redis_waiter, w, &r->waiters, link) {
         if (!link || redis_link_for(r, w->name) == link)
             ask_or_leave(w);
     }
@@ -528,11 +504,9 @@ static void turn_away(redis_waiter *w)
 void redis_waiters_move(redis *r)
 {
     redis_channels_move(r);
-    for (struct list *l = r->waiters.next, *next; l != &r->waiters; l = next) {
-        redis_waiter *w = list_entry(l, redis_waiter, link);
+    list_each_safe(redis_waiter, w, &r->waiters, link) {
         const redis_link *on = w->call ? w->call->on : w->on;
 
-        next = l->next;
         if (on == redis_link_for(r, w->name) || (w->call && on->state == LINK_READY))
             continue; /* if it is asked in the wrong place, it is sent on */
         if (w->call)
@@ -543,10 +517,7 @@ void redis_waiters_move(redis *r)
 
 void redis_waiters_ask(redis *r, uint16_t slot)
 {
-    for (struct list *l = r->waiters.next, *next; l != &r->waiters; l = next) {
-        redis_waiter *w = list_entry(l, redis_waiter, link);
-
-        next = l->next;
+    list_each_safe(redis_waiter, w, &r->waiters, link) {
         if (redis_slot_of(r, w->name) == slot)
             ask_or_leave(w);
     }
@@ -554,10 +525,7 @@ void redis_waiters_ask(redis *r, uint16_t slot)
 
 void redis_waiters_refuse(redis *r, redis_link *link, int code, const char *words)
 {
-    for (struct list *l = r->waiters.next, *next; l != &r->waiters; l = next) {
-        redis_waiter *w = list_entry(l, redis_waiter, link);
-
-        next = l->next;
+    list_each_safe(redis_waiter, w, &r->waiters, link) {
         if (w->state != WAITER_ASKING || w->call || redis_link_for(r, w->name) != link)
             continue;
         pawl_error_set(w->op->err, code, "%s", words);
@@ -569,9 +537,7 @@ bool redis_waiters_leave(void *self)
 {
     redis *r = self;
 
-    for (struct list *l = r->waiters.next; l != &r->waiters; l = l->next) {
-        const redis_waiter *w = list_entry(l, redis_waiter, link);
-
+    list_each(const redis_waiter, w, &r->waiters, link) {
         if (w->state == WAITER_LEAVING && redis_link_for(r, w->name)->state == LINK_READY)
             return true;
     }
@@ -586,7 +552,5 @@ void redis_waiters_end(redis *r)
         redis_waiter_finish(list_entry(l, redis_waiter, link), PAWL_ECANCELED);
     while ((l = list_take(&r->spare_waiters)))
         free(list_entry(l, redis_waiter, link));
-    free(r->table);
-    r->table = NULL;
-    r->table_room = 0;
+    kit_seqs_free(&r->table);
 }

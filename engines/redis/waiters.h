@@ -17,7 +17,7 @@ typedef struct redis_channel redis_channel;
 
 struct redis_waiter {
     struct list link;
-    redis_waiter *next; /* in its bucket of the table */
+    kit_seq by_seq;
     redis *redis;
     pawl_op *op;      /* NULL: given up */
     redis_call *call; /* the acquire or cancel that is out, or NULL */
@@ -25,7 +25,6 @@ struct redis_waiter {
     redis_call *overtaken; /* LEAVING: the acquire that is out before the cancel, or NULL */
     bool nothing;     /* LEAVING: it was refused, the server has nothing of it */
     pawl_timer timer;
-    uint64_t seq;
     uint64_t secret;  /* that messages to it must repeat */
     int64_t asked;    /* when the op was submitted */
     int64_t gone_by;  /* LEAVING: by then nothing can be left of it */

@@ -9,40 +9,11 @@
 
 #define SPARE_MAX 256
 
-static redis_waiter **bucket_of(redis *r, uint64_t seq)
-{
-    return &r->table[seq & (r->table_room - 1)]; /* seq counts up: no hash does better */
-}
-
-static bool grow(redis *r)
-{
-    size_t room = r->table_room ? r->table_room * 2 : 64;
-    redis_waiter **old = r->table, **table = calloc(room, sizeof *table);
-    size_t old_room = r->table_room;
-
-    if (!table)
-        return old != NULL; /* longer chains, no harm */
-    r->table = table;
-    r->table_room = room;
-    for (size_t i = 0; i < old_room; i++)
-        while (old[i]) {
-            redis_waiter *w = old[i];
-
-            old[i] = w->next;
-            w->next = *bucket_of(r, w->seq);
-            *bucket_of(r, w->seq) = w;
-        }
-    free(old);
-    return true;
-}
-
 redis_waiter *redis_waiter_find(redis *r, uint64_t seq)
 {
-    redis_waiter *w = r->table ? *bucket_of(r, seq) : NULL;
+    kit_seq *s = kit_seqs_find(&r->table, seq);
 
-    while (w && w->seq != seq)
-        w = w->next;
-    return w;
+    return s ? list_entry(s, redis_waiter, by_seq) : NULL;
 }
 
 redis_waiter *redis_waiter_new(redis *r, pawl_op *op)
@@ -53,7 +24,8 @@ redis_waiter *redis_waiter_new(redis *r, pawl_op *op)
     r->nspare_waiters -= spare != NULL;
     if (!w)
         return NULL;
-    if (r->nwaiters >= r->table_room && !grow(r)) {
+    w->by_seq.seq = op->owner.seq;
+    if (!kit_seqs_add(&r->table, &w->by_seq)) {
         free(w);
         return NULL;
     }
@@ -63,7 +35,6 @@ redis_waiter *redis_waiter_new(redis *r, pawl_op *op)
     w->on = NULL;
     list_init(&w->proof.link);
     w->timer = (pawl_timer){0};
-    w->seq = op->owner.seq;
     w->secret = op->queue ? r->env->random(r->env) : 0;
     w->rechecks = 0;
     w->trouble = 0;
@@ -80,22 +51,15 @@ redis_waiter *redis_waiter_new(redis *r, pawl_op *op)
     w->fair_wait = 0;
     w->round[0] = 0;
     strcpy(w->name, op->name);
-    w->next = *bucket_of(r, w->seq);
-    *bucket_of(r, w->seq) = w;
     list_append(&r->waiters, &w->link);
-    r->nwaiters++;
     return w;
 }
 
 void redis_waiter_free(redis_waiter *w)
 {
     redis *r = w->redis;
-    redis_waiter **at = bucket_of(r, w->seq);
 
-    while (*at != w)
-        at = &(*at)->next;
-    *at = w->next;
-    r->nwaiters--;
+    kit_seqs_remove(&r->table, &w->by_seq);
     list_remove(&w->link);
     r->env->timer_clear(r->env, &w->timer);
     if (w->call && !redis_call_withdraw(w->call))

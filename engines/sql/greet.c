@@ -30,8 +30,7 @@ static int ask(sql_link *link, const char *text)
 {
     int64_t ms = link->env->timeout_ms * (link->step == MAKE || link->step == LOCK ? 5 : 1);
 
-    link->env->timer_set(link->env, &link->timer,
-                         link->env->now(link->env) + ms * PAWL_NS_PER_MS);
+    kit_timer_ms(link->env, &link->timer, ms);
     return link->sql->driver->query(link, text);
 }
 

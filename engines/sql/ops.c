@@ -93,7 +93,7 @@ static bool answer_release(sql_call *call, const sql_reply *reply)
 
     if (!reply_for(op, reply, word, &rest) || sscanf(rest, "%lld", &now) != 1)
         return false;
-    sql_clock_set(q, call, now);
+    kit_clock_set(&q->clock, now, call->sent);
     if (q->held && !(op->mode == PAWL_MODE_PERMITS && op->permits))
         q->held--;
     sql_done(op, strcmp(word, "OK") ? PAWL_ENOTHELD : 0, NULL);
@@ -210,7 +210,7 @@ static bool answer_renew(sql_call *call, const sql_reply *reply)
     if (!text || sscanf(text, "%lld %n", &now, &used) != 1 ||
         strlen(text + used) != op->batch_len || strspn(text + used, "012") != op->batch_len)
         return false;
-    sql_clock_set(call->on->sql, call, now);
+    kit_clock_set(&call->on->sql->clock, now, call->sent);
     for (size_t i = 0; i < op->batch_len; i++)
         items[i]->code = codes[text[(size_t)used + i] - '0'];
     op->lease_from = call->sent;

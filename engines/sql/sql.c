@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sql.c - the engine's slots, and what belongs to no op: the server's clock, the client's
+ * sql.c - the engine's slots, and what belongs to no op: the client's
  * own entry, and the listener.
  *
  * The entry says who a client is (host, pid, program, label), for whoever asks who holds a lock. It
@@ -50,32 +50,6 @@ void sql_owner(char text[SQL_OWNER_MAX], uint64_t client, uint64_t seq)
     snprintf(text, SQL_OWNER_MAX, "%016" PRIx64 ":%" PRIx64, client, seq);
 }
 
-/* ---- the server's clock ---------------------------------------------------------------------- */
-
-void sql_clock_set(sql *q, const sql_call *call, int64_t server_ms)
-{
-    if (server_ms < 0) /* no server's time: a difference to it may overflow */
-        return;
-    q->clock_server = server_ms;
-    q->clock_local = call->sent;
-}
-
-/* The reply with clock_server was made after clock_local. What the server did some ms later (or
- * before) was done so much later, give or take a thousandth for clocks that run differently and
- * 1 ms for rounding. A server's clock that was set forward must not put it into the future. */
-int64_t sql_since(sql *q, int64_t server_ms)
-{
-    const int64_t year = INT64_C(1000) * 86400 * 365;
-    int64_t now = q->env->now(q->env), since;
-    int64_t d = server_ms < 0 || !q->clock_local ? INT64_MIN : server_ms - q->clock_server;
-
-    if (d > year || d < -year)
-        return now - year * PAWL_NS_PER_MS;
-    d -= (d < 0 ? -d : d) / 1000 + 1;
-    since = q->clock_local + d * PAWL_NS_PER_MS;
-    return since < now ? since : now;
-}
-
 /* ---- the client's entry ---------------------------------------------------------------------- */
 
 static void fill_entry(const sql_call *call, sql_params *p)
@@ -96,7 +70,7 @@ static void fill_entry(const sql_call *call, sql_params *p)
 static void set_entry_timer(sql *q, int64_t ms)
 {
     if (!q->closing)
-        q->env->timer_set(q->env, &q->entry_timer, q->env->now(q->env) + ms * PAWL_NS_PER_MS);
+        kit_timer_ms(q->env, &q->entry_timer, ms);
 }
 
 static bool entry_written(sql_call *call, const sql_reply *reply)
@@ -208,32 +182,27 @@ static void hear(sql *q)
     sql_link_send(&q->listener, call);
 }
 
-static void set_listener_timer(sql *q, int64_t ms)
-{
-    q->env->timer_set(q->env, &q->listener_timer, q->env->now(q->env) + ms * PAWL_NS_PER_MS);
-}
-
 static void listener_due(pawl_timer *timer)
 {
     sql *q = timer->arg;
-    bool wanted = q->nwaiters || q->held;
+    bool wanted = q->table.n || q->held;
 
     if (wanted)
         sql_link_open(&q->listener);
     else
         sql_link_close(&q->listener);
     if (wanted)
-        set_listener_timer(q, LISTENER_IDLE_MS);
+        kit_timer_ms(q->env, &q->listener_timer, LISTENER_IDLE_MS);
 }
 
 void sql_want_listener(sql *q)
 {
     if (!q->driver->own_listener || q->listener.state != LINK_CLOSED)
         return;
-    if (q->nwaiters)
+    if (q->table.n)
         sql_link_open(&q->listener);
     if (!q->listener_timer.armed)
-        set_listener_timer(q, LISTENER_SOON_MS);
+        kit_timer_ms(q->env, &q->listener_timer, LISTENER_SOON_MS);
 }
 
 /* ---- what the links tell --------------------------------------------------------------------- */
@@ -256,7 +225,7 @@ static void link_ready(sql_link *link)
 
 static void link_dropped(sql_link *link, int refused)
 {
-    link->sql->clock_local = 0; /* the next one may be to another server */
+    link->sql->clock.local = 0; /* the next one may be to another server */
     if (refused)
         sql_waiters_refuse(link->sql, refused, link->words);
 }

@@ -42,6 +42,7 @@
 #include <uv.h>
 
 #include "engine.h"
+#include "kit/waiter.h"
 #include "list.h"
 #include "net/net.h"
 
@@ -286,15 +287,12 @@ struct sql {
     unsigned served_by;    /* which of the hosts was the latest */
     pawl_timer entry_timer, listener_timer;
     struct list waiters;   /* in order of arrival */
-    sql_waiter **table;    /* by owner.seq */
-    size_t nwaiters, table_room;
+    kit_seqs table;        /* of the same, by owner.seq */
     bool closing;
     char *refusals;        /* greet.c: all that was wrong at the last greeting, in lines; or NULL */
     char heard[1100];      /* ids of messages that can be forgotten */
     size_t held;           /* grants that were not given back, as far as this engine saw */
-    /* server time `clock_server` (ms) was not before local `clock_local` (ns; 0: nothing known);
-     * see sql_since */
-    int64_t clock_server, clock_local;
+    kit_clock clock;
 };
 
 /* Of every engine on SQL: its slots, around a driver. */
@@ -321,10 +319,6 @@ static inline int64_t sql_lease(int64_t ms)
 {
     return ms < INT64_C(100000000000000) ? ms : INT64_C(100000000000000);
 }
-/* A reply to `call` carried the server's time. */
-void sql_clock_set(sql *q, const sql_call *call, int64_t server_ms);
-/* An instant of the local clock that is not after the server's time `server_ms`. */
-int64_t sql_since(sql *q, int64_t server_ms);
 
 /* ---- waiters.c, ops.c, inspect.c ------------------------------------------------------------- */
 

@@ -27,6 +27,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "kit/rows.h"
 #include "sql.h"
 
 #define PLACE_MS 60000
@@ -42,12 +43,11 @@ enum waiter_state { WAITER_ASKING, WAITER_QUEUED, WAITER_LEAVING };
 
 struct sql_waiter {
     struct list link;
-    sql_waiter *next; /* in its bucket of the table */
+    kit_seq by_seq;
     sql *sql;
     pawl_op *op;      /* NULL: given up */
     sql_call *call;   /* the acquire or the cancel that is out, or NULL */
     pawl_timer timer;
-    uint64_t seq;
     uint32_t polls;   /* in a row */
     uint8_t state;    /* enum waiter_state */
     bool pushed;      /* the server knows that messages arrive */
@@ -59,58 +59,31 @@ struct sql_waiter {
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-static sql_waiter **bucket_of(sql *q, uint64_t seq)
-{
-    return &q->table[seq & (q->table_room - 1)]; /* seq counts up: no hash does better */
-}
-
-static bool grow(sql *q)
-{
-    size_t room = q->table_room ? q->table_room * 2 : 64, old_room = q->table_room;
-    sql_waiter **old = q->table, **table = calloc(room, sizeof *table);
-
-    if (!table)
-        return old != NULL; /* longer chains, no harm */
-    q->table = table;
-    q->table_room = room;
-    for (size_t i = 0; i < old_room; i++)
-        while (old[i]) {
-            sql_waiter *w = old[i];
-
-            old[i] = w->next;
-            w->next = *bucket_of(q, w->seq);
-            *bucket_of(q, w->seq) = w;
-        }
-    free(old);
-    return true;
-}
-
 static sql_waiter *find(sql *q, uint64_t seq)
 {
-    sql_waiter *w = q->table ? *bucket_of(q, seq) : NULL;
+    kit_seq *s = kit_seqs_find(&q->table, seq);
 
-    while (w && w->seq != seq)
-        w = w->next;
-    return w;
+    return s ? list_entry(s, sql_waiter, by_seq) : NULL;
 }
 
 static void timer_fired(pawl_timer *timer);
 
 static sql_waiter *waiter_new(sql *q, pawl_op *op)
 {
-    sql_waiter *w = q->nwaiters < q->table_room || grow(q) ? calloc(1, sizeof *w) : NULL;
+    sql_waiter *w = calloc(1, sizeof *w);
 
     if (!w)
         return NULL;
+    w->by_seq.seq = op->owner.seq;
+    if (!kit_seqs_add(&q->table, &w->by_seq)) {
+        free(w);
+        return NULL;
+    }
     w->sql = q;
     w->op = op;
-    w->seq = op->owner.seq;
     strcpy(w->name, op->name);
     w->timer = (pawl_timer){.fire = timer_fired, .arg = w};
-    w->next = *bucket_of(q, w->seq);
-    *bucket_of(q, w->seq) = w;
     list_append(&q->waiters, &w->link);
-    q->nwaiters++;
     return w;
 }
 
@@ -119,12 +92,8 @@ static void finish(sql_waiter *w, int code)
 {
     pawl_op *op = w->op;
     sql *q = w->sql;
-    sql_waiter **at = bucket_of(q, w->seq);
 
-    while (*at != w)
-        at = &(*at)->next;
-    *at = w->next;
-    q->nwaiters--;
+    kit_seqs_remove(&q->table, &w->by_seq);
     list_remove(&w->link);
     q->env->timer_clear(q->env, &w->timer);
     if (w->call && !sql_call_withdraw(w->call))
@@ -136,9 +105,7 @@ static void finish(sql_waiter *w, int code)
 
 static void set_timer(sql_waiter *w, int64_t ms)
 {
-    pawl_env *env = w->sql->env;
-
-    env->timer_set(env, &w->timer, env->now(env) + ms * PAWL_NS_PER_MS);
+    kit_timer_ms(w->sql->env, &w->timer, ms);
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */
@@ -160,15 +127,9 @@ static void granted(sql_waiter *w, uint64_t token, int64_t ntokens, int64_t from
         sql_want_listener(q);
 }
 
-/* A pause that grows with every look in vain, half of it by chance. */
 static int64_t pause_ms(sql_waiter *w)
 {
-    pawl_env *env = w->sql->env;
-    int64_t ms = (int64_t)POLL_MIN_MS << (w->polls < 6 ? w->polls : 6);
-
-    w->polls++;
-    ms = ms < POLL_MAX_MS ? ms : POLL_MAX_MS;
-    return ms / 2 + (int64_t)(env->random(env) % (uint64_t)(ms / 2 + 1));
+    return kit_pause_ms(w->sql->env, &w->polls, POLL_MIN_MS, POLL_MAX_MS);
 }
 
 /* When to ask again. left: ms until what is in the way should be over, -1 unknown. */
@@ -198,7 +159,7 @@ static bool answer_granted(sql_call *call, sql_waiter *w, const char *text)
     if (w->op->mode != PAWL_MODE_LATCH &&
         (token < 1 || ntokens < 1 || ntokens > UINT32_MAX || ms < 1))
         return false;
-    sql_clock_set(w->sql, call, now);
+    kit_clock_set(&w->sql->clock, now, call->sent);
     granted(w, (uint64_t)token, ntokens, call->sent, ms);
     return true;
 }
@@ -213,7 +174,7 @@ static bool answer_queued(sql_call *call, sql_waiter *w, const char *text)
     if (sscanf(text, "%lld %lld %lld %lld %39s", &position, &left, &stranger, &now, round) < 4 ||
         !w->op->queue)
         return false;
-    sql_clock_set(w->sql, call, now);
+    kit_clock_set(&w->sql->clock, now, call->sent);
     w->state = WAITER_QUEUED;
     pawl_op_waits(w->op);
     if (!w->round[0] && w->op->mode == PAWL_MODE_LATCH)
@@ -226,20 +187,6 @@ static bool answer_queued(sql_call *call, sql_waiter *w, const char *text)
     return true;
 }
 
-static void refuse(sql_waiter *w, int code)
-{
-    pawl_op *op = w->op;
-
-    if (code == PAWL_ESTATE && op->mode == PAWL_MODE_PERMITS)
-        pawl_error_set(op->err, code, "\"%s\" is in use with another capacity or as something "
-                       "else, or has no capacity yet", op->name);
-    else if (code == PAWL_ESTATE)
-        pawl_error_set(op->err, code, "\"%s\" is in use as something else", op->name);
-    else if (code == PAWL_EINVAL)
-        pawl_error_set(op->err, code, "\"%s\": more permits than its capacity", op->name);
-    finish(w, code);
-}
-
 static bool answer_acquire(sql_call *call, const sql_reply *reply)
 {
     sql_waiter *w = call->about;
@@ -250,7 +197,7 @@ static bool answer_acquire(sql_call *call, const sql_reply *reply)
 
     if (!text ||
         sscanf(text, "%11s %16" SCNx64 ":%" SCNx64 "%n", word, &client, &seq, &used) != 3 ||
-        client != w->sql->env->client_id || seq != w->seq)
+        client != w->sql->env->client_id || seq != w->by_seq.seq)
         return false;
     w->call = NULL;
     if (!strcmp(word, "GRANTED"))
@@ -260,9 +207,9 @@ static bool answer_acquire(sql_call *call, const sql_reply *reply)
     if (!strcmp(word, "BUSY"))
         finish(w, PAWL_EBUSY);
     else if (!strcmp(word, "STATE"))
-        refuse(w, PAWL_ESTATE);
+        finish(w, kit_refusal(w->op, PAWL_ESTATE));
     else if (!strcmp(word, "INVAL"))
-        refuse(w, PAWL_EINVAL);
+        finish(w, kit_refusal(w->op, PAWL_EINVAL));
     else
         return false;
     return true;
@@ -353,7 +300,7 @@ static void message_granted(sql_waiter *w, const char *text)
         sscanf(text, "%lld %lld %lld %lld", &token, &ntokens, &ms, &now) != 4 || token < 1 ||
         ntokens < 1 || ntokens > UINT32_MAX || ms < 1 || ms > CLAIM_MAX_MS)
         return;
-    from = sql_since(w->sql, now);
+    from = kit_clock_since(&w->sql->clock, w->sql->env, now);
     if (from + ms * PAWL_NS_PER_MS <= w->sql->env->now(w->sql->env))
         ask(w);
     else
@@ -383,7 +330,7 @@ static void fill_cancel(const sql_call *call, sql_params *p)
 {
     const sql_waiter *w = call->about;
 
-    sql_owner(p->owner, w->sql->env->client_id, w->seq);
+    sql_owner(p->owner, w->sql->env->client_id, w->by_seq.seq);
     sql_add_bytes(p, w->name, strlen(w->name));
     sql_add_text(p, p->owner);
     sql_add_int(p, 0);
@@ -490,10 +437,7 @@ static void timer_fired(pawl_timer *timer)
 
 void sql_waiters_resend(sql *q)
 {
-    for (struct list *l = q->waiters.next, *next; l != &q->waiters; l = next) {
-        sql_waiter *w = list_entry(l, sql_waiter, link);
-
-        next = l->next;
+    list_each_safe(sql_waiter, w, &q->waiters, link) {
         if (q->link.state != LINK_READY || w->call)
             continue;
         if (w->state == WAITER_QUEUED)
@@ -505,10 +449,7 @@ void sql_waiters_resend(sql *q)
 
 void sql_waiters_refuse(sql *q, int code, const char *words)
 {
-    for (struct list *l = q->waiters.next, *next; l != &q->waiters; l = next) {
-        sql_waiter *w = list_entry(l, sql_waiter, link);
-
-        next = l->next;
+    list_each_safe(sql_waiter, w, &q->waiters, link) {
         if (w->call || !w->op)
             continue;
         pawl_error_set(w->op->err, code, "%s", words);
@@ -518,9 +459,7 @@ void sql_waiters_refuse(sql *q, int code, const char *words)
 
 void sql_waiters_end(sql *q)
 {
-    while (q->nwaiters)
+    while (q->table.n)
         finish(list_entry(q->waiters.next, sql_waiter, link), PAWL_ECANCELED);
-    free(q->table);
-    q->table = NULL;
-    q->table_room = 0;
+    kit_seqs_free(&q->table);
 }

@@ -182,19 +182,13 @@ static void exam_next(zk_task *task)
     probe_all(x);
 }
 
-static void exam_expired(zk_task *task)
-{
-    (void)task;
-}
-
 static void exam_refused(zk_task *task, int code, const char *words)
 {
     if (!exam_of(task)->out)
         finish(exam_of(task), code, words);
 }
 
-static const zk_task_type type = {.go = exam_go, .next = exam_next, .expired = exam_expired,
-        .refused = exam_refused};
+static const zk_task_type type = {.go = exam_go, .next = exam_next, .refused = exam_refused};
 
 void zk_examine(zk *z, pawl_op *op)
 {

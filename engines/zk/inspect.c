@@ -445,11 +445,6 @@ static void zk_inspect_go(zk_task *task)
     }
 }
 
-static void zk_inspect_expired(zk_task *task)
-{
-    (void)task;
-}
-
 static void zk_inspect_refused(zk_task *task, int code, const char *words)
 {
     zk_inspection *k = zk_inspection_of(task);
@@ -459,7 +454,6 @@ static void zk_inspect_refused(zk_task *task, int code, const char *words)
 }
 
 static const zk_task_type zk_inspect_type = {.go = zk_inspect_go, .next = zk_inspect_next,
-                                             .expired = zk_inspect_expired,
         .refused = zk_inspect_refused};
 
 void zk_inspect(zk *z, pawl_op *op)

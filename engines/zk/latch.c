@@ -346,11 +346,6 @@ static void latch_next(zk_task *task)
         decide_down(l);
 }
 
-static void latch_nothing(zk_task *task)
-{
-    (void)task;
-}
-
 static void latch_refused(zk_task *task, int code, const char *words)
 {
     if (!latch_of(task)->sent)
@@ -358,7 +353,7 @@ static void latch_refused(zk_task *task, int code, const char *words)
 }
 
 static const zk_task_type latch_type = {.go = latch_go, .next = latch_next,
-        .expired = latch_nothing, .refused = latch_refused};
+        .refused = latch_refused};
 
 void zk_latch(zk *z, pawl_op *op)
 {

@@ -149,7 +149,7 @@ static void beat_refused(zk_task *task, int code, const char *words)
 }
 
 static const zk_task_type beat_type = {.go = beat_nothing, .next = beat_next,
-        .expired = beat_nothing, .refused = beat_refused};
+        .refused = beat_refused};
 
 static void beat_due(pawl_timer *timer)
 {

@@ -71,7 +71,8 @@ void zk_tasks_go(zk *z)
 static void expire_one(zk_task *task, void *arg)
 {
     (void)arg;
-    task->type->expired(task);
+    if (task->type->expired)
+        task->type->expired(task);
 }
 
 void zk_tasks_expired(zk *z)

@@ -7,6 +7,7 @@
 #ifndef PAWL_ZK_WAITER_H
 #define PAWL_ZK_WAITER_H
 
+#include "kit/waiter.h"
 #include "zk.h"
 
 #define WAITER_WATCH_MS 100 /* so long its own node is not watched */

@@ -20,9 +20,9 @@ zk_waiter *zk_waiter_find(zk *z, uint64_t seq)
 {
     struct list *bucket = &z->waiters[seq % ZK_BUCKETS];
 
-    for (struct list *l = bucket->next; l != bucket; l = l->next)
-        if (list_entry(l, zk_waiter, in_table)->seq == seq)
-            return list_entry(l, zk_waiter, in_table);
+    list_each(zk_waiter, l, bucket, in_table)
+        if (l->seq == seq)
+            return l;
     return NULL;
 }
 
@@ -99,9 +99,7 @@ void zk_waiter_end(zk_waiter *p, int release_code)
 
 void zk_waiter_timer(zk_waiter *p, int64_t ms)
 {
-    pawl_env *env = p->task.zk->env;
-
-    env->timer_set(env, &p->timer, env->now(env) + ms * PAWL_NS_PER_MS);
+    kit_timer_ms(p->task.zk->env, &p->timer, ms);
 }
 
 /* ---- the ops --------------------------------------------------------------------------------- */
@@ -209,8 +207,8 @@ void zk_release_cancel(zk *z, pawl_op *op)
 void zk_waiters_check(zk *z)
 {
     for (size_t i = 0; i < ZK_BUCKETS; i++)
-        for (struct list *l = z->waiters[i].next; l != &z->waiters[i]; l = l->next)
-            zk_waiter_check(list_entry(l, zk_waiter, in_table));
+        list_each(zk_waiter, l, &z->waiters[i], in_table)
+            zk_waiter_check(l);
 }
 
 void zk_waiters_end(zk *z)

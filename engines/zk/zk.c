@@ -90,62 +90,40 @@ static void engine_close(void *self)
     z->env = NULL;
 }
 
+/* What begins an op, and what gives it up. */
+static const struct {
+    void (*submit)(zk *z, pawl_op *op), (*cancel)(zk *z, pawl_op *op);
+} ops[] = {
+    [PAWL_OP_ACQUIRE] = {zk_acquire, zk_acquire_cancel},
+    [PAWL_OP_RELEASE] = {zk_release, zk_release_cancel},
+    [PAWL_OP_RENEW] = {zk_renew, zk_renew_cancel},
+    [PAWL_OP_BREAK] = {zk_inspect, zk_inspect_cancel},
+    [PAWL_OP_INSPECT] = {zk_inspect, zk_inspect_cancel},
+    [PAWL_OP_LIST] = {zk_inspect, zk_inspect_cancel},
+    [PAWL_OP_COUNT] = {zk_inspect, zk_inspect_cancel},
+    [PAWL_OP_LATCH_SET] = {zk_latch, zk_latch_cancel},
+    [PAWL_OP_LATCH_DOWN] = {zk_latch, zk_latch_cancel},
+    [PAWL_OP_EXAMINE] = {zk_examine, zk_examine_cancel},
+};
+
 static void engine_submit(void *self, pawl_op *op)
 {
     zk *z = self;
 
-    switch (op->kind) {
-    case PAWL_OP_ACQUIRE:
-        zk_acquire(z, op);
-        break;
-    case PAWL_OP_RELEASE:
-        zk_release(z, op);
-        break;
-    case PAWL_OP_RENEW:
-        zk_renew(z, op);
-        break;
-    case PAWL_OP_EVENT:
+    if (op->kind == PAWL_OP_EVENT)
         pawl_events_submit(&z->events, op);
-        break;
-    case PAWL_OP_LATCH_SET:
-    case PAWL_OP_LATCH_DOWN:
-        zk_latch(z, op);
-        break;
-    case PAWL_OP_EXAMINE:
-        zk_examine(z, op);
-        break;
-    default:
-        zk_inspect(z, op);
-    }
+    else
+        ops[op->kind].submit(z, op);
 }
 
 static void engine_cancel(void *self, pawl_op *op)
 {
     zk *z = self;
 
-    switch (op->kind) {
-    case PAWL_OP_ACQUIRE:
-        zk_acquire_cancel(z, op);
-        break;
-    case PAWL_OP_RELEASE:
-        zk_release_cancel(z, op);
-        break;
-    case PAWL_OP_RENEW:
-        zk_renew_cancel(z, op);
-        break;
-    case PAWL_OP_EVENT:
+    if (op->kind == PAWL_OP_EVENT)
         pawl_events_end(&z->events);
-        break;
-    case PAWL_OP_LATCH_SET:
-    case PAWL_OP_LATCH_DOWN:
-        zk_latch_cancel(z, op);
-        break;
-    case PAWL_OP_EXAMINE:
-        zk_examine_cancel(z, op);
-        break;
-    default:
-        zk_inspect_cancel(z, op);
-    }
+    else
+        ops[op->kind].cancel(z, op);
 }
 
 static int engine_identity(void *self, char *ret, size_t size)

@@ -166,7 +166,7 @@ typedef struct zk_watch {
 typedef struct zk_task_type {
     void (*go)(zk_task *task);      /* there is a connection: go on from what is known */
     void (*next)(zk_task *task);    /* all that was asked has been answered */
-    void (*expired)(zk_task *task); /* a session has ended, with all its nodes */
+    void (*expired)(zk_task *task); /* a session has ended, with all its nodes; or NULL */
     void (*woken)(zk_task *task, zk_watch *watch, int happened); /* a watch has fired; it is gone */
     /* The service can't be used and trying again won't help. */
     void (*refused)(zk_task *task, int code, const char *words);
