@@ -79,7 +79,7 @@ typedef struct kit_link_type {
     const char *peer;      /* the server, for texts: "localhost:6379" */                           \
     struct list calls;     /* sent and not answered, in order */                                   \
     struct list backlog;   /* not sent yet */                                                      \
-    pawl_timer timer;      /* PAUSED: the next attempt. READY: the limit. Else: the attempt's end */ \
+    pawl_timer timer;      /* PAUSED: the next attempt. READY: limit(). Else: the attempt ends */  \
     int64_t limit_ms;      /* for an attempt, and for an answer */                                 \
     int64_t attempt_ends;                                                                          \
     uint32_t failures;     /* attempts since a call was answered; the engine sets it to 0 */       \

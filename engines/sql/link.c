@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * link.c - one connection: its life, and the calls on it.
+ * link.c - what a link to an SQL server adds to kit/link.c: addresses, hosts, calls, and parked
+ * calls.
  *
- *     PAUSED --timer--> RESOLVING --> CONNECTING --> GREETING --> READY
- *        ^                  |              |             |          |
- *        +------------------+-- drop: anything unexpected, or too long nothing
- *
- * An attempt has env->timeout_ms, and each address its share of what is left of it: one that does
- * not answer must not keep us from the next. So has each answer once the link is READY (a call may
- * say otherwise). Calls that were sent and not answered when the link drops have failed as unknown;
- * those in the backlog stay, unless trying again can't help. Pauses between attempts grow from
- * 10 ms to 1 s, half of each by chance, until a call has been answered. While nobody makes a call
- * nobody may turn the loop; the time of an attempt that was left alone begins anew.
+ * Each address of a host has its share of what is left of the attempt's time: an address that does
+ * not answer must not keep us from the next one. A call may have a time limit of its own.
  *
  * A call whose row somebody has locked is parked: it waits here, not in the server, and is sent
  * again after a pause that grows from 2 to 200 ms. After env->timeout_ms it has failed. Parked
@@ -28,7 +21,6 @@
 
 #include "sql.h"
 
-#define LEFT_ALONE_MS 50 /* a timer that fires so late: nobody turned the loop */
 #define TRIES_MAX 4      /* of a statement that the server gave up in favour of another */
 #define PARK_MIN_MS 2
 #define PARK_MAX_MS 200
@@ -43,9 +35,9 @@ const net_address *sql_link_host(const sql_link *link)
     return &link->sql->settings.hosts.list[link->at];
 }
 
-static void set_timer(sql_link *link, int64_t due)
+static sql_link *link_of(kit_link *kit)
 {
-    link->env->timer_set(link->env, &link->timer, due);
+    return list_entry(kit, sql_link, kit);
 }
 
 /* ---- the socket ------------------------------------------------------------------------------ */
@@ -106,12 +98,6 @@ void sql_link_watch(sql_link *link, int fd, int events)
 
 /* ---- connecting ------------------------------------------------------------------------------ */
 
-static void limit_attempt(sql_link *link)
-{
-    link->attempt_ends = link->env->now(link->env) + link->env->timeout_ms * PAWL_NS_PER_MS;
-    set_timer(link, link->attempt_ends);
-}
-
 static void close_connection(sql_link *link)
 {
     sql_link_unwatch(link);
@@ -138,7 +124,7 @@ static void connect_next(sql_link *link)
 
         for (const struct addrinfo *b = a; b; b = b->ai_next)
             n++;
-        set_timer(link, now + (link->attempt_ends - now) / n);
+        link->env->timer_set(link->env, &link->timer, now + (link->attempt_ends - now) / n);
         link->next_address = a->ai_next;
         if (getnameinfo(a->ai_addr, a->ai_addrlen, text, sizeof text, NULL, 0, NI_NUMERICHOST))
             continue;
@@ -162,15 +148,16 @@ static void resolved(void *arg, int error, struct addrinfo *addresses)
     connect_next(link);
 }
 
-static void attempt(sql_link *link)
+static void attempt(kit_link *kit)
 {
+    sql_link *link = link_of(kit);
     const net_address *host;
 
     if (link == &link->sql->listener)
         link->at = link->sql->link.at; /* to hear what is said there */
     host = sql_link_host(link);
-    link->state = LINK_RESOLVING;
-    limit_attempt(link);
+    link->peer = host->where;
+    link->leaving = false;
     if (host->host[0] == '/' || driver_of(link)->resolves) {
         if (start(link, NULL))
             sql_link_drop(link, PAWL_ECONN, "%.*s", SQL_WORDS, link->words);
@@ -184,16 +171,22 @@ static void attempt(sql_link *link)
 
 void sql_link_connected(sql_link *link)
 {
-    link->state = LINK_GREETING;
-    link->step = 0;
-    limit_attempt(link);
-    sql_greet(link);
+    kit_link_limit_attempt(&link->kit);
+    kit_link_connected(&link->kit, link->attempt_ends);
+}
+
+static void greet(kit_link *kit)
+{
+    link_of(kit)->step = 0;
+    sql_greet(link_of(kit));
 }
 
 /* ---- the end of a connection ----------------------------------------------------------------- */
 
-static void close_attempt(sql_link *link)
+static void disconnect(kit_link *kit)
 {
+    sql_link *link = link_of(kit);
+
     close_connection(link);
     net_resolve_cancel(&link->resolve);
     if (link->addresses)
@@ -201,73 +194,51 @@ static void close_attempt(sql_link *link)
     link->addresses = link->next_address = NULL;
     free(link->making);
     link->making = link->made = NULL;
-    link->leaving = false;
 }
 
-/* Failing one may bring new ones, which are not meant: the list is nobody else's. */
-static void fail_all(struct list *mine, int code, const char *words)
+static void fail_call(kit_link *kit, struct list *l, int code, const char *words)
 {
-    struct list *l;
+    sql_call *call = list_entry(l, sql_call, link);
 
-    while ((l = list_take(mine))) {
-        sql_call *call = list_entry(l, sql_call, link);
-
-        if (call->about)
-            call->type->failed(call, code, words);
-        free(call);
-    }
+    (void)kit;
+    if (call->about)
+        call->type->failed(call, code, words);
+    free(call);
 }
 
-static void pause_link(sql_link *link)
+/* One address has failed, and there are more. */
+static bool keeps(kit_link *kit, int code, const char *words)
 {
-    uint32_t rounds = link->failures / (uint32_t)link->sql->settings.hosts.n;
-    int64_t pause = link->at ? 0 : net_pause_ms(link->env, rounds); /* the others first */
+    sql_link *link = link_of(kit);
 
-    link->failures++;
-    link->state = LINK_PAUSED;
-    set_timer(link, link->env->now(link->env) + pause * PAWL_NS_PER_MS);
+    if (link->state != LINK_CONNECTING || !link->next_address || code != PAWL_ECONN)
+        return false;
+    snprintf(link->words, sizeof link->words, "%s", words);
+    close_connection(link);
+    connect_next(link);
+    return true;
 }
 
-void sql_link_drop(sql_link *link, int code, const char *format, ...)
+/* The other hosts are tried without a pause. */
+static int64_t back_off(kit_link *kit, bool was_ready)
 {
-    bool was_ready = link->state == LINK_READY;
-    struct list out, waiting, parked;
-    char words[SQL_WORDS];
-    va_list args;
+    sql_link *link = link_of(kit);
+    size_t n = link->sql->settings.hosts.n;
 
-    if (link->state == LINK_CLOSED || link->state == LINK_PAUSED)
-        return;
-    va_start(args, format);
-    vsnprintf(words, sizeof words, format, args);
-    va_end(args);
-    if (link->state == LINK_CONNECTING && link->next_address && code == PAWL_ECONN) {
-        snprintf(link->words, sizeof link->words, "%s", words);
-        close_connection(link);
-        connect_next(link);
-        return;
+    link->at = was_ready && !link->leaving ? 0 : (link->at + 1) % (unsigned)n;
+    return link->at ? 0 : kit_link_pause_ms(kit, n);
+}
+
+static void dropped(kit_link *kit, int refused)
+{
+    sql_link *link = link_of(kit);
+
+    if (refused) {
+        kit_link_fail(kit, &link->backlog, refused, link->words);
+        kit_link_fail(kit, &link->parked, refused, link->words);
     }
-    link->last_code = code;
-    snprintf(link->words, sizeof link->words, "%.*s: %.*s", 60, sql_link_host(link)->where, 155,
-             words);
-    link->env->log(link->env, PAWL_LOG_WARNING, "%s %s",
-                   was_ready ? "connection lost:" : "can't connect:", link->words);
-    link->at = was_ready && !link->leaving
-                   ? 0 : (link->at + 1) % (unsigned)link->sql->settings.hosts.n;
-    close_attempt(link);
-    pause_link(link);
-    code = was_ready || code == PAWL_ECONN ? 0 : code;
-    list_init(&waiting);
-    list_init(&parked);
-    list_take_all(&out, &link->calls);
-    if (code) {
-        list_take_all(&waiting, &link->backlog);
-        list_take_all(&parked, &link->parked);
-    }
-    fail_all(&out, PAWL_EUNKNOWN, link->words);
-    fail_all(&waiting, code, link->words);
-    fail_all(&parked, code, link->words);
     if (link->on_drop)
-        link->on_drop(link, code);
+        link->on_drop(link, refused);
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -324,8 +295,8 @@ static void pump(sql_link *link)
         if (code) {
             call->type->failed(call, code, "out of memory");
             free(call);
-        } else if (!link->timer.armed) {
-            set_timer(link, limit_of(call));
+        } else {
+            kit_link_expect(&link->kit, limit_of(call));
         }
     }
 }
@@ -486,96 +457,52 @@ void sql_link_answered(sql_link *link, const sql_reply *reply, const sql_fault *
 /* ---- life ------------------------------------------------------------------------------------ */
 
 /* What the engine has to say comes before what waited. */
-static void become_ready(sql_link *link)
+static void become_ready(kit_link *kit)
 {
-    struct list waiting, *l;
-    void *conn = link->conn;
+    if (link_of(kit)->on_ready)
+        link_of(kit)->on_ready(link_of(kit));
+}
 
-    link->state = LINK_READY;
-    link->last_code = 0;
-    link->epochs++;
-    link->env->timer_clear(link->env, &link->timer);
-    if (link->epochs > 1 && link == &link->sql->link)
-        link->env->log(link->env, PAWL_LOG_WARNING, "connected again: %s",
-                       sql_link_host(link)->where);
-    list_take_all(&waiting, &link->backlog);
-    if (link->on_ready)
-        link->on_ready(link);
-    while ((l = list_take(&waiting)))
-        enqueue(link, list_entry(l, sql_call, link));
-    if (link->conn == conn)
-        pump(link);
+static void send_again(kit_link *kit, struct list *call)
+{
+    sql_link_send(link_of(kit), list_entry(call, sql_call, link));
+}
+
+static int64_t limit(kit_link *kit)
+{
+    return list_empty(&kit->calls) ? PAWL_NEVER
+                                   : limit_of(list_entry(kit->calls.next, sql_call, link));
 }
 
 void sql_link_greeted(sql_link *link, const sql_reply *reply, const sql_fault *fault)
 {
-    int result = sql_greet_answer(link, reply, fault);
-
-    if (result > 0)
-        become_ready(link);
-}
-
-static void timer_fired(pawl_timer *timer)
-{
-    sql_link *link = timer->arg;
-    int64_t limit, now = link->env->now(link->env);
-    int64_t late = now - timer->due;
-
-    if (link->state == LINK_PAUSED) {
-        attempt(link);
-        return;
-    }
-    if (link->state == LINK_READY) {
-        if (list_empty(&link->calls))
-            return;
-        limit = limit_of(list_entry(link->calls.next, sql_call, link));
-        if (now < limit) {
-            set_timer(link, limit);
-            return;
-        }
-    } else if (late > LEFT_ALONE_MS * PAWL_NS_PER_MS) {
-        limit_attempt(link);
-        return;
-    }
-    sql_link_drop(link, PAWL_ECONN, "no answer within %lld ms", (long long)link->env->timeout_ms);
+    if (sql_greet_answer(link, reply, fault) > 0)
+        kit_link_ready(&link->kit);
 }
 
 void sql_link_init(sql_link *link, sql *q, const char *const *greeting)
 {
+    static const kit_link_type type = {.attempt = attempt, .greet = greet, .ready = become_ready,
+        .send = send_again, .fail = fail_call, .limit = limit, .disconnect = disconnect,
+        .keeps = keeps, .back_off = back_off, .dropped = dropped};
+
+    kit_link_init(&link->kit, &type, q->env);
+    link->quiet = link != &q->link;
     link->sql = q;
-    link->env = q->env;
     link->greeting = greeting;
     link->fd = -1;
-    link->timer = (pawl_timer){.fire = timer_fired, .arg = link};
     link->park_timer = (pawl_timer){.fire = park_over, .arg = link};
-    list_init(&link->calls);
-    list_init(&link->backlog);
     list_init(&link->parked);
 }
 
-void sql_link_open(sql_link *link)
-{
-    if (link->state != LINK_CLOSED)
-        return;
-    link->state = LINK_PAUSED;
-    set_timer(link, link->env->now(link->env));
-}
-
-/* Failing a call may open the link again, for somebody else: that is not to fail. */
 void sql_link_close(sql_link *link)
 {
-    struct list out, waiting, parked;
+    struct list parked;
 
     if (!link->env)
         return;
-    link->state = LINK_CLOSED;
-    link->env->timer_clear(link->env, &link->timer);
     link->env->timer_clear(link->env, &link->park_timer);
-    close_attempt(link);
-    list_take_all(&out, &link->calls);
-    list_take_all(&waiting, &link->backlog);
     list_take_all(&parked, &link->parked);
-    fail_all(&out, PAWL_ECANCELED, "closing");
-    fail_all(&waiting, PAWL_ECANCELED, "closing");
-    fail_all(&parked, PAWL_ECANCELED, "closing");
+    kit_link_close(&link->kit);
+    kit_link_fail(&link->kit, &parked, PAWL_ECANCELED, "closing");
 }

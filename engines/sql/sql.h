@@ -4,7 +4,7 @@
  *
  *     sql.c       the engine's slots, and what belongs to no op: events, clock, entry, the listener
  *     settings.c  what the URL says
- *     link.c      one connection: its life, and the calls on it
+ *     link.c      one connection, and the calls on it; on top of ../kit/link.c
  *     greet.c     its first words, and making the tables where they are missing
  *     waiters.c   acquire: the ops that may wait, and the messages they wait for
  *     ops.c       release, renew, break, latch
@@ -42,11 +42,10 @@
 #include <uv.h>
 
 #include "engine.h"
+#include "kit/link.h"
 #include "kit/waiter.h"
-#include "list.h"
-#include "net/net.h"
 
-#define SQL_WORDS 224
+#define SQL_WORDS NET_WORDS
 #define SQL_PREFIX_MAX 40
 #define SQL_OWNER_MAX 40
 #define SQL_PARAMS_MAX 13
@@ -161,51 +160,36 @@ struct sql_call {
     int64_t due;       /* parked: when it is sent again */
 };
 
-enum sql_link_state {
-    LINK_CLOSED,     /* for good, or not wanted now */
-    LINK_PAUSED,     /* will try again at link->timer */
-    LINK_RESOLVING,
-    LINK_CONNECTING,
-    LINK_GREETING,   /* the first words */
-    LINK_READY
-};
-
 struct sql_link {
+    KIT_LINK;
     sql *sql;
-    pawl_env *env;
     const char *const *greeting; /* the first words of this link: up to a NULL, and, when the
                                     tables are there, up to another */
     /* Ready, before the backlog is sent. And: it has dropped, its calls have failed. refused: the
      * code, if trying again can't help; the backlog has failed, too. Either may be NULL. */
     void (*on_ready)(sql_link *link);
     void (*on_drop)(sql_link *link, int refused);
-    enum sql_link_state state;
     void *conn;            /* the driver's connection */
     int fd, events;        /* what is watched, and for what */
     uv_poll_t *poll;
-    struct list calls;     /* out, in order */
-    struct list backlog;   /* not sent yet */
     struct list parked;    /* not sent again yet: their rows were locked */
     pawl_timer park_timer; /* when the first of them is due */
-    pawl_timer timer;      /* PAUSED: its end. READY: the first call's limit. Else: the attempt's */
     net_resolve resolve;
     unsigned at;           /* which of the hosts */
     struct addrinfo *addresses, *next_address;
-    int64_t attempt_ends;
     int step;              /* greet.c */
     char *making;          /* greet.c: what makes the tables, and how far that has come */
     char *made;
-    uint32_t failures;     /* attempts since a call was answered */
-    uint64_t epochs;       /* how often it was ready */
     bool prepared[SQL_STATEMENTS]; /* the driver's */
     bool leaving;          /* the server said that it is of no use: dropped when nothing is out */
-    int last_code;         /* why it is not ready */
-    char words[SQL_WORDS];
 };
 
 void sql_link_init(sql_link *link, sql *q, const char *const *greeting);
 /* Begins to connect; a no-op if it has. */
-void sql_link_open(sql_link *link);
+static inline void sql_link_open(sql_link *link)
+{
+    kit_link_open(&link->kit);
+}
 /* Fails what is on it with PAWL_ECANCELED; it may be opened again. Accepts zeroes. */
 void sql_link_close(sql_link *link);
 /* A new call, to be sent by sql_link_send. NULL: no memory. */
@@ -217,8 +201,7 @@ bool sql_call_withdraw(sql_call *call);
 /* May the statement of this call wait for a row lock, for a moment? */
 bool sql_call_patient(const sql_call *call);
 /* The connection is of no use: close it, and try again in a while. */
-__attribute__((format(printf, 3, 4)))
-void sql_link_drop(sql_link *link, int code, const char *format, ...);
+#define sql_link_drop(link, ...) kit_link_drop(&(link)->kit, __VA_ARGS__)
 
 /* The host that it is at. */
 const net_address *sql_link_host(const sql_link *link);

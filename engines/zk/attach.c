@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * attach.c - from a connection to a session (ATTACHING): the one we have, or a new one, is asked
+ * attach.c - from a connection to a session (GREETING): the one we have, or a new one, is asked
  * for. The answer is the session, or that it has ended.
  *
  * A server that can only be read from (it has lost its ensemble) is left again; so is one that is
@@ -20,7 +20,6 @@ void zk_link_attach(zk *z)
     zk_session *s = &z->session;
     jute_writer w;
 
-    z->link.state = LINK_ATTACHING;
     z->link.attached = z->env->now(z->env);
     if (z->link.attached > s->until)
         s->last_zxid = 0;
@@ -32,7 +31,7 @@ void zk_link_attach(zk *z)
     jute_put_bytes(&w, s->password, s->id ? s->password_length : sizeof s->password);
     jute_put_bool(&w, false); /* a server that can only be read from won't do */
     if (jute_end(&w))
-        zk_link_flush(z);
+        kit_wire_flush(&z->link.wire);
     else
         zk_link_drop(z, PAWL_ENOMEM, "out of memory");
 }
@@ -67,7 +66,7 @@ static bool session_ended(zk *z)
     zk_link_drop(z, PAWL_ECONN, "the session has ended");
     z->link.server = (z->link.server + z->settings.servers.n - 1) % z->settings.servers.n;
     z->link.failures = 0;
-    z->env->timer_set(z->env, &z->link.timer, z->env->now(z->env));
+    kit_link_hurry(&z->link.kit);
     zk_tasks_expired(z);
     pawl_events_report(&z->events, PAWL_EVENT_LOST, 0);
     return false;
@@ -103,12 +102,17 @@ bool zk_link_attached(zk *z, jute_reader *body)
     s->password_length = password.length;
     if (password.length)
         memcpy(s->password, password.data, password.length);
-    z->link.state = LINK_READY;
-    z->link.last_code = 0;
-    z->env->timer_clear(z->env, &z->link.timer);
+    z->link.fresh = fresh;
+    z->link.limit_ms = timeout >= 3 && timeout / 3 < z->env->timeout_ms ? timeout / 3
+                                                                      : z->env->timeout_ms;
+    kit_link_ready(&z->link.kit);
+    return z->link.state == LINK_READY;
+}
+
+void zk_link_ready(zk *z)
+{
     if (z->settings.login.user)
         introduce(z);
     if (z->link.state == LINK_READY)
-        zk_session_ready(z, fresh, z->link.attached);
-    return z->link.state == LINK_READY;
+        zk_session_ready(z, z->link.fresh, z->link.attached);
 }

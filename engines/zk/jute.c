@@ -7,59 +7,11 @@
 
 #include "jute.h"
 
-/* ---- bytes that come or go ------------------------------------------------------------------- */
-
-bool jute_reserve(jute_buf *buf, size_t more)
-{
-    size_t used = jute_length(buf), room;
-    char *data;
-
-    if (buf->room - buf->end >= more)
-        return true;
-    if (buf->begin) {
-        memmove(buf->data, buf->data + buf->begin, used);
-        buf->begin = 0;
-        buf->end = used;
-        if (buf->room - used >= more)
-            return true;
-    }
-    if (more > SIZE_MAX / 4 || used > SIZE_MAX / 4)
-        return false;
-    room = 2 * (used + more);
-    data = realloc(buf->data, room);
-    if (!data)
-        return false;
-    buf->data = data;
-    buf->room = room;
-    return true;
-}
-
-void jute_take(jute_buf *buf, size_t n)
-{
-    buf->begin += n;
-    if (buf->begin == buf->end)
-        buf->begin = buf->end = 0;
-}
-
-void jute_buf_wipe(jute_buf *buf)
-{
-    if (buf->data && !jute_length(buf))
-        explicit_bzero(buf->data, buf->room);
-}
-
-void jute_buf_free(jute_buf *buf)
-{
-    if (buf->data)
-        explicit_bzero(buf->data, buf->room);
-    free(buf->data);
-    *buf = (jute_buf){0};
-}
-
 /* ---- writing --------------------------------------------------------------------------------- */
 
-jute_writer jute_begin(jute_buf *buf)
+jute_writer jute_begin(kit_buf *buf)
 {
-    jute_writer w = {.buf = buf, .start = jute_length(buf)};
+    jute_writer w = {.buf = buf, .start = kit_buf_length(buf)};
 
     jute_put_int(&w, 0); /* the length, once it is known */
     return w;
@@ -67,7 +19,7 @@ jute_writer jute_begin(jute_buf *buf)
 
 static char *put(jute_writer *w, size_t n)
 {
-    if (w->failed || !jute_reserve(w->buf, n)) {
+    if (w->failed || kit_buf_reserve(w->buf, n)) {
         w->failed = true;
         return NULL;
     }
@@ -124,7 +76,7 @@ void jute_put_text(jute_writer *w, const char *text)
 
 bool jute_end(jute_writer *w)
 {
-    size_t length = jute_length(w->buf) - w->start;
+    size_t length = kit_buf_length(w->buf) - w->start;
 
     if (w->failed || length - 4 > INT32_MAX) {
         if (length)

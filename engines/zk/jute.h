@@ -14,35 +14,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kit/buf.h"
+
 #define JUTE_FRAME_MAX (16 << 20) /* the longest message that is accepted */
-
-/* ---- bytes that come or go ------------------------------------------------------------------- */
-
-typedef struct jute_buf {
-    char *data;
-    size_t begin, end, room; /* data[begin..end) is in use */
-} jute_buf;
-
-/* Room for so many more bytes behind `end`; false: no memory. */
-bool jute_reserve(jute_buf *buf, size_t more);
-void jute_take(jute_buf *buf, size_t n);
-void jute_buf_wipe(jute_buf *buf); /* if it is empty: no secret stays in it */
-void jute_buf_free(jute_buf *buf);
-
-static inline size_t jute_length(const jute_buf *buf)
-{
-    return buf->end - buf->begin;
-}
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
 typedef struct jute_writer {
-    jute_buf *buf;
+    kit_buf *buf;
     size_t start; /* of this message, from the buffer's begin */
     bool failed;
 } jute_writer;
 
-jute_writer jute_begin(jute_buf *buf);
+jute_writer jute_begin(kit_buf *buf);
 void jute_put_int(jute_writer *w, int32_t value);
 void jute_put_long(jute_writer *w, int64_t value);
 void jute_put_bool(jute_writer *w, bool value);

@@ -143,17 +143,15 @@ void zk_call_done(zk_call *call, int error, jute_reader *body)
         task->type->next(task);
 }
 
-void zk_calls_lost(zk *z)
+void zk_call_lost(zk_call *call)
 {
-    struct list *l;
+    if (call->task)
+        call->task->lost = true;
+    zk_call_done(call, ZK_LOST, NULL);
+}
 
-    while ((l = list_take(&z->link.calls))) {
-        zk_call *call = list_entry(l, zk_call, link);
-
-        if (call->task)
-            call->task->lost = true;
-        zk_call_done(call, ZK_LOST, NULL);
-    }
+void zk_watches_lost(zk *z)
+{
     for (size_t i = 0; i < ZK_BUCKETS; i++)
         while (!list_empty(&z->watches[i]))
             zk_watch_clear(list_entry(z->watches[i].next, zk_watch, link));
@@ -164,7 +162,7 @@ void zk_calls_lost(zk *z)
 jute_writer zk_request(zk *z, int opcode)
 {
     zk_link *link = &z->link;
-    jute_writer w = {.buf = &link->out, .start = jute_length(&link->out), .failed = true};
+    jute_writer w = {.buf = &link->out, .start = kit_buf_length(&link->out), .failed = true};
 
     if (link->state != LINK_READY)
         return w;
@@ -201,9 +199,7 @@ void zk_request_end(zk_task *task, jute_writer *w, zk_answer_fn *answer, int64_t
     if (task)
         task->out++;
     z->env->loop_changed(z->env);
-    if (!link->timer.armed)
-        z->env->timer_set(z->env, &link->timer,
-                          call->sent + zk_patience_ms(z) * PAWL_NS_PER_MS);
+    kit_link_expect(&link->kit, call->sent + link->limit_ms * PAWL_NS_PER_MS);
 }
 
 /* One entry: everything, for whoever made it or for everybody. */

@@ -27,8 +27,8 @@ static void engine_flush(void *self)
 {
     zk *z = self;
 
-    if (jute_length(&z->link.out) > 0)
-        zk_link_flush(z);
+    if (kit_buf_length(&z->link.out) > 0)
+        kit_wire_flush(&z->link.wire);
 }
 
 static void before_poll(uv_prepare_t *prepare)
@@ -43,7 +43,6 @@ static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
 
     z->env = env;
     list_init(&z->tasks);
-    list_init(&z->link.calls);
     list_init(&z->spare_calls);
     for (size_t i = 0; i < ZK_BUCKETS; i++) {
         list_init(&z->watches[i]);

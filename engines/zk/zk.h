@@ -38,8 +38,7 @@
 
 #include "engine.h"
 #include "jute.h"
-#include "list.h"
-#include "net/net.h"
+#include "kit/link.h"
 
 #define ZK_WORDS NET_WORDS
 #define ZK_CHROOT_MAX 512
@@ -199,7 +198,9 @@ void zk_task_go(zk_task *task);
 void zk_tasks_go(zk *z);
 void zk_tasks_expired(zk *z);
 void zk_tasks_refused(zk *z, int code, const char *words);
-void zk_calls_lost(zk *z);
+/* The connection is lost: a call that was out, and all watches. */
+void zk_call_lost(zk_call *call);
+void zk_watches_lost(zk *z);
 /* Give a call back, with its task told. */
 void zk_call_done(zk_call *call, int error, jute_reader *body);
 
@@ -243,43 +244,26 @@ int zk_error_code(const zk *z, int error, char words[ZK_WORDS]);
 
 /* ---- link.c, attach.c ------------------------------------------------------------------------ */
 
-enum zk_link_state {
-    LINK_CLOSED, /* for good */
-    LINK_PAUSED, /* will try again at link->timer */
-    LINK_CONNECTING,
-    LINK_ATTACHING, /* the session's request is out */
-    LINK_READY
-};
-
 typedef struct zk_link {
-    enum zk_link_state state;
-    net_stream stream;
-    net_tls_settings tls;
-    jute_buf in, out;
-    struct list calls; /* out, in order */
-    pawl_timer timer;  /* PAUSED: its end. READY: the first call's limit. CONNECTING: none */
-    size_t server;     /* which one is used or tried */
-    int64_t attached;  /* an instant before the session's request was written */
+    KIT_WIRE;
+    size_t server;    /* which one is used or tried */
+    int64_t attached; /* an instant before the session's request was written */
+    bool fresh;       /* the session is new */
     int32_t xid;
-    uint32_t failures; /* attempts since it was last of use */
-    int last_code;     /* why it is not ready */
-    char words[ZK_WORDS];
 } zk_link;
 
 void zk_link_open(zk *z);
 /* What is written still goes out; nothing is answered any more. Accepts zeroes. */
 void zk_link_close(zk *z);
-void zk_link_flush(zk *z);
 /* The connection is of no use: close it, and try the next server. */
-__attribute__((format(printf, 3, 4)))
-void zk_link_drop(zk *z, int code, const char *format, ...);
-/* How long one answer or attempt may take. */
-int64_t zk_patience_ms(const zk *z);
+#define zk_link_drop(z, ...) kit_link_drop(&(z)->link.kit, __VA_ARGS__)
 
 /* attach.c: ask for the session. */
 void zk_link_attach(zk *z);
 /* The server's answer to that. False: the link was dropped. */
 bool zk_link_attached(zk *z, jute_reader *body);
+/* The link is ready: user and password, then what waits. */
+void zk_link_ready(zk *z);
 
 /* ---- session.c ------------------------------------------------------------------------------- */
 

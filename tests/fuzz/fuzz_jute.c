@@ -40,7 +40,7 @@ static void use_text(jute_bytes text)
 static void use_list(jute_reader r)
 {
     jute_reader whole = r;
-    jute_buf out = {0};
+    kit_buf out = {0};
     jute_writer w = jute_begin(&out);
     size_t n = jute_count(&r, 4);
     bool null = !r.bad && n == 0;
@@ -56,12 +56,12 @@ static void use_list(jute_reader r)
     }
     DEMAND(jute_end(&w));
     if (!r.bad && !null) {
-        DEMAND(jute_length(&out) - 4 == (size_t)(r.at - whole.at));
-        DEMAND(!memcmp(out.data + 4, whole.at, jute_length(&out) - 4));
+        DEMAND(kit_buf_length(&out) - 4 == (size_t)(r.at - whole.at));
+        DEMAND(!memcmp(out.data + 4, whole.at, kit_buf_length(&out) - 4));
     }
     jute_stat(&r);
     DEMAND(r.at <= r.end && (!r.bad || !jute_at_end(&r)));
-    jute_buf_free(&out);
+    kit_buf_free(&out);
 }
 
 /* A list of results, as of a multi. */

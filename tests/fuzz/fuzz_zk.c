@@ -253,16 +253,16 @@ static void several(jute_reader *r, jute_writer *w)
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-static void send_message(jute_buf *out)
+static void send_message(kit_buf *out)
 {
     if (stream_is_open(line))
-        stream_says(line, out->data + out->begin, jute_length(out));
-    jute_buf_free(out);
+        stream_says(line, out->data + out->begin, kit_buf_length(out));
+    kit_buf_free(out);
 }
 
 static void answer_attach(void)
 {
-    jute_buf out = {0};
+    kit_buf out = {0};
     jute_writer w = jute_begin(&out);
 
     jute_put_int(&w, 0);
@@ -276,13 +276,13 @@ static void answer_attach(void)
 }
 
 /* The oldest request, which is forgotten. False: there is none. */
-static bool next_request(jute_reader *r, jute_buf *kept)
+static bool next_request(jute_reader *r, kit_buf *kept)
 {
     size_t size;
 
     if (jute_frame(heard, used, r, &size) != JUTE_FRAME)
         return false;
-    DEMAND(jute_reserve(kept, size));
+    DEMAND(!kit_buf_reserve(kept, size));
     memcpy(kept->data, heard, size);
     kept->end = size;
     DEMAND(jute_frame(kept->data, size, r, &size) == JUTE_FRAME);
@@ -301,7 +301,7 @@ static void put_header(jute_writer *w, int32_t xid, int error)
 /* How it is answered: by a good server (NULL), by this error, or with these bytes. */
 static bool answer(int error, const char *bytes, size_t length)
 {
-    jute_buf kept = {0}, out = {0};
+    kit_buf kept = {0}, out = {0};
     jute_reader r;
     jute_writer w;
     int32_t xid;
@@ -311,7 +311,7 @@ static bool answer(int error, const char *bytes, size_t length)
         return false;
     if (!attached && !error && !bytes) {
         answer_attach();
-        jute_buf_free(&kept);
+        kit_buf_free(&kept);
         return true;
     }
     attached = true;
@@ -330,19 +330,19 @@ static bool answer(int error, const char *bytes, size_t length)
     if (bytes && length)
         memcpy(out.data + out.end - length, bytes, length);
     if (error && !bytes) {
-        jute_buf_free(&out);
+        kit_buf_free(&out);
         w = jute_begin(&out);
         put_header(&w, xid, error);
         DEMAND(jute_end(&w));
     }
     send_message(&out);
-    jute_buf_free(&kept);
+    kit_buf_free(&kept);
     return true;
 }
 
 static void event(int happened, const char *path, size_t length)
 {
-    jute_buf out = {0};
+    kit_buf out = {0};
     jute_writer w = jute_begin(&out);
 
     put_header(&w, -1, 0);
