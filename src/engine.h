@@ -97,6 +97,7 @@ struct uv_loop_s;
 #define PAWL_ENGINE_ABI 2u
 #define PAWL_NEVER INT64_MAX
 #define PAWL_NAME_MAX 255
+#define PAWL_BY_MAX 128 /* bytes of pawl_op.by, with the 0 at the end */
 #define PAWL_NS_PER_MS 1000000
 
 typedef struct pawl_op pawl_op;
@@ -169,6 +170,7 @@ enum pawl_op_kind {
      * confirms its session instead. */
     PAWL_OP_RENEW,
     /* End every grant of `name`, notify the holders' clients, and grant `name` to the next waiter.
+     * The notice carries op->by, if the service can pass a text on.
      * PAWL_ENOTHELD: there was no grant. The core never repeats this op. */
     PAWL_OP_BREAK,
     /* Call op->row for a summary row, then for each holder and waiter in order. */
@@ -271,6 +273,12 @@ struct pawl_op {
     void *engine[4];
 
     pawl_finding_fn *finding; /* EXAMINE: receives each finding, with row_arg */
+
+    /* BREAK: who breaks, as text ("pid 4711 pawl (deploy) on web1"); lives as long as the client.
+     * EVENT with PAWL_LOST_BROKEN: who broke, as far as the notice says, else NULL; needs to live
+     * only until op->done returns, and may be any text, because others have written it. */
+    const char *by;
+    uint64_t by_seq; /* EVENT: owner.seq of the broken grant; 0: any grant of this client */
 };
 
 /* Make a service's text fit to be shown to people: control characters (C0, DEL, C1), and bytes that
@@ -567,6 +575,8 @@ static inline int pawl_instance_identity(const pawl_instance *i, char *ret, size
 {
     return i->engine && i->engine->identity ? i->engine->identity(i->state, ret, size) : -1;
 }
+
+#include "broken.h"
 
 /* A module "pawl-SCHEME.so" exports this; libpawl loads it by the URL's scheme. */
 #define PAWL_ENGINE_SYMBOL "pawl_engine_module"

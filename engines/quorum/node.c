@@ -224,7 +224,8 @@ static void told(pawl_op *op)
         return;
     if (op->event == PAWL_EVENT_RECONNECT)
         n->down = false;
-    n->quorum->broken |= op->reason == PAWL_LOST_BROKEN;
+    if (op->reason == PAWL_LOST_BROKEN)
+        pawl_broken_note(&n->quorum->broken, 0, op->by ? op->by : "", op->by ? strlen(op->by) : 0);
     if (op->event != PAWL_EVENT_NONE)
         quorum_event(n->quorum, PAWL_EVENT_VERIFY);
     quorum_later(n->quorum, &n->event_again);

@@ -91,8 +91,7 @@ void quorum_event(quorum *q, int event)
     }
     q->event = NULL;
     op->event = event;
-    op->reason = q->broken ? PAWL_LOST_BROKEN : 0;
-    q->broken = false;
+    pawl_broken_deliver(&q->broken, op);
     pawl_op_finish(op, 0);
 }
 

@@ -311,7 +311,7 @@ struct quorum {
     pawl_timer soon;
     pawl_op *event;
     int pending_event;
-    bool broken; /* a node told of a break, and no EVENT has said so yet */
+    pawl_broken broken; /* breaks that nodes reported and no EVENT has reported yet */
 };
 
 /* Run the task when no inner engine is on the stack, soon. */

@@ -30,14 +30,13 @@ void redis_event(redis *r, int event)
     }
     r->event = NULL;
     op->event = event;
-    op->reason = r->broken ? PAWL_LOST_BROKEN : 0;
-    r->broken = false;
+    pawl_broken_deliver(&r->broken, op);
     pawl_op_finish(op, 0);
 }
 
-void redis_broken(redis *r)
+void redis_broken(redis *r, uint64_t seq, const char *by, size_t length)
 {
-    r->broken = true;
+    pawl_broken_note(&r->broken, seq, by, length);
     redis_event(r, PAWL_EVENT_VERIFY);
 }
 

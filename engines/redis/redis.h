@@ -497,7 +497,7 @@ struct redis {
     size_t ncalls;
     pawl_op *event;
     int pending_event;     /* an event that came while no EVENT op was out */
-    bool broken;           /* a break of grants of ours was told, and no EVENT has said so yet */
+    pawl_broken broken;    /* breaks of our grants that no EVENT has reported yet */
     bool moved;            /* the next connection is to another server than the last */
     pawl_timer entry_timer;
     uint16_t entry_slot;
@@ -542,7 +542,8 @@ void redis_entry_over(redis *r);
 /* Trying again will not help: tell those who were not heard yet. */
 void redis_refused(redis_link *link, int code, const char *words);
 void redis_event(redis *r, int event);
-void redis_broken(redis *r); /* grants of this client were broken */
+/* A notice says that a grant of this client was broken: seq as in pawl_op.by_seq, and by whom. */
+void redis_broken(redis *r, uint64_t seq, const char *by, size_t length);
 /* The key of a client's entry, and its slot. */
 void redis_add_entry_key(resp_command *c, const redis *r, uint64_t client);
 uint16_t redis_entry_slot(const redis *r, uint64_t client);

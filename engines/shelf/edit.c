@@ -156,7 +156,7 @@ static void deliver(const shelf_edit *edit, uint32_t bucket)
         if (p->peer != se->peer || p->gen != se->gen)
             se->store->tell(se->arg, p, &what);
         else if (p->why == LOCKSTATE_EVICTED)
-            shelf_engine_broken(se);
+            shelf_engine_broken(se, edit->op->by ? edit->op->by : "");
         else
             shelf_told(se, &what);
     }

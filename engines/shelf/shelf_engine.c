@@ -94,14 +94,15 @@ void shelf_engine_event(shelf_engine *se, int event)
     }
     se->event = NULL;
     op->event = event;
-    op->reason = event == PAWL_EVENT_LOST ? PAWL_LOST_GONE : se->broken ? PAWL_LOST_BROKEN : 0;
-    se->broken = false;
+    pawl_broken_deliver(&se->broken, op);
+    if (event == PAWL_EVENT_LOST)
+        op->reason = PAWL_LOST_GONE;
     pawl_op_finish(op, 0);
 }
 
-void shelf_engine_broken(shelf_engine *se)
+void shelf_engine_broken(shelf_engine *se, const char *by)
 {
-    se->broken = true;
+    pawl_broken_note(&se->broken, 0, by, strlen(by));
     shelf_engine_event(se, PAWL_EVENT_VERIFY);
 }
 

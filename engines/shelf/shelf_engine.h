@@ -67,6 +67,9 @@ typedef struct shelf_store {
     /* Make another client check its waiters (shelf_told, shelf_check), or notify that client of an
      * eviction. */
     void (*tell)(void *store, const struct shelf_peer *to, const struct shelf_told *what);
+    /* Take the name of the client that has evicted grants of this client since the last call: its
+     * text as pawl_who_text, "" if there were two clients, or if the client can't be found. */
+    void (*breaker)(void *store, char by[PAWL_BY_MAX]);
     /* Fill in pid, host, program and label. */
     void (*describe)(void *store, uint16_t peer, uint32_t gen, pawl_info *row);
 
@@ -120,7 +123,7 @@ struct shelf_engine {
     shelf_waiter *spare;
     pawl_op *event;
     int pending_event; /* an event that came while no EVENT op was out */
-    bool broken; /* grants of this client were broken, and no EVENT has said so yet */
+    pawl_broken broken; /* breaks of this client's grants that no EVENT has reported yet */
     struct shelf_peers tells, blockers;
     pawl_timer safety;
 };
@@ -141,8 +144,8 @@ void shelf_told(shelf_engine *se, const struct shelf_told *what);
 /* Check the waiters in the buckets of the mask, and the waiters that shelf_told has marked. */
 void shelf_check(shelf_engine *se, uint64_t mask, enum shelf_cause cause);
 void shelf_engine_event(shelf_engine *se, int event);
-/* Grants of this client were broken. */
-void shelf_engine_broken(shelf_engine *se);
+/* Grants of this client were broken, by the client `by` (pawl_who_text; "": not known). */
+void shelf_engine_broken(shelf_engine *se, const char *by);
 
 uint32_t shelf_bucket(const shelf_engine *se, const char *name);
 

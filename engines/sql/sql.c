@@ -62,8 +62,7 @@ void sql_event(sql *q, int event)
     }
     q->event = NULL;
     op->event = event;
-    op->reason = q->broken ? PAWL_LOST_BROKEN : 0;
-    q->broken = false;
+    pawl_broken_deliver(&q->broken, op);
     pawl_op_finish(op, 0);
 }
 
@@ -170,8 +169,11 @@ void sql_message(sql *q, const char *text)
     if (!text[0] || sscanf(text + 1, " %16" SCNx64 ":%" SCNx64 "%n", &client, &seq, &used) != 2 ||
         client != q->env->client_id)
         return;
-    if (text[0] == 'e') {
-        q->broken = true;
+    if (text[0] == 'e') { /* OWNER NOW BY */
+        const char *by = strchr(text + 1 + used + strspn(text + 1 + used, " "), ' ');
+
+        by = by ? by + 1 : "";
+        pawl_broken_note(&q->broken, seq, by, strlen(by));
         sql_event(q, PAWL_EVENT_VERIFY);
     } else {
         sql_waiter_message(q, seq, text[0], text + 1 + used);

@@ -284,7 +284,7 @@ struct sql {
     char schema[SQL_SCHEMA_MAX]; /* as a string of the server's language */
     pawl_op *event;
     int pending_event;     /* an event that came while no EVENT op was out */
-    bool broken;           /* a break of grants of ours was told, and no EVENT has said so yet */
+    pawl_broken broken;    /* breaks of our grants that no EVENT has reported yet */
     unsigned served_by;    /* which of the hosts was the latest */
     pawl_timer entry_timer, listener_timer;
     struct list waiters;   /* in order of arrival */
