@@ -17,13 +17,15 @@ $(BUILD)/build.ninja:
 deps:
 	@scripts/deps build test
 
-# Builds only the tool and the library.
+# Builds only the tool and the library, in a folder of their own: with fewer packages than `make`,
+# and without optimization, so that the first lock is seen soon.
 demo:
-	@scripts/deps build
-	@test -f $(BUILD)/build.ninja || { echo "configuring ..."; out=$$($(SETUP) $(BUILD)) || \
+	@scripts/deps demo
+	@test -f build/demo/build.ninja || { echo "configuring ..."; \
+	    out=$$($(SETUP) -Doptimization=0 build/demo) || \
 	    { echo "$$out"; exit 1; }; }
-	@ninja -C $(BUILD) tools/pawl
-	@scripts/demo $(BUILD)/tools/pawl
+	@ninja -C build/demo tools/pawl
+	@scripts/demo build/demo/tools/pawl
 
 test: deps all
 	$(MESON) test -C $(BUILD) --print-errorlogs --num-processes 4

@@ -48,6 +48,19 @@ enum pawl_metrics_format {
 PAWL_API int pawl_metrics(pawl_client *const *clients, size_t n, uint64_t format, char **ret,
                           pawl_error *err);
 
+/* ---- Losses ---------------------------------------------------------------------------------- */
+
+/* The cause of a loss in words, longer than pawl_lost_text: who broke the lock ("it was broken by
+ * pid 4711 pawl (deploy) on web1", in the breaker's own words, if the service passes them on; see
+ * docs/operations.md), or how long before the end of the lease the service last answered. The text
+ * of PAWL_ELOST has the same words. Writes at most `size` bytes with the 0 at the end, and returns
+ * `text`. The text is "" if nothing was lost, or after the release. No I/O. The calling owner is as
+ * for pawl_lock_lost_reason and pawl_semaphore_lost_reason.
+ * Thread: any. Blocks: no. In callbacks: yes. */
+PAWL_API const char *pawl_lock_lost_cause(const pawl_lock *lock, char *text, size_t size);
+PAWL_API const char *pawl_semaphore_lost_cause(const pawl_semaphore *sem, char *text,
+                                               size_t size);
+
 /* ---- Tracing --------------------------------------------------------------------------------- */
 
 enum pawl_trace_event {

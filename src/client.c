@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <unistd.h>
 
 #include "core.h"
 
@@ -63,7 +64,7 @@ static void event_told(struct request *r, int code)
     if (r->op.event == PAWL_EVENT_LOST)
         session_lost(client, r->op.reason);
     else if (r->op.event != PAWL_EVENT_NONE)
-        pawl__leases_verify(client, r->op.reason);
+        pawl__leases_verify(client, &r->op);
     client->other.stats.reconnects +=
         r->op.event == PAWL_EVENT_RECONNECT || r->op.event == PAWL_EVENT_FAILOVER;
     client->other.stats.failovers += r->op.event == PAWL_EVENT_FAILOVER;
@@ -97,6 +98,16 @@ static int take_number(int64_t *ret, int64_t given, const pawl_url *url, const c
                               (long long)value, (long long)least, (long long)most);
     *ret = value;
     return 0;
+}
+
+/* This client in words, for the holders of locks that the client breaks. */
+static void describe_client(pawl_client *client)
+{
+    char host[256] = "";
+
+    if (gethostname(host, sizeof host - 1))
+        host[0] = 0;
+    pawl_who_text(client->who, getpid(), program_invocation_short_name, client->label, host);
 }
 
 int pawl__url_options(pawl_client *client, const pawl_url *url, pawl_error *err)
@@ -134,6 +145,7 @@ static int take_options(pawl_client *client, const pawl_url *url, pawl_error *er
         !copy_or_env(&client->password, o->password, "PAWL_PASSWORD") || !client->label)
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
     client->options.label = client->env.label = client->label;
+    describe_client(client);
     client->options.user = client->env.user = client->user;
     client->options.password = client->env.password = client->password;
     return pawl__url_options(client, url, err);

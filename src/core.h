@@ -166,7 +166,7 @@ void pawl__lease_confirm(struct hold *hold, int64_t from, int64_t lease_ms);
 /* A lease of lease_ms was requested, and given_ms of it (0: all) are confirmed. */
 void pawl__lease_extend(struct hold *hold, int64_t from, int64_t lease_ms, int64_t given_ms);
 void pawl__lease_stop_renewing(struct hold *hold);
-void pawl__leases_verify(pawl_client *client, int why); /* why: as in pawl_op.reason */
+void pawl__leases_verify(pawl_client *client, const pawl_op *event);
 /* The instant until which a lease of lease_ms from `from` on is certainly valid. */
 int64_t pawl__valid_until(int64_t from, int64_t lease_ms);
 /* The lease to request: the handle's lease, but not past max_hold_ms. */
@@ -215,6 +215,7 @@ struct hold {
     uint8_t state;
     uint8_t why;      /* LOST: enum pawl_lost_reason */
     uint8_t verify_why; /* why the engine asked to verify the hold, or 0 */
+    char *by;         /* who broke the lock; "": two reports differ; NULL: not known */
     bool is_front;    /* the one hold of its name's cohort that the engine knows */
     bool orphan;      /* its thread has ended */
     bool finished;    /* its owner has finished with the hold, and may acquire anew */
@@ -294,6 +295,8 @@ void pawl__hold_discard(struct hold *hold, bool forget); /* forget: don't call o
 void pawl__hold_cancel(struct hold *hold, int why);
 /* why: enum pawl_lost_reason; 0: the deadline has passed. */
 void pawl__hold_lost(struct hold *hold, int why);
+#define LOST_WORDS_MAX 256 /* the reason, and who broke the lock or the time without contact */
+const char *pawl__hold_lost_words(const struct hold *hold, char words[LOST_WORDS_MAX]);
 /* Returns PAWL_ELOST, and puts the reason of the loss into `err`. */
 int pawl__hold_error_lost(const struct hold *hold, pawl_error *err);
 void pawl__hold_start(struct hold *hold); /* submit the acquire to the engine */
@@ -427,6 +430,7 @@ struct pawl_client {
     int state;
     char *identity;      /* the service's identity, for ordering multi-locks */
     char *label;
+    char who[PAWL_BY_MAX]; /* this client in words, for the holders whose locks it breaks */
     char *user, *password;
     const struct pawl_world *world;
 
@@ -587,7 +591,9 @@ int pawl__multi_acquire_start(pawl_lock *lock, int64_t wait_ms, pawl_done_fn *do
 int pawl__multi_release_start(pawl_lock *lock, pawl_done_fn *done, void *arg);
 int64_t pawl__multi_valid_ms(const pawl_lock *lock);
 int pawl__multi_hold_count(const pawl_lock *lock);
-int pawl__multi_lost_reason(const pawl_lock *lock);
+/* The words are for LOST_WORDS_MAX bytes, or NULL. */
+int pawl__multi_lost_reason(const pawl_lock *lock, char *words);
+int pawl__lost_reason(const pawl_lock *lock, char *words);
 void pawl__multi_free(pawl_lock *lock);
 
 #endif

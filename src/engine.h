@@ -101,6 +101,7 @@ struct uv_loop_s;
 #define PAWL_ENGINE_ABI 2u
 #define PAWL_NEVER INT64_MAX
 #define PAWL_NAME_MAX 255
+#define PAWL_BY_MAX 128 /* bytes of pawl_op.by, with the 0 at the end */
 #define PAWL_NS_PER_MS 1000000
 
 typedef struct pawl_op pawl_op;
@@ -174,6 +175,7 @@ enum pawl_op_kind {
      * confirms its session instead. */
     PAWL_OP_RENEW,
     /* End every grant of `name`, notify the holders' clients, and grant `name` to the next waiter.
+     * The notice carries op->by, if the service can pass a text on.
      * PAWL_ENOTHELD: there was no grant. The core never repeats this op. */
     PAWL_OP_BREAK,
     /* Call op->row for a summary row, then for each holder and waiter in order. */
@@ -279,6 +281,12 @@ struct pawl_op {
     void *engine[4];
 
     pawl_finding_fn *finding; /* EXAMINE: receives each finding, with row_arg */
+
+    /* BREAK: who breaks, as text ("pid 4711 pawl (deploy) on web1"); lives as long as the client.
+     * EVENT with PAWL_LOST_BROKEN: who broke, as far as the notice says, else NULL; needs to live
+     * only until op->done returns, and may be any text, because others have written it. */
+    const char *by;
+    uint64_t by_seq; /* EVENT: owner.seq of the broken grant; 0: any grant of this client */
 };
 
 /* Make a service's text fit to be shown to people: control characters (C0, DEL, C1), and bytes that
@@ -352,12 +360,15 @@ static inline void pawl_op_finish(pawl_op *op, int code)
     op->done(op);
 }
 
+#include "broken.h"
+
 /* The EVENT op of an engine, and the event that no EVENT op has delivered yet (rule EVENTS). A part
  * of the engine's state; zeroed before first use. */
 typedef struct pawl_events {
     pawl_op *op;     /* submitted, or NULL */
     int pending;     /* enum pawl_event */
     uint8_t reason;  /* of the pending event */
+    pawl_broken broken;
 } pawl_events;
 
 static inline void pawl_events_deliver(pawl_events *e)
@@ -366,9 +377,12 @@ static inline void pawl_events_deliver(pawl_events *e)
 
     if (!op || e->pending == PAWL_EVENT_NONE)
         return;
+    pawl_broken_deliver(&e->broken, op);
     op->event = e->pending;
     op->reason = e->reason;
-    *e = (pawl_events){0};
+    e->op = NULL;
+    e->pending = PAWL_EVENT_NONE;
+    e->reason = 0;
     pawl_op_finish(op, 0);
 }
 
@@ -388,6 +402,14 @@ static inline void pawl_events_report(pawl_events *e, int what, uint8_t reason)
     if (what > e->pending)
         e->pending = what;
     pawl_events_deliver(e);
+}
+
+/* A grant of this client was broken: `seq` as pawl_op.by_seq, and the text that names the breaker,
+ * which may be empty. */
+static inline void pawl_events_broken(pawl_events *e, uint64_t seq, const char *by, size_t length)
+{
+    pawl_broken_note(&e->broken, seq, by, length);
+    pawl_events_report(e, PAWL_EVENT_VERIFY, PAWL_LOST_BROKEN);
 }
 
 /* The EVENT op was cancelled, or the engine closes. */

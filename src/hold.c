@@ -108,6 +108,8 @@ void pawl__hold_drop(struct hold *hold)
     list_remove(&hold->in_name);
     list_remove(&hold->in_client);
     list_append(&client->spare, &hold->in_client);
+    free(hold->by);
+    hold->by = NULL;
     pawl__name_put(client, hold->name_state);
 }
 
@@ -179,6 +181,7 @@ static int check_own(struct hold *own, const struct terms *terms, struct hold **
                      pawl_error *err)
 {
     const char *name = own->name_state->name;
+    char words[LOST_WORDS_MAX];
 
     if (own->state == HOLD_HELD && pawl__now(own->client) >= own->deadline)
         pawl__hold_lost(own, 0);
@@ -188,7 +191,7 @@ static int check_own(struct hold *own, const struct terms *terms, struct hold **
     }
     if (own->state == HOLD_LOST)
         return pawl_error_set(err, PAWL_ELOST, "'%s' was lost while this owner held it (%s); "
-                              "release it first", name, pawl_lost_text(own->why));
+                              "release it first", name, pawl__hold_lost_words(own, words));
     if (own->state != HOLD_HELD || own->partial || own->done_cb.pending)
         return pawl_error_set(err, PAWL_ESTATE, "'%s': this owner's last call is still under way",
                               name);

@@ -326,30 +326,32 @@ static void release_finished(struct request *r, int code)
 
 /* ---- losing ---------------------------------------------------------------------------------- */
 
-static const char *lost_words(const struct hold *hold, char words[160])
+const char *pawl__hold_lost_words(const struct hold *hold, char words[LOST_WORDS_MAX])
 {
     double silent = (double)(hold->deadline - hold->lease_from) / 1e9;
 
     if (hold->why == PAWL_LOST_SILENCE)
-        snprintf(words, 160, "%s, %.1f s after the last contact", pawl_lost_text(hold->why),
-                 silent);
+        snprintf(words, LOST_WORDS_MAX, "%s, %.1f s after the last contact",
+                 pawl_lost_text(hold->why), silent);
+    else if (hold->why == PAWL_LOST_BROKEN && hold->by && hold->by[0])
+        snprintf(words, LOST_WORDS_MAX, "it was broken by %s", hold->by);
     else
-        snprintf(words, 160, "%s", pawl_lost_text(hold->why));
+        snprintf(words, LOST_WORDS_MAX, "%s", pawl_lost_text(hold->why));
     return words;
 }
 
 int pawl__hold_error_lost(const struct hold *hold, pawl_error *err)
 {
-    char words[160];
+    char words[LOST_WORDS_MAX];
 
     return pawl_error_set(err, PAWL_ELOST, "'%s' was lost: %s", hold->name_state->name,
-                          lost_words(hold, words));
+                          pawl__hold_lost_words(hold, words));
 }
 
 void pawl__hold_lost(struct hold *hold, int why)
 {
     pawl_client *client = hold->client;
-    char words[160];
+    char words[LOST_WORDS_MAX];
 
     if (hold->state != HOLD_HELD)
         return;
@@ -360,7 +362,7 @@ void pawl__hold_lost(struct hold *hold, int why)
     pawl__hold_ends(hold, PAWL_ELOST);
     hold->name_state->series->stats.lost++;
     pawl__log(client, PAWL_LOG_WARNING, "lost '%s' (token %llu): %s", hold->name_state->name,
-              (unsigned long long)hold->token, lost_words(hold, words));
+              (unsigned long long)hold->token, pawl__hold_lost_words(hold, words));
     if (hold->lost_cb.fn) {
         if (hold->lost_cb.lock)
             hold->lost_cb.lock->refs++;

@@ -106,6 +106,17 @@ static bool renewable(const struct hold *hold, int64_t now)
                hold->lease_from + hold->lease_len - now;
 }
 
+/* Who broke the lock of this hold, as the engine was told; NULL: nobody did. */
+static void set_by(struct hold *hold, const char *by)
+{
+    if (by && hold->by && strcmp(hold->by, by))
+        by = "";
+    else if (by && hold->by)
+        return;
+    free(hold->by);
+    hold->by = by ? strdup(by) : NULL; /* without memory: not known */
+}
+
 void pawl__lease_confirm(struct hold *hold, int64_t from, int64_t lease_ms)
 {
     pawl_client *client = hold->client;
@@ -114,6 +125,7 @@ void pawl__lease_confirm(struct hold *hold, int64_t from, int64_t lease_ms)
     hold->claim = false;
     hold->renewal_late = 0;
     hold->verify_why = 0;
+    set_by(hold, NULL);
     hold->lease_from = from;
     hold->lease_len = PAWL_NEVER;
     if (lease_ms < PAWL_NEVER / PAWL_NS_PER_MS)
@@ -174,6 +186,9 @@ void pawl__lease_move(struct hold *from, struct hold *to)
     bool verify = from->verify;
 
     to->verify_why = from->verify_why;
+    free(to->by);
+    to->by = from->by;
+    from->by = NULL;
     to->renewal_late = from->renewal_late;
     pawl__lease_end(from);
     to->lease_from = from->lease_from;
@@ -210,15 +225,19 @@ static void renewed(struct hold *hold, const pawl_renewal *item, int code,
     int64_t lease = item->lease_ms;
     bool again = hold->verify;
     uint8_t why = hold->verify_why;
+    char *by = hold->by;
 
     if (hold->terms.lease_ms && (hold->ends - sent) / PAWL_NS_PER_MS < lease)
         lease = (hold->ends - sent) / PAWL_NS_PER_MS;
     hold->renewing = NULL;
     hold->verify = false;
+    if (again)
+        hold->by = NULL; /* kept for the renewal that follows */
     if (code == 0 && item->code == 0 && (hold->terms.lease_ms == 0 || hold->claim)) {
         hold->name_state->series->stats.renewed++;
         give(hold, sent, lease, r->op.granted_ms, 3);
     } else if (code == 0 && item->code == PAWL_ENOTHELD) {
+        hold->by = by;
         pawl__hold_lost(hold, item->reason    ? item->reason
                               : hold->verify_why ? hold->verify_why
                                                  : PAWL_LOST_GONE);
@@ -226,8 +245,12 @@ static void renewed(struct hold *hold, const pawl_renewal *item, int code,
     } else if (code != 0 || item->code != 0) {
         renew_soon(hold);
     }
-    if (again) {
+    if (!again && code == 0 && item->code == 0) { /* of a fixed lease, too, which give() spares */
+        hold->verify_why = 0;
+        set_by(hold, NULL);
+    } else if (again) {
         hold->verify_why = why;
+        hold->by = by;
         renew_at(hold, 0);
     }
 }
@@ -335,15 +358,17 @@ void pawl__leases_init(pawl_client *client)
 
 /* Something happened to the service: ask for every lease now, fixed ones included. A renewal that
  * is under way may have passed before it happened, and is followed by another one. */
-void pawl__leases_verify(pawl_client *client, int why)
+void pawl__leases_verify(pawl_client *client, const pawl_op *event)
 {
     for (struct list *l = client->holds.next; l != &client->holds; l = l->next) {
         struct hold *hold = list_entry(l, struct hold, in_client);
 
         if (hold->state != HOLD_HELD || hold->orphan)
             continue;
-        if (why)
-            hold->verify_why = (uint8_t)why;
+        if (event->reason)
+            hold->verify_why = event->reason;
+        if (event->by && (!event->by_seq || event->by_seq == hold->owner.seq))
+            set_by(hold, event->by);
         if (hold->renewing)
             hold->verify = true;
         else

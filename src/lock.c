@@ -439,6 +439,7 @@ static int break_one(pawl_lock *lock, int64_t unused, pawl_error *err)
         return code;
     pawl__exchange_init(&r, lock->client, PAWL_OP_BREAK, lock->terms.mode, lock->name_state->name);
     r.once = true; /* a second time would hit the next holder */
+    r.op.by = lock->client->who;
     code = pawl__exchange(&r, 0, err);
     pawl__leave(lock->client);
     return code;

@@ -90,24 +90,44 @@ uint64_t pawl_lock_token(const pawl_lock *lock)
     return token;
 }
 
-int pawl_lock_lost_reason(const pawl_lock *lock)
+/* The reason of the loss, and its words if `words` is not NULL. */
+int pawl__lost_reason(const pawl_lock *lock, char *words)
 {
     struct hold *hold;
     int why = 0;
 
-    if (!lock)
-        return 0;
-    if (lock->multi)
-        return pawl__multi_lost_reason(lock);
     if (pawl__enter(lock->client, false, NULL))
         return 0;
     hold = pawl__lock_hold(lock);
     if (hold && hold->state == HOLD_HELD && pawl__now(lock->client) >= hold->deadline)
         pawl__hold_lost(hold, 0);
-    if (hold && hold->state == HOLD_LOST)
+    if (hold && hold->state == HOLD_LOST) {
         why = hold->why;
+        if (words)
+            (void)pawl__hold_lost_words(hold, words);
+    }
     pawl__leave(lock->client);
     return why;
+}
+
+int pawl_lock_lost_reason(const pawl_lock *lock)
+{
+    if (!lock)
+        return 0;
+    return lock->multi ? pawl__multi_lost_reason(lock, NULL) : pawl__lost_reason(lock, NULL);
+}
+
+const char *pawl_lock_lost_cause(const pawl_lock *lock, char *text, size_t size)
+{
+    char words[LOST_WORDS_MAX] = "";
+
+    if (lock && lock->multi)
+        (void)pawl__multi_lost_reason(lock, words);
+    else if (lock)
+        (void)pawl__lost_reason(lock, words);
+    if (size)
+        snprintf(text, size, "%s", words);
+    return text;
 }
 
 const char *pawl_lock_name(const pawl_lock *lock)

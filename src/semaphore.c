@@ -231,7 +231,7 @@ int64_t pawl_semaphore_valid_ms(const pawl_semaphore *sem)
     return least == PAWL_NEVER ? 0 : least / PAWL_NS_PER_MS;
 }
 
-int pawl_semaphore_lost_reason(const pawl_semaphore *sem)
+static int lost_reason(const pawl_semaphore *sem, char *words)
 {
     int why = 0;
 
@@ -241,11 +241,29 @@ int pawl_semaphore_lost_reason(const pawl_semaphore *sem)
          !why; l = l->prev) {
         const struct hold *hold = list_entry(l, struct hold, in_name);
 
-        if (is_ours(sem, hold) && hold->state == HOLD_LOST)
+        if (is_ours(sem, hold) && hold->state == HOLD_LOST) {
             why = hold->why;
+            if (words)
+                (void)pawl__hold_lost_words(hold, words);
+        }
     }
     pawl__leave(sem->client);
     return why;
+}
+
+int pawl_semaphore_lost_reason(const pawl_semaphore *sem)
+{
+    return lost_reason(sem, NULL);
+}
+
+const char *pawl_semaphore_lost_cause(const pawl_semaphore *sem, char *text, size_t size)
+{
+    char words[LOST_WORDS_MAX] = "";
+
+    (void)lost_reason(sem, words);
+    if (size)
+        snprintf(text, size, "%s", words);
+    return text;
 }
 
 /* Cancel or discard every hold of the handle; how many. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * await.c - signals as events, and blocking calls that they can cancel.
+ * await.c - signals as events, and blocking calls that signals can cancel.
  */
 #include "await.h"
 
@@ -26,7 +26,7 @@ int signals_open(signals *s)
     sigaddset(&read, SIGCHLD);
     sigaddset(&read, SIGCONT);
     for (size_t i = 0; i < sizeof passed_on / sizeof passed_on[0]; i++)
-        /* What the caller ignores (nohup, say) stays ignored: blocked, it would reach us. */
+        /* A signal that the caller ignores (nohup) stays ignored: if blocked, it would reach us. */
         if (!sigaction(passed_on[i], NULL, &action) && action.sa_handler != SIG_IGN)
             sigaddset(&read, passed_on[i]);
     block = read;
@@ -69,7 +69,7 @@ static int64_t now_ms(void)
 
 #define AGAIN_MS 20
 
-/* A child's end or a SIGCONT asks nothing of who waits. */
+/* A child's end or a SIGCONT does not end a wait. */
 static int ending_signal(const signals *s)
 {
     int n;
@@ -105,7 +105,7 @@ int await(task *t, const signals *s)
             next = now_ms() + pause_of(t);
         }
         if (ended_by)
-            while (ending_signal(s)) /* once is enough: it is ending */
+            while (ending_signal(s)) /* one signal is enough to end the task */
                 ;
     }
     return ended_by ? ended_by : ending_signal(s);

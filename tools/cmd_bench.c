@@ -8,9 +8,9 @@
  *
  * THREADS. The main thread waits for signals (await.h). One thread runs the phases; it starts the
  * threads of a phase and joins them. `stop` is set by a signal, by a failure, or when the time is
- * over, and is the only thing that all threads read and write, besides what is atomic in `turn`.
- * Each worker has a client, a lock and samples of its own; the phase reads them after the join. The
- * first failure is kept under `mutex`.
+ * over, and is the only thing that all threads read and write, besides the atomic members of
+ * `turn`. Each worker has a client, a lock and samples of its own; the phase reads them after the
+ * join. The first failure is kept under `mutex`.
  *
  * Nothing is left: workers end between a release and the next acquire, a waiting acquire is limited
  * in time, and all clients are closed. The lock "pawl-bench" is held meanwhile, so that two benches
@@ -53,7 +53,7 @@ struct bench {
     pawl_error err;    /* the first failure */
     worker workers[CLIENTS_MAX];
     samples pair, hand_over, rate;
-    /* hand-over: who asks, and when the lock was released last; both 0: nobody has */
+    /* hand-over: the asker, and when the lock was released last; both 0: none */
     atomic_int asks;   /* a bit for each of the two */
     _Atomic int64_t released;
     atomic_int last;   /* number of the last holder, plus 1 */

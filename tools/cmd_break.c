@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cmd_break.c - pawl break: take a lock away from whoever holds it, and tell who that was.
+ * cmd_break.c - pawl break: take a lock away from its holders, and name these holders.
  *
- * The holders are those just before the break: no service reports whom a break has hit.
+ * The names come from an inspection just before the break, because no service reports which holders
+ * a break has hit.
  */
 #include "table.h"
 
@@ -18,7 +19,7 @@ static int break_name(pawl_client *client, const char *name, pawl_error *err)
     return code;
 }
 
-/* Nobody held it. A latch that is stuck is no lock, but whoever tries this wants it gone. */
+/* The lock had no holder. A latch that is stuck is no lock, but the user wants an answer. */
 static void say_why(pawl_client *client, const char *name)
 {
     look l = {0};
@@ -72,6 +73,7 @@ static void print_broken(const char *name, const rows *before)
 int cmd_break(tool *t, int argc, char **argv)
 {
     pawl_error err = {0};
+    pawl_client_options options = {0};
     pawl_client *client;
     rows before = {0};
     int opt = options_common(t, argc, argv), status;
@@ -80,10 +82,11 @@ int cmd_break(tool *t, int argc, char **argv)
         return opt == OPT_HELP ? STATUS_OK : STATUS_USAGE;
     if (argc - optind != 1)
         return usage_error(t, argc == optind ? "which one? NAME is missing" : "one NAME at a time");
-    status = client_open(t, &client, NULL);
+    options.label = operator_name();
+    status = client_open(t, &client, &options);
     if (status)
         return status;
-    pawl_inspect(client, argv[optind], rows_add, &before, NULL); /* for words: may fail */
+    pawl_inspect(client, argv[optind], rows_add, &before, NULL); /* for the message; may fail */
     err.code = break_name(client, argv[optind], &err);
     status = status_of(err.code);
     if (err.code && err.code != PAWL_ENOTHELD)

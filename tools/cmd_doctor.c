@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cmd_doctor.c - pawl doctor: what breaks locks here?
+ * cmd_doctor.c - pawl doctor: finds settings and faults that break locks.
  *
  * The engine examines its service (pawl_examine), then locks are used as programs would use them,
  * then round trips and clocks are measured. A service that does not answer is no finding: nothing
@@ -25,11 +25,13 @@ static int options(tool *t, report *r, int argc, char **argv)
     return c;
 }
 
-/* The service has answered, and refuses everything: that is what was asked for. */
+/* The service has answered and refuses every request, or has answered before and has findings: a
+ * finding as well. Else there was no answer, and nothing can be said. */
 static bool refused(report *r, const pawl_error *err)
 {
+    bool findings = r->n[PAWL_FINDING_WARNING] + r->n[PAWL_FINDING_DANGER] > 0;
     const char *id = err->code == PAWL_EAUTH ? "rights" : err->code == PAWL_ENOTSUP ? "unsuitable"
-                     : err->code == PAWL_EBACKEND ? "use" : NULL;
+                     : err->code == PAWL_EBACKEND || findings ? "use" : NULL;
 
     if (!id)
         return false;

@@ -4,7 +4,8 @@
  *
  * In order: block signals, open the client, acquire, start the guardian, start the command, and
  * then one loop that keeps the guardian's deadline up to date, passes signals on and watches the
- * command, until it has ended. Whoever comes first of command and guardian decides: see guardian.h.
+ * command, until the end of the command. If the guardian is faster, the lock is lost: see
+ * guardian.h.
  */
 #include <errno.h>
 #include <poll.h>
@@ -43,8 +44,8 @@ static void poll_events(run *r, int timeout_ms)
     hold_process(&r->hold);
 }
 
-/* A service may give less than was asked for (ZooKeeper has a longest session of its own): what
- * follows from the lease follows from that. */
+/* A service may grant a shorter lease than requested (ZooKeeper limits sessions). The times here
+ * follow from the granted lease. */
 static void set_pace(run *r, int64_t lease)
 {
     int64_t tick = lease / 20 < 1000 ? lease / 20 : 1000;
@@ -56,7 +57,7 @@ static void set_pace(run *r, int64_t lease)
 }
 
 /* A grant may begin with a short lease that the first renewal makes full (a hand-over on a server).
- * The command starts when there is time to end it. Returns the deadline; 0: it was lost; -1: a
+ * The command starts when there is time to end the command. Returns the deadline; 0: lost; -1: a
  * signal came. */
 static int64_t settle(run *r, int *number)
 {
@@ -79,8 +80,8 @@ static int64_t settle(run *r, int *number)
     }
 }
 
-/* What the command may see. A pawl in it finds the same service, unless that took a password: the
- * environment of a process is no place for it. */
+/* The environment of the command. A pawl inside the command finds the same service, unless the URL
+ * has a password: passwords don't belong in the environment of a process. */
 static int prepare_environment(const run *r)
 {
     const char *url = r->hold.tool->url, *outside = getenv("PAWL_URL");
@@ -91,7 +92,7 @@ static int prepare_environment(const run *r)
 
     if (url && !url_has_password(url) && setenv("PAWL_URL", url, 1))
         return -1;
-    if (getenv("PAWL_PASSWORD") && unsetenv("PAWL_USER")) /* of no use without it */
+    if (getenv("PAWL_PASSWORD") && unsetenv("PAWL_USER")) /* of no use without the password */
         return -1;
     snprintf(token, sizeof token, "%llu", (unsigned long long)hold_token(&r->hold));
     return setenv("PAWL_NAME", r->hold.options->name, 1) || setenv("PAWL_TOKEN", token, 1) ||
@@ -118,6 +119,7 @@ static void watch(run *r)
         int64_t deadline = hold_deadline(&r->hold);
         int error;
 
+        hold_note_contact(&r->hold, deadline);
         if (deadline)
             guardian_deadline(&r->guardian, deadline);
         if (!told && atomic_load(&r->hold.lost)) {
@@ -148,7 +150,7 @@ static int lost_status(run *r, const char *what)
     return STATUS_LOST;
 }
 
-/* If the service can't keep a released lock after its process has ended, this process keeps the
+/* If the service can't keep a released lock after the process has ended, this process keeps the
  * lock for --at-least. A signal ends the wait. */
 static void linger(run *r)
 {
@@ -206,6 +208,7 @@ static int run_held(run *r)
         return lost_status(r, " before the command was started");
     if (prepare_environment(r))
         return cant(r, "the command", ENOMEM);
+    hold_note_contact(&r->hold, deadline);
     error = guardian_open(&r->guardian, deadline, r->kill_after_ms);
     if (error)
         return cant(r, "the guardian", error);
@@ -216,7 +219,7 @@ static int run_held(run *r)
     return finish(r);
 }
 
-/* The times that follow from the lease. Returns HELD, or the exit status after giving it back. */
+/* The times that follow from the lease. Returns HELD, or the exit status after a release. */
 static int set_times(run *r, const tool *t, const run_options *o)
 {
     int64_t lease = known_lease(r->hold.client, o);
@@ -234,8 +237,8 @@ static int set_times(run *r, const tool *t, const run_options *o)
     return HELD;
 }
 
-/* ^C on a terminal that the command had: our own group gets what it would have got, and a shell
- * that runs us sees that the user wants the loop or script to end. Its $? is the same. */
+/* ^C on a terminal that the command had: our own group gets the signal as well, so that a shell
+ * that runs us ends its loop or script. $? is the same. */
 static void pass_interrupt(const run *r, int status)
 {
     sigset_t set;

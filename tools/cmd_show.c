@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cmd_show.c - pawl show: who holds a lock and who waits, for people and for machines.
+ * cmd_show.c - pawl show: holders and waiters of a lock, for people and for machines.
  */
 #include "tool.h"
 
@@ -30,7 +30,7 @@ static void print_state(const pawl_info *info)
     putchar('\n');
 }
 
-/* "pid 4711 pawl (make) on box": what is known of it. */
+/* "pid 4711 pawl (make) on box": as far as known. */
 static void print_who(const pawl_info *info)
 {
     if (info->pid) {

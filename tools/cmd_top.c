@@ -21,7 +21,7 @@
 
 #define DEFAULT_INTERVAL_MS 2000
 #define LEAST_INTERVAL_MS 100
-#define CLOCK_MS 1000 /* ages and the time of day go on, whatever the service does */
+#define CLOCK_MS 1000 /* ages and the time of day change without answers, too */
 
 /* ---- Keys ---------------------------------------------------------------------------------- */
 
@@ -63,7 +63,7 @@ static void begin_break(top *t)
 static void set_order(top *t, enum row_order order)
 {
     t->order = order;
-    t->at = t->first = 0; /* who sorts wants to see the top */
+    t->at = t->first = 0; /* a new order is shown from the top */
     t->chosen[0] = '\0';
     top_arrange(t);
 }
@@ -211,7 +211,7 @@ static void on_key(top *t, int key)
 
 /* ---- The loop ------------------------------------------------------------------------------ */
 
-/* Block what must not interrupt, before any thread is made. What the caller ignores (nohup) stays
+/* Block signals before any thread is made. A signal that the caller ignores (nohup) stays
  * ignored. Returns a descriptor, or -1 with errno. */
 static int signals_fd(void)
 {
@@ -271,7 +271,7 @@ static void loop(top *t, int signals)
 
 /* ---- The command --------------------------------------------------------------------------- */
 
-/* The URL for the screen: what may be secret is left out. */
+/* The URL for the screen, without parts that may be secret. */
 static void set_service(top *t)
 {
     const char *url = service_url(t->tool);
@@ -349,6 +349,7 @@ int view_top(tool *tl, int argc, char **argv)
                          {"TOKEN", CELL_TOKEN, true, 0, 0}, {"HOST", CELL_HOST, false, 6, 0},
                          {"HOLDER", CELL_HOLDER, false, 8, 0}}};
     int opt = parse_options(tl, &t, argc, argv), status, signals, error;
+    pawl_client_options options = {.label = operator_name()};
     pawl_client *client;
 
     if (opt != OPT_DONE)
@@ -357,7 +358,7 @@ int view_top(tool *tl, int argc, char **argv)
     text_locale(false);
     set_service(&t);
     signals = signals_fd();
-    status = client_open(tl, &client, NULL);
+    status = client_open(tl, &client, &options);
     if (status)
         return status;
     error = signals < 0 ? errno : feed_open(&t.feed, client);

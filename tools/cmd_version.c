@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cmd_version.c - pawl version: this command, the library, its engines and what they use.
+ * cmd_version.c - pawl version: the versions of this command, of the library and of the libraries
+ * of its engines.
  */
 #include <string.h>
 

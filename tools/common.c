@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * common.c - what every verb does the same way: options, messages, output.
+ * common.c - shared by all verbs: options, messages, output.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -58,7 +58,7 @@ void status_line(const char *text)
         text_copy(line + 6, sizeof line - 6, text);
     }
     if (strlen(line) > width) {
-        /* Not inside a character: continuation bytes go with what they continue. */
+        /* Not inside a character: continuation bytes stay with the first byte. */
         while (width && ((unsigned char)line[width] & 0xc0) == 0x80)
             width--;
         line[width] = '\0';
@@ -106,7 +106,7 @@ void forget_url(tool *t)
     t->own_url = NULL;
 }
 
-/* A password does not stay among the arguments, where ps(1) shows it to everybody. */
+/* A password does not stay among the arguments, which ps(1) shows to every user. */
 static void set_url(tool *t, char *text)
 {
     forget_url(t);
@@ -121,7 +121,7 @@ static void set_url(tool *t, char *text)
     memset(text, 'x', strlen(text));
 }
 
-/* A long option whose beginning fits several is unknown, too. */
+/* A long option that is the beginning of several is unknown, too. */
 static void unknown_option(const tool *t, const char *given, const struct option *longs)
 {
     const char *names[32], *near;
@@ -205,12 +205,12 @@ int status_of(int code)
         return STATUS_SERVICE;
     case PAWL_ENOMEM:
         return STATUS_SYSTEM;
-    default: /* what the caller asked for can't be */
+    default: /* the request can't be fulfilled */
         return STATUS_USAGE;
     }
 }
 
-/* What to do, where the library's own words don't say it: they know the engine, we don't. */
+/* Advice, where the library's text has none: the library knows the engine. */
 static const char *advice(const pawl_error *err, const char *why, bool known)
 {
     if (err->code == PAWL_EAUTH)
@@ -225,7 +225,7 @@ static const char *advice(const pawl_error *err, const char *why, bool known)
     return "";
 }
 
-/* An asynchronous call fails with a code alone; what the service did is in the log then. */
+/* An asynchronous call fails with a code alone; the text is in the log then. */
 static const char *words(const pawl_error *err, char *buf, size_t size)
 {
     if (err->text[0])

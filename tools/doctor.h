@@ -12,8 +12,9 @@ typedef struct entry entry;
 typedef struct report {
     entry *first, **end;
     size_t n[4];            /* by enum pawl_finding_level */
-    int64_t lease_ms;       /* what round trips are compared with; 0: the service's default */
+    int64_t lease_ms;       /* compared with round trips; 0: the service's default */
     int64_t median_us, slowest_us, trips; /* round trips; trips 0: none was measured */
+    int64_t exam_us;        /* how long the examination took */
     bool no_memory;
 } report;
 
@@ -42,9 +43,9 @@ void report_each(const report *, pawl_finding_fn *fn, void *arg);
 /* On stdout, as text or as JSON. */
 void report_print(const report *, const tool *);
 
-/* checks.c: what can be checked without knowing the engine. */
+/* checks.c: checks that work with every engine. */
 
-/* Use each kind of lock once, under names of its own, and report what does not work. */
+/* Use each kind of lock once, under names of its own, and report failures. */
 void check_use(report *, const tool *, pawl_client *);
 /* How long does a question take? 0, or a Pawl code. */
 int check_round_trips(report *, pawl_client *, pawl_error *);

@@ -39,7 +39,7 @@ typedef struct feed {
 int feed_open(feed *, pawl_client *);
 
 /* While not busy. `victim`: of ASK_BREAK, the summary that the user was shown; the lock is broken
- * only if token and first owner are still the same. The rows are those from just before the
+ * only if token and first owner are still the same. The rows are from just before the
  * break. */
 void feed_ask(feed *, enum question, const char *name, const pawl_info *victim);
 

@@ -15,7 +15,7 @@
 
 #define NS_PER_S INT64_C(1000000000)
 
-/* What getdents64(2) writes. */
+/* The record that getdents64(2) writes. */
 struct dirent64_raw {
     uint64_t ino;
     int64_t off;

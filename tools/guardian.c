@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * guardian.c - see guardian.h: first what the guardian itself does, then how `pawl run` uses it.
+ * guardian.c - see guardian.h: first the work of the guardian, then the calls of `pawl run`.
  */
 #include "guardian.h"
 
@@ -23,7 +23,7 @@
 #define NS_PER_S INT64_C(1000000000)
 #define MAX_MARGIN (NS_PER_S / 4)
 #define LAST_WAIT (10 * NS_PER_S) /* for a process that even SIGKILL doesn't end at once */
-#define BLIND_WAIT NS_PER_S       /* the same where nobody can see whether it has ended */
+#define BLIND_WAIT NS_PER_S       /* the same where the end can't be seen */
 
 /* How long before the deadline all must be over: a busy machine wakes the guardian late, and a
  * killed process takes a moment to be gone. */
@@ -42,9 +42,9 @@ int64_t guardian_needs(int64_t kill_after)
 
 /* ---- In the guardian ----------------------------------------------------------------------- */
 
-/* Nothing of the caller's is kept: not its terminal, not its standard streams (whoever reads our
- * output to its end must not wait for the guardian), not its signals, not its name. A title without
- * "pawl" in it survives "pkill -f pawl" and does its duty then. */
+/* The guardian keeps nothing of the caller: no terminal, no standard streams (a reader of our
+ * output must not wait for the guardian), no signals, no name. A process whose title has no "pawl"
+ * survives "pkill -f pawl", and ends the command then. */
 static void detach(void)
 {
     static const char text[] = "lock-guardian";
@@ -63,8 +63,8 @@ static void detach(void)
     }
 }
 
-/* Sleep until `until`, or until `pawl run` has something to say. The timer counts the time in which
- * the machine sleeps. Returns false when `pawl run` is gone. */
+/* Sleep until `until`, or until `pawl run` sends something. The timer counts the time in which the
+ * machine sleeps. Returns false when `pawl run` is gone. */
 static bool sleep_until(int link, int timer, int64_t until)
 {
     struct itimerspec when = {
@@ -84,12 +84,12 @@ static void end_group(guard_page *page)
     int64_t last = atomic_load(&page->deadline) - margin(page->kill_after);
     pid_t group = atomic_load(&page->group);
 
-    if (!group) /* not started, and now never will be: see guardian_enlist */
+    if (!group) /* the command never starts now: see guardian_enlist */
         return;
     if (!atomic_load(&page->lost) && last < kill_at)
         kill_at = last;
     kill(-group, SIGTERM);
-    kill(-group, SIGCONT); /* a stopped process sees SIGTERM only when it goes on */
+    kill(-group, SIGCONT); /* a stopped process gets SIGTERM when continued */
     if (group_wait_gone(group, kill_at - start))
         return;
     kill(-group, SIGKILL);
@@ -109,7 +109,7 @@ static _Noreturn void guard(guard_page *page, int link, int timer)
             break;
         there = sleep_until(link, timer, term_at);
     }
-    /* A guardian that was killed half-way left GUARD_KILL: its successor goes on. */
+    /* A guardian that was killed half-way left GUARD_KILL: the next guardian continues. */
     if (atomic_compare_exchange_strong(&page->state, &state, GUARD_KILL) || state == GUARD_KILL)
         end_group(page);
     _exit(0);
@@ -190,7 +190,7 @@ void guardian_lost(guardian *g)
         send(g->link, "!", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* The child holds our end of the socket until exec: the guardian can't see its end-of-file before
+/* The child holds our end of the socket until exec: the guardian can't see the end-of-file before
  * the group is written, even if `pawl run` is killed at once after fork. And guardian and child
  * each write first and read then (group, state), so at least one of them sees the other. */
 bool guardian_enlist(guardian *g)
@@ -208,9 +208,8 @@ static void ended(guardian *g, int status)
     g->over = !WIFSIGNALED(status);
 }
 
-/* Wait for its end, or with WNOHANG look whether it has ended. A guardian that somebody stopped
- * does not do its duty, and may be stopped again whenever it is continued: it is killed, and what
- * holds for a killed one holds for it. */
+/* Wait for the guardian's end, or with WNOHANG check for the end. A stopped guardian can't end the
+ * command, and may be stopped again after a SIGCONT, so `pawl run` kills a stopped guardian. */
 static void reap(guardian *g, int flags)
 {
     int status = 0;
@@ -239,12 +238,12 @@ bool guardian_finish(guardian *g)
     if (!atomic_load(&g->page->lost) &&
         atomic_compare_exchange_strong(&g->page->state, &state, GUARD_DONE)) {
         if (g->pid)
-            kill(g->pid, SIGKILL); /* at once, even if somebody stopped it */
+            kill(g->pid, SIGKILL); /* at once, even if the guardian is stopped */
         reap(g, 0);
         return true;
     }
     reap(g, 0);
-    if (!g->over && group) /* it was killed at its duty, or couldn't be started */
+    if (!g->over && group) /* killed while ending the command, or never started */
         kill(-group, SIGKILL);
     return false;
 }

@@ -2,27 +2,27 @@
  *
  * guardian.h - the process that ends the command when `pawl run` can't.
  *
- * A command must not go on working when its lock may belong to somebody else. `pawl run` can't see
- * to that alone: it may be killed or stopped. So a second process watches the time. It shares one
- * page with `pawl run` and is joined to it by a socket whose end-of-file means that `pawl run` is
- * gone. It alone sends signals for reasons of time:
+ * A command must not continue when another owner may have the lock. `pawl run` may be killed or
+ * stopped, so a second process, the guardian, watches the time. Both share one page of memory and a
+ * socket, whose end-of-file tells the guardian that `pawl run` is gone. Only the guardian sends
+ * signals for reasons of time:
  *
  *     deadline - kill_after     SIGTERM to the command's process group, at the deadline SIGKILL
  *                               (both a little earlier: see margin() in guardian.c)
  *     the lock was lost         SIGTERM now, SIGKILL after kill_after
  *     `pawl run` is gone        SIGTERM now, SIGKILL after kill_after or at the deadline
  *
- * It is made by _Fork(), without Pawl's own fork handlers: it keeps the engine's descriptors open.
- * An engine that learns of its holder's death from the kernel (local:) therefore keeps the lock of
- * a killed `pawl run` until the guardian, too, is gone; and it goes only after the command has.
- * From _Fork() to _exit() it calls async-signal-safe functions only: other threads of `pawl run`
- * may have held any lock at that moment.
+ * _Fork() makes the guardian, without Pawl's own fork handlers, so the engine's descriptors stay
+ * open in the guardian. The engine local:, which the kernel tells of a holder's death, therefore
+ * keeps the lock of a killed `pawl run` until the guardian ends, and the guardian ends after the
+ * command. Between _Fork() and _exit() the guardian calls async-signal-safe functions only: other
+ * threads of `pawl run` may have held any mutex at that moment.
  *
  * STATES (guard_page.state), each step by compare-and-swap, so that the two never disagree:
- *     GUARD_WATCH -> GUARD_KILL   by the guardian: it ends the group; the lock counts as lost
+ *     GUARD_WATCH -> GUARD_KILL   by the guardian, which ends the group; the lock counts as lost
  *     GUARD_WATCH -> GUARD_DONE   by `pawl run`: the command ended, no signal will be sent any more
- * The command stays unreaped until GUARD_DONE or until the guardian is gone, so its process group's
- * number can't have come to mean somebody else when it is signalled.
+ * The command stays unreaped until GUARD_DONE or until the guardian is gone, so the number of the
+ * process group can't belong to another group when the guardian sends a signal.
  */
 #ifndef PAWL_GUARDIAN_H
 #define PAWL_GUARDIAN_H
@@ -35,18 +35,18 @@
 enum { GUARD_WATCH, GUARD_KILL, GUARD_DONE };
 
 typedef struct guard_page {
-    _Atomic int64_t deadline; /* ns of CLOCK_BOOTTIME; only `pawl run` moves it */
+    _Atomic int64_t deadline; /* ns of CLOCK_BOOTTIME; set by `pawl run` only */
     int64_t kill_after;       /* ns; set before the guardian starts */
     _Atomic int32_t state;
     _Atomic int32_t lost;
-    _Atomic int32_t group;    /* the command's process group; 0 before it was started */
+    _Atomic int32_t group;    /* the command's process group; 0 before the start */
 } guard_page;
 
 typedef struct guardian {
     guard_page *page;
     pid_t pid; /* 0: none at the moment */
     int link;  /* our end of the socket */
-    bool over; /* it ended by itself: there is nothing left to guard */
+    bool over; /* the guardian ended by itself: nothing is left to guard */
 } guardian;
 
 /* Where this process's arguments are, so that the guardian can show a title of its own in ps(1)
@@ -66,14 +66,14 @@ void guardian_deadline(guardian *, int64_t deadline);
 /* The lock is lost: end the command now. */
 void guardian_lost(guardian *);
 
-/* In the forked child, in its own process group and before exec. False: it is too late to start. */
+/* In the forked child, in its own process group and before exec. False: too late to start. */
 bool guardian_enlist(guardian *);
 
 /* If somebody killed the guardian, start another. Returns 0 or an errno. */
 int guardian_check(guardian *);
 
-/* The command has ended (and is not yet reaped). True: in time. False: it was ended by the
- * guardian or had to be, and now nothing of its group is left. */
+/* The command has ended (and is not yet reaped). True: in time. False: the guardian
+ * ended the command or had to, and nothing of the group is left. */
 bool guardian_finish(guardian *);
 
 void guardian_close(guardian *);

@@ -12,6 +12,8 @@
 
 #include "group.h"
 
+#define CONTACT_NS 10000000 /* the deadline is known to a few ms */
+
 static void on_lost(void *arg, pawl_lock *lock, int code)
 {
     hold *h = arg;
@@ -19,10 +21,15 @@ static void on_lost(void *arg, pawl_lock *lock, int code)
     ssize_t n;
 
     (void)code;
-    atomic_store(&h->why, lock ? pawl_lock_lost_reason(lock) : 0);
+    if (lock)
+        pawl_lock_lost_cause(lock, h->cause, sizeof h->cause);
+    else
+        pawl_semaphore_lost_cause(h->sem, h->cause, sizeof h->cause);
+    atomic_store(&h->why, lock ? pawl_lock_lost_reason(lock)
+                               : pawl_semaphore_lost_reason(h->sem));
     atomic_store(&h->lost, true);
     n = write(h->event, &one, sizeof one);
-    (void)n; /* an eventfd takes it, or is readable already */
+    (void)n; /* the write succeeds, or the eventfd is readable already */
 }
 
 static int make_handle(hold *h)
@@ -45,7 +52,7 @@ static int make_handle(hold *h)
 int hold_open(hold *h, const tool *t, const run_options *o)
 {
     const char *slash = strrchr(o->command[0], '/');
-    /* The command's name tells an operator more than "pawl" does; its arguments may be secret. */
+    /* The command's name tells an operator more than "pawl" does; the arguments may be secret. */
     pawl_client_options client = {.label = slash ? slash + 1 : o->command[0],
                                   .watchdog_ms = o->lease_ms};
     int status;
@@ -129,8 +136,8 @@ static int permit_acquire(hold *h, const signals *s, int *ended_by)
 
 /* ---- Either -------------------------------------------------------------------------------- */
 
-/* A command of `pawl run` that asks for what this very run holds would wait until the run ends,
- * which waits for the command. Only a token of the same service means the same hold; a URL with a
+/* A command of `pawl run` that asks for the lock of this run would wait for the end of the run, and
+ * the run waits for the command. Only a token of the same service means the same hold; a URL with a
  * password was not handed on, so there the token alone decides. */
 static bool waits_for_itself(hold *h)
 {
@@ -215,22 +222,38 @@ uint64_t hold_token(const hold *h)
     return h->sem ? pawl_semaphore_token(h->sem) : pawl_lock_token(h->lock);
 }
 
-/* Why it was lost. The library forgets the reason when the lock is released. */
+/* A renewal moves the deadline, so the service answered at about the time of the last move. */
+void hold_note_contact(hold *h, int64_t deadline)
+{
+    if (deadline > h->deadline + CONTACT_NS) {
+        h->deadline = deadline;
+        h->contact = boot_now();
+    }
+}
+
+/* No loss was reported yet, but the guardian had to end the command in time: no renewal was
+ * confirmed. */
+static void silence_words(const hold *h, char *buf, size_t size)
+{
+    snprintf(buf, size, "%s, %.1f s after the last contact", pawl_lost_text(PAWL_LOST_SILENCE),
+             (double)(boot_now() - h->contact) / 1e9);
+}
+
+/* Why the lock was lost. The library forgets the cause when the lock is released, so on_lost
+ * has stored the cause. */
 const char *hold_lost_words(const hold *h, char *buf, size_t size)
 {
-    char service[256];
+    const char *silence = pawl_lost_text(PAWL_LOST_SILENCE);
+    char service[256] = "", cause[256];
     int why = atomic_load(&h->why);
     const char *after = strstr(h->err.text, "was lost: ");
 
-    if (!why)
-        why = h->sem ? pawl_semaphore_lost_reason(h->sem) : pawl_lock_lost_reason(h->lock);
-    /* Not lost yet, but the guardian had to end the command in time: no renewal came through. */
-    if ((why == PAWL_LOST_SILENCE || (!why && !after)) && last_warning(service, sizeof service)[0])
-        snprintf(buf, size, "%s (%s)", pawl_lost_text(PAWL_LOST_SILENCE), service);
-    else
-        snprintf(buf, size, "%s", why     ? pawl_lost_text(why)
-                                  : after ? after + strlen("was lost: ")
-                                          : "its lease ended or it was broken");
+    snprintf(cause, sizeof cause, "%s", why ? h->cause : after ? after + strlen("was lost: ") : "");
+    if (!cause[0])
+        silence_words(h, cause, sizeof cause);
+    if (!strncmp(cause, silence, strlen(silence)))
+        last_warning(service, sizeof service);
+    snprintf(buf, size, "%s%s%s%s", cause, service[0] ? " (" : "", service, service[0] ? ")" : "");
     return buf;
 }
 

@@ -14,10 +14,10 @@
 
 typedef struct run_options {
     int64_t wait_ms;
-    int64_t lease_ms;      /* 0: what the URL or the library says */
+    int64_t lease_ms;      /* 0: the lease of the URL or of the library */
     int64_t at_least_ms;
     int64_t kill_after_ms; /* -1: by the lease */
-    int64_t warn_after_ms; /* say once that it still waits; 0: never */
+    int64_t warn_after_ms; /* when a long wait is reported, once; 0: never */
     uint32_t permits;      /* 0: a lock */
     bool shared;
     int not_acquired;      /* -E */
@@ -30,7 +30,7 @@ typedef struct run_options {
 /* run_options.c: fill them in. Returns OPT_DONE, OPT_BAD or OPT_HELP. */
 int run_options_parse(tool *, run_options *, int argc, char **argv);
 
-/* The lease if it is known before the lock is acquired, else 0. */
+/* The lease if known before the lock is acquired, else 0. */
 int64_t known_lease(const pawl_client *, const run_options *);
 
 /* Is --kill-after short enough for this lease (0: unknown)? Returns 0, or STATUS_USAGE after the
@@ -38,7 +38,7 @@ int64_t known_lease(const pawl_client *, const run_options *);
 int check_kill_after(const tool *, const run_options *, int64_t lease_ms);
 
 typedef struct hold {
-    call call; /* first: the task functions get it; of a lock only call.task is used */
+    call call; /* first: passed to the task functions; a lock uses only call.task */
     const tool *tool;
     const run_options *options;
     pawl_client *client;
@@ -47,9 +47,11 @@ typedef struct hold {
     int event;           /* eventfd: lost */
     atomic_bool lost;
     atomic_int why;      /* enum pawl_lost_reason, set before lost; 0: not known */
-    bool done;           /* of a lock: the acquire has its answer, `code` */
+    char cause[256];     /* pawl_lock_lost_cause, set before why */
+    int64_t deadline, contact; /* the latest deadline, and when it was seen (boot_now) */
+    bool done;           /* of a lock: the acquire was answered with `code` */
     int code;
-    bool silent;         /* the service did not tell who holds it when last asked */
+    bool silent;         /* the service did not answer the last question for the holder */
     int64_t waiting_since;
     pawl_error err;
 } hold;
@@ -57,21 +59,26 @@ typedef struct hold {
 /* Open the client and make the handle. Returns 0, or the exit status after the message. */
 int hold_open(hold *, const tool *, const run_options *);
 
-/* Wait for it. Returns HELD, or the exit status (silent if it is just not free). */
+/* Wait for the lock. Returns HELD, or the exit status (without a message if the lock is not free).
+ * */
 enum { HELD = -1 };
 int hold_acquire(hold *, const signals *);
 
-/* What to poll for input besides hold.event (-1: nothing), and what to do then. */
+/* A descriptor to poll for input besides hold.event (-1: none), and the call to make then. */
 int hold_fd(const hold *);
 void hold_process(hold *);
 
-/* An instant (boot_now) until which it is surely held; 0: it is not. */
+/* An instant (boot_now) until which the lock is certainly held; 0: not held. */
 int64_t hold_deadline(const hold *);
 uint64_t hold_token(const hold *);
 
-/* Returns a Pawl code; hold.err has the words. */
+/* `deadline` is from hold_deadline; a later deadline than before shows that the service answered.
+ * */
+void hold_note_contact(hold *, int64_t deadline);
+
+/* Returns a Pawl code; hold.err has the text. */
 int hold_release(hold *);
-/* Why it was lost, for people. */
+/* The cause of the loss, for people. */
 const char *hold_lost_words(const hold *, char *buf, size_t size);
 void hold_close(hold *);
 
@@ -83,10 +90,10 @@ typedef struct run_metrics {
 } run_metrics;
 void run_metrics_write(run_metrics *, const hold *, int phase, int status);
 
-/* waiting.c: decide what to do during the wait to tell who holds the lock, and how often: who waits
- * must not wake up for nothing. */
+/* waiting.c: choose how and how often the holder is shown during the wait. A wait without anything
+ * to show must not wake up. */
 void waiting_begin(hold *);
-/* Who holds it and since when, once, as an ordinary line. */
+/* Print the holder and the age of the hold, once, as an ordinary line. */
 void waiting_say(hold *, const char *prefix);
 
 #endif

@@ -30,9 +30,9 @@ static void take_terminal(job *j)
     j->lent = false;
 }
 
-/* Whoever reads our output, a pager say, is in our process group and may need the terminal itself:
- * without the right to it, its first key press would stop the whole group. Such a command gets the
- * terminal when it asks for it (stop_too). */
+/* The reader of our output, for example a pager, is in our process group and may need the terminal:
+ * without the terminal the pager's first read would stop the whole group. In such a pipe the
+ * command gets the terminal when the command reads from the terminal (stop_too). */
 static bool feeds_pipe(void)
 {
     struct stat st;
@@ -105,7 +105,7 @@ void job_signal(job *j, int signal)
     kill(-j->pid, signal);
 }
 
-/* Was this signal sent to us meanwhile? It is blocked, so it stays pending. */
+/* Was this signal sent to us meanwhile? A blocked signal stays pending. */
 static bool was_sent(int signal)
 {
     static const struct timespec at_once = {0};
@@ -116,10 +116,10 @@ static bool was_sent(int signal)
     return sigtimedwait(&set, NULL, &at_once) == signal;
 }
 
-/* The command stopped. Without a terminal that is its own affair: the lock stays held. On one, stop
- * as a job does; kill() returns when somebody continued us, or at once where the system ignores
+/* The command stopped. Without a terminal nothing else happens, and the lock stays held. On a
+ * terminal, stop as a job does; kill() returns after a SIGCONT, or at once where the system ignores
  * SIGTSTP because no shell could continue us. A ^Z is then undone; a command that stopped because
- * it has no right to the terminal would only stop again. */
+ * the terminal is not the command's would only stop again. */
 static void stop_too(job *j, int signal)
 {
     bool continued;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * look.c - what a name is at the moment, for messages that a bare error code can't give.
+ * look.c - the state of a name at the moment, for messages that say more than an error code.
  *
- * All of it may have changed by the time it is read: it serves words, never a decision about who
- * holds the lock.
+ * The state may have changed by the time the message is read. So the state goes into texts only,
+ * and never decides about a lock.
  */
 #include "tool.h"
 
@@ -57,8 +57,8 @@ bool say_misfit(pawl_client *client, const char *name, uint64_t type, uint64_t p
     return true;
 }
 
-/* Where a server keeps the locks, a holder without a process may also be somebody else's program
- * that told nothing of itself. */
+/* Where a server keeps the locks, a holder without a process may also be a client of another
+ * library, which stores no process id. */
 bool left_over(const pawl_info *info)
 {
     return info->role == PAWL_ROLE_HOLDER && info->type == PAWL_TYPE_LOCK && !info->pid &&

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rows.c - what pawl_list and pawl_inspect report, kept, sorted and put into words.
+ * rows.c - the rows of pawl_list and pawl_inspect, copied, sorted and written as text.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +71,7 @@ void rows_free(rows *all)
 const char *const row_order_names[ROW_ORDERS] = {"name", "waiters", "longest wait", "held since",
                                                  "lease"};
 
-/* What is larger comes first; a remaining lease is turned around for that. */
+/* Larger values come first; a remaining lease is turned around for that. */
 static int64_t rank(const pawl_info *info, enum row_order order)
 {
     switch (order) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * run_options.c - the options of `pawl run`, with flock(1)'s names for what both can do.
+ * run_options.c - the options of `pawl run`, with flock(1)'s names where both have the option.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -61,7 +61,8 @@ static int set_option(const tool *t, run_options *o, int c)
     return 0;
 }
 
-/* The length of a session, of which all grants are a part, is known when the service grants it. */
+/* The length of a session, of which all grants are a part, is known when the service grants the
+ * session. */
 int64_t known_lease(const pawl_client *client, const run_options *o)
 {
     if (o->lease_ms)
@@ -99,7 +100,7 @@ static int set_shell_line(const tool *t, run_options *o, int argc, char **argv)
     return 0;
 }
 
-/* What is left after the options: NAME [--] CMD [ARG...], or NAME -c LINE. */
+/* The rest after the options: NAME [--] CMD [ARG...], or NAME -c LINE. */
 static int set_arguments(const tool *t, run_options *o, int argc, char **argv)
 {
     if (!argc)

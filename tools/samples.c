@@ -49,7 +49,7 @@ static double per_second(const samples *s)
     return s->elapsed > 0 ? (double)s->n * 1e9 / (double)s->elapsed : 0;
 }
 
-/* The bucket i counts what takes less than 2^i microseconds, and half of that at least. */
+/* The bucket i counts samples of less than 2^i microseconds, and half of that at least. */
 static size_t bucket_of(int64_t ns)
 {
     size_t i = 0;

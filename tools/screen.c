@@ -28,7 +28,7 @@ static int cursor_y = -1, cursor_x;
 /* ---- Giving the terminal back after a crash ------------------------------------------------ */
 
 static struct termios modes;  /* as they were */
-static char farewell[128];    /* what ends the full screen and shows the cursor */
+static char farewell[128];    /* ends the full screen and shows the cursor */
 
 static void crashed(int number)
 {
@@ -88,8 +88,8 @@ static void take_size(void)
         resizeterm(size.ws_row, size.ws_col);
 }
 
-/* ncurses sets handlers of its own for these; here they are blocked and read as events, and ^Z must
- * have its usual effect once unblocked. */
+/* ncurses sets handlers for these signals; here the signals are blocked and read as events, and ^Z
+ * must have the usual effect once unblocked. */
 static void no_handlers(void)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGTSTP, SIGWINCH};

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * service.c - which service, and what it has to say.
+ * service.c - the URL of the service, its client, and its warnings.
  *
  * The library's log is printed with -v; its last warning explains a wait that lasts, or a failure
  * of which only the code is known. It comes from any thread of the library's; `warning` is changed
  * and read under `mutex` alone.
  */
 #include <pthread.h>
+#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -167,4 +168,22 @@ int client_open(const tool *t, pawl_client **ret, pawl_client_options *options)
 
     err.code = client_try(t, ret, options, &err);
     return err.code ? failed(t, "can't open the service", &err) : 0;
+}
+
+const char *operator_name(void)
+{
+    static char name[64]; /* found by the first call, before there are other threads */
+    const char *sudo = getenv("SUDO_USER");
+    const struct passwd *user;
+
+    if (name[0])
+        return name;
+    user = getpwuid(getuid());
+    if (sudo && *sudo && !getuid())
+        snprintf(name, sizeof name, "%s", sudo);
+    else if (user)
+        snprintf(name, sizeof name, "%s", user->pw_name);
+    else
+        snprintf(name, sizeof name, "uid %lld", (long long)getuid());
+    return name;
 }

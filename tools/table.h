@@ -2,7 +2,7 @@
  *
  * table.h - rows of locks in columns, for `pawl ls` and `pawl top`.
  *
- * rows.c copies what pawl_list or pawl_inspect report, sorts the copies, and writes each value as
+ * rows.c copies the rows of pawl_list or pawl_inspect, sorts the copies, and writes each value as
  * the text of a cell. table.c makes such texts harmless, measures them in columns of a terminal and
  * finds the widths with which a table fits. None of these functions does any I/O.
  */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tool.h - what the verbs of the pawl command share: exit codes, options, messages, output.
+ * tool.h - shared by the verbs of the pawl command: exit codes, options, messages, output.
  *
  * Each verb is one function in one file, cmd_VERB.c, and one line in the table of pawl.c. A verb
- * gets its own argv (argv[0] is its name), returns the exit status, and frees what it made.
+ * gets its own argv (argv[0] is its name), returns the exit status, and frees all that was
+ * allocated.
  */
 #ifndef PAWL_TOOL_H
 #define PAWL_TOOL_H
@@ -15,7 +16,7 @@
 
 #include "pawl-observe.h"
 
-/* Exit codes, as documented in pawl(1); the numbers are those of sysexits.h and of the shells. */
+/* Exit codes, as documented in pawl(1); the numbers are from sysexits.h and the shells. */
 enum {
     STATUS_OK = 0,
     STATUS_NO = 1,        /* not held, not acquired: an answer, not an error */
@@ -41,8 +42,8 @@ typedef struct verb {
 struct tool {
     const verb *verb;
     const char *url; /* -u, else $PAWL_URL, else "local:" */
-    char *own_url;   /* a copy of a -u that has a password; main wipes and frees it */
-    const char *layout; /* a parameter of it */
+    char *own_url;   /* a copy of a -u with a password; wiped and freed by main */
+    const char *layout; /* a parameter of the URL */
     bool json;
     int verbose; /* how many -v */
 };
@@ -87,15 +88,15 @@ void say_nothing(bool on);
 /* The same with "pawl: VERB: " and where to read on. Returns STATUS_USAGE. */
 int usage_error(const tool *, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* What a failed Pawl call means for the exit status. */
+/* The exit status for a failed Pawl call. */
 int status_of(int code);
 
-/* Say that `what` failed because of `err` (its text, or the code's) and what to do. Returns
+/* Say that `what` failed because of `err` (the text, or the code's text), with advice. Returns
  * status_of(err->code). */
 int failed(const tool *, const char *what, const pawl_error *err);
 
-/* On a terminal: one line on stderr that the next call replaces, and that makes way for what say()
- * says. Cut to the terminal's width; NULL clears it. */
+/* On a terminal: one line on stderr, which the next call replaces and say() removes. Cut to the
+ * terminal's width; NULL clears the line. */
 void status_line(const char *text);
 
 /* Flush stdout; a full disk or a closed pipe must not look like success. Returns `status`, or
@@ -104,14 +105,16 @@ int output_end(int status);
 
 /* ---- service.c: the client ----------------------------------------------------------------- */
 
-/* Open the client that -u, $PAWL_URL or the default names. `options` may be NULL. Its log goes to
+/* Open the client that -u, $PAWL_URL or the default names. `options` may be NULL. The log goes to
  * stderr as -v says. Returns 0, or the exit status after the message. */
 int client_open(const tool *, pawl_client **ret, pawl_client_options *options);
+/* The name of the user, as label of a client that may break locks: holders are told the label. */
+const char *operator_name(void);
 
 /* The same without a message. Returns a Pawl code. */
 int client_try(const tool *, pawl_client **ret, pawl_client_options *options, pawl_error *err);
 
-/* What the library warned of last, or "". Returns buf. */
+/* The last warning of the library, or "". Returns buf. */
 const char *last_warning(char *buf, size_t size);
 
 /* The URL in force: -u, else $PAWL_URL, else "local:". */
@@ -124,17 +127,17 @@ bool service_is_here(void);
 /* Has client_open succeeded? */
 bool service_was_opened(void);
 
-/* The URL may have a password in it. In doubt: yes. */
+/* The URL may contain a password. In doubt: yes. */
 bool url_has_password(const char *url);
 
 /* ---- look.c: one pawl_inspect, boiled down ------------------------------------------------- */
 
 typedef struct look {
-    uint64_t token;     /* in: whose hold to look for; 0: nobody's */
-    bool used;          /* somebody holds it or waits for it, or it is a latch that is set */
+    uint64_t token;     /* in: the hold to look for; 0: none */
+    bool used;          /* held or waited for, or a latch that is set */
     uint64_t type;      /* enum pawl_type */
     int64_t count;      /* semaphore's capacity, latch's count */
-    int64_t pid;        /* who holds it under `token`; 0: nobody does, or the process is unknown */
+    int64_t pid;        /* the holder with `token`; 0: none, or the process is unknown */
     bool shared;        /* that hold is */
 } look;
 
@@ -142,23 +145,23 @@ typedef struct look {
 int look_at(pawl_client *, const char *name, look *, pawl_error *);
 
 /* After PAWL_ESTATE: if `name` is not of this type, or a semaphore without this number of permits,
- * say so. Returns whether it was that. */
+ * say so. Returns whether that was the cause. */
 bool say_misfit(pawl_client *, const char *name, uint64_t type, uint64_t permits);
 
-/* A holder that is just the time that --at-least adds: its process has given the lock back. */
+/* A holder that is just the time that --at-least adds: the process has released the lock. */
 bool left_over(const pawl_info *);
 
 /* ---- duration.c ---------------------------------------------------------------------------- */
 
-/* "5", "0.25", "250ms", "5s", "2m", "1h" to milliseconds, rounded up. False if it is none. */
+/* "5", "0.25", "250ms", "5s", "2m", "1h" to milliseconds, rounded up. False: not a duration. */
 bool duration_parse(const char *text, int64_t *ret_ms);
 
 /* "350 ms", "1.9 s", "12 s", "3 min 5 s", "2 h 10 min", "3 d 4 h": for people. Returns buf. */
 const char *duration_text(char *buf, size_t size, int64_t ms);
 
-/* ---- text.c: what others wrote, made harmless ---------------------------------------------- */
+/* ---- text.c: text of others, made harmless ------------------------------------------------ */
 
-/* Decode one character. Returns its length in bytes, or 0 if the bytes are not UTF-8 (overlong
+/* Decode one character. Returns the length in bytes, or 0 if the bytes are not UTF-8 (overlong
  * forms, surrogates and numbers beyond Unicode included). */
 size_t text_decode(const char *text, uint32_t *ret);
 

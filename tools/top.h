@@ -10,7 +10,7 @@
 #define TOP_COLUMNS 9
 #define TEXT_MAX 600
 
-/* What the keys are for at the moment. */
+/* The meaning of the keys at the moment. */
 enum top_mode {
     MODE_LIST,
     MODE_LOCK,    /* one lock is open */
@@ -40,7 +40,7 @@ typedef struct top {
 
     /* The list. */
     rows all;              /* as it came */
-    row **shown;           /* those that pass the filter, sorted; pointers into `all` */
+    row **shown;           /* rows that pass the filter, sorted; pointers into `all` */
     size_t nshown;
     enum row_order order;
     bool reversed;
@@ -56,7 +56,7 @@ typedef struct top {
 
     /* A break under way. */
     char victim[256];
-    rows shown_victim;     /* what the service said of it when the question was asked */
+    rows shown_victim;     /* rows of the service when the question was asked */
     bool want_victim, want_break; /* to be asked as soon as the feed is free */
     char prompt[TEXT_MAX];
 } top;
@@ -71,7 +71,7 @@ void top_arrange(top *);
 /* Move the bar, or the open lock's page, by n rows. */
 void top_move(top *, int64_t n);
 
-/* Take over an answer; ask what is due. */
+/* Take over an answer; send the question that is due. */
 void top_take(top *);
 void top_ask(top *);
 

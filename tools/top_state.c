@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * top_state.c - what `pawl top` knows: rows from the service, filtered and sorted, and how old they
- * are.
+ * top_state.c - the state of `pawl top`: rows from the service, filtered and sorted, and how old
+ * they are.
  *
  * One question per interval: the list, or the open lock alone. Besides, a break asks twice: who is
  * the victim, and then the break itself. An error leaves the rows as they are; they grow old, and
@@ -47,7 +47,7 @@ static void reverse(row **r, size_t n)
     }
 }
 
-/* The bar stays on its name; if the name is gone, on its row. */
+/* The bar stays on the same name; if the name is gone, on the same row. */
 static void follow(top *t)
 {
     for (size_t i = 0; i < t->nshown; i++)
@@ -190,7 +190,7 @@ static void take_break(top *t)
     else
         snprintf(t->notice, sizeof t->notice, "broke '%.250s', held by %s", t->feed.name,
                  victims(&t->feed.rows, who, sizeof who));
-    t->next = 0; /* show what has become of it */
+    t->next = 0; /* show the new state */
 }
 
 void top_take(top *t)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * top_view.c - what `pawl top` draws.
+ * top_view.c - draws the screen of `pawl top`.
  *
  *     0        the service, the interval and the time of day
  *     1        the sums, or that the service does not answer and how old the data are
@@ -165,7 +165,7 @@ static void draw_list(top *t, bool stale)
 
 /* ---- One lock ------------------------------------------------------------------------------ */
 
-/* Place, who, host, since, lease, token. */
+/* Place, owner, host, since, lease, token. */
 static void draw_person(size_t y, const pawl_info *info, uint64_t place, enum style style)
 {
     static const struct {

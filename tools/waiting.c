@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * waiting.c - who am I waiting for?
+ * waiting.c - shows the holder of the lock during a wait.
  *
  * On a terminal: one line, refreshed every second. Without one: an ordinary line, once, after
  * --warn-after (30 seconds), and with -v at once. A wait without end for a server that does not
@@ -81,8 +81,8 @@ static void place_text(const holder *h, char *buf, size_t size)
         snprintf(buf, size, ", %llu waiting", (unsigned long long)h->all);
 }
 
-/* What is to be said of the wait. If the service can't tell who holds it, then why; if nobody does,
- * the last trouble that the library knows of. */
+/* The text about the wait. If the service can't name the holder, the reason; if there is no holder,
+ * the last warning of the library. */
 static void describe(hold *h, char *buf, size_t size, const char *prefix)
 {
     char age[32], place[64];
@@ -118,7 +118,7 @@ static void refresh(task *t)
     status_line(line);
 }
 
-/* Again only if the service did not answer: what comes later, the library warns of. */
+/* Again only if the service did not answer: later the library warns. */
 static void say_once(task *t)
 {
     hold *h = (hold *)t;

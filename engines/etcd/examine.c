@@ -77,7 +77,18 @@ static void end_probes(etcd_job *job)
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-/* MemberListResponse: members = 2; Member: name = 2, isLearner = 5. */
+/* Member: isLearner = 5. */
+static bool is_learner(pb_span member)
+{
+    pb_field field;
+
+    while (etcd_pb_next(&member, &field) > 0)
+        if (field.number == 5 && field.type == PB_NUMBER)
+            return field.value;
+    return false;
+}
+
+/* MemberListResponse: members = 2. Learners don't vote, so they don't count. */
 static bool answer_members(etcd_call *call, pb_span message)
 {
     etcd_job *job = etcd_job_of(call);
@@ -86,7 +97,7 @@ static bool answer_members(etcd_call *call, pb_span message)
     int more;
 
     while ((more = etcd_pb_next(&message, &field)) > 0)
-        n += field.number == 2 && field.type == PB_BYTES;
+        n += field.number == 2 && field.type == PB_BYTES && !is_learner(field.bytes);
     if (more < 0)
         return false;
     if (n == 2)
@@ -102,11 +113,17 @@ static bool answer_members(etcd_call *call, pb_span message)
     return true;
 }
 
+/* A learner and a member without a leader refuse the list; the status has told that already. */
+static bool refused_by_state(const char *words)
+{
+    return strstr(words, "not supported for learner") || strstr(words, "no leader");
+}
+
 static void members_failed(etcd_call *call, int code, const char *words)
 {
     etcd_job *job = call->about;
 
-    if (code != PAWL_EAUTH) {
+    if (code != PAWL_EAUTH && !refused_by_state(words)) {
         etcd_job_failed(call, code, words);
         return;
     }
@@ -178,15 +195,20 @@ static void look_at_alarms(const etcd_job *job, const status *s)
               "etcdctl alarm list; etcdctl endpoint status. Look at the servers' logs.");
 }
 
+static void no_leader(const etcd_job *job)
+{
+    found(job, PAWL_FINDING_DANGER, "etcd-leader", "the member knows no leader",
+          "Without a leader no lock can be taken or renewed.",
+          "Find out which members are down: etcdctl endpoint health --cluster.");
+}
+
 static void look_at_status(const etcd_job *job, const status *s)
 {
     char what[120];
 
     look_at_alarms(job, s);
     if (!s->leader)
-        found(job, PAWL_FINDING_DANGER, "etcd-leader", "the member knows no leader",
-              "Without a leader no lock can be taken or renewed.",
-              "Find out which members are down: etcdctl endpoint health --cluster.");
+        no_leader(job);
     if (s->learner)
         found(job, PAWL_FINDING_WARNING, "etcd-learner", "this member is a learner",
               "A learner answers few requests, and no writes.", "Name voting members in the URL.");
@@ -223,10 +245,24 @@ static bool answer_status(etcd_call *call, pb_span message)
     return true;
 }
 
+/* A member without a leader refuses every request that asks for one, as all requests of Pawl do. */
+static void status_failed(etcd_call *call, int code, const char *words)
+{
+    etcd_job *job = call->about;
+
+    if (!strstr(words, "no leader")) {
+        etcd_job_failed(call, code, words);
+        return;
+    }
+    etcd_job_of(call);
+    no_leader(job);
+    probe_all(job);
+}
+
 static void start(etcd_job *job)
 {
     static const etcd_call_type type = {.path = "/etcdserverpb.Maintenance/Status",
-        .answer = answer_status, .failed = etcd_job_failed};
+        .answer = answer_status, .failed = status_failed};
     etcd_call *call = etcd_job_call(job, &type);
 
     if (call)

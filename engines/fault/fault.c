@@ -64,6 +64,8 @@ static void deliver(fault_request *r)
     outer->value = r->inner.value;
     outer->event = r->inner.event;
     outer->reason = r->inner.reason;
+    outer->by = r->inner.by;
+    outer->by_seq = r->inner.by_seq;
     for (size_t i = 0; r->inner.batch && i < r->inner.batch_len; i++) {
         outer->batch[i].code = r->batch[i].code;
         outer->batch[i].reason = r->batch[i].reason;

@@ -38,6 +38,7 @@ static const shelf_store local_store = {
     .fence = local_fence,
     .dead = local_dead,
     .tell = local_tell,
+    .breaker = local_breaker,
     .describe = describe,
     .watch = local_watch,
     .unwatch = local_unwatch,

@@ -112,7 +112,8 @@ typedef struct local_slot {
     local_word gen;
     local_word pid;
     local_word hints; /* SHELF_BIT, SHELF_EVICTED */
-    local_word unused;
+    local_word breaker; /* with SHELF_EVICTED: slot + 1 of the client that broke a lock (upper 32
+                           bits) and its gen; ~0: there were two clients */
     local_word program[4];
     local_word label[8];
 } local_slot;
@@ -266,6 +267,7 @@ int local_peers_open(local *l, pawl_error *err);
 void local_peers_close(local *l);
 bool local_dead(void *store, uint16_t peer, uint32_t gen, bool thorough);
 void local_tell(void *store, const struct shelf_peer *to, const struct shelf_told *what);
+void local_breaker(void *store, char by[PAWL_BY_MAX]);
 void local_announce(void *store, uint16_t peer, uint32_t gen);
 enum shelf_watched local_watch(void *store, uint16_t peer, uint32_t gen);
 void local_unwatch(void *store, uint16_t peer, uint32_t gen);

@@ -107,6 +107,36 @@ static void fall_mute(local *l, uint32_t slot, uint32_t gen)
         l->mute = write(l->life, bytes, sizeof bytes) > 0;
 }
 
+/* Leave our name for the client whose lock we have broken. */
+static void note_breaker(local *l, uint32_t slot)
+{
+    uint64_t me = (uint64_t)(l->slot + 1) << 32 | l->gen;
+    uint64_t before = local_exchange(l, LOCAL_AT_SLOT(slot, breaker), me);
+
+    if (before && before != me)
+        (void)local_exchange(l, LOCAL_AT_SLOT(slot, breaker), UINT64_MAX);
+}
+
+/* Who broke a lock of ours. A breaker that has left since (its gen is one more) has still its name
+ * in its slot, until another client takes the slot. */
+void local_breaker(void *store, char by[PAWL_BY_MAX])
+{
+    local *l = store;
+    uint64_t word = local_exchange(l, LOCAL_AT_SLOT(l->slot, breaker), 0);
+    uint32_t slot = (uint32_t)(word >> 32) - 1, gen = (uint32_t)word, now, pid;
+    char program[33], label[65];
+
+    by[0] = 0;
+    if (!word || slot >= LOCAL_SLOTS)
+        return;
+    pid = (uint32_t)local_load(l, LOCAL_AT_SLOT(slot, pid));
+    local_text_load(l, program, LOCAL_AT_SLOT(slot, program), 4);
+    local_text_load(l, label, LOCAL_AT_SLOT(slot, label), 8);
+    now = (uint32_t)local_load(l, LOCAL_AT_SLOT(slot, gen));
+    if (now == gen || now == gen + 1)
+        pawl_who_text(by, pid, program, label, l->host);
+}
+
 void local_tell(void *store, const struct shelf_peer *to, const struct shelf_told *what)
 {
     local *l = store;
@@ -115,8 +145,10 @@ void local_tell(void *store, const struct shelf_peer *to, const struct shelf_tol
 
     if (!same_gen(l, to->peer, to->gen))
         return;
-    if (to->why == LOCKSTATE_EVICTED)
+    if (to->why == LOCKSTATE_EVICTED) {
+        note_breaker(l, to->peer);
         (void)local_or(l, LOCAL_AT_SLOT(to->peer, hints), SHELF_EVICTED);
+    }
     error = knock(l, to->peer, &message);
     if (error == EAGAIN) { /* full: it will read what is there, and then takes the bits */
         (void)local_or(l, LOCAL_AT_SLOT(to->peer, hints), SHELF_BIT(what->bucket));

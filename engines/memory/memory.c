@@ -38,6 +38,7 @@ struct client_slot {
     uint64_t hints; /* SHELF_BIT, SHELF_EVICTED: what its client should look at */
     struct shelf_told told[TOLD]; /* and what it was told, as far as there is room */
     size_t ntold;
+    char by[PAWL_BY_MAX]; /* with SHELF_EVICTED: who broke a lock of this client; "": not known */
     char label[64];
 };
 
@@ -174,6 +175,27 @@ static void hint(space *s, uint16_t peer, uint32_t gen, uint64_t bits)
     }
 }
 
+/* The breaker is the client `m`. Of two breakers before the holder has looked, neither is named. */
+static void note_breaker(const memory *m, struct client_slot *slot)
+{
+    char by[PAWL_BY_MAX];
+
+    pawl_who_text(by, getpid(), program_invocation_short_name,
+                  m->env->label ? m->env->label : "", m->host);
+    if ((slot->hints & SHELF_EVICTED) && strcmp(slot->by, by))
+        by[0] = 0;
+    memcpy(slot->by, by, sizeof by);
+}
+
+static void store_breaker(void *store, char by[PAWL_BY_MAX])
+{
+    memory *m = store;
+
+    pthread_mutex_lock(&spaces_mutex);
+    memcpy(by, m->space->slots[m->engine.peer].by, PAWL_BY_MAX);
+    pthread_mutex_unlock(&spaces_mutex);
+}
+
 static void store_tell(void *store, const struct shelf_peer *to, const struct shelf_told *what)
 {
     space *s = ((memory *)store)->space;
@@ -183,6 +205,7 @@ static void store_tell(void *store, const struct shelf_peer *to, const struct sh
     if (!gone(s, to->peer, to->gen)) {
         slot = &s->slots[to->peer];
         if (to->why == LOCKSTATE_EVICTED) {
+            note_breaker(store, slot);
             hint(s, to->peer, to->gen, SHELF_EVICTED);
         } else if (slot->ntold < TOLD) {
             slot->told[slot->ntold++] = *what;
@@ -216,6 +239,7 @@ static const shelf_store memory_store = {
     .raise = store_raise,
     .dead = store_dead,
     .tell = store_tell,
+    .breaker = store_breaker,
     .describe = store_describe,
 };
 

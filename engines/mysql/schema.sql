@@ -522,7 +522,7 @@ END
 ;;
 DROP PROCEDURE IF EXISTS @_break
 ;;
--- End every grant, tell the holders, and pass it on.
+-- End every grant, tell the holders who did that (from the breaker's entry), and pass it on.
 CREATE PROCEDURE @_break(IN a_name VARBINARY(255), IN me VARBINARY(40), IN patient TINYINT)
     SQL SECURITY INVOKER
 body: BEGIN
@@ -530,6 +530,7 @@ body: BEGIN
     DECLARE l_owner VARBINARY(40);
     DECLARE l_expires, t, v_front, v_held BIGINT;
     DECLARE v_had BOOLEAN;
+    DECLARE v_who VARBINARY(120) DEFAULT '';
     DECLARE v_clients MEDIUMBLOB;
     DECLARE ring MEDIUMBLOB DEFAULT '';
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
@@ -538,17 +539,22 @@ body: BEGIN
         SELECT 'BLOCKED';
         LEAVE body;
     END IF;
+    SET v_who = IFNULL((SELECT LEFT(CAST(CONCAT('pid ', pid, ' ', LEFT(program, 30),
+                                                IF(label = '', '', CONCAT(' (', LEFT(label, 30), ')')),
+                                                ' on ', LEFT(host, 30)) AS BINARY), 120)
+                        FROM @_client WHERE client = LEFT(me, 16)), '');
     SELECT owner, expires INTO l_owner, l_expires FROM @ WHERE name = a_name;
     CALL @_now(t);
     SET v_had = IFNULL(l_owner IS NOT NULL AND l_expires > t, FALSE);
     IF v_had THEN
-        CALL @_tell(l_owner, LEFT(l_owner, 2) <> 'z:', CONCAT_WS(' ', 'e', l_owner, t), t, ring);
+        CALL @_tell(l_owner, LEFT(l_owner, 2) <> 'z:', CONCAT_WS(' ', 'e', l_owner, t, v_who), t,
+                    ring);
         UPDATE @ SET owner = NULL WHERE name = a_name;
     END IF;
     SELECT COUNT(*), GROUP_CONCAT(IF(LEFT(owner, 2) = 'z:', '', LEFT(owner, 16)) SEPARATOR '')
         INTO v_held, v_clients FROM @_member WHERE name = a_name AND role = 'h' AND expires > t;
     INSERT INTO @_mail (client, message, at)
-        SELECT LEFT(owner, 16), CONCAT_WS(' ', 'e', owner, t), t FROM @_member
+        SELECT LEFT(owner, 16), CONCAT_WS(' ', 'e', owner, t, v_who), t FROM @_member
         WHERE name = a_name AND role = 'h' AND expires > t AND LEFT(owner, 2) <> 'z:';
     DELETE FROM @_member WHERE name = a_name AND role = 'h';
     SET ring = CONCAT(ring, IFNULL(v_clients, ''));

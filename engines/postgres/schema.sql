@@ -415,7 +415,7 @@ BEGIN
     RETURN format('%s %s', t, reply);
 END $$;
 
--- End every grant, tell the holders, and pass it on.
+-- End every grant, tell the holders who did that (from the breaker's entry), and pass it on.
 CREATE OR REPLACE FUNCTION @_break(a_name bytea, me text, patient boolean) RETURNS text LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -423,20 +423,25 @@ DECLARE
     m   @_member%ROWTYPE;
     t   bigint;
     had boolean;
+    who text;
 BEGIN
     IF NOT @_lock(a_name, patient, false) THEN
         RETURN 'BLOCKED';
     END IF;
     SELECT * INTO l FROM @ WHERE name = a_name;
+    SELECT format('pid %s %s%s on %s', c.pid, left(c.program, 30),
+                  CASE WHEN c.label = '' THEN '' ELSE ' (' || left(c.label, 30) || ')' END,
+                  left(c.host, 30)) INTO who FROM @_client c WHERE c.client = left(me, 16);
     t := @_now();
     had := l.owner IS NOT NULL AND l.expires > t;
     IF had THEN
-        PERFORM @_tell(l.owner, left(l.owner, 2) <> 'z:', format('e %s %s', l.owner, t));
+        PERFORM @_tell(l.owner, left(l.owner, 2) <> 'z:', format('e %s %s %s', l.owner, t, who));
         UPDATE @ SET owner = NULL WHERE name = a_name;
     END IF;
     FOR m IN DELETE FROM @_member b WHERE b.name = a_name AND b.role = 'h' RETURNING b.* LOOP
         IF m.expires > t THEN
-            PERFORM @_tell(m.owner, left(m.owner, 2) <> 'z:', format('e %s %s', m.owner, t));
+            PERFORM @_tell(m.owner, left(m.owner, 2) <> 'z:',
+                           format('e %s %s %s', m.owner, t, who));
             had := true;
         END IF;
     END LOOP;

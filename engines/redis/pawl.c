@@ -124,11 +124,12 @@ static int write_renew(redis_call *call, resp_buf *out)
 static int write_break(redis_call *call, resp_buf *out)
 {
     const pawl_op *op = call->about;
-    resp_command c = redis_begin(call, &redis_script_break, out, 5, 0);
+    resp_command c = redis_begin(call, &redis_script_break, out, 5, 1);
     redis_keys keys;
 
     redis_keys_make(&keys, call->on->settings->prefix, op->name);
     redis_add_keys(&c, &keys);
+    resp_add_text(&c, op->by ? op->by : "");
     return resp_end(&c);
 }
 
@@ -282,6 +283,23 @@ static void message_unknown(redis *r, redis_link *link, const message_parts *m)
     redis_disown(r, m->name, m->seq, grant ? (uint64_t)m->number[0] : 0, m->number[grant ? 3 : 2]);
 }
 
+/* OWNER NOW BY, in a cluster with the node behind. The notice only verifies the leases: harmless,
+ * whoever sent it. BY is text that another client has chosen. */
+static void message_broken(redis *r, char *at)
+{
+    message_parts m = {0};
+    uint64_t now;
+    char *end;
+
+    if (!take_owner(&at, &m) || m.client != r->env->client_id ||
+        !take_number(&at, 10, UINT64_MAX, &now)) {
+        pawl_events_broken(&r->events, 0, "", 0);
+        return;
+    }
+    end = r->settings.service == REDIS_CLUSTER ? strrchr(at, ' ') : NULL;
+    pawl_events_broken(&r->events, m.seq, at, end ? (size_t)(end - at) : strlen(at));
+}
+
 static void message(redis *r, redis_link *link, const resp_node *channel, const resp_node *node)
 {
     char copy[REDIS_K_MAX + 192];
@@ -294,8 +312,7 @@ static void message(redis *r, redis_link *link, const resp_node *channel, const 
     memcpy(copy, node->text, node->length);
     copy[node->length] = 0;
     if (copy[0] == 'e' && copy[1] == ' ') {
-        /* only verifies the leases: harmless, whoever sent it */
-        pawl_events_report(&r->events, PAWL_EVENT_VERIFY, PAWL_LOST_BROKEN);
+        message_broken(r, copy + 2);
         return;
     }
     if (!read_message(r, copy, &m) || m.client != r->env->client_id)

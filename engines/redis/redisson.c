@@ -276,11 +276,13 @@ static int write_release(redis_call *call, resp_buf *out)
 
 static int write_break(redis_call *call, resp_buf *out)
 {
-    struct request q = about_op(call, call->about);
+    const pawl_op *op = call->about;
+    struct request q = about_op(call, op);
     resp_command c;
 
     q.mode = 'x';
-    c = begin(&q, &redisson_script_break, out, 0);
+    c = begin(&q, &redisson_script_break, out, 1);
+    resp_add_text(&c, op->by ? op->by : "");
     return resp_end(&c);
 }
 
@@ -397,12 +399,12 @@ static void message(redis *r, redis_link *link, const resp_node *channel, const 
     int64_t number, wake;
 
     (void)link;
-    if (!resp_integer(text, &number))
-        return;
-    if (begins(channel, "redisson_pawl:")) {
-        pawl_events_report(&r->events, PAWL_EVENT_VERIFY, PAWL_LOST_BROKEN);
+    if (begins(channel, "redisson_pawl:")) { /* the text says who broke one of our locks */
+        pawl_events_broken(&r->events, 0, text->text, text->length);
         return;
     }
+    if (!resp_integer(text, &number))
+        return;
     if (begins(channel, "redisson_sc"))
         wake = number;
     else if (begins(channel, "redisson_countdownlatch"))

@@ -233,14 +233,18 @@ void shelf_told(shelf_engine *se, const struct shelf_told *what)
 
 void shelf_check(shelf_engine *se, uint64_t mask, enum shelf_cause cause)
 {
+    char by[PAWL_BY_MAX];
+
     for (struct list *l = se->waiters.next; mask && l != &se->waiters; l = l->next) {
         shelf_waiter *w = list_entry(l, shelf_waiter, link);
 
         if (mask & SHELF_BIT(w->bucket))
             shelf_waiter_mark(w, cause);
     }
-    if (cause == SHELF_TOLD && (mask & SHELF_EVICTED))
-        pawl_events_report(&se->events, PAWL_EVENT_VERIFY, PAWL_LOST_BROKEN);
+    if (cause == SHELF_TOLD && (mask & SHELF_EVICTED)) {
+        se->store->breaker(se->arg, by);
+        pawl_events_broken(&se->events, 0, by, strlen(by));
+    }
     shelf_check_due(se);
 }
 

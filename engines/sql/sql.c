@@ -117,8 +117,11 @@ void sql_message(sql *q, const char *text)
     if (!text[0] || sscanf(text + 1, " %16" SCNx64 ":%" SCNx64 "%n", &client, &seq, &used) != 2 ||
         client != q->env->client_id)
         return;
-    if (text[0] == 'e') {
-        pawl_events_report(&q->events, PAWL_EVENT_VERIFY, PAWL_LOST_BROKEN);
+    if (text[0] == 'e') { /* OWNER NOW BY */
+        const char *by = strchr(text + 1 + used + strspn(text + 1 + used, " "), ' ');
+
+        by = by ? by + 1 : "";
+        pawl_events_broken(&q->events, seq, by, strlen(by));
     } else {
         sql_waiter_message(q, seq, text[0], text + 1 + used);
     }

@@ -124,6 +124,8 @@ static void done(pawl_op *op)
     outer->value = op->value;
     outer->event = op->event;
     outer->reason = op->reason;
+    outer->by = op->by;
+    outer->by_seq = op->by_seq;
     int code = op->code;
     free(c);
     pawl_op_finish(outer, code);

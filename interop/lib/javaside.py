@@ -10,6 +10,7 @@ from pair import SHORT, WATCHDOG, check
 from peers import built
 from properties import PATIENCE, granted, refused, stays_out
 from redisdb import parse_monitor
+from watching import watched
 
 PROPERTIES = []
 
@@ -401,3 +402,23 @@ def command_line(pair, x, y):
     if x.title != 'Pawl':
         return None
     return '%.1f ms' % max(by_hand(pair, y, kind) for kind in ('mutex', 'fair', 'write'))
+
+
+@prop("pawl ls, top and serve show {y}'s locks, with the waiter of a fair lock", both=False)
+def watching(pair, x, y):
+    if x.title != 'Pawl':
+        return None
+    scheme = 'redis+cluster' if y.peer.cluster else 'redis'
+    url = '%s://127.0.0.1:%d' % (scheme, pair.server.port)
+    for kind in ('mutex', 'fair'):
+        name = pair.name()
+        holder, waiter = y.handle(name, kind=kind), y.handle(name, kind=kind)
+        holder.acquire()
+        answer = queued(pair, waiter, 1) if kind == 'fair' else None
+        watched(url, ['--layout', 'redisson'], name, 1 if answer else 0, holder.do('owner'))
+        begin = time.monotonic()
+        holder.release()
+        if answer:
+            granted(answer, begin)
+            waiter.release()
+    return 'shown'

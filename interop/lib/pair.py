@@ -71,7 +71,7 @@ class Side:
         self.title = peer.title
         self.driver = driver or peer.start(other)
         self.numbers = itertools.count(1)
-        self.driver.do('open A %d %d' % (pair.server.port, WATCHDOG))
+        self.driver.do('open A %d %d' % (pair.server.port, WATCHDOG), 180)  # a JVM starts
         if peer.title == 'Pawl' and other.layout == 'redisson':
             self.driver.do('open P %d %d semaphore=plain' % (pair.server.port, WATCHDOG))
 

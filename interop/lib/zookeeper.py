@@ -17,6 +17,7 @@ import time
 from driver import Driver, Refused
 from pair import check
 from peers import INTEROP, built, manifest
+from watching import watched
 
 sys.path.append(os.path.join(INTEROP, '..', 'tests', 'zk'))
 sys.path.append(os.path.join(INTEROP, '..', 'tests', 'lib'))
@@ -302,6 +303,20 @@ def permits(pair, one, two):
     return exclude(pair, one, two, ('semaphore',), CAPACITY, rounds=25)
 
 
+def watching(pair, one, two):
+    """An operator sees the peer's holder and waiter; Pawl plays no other part."""
+    name, theirs = next(pair.names), pair.spawn(two)
+    held = theirs.lock('mutex', name)
+    check(theirs.start(held)(), 'not granted')
+    outcome = theirs.start(theirs.lock('mutex', name))
+    pair.queued(name, 2)
+    flavor = '?flavor=kazoo' if pair.peer == 'kazoo' else ''
+    watched('zk://127.0.0.1:%d/%s%s' % (pair.server.port, pair.root, flavor), [], name, 1)
+    theirs.release(held)
+    check(outcome(20), 'the waiter was not woken')
+    return 'shown'
+
+
 PROPERTIES = [
     ('exclude', '{x} and {y} exclude each other under a random schedule', False, exclude),
     ('order', '{x}, {y}, {x}, {y}, {x} get the lock in order of arrival', True, order),
@@ -310,6 +325,7 @@ PROPERTIES = [
     ('killed_waiter', '{x} killed as a waiter: {y} gets the lock', True, killed_waiter),
     ('readers', '{x} and {y} read together, {y} writes alone, in order', True, readers),
     ('read_write', '{x} and {y} read and write under a random schedule', False, read_write),
+    ('watching', "pawl ls, top and serve show {y}'s holder and waiter", False, watching),
     ('permits', 'semaphore: permits of {x} and {y} count together', True, permits),
 ]
 

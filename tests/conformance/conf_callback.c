@@ -2,7 +2,10 @@
  *
  * conf_callback.c - what may be called inside callbacks, and what is refused there.
  */
+#include <unistd.h>
+
 #include "conf.h"
+#include "pawl-observe.h"
 
 typedef struct scene {
     event done;
@@ -326,13 +329,35 @@ CASE("done of a waiting handle that is freed is never 0, also if the grant came 
 
 /* ---- Why it was lost ------------------------------------------------------------------------- */
 
+/* Does the service tell a holder who broke its lock? etcd and ZooKeeper only tell that a key or
+ * node is gone, and the example of an engine has no text in its notice. */
+static bool tells_breaker(void)
+{
+    return can(PAWL_CAN_TELL_BROKEN) && !strstr(conf_url, "etcd:") && !strstr(conf_url, "zk:") &&
+           !strstr(conf_url, "lines:");
+}
+
+/* The cause of the loss, as far as the service can tell: for a break also by whom. */
+static void check_broken_cause(const char *cause)
+{
+    char by[64];
+
+    snprintf(by, sizeof by, "it was broken by pid %d ", (int)getpid());
+    if (tells_breaker())
+        CHECK(!strncmp(cause, by, strlen(by)) && strstr(cause, "(an operator)"));
+    else
+        CHECK(!strcmp(cause, pawl_lost_text(broken_reason())));
+}
+
 CASE("a lock that is lost says why, until it is released")
 {
     static calls lost = CALLS_INIT;
     const char *name = check_name("a");
-    pawl_client *mine = client_open(NULL), *yours = client_open(NULL);
+    pawl_client *mine = client_open(NULL);
+    pawl_client *yours = client_open(CLIENT_OPTIONS(.label = "an operator"));
     pawl_lock *lock = lock_new(mine, name, LOCK_OPTIONS(.on_lost = count_call, .arg = &lost));
     pawl_lock *brief = lock_new(mine, check_name("b"), LOCK_OPTIONS(.lease_ms = SHORT_LEASE));
+    char cause[256] = "?";
     pawl_error err;
     int why;
 
@@ -342,9 +367,11 @@ CASE("a lock that is lost says why, until it is released")
     event_await(&lost.event, 1);
     why = pawl_lock_lost_reason(lock);
     CHECK_EQ(why, broken_reason());
+    check_broken_cause(pawl_lock_lost_cause(lock, cause, sizeof cause));
     CHECK_CODE(pawl_lock_release(lock, &err), PAWL_ELOST);
-    CHECK(strstr(err.text, pawl_lost_text(why)));
+    CHECK(strstr(err.text, cause));
     CHECK_EQ(pawl_lock_lost_reason(lock), PAWL_LOST_NOT);
+    CHECK(!pawl_lock_lost_cause(lock, cause, sizeof cause)[0]);
     CHECK_OK(pawl_lock_acquire(brief, 0, NULL));
     while (pawl_lock_held(brief))
         pause_ms(10);

@@ -8,7 +8,8 @@ from doctor import ask, expect, the
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, '..', 'etcd'))
 from harness import case, equal, main  # noqa: E402
-from etcds import Cluster, Etcd  # noqa: E402
+from etcds import Cluster, Etcd, Member, free_ports, until  # noqa: E402
+from fake import Fake, begin, end, message  # noqa: E402
 
 
 @case('a cluster of three, and one server alone, have no findings')
@@ -42,6 +43,65 @@ def _(box):
         expect(cluster.url(timeout=20000), 'etcd-members')
     finally:
         cluster.stop()
+
+
+@case('a learner, which is no voting member')
+def _(box):
+    etcd = Etcd()
+    port, peer = free_ports(2)
+    learner = Member('learner', port, peer, 100, [
+        '--initial-cluster-state', 'existing', '--initial-cluster',
+        f'n1=http://127.0.0.1:{etcd.member.peer},learner=http://127.0.0.1:{peer}'])
+    try:
+        etcd.ctl('member', 'add', 'learner', '--learner', f'--peer-urls=http://127.0.0.1:{peer}')
+        learner.start()
+        until(learner.answers)
+        expect(etcd.url(timeout=20000))
+        said = ask(f'etcd://127.0.0.1:{port}/?timeout=3000')
+        equal(sorted(f['id'] for f in said['findings']), ['etcd-learner', 'use'])
+        assert 'learner' in the(said, 'use')['what'], said
+    finally:
+        learner.stop()
+        etcd.stop()
+
+
+@case('members that are left without a leader')
+def _(box):
+    cluster = Cluster()
+    try:
+        for m in cluster.members[1:]:
+            m.kill()
+        url = cluster.url(timeout=3000)
+        until(lambda: 'etcd-leader' in [f['id'] for f in ask(url)['findings']])
+        said = ask(url)
+        equal(sorted(f['id'] for f in said['findings']),
+              ['etcd-down', 'etcd-down', 'etcd-leader', 'use'])
+        equal(the(said, 'etcd-leader')['level'], 'danger')
+    finally:
+        cluster.stop()
+
+
+def number(field, value):
+    """A number of protobuf."""
+    out = bytes([field << 3])
+    while value > 127:
+        out += bytes([value & 127 | 128])
+        value >>= 7
+    return out + bytes([value])
+
+
+@case('a version that loses data, and a database near its limit')
+def _(box):
+    """No package has these versions, so a server that is not real says so in its status."""
+    def says(version, size, quota):
+        status = b'\x12' + bytes([len(version)]) + version.encode() + number(3, size) + \
+            number(4, 7) + number(12, quota)
+        fake = Fake(lambda stream, n: begin(stream) + message(stream, status) + end(stream))
+        return [f['id'] for f in ask(f'etcd://127.0.0.1:{fake.port}/?timeout=1000')['findings']]
+    assert 'etcd-version' in says('3.5.2', 1, 100 << 20), '3.5.2'
+    assert 'etcd-version' not in says('3.5.3', 90 << 20, 100 << 20), '3.5.3'
+    assert 'etcd-quota' in says('3.6.0', 90 << 20, 100 << 20), 'a limit'
+    assert 'etcd-quota' not in says('3.5.2', 70 << 20, 100 << 20), 'no limit'
 
 
 @case('a database that is full')

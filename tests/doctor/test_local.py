@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """pawl doctor on folders, and on the engine that has no service."""
+import mmap
 import os
 import shutil
+import struct
 import subprocess
 import tempfile
+import threading
 
 from doctor import TOOL, ask, expect, found, run, the
 from harness import case, equal, main
@@ -57,6 +60,35 @@ def _(box):
         assert b'"id":"local-space"' in done.stdout, done.stdout
         equal(done.stdout.count(b'"level":"warning"'), 1)
     finally:
+        shutil.rmtree(path)
+
+
+@case("this machine's clock, which somebody sets")
+def _(box):
+    path, clock, stop = folder(), box.path('clock'), threading.Event()
+    with open(clock, 'wb') as f:
+        f.write(bytes(4096))
+    with open(clock, 'r+b') as f:
+        shared = mmap.mmap(f.fileno(), 4096)
+
+    def step():
+        n = 0
+        while not stop.wait(0.05):
+            n += 1
+            shared[:8] = struct.pack('q', n * 5 * 10**9)
+    thread = threading.Thread(target=step)
+    os.environ.update(CLKSHIM=clock, LD_PRELOAD=os.environ['PAWL_CLOCK_SHIM'],
+                      ASAN_OPTIONS=os.environ.get('ASAN_OPTIONS', '') + ':verify_asan_link_order=0')
+    try:
+        expect('local:' + path)
+        thread.start()
+        f = the(expect('local:' + path, 'own-clock-step'), 'own-clock-step')
+        equal(f['level'], 'warning')
+    finally:
+        del os.environ['LD_PRELOAD']
+        stop.set()
+        if thread.ident:
+            thread.join()
         shutil.rmtree(path)
 
 

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -306,6 +307,28 @@ def _(box):
         expect(watched.url(sentinels=watched.sentinels[:1], timeout=20000), 'redis-replicas', 'redis-sentinels')
     finally:
         watched.stop()
+
+
+@case('a server that is too old')
+def _(box):
+    """No package has such a server, so one that is not real says so in its greeting."""
+    old = (b'%2\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n6.0.9\r\n')
+
+    def serve():
+        while True:
+            try:
+                c = listener.accept()[0]
+            except OSError:
+                return
+            with c:
+                c.recv(4096)
+                c.sendall(old)
+                c.recv(4096)
+    with socket.create_server(('127.0.0.1', 0)) as listener:
+        threading.Thread(target=serve, daemon=True).start()
+        url = f'redis://127.0.0.1:{listener.getsockname()[1]}/?timeout=20000'
+        f = the(expect(url, 'unsuitable'), 'unsuitable')
+        assert 'server too old' in f['what'] and '6.2' in f['what'], f
 
 
 @case('pawl bench leaves nothing but token counters')

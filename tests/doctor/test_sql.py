@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """test_sql.py postgres|mysql [WORDS]: pawl doctor on a SQL server."""
 import os
+import subprocess
 import sys
 
 SCHEME = sys.argv.pop(1)
@@ -86,6 +87,29 @@ def _(box):
         s.stop()
 
 
+def standby(s):
+    """A program that receives the log is a standby, as far as the server is concerned."""
+    received = os.path.join(s.folder, 'received')
+    os.mkdir(received)
+    with subprocess.Popen([s.program('pg_receivewal'), '-h', s.folder, '-p', str(s.port), '-U',
+                           'root', '-w', '-D', received], stderr=subprocess.DEVNULL) as receiver:
+        try:
+            wait_for('the standby', lambda: s.number('SELECT count(*) FROM pg_stat_replication'))
+            f = the(expect(url_of(s), 'sql-standby'), 'sql-standby')
+            assert '1 standby' in f['what'], f
+            s.sql("ALTER SYSTEM SET synchronous_standby_names = 'pg_receivewal'")
+            s.sql('ALTER SYSTEM SET synchronous_commit = local')
+            s.sql('SELECT pg_reload_conf()')
+            wait_for('the setting', lambda: s.number(
+                "SELECT count(*) FROM pg_settings WHERE name = 'synchronous_standby_names' "
+                "AND setting <> ''"))
+            expect(url_of(s))
+        finally:
+            receiver.kill()
+    s.sql('ALTER SYSTEM RESET ALL')
+    s.sql('SELECT pg_reload_conf()')
+
+
 def postgres(s):
     expect(url_of(s, layout='advisory'))
     alter = 'ALTER DATABASE postgres SET synchronous_commit = off'
@@ -106,6 +130,7 @@ def postgres(s):
     s.sql('VACUUM distributed_lock')
     s.sql('ALTER TABLE distributed_lock RESET (autovacuum_enabled)')
     expect(url_of(s))
+    standby(s)
 
 
 def mysql(s):

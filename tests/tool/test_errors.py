@@ -5,6 +5,7 @@
     test_errors.py ENGINE [WORD]      redis, etcd, zk, postgres, mysql or tool
 """
 import os
+import pwd
 import re
 import shutil
 import signal
@@ -358,12 +359,47 @@ def lose(p, url, harm, text, *options):
     thread.join()
 
 
-@case('tool', 'a lock that was broken')
+BY_WHOM = 'it was broken by pid ... pawl (alice) on ' + socket.gethostname()[:30]
+BROKEN = 'it was broken (pawl_lock_break, pawl break)'
+
+
+def lose_by_break(p, url, text, *options):
+    """The breaker writes the name: control characters must not reach the holder's terminal."""
+    me = pwd.getpwuid(os.getuid()).pw_name
+    hostile = (('alice', 'alice'), ('al\033[2Jce', 'al?[2Jce'))
+    for user, shown in hostile if me == 'root' else ((me, me),):
+        def break_it(user=user):
+            subprocess.run([TOOL, 'break', '-u', url, 'x'], check=True, stdout=subprocess.DEVNULL,
+                           env={**os.environ, 'SUDO_USER': user})
+        lose(p, url, break_it, LOST + text.replace('alice', shown), *options)
+
+
+@case('tool', 'a lock that was broken, and by whom')
 def _(p):
-    def break_it():
-        subprocess.run([TOOL, 'break', '-u', p.redis.url(), 'x'], check=True,
-                       stdout=subprocess.DEVNULL)
-    lose(p, p.redis.url(), break_it, LOST + 'it was broken (pawl_lock_break, pawl break)')
+    folder = os.path.join(p.folder, 'locks')
+    for url in (p.redis.url(), p.redis.url() + '?layout=redisson', f'local:{folder}'):
+        lose_by_break(p, url, BY_WHOM)
+    lose_by_break(p, p.redis.url(), BY_WHOM, '-p', '2')
+
+
+@case('postgres', 'a lock that was broken, and by whom')
+def _(p):
+    lose_by_break(p, p.postgres.url(timeout=LONG), BY_WHOM)
+
+
+@case('mysql', 'a lock that was broken, and by whom')
+def _(p):
+    lose_by_break(p, p.mysql.url(timeout=LONG), BY_WHOM)
+
+
+@case('etcd', 'a lock that was broken; etcd does not tell by whom')
+def _(p):
+    lose_by_break(p, p.etcd.url(timeout=LONG), BROKEN)
+
+
+@case('zk', 'a lock that was broken; ZooKeeper does not tell by whom')
+def _(p):
+    lose_by_break(p, p.zk.url(f'?timeout={LONG}'), BROKEN)
 
 
 @case('tool', 'a lock whose key is gone')
@@ -377,8 +413,8 @@ def _(p):
     s = module('redis', 'live').Live()
     p.stops.append((lambda x: x.stop(), s))
     # With the short time-out several renewals fail before the lease ends; each one is logged.
-    lose(p, s.url(timeout=300), s.kill, LOST + 'the service did not confirm its renewal before the lease ended '
-         f"(can't connect: 127.0.0.1:{s.port}: Connection refused)", '-l', '3s')
+    lose(p, s.url(timeout=300), s.kill, LOST + 'the service did not confirm its renewal before the lease ended, '
+         f"... s after the last contact (can't connect: 127.0.0.1:{s.port}: Connection refused)", '-l', '3s')
 
 
 @case('tool', 'a lock whose pawl was stopped')

@@ -174,9 +174,10 @@ static void end(board *b)
 /* A wrong URL is an error now; a service that is down may come up. */
 static int open_service(board *b)
 {
+    pawl_client_options options = {.label = operator_name()};
     pawl_error err = {0};
 
-    err.code = client_try(b->tool, &b->client, NULL, &err);
+    err.code = client_try(b->tool, &b->client, &options, &err);
     if (!err.code)
         return 0;
     if (status_of(err.code) == STATUS_SERVICE && err.code != PAWL_EAUTH) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * detail.c - who holds and who waits, in order: for the names that pages look at, and for the
+ * detail.c - holders and waiters, in order: for the names that pages look at, and for the
  * names with the most waiters, whose waiting times go into the history.
  *
  * At most INSPECTIONS names per round. Names that pages look at come first, the one whose data is
@@ -114,7 +114,7 @@ detail *detail_want(board *b, const char *name)
 typedef struct choice {
     char names[INSPECTIONS][256];
     uint64_t waiters[INSPECTIONS];
-    size_t n, wanted; /* the first `wanted` are those of pages */
+    size_t n, wanted; /* the first `wanted` are wanted by pages */
 } choice;
 
 static bool chosen(const choice *c, const char *name)

@@ -21,7 +21,7 @@ typedef struct stream {
     detail *detail;    /* of one lock, or NULL */
     uint64_t seq;      /* the last round that was sent */
     bool begun;
-    char *data;        /* what is being sent */
+    char *data;        /* being sent */
     size_t length, at;
 } stream;
 

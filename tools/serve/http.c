@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * http.c - which URL gives what, and what every response has.
+ * http.c - the URLs, and the headers of every response.
  *
  * Requests whose Host header is not a name of this server are refused: else a page of another site
  * could, by a DNS name that it points to 127.0.0.1, read the locks through a visitor's browser (DNS
@@ -88,7 +88,7 @@ int http_message(struct MHD_Connection *connection, unsigned status, const char 
     return http_json(connection, status, &t);
 }
 
-/* ---- who may ask ----------------------------------------------------------------------------- */
+/* ---- access checks --------------------------------------------------------------------------- */
 
 bool http_host_ok(const board *b, const char *authority)
 {

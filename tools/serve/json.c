@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * json.c - what pawl serve tells, as JSON; docs/serve.md describes the members.
+ * json.c - the data of pawl serve as JSON; docs/serve.md describes the members.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * past.c - the last hour in slots of ten seconds: of all names together, and of up to a thousand
- * names each. A slot keeps the most of what its rounds saw.
+ * names each. A slot keeps the maximum of its rounds.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -2,13 +2,13 @@
  *
  * serve.h - pawl serve: a web page that shows the locks of a service.
  *
- * THREADS. One thread, the watcher (watch.c), asks the service: once per interval, whoever looks at
- * the page. Each HTTP connection has a thread of libmicrohttpd's, which reads what the watcher has
- * found. The only other request to the service is a break that an operator wants.
+ * THREADS. One thread, the watcher (watch.c), asks the service: once per interval, for any number
+ * of pages. Each HTTP connection has a thread of libmicrohttpd's, which reads the data that the
+ * watcher has found. The only other request to the service is a break that an operator wants.
  *
  * The board has one mutex. The watcher alone changes the table, the details, the history and the
  * notes (the texts of the last events), with the mutex locked, and never asks the service with the
- * mutex locked. Readers copy what they send. `stop` is set with the mutex locked and ends all
+ * mutex locked. Readers copy the data to send. `stop` is set with the mutex locked and ends all
  * waits; after that nobody reads the notes, so the watcher can free them when it ends.
  */
 #ifndef PAWL_SERVE_H
@@ -135,7 +135,7 @@ void past_free(board *);
 /* ---- detail.c: names that pages look at ------------------------------------------------------ */
 /* The detail of a name, made if there is room; with the mutex. NULL: too many. */
 detail *detail_want(board *, const char *name);
-/* Inspect what is wanted and the most contended names. Locks the mutex itself. */
+/* Inspect the wanted and the most contended names. Locks the mutex itself. */
 void details_refresh(board *, uint64_t seq);
 /* The lock as JSON, by one inspection. Returns a Pawl code; *ret is to be freed. */
 int lock_json(board *, const char *name, char **ret, int64_t *wait_ms, pawl_error *);

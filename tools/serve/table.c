@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * table.c - the names of the service as the last round found them, and what changed since the
+ * table.c - the names of the service as the last round found them, and the changes since the
  * round before.
  */
 #include <stdlib.h>

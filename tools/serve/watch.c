@@ -13,7 +13,8 @@
 
 #include "serve.h"
 
-/* ---- what the round found -------------------------------------------------------------------- */
+/* ---- results of a round -----------------------------------------------------------------------
+ * */
 
 typedef struct round {
     board *board;
@@ -113,8 +114,9 @@ static bool list_names(board *b)
     round_state r = {.board = b};
     pawl_error err = {0};
     int64_t begun = boot_ms();
+    pawl_client_options options = {.label = operator_name()};
     pawl_client *client = b->client; /* this thread alone sets it */
-    int code = client ? 0 : client_try(b->tool, &client, NULL, &err);
+    int code = client ? 0 : client_try(b->tool, &client, &options, &err);
 
     if (!code)
         code = pawl_list(client, NULL, row, &r, &err);

@@ -2,15 +2,15 @@
 --
 -- break: end every grant of K, tell the holders, and pass it on as a release would.
 --
--- KEYS: as in rules.lua. ARGV: none. Replies: OK now | NOTHELD now. A stranger's K is deleted too;
--- a latch is not held by anybody. The holders' clients get "e owner now".
+-- KEYS: as in rules.lua. ARGV: 1 who breaks, as text. Replies: OK now | NOTHELD now. A stranger's K
+-- is deleted too; a latch is not held by anybody. The holders' clients get "e owner now who".
 --#include head.lua
 --#include base.lua
 --#include rules.lua
 
 local function evict(owner, chan)
     if chan and sub(owner, 1, 2) ~= 'z:' then
-        tell(chan, format('e %s %.0f', owner, now))
+        tell(chan, format('e %s %.0f %s', owner, now, ARGV[1] or ''))
     end
 end
 

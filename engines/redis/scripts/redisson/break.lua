@@ -3,7 +3,7 @@
 -- break, in the layout `redisson`: what forceUnlock does, for whatever N is. Pawl's holders are
 -- told, each client on its own channel; a program with Redisson learns it at its next renewal.
 --
--- KEYS, ARGV 1-7: as in common.lua, mode x.
+-- KEYS, ARGV 1-7: as in common.lua, mode x. ARGV: 8 who breaks, as text, which is the message.
 -- Replies: OK now | NOTHELD now.
 --#include common.lua
 
@@ -13,7 +13,7 @@ local told = {}
 local function tell_client(id)
     if not told[id] then
         told[id] = true
-        redis.pcall('PUBLISH', 'redisson_pawl:' .. id, 1)
+        redis.pcall('PUBLISH', 'redisson_pawl:' .. id, ARGV[8] or '')
     end
 end
 
