@@ -68,7 +68,7 @@ static void read_beside(bool keep)
         CHECK_OK(pawl_lock_release(read, NULL));
     CHECK_OK(pawl_lock_release(lock, NULL));
     if (keep) {
-        CHECK_CODE(pawl_lock_acquire(other, 100, NULL), PAWL_ETIMEDOUT);
+        CHECK_TIMES_OUT(pawl_lock_acquire(other, limit_ms, NULL));
         until = now_ms();
         CHECK_OK(pawl_lock_release(read, NULL));
     }
