@@ -95,10 +95,7 @@ bool etcd_call_send(etcd_call *call)
     }
     list_append(call->type->streams ? &link->streams : &link->calls, &call->link);
     call->e->env->loop_changed(call->e->env);
-    if (!link->timer.armed || link->timer.due > call->sent +
-        call->e->env->timeout_ms * PAWL_NS_PER_MS)
-        call->e->env->timer_set(call->e->env, &link->timer,
-                                call->sent + call->e->env->timeout_ms * PAWL_NS_PER_MS);
+    kit_link_expect(&link->kit, call->sent + link->limit_ms * PAWL_NS_PER_MS);
     return true;
 }
 

@@ -4,7 +4,7 @@
  *
  *     etcd.c      the functions of the engine, events, close
  *     settings.c  the parameters of the URL
- *     link.c      the one connection: HTTP/2 by nghttp2, rotation over endpoints
+ *     link.c      the one connection: HTTP/2 by nghttp2, on top of ../kit/link.c
  *     calls.c     gRPC calls on the link
  *     memory.c    memory that is wiped when it is freed
  *     login.c     the first call on the link: user and password for a token
@@ -41,10 +41,9 @@
 #include <uv.h>
 
 #include "engine.h"
+#include "kit/link.h"
 #include "kit/waiter.h"
-#include "list.h"
 #include "messages.h"
-#include "net/net.h"
 
 #define ETCD_PREFIX_MAX 255
 #define ETCD_KEY_MAX (ETCD_PREFIX_MAX + 3 * PAWL_NAME_MAX + 64)
@@ -163,38 +162,25 @@ struct etcd_call {
     char words[ETCD_WORDS];
 };
 
-enum etcd_link_state { LINK_CLOSED, LINK_PAUSED, LINK_DIALING, LINK_GREETING, LINK_READY };
-
 typedef struct etcd_link {
+    KIT_WIRE;            /* link->calls: without streams */
     etcd *e;
-    enum etcd_link_state state;
-    net_stream stream;
-    net_tls_settings tls;
     void *tls_context;
     nghttp2_session *h2;
-    struct list calls;   /* out, in the order they were sent; streams apart */
-    struct list streams;
-    pb_buf out;          /* written by nghttp2, not yet by us */
-    size_t out_begin;
+    struct list streams; /* calls that are streams */
     size_t endpoint;     /* which one */
-    uint32_t failures;   /* attempts since a call was answered */
-    uint64_t epochs;     /* how often it was ready */
-    pawl_timer timer;    /* PAUSED: its end. Else: the first call's limit, or the next ping */
     int64_t heard;       /* when the server last sent anything */
     int64_t pinged;      /* 0: no ping is out */
     char *token;         /* of the user's, for this connection */
     bool in_h2;          /* inside nghttp2: it can't be freed now */
     bool parting;        /* the server says good-bye: nothing new */
     int doomed;          /* what is wrong with it, found inside nghttp2 */
-    int last_code;       /* why it is not ready */
-    char words[ETCD_WORDS];
 } etcd_link;
 
 int etcd_link_open(etcd_link *link, etcd *e, pawl_error *err);
 void etcd_link_close(etcd_link *link);
 void etcd_link_flush(etcd_link *link);
-__attribute__((format(printf, 3, 4)))
-void etcd_link_drop(etcd_link *link, int code, const char *format, ...);
+#define etcd_link_drop(link, ...) kit_link_drop(&(link)->kit, __VA_ARGS__)
 /* The greeting is over. */
 void etcd_link_greeted(etcd_link *link);
 static inline bool etcd_link_ready(const etcd_link *link)

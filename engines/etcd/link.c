@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * link.c - the one connection: its life, HTTP/2 on it, and the calls.
+ * link.c - what the link to etcd adds to kit/link.c: HTTP/2, and the calls. GREETING lasts until
+ * the server's settings have come and, with a user, a token (login.c).
  *
- *     PAUSED --timer--> DIALING --> GREETING --the server's settings, and a token--> READY
- *        ^                 |            |                                              |
- *        +-----------------+-- drop: anything unexpected, or too long nothing ---------+
- *
- * Each drop leads to the next endpoint; when all of them have failed in a row, after a pause that
- * grows from 10 ms to 1 s, half of it by chance. Calls that were out have failed as unknown. A
- * server that answers "unavailable" (no leader, shutting down, its request timed out) is left, too:
- * another one may do better. So is one that has sent nothing for a while and does not answer a
- * ping, and one that takes longer than env->timeout_ms over a call.
+ * Each drop leads to the next endpoint; when all of them have failed in a row, after a longer
+ * pause. A server that answers "unavailable" (no leader, shutting down, its request timed out) is
+ * left, too: another one may do better. So is a server that has sent nothing for a while and does
+ * not answer a ping.
  *
  * nghttp2 knows the streams; we have the socket. Nothing is written before the loop is about to
  * poll. Inside nghttp2's callbacks the link can't be dropped; it is doomed there, and dropped
@@ -21,12 +17,13 @@
 #include "etcd.h"
 
 #define PING_MS 6000 /* etcd takes offence at pings more often than every 5 s */
-#define READ_SIZE 16384
-#define READS_MAX 16
 #define OUT_SIZE 65536
 #define WINDOW (1 << 20)
 
-static void plan(etcd_link *link);
+static etcd_link *link_of(kit_link *kit)
+{
+    return list_entry(kit, etcd_link, kit);
+}
 
 /* ---- the end of a connection ----------------------------------------------------------------- */
 
@@ -38,13 +35,13 @@ static void call_free(etcd_call *call)
     free(call);
 }
 
-static void close_attempt(etcd_link *link)
+static void disconnect(kit_link *kit)
 {
-    net_stream_close(&link->stream);
+    etcd_link *link = link_of(kit);
+
+    kit_wire_close(&link->wire);
     nghttp2_session_del(link->h2);
     link->h2 = NULL;
-    etcd_pb_free(&link->out);
-    link->out_begin = 0;
     link->parting = false;
     link->doomed = 0;
     link->pinged = 0;
@@ -61,56 +58,44 @@ static void tell_failed(etcd_call *call, int code, const char *words)
         call->type->failed(call, code, words);
 }
 
-static void fail_all(struct list *calls, int code, const char *words)
+static void fail_call(kit_link *kit, struct list *l, int code, const char *words)
 {
-    struct list *l;
+    etcd_call *call = list_entry(l, etcd_call, link);
 
-    while ((l = list_take(calls))) {
-        etcd_call *call = list_entry(l, etcd_call, link);
-
-        tell_failed(call, code, words);
-        call_free(call);
-    }
+    (void)kit;
+    tell_failed(call, code, words);
+    call_free(call);
 }
 
-static void pause_link(etcd_link *link)
+static int64_t back_off(kit_link *kit, bool was_ready)
 {
-    pawl_env *env = link->e->env;
-    uint32_t rounds = link->failures++ / (uint32_t)link->e->settings.endpoints.n;
-    int64_t pause = net_pause_ms(env, rounds) / (rounds ? 1 : 2);
+    etcd_link *link = link_of(kit);
+    size_t n = link->e->settings.endpoints.n;
 
-    link->endpoint = (link->endpoint + 1) % link->e->settings.endpoints.n;
-    link->state = LINK_PAUSED;
-    env->timer_set(env, &link->timer, env->now(env) + pause * PAWL_NS_PER_MS);
+    (void)was_ready;
+    link->endpoint = (link->endpoint + 1) % n;
+    return kit_link_pause_ms(kit, n) / (kit->failures < n ? 2 : 1);
 }
 
-void etcd_link_drop(etcd_link *link, int code, const char *format, ...)
+/* Inside nghttp2 the session can't be freed. */
+static bool keeps(kit_link *kit, int code, const char *words)
 {
-    const char *where = link->e->settings.endpoints.list[link->endpoint].where;
-    bool was_ready = link->state == LINK_READY, refused;
-    char words[ETCD_WORDS];
-    va_list args;
+    etcd_link *link = link_of(kit);
 
-    if (link->state == LINK_CLOSED || link->state == LINK_PAUSED)
-        return;
-    va_start(args, format);
-    vsnprintf(words, sizeof words, format, args);
-    va_end(args);
-    if (link->in_h2) {
-        link->doomed = code;
-        snprintf(link->words, sizeof link->words, "%s", words);
-        return;
-    }
-    link->last_code = code;
-    snprintf(link->words, sizeof link->words, "%.60s: %.155s", where, words);
-    link->e->env->log(link->e->env, PAWL_LOG_WARNING, "%s %s",
-                      was_ready ? "connection lost:" : "can't connect:", link->words);
-    close_attempt(link);
-    pause_link(link);
-    refused = !was_ready && code != PAWL_ECONN && link->failures >= link->e->settings.endpoints.n;
-    fail_all(&link->calls, PAWL_EUNKNOWN, link->words);
-    fail_all(&link->streams, PAWL_EUNKNOWN, link->words);
-    etcd_dropped(link->e, code, link->words, refused);
+    if (!link->in_h2)
+        return false;
+    link->doomed = code;
+    snprintf(link->words, sizeof link->words, "%s", words);
+    return true;
+}
+
+static void dropped(kit_link *kit, int refused)
+{
+    etcd_link *link = link_of(kit);
+
+    kit_link_fail(kit, &link->streams, PAWL_EUNKNOWN, kit->words);
+    etcd_dropped(link->e, refused, kit->words,
+                 refused && kit->failures >= link->e->settings.endpoints.n);
 }
 
 /* Outside nghttp2 again: what was found wrong inside. False: the link is gone. */
@@ -309,7 +294,7 @@ static int on_frame(nghttp2_session *h2, const nghttp2_frame *frame, void *user)
 
     (void)h2;
     if (frame->hd.type == NGHTTP2_SETTINGS && link->state == LINK_GREETING && !link->heard) {
-        link->heard = link->e->env->now(link->e->env);
+        link->heard = link->env->now(link->env);
         etcd_login(link);
     } else if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK)) {
         link->pinged = 0;
@@ -345,10 +330,22 @@ static int make_session(etcd_link *link)
 
 /* ---- reading and writing --------------------------------------------------------------------- */
 
-/* Let nghttp2 write frames into our buffer. */
-static bool gather(etcd_link *link)
+static void broke_rules(etcd_link *link, int code)
 {
-    while (link->out.length < OUT_SIZE) {
+    etcd_link_drop(link, code, "not as HTTP/2 should be; is this an etcd server?");
+}
+
+static void out_of_memory(etcd_link *link)
+{
+    etcd_link_drop(link, PAWL_ENOMEM, "out of memory");
+}
+
+/* Let nghttp2 write frames into our buffer. */
+static bool fill(kit_wire *wire)
+{
+    etcd_link *link = link_of(&wire->kit);
+
+    while (kit_buf_length(&wire->out) < OUT_SIZE) {
         const uint8_t *data;
         ssize_t n;
 
@@ -357,215 +354,137 @@ static bool gather(etcd_link *link)
         link->in_h2 = false;
         if (!survives(link))
             return false;
+        if (n == 0)
+            break;
         if (n < 0)
             etcd_link_drop(link, n == NGHTTP2_ERR_NOMEM ? PAWL_ENOMEM : PAWL_EPROTO, "%s",
                            nghttp2_strerror((int)n));
-        if (n <= 0)
-            return n == 0;
-        etcd_pb_raw(&link->out, data, (size_t)n);
-        if (link->out.failed) {
-            etcd_link_drop(link, PAWL_ENOMEM, "out of memory");
+        else if (kit_buf_reserve(&wire->out, (size_t)n))
+            out_of_memory(link);
+        if (link->state == LINK_PAUSED)
             return false;
-        }
+        memcpy(wire->out.data + wire->out.end, data, (size_t)n);
+        wire->out.end += (size_t)n;
     }
-    return true;
+    if (kit_buf_length(&wire->out) || nghttp2_session_want_read(link->h2))
+        return true;
+    broke_rules(link, PAWL_EPROTO); /* nghttp2 has said good-bye because of that */
+    return false;
 }
 
 void etcd_link_flush(etcd_link *link)
 {
-    char words[ETCD_WORDS] = "closed by the server";
-
-    if (link->in_h2 || !link->h2)
-        return;
-    while (gather(link) && link->out.length > link->out_begin) {
-        ptrdiff_t n = net_stream_write(&link->stream, link->out.data + link->out_begin,
-                                       link->out.length - link->out_begin, words);
-
-        if (n == NET_IO_AGAIN)
-            break;
-        if (n < 0) {
-            etcd_link_drop(link, PAWL_ECONN, "%s", words);
-            return;
-        }
-        link->out_begin += (size_t)n;
-        if (link->out_begin == link->out.length) {
-            explicit_bzero(link->out.data, link->out.length); /* it may have had the password */
-            link->out.length = link->out_begin = 0;
-        }
-    }
-    if (link->h2)
-        net_stream_watch(&link->stream, link->out.length > link->out_begin);
+    if (!link->in_h2)
+        kit_wire_flush(&link->wire);
 }
 
-static void broke_rules(etcd_link *link, int code)
+static bool take_bytes(kit_wire *wire)
 {
-    etcd_link_drop(link, code, "not as HTTP/2 should be; is this an etcd server?");
+    etcd_link *link = link_of(&wire->kit);
+    size_t n = kit_buf_length(&wire->in);
+    ssize_t used;
+
+    if (link->state == LINK_READY)
+        link->heard = link->env->now(link->env);
+    link->in_h2 = true;
+    used = nghttp2_session_mem_recv(link->h2, (uint8_t *)wire->in.data + wire->in.begin, n);
+    link->in_h2 = false;
+    if (!survives(link))
+        return false;
+    kit_buf_take(&wire->in, n);
+    if (used < 0)
+        broke_rules(link, used == NGHTTP2_ERR_NOMEM ? PAWL_ENOMEM : PAWL_EPROTO);
+    return used >= 0;
 }
 
-static void receive(etcd_link *link)
+/* The greeting has the whole time-out. */
+static void greet(kit_link *kit)
 {
-    char words[ETCD_WORDS] = "closed by the server";
-    uint8_t data[READ_SIZE];
-
-    for (int i = 0; i < READS_MAX; i++) {
-        ptrdiff_t n = net_stream_read(&link->stream, data, sizeof data, words);
-        ssize_t used;
-
-        if (n == NET_IO_AGAIN)
-            return;
-        if (n < 0) {
-            /* TLS 1.3: a server refuses our certificate after the handshake, with an alert */
-            bool refused = link->stream.secure && link->state == LINK_GREETING &&
-                           n == NET_IO_FAILED;
-
-            etcd_link_drop(link, refused ? PAWL_EAUTH : PAWL_ECONN, "%s%s", words,
-                           link->state == LINK_GREETING && !link->stream.secure
-                               ? "; is this etcd, without TLS (TLS: tls=1)?" : "");
-            return;
-        }
-        if (link->state == LINK_READY)
-            link->heard = link->e->env->now(link->e->env);
-        link->in_h2 = true;
-        used = nghttp2_session_mem_recv(link->h2, data, (size_t)n);
-        link->in_h2 = false;
-        if (!survives(link))
-            return;
-        if (used < 0) {
-            broke_rules(link, used == NGHTTP2_ERR_NOMEM ? PAWL_ENOMEM : PAWL_EPROTO);
-            return;
-        }
-        if (!link->stream.secure && (size_t)n < sizeof data)
-            return;
-    }
-}
-
-static void stream_ready(net_stream *s, bool readable, bool writable)
-{
-    etcd_link *link = s->arg;
-
-    (void)writable;
-    if (readable)
-        receive(link);
-    if (link->h2)
-        etcd_link_flush(link);
-    if (link->h2 && !nghttp2_session_want_read(link->h2)) /* it has said good-bye because of that */
-        broke_rules(link, PAWL_EPROTO);
-}
-
-static void stream_opened(net_stream *s)
-{
-    etcd_link *link = s->arg;
+    etcd_link *link = link_of(kit);
     int error = make_session(link);
 
-    link->state = LINK_GREETING;
     link->heard = 0;
     if (error) {
         etcd_link_drop(link, PAWL_ENOMEM, "%s", nghttp2_strerror(error));
         return;
     }
-    plan(link);
-    etcd_link_flush(link);
-}
-
-static void stream_failed(net_stream *s, int code, const char *words)
-{
-    etcd_link_drop(s->arg, code, "%s", words);
+    kit_link_limit_attempt(kit);
+    kit_wire_flush(&link->wire);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static int64_t limit_of(const etcd_link *link)
+/* Of the pings and of the oldest call. etcd hangs up on clients that ping it while no stream is
+ * open, so a link on which nobody waits for anything is left alone: the next call shows whether the
+ * link still works. */
+static int64_t limit(kit_link *kit)
 {
-    return link->e->env->timeout_ms * PAWL_NS_PER_MS;
-}
+    etcd_link *link = link_of(kit);
+    int64_t now = kit->env->now(kit->env), patience = kit->limit_ms * PAWL_NS_PER_MS;
+    int64_t ping = link->heard + PING_MS * (int64_t)PAWL_NS_PER_MS, due = PAWL_NEVER, first;
+    bool pings = !list_empty(&link->streams) || !list_empty(&kit->calls);
 
-/* The timer of a link that is up. etcd hangs up on clients that ping it while no stream is open, so
- * a link on which nobody waits for anything is left alone: the next call shows whether it still
- * works. */
-static void plan(etcd_link *link)
-{
-    pawl_env *env = link->e->env;
-    bool pings = !list_empty(&link->streams) || !list_empty(&link->calls);
-    int64_t due = pings ? link->heard + PING_MS * (int64_t)PAWL_NS_PER_MS : PAWL_NEVER;
-
-    if (link->state == LINK_GREETING)
-        due = env->now(env) + limit_of(link);
-    if (link->pinged)
-        due = link->pinged + limit_of(link);
-    if (!list_empty(&link->calls)) {
-        int64_t first = list_entry(link->calls.next, etcd_call, link)->sent + limit_of(link);
-
-        due = first < due ? first : due;
-    }
-    if (due == PAWL_NEVER)
-        env->timer_clear(env, &link->timer);
-    else
-        env->timer_set(env, &link->timer, due);
-}
-
-static void dial(etcd_link *link)
-{
-    const net_address *to = &link->e->settings.endpoints.list[link->endpoint];
-
-    link->state = LINK_DIALING;
-    link->tls.host = to->host;
-    net_stream_open(&link->stream, to->host, to->port);
-}
-
-static void timer_fired(pawl_timer *timer)
-{
-    etcd_link *link = timer->arg;
-    int64_t now = link->e->env->now(link->e->env);
-    const etcd_call *first = list_empty(&link->calls)
-                                 ? NULL : list_entry(link->calls.next, etcd_call, link);
-
-    if (link->state == LINK_PAUSED) {
-        dial(link);
-        return;
-    }
-    if (link->state < LINK_GREETING)
-        return;
-    if (link->state == LINK_GREETING || (first && now >= first->sent + limit_of(link)) ||
-        (link->pinged && now >= link->pinged + limit_of(link))) {
-        etcd_link_drop(link, PAWL_ECONN, "no answer within %lld ms",
-                       (long long)link->e->env->timeout_ms);
-        return;
-    }
-    if (!link->pinged && !(list_empty(&link->streams) && list_empty(&link->calls)) &&
-        now >= link->heard + PING_MS * (int64_t)PAWL_NS_PER_MS) {
+    if (!link->pinged && pings && now >= ping) {
         link->pinged = now;
         nghttp2_submit_ping(link->h2, NGHTTP2_FLAG_NONE, NULL);
-        link->e->env->loop_changed(link->e->env);
+        kit->env->loop_changed(kit->env);
     }
-    plan(link);
+    if (link->pinged)
+        due = link->pinged + patience;
+    else if (pings)
+        due = ping;
+    if (list_empty(&kit->calls))
+        return due;
+    first = list_entry(kit->calls.next, etcd_call, link)->sent + patience;
+    return first < due ? first : due;
+}
+
+static void attempt(kit_link *kit)
+{
+    etcd_link *link = link_of(kit);
+    const net_address *to = &link->e->settings.endpoints.list[link->endpoint];
+
+    kit->peer = to->where;
+    kit_wire_open(&link->wire, &link->e->settings.tls_settings, link->tls_context, to->host,
+                  to->port);
+}
+
+void etcd_link_greeted(etcd_link *link)
+{
+    link->heard = link->env->now(link->env);
+    kit_link_ready(&link->kit);
+}
+
+/* The stream of the login may still be open. */
+static void ready(kit_link *kit)
+{
+    int64_t due = limit(kit);
+
+    if (due < PAWL_NEVER)
+        kit_link_expect(kit, due);
+    etcd_connected(link_of(kit)->e);
 }
 
 int etcd_link_open(etcd_link *link, etcd *e, pawl_error *err)
 {
-    const etcd_settings *s = &e->settings;
+    static const kit_link_type type = {.attempt = attempt, .greet = greet, .take = take_bytes,
+        .fill = fill, .ready = ready, .limit = limit, .fail = fail_call, .keeps = keeps,
+        .disconnect = disconnect, .back_off = back_off, .dropped = dropped, .wipes = true,
+        .hint = "; is this etcd, without TLS (TLS: tls=1)?"};
+    etcd_settings *s = &e->settings;
 
     link->e = e;
-    list_init(&link->calls);
+    kit_link_init(&link->kit, &type, e->env);
     list_init(&link->streams);
-    link->tls = s->tls_settings;
-    link->tls.alpn = "h2";
+    s->tls_settings.alpn = "h2";
     if (s->tls) {
-        int code = net_tls_context(&link->tls_context, e->env, &link->tls, err);
+        int code = net_tls_context(&link->tls_context, e->env, &s->tls_settings, err);
 
         if (code)
             return code;
     }
-    link->stream.env = e->env;
-    link->stream.tls_context = link->tls_context;
-    link->stream.tls = &link->tls;
-    link->stream.arg = link;
-    link->stream.opened = stream_opened;
-    link->stream.failed = stream_failed;
-    link->stream.ready = stream_ready;
-    link->timer = (pawl_timer){.fire = timer_fired, .arg = link};
     link->endpoint = (size_t)(e->env->random(e->env) % s->endpoints.n);
-    link->state = LINK_PAUSED;
-    e->env->timer_set(e->env, &link->timer, e->env->now(e->env));
+    kit_link_open(&link->kit);
     return 0;
 }
 
@@ -573,26 +492,8 @@ void etcd_link_close(etcd_link *link)
 {
     if (!link->e)
         return;
-    if (link->state != LINK_CLOSED) {
-        link->state = LINK_CLOSED;
-        link->e->env->timer_clear(link->e->env, &link->timer);
-        close_attempt(link);
-        fail_all(&link->calls, PAWL_ECANCELED, "closing");
-        fail_all(&link->streams, PAWL_ECANCELED, "closing");
-    }
+    kit_link_close(&link->kit);
+    kit_link_fail(&link->kit, &link->streams, PAWL_ECANCELED, "closing");
     net_tls_context_free(link->tls_context);
     link->tls_context = NULL;
-}
-
-void etcd_link_greeted(etcd_link *link)
-{
-    link->state = LINK_READY;
-    link->last_code = 0;
-    link->heard = link->e->env->now(link->e->env);
-    link->epochs++;
-    plan(link);
-    if (link->epochs > 1)
-        link->e->env->log(link->e->env, PAWL_LOG_WARNING, "connected again: %s",
-                          link->e->settings.endpoints.list[link->endpoint].where);
-    etcd_connected(link->e);
 }
