@@ -17,7 +17,7 @@
 
 #include "holds.h"
 
-enum { RUN_MS = 6000 };
+enum { RUN_MS = 6000, LOOK_MS = 20, LATE_MS = 100 };
 
 struct worker {
     struct run *run;
@@ -40,13 +40,59 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-static void await_workers(struct worker *workers, int n, int64_t run_ms)
+/* A machine that gives this thread no turn for so long may hold up any exchange. */
+static void nap_noting(void)
 {
-    int64_t until = clock_ns() + (run_ms ? run_ms : RUN_MS) * 1000000LL;
+    int64_t before = clock_ns();
+
+    nap_us(1000);
+    if (clock_ns() - before > LATE_MS * 1000000LL) {
+        struct record *r = log_record(RECORD_LATE);
+
+        r->begin = before;
+        r->got = clock_ns();
+    }
+}
+
+/* A client has connected again since the last look. */
+static void note_reconnect(struct client *c, int number, int64_t before)
+{
+    pawl_stats stats = {.size = sizeof stats};
+    struct record *r;
+
+    if (!c->present || pthread_rwlock_tryrdlock(&c->guard))
+        return;
+    if (!c->closed && !pawl_client_stats(c->p, &stats) &&
+        (int64_t)stats.reconnects > c->reconnects) {
+        c->reconnects = (int64_t)stats.reconnects;
+        r = log_record(RECORD_RECONNECT);
+        r->client = number;
+        r->begin = before;
+        r->got = clock_ns();
+    }
+    pthread_rwlock_unlock(&c->guard);
+}
+
+static void note_reconnects(struct program *p, int64_t *looked)
+{
+    int64_t before = *looked;
+
+    if (clock_ns() - before < LOOK_MS * 1000000LL)
+        return;
+    *looked = clock_ns();
+    for (int i = 0; i < p->nclients; i++)
+        note_reconnect(&p->clients[i], i, before);
+}
+
+static void await_workers(struct program *p, struct worker *workers, int n)
+{
+    int64_t until = clock_ns() + (p->run_ms ? p->run_ms : RUN_MS) * 1000000LL;
+    int64_t looked = clock_ns();
     bool over = false;
 
     while (!over && clock_ns() < until) {
-        nap_us(1000);
+        nap_noting();
+        note_reconnects(p, &looked);
         over = true;
         for (int i = 0; i < n; i++)
             over &= workers[i].over;
@@ -92,7 +138,7 @@ static int run_free(struct run *run)
         if (pthread_create(&workers[i].id, NULL, worker_main, &workers[i]))
             return 2;
     }
-    await_workers(workers, n, run->program->run_ms);
+    await_workers(run->program, workers, n);
     close_clients(run);
     if (!run_await_all(run, HANG_MS)) {
         if (getenv("GENERATE_STOP")) /* for a debugger */

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 
-from faults import NETWORK, Disturber, Metronome, draw_distance, draw_plan
+from faults import NETWORK, Disturber, Metronome, Watcher, draw_distance, draw_plan
 from judge import Facts, judge, read_log
 from program import Free, Program
 from shrink import candidates
@@ -79,7 +79,9 @@ class Scenario:
         facts.tied = 'gone' in service.profile.way
         prefix = f'g{os.getpid()}x{self.seed}x{random.randrange(1 << 30)}'
         proxy, url = self.proxy(service)
-        metronome = Metronome(facts)
+        watchers = [Metronome(facts)]
+        if self.steady():
+            watchers.append(Watcher(service, facts, self.names(prefix)))
         processes = self.launch(exe, url, folder, prefix)
         disturber = Disturber(self.plan, processes, proxy, service, facts, self.names(prefix),
                               self.longest_lease())
@@ -87,7 +89,8 @@ class Scenario:
         thread.start()
         self.await_all(processes, facts)
         thread.join()
-        metronome.stop()
+        for w in watchers:
+            w.stop()
         if proxy:
             proxy.close()
         if disturber.failure:
@@ -97,6 +100,10 @@ class Scenario:
         if self.plan:
             service.mend()
         return result
+
+    def steady(self):
+        """Whether the servers can be asked all the time: whatever happens, happens to processes."""
+        return bool(self.plan) and all(f[1] in ('kill', 'stop') for f in self.plan)
 
     def names(self, prefix):
         """What the locks are called (run_name in steps.c)."""
