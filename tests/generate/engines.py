@@ -79,6 +79,10 @@ class Service:
     def left(self, prefix):
         return []
 
+    def places(self, name):
+        """How many places of waiters the servers keep for a name; None if that can't be asked."""
+        return None
+
     def stop(self):
         pass
 
@@ -127,6 +131,10 @@ class Redis(Service):
         time.sleep(ms / 1000)
         self.server.restart()
         os.unlink(os.path.join(self.server.folder, 'dump.rdb'))
+
+    def places(self, name):
+        """Redisson's queue has no end where nobody waits for the fair lock (docs/redisson.md)."""
+        return None if self.profile.foreign else self.server.call('ZCARD', '{pawl:%s}:queue' % name)
 
     def left(self, prefix):
         """Keys without an end. A latch has none (docs/redis.md). Redisson has some: counters of tokens and

@@ -17,7 +17,7 @@
 
 #include "holds.h"
 
-enum { RUN_MS = 6000, FAULTS_MS = 90000 };
+enum { RUN_MS = 6000, FAULTS_MS = 90000, LOOK_MS = 20, LATE_MS = 100 };
 
 struct worker {
     struct run *run;
@@ -42,16 +42,60 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-/* With `after`, the threads may go on for so long after the last fault. */
-static void await_workers(struct worker *workers, int n, const struct program *p,
-                          const struct log *log)
+/* A machine that gives this thread no turn for so long may hold up any exchange. */
+static void nap_noting(void)
 {
-    int64_t run_ms = p->run_ms ? p->run_ms : RUN_MS, after = p->after;
-    int64_t until = clock_ns() + run_ms * 1000000LL, latest = until + FAULTS_MS * 1000000LL;
+    int64_t before = clock_ns();
+
+    nap_us(1000);
+    if (clock_ns() - before > LATE_MS * 1000000LL) {
+        struct record *r = log_record(RECORD_LATE);
+
+        r->begin = before;
+        r->got = clock_ns();
+    }
+}
+
+/* A client has connected again since the last look. */
+static void note_reconnect(struct client *c, int number, int64_t before)
+{
+    pawl_stats stats = {.size = sizeof stats};
+    struct record *r;
+
+    if (!c->present || pthread_rwlock_tryrdlock(&c->guard))
+        return;
+    if (!c->closed && !pawl_client_stats(c->p, &stats) &&
+        (int64_t)stats.reconnects > c->reconnects) {
+        c->reconnects = (int64_t)stats.reconnects;
+        r = log_record(RECORD_RECONNECT);
+        r->client = number;
+        r->begin = before;
+        r->got = clock_ns();
+    }
+    pthread_rwlock_unlock(&c->guard);
+}
+
+static void note_reconnects(struct program *p, int64_t *looked)
+{
+    int64_t before = *looked;
+
+    if (clock_ns() - before < LOOK_MS * 1000000LL)
+        return;
+    *looked = clock_ns();
+    for (int i = 0; i < p->nclients; i++)
+        note_reconnect(&p->clients[i], i, before);
+}
+
+/* With `after`, the threads may go on for so long after the last fault. */
+static void await_workers(struct program *p, struct worker *workers, int n, const struct log *log)
+{
+    int64_t run_ms = p->run_ms ? p->run_ms : RUN_MS, after = p->after, looked = clock_ns();
+    int64_t until = looked + run_ms * 1000000LL, latest = until + FAULTS_MS * 1000000LL;
     bool over = false;
 
     while (!over && clock_ns() < until) {
-        nap_us(1000);
+        nap_noting();
+        note_reconnects(p, &looked);
         if (after > 0 && !log->healed && clock_ns() < latest)
             until = clock_ns() + after * 1000000LL;
         over = true;
@@ -99,7 +143,7 @@ static int run_free(struct run *run, struct log *log)
         if (pthread_create(&workers[i].id, NULL, worker_main, &workers[i]))
             return 2;
     }
-    await_workers(workers, n, run->program, log);
+    await_workers(run->program, workers, n, log);
     if (run->program->after >= 0)
         closing_round(run, log);
     close_clients(run);

@@ -383,7 +383,6 @@ static void after(struct op *op)
         r->token = op->waiters;
         break;
     case DO_close:
-        r->token = op->run->program->clients[op->step.object].reconnects;
         end_client(op->step.object, op->code, op->ended);
         break;
     default:

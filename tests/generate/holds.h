@@ -12,7 +12,7 @@
 #include "run.h"
 
 enum { LOG_RECORDS = 20000 };
-enum { RECORD_HOLD = 1, RECORD_CALL = 2, RECORD_END = 3 };
+enum { RECORD_HOLD = 1, RECORD_CALL = 2, RECORD_END = 3, RECORD_RECONNECT = 4, RECORD_LATE = 5 };
 enum { MODE_EXCLUSIVE, MODE_SHARED, MODE_PERMITS };
 /* How a hold ended, as far as this process knows. */
 enum { ENDED_NOT, ENDED_RELEASED, ENDED_LOST, ENDED_FREED, ENDED_CLOSED, ENDED_UNKNOWN };

@@ -23,8 +23,8 @@ returned, just before pawl_lock_valid_ms() was last seen above 0], all on one cl
              something was done to the network, the service or the process
   silent     nobody who asked while the service could not answer was told PAWL_EBUSY or PAWL_ETIMEDOUT
   connection no client gave its connection up, unless something cut it, or the process was stopped
-  places     pawl_inspect and pawl_list show no more waiters than can wait; the place of one that was
-             killed, or that got no answer, stays for a minute at the most
+  places     pawl_inspect, pawl_list and the servers themselves have no more waiters than can wait; the
+             place of one that was killed, or that got no answer, stays for a minute at the most
   max        no hold is valid for longer than its max_hold_ms
   end        each process that was not killed ended by itself with status 0
 
@@ -44,7 +44,7 @@ FIELDS = ('type', 'process', 'thread', 'object', 'owner', 'name', 'mode', 'permi
 VERBS = ('acquire', 'start', 'release', 'rstart', 'renew', 'break', 'cancel', 'free', 'close',
          'inspect', 'list', 'sacquire', 'srelease', 'avail', 'set', 'down', 'wait', 'count', 'sleep',
          'expire', 'hold', 'end', 'fork', 'fault')
-HOLD, CALL, END = 1, 2, 3
+HOLD, CALL, END, RECONNECT, LATE = 1, 2, 3, 4, 5
 EXCLUSIVE, SHARED, PERMITS = 0, 1, 2
 NOT_ENDED, RELEASED, LOST, FREED, CLOSED, UNKNOWN = range(6)
 EBUSY, ETIMEDOUT = -1, -2
@@ -99,6 +99,7 @@ class Facts:
         self.away = []  # clients need not have a connection
         self.few = False  # a client has fewer connections than it may wait for locks at a time
         self.late = []      # [(from, to)]: the machine stood still
+        self.places = []    # [(name, from, to, places)]: what the servers kept for waiters
         self.status = {}    # process: exit status
 
     def fault(self, excuses, begin, end, lease_ms):
@@ -132,7 +133,7 @@ class Facts:
 
     def quiet(self, process, begin, end, more=()):
         """Of begin to end, how long nothing disturbed the process or the service."""
-        cuts = self.disturbed + self.late + self.stopped.get(process, []) + list(more)
+        cuts = self.disturbed + self.stopped.get(process, []) + list(more)
         return end - begin - overlap(cuts, begin, end)
 
 
@@ -162,6 +163,8 @@ class Judge:
         self.facts = facts
         self.holds = [r for r in records if r.type == HOLD and r.got]
         self.calls = [r for r in records if r.type == CALL and r.word != 'sleep']
+        facts.late += [(r.begin, r.got + facts.exchange) for r in records if r.type == LATE]
+        self.reconnects = [r for r in records if r.type == RECONNECT]
         self.ends = {r.process for r in records if r.type == END}
         self.violations = []
         self.last = max([r.got or r.begin for r in self.calls] + [0])
@@ -295,11 +298,11 @@ class Judge:
                          f'lease {h.lease} ms), but nothing had happened')
 
     def connection(self):
-        """A close tells how often its client had connected again."""
-        for c in self.calls:
-            if c.word == 'close' and c.token and not self.facts.cuts and not self.facts.late and \
-                    c.process not in self.facts.stopped:
-                self.bad('connection', f'{c}: client {c.client} has connected again {c.token} times, but '
+        """A client gives a connection up if an answer does not come within an exchange."""
+        for r in self.reconnects:
+            spans = self.facts.cuts + self.facts.late + self.facts.stopped.get(r.process, [])
+            if not any(a < r.got and b > r.begin - 2 * self.facts.exchange for a, b in spans):
+                self.bad('connection', f'process {r.process}: client {r.client} connected again, but '
                          'nothing had cut its connection')
 
     def place(self, c):
@@ -310,15 +313,17 @@ class Judge:
         return c.begin, end + self.facts.bound + 2 * self.facts.exchange
 
     def places(self):
-        for i in self.calls:
-            if i.word != 'inspect' or i.code or not i.got or not i.token or \
-                    any(a < i.got for a, _ in self.facts.stale + self.facts.data_lost):
+        shown = [(i.name, i.begin, i.got, i.token) for i in self.calls
+                 if i.word == 'inspect' and not i.code and i.got]
+        for name, begin, end, n in shown + self.facts.places:
+            if not n or any(a < end for a, _ in self.facts.stale + self.facts.data_lost):
                 continue
             most = sum(1 for c in self.calls if c.word in TAKES + ('wait',) and
-                       (c.name == i.name or c.at_least == MULTI) and
-                       self.place(c)[0] < i.got and self.place(c)[1] > i.begin)
-            if i.token > most:
-                self.bad('places', f'name {i.name}: {i.token} waiters are shown, and {most} can be there')
+                       (c.name == name or c.at_least == MULTI) and
+                       self.place(c)[0] < end and self.place(c)[1] > begin)
+            if n > most:
+                self.bad('places', f'name {name}: there are {n} waiters, and {most} can be there')
+                return
 
     def max(self):
         for h in self.holds:

@@ -64,7 +64,7 @@ struct step {
 struct client {
     bool present;
     int64_t loop, cohort, watchdog, timeout;
-    int64_t reconnects; /* until the close began */
+    int64_t reconnects; /* free.c: those that are in the log */
     pawl_client *p;
     pthread_rwlock_t guard;
     atomic_bool closed;

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 
-from faults import NETWORK, Disturber, Metronome, asked, draw_distance, draw_plan
+from faults import NETWORK, Disturber, Metronome, Watcher, asked, draw_distance, draw_plan
 from judge import Facts, judge, read_log
 from program import Free, Program, weave
 from shrink import candidates
@@ -84,7 +84,9 @@ class Scenario:
         prefix = f'g{os.getpid()}x{self.seed}x{random.randrange(1 << 30)}'
         proxies, urls = self.between(service)
         facts.few = service.is_few(urls[0])
-        metronome = Metronome(facts)
+        watchers = [Metronome(facts)]
+        if self.steady():
+            watchers.append(Watcher(service, facts, self.names(prefix)))
         processes = self.launch(exe, urls, folder, prefix)
         disturber = Disturber(self.plan, processes, proxies, service, facts, self.names(prefix),
                               self.longest_lease())
@@ -92,7 +94,8 @@ class Scenario:
         thread.start()
         self.await_all(processes, facts)
         thread.join()
-        metronome.stop()
+        for w in watchers:
+            w.stop()
         for proxy in proxies:
             proxy.close()
         if disturber.failure:
@@ -102,6 +105,10 @@ class Scenario:
         if self.plan:
             service.mend()
         return result
+
+    def steady(self):
+        """Whether the servers can be asked all the time: whatever happens, happens to processes."""
+        return bool(self.plan) and all(f[1] in ('kill', 'stop') for f in self.plan)
 
     def names(self, prefix):
         """What the locks are called (run_name in steps.c)."""

@@ -20,7 +20,7 @@ MUTEX, FAIR, READ, WRITE, SPIN = range(5)
 ALL_KINDS = [MUTEX, FAIR, READ, WRITE]
 
 WEIGHTS = {'usual': 9, 'one_owner': 6, 'patient': 4, 'ends': 2, 'parts': 2, 'long': 1}
-SIEGE_MS = 78000
+SIEGE_MS = 82000
 FAULTY = {'usual': 6, 'one_owner': 3, 'patient': 6, 'ends': 4, 'parts': 1, 'long': 2}
 SHAPES = (*WEIGHTS, 'siege')
 LONG_LEASE = 12000  # ms
@@ -42,7 +42,7 @@ class Shapes:
 
     def least(self):
         """Processes. Somebody must be left when one is killed."""
-        return {'patient': 3, 'ends': 2, 'long': 2, 'siege': 4}.get(self.shape, 1)
+        return {'patient': 3, 'ends': 2, 'long': 2, 'siege': 6}.get(self.shape, 1)
 
     def set_shape(self, mode):
         getattr(self, 'shape_' + self.shape)(mode)
@@ -83,7 +83,7 @@ class Shapes:
 
     def shape_siege(self, mode):
         self.shared.update(names=1, handles=0, sems=False, multi=False, callbacks=False, keep=False,
-                           latch=False, fixed=False, threads=self.pick(2, 3), run=SIEGE_MS + 4000,
+                           latch=False, fixed=False, threads=2, watchdog=10000, run=SIEGE_MS + 4000,
                            kinds=self.pick([MUTEX], [FAIR], [READ, WRITE, WRITE], ALL_KINDS))
 
     # ---- steps ----
@@ -109,8 +109,9 @@ class Shapes:
         return None
 
     def siege(self, thread, n):
-        """The first process holds and looks; in the others each thread waits once."""
-        if any(s[0] == thread for s in self.program.steps):
+        """The first process holds and looks; in each of the others one thread waits, once: several could
+        share a place (cohort)."""
+        if any(s[0] == thread for s in self.program.steps) or self.program.process and thread:
             return []
         if self.program.process == 0 and thread == 1:
             return [(thread, *s) for _ in range(SIEGE_MS // 1000)

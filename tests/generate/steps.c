@@ -333,9 +333,6 @@ void run_close_client(struct run *run, struct client *c, int *code)
     while (pthread_rwlock_trywrlock(&c->guard)) /* never blocks: steered threads take turns */
         nap_us(50);
     if (!c->closed) {
-        pawl_stats stats = {.size = sizeof stats};
-
-        c->reconnects = pawl_client_stats(c->p, &stats) ? 0 : (int64_t)stats.reconnects;
         c->closed = true;
         *code = pawl_close(c->p);
     }

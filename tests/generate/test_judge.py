@@ -7,8 +7,8 @@ A judge that never says "wrong" is worthless, and one that says so of a good log
 import sys
 import tempfile
 
-from judge import (CALL, END, EXCLUSIVE, HOLD, LATCH, MS, PERMITS, RELEASED, SHARED, Facts, Record, VERBS,
-                   judge)
+from judge import (CALL, END, EXCLUSIVE, HOLD, LATCH, MS, PERMITS, RECONNECT, RELEASED, SHARED, VERBS, Facts,
+                   Record, judge)
 from scenario import sanitizer_reports
 
 CASES = []
@@ -108,15 +108,16 @@ def busy_by_a_service_that_is_silent():
 
 @case
 def a_connection_given_up():
-    differs('connection', [call('close', 10, 20)], [call('close', 10, 20, token=1)])
+    again = Record(type=RECONNECT, process=1, begin=9000 * MS, got=9020 * MS)
+    for words, span, good in ((['connected'], (6000, 8000), False), ([], (6000, 8000), True),
+                              ([], (500, 900), False), ([], (9100, 9200), False)):
+        facts = Facts(bound_ms=1000)
+        facts.fault(words, span[0] * MS, span[1] * MS, 1000)
+        assert found('connection', [again], facts) != good, (words, span)
     facts = Facts(bound_ms=1000)
-    facts.fault(['connected'], 5 * MS, 9 * MS, 1000)
-    differs('connection', [call('close', 10, 20)], [call('close', 10, 20, token=1)], facts)
-    facts.fault([], 5 * MS, 9 * MS, 1000)
-    assert not judge([call('close', 10, 20, token=1)], facts)
-    facts = Facts(bound_ms=1000)
-    facts.late.append((5 * MS, 9 * MS))
-    assert not judge([call('close', 10, 20, token=1)], facts)
+    assert found('connection', [again], facts)
+    facts.late.append((8000 * MS, 9000 * MS))
+    assert not judge([again], facts)
 
 
 @case
@@ -128,6 +129,9 @@ def a_place_of_nobody():
             facts)
     differs('places', [other, call('inspect', 69500, 69501, token=1)],
             [other, call('inspect', 69600, 69601, token=1)], facts)
+    for at, good in ((69500, True), (69600, False)):
+        facts.places = [(0, at * MS, (at + 1) * MS, 1)]
+        assert bool(judge([other], facts)) != good
     left = call('acquire', 5, 10, process=2, wait=5, code=-2)
     differs('places', [hold(3, 4, 9), left, call('inspect', 5000, 5001, token=1)],
             [hold(3, 4, 9), left, call('inspect', 5100, 5101, token=1)], Facts(bound_ms=1000))
