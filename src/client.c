@@ -142,28 +142,20 @@ static int take_options(pawl_client *client, const pawl_url *url, pawl_error *er
 static pawl_client *client_new(const struct pawl_world *world)
 {
     pawl_client *client = calloc(1, sizeof *client);
-    pthread_condattr_t attr;
 
     if (!client)
         return NULL;
     client->world = world;
     client->generation = pawl__fork_generation();
     client->refs = 1;
-    client->epoll_fd = client->timer_fd = client->kick_fd = -1;
-    client->tell_fd = client->rest_fd = client->user_fd = -1;
     pthread_mutex_init(&client->mu, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&client->background_wake, &attr);
-    pthread_condattr_destroy(&attr);
     pthread_cond_init(&client->idle, NULL);
     list_init(&client->registered);
     list_init(&client->holds);
     list_init(&client->requests);
     list_init(&client->spare);
     list_init(&client->todo);
-    list_init(&client->sleepers);
-    list_init(&client->callbacks);
+    pawl__driver_init(client);
     pawl__leases_init(client);
     pawl__stats_init(client);
     pawl__slow_init(client);
@@ -189,7 +181,7 @@ static void client_free(pawl_client *client)
     free(client->user);
     wipe_and_free(client->password);
     wipe_and_free(client->identity);
-    pthread_cond_destroy(&client->background_wake);
+    pawl__driver_free(client);
     pthread_cond_destroy(&client->idle);
     pthread_mutex_destroy(&client->mu);
     free(client);
@@ -214,7 +206,7 @@ static void take_down(pawl_client *client)
         client->engine.engine->close(client->engine.state);
         pawl__defer_end(client);
     }
-    pawl__driver_end(client);
+    pawl__driver_close(client);
     pawl__states_free(client);
     client->engine = (pawl_instance){0};
     client->state = CLIENT_CLOSED;
@@ -245,7 +237,7 @@ static int set_up(pawl_client *client, const char *text, pawl_error *err)
     else
         code = take_options(client, &url, err);
     if (!code)
-        code = pawl__driver_init(client, err);
+        code = pawl__driver_open(client, err);
     if (!code)
         code = pawl__instance_open(&client->env, &client->engine, &url, err);
     if (!code && !(client->identity = identity_of(&client->engine, text)))
@@ -394,10 +386,10 @@ int pawl_close(pawl_client *client)
     pawl__client_unregister(client);
     pthread_mutex_lock(&client->mu);
     wind_up(client);
-    while (client->dispatching) /* by pawl_client_process, or by the background thread */
+    while (client->driver.dispatching) /* by pawl_client_process, or by the background thread */
         pthread_cond_wait(&client->idle, &client->mu);
     pawl__background_stop(client);
-    while (!list_empty(&client->callbacks))
+    while (!list_empty(&client->driver.callbacks))
         if (pawl__dispatch(client, false) < 0)
             return PAWL_EFORK;
     code = client->close_code;
@@ -421,9 +413,9 @@ int pawl_client_fd(pawl_client *client)
     code = pawl__user_fd(client);
     if (code < 0 || pawl__background_start(client)) {
         code = PAWL_ENOMEM;
-    } else if (!client->fd_mode) {
-        client->fd_mode = true;
-        pthread_cond_signal(&client->background_wake);
+    } else if (!client->driver.fd_mode) {
+        client->driver.fd_mode = true;
+        pthread_cond_signal(&client->driver.background.wake);
         pawl__tell(client); /* the background thread leaves its poll; the loop runs callbacks */
     }
     pawl__leave(client);

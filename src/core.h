@@ -18,9 +18,7 @@
 #ifndef PAWL_CORE_H
 #define PAWL_CORE_H
 
-#include <pthread.h>
-#include <uv.h>
-
+#include "driver.h"
 #include "engine.h"
 #include "fork.h"
 #include "list.h"
@@ -81,77 +79,6 @@ static inline bool pawl__request_heard_held(const struct request *request)
 
 /* Submit the deferred requests. Called each time that the engine has returned. */
 void pawl__requests_flush(pawl_client *client);
-
-/* ---- driver.c ------------------------------------------------------------------------------- */
-
-/* The waiter for one result; with `blocking`, a thread in a blocking call. */
-struct waiter_thread {
-    bool done;
-    int code;
-    /* blocking */
-    bool blocking;
-    bool local; /* waits for another thread of this process, not for the loop */
-    struct list sleeping;
-    pthread_cond_t wake;
-    pawl_error *err;
-};
-
-/* A user callback that is queued or running; embedded in the hold or multi-lock that the callback
- * reports. */
-struct callback {
-    struct list queued;
-    bool pending, running;
-    pawl_done_fn *fn; /* pawl_lost_fn has the same type; NULL: no callback */
-    void *arg;
-    pawl_lock *lock; /* a reference, once the callback will certainly be queued */
-    int code;
-    const struct hold *hold; /* the hold for queries inside the callback, or NULL */
-    void (*gone)(struct callback *callback); /* called with the mutex, afterwards */
-};
-
-/* Blocking calls: begin, start an operation that ends in pawl__wait_done, wait. */
-void pawl__wait_begin(struct waiter_thread *thread, pawl_error *err);
-void pawl__wait_done(pawl_client *client, struct waiter_thread *thread, int code);
-/* From now on the call waits for the loop: its thread may become the driver. */
-void pawl__wait_drive(struct waiter_thread *thread);
-int pawl__wait(pawl_client *client, struct waiter_thread *thread);
-/* Instead of pawl__wait, if nothing was started. */
-void pawl__wait_end(struct waiter_thread *thread);
-
-void pawl__callback_queue(pawl_client *client, struct callback *callback, int code);
-
-/* The hold that the callback on the calling thread reports; NULL outside callbacks. */
-const struct hold *pawl__acting(void);
-
-/* Is the calling thread inside a user callback? */
-bool pawl__in_callback(void);
-
-int pawl__driver_init(pawl_client *client, pawl_error *err);
-void pawl__driver_end(pawl_client *client);
-/* Start the background thread; PAWL_ENOMEM if no thread can be created. */
-int pawl__background_start(pawl_client *client);
-void pawl__background_stop(pawl_client *client);    /* unlocks and relocks the mutex */
-/* Before unlocking the mutex: flush deferred requests and make sure that a thread will wake up for
- * the next event or timer. */
-void pawl__before_unlock(pawl_client *client);
-/* Run everything that is ready: loop, wakes, due timers. */
-void pawl__turn(pawl_client *client);
-void pawl__signals_forget(pawl_client *client);
-/* Wake the driver from its epoll_wait. */
-void pawl__kick(pawl_client *client);
-/* Wake the thread that runs callbacks: a foreign loop, or the background thread in its poll. */
-void pawl__tell(pawl_client *client);
-/* Set the timer descriptor to fire no later than the earliest timer; it may fire too early. */
-void pawl__arm(pawl_client *client);
-void pawl__forget(pawl_client *client); /* clear the signals that woke the outer epoll_wait */
-/* No thread drives: let the background thread take over after its rest, or when a timer is due. */
-void pawl__rest_end(pawl_client *client);
-/* An operation may be under way that no caller waits for: end the background thread's rest. */
-void pawl__background_need(pawl_client *client);
-int pawl__user_fd(pawl_client *client); /* the foreign loop's descriptor; -1: can't be created */
-/* Run queued callbacks. Returns their number, or PAWL_EFORK: a callback forked and this is the
- * child process, which must not touch the client any more. */
-int pawl__dispatch(pawl_client *client, bool by_background);
 
 /* ---- lease.c -------------------------------------------------------------------------------- */
 
@@ -413,7 +340,6 @@ struct pawl_world {
 enum client_state { CLIENT_OPEN, CLIENT_CLOSING, CLIENT_CLOSED };
 
 #define PAWL_HANDLE_BIT (1ull << 63) /* tells handles' numbers from threads' */
-#define DRIVER_BACKGROUND ((struct waiter_thread *)-1)
 
 struct pawl_client {
     pawl_env env; /* first: an env is its client */
@@ -441,8 +367,6 @@ struct pawl_client {
     uint64_t last_seq, last_handle, last_hold;
     struct request event; /* the standing EVENT op */
     bool in_submit; /* or in cancel: the engine may buffer data that needs a flush */
-    bool unflushed; /* an op was not completed inside submit, or was cancelled */
-    bool dirty;     /* the loop must run before a thread waits */
 
     struct name_state **names;
     size_t nnames, names_room;
@@ -462,37 +386,9 @@ struct pawl_client {
     struct list todo;  /* requests to submit or cancel */
     int deferring;     /* depth of pawl__defer_begin */
     struct request *submitting; /* the request inside the engine's submit, until answered */
-    pawl_wake *wakes;
-    atomic_bool woken;
 
-    uv_loop_t loop;
-    bool loop_open;
-    int epoll_fd, timer_fd, kick_fd;
-    int tell_fd; /* wakes the thread that runs callbacks */
-    int rest_fd; /* wakes the background thread after its rest */
-    int user_fd; /* all of the above, for a foreign loop; -1 until requested */
-    int64_t armed;
-    bool stepped_in;   /* fd_mode: the foreign loop was late, the background thread drives */
-    int64_t backed_up; /* fd_mode: the background thread sleeps until shortly after this instant */
-    struct waiter_thread *driver;
-    struct list sleepers;
-    uint64_t activity;
-    bool asked;         /* a request was sent since the last wait */
-    bool contended;     /* the last acquire had to wait */
-    unsigned in_vain;   /* consecutive spins without an answer */
-    unsigned spin_rest; /* number of waits to come without spinning (back-off) */
-
-    pthread_t background;
-    pthread_cond_t background_wake;
-    bool background_runs, background_stops;
-    bool background_polls; /* the background thread is in poll(), not at the condition */
-    bool background_rests; /* the background thread lets callers drive */
-    bool background_needed; /* an operation is under way that no caller waits for */
-    int64_t rest_until; /* when rest_fd fires, or PAWL_NEVER */
-
-    struct list callbacks;
-    bool dispatching, fd_mode;
-    pthread_cond_t idle;    /* a dispatch or an active call has ended */
+    struct driver driver;
+    pthread_cond_t idle; /* a dispatch or an active call has ended */
 
     struct series other;
     struct series *series[PAWL_SERIES_MAX];

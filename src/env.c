@@ -71,13 +71,13 @@ static void env_wake_begin(pawl_env *env, pawl_wake *wake)
 
     wake->env = env;
     atomic_init(&wake->sent, false);
-    wake->next = client->wakes;
-    client->wakes = wake;
+    wake->next = client->driver.wakes;
+    client->driver.wakes = wake;
 }
 
 static void env_wake_end(pawl_env *env, pawl_wake *wake)
 {
-    for (pawl_wake **at = &client_of(env)->wakes; *at; at = &(*at)->next)
+    for (pawl_wake **at = &client_of(env)->driver.wakes; *at; at = &(*at)->next)
         if (*at == wake) {
             *at = wake->next;
             break;
@@ -89,15 +89,15 @@ static void env_wake_send(pawl_wake *wake)
     pawl_client *client = client_of(wake->env);
 
     atomic_store(&wake->sent, true);
-    if (!atomic_exchange(&client->woken, true))
+    if (!atomic_exchange(&client->driver.woken, true))
         pawl__kick(client);
 }
 
 void pawl__wakes_run(pawl_client *client)
 {
-    if (!atomic_exchange(&client->woken, false))
+    if (!atomic_exchange(&client->driver.woken, false))
         return;
-    for (pawl_wake *wake = client->wakes, *next; wake; wake = next) {
+    for (pawl_wake *wake = client->driver.wakes, *next; wake; wake = next) {
         next = wake->next;
         if (atomic_exchange(&wake->sent, false))
             wake->fn(wake);
@@ -190,7 +190,7 @@ static void env_loop_changed(pawl_env *env)
     pawl_client *client = client_of(env);
 
     if (!client->in_submit) /* that is followed by a flush */
-        client->dirty = true;
+        client->driver.dirty = true;
 }
 
 int pawl__env_init(pawl_client *client)

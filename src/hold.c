@@ -371,7 +371,7 @@ void pawl__hold_granted(struct hold *hold)
     hold->state = HOLD_HELD;
     hold->count = 1;
     hold->since = now;
-    client->contended = hold->waited;
+    client->driver.spin.contended = hold->waited;
     pawl__wait_ends(hold, 0);
     pawl__hold_finish(hold, 0);
 }

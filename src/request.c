@@ -91,7 +91,7 @@ static void submit(struct request *r)
     client->in_submit = false;
     pawl__defer_end(client);
     if (client->submitting == r) /* it stayed out; else it may be gone */
-        client->unflushed = client->asked = true;
+        client->driver.unflushed = client->driver.spin.sent = true;
     client->submitting = NULL;
 }
 
@@ -125,7 +125,7 @@ void pawl__requests_flush(pawl_client *client)
             client->engine.engine->cancel(client->engine.state, &r->op);
             client->in_submit = false;
             pawl__defer_end(client);
-            client->unflushed = true;
+            client->driver.unflushed = true;
         }
     }
 }
