@@ -93,7 +93,7 @@ static void background_back_up(pawl_client *client)
     pawl__forget(client);
     pawl__turn(client);
     pawl__arm(client);
-    if (list_empty(&client->requests)) {
+    if (list_empty(&client->requests.all)) {
         b->stepped_in = false;
         return;
     }
@@ -125,7 +125,7 @@ static bool background_may_rest(pawl_client *client, uint64_t *seen)
     *seen = d->activity;
     if (d->thread)
         return true;
-    return active && !(d->background.needed && !list_empty(&client->requests)) &&
+    return active && !(d->background.needed && !list_empty(&client->requests.all)) &&
            pawl__timers_next(&client->timers) > pawl__now(client);
 }
 

@@ -48,10 +48,10 @@ static void event_told(struct request *r, int code);
 
 static void listen_for_events(pawl_client *client)
 {
-    pawl__request_init(&client->event, client, event_told);
-    client->event.op.kind = PAWL_OP_EVENT;
-    client->event.once = true;
-    pawl__request_start(&client->event, PAWL_NEVER);
+    pawl__request_init(&client->requests.event, client, event_told);
+    client->requests.event.op.kind = PAWL_OP_EVENT;
+    client->requests.event.once = true;
+    pawl__request_start(&client->requests.event, PAWL_NEVER);
 }
 
 static void event_told(struct request *r, int code)
@@ -152,9 +152,8 @@ static pawl_client *client_new(const struct pawl_world *world)
     pthread_cond_init(&client->idle, NULL);
     list_init(&client->registered);
     list_init(&client->holds);
-    list_init(&client->requests);
     list_init(&client->spare);
-    list_init(&client->todo);
+    pawl__requests_init(&client->requests);
     pawl__driver_init(client);
     pawl__leases_init(client);
     pawl__stats_init(client);
@@ -294,7 +293,7 @@ void pawl__close_check(pawl_client *client)
 
     /* the closing call itself counts as one that waits */
     if (closing && !closing->done && !client->live && client->active <= 1 &&
-        list_empty(&client->requests) &&
+        list_empty(&client->requests.all) &&
         (client->close_late || !pawl_instance_unfinished(&client->engine)))
         pawl__wait_done(client, closing, 0);
 }
@@ -310,7 +309,7 @@ void pawl__close_failed(pawl_client *client, int code)
 
 static void cancel_requests(pawl_client *client, bool all)
 {
-    for (struct list *l = client->requests.next, *next; l != &client->requests; l = next) {
+    for (struct list *l = client->requests.all.next, *next; l != &client->requests.all; l = next) {
         struct request *r = list_entry(l, struct request, all);
 
         next = l->next;
@@ -337,7 +336,7 @@ static void closing_takes_too_long(pawl_timer *timer)
 {
     pawl_client *client = timer->arg;
 
-    if (client->live || !list_empty(&client->requests))
+    if (client->live || !list_empty(&client->requests.all))
         client->close_code = PAWL_EUNKNOWN;
     client->close_late = true;
     cancel_requests(client, true);
@@ -510,7 +509,7 @@ int pawl__exchanges_cancel(pawl_client *client, const void *handle)
     int n = 0;
 
     pawl__defer_begin(client); /* nothing ends while we walk the list */
-    for (struct list *l = client->requests.next, *next; l != &client->requests; l = next) {
+    for (struct list *l = client->requests.all.next, *next; l != &client->requests.all; l = next) {
         struct request *r = list_entry(l, struct request, all);
 
         next = l->next;

@@ -40,7 +40,7 @@ enum request_phase {
 struct request {
     pawl_op op;
     pawl_client *client;
-    struct list todo;
+    struct list deferred; /* in client->requests.deferred */
     pawl_timer pause, limit;
     int64_t started;    /* now() at the start */
     int64_t first_sent; /* now() before the first submit */
@@ -50,15 +50,27 @@ struct request {
     bool poll;          /* retry after PAWL_EBUSY instead of finishing */
     bool unknown;       /* an earlier submit got no answer */
     bool held;          /* ACQUIRE: an answer said that another owner has the lock */
-    bool cancel_todo;
+    bool cancel_due;    /* to be cancelled when the engine function on the stack has returned */
     int giving_up;      /* why the request was cancelled (PAWL_ETIMEDOUT, PAWL_ECANCELED), or 0 */
     uint32_t attempts;
     pawl_error err;
     void (*finish)(struct request *request, int code);
-    struct list all;    /* in client->requests while it is not IDLE */
+    struct list all;    /* in client->requests.all while the request is not IDLE */
     void *owner;        /* for the code that started the request */
     const void *handle; /* the handle whose cancel function cancels the request, or NULL */
 };
+
+/* The requests of one client. */
+struct requests {
+    struct list all;      /* every request that is not IDLE, except `event` */
+    struct list deferred; /* to be submitted or cancelled by pawl__requests_flush */
+    int deferring;        /* depth of pawl__defer_begin */
+    bool in_submit;       /* the engine is inside submit or cancel; a flush follows */
+    struct request *submitting; /* the request inside the engine's submit, until answered */
+    struct request event; /* the standing EVENT op */
+};
+
+void pawl__requests_init(struct requests *requests);
 
 /* Prepare a request; the caller then fills in op.kind and the other request fields of the op. */
 void pawl__request_init(struct request *request, pawl_client *client,
@@ -365,14 +377,12 @@ struct pawl_client {
     int64_t cohort;
 
     uint64_t last_seq, last_handle, last_hold;
-    struct request event; /* the standing EVENT op */
-    bool in_submit; /* or in cancel: the engine may buffer data that needs a flush */
 
     struct name_state **names;
     size_t nnames, names_room;
     struct list holds; /* all that are not OVER */
     size_t live;       /* their number */
-    struct list requests; /* all that are not idle, except `event` */
+    struct requests requests;
     struct waiter_thread *closing; /* pawl_close, until live, requests and active are gone */
     bool close_late;      /* pawl_close no longer waits for background work of the engine */
     int close_code;       /* what pawl_close returns */
@@ -382,10 +392,6 @@ struct pawl_client {
     struct timers timers;
     struct timers renewals;
     pawl_timer renew_timer;
-
-    struct list todo;  /* requests to submit or cancel */
-    int deferring;     /* depth of pawl__defer_begin */
-    struct request *submitting; /* the request inside the engine's submit, until answered */
 
     struct driver driver;
     pthread_cond_t idle; /* a dispatch or an active call has ended */
@@ -403,17 +409,17 @@ static inline int64_t pawl__now(pawl_client *client)
     return client->env.now(&client->env);
 }
 
-/* Between begin and end no request is submitted: the engine is on the stack, or the caller walks a
- * list, or the order of two requests matters. pawl__requests_flush then submits the requests. The
- * pairs nest. */
+/* Defer: between begin and end no request is submitted or cancelled, because the engine is on the
+ * stack, or the caller walks a list, or the order of two requests matters. Afterwards
+ * pawl__requests_flush submits and cancels the deferred requests. The pairs nest. */
 static inline void pawl__defer_begin(pawl_client *client)
 {
-    client->deferring++;
+    client->requests.deferring++;
 }
 
 static inline void pawl__defer_end(pawl_client *client)
 {
-    client->deferring--;
+    client->requests.deferring--;
 }
 
 /* Lock the client for a public call. Returns 0, or PAWL_EFORK, PAWL_ESTATE (closed), PAWL_EDEADLK

@@ -451,7 +451,7 @@ void pawl__background_need(pawl_client *client)
 
     if (d->thread || d->fd_mode || next_driver(client))
         return;
-    if (!list_empty(&client->requests)) {
+    if (!list_empty(&client->requests.all)) {
         b->needed = true;
         if (b->rests)
             pawl__tell(client);

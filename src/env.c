@@ -189,7 +189,7 @@ static void env_loop_changed(pawl_env *env)
 {
     pawl_client *client = client_of(env);
 
-    if (!client->in_submit) /* that is followed by a flush */
+    if (!client->requests.in_submit) /* that is followed by a flush */
         client->driver.dirty = true;
 }
 

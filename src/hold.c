@@ -69,7 +69,7 @@ struct hold *pawl__hold_new(pawl_client *client, struct name_state *name_state)
     if (link)
         *hold = (struct hold){0};
     list_init(&hold->in_queue);
-    list_init(&hold->request.todo);
+    list_init(&hold->request.deferred);
     list_init(&hold->request.all);
     hold->renew_timer.arg = hold;
     hold->done_cb.gone = hold->lost_cb.gone = callback_gone;

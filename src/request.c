@@ -16,8 +16,9 @@
  * with PAWL_ECANCELED also if the service doesn't answer: the caller does not hold the lock, and
  * r->unknown makes the hold give a grant back that may have been on its way.
  *
- * The engine is never called from inside op->done: while it is on the stack (client->deferring),
- * submits and cancels are put on client->todo and done when it has returned.
+ * The engine is never called from inside op->done. While an engine function is on the stack
+ * (requests.deferring), submits and cancels are deferred: the requests wait in requests.deferred
+ * until the engine function has returned and pawl__requests_flush carries them out.
  */
 #include "core.h"
 
@@ -30,6 +31,12 @@ static void answered(pawl_op *op);
 static void limit_reached(pawl_timer *timer);
 static void pause_over(pawl_timer *timer);
 
+void pawl__requests_init(struct requests *requests)
+{
+    list_init(&requests->all);
+    list_init(&requests->deferred);
+}
+
 void pawl__request_init(struct request *r, pawl_client *client,
                         void (*finish)(struct request *, int code))
 {
@@ -39,7 +46,7 @@ void pawl__request_init(struct request *r, pawl_client *client,
     r->op.err = &r->err;
     r->op.tokens = 1;
     r->client = client;
-    list_init(&r->todo);
+    list_init(&r->deferred);
     list_init(&r->all);
     r->owner = NULL;
     r->handle = NULL;
@@ -47,7 +54,7 @@ void pawl__request_init(struct request *r, pawl_client *client,
     r->limit = (pawl_timer){.fire = limit_reached, .arg = r};
     r->started = r->first_sent = r->sent = 0;
     r->phase = REQUEST_IDLE;
-    r->once = r->poll = r->unknown = r->held = r->cancel_todo = false;
+    r->once = r->poll = r->unknown = r->held = r->cancel_due = false;
     r->giving_up = 0;
     r->attempts = 0;
     r->finish = finish;
@@ -59,7 +66,7 @@ static void end(struct request *r, int code)
 
     pawl__timers_clear(&r->client->timers, &r->pause);
     pawl__timers_clear(&r->client->timers, &r->limit);
-    list_remove(&r->todo);
+    list_remove(&r->deferred);
     list_remove(&r->all);
     r->phase = REQUEST_IDLE;
     if (r->unknown && code == PAWL_ECONN) /* the last try was surely not sent, but one before was */
@@ -84,46 +91,47 @@ static void submit(struct request *r)
     r->op.token = 0;
     r->op.lease_from = r->op.granted_ms = 0;
     r->op.waited = false;
-    client->submitting = r;
+    client->requests.submitting = r;
     pawl__defer_begin(client);
-    client->in_submit = true;
+    client->requests.in_submit = true;
     client->engine.engine->submit(client->engine.state, &r->op);
-    client->in_submit = false;
+    client->requests.in_submit = false;
     pawl__defer_end(client);
-    if (client->submitting == r) /* it stayed out; else it may be gone */
+    if (client->requests.submitting == r) /* it stayed out; else it may be gone */
         client->driver.unflushed = client->driver.spin.sent = true;
-    client->submitting = NULL;
+    client->requests.submitting = NULL;
 }
 
-static void put_off(struct request *r)
+/* pawl__requests_flush will submit or cancel the op. */
+static void defer(struct request *r)
 {
-    if (list_empty(&r->todo))
-        list_append(&r->client->todo, &r->todo);
+    if (list_empty(&r->deferred))
+        list_append(&r->client->requests.deferred, &r->deferred);
 }
 
-static void submit_soon(struct request *r)
+static void defer_submit(struct request *r)
 {
     r->phase = REQUEST_DUE;
-    put_off(r);
+    defer(r);
 }
 
 void pawl__requests_flush(pawl_client *client)
 {
     struct list *link;
 
-    if (client->deferring)
+    if (client->requests.deferring)
         return;
-    while ((link = list_take(&client->todo))) {
-        struct request *r = list_entry(link, struct request, todo);
+    while ((link = list_take(&client->requests.deferred))) {
+        struct request *r = list_entry(link, struct request, deferred);
 
         if (r->phase == REQUEST_DUE) {
             submit(r);
-        } else if (r->phase == REQUEST_OUT && r->cancel_todo) {
-            r->cancel_todo = false;
+        } else if (r->phase == REQUEST_OUT && r->cancel_due) {
+            r->cancel_due = false;
             pawl__defer_begin(client);
-            client->in_submit = true;
+            client->requests.in_submit = true;
             client->engine.engine->cancel(client->engine.state, &r->op);
-            client->in_submit = false;
+            client->requests.in_submit = false;
             pawl__defer_end(client);
             client->driver.unflushed = true;
         }
@@ -135,10 +143,10 @@ void pawl__request_start(struct request *r, int64_t deadline)
     r->op.deadline = deadline;
     r->started = pawl__now(r->client);
     if (r->op.kind != PAWL_OP_EVENT)
-        list_append(&r->client->requests, &r->all);
+        list_append(&r->client->requests.all, &r->all);
     if (deadline != PAWL_NEVER)
         pawl__timers_set(&r->client->timers, &r->limit, deadline);
-    submit_soon(r);
+    defer_submit(r);
     pawl__requests_flush(r->client);
 }
 
@@ -146,7 +154,7 @@ static void pause_over(pawl_timer *timer)
 {
     struct request *r = timer->arg;
 
-    submit_soon(r);
+    defer_submit(r);
 }
 
 /* Growing intervals, each with a random half, so that many who wait do not come back together. */
@@ -197,11 +205,11 @@ static void answered(pawl_op *op)
     struct request *r = op->arg;
     int code = op->code;
 
-    if (r->client->submitting == r)
-        r->client->submitting = NULL;
+    if (r->client->requests.submitting == r)
+        r->client->requests.submitting = NULL;
     r->phase = REQUEST_IDLE;
-    r->cancel_todo = false;
-    list_remove(&r->todo);
+    r->cancel_due = false;
+    list_remove(&r->deferred);
     if (code == PAWL_EUNKNOWN) {
         r->client->other.stats.unknown++;
         r->unknown = true;
@@ -244,8 +252,8 @@ void pawl__request_cancel(struct request *r, int why)
         end_unsent(r);
         return;
     }
-    r->cancel_todo = true;
-    put_off(r);
+    r->cancel_due = true;
+    defer(r);
     pawl__requests_flush(r->client);
 }
 
