@@ -58,7 +58,7 @@ static void background_sleep(pawl_client *client, int64_t until)
     struct timespec at;
     int64_t left;
 
-    if (client->log_lines) {
+    if (client->log.lines) {
         pawl__unlock(client);
         pthread_mutex_lock(&client->mu);
         return; /* things may have changed */

@@ -38,7 +38,7 @@ void pawl__leave(pawl_client *client)
 
 static void session_lost(pawl_client *client, int why)
 {
-    for (struct list *l = client->holds.next, *next; l != &client->holds; l = next) {
+    for (struct list *l = client->holds.all.next, *next; l != &client->holds.all; l = next) {
         next = l->next;
         pawl__hold_lost(list_entry(l, struct hold, in_client), why ? why : PAWL_LOST_SESSION);
     }
@@ -64,9 +64,9 @@ static void event_told(struct request *r, int code)
         session_lost(client, r->op.reason);
     else if (r->op.event != PAWL_EVENT_NONE)
         pawl__leases_verify(client, r->op.reason);
-    client->other.stats.reconnects +=
+    client->counters.other.stats.reconnects +=
         r->op.event == PAWL_EVENT_RECONNECT || r->op.event == PAWL_EVENT_FAILOVER;
-    client->other.stats.failovers += r->op.event == PAWL_EVENT_FAILOVER;
+    client->counters.other.stats.failovers += r->op.event == PAWL_EVENT_FAILOVER;
     listen_for_events(client);
 }
 
@@ -124,11 +124,11 @@ static int take_options(pawl_client *client, const pawl_url *url, pawl_error *er
     client->env.watchdog_ms = 30000;
     client->env.timeout_ms = 2000;
     client->cohort = 32;
-    client->log = o->log;
-    client->log_arg = o->log_arg;
-    client->log_level = o->log_level ? (int)o->log_level : PAWL_LOG_WARNING;
-    if (client->log && client->log_level >= PAWL_LOG_WARNING && o->slow_wait_ms >= 0)
-        client->slow_ns = (o->slow_wait_ms ? o->slow_wait_ms : 30000) * PAWL_NS_PER_MS;
+    client->log.fn = o->log;
+    client->log.arg = o->log_arg;
+    client->log.level = o->log_level ? (int)o->log_level : PAWL_LOG_WARNING;
+    if (client->log.fn && client->log.level >= PAWL_LOG_WARNING && o->slow_wait_ms >= 0)
+        client->slow.after_ns = (o->slow_wait_ms ? o->slow_wait_ms : 30000) * PAWL_NS_PER_MS;
     client->label = strdup(o->label ? o->label : "");
     if (!copy_or_env(&client->user, o->user, "PAWL_USER") ||
         !copy_or_env(&client->password, o->password, "PAWL_PASSWORD") || !client->label)
@@ -151,8 +151,8 @@ static pawl_client *client_new(const struct pawl_world *world)
     pthread_mutex_init(&client->mu, NULL);
     pthread_cond_init(&client->idle, NULL);
     list_init(&client->registered);
-    list_init(&client->holds);
-    list_init(&client->spare);
+    list_init(&client->holds.all);
+    list_init(&client->holds.spare);
     pawl__requests_init(&client->requests);
     pawl__driver_init(client);
     pawl__leases_init(client);
@@ -172,7 +172,7 @@ static void client_free(pawl_client *client)
 {
     struct list *link;
 
-    while ((link = list_take(&client->spare)))
+    while ((link = list_take(&client->holds.spare)))
         free(list_entry(link, struct hold, in_client));
     pawl__names_free(client);
     pawl__stats_free(client);
@@ -289,12 +289,12 @@ int pawl_open(pawl_client **ret, const char *url, const pawl_client_options *opt
 
 void pawl__close_check(pawl_client *client)
 {
-    struct waiter_thread *closing = client->closing;
+    struct waiter_thread *closing = client->closing.thread;
 
     /* the closing call itself counts as one that waits */
-    if (closing && !closing->done && !client->live && client->active <= 1 &&
+    if (closing && !closing->done && !client->holds.live && client->active <= 1 &&
         list_empty(&client->requests.all) &&
-        (client->close_late || !pawl_instance_unfinished(&client->engine)))
+        (client->closing.late || !pawl_instance_unfinished(&client->engine)))
         pawl__wait_done(client, closing, 0);
 }
 
@@ -302,9 +302,9 @@ void pawl__close_check(pawl_client *client)
 void pawl__close_failed(pawl_client *client, int code)
 {
     if (code == PAWL_EUNKNOWN || code == PAWL_ECONN)
-        client->close_code = PAWL_EUNKNOWN;
-    else if (!client->close_code)
-        client->close_code = code;
+        client->closing.code = PAWL_EUNKNOWN;
+    else if (!client->closing.code)
+        client->closing.code = code;
 }
 
 static void cancel_requests(pawl_client *client, bool all)
@@ -322,12 +322,12 @@ static void end_holds(pawl_client *client)
 {
     size_t n = 0;
 
-    for (struct list *l = client->holds.next; l != &client->holds; l = l->next)
+    for (struct list *l = client->holds.all.next; l != &client->holds.all; l = l->next)
         n++;
-    while (n-- && !list_empty(&client->holds)) {
-        struct list *first = list_take(&client->holds);
+    while (n-- && !list_empty(&client->holds.all)) {
+        struct list *first = list_take(&client->holds.all);
 
-        list_append(&client->holds, first);
+        list_append(&client->holds.all, first);
         pawl__hold_discard(list_entry(first, struct hold, in_client), false);
     }
 }
@@ -336,9 +336,9 @@ static void closing_takes_too_long(pawl_timer *timer)
 {
     pawl_client *client = timer->arg;
 
-    if (client->live || !list_empty(&client->requests.all))
-        client->close_code = PAWL_EUNKNOWN;
-    client->close_late = true;
+    if (client->holds.live || !list_empty(&client->requests.all))
+        client->closing.code = PAWL_EUNKNOWN;
+    client->closing.late = true;
     cancel_requests(client, true);
     pawl__close_check(client);
     /* What ends now may begin to give something back: that is cut short, too. */
@@ -359,15 +359,15 @@ static void wind_up(pawl_client *client)
     pawl__defer_end(client);
     pawl__requests_flush(client);
     pawl__wait_begin(&thread, NULL);
-    client->closing = &thread;
-    if (client->linger_until > begin)
-        begin = client->linger_until;
+    client->closing.thread = &thread;
+    if (client->closing.linger_until > begin)
+        begin = client->closing.linger_until;
     pawl__timers_set(&client->timers, &limit, begin + client->env.timeout_ms * PAWL_NS_PER_MS);
     client->active++;
     pawl__close_check(client);
     client->active--;
     pawl__wait(client, &thread);
-    client->closing = NULL;
+    client->closing.thread = NULL;
     pawl__timers_clear(&client->timers, &limit);
 }
 
@@ -391,7 +391,7 @@ int pawl_close(pawl_client *client)
     while (!list_empty(&client->driver.callbacks))
         if (pawl__dispatch(client, false) < 0)
             return PAWL_EFORK;
-    code = client->close_code;
+    code = client->closing.code;
     take_down(client);
     pawl__unlock(client);
     pawl__client_unref(client);
@@ -446,7 +446,7 @@ void pawl__client_thread_gone(struct pawl_client *client, uint64_t thread)
     if (client->generation != pawl__fork_generation())
         return;
     pthread_mutex_lock(&client->mu);
-    for (struct list *l = client->holds.next, *next; l != &client->holds; l = next) {
+    for (struct list *l = client->holds.all.next, *next; l != &client->holds.all; l = next) {
         struct hold *hold = list_entry(l, struct hold, in_client);
 
         next = l->next;
@@ -463,7 +463,7 @@ void pawl__client_thread_gone(struct pawl_client *client, uint64_t thread)
                   "a thread ended while it held '%s'; its lease is no longer renewed",
                   hold->name_state->name);
     }
-    if (client->log_lines) /* no user code under the caller's mutex: the background thread logs */
+    if (client->log.lines) /* no user code under the caller's mutex: the background thread logs */
         pawl__tell(client);
     pthread_mutex_unlock(&client->mu);
 }

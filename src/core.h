@@ -94,6 +94,12 @@ void pawl__requests_flush(pawl_client *client);
 
 /* ---- lease.c -------------------------------------------------------------------------------- */
 
+/* When the leases of a client are renewed. */
+struct leases {
+    struct timers due; /* the renew_timer of each hold */
+    pawl_timer timer;  /* set for the earliest of them */
+};
+
 void pawl__leases_init(pawl_client *client);
 /* A hold was granted: watch the lease that is given in the answer of its op. */
 void pawl__lease_begin(struct hold *hold);
@@ -184,9 +190,17 @@ struct hold {
     int64_t renewal_late;          /* how much later than due the latest renewal was sent, ns */
     bool claim;                    /* the lease is shorter than requested: renew soon */
     pawl_timer lost_timer;
-    pawl_timer renew_timer; /* in client->renewals */
+    pawl_timer renew_timer; /* in client->leases.due */
     pawl_renewal *renewing; /* the hold's item in a submitted batch */
     bool verify;            /* verify again when the submitted renewal is answered */
+};
+
+/* The holds of one client. */
+struct holds {
+    struct list all;   /* every hold that is not OVER */
+    size_t live;       /* their number */
+    struct list spare; /* OVER and unused: memory for new holds */
+    uint64_t last_id;
 };
 
 /* Who receives a result: exactly one of call (blocking) and done (asynchronous) is set. */
@@ -259,6 +273,12 @@ struct name_state {
     char name[];
 };
 
+/* The hash table of a client's names. */
+struct names {
+    struct name_state **buckets;
+    size_t n, room;
+};
+
 struct name_state *pawl__name_get(pawl_client *client, const char *name); /* NULL: no memory */
 void pawl__name_put(pawl_client *client, struct name_state *name_state);
 void pawl__names_free(pawl_client *client);
@@ -277,7 +297,7 @@ uint32_t pawl__cohort_tokens(const struct hold *hold); /* how many to reserve */
 /* ---- stats.c, trace.c, slow.c ---------------------------------------------------------------- */
 
 /* The counters of all names with the same template. Counters that belong to no name are in
- * client->other. A series stays as long as its client. */
+ * counters.other. A series stays as long as its client. */
 struct series {
     pawl_stats stats;
     uint64_t wait_ns, hold_ns; /* sums, for the averages */
@@ -285,6 +305,13 @@ struct series {
 };
 
 #define PAWL_SERIES_MAX 64 /* without `other` */
+
+struct counters {
+    struct series other;
+    struct series *series[PAWL_SERIES_MAX];
+    uint64_t hash[PAWL_SERIES_MAX]; /* of the templates */
+    size_t n;
+};
 
 void pawl__stats_init(pawl_client *client);
 void pawl__stats_free(pawl_client *client);
@@ -297,10 +324,19 @@ struct series *pawl__series_of(pawl_client *client, const char *name);
 void pawl__wait_begins(struct hold *hold);
 void pawl__wait_ends(struct hold *hold, int code);
 void pawl__hold_ends(struct hold *hold, int code);
+/* The program's log function, and the lines and trace events that pawl__unlock will deliver. */
+struct log {
+    pawl_log_fn *fn;
+    void *arg;
+    int level;
+    struct log_line *lines, **end;
+};
+
 void pawl__trace(struct hold *hold, int event, int64_t lasted_ns, int code);
 
 /* The warning about long waits: at most one INSPECT at a time. */
 struct slow {
+    int64_t after_ns; /* warn of waits longer than this; 0: never */
     pawl_timer timer;
     struct request request;
     struct name_state *name_state; /* the name that is inspected, with a reference; NULL: none */
@@ -349,59 +385,48 @@ struct pawl_world {
     void *arg;
 };
 
+/* pawl_close: waits until there are no live holds, no requests and no other active calls. */
+struct closing {
+    struct waiter_thread *thread; /* the thread in pawl_close, or NULL */
+    bool late;            /* no longer wait for background work of the engine */
+    int code;             /* the result of pawl_close */
+    int64_t linger_until; /* locks kept by at_least_ms are released by then */
+};
+
 enum client_state { CLIENT_OPEN, CLIENT_CLOSING, CLIENT_CLOSED };
 
 #define PAWL_HANDLE_BIT (1ull << 63) /* tells handles' numbers from threads' */
 
+/* What belongs to no part of the core comes first, then one struct for each part. */
 struct pawl_client {
     pawl_env env; /* first: an env is its client */
     pthread_mutex_t mu;
     pawl_instance engine;
-    uint32_t caps;
-    uint64_t generation; /* of the process that opened the client */
-    struct list registered;
-    uint32_t refs;
+    uint32_t caps;       /* enum pawl_caps of the engine */
+    int state;           /* enum client_state */
+    uint32_t refs;       /* one for the open client, one for each handle */
     uint32_t active;     /* blocking calls that wait */
-    int state;
+    pthread_cond_t idle; /* a dispatch or an active call has ended */
+    uint64_t generation; /* of the process that opened the client (fork.h) */
+    struct list registered;
+    pawl_client_options options; /* as given; the texts are the copies below */
+    char *label, *user, *password;
     char *identity;      /* the service's identity, for ordering multi-locks */
-    char *label;
-    char *user, *password;
+    int64_t cohort;      /* how many grants in a row stay inside the process */
+    uint64_t last_seq, last_handle;
+    struct state_box *states; /* the memory of the engine and its inner engines */
     const struct pawl_world *world;
 
-    struct state_box *states;
-    struct log_line *log_lines, **log_end;
-    pawl_log_fn *log;
-    void *log_arg;
-    int log_level;
-    pawl_client_options options; /* as given */
-    int64_t cohort;
-
-    uint64_t last_seq, last_handle, last_hold;
-
-    struct name_state **names;
-    size_t nnames, names_room;
-    struct list holds; /* all that are not OVER */
-    size_t live;       /* their number */
+    struct names names;
+    struct holds holds;
+    struct leases leases;
     struct requests requests;
-    struct waiter_thread *closing; /* pawl_close, until live, requests and active are gone */
-    bool close_late;      /* pawl_close no longer waits for background work of the engine */
-    int close_code;       /* what pawl_close returns */
-    int64_t linger_until; /* while closing: locks kept by at_least_ms are released by then */
-    struct list spare; /* pooled holds */
-
     struct timers timers;
-    struct timers renewals;
-    pawl_timer renew_timer;
-
     struct driver driver;
-    pthread_cond_t idle; /* a dispatch or an active call has ended */
-
-    struct series other;
-    struct series *series[PAWL_SERIES_MAX];
-    uint64_t series_hash[PAWL_SERIES_MAX];
-    size_t nseries;
-    int64_t slow_ns;  /* warn of waits longer than this; 0: never */
+    struct closing closing;
+    struct counters counters;
     struct slow slow;
+    struct log log;
 };
 
 static inline int64_t pawl__now(pawl_client *client)

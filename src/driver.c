@@ -246,7 +246,7 @@ static void turn_once(pawl_client *client)
     pawl__defer_end(client);
     pawl__requests_flush(client);
     flush_engine(client);
-    if (client->closing)
+    if (client->closing.thread)
         pawl__close_check(client); /* the engine may have come to an end of its own work */
 }
 
@@ -489,7 +489,7 @@ static void sleep_for(pawl_client *client, struct waiter_thread *thread)
         return;
     if (thread->local)
         hand_on_driving(client);
-    if (client->log_lines) { /* not to be kept until another thread unlocks the mutex */
+    if (client->log.lines) { /* not to be kept until another thread unlocks the mutex */
         pawl__unlock(client);
         pthread_mutex_lock(&client->mu);
         return;

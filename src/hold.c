@@ -37,7 +37,7 @@
  * (until its callback runs) is set with the request, or when the hold is queued, and only
  * pawl__hold_finish clears or queues it. A second asker is never taken while one is owed.
  *
- * An OVER hold goes to client->spare, to be used again, when nothing refers to it: its request is
+ * An OVER hold goes to holds.spare, to be used again, when nothing refers to it: its request is
  * idle, nobody is owed an outcome, and none of its callbacks is queued or running. Each of these
  * ends in pawl__hold_drop, which looks at all of them. The memory stays until the client is freed.
  *
@@ -61,7 +61,7 @@ static void callback_gone(struct callback *callback);
 
 struct hold *pawl__hold_new(pawl_client *client, struct name_state *name_state)
 {
-    struct list *link = list_take(&client->spare);
+    struct list *link = list_take(&client->holds.spare);
     struct hold *hold = link ? list_entry(link, struct hold, in_client) : calloc(1, sizeof *hold);
 
     if (!hold)
@@ -74,13 +74,13 @@ struct hold *pawl__hold_new(pawl_client *client, struct name_state *name_state)
     hold->renew_timer.arg = hold;
     hold->done_cb.gone = hold->lost_cb.gone = callback_gone;
     hold->done_cb.hold = hold->lost_cb.hold = hold;
-    hold->id = ++client->last_hold;
+    hold->id = ++client->holds.last_id;
     hold->client = client;
     hold->name_state = name_state;
     hold->state = HOLD_WAITING;
-    client->live++;
+    client->holds.live++;
     name_state->refs++;
-    list_append(&client->holds, &hold->in_client);
+    list_append(&client->holds.all, &hold->in_client);
     list_append(&name_state->holds, &hold->in_name);
     return hold;
 }
@@ -99,7 +99,7 @@ void pawl__hold_drop(struct hold *hold)
 
     if (hold->state != HOLD_OVER) {
         hold->state = HOLD_OVER;
-        client->live--;
+        client->holds.live--;
         pawl__close_check(client);
     }
     if (needed(hold) || list_empty(&hold->in_name))
@@ -107,7 +107,7 @@ void pawl__hold_drop(struct hold *hold)
     list_remove(&hold->in_queue);
     list_remove(&hold->in_name);
     list_remove(&hold->in_client);
-    list_append(&client->spare, &hold->in_client);
+    list_append(&client->holds.spare, &hold->in_client);
     pawl__name_put(client, hold->name_state);
 }
 

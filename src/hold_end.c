@@ -104,8 +104,8 @@ static void linger_here(struct hold *hold, int64_t until)
 
     if (client->state != CLIENT_OPEN) {
         until = until < most ? until : most;
-        if (until > client->linger_until)
-            client->linger_until = until;
+        if (until > client->closing.linger_until)
+            client->closing.linger_until = until;
     }
     pawl__hold_finish(hold, 0);
     mark_finished(hold);

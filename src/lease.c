@@ -6,7 +6,7 @@
  * A hold in state HELD has two timers. `lost_timer` stands at its deadline, which moves only when
  * the engine has confirmed a lease: deadline = (an instant before the request was sent) + lease,
  * less 1 % for clocks that run differently and 2 ms. `renew_timer`, of watchdog leases only, stands
- * in client->renewals at a third of the lease; when the first is due, all that are due within the
+ * in client->leases.due at a third of the lease; when the first is due, all that are due within the
  * next tenth of the lease go into one RENEW op.
  *
  * A grant may begin as a claim that is shorter than the lease asked for (op->granted_ms). It is
@@ -60,17 +60,17 @@ int64_t pawl__lease_wanted(const struct hold *hold, int64_t now)
 
 static void plan(pawl_client *client)
 {
-    int64_t due = pawl__timers_next(&client->renewals);
+    int64_t due = pawl__timers_next(&client->leases.due);
 
     if (due == PAWL_NEVER)
-        pawl__timers_clear(&client->timers, &client->renew_timer);
-    else if (!client->renew_timer.armed || client->renew_timer.due > due)
-        pawl__timers_set(&client->timers, &client->renew_timer, due);
+        pawl__timers_clear(&client->timers, &client->leases.timer);
+    else if (!client->leases.timer.armed || client->leases.timer.due > due)
+        pawl__timers_set(&client->timers, &client->leases.timer, due);
 }
 
 static void renew_at(struct hold *hold, int64_t due)
 {
-    pawl__timers_set(&hold->client->renewals, &hold->renew_timer, due);
+    pawl__timers_set(&hold->client->leases.due, &hold->renew_timer, due);
     plan(hold->client);
 }
 
@@ -154,7 +154,7 @@ void pawl__lease_begin(struct hold *hold)
 
 void pawl__lease_stop_renewing(struct hold *hold)
 {
-    pawl__timers_clear(&hold->client->renewals, &hold->renew_timer);
+    pawl__timers_clear(&hold->client->leases.due, &hold->renew_timer);
     if (hold->renewing)
         hold->renewing->arg = NULL;
     hold->renewing = NULL;
@@ -297,14 +297,14 @@ static bool send_batch(pawl_client *client, int64_t now, int64_t until)
     struct batch *batch;
     pawl_timer *timer;
 
-    if (pawl__timers_next(&client->renewals) > until)
+    if (pawl__timers_next(&client->leases.due) > until)
         return false;
     batch = malloc(sizeof *batch + BATCH_MAX * sizeof batch->items[0]);
     if (!batch)
         return false; /* the timer below brings us back */
     pawl__request_init(&batch->request, client, batch_finished);
     batch->n = 0;
-    while (batch->n < BATCH_MAX && (timer = pawl__timers_take(&client->renewals, until)))
+    while (batch->n < BATCH_MAX && (timer = pawl__timers_take(&client->leases.due, until)))
         add_item(batch, timer->arg, now);
     batch->request.op.kind = PAWL_OP_RENEW;
     batch->request.op.batch = batch->items;
@@ -322,7 +322,7 @@ static void renewal_due(pawl_timer *timer)
 
     while (send_batch(client, now, now + slack))
         ;
-    if (pawl__timers_next(&client->renewals) <= now + slack)
+    if (pawl__timers_next(&client->leases.due) <= now + slack)
         pawl__timers_set(&client->timers, timer, now + slack);
     else
         plan(client);
@@ -330,14 +330,14 @@ static void renewal_due(pawl_timer *timer)
 
 void pawl__leases_init(pawl_client *client)
 {
-    client->renew_timer = (pawl_timer){.fire = renewal_due, .arg = client};
+    client->leases.timer = (pawl_timer){.fire = renewal_due, .arg = client};
 }
 
 /* Something happened to the service: ask for every lease now, fixed ones included. A renewal that
  * is under way may have passed before it happened, and is followed by another one. */
 void pawl__leases_verify(pawl_client *client, int why)
 {
-    for (struct list *l = client->holds.next; l != &client->holds; l = l->next) {
+    for (struct list *l = client->holds.all.next; l != &client->holds.all; l = l->next) {
         struct hold *hold = list_entry(l, struct hold, in_client);
 
         if (hold->state != HOLD_HELD || hold->orphan)

@@ -192,12 +192,12 @@ static int take(struct snapshot *s, pawl_client *client, pawl_error *err)
     code = pawl__enter(client, false, err);
     if (code)
         return code;
-    for (size_t i = 0; i < client->nseries; i++)
-        if (in_use(&client->series[i]->stats))
-            s->series[s->n++] = *client->series[i];
-    if (in_use(&client->other.stats))
-        s->series[s->n++] = client->other;
-    s->total = client->other.stats; /* of what has no name, all of it */
+    for (size_t i = 0; i < client->counters.n; i++)
+        if (in_use(&client->counters.series[i]->stats))
+            s->series[s->n++] = *client->counters.series[i];
+    if (in_use(&client->counters.other.stats))
+        s->series[s->n++] = client->counters.other;
+    s->total = client->counters.other.stats; /* of what has no name, all of it */
     snprintf(s->label, sizeof s->label, "%s", client->label);
     pawl__leave(client);
     return 0;

@@ -84,7 +84,7 @@ static void submit(struct request *r)
     if (!r->first_sent)
         r->first_sent = r->sent;
     if (r->attempts++)
-        client->other.stats.repeated += !r->poll;
+        client->counters.other.stats.repeated += !r->poll;
     r->err.code = 0;
     r->err.text[0] = 0;
     memset(r->op.engine, 0, sizeof r->op.engine);
@@ -211,7 +211,7 @@ static void answered(pawl_op *op)
     r->cancel_due = false;
     list_remove(&r->deferred);
     if (code == PAWL_EUNKNOWN) {
-        r->client->other.stats.unknown++;
+        r->client->counters.other.stats.unknown++;
         r->unknown = true;
     }
     r->held |= code == PAWL_EBUSY || op->waited;
