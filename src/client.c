@@ -328,7 +328,7 @@ static void end_holds(pawl_client *client)
         struct list *first = list_take(&client->holds.all);
 
         list_append(&client->holds.all, first);
-        pawl__hold_discard(list_entry(first, struct hold, in_client), false);
+        pawl__hold_abandon(list_entry(first, struct hold, in_client), false);
     }
 }
 
@@ -454,7 +454,7 @@ void pawl__client_thread_gone(struct pawl_client *client, uint64_t thread)
             continue;
         hold->orphan = true; /* also one that is still to be granted, to the callback alone */
         if (hold->state == HOLD_LOST)
-            pawl__hold_drop(hold);
+            pawl__hold_over(hold);
         if (hold->state != HOLD_HELD)
             continue;
         pawl__lease_stop_renewing(hold);

@@ -8,12 +8,12 @@
  *
  * From top to bottom (docs/glossary.md explains the terms):
  *   lock, multi, semaphore, latch, inspect   the public calls
- *   hold     one owner's relation to one name: waiting, acquiring, held, releasing, lost
- *   cohort   the holds of one name inside this process (struct name_state)
- *   lease    the leases of holds: renewal, deadline, loss
- *   request  one op with its time limit: repeated while the outcome is unknown, then cancelled
- *   driver   the thread that runs the loop; the background thread; user callbacks
- *   client   opening, closing, the env that engines see
+ *   hold.h     one owner's relation to one name; the table of states
+ *   cohort     the holds of one name inside this process (struct name_state)
+ *   lease      the leases of holds: renewal, deadline, loss
+ *   request.h  one op with its time limit: repeated while the outcome is unknown, then cancelled
+ *   driver.h   the thread that runs the loop; the background thread; user callbacks
+ *   client     opening, closing, the env that engines see
  */
 #ifndef PAWL_CORE_H
 #define PAWL_CORE_H
@@ -21,76 +21,12 @@
 #include "driver.h"
 #include "engine.h"
 #include "fork.h"
+#include "hold.h"
 #include "list.h"
 #include "pawl-observe.h"
+#include "request.h"
 #include "template.h"
 #include "timers.h"
-
-struct hold;
-
-/* ---- request.c ------------------------------------------------------------------------------ */
-
-enum request_phase {
-    REQUEST_IDLE,   /* not started, or finished */
-    REQUEST_DUE,   /* to be submitted when the engine function on the stack has returned */
-    REQUEST_OUT,    /* submitted: the engine has the op */
-    REQUEST_PAUSED  /* waits before the op is submitted again */
-};
-
-struct request {
-    pawl_op op;
-    pawl_client *client;
-    struct list deferred; /* in client->requests.deferred */
-    pawl_timer pause, limit;
-    int64_t started;    /* now() at the start */
-    int64_t first_sent; /* now() before the first submit */
-    int64_t sent;       /* now() before the latest submit */
-    uint8_t phase;
-    bool once;          /* don't repeat: finish with the first answer */
-    bool poll;          /* retry after PAWL_EBUSY instead of finishing */
-    bool unknown;       /* an earlier submit got no answer */
-    bool held;          /* ACQUIRE: an answer said that another owner has the lock */
-    bool cancel_due;    /* to be cancelled when the engine function on the stack has returned */
-    int giving_up;      /* why the request was cancelled (PAWL_ETIMEDOUT, PAWL_ECANCELED), or 0 */
-    uint32_t attempts;
-    pawl_error err;
-    void (*finish)(struct request *request, int code);
-    struct list all;    /* in client->requests.all while the request is not IDLE */
-    void *owner;        /* for the code that started the request */
-    const void *handle; /* the handle whose cancel function cancels the request, or NULL */
-};
-
-/* The requests of one client. */
-struct requests {
-    struct list all;      /* every request that is not IDLE, except `event` */
-    struct list deferred; /* to be submitted or cancelled by pawl__requests_flush */
-    int deferring;        /* depth of pawl__defer_begin */
-    bool in_submit;       /* the engine is inside submit or cancel; a flush follows */
-    struct request *submitting; /* the request inside the engine's submit, until answered */
-    struct request event; /* the standing EVENT op */
-};
-
-void pawl__requests_init(struct requests *requests);
-
-/* Prepare a request; the caller then fills in op.kind and the other request fields of the op. */
-void pawl__request_init(struct request *request, pawl_client *client,
-                        void (*finish)(struct request *, int code));
-
-/* Submit the op. finish() is called exactly once, possibly before this function returns. The
- * request is cancelled at `deadline` (PAWL_NEVER: no limit). */
-void pawl__request_start(struct request *request, int64_t deadline);
-
-/* Cancel before the deadline; finish() gets `why`, unless the answer comes first. */
-void pawl__request_cancel(struct request *request, int why);
-
-/* Has the service said that another owner has the lock? */
-static inline bool pawl__request_heard_held(const struct request *request)
-{
-    return request->held || request->op.waited;
-}
-
-/* Submit the deferred requests. Called each time that the engine has returned. */
-void pawl__requests_flush(pawl_client *client);
 
 /* ---- lease.c -------------------------------------------------------------------------------- */
 
@@ -118,145 +54,6 @@ int64_t pawl__valid_until(int64_t from, int64_t lease_ms);
 int64_t pawl__lease_wanted(const struct hold *hold, int64_t now);
 /* The deadline has passed: the reason why the lease was not renewed. */
 int pawl__lease_lost_why(const struct hold *hold, int64_t now);
-
-/* ---- hold.c, hold_end.c ---------------------------------------------------------------------- */
-
-enum hold_state {
-    HOLD_WAITING,   /* in the queue of its name, not at the engine */
-    HOLD_ACQUIRING, /* the ACQUIRE is at the engine */
-    HOLD_HELD,
-    HOLD_RELEASING, /* the RELEASE is at the engine */
-    HOLD_UNRELEASED, /* the release failed and may be repeated until the lease has ended */
-    HOLD_LOST,      /* lost, and the owner has not released the hold yet */
-    HOLD_OVER       /* ended; the memory is reused when nothing refers to the hold any more */
-};
-
-/* The options of a handle that its holds need. */
-struct terms {
-    uint8_t mode;
-    uint8_t kind;  /* enum pawl_kind */
-    bool queue;    /* wait in the service's queue; else poll */
-    bool cohort;   /* the grant may be passed on inside the process */
-    bool reentrant;
-    int64_t lease_ms; /* 0: watchdog */
-    int64_t max_hold_ms;
-    int64_t at_least_ms;
-    uint64_t count; /* semaphore's capacity */
-    pawl_lost_fn *on_lost;
-    void *arg;
-};
-
-struct hold {
-    struct request request;
-    pawl_client *client;
-    struct name_state *name_state;
-    struct list in_client, in_name, in_queue;
-    struct terms terms;        /* the handle's */
-    pawl_lock *lock;           /* the handle of the acquire; NULL once freed */
-    pawl_semaphore *sem;
-    pawl_owner owner; /* owner.seq identifies the engine's grant */
-    uint64_t id;      /* unique per use: the memory of a hold is reused */
-    const struct group *group; /* the multi-lock that asked for it, or NULL */
-    uint8_t state;
-    uint8_t why;      /* LOST: enum pawl_lost_reason */
-    uint8_t verify_why; /* why the engine asked to verify the hold, or 0 */
-    bool is_front;    /* the one hold of its name's cohort that the engine knows */
-    bool orphan;      /* its thread has ended */
-    bool finished;    /* its owner has finished with the hold, and may acquire anew */
-    bool give_back;   /* release as soon as the pending request is answered */
-    unsigned owed;    /* number of pawl__hold_leave calls to do after the pending request */
-    bool acquires;    /* done_cb reports, or last reported, an acquire */
-    bool maybe_released; /* a release got no answer */
-    int count;
-    uint32_t permits;
-    struct waiter_thread *thread; /* the blocking caller of the current transition, or NULL */
-    struct callback done_cb, lost_cb;
-
-    int64_t asked;      /* when the owner asked */
-    int64_t wait_until;
-    pawl_timer wait_timer; /* HOLD_WAITING */
-    uint64_t with_seq; /* the exclusive hold beside this shared one */
-    bool waited, try_once;
-    bool warned;       /* the log has a warning about this wait */
-    bool partial;      /* HELD or LOST with a pending request that changes permits or counts */
-    uint32_t keep;     /* the permits or counts that a partial release keeps */
-
-    /* the grant */
-    uint64_t token, token_end; /* own token; end of the reserved range */
-    int64_t since;
-    int64_t deadline; /* certainly valid until then */
-    int64_t lease_from, lease_len; /* the last confirmed lease, ns */
-    int64_t ends;                  /* when the requested lease ends */
-    int64_t renewal_late;          /* how much later than due the latest renewal was sent, ns */
-    bool claim;                    /* the lease is shorter than requested: renew soon */
-    pawl_timer lost_timer;
-    pawl_timer renew_timer; /* in client->leases.due */
-    pawl_renewal *renewing; /* the hold's item in a submitted batch */
-    bool verify;            /* verify again when the submitted renewal is answered */
-};
-
-/* The holds of one client. */
-struct holds {
-    struct list all;   /* every hold that is not OVER */
-    size_t live;       /* their number */
-    struct list spare; /* OVER and unused: memory for new holds */
-    uint64_t last_id;
-};
-
-/* Who receives a result: exactly one of call (blocking) and done (asynchronous) is set. */
-struct asker {
-    pawl_lock *lock;
-    pawl_semaphore *sem;
-    struct waiter_thread *thread;
-    pawl_done_fn *done;
-    void *arg;
-    uint64_t holder;
-    const struct group *group; /* the multi-lock that asks, or NULL */
-};
-
-/* The part of a multi-lock that its members' holds use. `cancels` is incremented under a member's
- * mutex before the member's holds are cancelled, so an acquire either sees the change or is found
- * by the cancel. */
-struct group {
-    atomic_uint cancels;
-};
-
-/* Acquire. Returns 0 if the asker will receive (or has received) the result, else an error. */
-int pawl__hold_acquire(pawl_client *client, struct name_state *name_state,
-                       const struct terms *terms,
-                       const struct asker *asker, uint32_t permits, int64_t wait_ms,
-                       pawl_error *err);
-/* NULL: no memory. */
-struct hold *pawl__hold_new(pawl_client *client, struct name_state *name_state);
-/* Set the receiver of the next result. NULL: none; a result that is already owed to an earlier
- * asker is still delivered. */
-void pawl__hold_set_asker(struct hold *hold, const struct asker *asker);
-/* Release a grant that was or may have been given and is not wanted; nobody is notified. */
-void pawl__hold_give_back(struct hold *hold);
-/* Release a HELD or LOST hold `times` times, without a caller that waits for the result. */
-void pawl__hold_leave(struct hold *hold, unsigned times);
-/* Release a useless grant of this hold that the service may still have. */
-void pawl__hold_let_go(const struct hold *hold, int64_t lease_ms);
-struct hold *pawl__hold_find(struct name_state *name_state, uint64_t holder, int mode);
-/* Release one count, or all permits but `keep`. Returns 0 if the asker will receive (or has
- * received) the result. Without an asker the result is dropped. */
-int pawl__hold_release(struct hold *hold, uint32_t keep, const struct asker *asker,
-                       pawl_error *err);
-/* End a hold in any state: cancel a waiting one, release a held one. */
-void pawl__hold_discard(struct hold *hold, bool forget); /* forget: don't call on_lost */
-void pawl__hold_cancel(struct hold *hold, int why);
-/* why: enum pawl_lost_reason; 0: the deadline has passed. */
-void pawl__hold_lost(struct hold *hold, int why);
-/* Returns PAWL_ELOST, and puts the reason of the loss into `err`. */
-int pawl__hold_error_lost(const struct hold *hold, pawl_error *err);
-void pawl__hold_start(struct hold *hold); /* submit the acquire to the engine */
-void pawl__hold_finish(struct hold *hold, int code); /* deliver the result to the asker */
-void pawl__hold_granted(struct hold *hold);
-/* The request of a partial hold was answered: deliver the result and do the deferred work. */
-void pawl__hold_partial_over(struct hold *hold, int code);
-/* Set the state OVER. The memory is reused when the request is answered, the asker has its result
- * and no callback is pending. */
-void pawl__hold_drop(struct hold *hold);
 
 /* ---- cohort.c ------------------------------------------------------------------------------- */
 
@@ -491,7 +288,7 @@ struct pawl_lock {
  * stays valid, because the caller, or the client being open, holds another reference. */
 void pawl__lock_unref(pawl_lock *lock);
 /* Release the acquires of `holder` through this lock `times` times, in the background. */
-void pawl__lock_give_back(pawl_lock *lock, uint64_t holder, unsigned times);
+void pawl__lock_release_times(pawl_lock *lock, uint64_t holder, unsigned times);
 int pawl__lock_acquire(pawl_lock *lock, const struct group *group, unsigned cancels,
                        int64_t wait_ms, pawl_error *err);
 int pawl__lock_acquire_start(pawl_lock *lock, const struct group *group, unsigned cancels,

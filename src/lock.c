@@ -93,7 +93,7 @@ void pawl__lock_unref(pawl_lock *lock)
     free(lock);
 }
 
-static void discard_holds(pawl_lock *lock)
+static void abandon_holds(pawl_lock *lock)
 {
     for (struct list *l = lock->name_state->holds.next,
          *next; l != &lock->name_state->holds; l = next) {
@@ -101,7 +101,7 @@ static void discard_holds(pawl_lock *lock)
 
         next = l->next;
         if (hold->lock == lock)
-            pawl__hold_discard(hold, true);
+            pawl__hold_abandon(hold, true);
     }
 }
 
@@ -121,7 +121,7 @@ void pawl_lock_free(pawl_lock *lock)
     pthread_mutex_lock(&client->mu);
     client->refs++;
     pawl__defer_begin(client); /* nothing is sent while we walk the list */
-    discard_holds(lock);
+    abandon_holds(lock);
     pawl__defer_end(client);
     if (client->state == CLIENT_OPEN) {
         pawl__before_unlock(client);
@@ -273,7 +273,7 @@ int pawl__lock_check_held(const pawl_lock *lock, pawl_error *err)
     return code;
 }
 
-void pawl__lock_give_back(pawl_lock *lock, uint64_t holder, unsigned times)
+void pawl__lock_release_times(pawl_lock *lock, uint64_t holder, unsigned times)
 {
     struct hold *hold;
 
@@ -282,7 +282,7 @@ void pawl__lock_give_back(pawl_lock *lock, uint64_t holder, unsigned times)
     hold = pawl__hold_find(lock->name_state, lock->by_thread ? holder : lock->handle,
                            lock->terms.mode);
     if (times && releasable(hold))
-        pawl__hold_leave(hold, times);
+        pawl__hold_release_times(hold, times);
     pawl__leave(lock->client);
 }
 

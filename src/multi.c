@@ -232,7 +232,7 @@ static void owner_released(struct multi *multi)
 }
 
 /* Release what was acquired and not released, as often as it was, by all owners. */
-static void give_back(struct multi *multi)
+static void release_all(struct multi *multi)
 {
     struct owner *owners, *next;
 
@@ -243,7 +243,7 @@ static void give_back(struct multi *multi)
     for (; owners; owners = next) {
         next = owners->next;
         for (size_t i = multi->n; i-- > 0;)
-            pawl__lock_give_back(multi->members[i], owners->thread, owners->times);
+            pawl__lock_release_times(multi->members[i], owners->thread, owners->times);
         free(owners);
     }
 }
@@ -260,7 +260,7 @@ void pawl__multi_free(pawl_lock *lock)
     if (atomic_load(&multi->busy))
         pawl__multi_cancel(lock);
     else
-        give_back(multi);
+        release_all(multi);
     unref(multi);
 }
 
@@ -434,7 +434,7 @@ static void finish(struct multi *multi)
         atomic_fetch_sub(&multi->acquiring, 1);
     atomic_store(&multi->busy, false);
     if (atomic_load(&multi->freed)) { /* in the moment of success: one of us two sees the other */
-        give_back(multi);
+        release_all(multi);
         if (acquired)
             code = PAWL_ECANCELED;
     }

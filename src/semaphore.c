@@ -248,8 +248,8 @@ int pawl_semaphore_lost_reason(const pawl_semaphore *sem)
     return why;
 }
 
-/* Cancel or discard every hold of the handle; how many. */
-static int each_hold(pawl_semaphore *sem, bool discard)
+/* Cancel or abandon every hold of the handle. Returns the number of cancelled ones. */
+static int each_hold(pawl_semaphore *sem, bool abandon)
 {
     int n = 0;
 
@@ -261,8 +261,8 @@ static int each_hold(pawl_semaphore *sem, bool discard)
         next = l->next;
         if (hold->owner.holder != sem->handle)
             continue;
-        if (discard)
-            pawl__hold_discard(hold, true);
+        if (abandon)
+            pawl__hold_abandon(hold, true);
         else if (hold->state == HOLD_ACQUIRING || hold->state == HOLD_WAITING)
             pawl__hold_cancel(hold, PAWL_ECANCELED), n++;
     }
