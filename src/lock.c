@@ -140,6 +140,20 @@ static uint64_t holder_of(const pawl_lock *lock)
     return lock->by_thread ? pawl__thread_id() : lock->handle;
 }
 
+struct hold *pawl__lock_hold(const pawl_lock *lock)
+{
+    const struct hold *acting = pawl__acting();
+    uint64_t holder = lock->handle;
+
+    if (acting && acting->name_state == lock->name_state &&
+        acting->terms.mode == lock->terms.mode &&
+        (acting->owner.holder == lock->handle || (lock->by_thread && acting->terms.reentrant)))
+        return (struct hold *)(uintptr_t)acting;
+    if (lock->by_thread)
+        holder = pawl__thread_id();
+    return holder ? pawl__hold_find(lock->name_state, holder, lock->terms.mode) : NULL;
+}
+
 /* The arguments of acquire, and the door. `cancels` is what the group's was at the beginning. */
 static int begin_acquire(pawl_lock *lock, struct asker *asker, unsigned cancels, int64_t wait_ms,
                          pawl_error *err)

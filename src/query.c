@@ -5,20 +5,6 @@
  */
 #include "core.h"
 
-struct hold *pawl__lock_hold(const pawl_lock *lock)
-{
-    const struct hold *acting = pawl__acting();
-    uint64_t holder = lock->handle;
-
-    if (acting && acting->name_state == lock->name_state &&
-        acting->terms.mode == lock->terms.mode &&
-        (acting->owner.holder == lock->handle || (lock->by_thread && acting->terms.reentrant)))
-        return (struct hold *)(uintptr_t)acting;
-    if (lock->by_thread)
-        holder = pawl__thread_id();
-    return holder ? pawl__hold_find(lock->name_state, holder, lock->terms.mode) : NULL;
-}
-
 /* How long a hold is surely good, in ns; 0: no longer, or it is not held. */
 static int64_t valid_ns(const pawl_lock *lock, const struct hold *hold)
 {
