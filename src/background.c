@@ -8,10 +8,10 @@
  *     WATCHES a foreign loop, on a condition with a time-out: the background thread steps in when
  *             a timer is overdue
  *
- * The background thread goes on when another thread wakes it (a callback is queued, an operation is
- * under way that no caller waits for, a caller wants to drive, close), when a timer is due, and
- * from RESTS to DRIVES when no caller has driven since the rest began. All of its state is under
- * the client's mutex.
+ * The background thread wakes up when another thread calls pawl__tell (a callback is queued, an
+ * operation is under way that no caller waits for, a caller wants to drive, close), when a timer is
+ * due, and goes from RESTS to DRIVES when no caller has driven since the rest began. The client's
+ * mutex guards all state.
  */
 #include <poll.h>
 #include <signal.h>
@@ -21,7 +21,7 @@
 
 #define LATE (20 * PAWL_NS_PER_MS)
 
-/* Wait for `fd`, and for what is told to the background thread alone. */
+/* Wait for `fd` and for pawl__tell. */
 static void background_poll(pawl_client *client, int fd)
 {
     struct driver *d = &client->driver;
@@ -34,7 +34,7 @@ static void background_poll(pawl_client *client, int fd)
     poll(fds, 2, -1);
     pthread_mutex_lock(&client->mu);
     b->polls = false;
-    if (!d->fd_mode) /* else it is the foreign loop's */
+    if (!d->fd_mode) /* else the foreign loop reads tell_fd */
         (void)!read(d->tell_fd, &count, sizeof count);
 }
 
@@ -51,7 +51,7 @@ static void background_drive(pawl_client *client)
     pawl__arm(client);
 }
 
-/* Sleep on the condition until it is signalled or `until` (PAWL_NEVER: no limit) has passed. */
+/* Sleep until the condition is signalled or `until` (PAWL_NEVER: no limit) has passed. */
 static void background_sleep(pawl_client *client, int64_t until)
 {
     struct background *b = &client->driver.background;
@@ -61,7 +61,7 @@ static void background_sleep(pawl_client *client, int64_t until)
     if (client->log.lines) {
         pawl__unlock(client);
         pthread_mutex_lock(&client->mu);
-        return; /* things may have changed */
+        return; /* the caller checks its state again */
     }
     if (until == PAWL_NEVER) {
         pthread_cond_wait(&b->wake, &client->mu);
@@ -76,8 +76,8 @@ static void background_sleep(pawl_client *client, int64_t until)
     pthread_cond_timedwait(&b->wake, &client->mu, &at);
 }
 
-/* A foreign loop drives; step in only when it is late, and then until it comes round again or
- * nothing is out: the answers, too, must be read. */
+/* A foreign loop drives. Step in only when a timer is overdue, and then drive until the foreign
+ * loop calls pawl_client_process again or all requests are answered. */
 static void background_back_up(pawl_client *client)
 {
     struct background *b = &client->driver.background;
@@ -116,7 +116,7 @@ static void background_rest(pawl_client *client)
         b->rest_until = PAWL_NEVER;
 }
 
-/* `seen` is what was known of the callers' activity at the last rest. */
+/* *seen: the value of `activity` at the last call. */
 static bool background_may_rest(pawl_client *client, uint64_t *seen)
 {
     struct driver *d = &client->driver;
@@ -140,7 +140,7 @@ static void *background_main(void *arg)
     while (!b->stops) {
         if (!list_empty(&d->callbacks) && !d->fd_mode && !d->dispatching) {
             if (pawl__dispatch(client, true) < 0)
-                return NULL; /* a child: this was its only thread */
+                return NULL; /* a forked child, whose only thread ends here */
         } else if (d->fd_mode) {
             background_back_up(client);
         } else if (background_may_rest(client, &seen)) {

@@ -34,15 +34,16 @@ void pawl__callback_queue(pawl_client *client, struct callback *callback, int co
     pawl__tell(client);
 }
 
-/* The callback may start the next operation of the same hold, and so be queued anew meanwhile.
- * False: it forked, and this is the child, without the mutex. */
+/* The user's function may start the next operation of the same hold, so that the callback is queued
+ * again while the function runs. False: the function forked; this is the child, and the mutex is
+ * not locked. */
 static bool run_callback(pawl_client *client, struct callback *callback)
 {
     pawl_done_fn *fn = callback->fn;
     pawl_lock *lock = callback->lock;
     void *arg = callback->arg;
     int code = callback->code;
-    const struct hold *hold = callback->hold; /* the next operation may write it meanwhile */
+    const struct hold *hold = callback->hold; /* the next operation may change callback->hold */
 
     callback->fn = NULL;
     callback->pending = false;

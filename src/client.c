@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * client.c - opening and closing, and the door through which every public call goes.
+ * client.c - opening and closing a client; locking the client for public calls.
  *
- * A client is OPEN, then CLOSING (what waits is cancelled, what is held is released, calls of
- * other threads come home), then CLOSED (no engine, no loop, no thread). Handles keep a reference,
- * so its memory goes with the last of them.
+ * A client is OPEN, then CLOSING (waits are cancelled, locks are released, calls of other threads
+ * return), then CLOSED (no engine, no loop, no background thread). Each handle has a reference to
+ * its client, so the memory of the client is freed with its last handle.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -72,7 +72,7 @@ static void event_told(struct request *r, int code)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* False: out of memory; a wish for credentials must not be lost. */
+/* False: out of memory. */
 static bool copy_or_env(char **ret, const char *given, const char *variable)
 {
     const char *text = given ? given : secure_getenv(variable);
@@ -81,7 +81,7 @@ static bool copy_or_env(char **ret, const char *given, const char *variable)
     return *ret || !text;
 }
 
-/* One number that may be in the options (they win), in the URL, or neither. */
+/* A number from the options, else from the URL, else *ret as set before. */
 static int take_number(int64_t *ret, int64_t given, const pawl_url *url, const char *key,
                        int64_t least, int64_t most, pawl_error *err)
 {
@@ -197,7 +197,7 @@ void pawl__client_unref(pawl_client *client)
         client_free(client);
 }
 
-/* Engine, loop and descriptors go; the memory of handles' client stays. */
+/* Close engine, loop and descriptors; handles may still refer to the client's memory. */
 static void take_down(pawl_client *client)
 {
     if (client->engine.engine) {
@@ -211,14 +211,14 @@ static void take_down(pawl_client *client)
     client->state = CLIENT_CLOSED;
 }
 
-/* Which service it is (engine.h); NULL: no memory. */
+/* The identity of the service (engine.h); NULL: no memory. */
 static char *identity_of(const pawl_instance *i, const char *url)
 {
     int length = pawl_instance_identity(i, NULL, 0);
     char *text = length < 0 ? strdup(url) : malloc((size_t)length + 1);
 
     if (text && length >= 0 && pawl_instance_identity(i, text, (size_t)length + 1) != length) {
-        free(text); /* the engine found no memory the second time */
+        free(text); /* out of memory in the second call */
         text = NULL;
     }
     return text;
@@ -291,14 +291,14 @@ void pawl__close_check(pawl_client *client)
 {
     struct waiter_thread *closing = client->closing.thread;
 
-    /* the closing call itself counts as one that waits */
+    /* pawl_close itself is one active call */
     if (closing && !closing->done && !client->holds.live && client->active <= 1 &&
         list_empty(&client->requests.all) &&
         (client->closing.late || !pawl_instance_unfinished(&client->engine)))
         pawl__wait_done(client, closing, 0);
 }
 
-/* No answer outweighs a refusal: that lock may be there or not. */
+/* PAWL_EUNKNOWN has priority over a refusal. */
 void pawl__close_failed(pawl_client *client, int code)
 {
     if (code == PAWL_EUNKNOWN || code == PAWL_ECONN)
@@ -341,19 +341,19 @@ static void closing_takes_too_long(pawl_timer *timer)
     client->closing.late = true;
     cancel_requests(client, true);
     pawl__close_check(client);
-    /* What ends now may begin to give something back: that is cut short, too. */
+    /* A cancelled acquire may begin a release; cancel that release, too. */
     pawl__timers_set(&client->timers, timer, pawl__now(client) + 10 * PAWL_NS_PER_MS);
 }
 
-/* Everything that is under way comes to its end: within the time-out, after what at_least_ms keeps,
- * which is at most another time-out. */
+/* End all holds and requests and wait for them: at most one time-out for locks that at_least_ms
+ * keeps, and then at most one time-out for the rest. */
 static void wind_up(pawl_client *client)
 {
     pawl_timer limit = {.fire = closing_takes_too_long, .arg = client};
     int64_t begin = pawl__now(client);
     struct waiter_thread thread;
 
-    pawl__defer_begin(client); /* so that nothing ends while we walk the lists */
+    pawl__defer_begin(client); /* no hold or request ends during the walks over the lists */
     end_holds(client);
     cancel_requests(client, false);
     pawl__defer_end(client);
@@ -385,7 +385,7 @@ int pawl_close(pawl_client *client)
     pawl__client_unregister(client);
     pthread_mutex_lock(&client->mu);
     wind_up(client);
-    while (client->driver.dispatching) /* by pawl_client_process, or by the background thread */
+    while (client->driver.dispatching) /* another thread runs callbacks */
         pthread_cond_wait(&client->idle, &client->mu);
     pawl__background_stop(client);
     while (!list_empty(&client->driver.callbacks))
@@ -415,7 +415,7 @@ int pawl_client_fd(pawl_client *client)
     } else if (!client->driver.fd_mode) {
         client->driver.fd_mode = true;
         pthread_cond_signal(&client->driver.background.wake);
-        pawl__tell(client); /* the background thread leaves its poll; the loop runs callbacks */
+        pawl__tell(client); /* end the poll of the background thread; the loop runs callbacks */
     }
     pawl__leave(client);
     return code;
@@ -452,7 +452,7 @@ void pawl__client_thread_gone(struct pawl_client *client, uint64_t thread)
         next = l->next;
         if (hold->owner.holder != thread || hold->orphan)
             continue;
-        hold->orphan = true; /* also one that is still to be granted, to the callback alone */
+        hold->orphan = true; /* also a hold that is ACQUIRING for an asynchronous call */
         if (hold->state == HOLD_LOST)
             pawl__hold_over(hold);
         if (hold->state != HOLD_HELD)
@@ -463,12 +463,12 @@ void pawl__client_thread_gone(struct pawl_client *client, uint64_t thread)
                   "a thread ended while it held '%s'; its lease is no longer renewed",
                   hold->name_state->name);
     }
-    if (client->log.lines) /* no user code under the caller's mutex: the background thread logs */
+    if (client->log.lines) /* clients_mutex is locked: the background thread logs */
         pawl__tell(client);
     pthread_mutex_unlock(&client->mu);
 }
 
-/* ---- one op, waited for ---------------------------------------------------------------------- */
+/* ---- submit one op and wait ------------------------------------------------------------------ */
 
 static void exchange_finished(struct request *r, int code)
 {
@@ -508,7 +508,7 @@ int pawl__exchanges_cancel(pawl_client *client, const void *handle)
 {
     int n = 0;
 
-    pawl__defer_begin(client); /* nothing ends while we walk the list */
+    pawl__defer_begin(client); /* no request ends during the walk over the list */
     for (struct list *l = client->requests.all.next, *next; l != &client->requests.all; l = next) {
         struct request *r = list_entry(l, struct request, all);
 

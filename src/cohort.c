@@ -4,7 +4,7 @@
  *
  * A name state (struct name_state) is all state of one name in one client. Threads that want the
  * same mutex queue in the name state, and only the front hold (name_state->front) goes to the
- * engine. A hold stays the front while it waits at the engine, holds the lock, and until its
+ * engine. A hold stays the front while ACQUIRING and HELD, until its
  * release is submitted. If another hold is queued, a release passes the engine's grant on inside
  * the process: the next hold takes over the lease and the next token of the range that the grant
  * reserved, and the engine is not asked. At most client->cohort grants in a row are passed on. Then
@@ -38,7 +38,7 @@ static void grow(pawl_client *client)
     struct name_state **table = calloc(room, sizeof *table);
 
     if (!table)
-        return; /* longer chains, no harm */
+        return; /* no memory: the chains get longer */
     for (size_t i = 0; i < client->names.room; i++)
         while (client->names.buckets[i]) {
             struct name_state *name_state = client->names.buckets[i];
@@ -111,7 +111,7 @@ uint32_t pawl__cohort_tokens(const struct hold *hold)
     return hold->terms.cohort && hold->name_state->contended ? (uint32_t)hold->client->cohort : 1;
 }
 
-/* "Busy" is an answer of the service, or of who has the grant in this process. */
+/* PAWL_ETIMEDOUT only if the service, or a hold of this process, said that the name is held. */
 static void waited_too_long(pawl_timer *timer)
 {
     struct hold *hold = timer->arg;
@@ -194,7 +194,7 @@ bool pawl__cohort_pass(struct hold *hold)
     struct hold *next;
 
     if (!hold->is_front || list_empty(&name_state->queue) || hold->orphan ||
-        hold->client->state != CLIENT_OPEN) /* who waits while it closes is cancelled */
+        hold->client->state != CLIENT_OPEN) /* closing cancels the waiters */
         return false;
     if (hold->token + 1 >= hold->token_end || hold->deadline - now < hold->lease_len / 2)
         return false;

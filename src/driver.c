@@ -2,27 +2,27 @@
  *
  * driver.c - the driver: the thread that runs the loop.
  *
- * All state is under the client's mutex, so any thread may submit ops and turn the loop; a turn
- * never blocks. Only the waiting must be shared out. One outer epoll descriptor contains libuv's
- * own descriptor, a timer descriptor on CLOCK_BOOTTIME (armed for the earliest timer; this clock
- * also counts the time that a machine sleeps) and an event descriptor (the kick). The driver is the
- * thread in epoll_wait on the outer descriptor, without the mutex:
+ * All state is under the client's mutex, so any thread may submit ops and run a turn of the loop; a
+ * turn never blocks. Only waiting needs an agreement between threads. One outer epoll descriptor
+ * contains libuv's own descriptor, a timer descriptor on CLOCK_BOOTTIME (armed for the earliest
+ * timer; this clock also counts the time that a machine sleeps) and an event descriptor (the kick).
+ * The driver is the thread in epoll_wait on the outer descriptor, without the mutex:
  *
  *   - A caller whose op is not done becomes the driver if no other caller is the driver. So a
  *     program with one thread pays for no thread switch.
  *   - Other callers sleep, each on a condition of its own. The driver wakes the callers whose op is
  *     done. When the driver's own op is done, the driver wakes one of them to drive on. Callers
  *     that only wait for another thread of the process (the cohort) never drive.
- *   - The background thread drives when no caller does. A caller that needs the role takes it from
- *     the background thread, which then rests. The background thread takes the role back at once
- *     if an operation is under way that no caller waits for, else only when no caller has driven
- *     for a while: so a program in a loop of calls need not compete with the background thread for
- *     every answer. The rest has no end while a caller drives; the caller that drives last sets
- *     the end, on a timer descriptor, which wakes no thread now.
+ *   - The background thread drives when no caller does. A caller that needs the role takes the role
+ *     from the background thread, which then rests. The background thread takes the role back at
+ *     once if an operation is under way that no caller waits for, else only when no caller has
+ *     driven for a while: so a program in a loop of calls need not compete with the background
+ *     thread for every answer. The rest has no end while a caller drives; the caller that drives
+ *     last sets the end, on a timer descriptor, which wakes no thread now.
  *   - A foreign loop polls the same descriptor and calls pawl_client_process. The background thread
  *     then only steps in when a timer is overdue, until the foreign loop comes round again.
  *
- * Two threads in epoll_wait at once are harmless, because both check under the mutex what is ready.
+ * Two threads in epoll_wait at once are harmless, because both look for events under the mutex.
  * But an event that one of the threads consumes is not seen by the other. So the background thread
  * and the foreign loop are woken by a descriptor of their own (tell_fd), which callers neither wait
  * for nor read. A foreign loop's descriptor is another epoll over the same four.
@@ -82,8 +82,9 @@ int pawl__user_fd(pawl_client *client)
 }
 
 /* uv_loop_init opens up to LOOP_FDS descriptors (epoll, io_uring, the wake-up of worker threads and
- * the pipe of signal handlers), and aborts the process if it can't have one of the last. So see
- * first that there is room. Another thread may take it away in between; that can't be helped. */
+ * the pipe of signal handlers), and aborts the process if one of the latter two can't be opened. So
+ * check before that so many descriptors are free. Another thread may still use them up in between.
+ * Returns an errno, or 0. */
 static int room_for_loop(void)
 {
     int fds[LOOP_FDS], n = 0, error = 0;
@@ -153,7 +154,7 @@ void pawl__driver_close(pawl_client *client)
 
     if (d->loop_open) {
         while (uv_loop_close(&d->loop) == UV_EBUSY)
-            uv_run(&d->loop, UV_RUN_ONCE); /* what the engine closed */
+            uv_run(&d->loop, UV_RUN_ONCE); /* run the close callbacks of the engine's handles */
         d->loop_open = false;
     }
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
@@ -197,7 +198,6 @@ static void ring_at(int timer_fd, int64_t when)
     timerfd_settime(timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
 }
 
-/* Make the timer descriptor ring no later than the earliest timer. It may ring for nothing. */
 void pawl__arm(pawl_client *client)
 {
     struct driver *d = &client->driver;
@@ -247,10 +247,10 @@ static void turn_once(pawl_client *client)
     pawl__requests_flush(client);
     flush_engine(client);
     if (client->closing.thread)
-        pawl__close_check(client); /* the engine may have come to an end of its own work */
+        pawl__close_check(client); /* the engine may have finished its background work */
 }
 
-/* What a turn began (a watcher, bytes to write) reaches the system in the next one. */
+/* A watcher or a write that begins in one turn reaches the kernel in the next turn. */
 void pawl__turn(pawl_client *client)
 {
     for (int i = 0; i < TURNS_MAX && (i == 0 || client->driver.dirty); i++)
@@ -266,7 +266,7 @@ void pawl__before_unlock(pawl_client *client)
         pawl__turn(client);
     pawl__arm(client);
     if (d->dirty)
-        pawl__kick(client); /* it goes on and on: who waits next must turn again */
+        pawl__kick(client); /* still dirty after TURNS_MAX turns: the next driver continues */
 }
 
 static void forget_these(pawl_client *client, const struct epoll_event *events, int n)
@@ -282,7 +282,7 @@ static void forget_these(pawl_client *client, const struct epoll_event *events, 
         if (fd == d->timer_fd || fd == d->kick_fd)
             (void)!read(fd, &count, sizeof count);
         if (fd == d->kick_fd && d->thread && d->thread != DRIVER_BACKGROUND && d->thread->done)
-            pawl__kick(client); /* it was meant for the thread that drives by now */
+            pawl__kick(client); /* the kick was for the thread that is the driver now */
     }
 }
 
@@ -295,7 +295,6 @@ void pawl__forget(pawl_client *client)
         forget_these(client, events, epoll_wait(d->epoll_fd, events, 4, 0));
 }
 
-/* For a foreign loop: its descriptor is not to stay readable. */
 void pawl__signals_forget(pawl_client *client)
 {
     struct driver *d = &client->driver;
@@ -345,8 +344,8 @@ static void learn_from_spin(pawl_client *client, bool seen)
     }
 }
 
-/* Wait, and do what there is: an event that was taken off the descriptor is this thread's to see
- * to, even if another one drives by now. */
+/* Wait for events and handle them. A thread that has consumed an event must handle the event, even
+ * if another thread is the driver by now. */
 static void wait_for_events(pawl_client *client, struct waiter_thread *me)
 {
     struct driver *d = &client->driver;
@@ -399,7 +398,6 @@ void pawl__wait_drive(struct waiter_thread *thread)
     pthread_cond_signal(&thread->wake);
 }
 
-/* Nobody drives: the background thread will when it has rested, or a timer is due. */
 void pawl__rest_end(pawl_client *client)
 {
     struct background *b = &client->driver.background;
@@ -413,7 +411,7 @@ void pawl__rest_end(pawl_client *client)
     }
 }
 
-/* A caller who sleeps and could drive, or NULL. */
+/* A sleeping caller that could drive, or NULL. */
 static struct waiter_thread *next_driver(pawl_client *client)
 {
     struct driver *d = &client->driver;
@@ -427,7 +425,7 @@ static struct waiter_thread *next_driver(pawl_client *client)
     return NULL;
 }
 
-/* Nobody drives any more: somebody else must. */
+/* If no thread drives, wake one that will. */
 static void hand_on_driving(pawl_client *client)
 {
     struct driver *d = &client->driver;
@@ -442,8 +440,8 @@ static void hand_on_driving(pawl_client *client)
         pawl__rest_end(client);
 }
 
-/* For calls that do not wait for what they began. The background thread may be just about to
- * rest. */
+/* For calls that don't wait for the operation that they began. `needed` also keeps a background
+ * thread awake that is just about to rest. */
 void pawl__background_need(pawl_client *client)
 {
     struct driver *d = &client->driver;
@@ -478,7 +476,7 @@ static void drive_for(pawl_client *client, struct waiter_thread *thread)
         return;
     }
     if (d->thread == DRIVER_BACKGROUND)
-        pawl__tell(client); /* off the descriptor: this thread wants the answers itself */
+        pawl__tell(client); /* end the poll of the background thread */
     wait_for_events(client, thread);
 }
 
@@ -489,7 +487,7 @@ static void sleep_for(pawl_client *client, struct waiter_thread *thread)
         return;
     if (thread->local)
         hand_on_driving(client);
-    if (client->log.lines) { /* not to be kept until another thread unlocks the mutex */
+    if (client->log.lines) { /* pthread_cond_wait delivers no log lines, so deliver them now */
         pawl__unlock(client);
         pthread_mutex_lock(&client->mu);
         return;
@@ -499,8 +497,8 @@ static void sleep_for(pawl_client *client, struct waiter_thread *thread)
     list_remove(&thread->sleeping);
 }
 
-/* The call is on this thread's stack, and the driver, the engine and other threads point to it: so
- * the wait is no cancellation point (pthread_cancel takes effect after the call). */
+/* `thread` is on the stack of the caller, and the driver, the engine and other threads point there.
+ * So the wait is no cancellation point: pthread_cancel takes effect after the call. */
 int pawl__wait(pawl_client *client, struct waiter_thread *thread)
 {
     struct driver *d = &client->driver;
@@ -516,7 +514,7 @@ int pawl__wait(pawl_client *client, struct waiter_thread *thread)
         else
             drive_for(client, thread);
     }
-    /* Also by who never drove: it may be the one that was woken to do so. */
+    /* Also if this thread never drove: it may have been woken to drive. */
     hand_on_driving(client);
     client->active--;
     pawl__close_check(client);

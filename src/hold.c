@@ -10,7 +10,7 @@ static void acquire_answered(struct request *request, int code);
 static void reentry_answered(struct request *request, int code);
 static void prepare_acquire(struct hold *hold, int64_t now);
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static void callback_gone(struct callback *callback);
 
@@ -40,7 +40,7 @@ struct hold *pawl__hold_new(pawl_client *client, struct name_state *name_state)
     return hold;
 }
 
-/* Does anything still refer to the hold, or is anybody owed an outcome? */
+/* Does anything refer to the hold, or is a result still to be delivered? */
 static bool needed(const struct hold *hold)
 {
     return hold->request.phase != REQUEST_IDLE || hold->thread || hold->done_cb.fn ||
@@ -96,7 +96,6 @@ static void error_text(const struct hold *hold, int code, pawl_error *err)
         pawl__error_about(err, code, hold->name_state->name, NULL);
 }
 
-/* Tell whoever waits for the present transition. */
 void pawl__hold_report(struct hold *hold, int code)
 {
     struct waiter_thread *thread = hold->thread;
@@ -109,7 +108,7 @@ void pawl__hold_report(struct hold *hold, int code)
     } else if (hold->done_cb.fn && !hold->done_cb.pending) {
         if (code && hold->request.err.text[0] && hold->request.op.code == code)
             pawl__log(hold->client, PAWL_LOG_WARNING, "'%s': %s", hold->name_state->name,
-                      hold->request.err.text); /* a callback gets the code alone */
+                      hold->request.err.text); /* a callback receives only the code, not the text */
         pawl__callback_queue(hold->client, &hold->done_cb, code);
     }
 }
@@ -124,12 +123,12 @@ void pawl__hold_set_asker(struct hold *hold, const struct asker *asker)
     hold->done_cb.lock = asker->lock;
     hold->acquires = false;
     if (asker->done && asker->lock)
-        asker->lock->refs++; /* the callback gets it, even if the handle is freed before */
+        asker->lock->refs++; /* for the callback, even if the handle is freed before */
 }
 
 /* ---- acquiring ------------------------------------------------------------------------------- */
 
-/* The owner has a hold of this name already. Sets *again if it is simply entered once more. */
+/* The owner already has a hold of this name. Sets *again if the acquire is a re-entry. */
 static int check_own(struct hold *own, const struct terms *terms, struct hold **again,
                      pawl_error *err)
 {
@@ -138,7 +137,7 @@ static int check_own(struct hold *own, const struct terms *terms, struct hold **
     if (own->state == HOLD_HELD && pawl__now(own->client) >= own->deadline)
         pawl__hold_lost(own, 0);
     if (own->state == HOLD_UNRELEASED) {
-        pawl__hold_release_unowned(own); /* before the new acquire, which may wait for that */
+        pawl__hold_release_unowned(own); /* before the acquire, which may wait for the release */
         return 0;
     }
     if (own->state == HOLD_LOST)
@@ -152,7 +151,7 @@ static int check_own(struct hold *own, const struct terms *terms, struct hold **
                               "'%s': this owner reads it and would wait for itself to write; "
                               "release the read lock first", name);
     if (own->terms.mode != terms->mode)
-        return 0; /* a writer wants to read, too */
+        return 0; /* a writer acquires a read lock in addition */
     if (!terms->reentrant)
         return pawl_error_set(err, PAWL_ESTATE,
                               "'%s': this handle holds it already (handle-owned locks are not "
@@ -164,7 +163,7 @@ static int check_own(struct hold *own, const struct terms *terms, struct hold **
 static int find_own(struct name_state *name_state, const struct terms *terms, uint64_t holder,
                         struct hold **again, uint64_t *with_seq, pawl_error *err)
 {
-    /* The wanted mode first: a writer that also reads may enter either once more. */
+    /* The wanted mode first: a writer that also reads may re-enter either lock. */
     const uint8_t other = terms->mode == PAWL_MODE_SHARED ? PAWL_MODE_EXCLUSIVE : PAWL_MODE_SHARED;
     const uint8_t modes[] = {terms->mode, other};
 
@@ -181,7 +180,8 @@ static int find_own(struct name_state *name_state, const struct terms *terms, ui
     return 0;
 }
 
-/* The service counts, too. Nothing waits here: the owner has it. */
+/* The service counts re-entries, too (PAWL_CAP_COUNTS). The owner has the lock, so this request
+ * does not wait in a queue. */
 static void submit_reentry(struct hold *hold)
 {
     struct request *r = &hold->request;
@@ -204,13 +204,13 @@ static void reentry_answered(struct request *r, int code)
         pawl__hold_lost(hold, PAWL_LOST_GONE);
     if (hold->state != HOLD_HELD) {
         if (code != PAWL_ENOTHELD)
-            pawl__hold_release_leftover(hold, r->op.lease_ms); /* it may have got a new lease */
+            pawl__hold_release_leftover(hold, r->op.lease_ms); /* with a new lease, perhaps */
         code = PAWL_ELOST;
     } else if (code == 0) {
         int64_t from = r->op.lease_from ? r->op.lease_from : r->first_sent;
 
         hold->count++;
-        if (pawl__valid_until(from, r->op.lease_ms) > hold->deadline) /* renewed by hand: later */
+        if (pawl__valid_until(from, r->op.lease_ms) > hold->deadline) /* pawl_lock_renew: later */
             pawl__lease_confirm(hold, from, r->op.lease_ms);
     }
     pawl__hold_partial_answered(hold, code);
@@ -276,9 +276,9 @@ int pawl__hold_acquire(pawl_client *client, struct name_state *name_state,
     fill_new(hold, terms, asker, permits, wait_ms);
     hold->with_seq = with_seq;
     if (with_seq && (client->caps & PAWL_CAP_COUNTS))
-        hold->owner.seq = with_seq; /* there both belong to one owner, told apart by the mode */
+        hold->owner.seq = with_seq; /* such services have one owner for both grants */
     if (hold->try_once && name_state->front)
-        hold->terms.cohort = false; /* not queued: the engine says that it is busy */
+        hold->terms.cohort = false; /* not queued in the process: the engine answers PAWL_EBUSY */
     pawl__wait_begins(hold);
     if (pawl__cohort_enter(hold))
         pawl__hold_start(hold);
@@ -331,7 +331,7 @@ void pawl__hold_granted(struct hold *hold)
     pawl__hold_report(hold, 0);
 }
 
-/* Not granted (or nobody wants it any more): tell, and let the next in the process try. */
+/* The acquire ended without a grant: report that, and let the next hold of the process acquire. */
 static void not_acquired(struct hold *hold, int code)
 {
     pawl__wait_ends(hold, code);
@@ -344,7 +344,7 @@ static void release_unwanted(struct hold *hold, int code)
 {
     pawl__wait_ends(hold, code);
     pawl__hold_report(hold, code);
-    pawl__defer_begin(hold->client); /* the release goes out before the next acquire */
+    pawl__defer_begin(hold->client); /* submit the release before the next acquire */
     pawl__hold_release_unowned(hold);
     pawl__cohort_leave(hold);
     pawl__defer_end(hold->client);
@@ -372,7 +372,7 @@ static void acquire_answered(struct request *r, int code)
     int64_t now = pawl__now(hold->client);
     int64_t from = r->op.lease_from ? r->op.lease_from : r->first_sent;
 
-    /* An unanswered try may still be on its way, whatever a later one was told. */
+    /* An earlier attempt without an answer may still be granted, whatever the last answer says. */
     if ((code && r->unknown) || (code == 0 && hold->abandoned)) {
         release_unwanted(hold, code ? code : PAWL_ECANCELED);
     } else if (code) {

@@ -12,7 +12,7 @@
 
 static void release_answered(struct request *request, int code);
 
-/* ---- giving back, telling nobody ------------------------------------------------------------- */
+/* ---- releases without an asker --------------------------------------------------------------- */
 
 static void prepare_release(struct hold *hold)
 {
@@ -35,7 +35,6 @@ static void mark_finished(struct hold *hold)
     hold->sem = NULL;
 }
 
-/* A grant may have been given to us, or was and is not wanted: give it back, telling nobody. */
 void pawl__hold_release_unowned(struct hold *hold)
 {
     struct request *r = &hold->request;
@@ -49,7 +48,6 @@ void pawl__hold_release_unowned(struct hold *hold)
     pawl__request_start(r, pawl__now(client) + lease * PAWL_NS_PER_MS);
 }
 
-/* End what the service may still have of a grant that is of no use, telling nobody. */
 void pawl__hold_release_leftover(const struct hold *hold, int64_t lease_ms)
 {
     struct hold *finished = pawl__hold_new(hold->client, hold->name_state);
@@ -63,7 +61,7 @@ void pawl__hold_release_leftover(const struct hold *hold, int64_t lease_ms)
     pawl__hold_release_unowned(finished);
 }
 
-/* The service may keep the grant, although its lease is over. */
+/* May the service keep the grant although the lease has ended? */
 static bool outlasts_lease(const struct hold *hold)
 {
     uint32_t caps = hold->client->caps;
@@ -74,7 +72,7 @@ static bool outlasts_lease(const struct hold *hold)
     if (!(caps & PAWL_CAP_COUNTS) || hold->terms.mode != PAWL_MODE_EXCLUSIVE)
         return caps & (PAWL_CAP_SESSION_LEASE | PAWL_CAP_OUTLASTS);
     reads = pawl__hold_find(hold->name_state, hold->owner.holder, PAWL_MODE_SHARED);
-    return reads && reads->state == HOLD_HELD; /* both are one entry there: see ACQUIRE */
+    return reads && reads->state == HOLD_HELD; /* one entry in the service: see PAWL_OP_ACQUIRE */
 }
 
 /* ---- releasing ------------------------------------------------------------------------------- */
@@ -96,7 +94,7 @@ static void linger_over(pawl_timer *timer)
     pawl__hold_release(hold, 0, NULL, NULL);
 }
 
-/* The engine can't let a lock linger: the process keeps it a while longer, for nobody. */
+/* The engine can't let a lock linger: the process keeps the lock until at_least_ms have passed. */
 static void begin_linger(struct hold *hold, int64_t until)
 {
     pawl_client *client = hold->client;
@@ -132,14 +130,14 @@ static void submit_release(struct hold *hold, uint32_t keep, int64_t linger)
     pawl_client *client = hold->client;
 
     prepare_release(hold);
-    if (keep && hold->deadline != PAWL_NEVER) { /* renewed by hand: what stays is needed longer */
+    if (keep && hold->deadline != PAWL_NEVER) { /* pawl_lock_renew may have set a later deadline */
         int64_t left = (hold->deadline - pawl__now(client)) / PAWL_NS_PER_MS + 1;
 
         r->op.lease_ms = left > r->op.lease_ms ? left : r->op.lease_ms;
     }
     r->op.permits = keep;
     r->op.linger_ms = linger > 0 ? (linger + PAWL_NS_PER_MS - 1) / PAWL_NS_PER_MS : 0;
-    pawl__defer_begin(client); /* the release goes out before the next acquire */
+    pawl__defer_begin(client); /* submit the release before the next acquire */
     pawl__request_start(r, pawl__now(client) + client->env.timeout_ms * PAWL_NS_PER_MS);
     if (!hold->partial)
         pawl__cohort_leave(hold);
@@ -162,7 +160,7 @@ static void release_whole(struct hold *hold)
             leave_to_lease(hold);
         return;
     }
-    pawl__timers_clear(&client->timers, &hold->wait_timer); /* it may have lingered */
+    pawl__timers_clear(&client->timers, &hold->wait_timer); /* set if the lock has lingered */
     pawl__hold_ends(hold, 0);
     hold->name_state->series->stats.released++;
     if (linger <= 0 && pawl__cohort_pass(hold)) {
@@ -207,8 +205,7 @@ int pawl__hold_release(struct hold *hold, uint32_t keep, const struct asker *ask
     return 0;
 }
 
-/* Part of the permits, or one of several counts, went back: the rest is still held, if the engine
- * knows it. */
+/* The release of some permits, or of one of several counts, was answered. */
 static void partial_release_answered(struct hold *hold, int code)
 {
     bool permits = hold->terms.mode == PAWL_MODE_PERMITS;
@@ -222,9 +219,9 @@ static void partial_release_answered(struct hold *hold, int code)
         hold->name_state->series->stats.released++;
     }
     if (hold->state != HOLD_HELD) {
-        if (code != PAWL_ENOTHELD) /* what was to be kept may be there, with a new lease */
+        if (code != PAWL_ENOTHELD) /* the service may keep the rest, with a new lease */
             pawl__hold_release_leftover(hold, hold->request.op.lease_ms);
-        if (permits) /* as many as were asked for are gone, one way or the other */
+        if (permits) /* the hold was lost: these permits are gone in any case */
             hold->permits = hold->keep;
         else
             hold->count--;
@@ -239,15 +236,15 @@ void pawl__hold_partial_answered(struct hold *hold, int code)
 {
     pawl__hold_report(hold, code);
     if (hold->state == HOLD_OVER)
-        pawl__hold_over(hold); /* put off until now */
+        pawl__hold_over(hold); /* the memory was needed for the request */
     else if (hold->abandoned && hold->state == HOLD_HELD)
         pawl__hold_release(hold, 0, NULL, NULL);
     else if (hold->releases_due)
         pawl__hold_release_times(hold, hold->releases_due);
 }
 
-/* If the hold stays held, the service is told nothing: where the service counts, too, each later
- * request says how often the owner holds the lock, and the owner's calls wait for no answer. */
+/* If the hold stays HELD, no request is sent. A service that counts, too, learns the count from the
+ * next request of the owner. */
 void pawl__hold_release_times(struct hold *hold, unsigned times)
 {
     unsigned count = hold->count > 0 ? (unsigned)hold->count : 1;
@@ -259,7 +256,7 @@ void pawl__hold_release_times(struct hold *hold, unsigned times)
         hold->count -= (int)times;
         return;
     }
-    hold->count -= (int)(times < count ? times : count) - 1; /* all but the last at once */
+    hold->count -= (int)(times < count ? times : count) - 1; /* all but the last one */
     pawl__hold_release(hold, 0, NULL, NULL);
 }
 
@@ -273,8 +270,8 @@ static void unreleased_expired(pawl_timer *timer)
         pawl__hold_over(hold);
 }
 
-/* The release failed: the service may have the lock until a lease that began now would be over.
- * Until then the release can be repeated. */
+/* The release failed. The service may have the lock for at most one more lease from now on; in that
+ * time the release can be repeated. */
 static void release_failed(struct hold *hold, int code)
 {
     pawl_client *client = hold->client;
@@ -284,7 +281,7 @@ static void release_failed(struct hold *hold, int code)
     hold->wait_timer = (pawl_timer){.fire = unreleased_expired, .arg = hold};
     if (lease < (PAWL_NEVER - now) / PAWL_NS_PER_MS)
         pawl__timers_set(&client->timers, &hold->wait_timer, now + lease * PAWL_NS_PER_MS);
-    if (!hold->thread && (!hold->done_cb.fn || hold->done_cb.pending)) /* nobody is told */
+    if (!hold->thread && (!hold->done_cb.fn || hold->done_cb.pending)) /* no asker gets the code */
         pawl__log(client, PAWL_LOG_WARNING, "'%s' could not be released: %s",
                   hold->name_state->name,
                   hold->request.err.text[0] ? hold->request.err.text : pawl_strerror(code));
@@ -295,7 +292,7 @@ static void release_answered(struct request *r, int code)
 {
     struct hold *hold = list_entry(r, struct hold, request);
 
-    /* Given up: whether or not it was carried out, the service may have the lock until the lease
+    /* The release was cancelled without an answer: the service may have the lock until the lease
      * ends. */
     if (code == PAWL_ETIMEDOUT || code == PAWL_ECANCELED)
         code = PAWL_EUNKNOWN;
@@ -304,7 +301,7 @@ static void release_answered(struct request *r, int code)
         return;
     }
     hold->maybe_released |= r->unknown || code == PAWL_EUNKNOWN;
-    /* Gone at a repetition while the lease was good: it was an earlier try that did it. */
+    /* A repeated release found no grant within the lease: an earlier attempt has succeeded. */
     if (code == PAWL_ENOTHELD && hold->maybe_released &&
         pawl__now(hold->client) < hold->deadline)
         code = 0;
@@ -370,7 +367,7 @@ void pawl__hold_lost(struct hold *hold, int why)
         pawl__hold_release_leftover(hold, hold->lease_len / PAWL_NS_PER_MS);
     pawl__cohort_leave(hold);
     if (hold->orphan || (!hold->lock && !hold->sem))
-        pawl__hold_over(hold); /* nobody is left to release it */
+        pawl__hold_over(hold); /* no owner is left that could release the hold */
 }
 
 void pawl__hold_abandon(struct hold *hold, bool forget)
@@ -379,7 +376,7 @@ void pawl__hold_abandon(struct hold *hold, bool forget)
     if (forget)
         hold->lost_cb.fn = NULL;
     if (hold->acquires && hold->done_cb.pending && hold->done_cb.code == 0)
-        hold->done_cb.code = PAWL_ECANCELED; /* when it is told, nothing is held any more */
+        hold->done_cb.code = PAWL_ECANCELED; /* the lock is no longer held when the callback runs */
     hold->abandoned = true;
     switch (hold->state) {
     case HOLD_WAITING:
@@ -398,6 +395,6 @@ void pawl__hold_abandon(struct hold *hold, bool forget)
         pawl__hold_over(hold);
         break;
     default:
-        break; /* on its way out */
+        break; /* RELEASING, OVER */
     }
 }

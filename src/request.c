@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * request.c - one op on its way to the engine and back.
+ * request.c - one op with its time limit and its retries.
  *
  *   IDLE --start--> DUE/OUT --answer--> finish, or PAUSED --timer--> DUE/OUT ...
  *
- * Nothing is guessed: PAWL_EUNKNOWN from the engine means that the op may have been carried out; it
- * is sent again, unchanged (the engine makes that harmless), until an answer comes or the deadline
- * passes; then, and only then, the owner of the request is told PAWL_EUNKNOWN. PAWL_ECONN (surely
- * not sent) is retried likewise.
+ * RETRIES. PAWL_EUNKNOWN from the engine means that the op may have been carried out. The request
+ * then submits the same op again (the engine makes repetition harmless) until an answer comes or
+ * the deadline passes. Only at the deadline finish() receives PAWL_EUNKNOWN. The request retries
+ * after PAWL_ECONN (certainly not sent) in the same way.
  *
- * PAWL_ETIMEDOUT is an answer: "somebody else had the lock for as long as you wanted to wait". So a
- * request whose deadline passes ends with this code only if the service has said so (`held`: a
- * PAWL_EBUSY, or op->waited). A request that ends without any answer ends with PAWL_ECONN if
- * nothing can have come of it, else with PAWL_EUNKNOWN. An acquire that its caller cancels ends
- * with PAWL_ECANCELED also if the service doesn't answer: the caller does not hold the lock, and
- * r->unknown makes the hold give a grant back that may have been on its way.
+ * TIME LIMIT. PAWL_ETIMEDOUT means that another owner had the lock during the whole wait. So a
+ * request ends with this code at its deadline only if the service has said so (`held`: a
+ * PAWL_EBUSY, or op->waited). Without any answer the code is PAWL_ECONN if the op can't have been
+ * carried out, else PAWL_EUNKNOWN.
  *
- * The engine is never called from inside op->done. While an engine function is on the stack
- * (requests.deferring), submits and cancels are deferred: the requests wait in requests.deferred
- * until the engine function has returned and pawl__requests_flush carries them out.
+ * CANCEL. An acquire that its caller cancels ends with PAWL_ECANCELED, also if the service doesn't
+ * answer: the caller does not hold the lock, and because of r->unknown the hold releases a grant
+ * that may still be made.
+ *
+ * DEFERRING. The engine is never called from inside op->done. While an engine function is on the
+ * stack (requests.deferring), submits and cancels are deferred: the requests wait in
+ * requests.deferred until the engine function has returned and pawl__requests_flush carries them
+ * out.
  */
 #include "core.h"
 
@@ -69,7 +72,7 @@ static void end(struct request *r, int code)
     list_remove(&r->deferred);
     list_remove(&r->all);
     r->phase = REQUEST_IDLE;
-    if (r->unknown && code == PAWL_ECONN) /* the last try was surely not sent, but one before was */
+    if (r->unknown && code == PAWL_ECONN) /* an attempt before the last one was sent */
         r->op.code = code = PAWL_EUNKNOWN;
     r->finish(r, code);
     pawl__close_check(client);
@@ -97,7 +100,7 @@ static void submit(struct request *r)
     client->engine.engine->submit(client->engine.state, &r->op);
     client->requests.in_submit = false;
     pawl__defer_end(client);
-    if (client->requests.submitting == r) /* it stayed out; else it may be gone */
+    if (client->requests.submitting == r) /* not answered yet; else the request may be freed */
         client->driver.unflushed = client->driver.spin.sent = true;
     client->requests.submitting = NULL;
 }
@@ -157,7 +160,7 @@ static void pause_over(pawl_timer *timer)
     defer_submit(r);
 }
 
-/* Growing intervals, each with a random half, so that many who wait do not come back together. */
+/* Back off: growing pauses with a random half, so that many waiters do not retry together. */
 static void wait_and_repeat(struct request *r)
 {
     pawl_client *client = r->client;
@@ -181,7 +184,7 @@ static bool worth_repeating(struct request *r, int code)
     return pawl__now(r->client) < r->op.deadline;
 }
 
-/* What a request that was given up, and surely has nothing, ends with. */
+/* The result of a request that was cancelled and certainly not carried out. */
 static int given_up(struct request *r)
 {
     int64_t ms = (pawl__now(r->client) - r->started) / PAWL_NS_PER_MS;
@@ -215,23 +218,23 @@ static void answered(pawl_op *op)
         r->unknown = true;
     }
     r->held |= code == PAWL_EBUSY || op->waited;
-    if (code == PAWL_EBUSY) /* no lease began before this try; one that is on its way may yet */
+    if (code == PAWL_EBUSY) /* no lease began before this attempt */
         r->first_sent = r->unknown ? r->sent : 0;
     if (worth_repeating(r, code))
         wait_and_repeat(r);
     else if (r->giving_up && code == PAWL_ECANCELED && r->unknown && r->op.kind != PAWL_OP_ACQUIRE)
-        end(r, PAWL_EUNKNOWN); /* this try was not carried out, an earlier one may have been */
+        end(r, PAWL_EUNKNOWN); /* an earlier attempt may have been carried out */
     else if (r->giving_up && (code == PAWL_ECANCELED || code == PAWL_EBUSY ||
                               (code == PAWL_ECONN && r->giving_up == PAWL_ECANCELED) ||
                               (code == PAWL_EUNKNOWN && acquire_cancelled(r))))
         end(r, given_up(r));
     else if (code == PAWL_EBUSY && r->poll && pawl__now(r->client) >= r->op.deadline)
-        end(r, PAWL_ETIMEDOUT); /* the answer was faster than the timer */
+        end(r, PAWL_ETIMEDOUT); /* the answer came before the timer fired */
     else
         end(r, code);
 }
 
-/* Given up between two tries: the answer is the last one's, if it says more than "too late". */
+/* Cancelled between two attempts: PAWL_ECONN of the last attempt says more than PAWL_ETIMEDOUT. */
 static void end_unsent(struct request *r)
 {
     if (r->unknown && !acquire_cancelled(r))

@@ -2,7 +2,7 @@
  *
  * slow.c - a warning in the log about a wait that lasts (30 s by default), naming the holder.
  *
- * One timer and one INSPECT request per client, whatever the number of waits. States: nothing waits
+ * One timer and one INSPECT request per client, for any number of waits. States: nothing waits
  * (timer off), something waits (timer set), the name of the longest wait is inspected
  * (slow.name_state set, timer off). Everything is under the client's mutex. The warning is for all
  * threads of the process that wait for that name now: the answer marks their waits as warned, and
@@ -11,7 +11,7 @@
  */
 #include "core.h"
 
-#define PACE (1000 * PAWL_NS_PER_MS) /* at most one inspection in such a time */
+#define PACE (1000 * PAWL_NS_PER_MS) /* at most one inspection in this time */
 
 static void due(pawl_timer *timer);
 static void told(struct request *r, int code);
@@ -50,7 +50,7 @@ static struct hold *longest(pawl_client *client)
     return first;
 }
 
-/* ---- asking who holds it --------------------------------------------------------------------- */
+/* ---- asking for the holder ------------------------------------------------------------------- */
 
 static int row(void *arg, const pawl_info *info)
 {

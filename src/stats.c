@@ -3,9 +3,9 @@
  * stats.c - counters of a client, by the template of the name, and durations in buckets that
  * double.
  *
- * A name belongs to one series for its life (name_state->series), so counting costs one more
- * pointer than counters of the client would; the client's own numbers are sums that are made when
- * asked for. Everything is under the client's mutex.
+ * A name belongs to one series for its whole life (name_state->series), so counting costs only one
+ * more pointer than counters of the client would. pawl_client_stats adds all series up. The
+ * client's mutex guards everything.
  */
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trace.c - what has to be told to the program's log and trace functions. Both are user code, so
- * lines and events are kept in one list, in order, under the client's mutex, and delivered when
- * the mutex was let go: see pawl__unlock.
+ * trace.c - delivers log lines and trace events to the program's functions. Both functions are user
+ * code, so lines and events are collected in one list under the client's mutex, and delivered in
+ * order when pawl__unlock has unlocked the mutex.
  */
 #include <stdarg.h>
 #include <stdlib.h>
