@@ -53,7 +53,7 @@ static int64_t ms_between(int64_t from, int64_t to)
     return to > from ? (to - from) / PAWL_NS_PER_MS : 0;
 }
 
-/* Tells owners apart without showing what a release would need. */
+/* Distinguishes owners, and does not suffice for a release. */
 static void short_id(char id[16], const lockstate_entry *e)
 {
     uint64_t h = (e->client ^ e->seq * UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xd6e8feb86659fd93);
