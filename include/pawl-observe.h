@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pawl-observe.h - metrics and tracing of a program's own locks, what is wrong with a service, and
- * which engines and libraries there are.
+ * pawl-observe.h - metrics and tracing of a program's own locks, an examination of the service, and
+ * a list of engines and libraries.
  *
  *     char *text;
  *
@@ -97,7 +97,7 @@ struct pawl_trace {
 
 enum pawl_finding_level {
     PAWL_FINDING_FACT = 0,    /* nothing is wrong: the server's version, its clock ... */
-    PAWL_FINDING_SKIPPED = 1, /* could not be checked; `remedy` says what the check needs */
+    PAWL_FINDING_SKIPPED = 1, /* could not be checked; `remedy` says how to allow the check */
     PAWL_FINDING_WARNING = 2, /* weakens locks, or will stop them under load or after a failure */
     PAWL_FINDING_DANGER = 3   /* a lock may be granted twice, or can't be granted at all */
 };
@@ -109,9 +109,9 @@ typedef struct pawl_finding {
     uint64_t level;     /* enum pawl_finding_level */
     const char *id;
     const char *where;  /* which server or folder */
-    const char *what;   /* what was found */
+    const char *what;   /* the fact or the defect */
     const char *why;    /* why that matters to locks */
-    const char *remedy; /* what to do: a setting, or the statement that grants a right */
+    const char *remedy; /* how to correct it: a setting, or the statement that grants a right */
     int64_t value;      /* FACT: its number. "clock": the server's time minus this machine's, ms */
 } pawl_finding;
 
@@ -143,8 +143,8 @@ typedef struct pawl_engine_info {
  * The function must not call pawl_open or pawl_engines. */
 typedef int pawl_engine_info_fn(void *arg, const pawl_engine_info *info);
 
-/* List the engines: those built in, then the modules that are found, which are loaded for this.
- * Returns 0, PAWL_EINVAL (fn is NULL), or what fn returned.
+/* List the built-in engines, and then the modules on this machine, which are loaded for this call.
+ * Returns 0, PAWL_EINVAL (fn is NULL), or the result of fn.
  * Thread: any. Blocks: reads files. In callbacks: yes. */
 PAWL_API int pawl_engines(pawl_engine_info_fn *fn, void *arg);
 

@@ -186,7 +186,7 @@ PAWL_API int pawl_open(pawl_client **ret, const char *url, const pawl_client_opt
  * PAWL_EDEADLK, nothing is closed. */
 PAWL_API int pawl_close(pawl_client *client);
 
-/* What a service can do. The answers depend on the type of service and on its layout, not on the
+/* Features of a service. The answers depend on the type of service and on its layout, not on the
  * state of the service: ask the client instead of deciding by its URL. */
 enum pawl_can {
     PAWL_CAN_FENCE = 0,     /* grants carry fencing tokens; else pawl_lock_token is 0 */
@@ -208,7 +208,7 @@ enum pawl_can {
     PAWL_CAN_BE_DOWN        /* the service is a server; else this machine alone keeps the locks */
 };
 
-/* Can the service do that? `what` is one of enum pawl_can. Returns 1, 0, or PAWL_EINVAL (a question
+/* Does the service have the feature `what` (enum pawl_can)? Returns 1, 0, or PAWL_EINVAL (a feature
  * that this version of the library doesn't know). No I/O; also allowed after fork().
  * Thread: any. Blocks: no. In callbacks: yes. */
 PAWL_API int pawl_client_can(const pawl_client *client, int what);
@@ -515,7 +515,7 @@ PAWL_API int pawl_latch_cancel(pawl_latch *latch);
  * Thread: any, as pawl_lock_free. Blocks: no. In callbacks: yes. */
 PAWL_API void pawl_latch_free(pawl_latch *latch);
 
-/* ---- Who holds it? --------------------------------------------------------------------------- */
+/* ---- Holders and waiters --------------------------------------------------------------------- */
 
 enum pawl_role { PAWL_ROLE_HOLDER = 0, PAWL_ROLE_WAITER = 1, PAWL_ROLE_SUMMARY = 2 };
 enum pawl_type { PAWL_TYPE_LOCK = 0, PAWL_TYPE_SEMAPHORE = 1, PAWL_TYPE_LATCH = 2 };

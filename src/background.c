@@ -8,10 +8,10 @@
  *     WATCHES a foreign loop, on a condition with a time-out: the background thread steps in when
  *             a timer is overdue
  *
- * The background thread goes on when another thread wakes it (a callback is queued, an operation is
- * under way that no caller waits for, a caller wants to drive, close), when a timer is due, and
- * from RESTS to DRIVES when no caller has driven since the rest began. All of its state is under
- * the client's mutex.
+ * The background thread wakes up when another thread calls pawl__tell (a callback is queued, an
+ * operation is under way that no caller waits for, a caller wants to drive, close), when a timer is
+ * due, and goes from RESTS to DRIVES when no caller has driven since the rest began. The client's
+ * mutex guards all state.
  */
 #include <poll.h>
 #include <signal.h>
@@ -21,45 +21,50 @@
 
 #define LATE (20 * PAWL_NS_PER_MS)
 
-/* Wait for `fd`, and for what is told to the background thread alone. */
+/* Wait for `fd` and for pawl__tell. */
 static void background_poll(pawl_client *client, int fd)
 {
-    struct pollfd fds[2] = {{fd, POLLIN, 0}, {client->tell_fd, POLLIN, 0}};
+    struct driver *d = &client->driver;
+    struct background *b = &client->driver.background;
+    struct pollfd fds[2] = {{fd, POLLIN, 0}, {d->tell_fd, POLLIN, 0}};
     uint64_t count;
 
-    client->background_polls = true;
+    b->polls = true;
     pawl__unlock(client);
     poll(fds, 2, -1);
     pthread_mutex_lock(&client->mu);
-    client->background_polls = false;
-    if (!client->fd_mode) /* else it is the foreign loop's */
-        (void)!read(client->tell_fd, &count, sizeof count);
+    b->polls = false;
+    if (!d->fd_mode) /* else the foreign loop reads tell_fd */
+        (void)!read(d->tell_fd, &count, sizeof count);
 }
 
 static void background_drive(pawl_client *client)
 {
-    client->driver = DRIVER_BACKGROUND;
-    background_poll(client, client->epoll_fd);
-    if (client->driver == DRIVER_BACKGROUND)
-        client->driver = NULL;
+    struct driver *d = &client->driver;
+
+    d->thread = DRIVER_BACKGROUND;
+    background_poll(client, d->epoll_fd);
+    if (d->thread == DRIVER_BACKGROUND)
+        d->thread = NULL;
     pawl__forget(client);
     pawl__turn(client);
     pawl__arm(client);
 }
 
-/* Sleep on the condition until it is signalled or `until` (PAWL_NEVER: no limit) has passed. */
+/* Sleep until the condition is signalled or `until` (PAWL_NEVER: no limit) has passed. */
 static void background_sleep(pawl_client *client, int64_t until)
 {
+    struct background *b = &client->driver.background;
     struct timespec at;
     int64_t left;
 
-    if (client->log_lines) {
+    if (client->log.lines) {
         pawl__unlock(client);
         pthread_mutex_lock(&client->mu);
-        return; /* things may have changed */
+        return; /* the caller checks its state again */
     }
     if (until == PAWL_NEVER) {
-        pthread_cond_wait(&client->background_wake, &client->mu);
+        pthread_cond_wait(&b->wake, &client->mu);
         return;
     }
     left = until - pawl__now(client);
@@ -68,27 +73,28 @@ static void background_sleep(pawl_client *client, int64_t until)
     clock_gettime(CLOCK_MONOTONIC, &at);
     at.tv_sec += (at.tv_nsec + left) / 1000000000;
     at.tv_nsec = (at.tv_nsec + left) % 1000000000;
-    pthread_cond_timedwait(&client->background_wake, &client->mu, &at);
+    pthread_cond_timedwait(&b->wake, &client->mu, &at);
 }
 
-/* A foreign loop drives; step in only when it is late, and then until it comes round again or
- * nothing is out: the answers, too, must be read. */
+/* A foreign loop drives. Step in only when a timer is overdue, and then drive until the foreign
+ * loop calls pawl_client_process again or all requests are answered. */
 static void background_back_up(pawl_client *client)
 {
-    struct pollfd fd = {client->epoll_fd, POLLIN, 0};
+    struct background *b = &client->driver.background;
+    struct pollfd fd = {client->driver.epoll_fd, POLLIN, 0};
     int64_t due = pawl__timers_next(&client->timers);
 
-    if (!client->stepped_in && due > pawl__now(client) - LATE) {
-        client->backed_up = due;
+    if (!b->stepped_in && due > pawl__now(client) - LATE) {
+        b->backs_up = due;
         background_sleep(client, due < PAWL_NEVER - LATE ? due + LATE : PAWL_NEVER);
         return;
     }
-    client->stepped_in = true;
+    b->stepped_in = true;
     pawl__forget(client);
     pawl__turn(client);
     pawl__arm(client);
-    if (list_empty(&client->requests)) {
-        client->stepped_in = false;
+    if (list_empty(&client->requests.all)) {
+        b->stepped_in = false;
         return;
     }
     pawl__unlock(client);
@@ -98,47 +104,51 @@ static void background_back_up(pawl_client *client)
 
 static void background_rest(pawl_client *client)
 {
+    struct background *b = &client->driver.background;
     uint64_t count;
 
-    client->background_rests = true;
-    if (!client->driver)
+    b->rests = true;
+    if (!client->driver.thread)
         pawl__rest_end(client);
-    background_poll(client, client->rest_fd);
-    client->background_rests = false;
-    if (read(client->rest_fd, &count, sizeof count) > 0)
-        client->rest_until = PAWL_NEVER;
+    background_poll(client, b->rest_fd);
+    b->rests = false;
+    if (read(b->rest_fd, &count, sizeof count) > 0)
+        b->rest_until = PAWL_NEVER;
 }
 
-/* `seen` is what was known of the callers' activity at the last rest. */
+/* *seen: the value of `activity` at the last call. */
 static bool background_may_rest(pawl_client *client, uint64_t *seen)
 {
-    bool active = client->activity != *seen;
+    struct driver *d = &client->driver;
+    bool active = d->activity != *seen;
 
-    *seen = client->activity;
-    if (client->driver)
+    *seen = d->activity;
+    if (d->thread)
         return true;
-    return active && !(client->background_needed && !list_empty(&client->requests)) &&
+    return active && !(d->background.needed && !list_empty(&client->requests.all)) &&
            pawl__timers_next(&client->timers) > pawl__now(client);
 }
 
 static void *background_main(void *arg)
 {
     pawl_client *client = arg;
+    struct driver *d = &client->driver;
+    struct background *b = &client->driver.background;
     uint64_t seen = 0;
 
     pthread_mutex_lock(&client->mu);
-    while (!client->background_stops) {
-        if (!list_empty(&client->callbacks) && !client->fd_mode && !client->dispatching) {
+    while (!b->stops) {
+        if (!list_empty(&d->callbacks) && !d->fd_mode && !d->dispatching) {
             if (pawl__dispatch(client, true) < 0)
-                return NULL; /* a child: this was its only thread */
-        } else if (client->fd_mode) {
+                return NULL; /* a forked child, whose only thread ends here */
+        } else if (d->fd_mode) {
             background_back_up(client);
         } else if (background_may_rest(client, &seen)) {
             background_rest(client);
         } else {
-            client->background_needed = false;
+            b->needed = false;
             pawl__before_unlock(client);
-            if (list_empty(&client->callbacks) || client->dispatching)
+            if (list_empty(&d->callbacks) || d->dispatching)
                 background_drive(client);
         }
     }
@@ -148,30 +158,33 @@ static void *background_main(void *arg)
 
 int pawl__background_start(pawl_client *client)
 {
+    struct background *b = &client->driver.background;
     sigset_t all, before;
     int failed;
 
-    if (client->background_runs || client->world)
+    if (b->runs || client->world)
         return 0;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    failed = pthread_create(&client->background, NULL, background_main, client);
+    failed = pthread_create(&b->thread, NULL, background_main, client);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed)
         return PAWL_ENOMEM;
-    client->background_runs = true;
+    b->runs = true;
     return 0;
 }
 
 void pawl__background_stop(pawl_client *client)
 {
-    if (!client->background_runs)
+    struct background *b = &client->driver.background;
+
+    if (!b->runs)
         return;
-    client->background_stops = true;
-    pthread_cond_signal(&client->background_wake);
+    b->stops = true;
+    pthread_cond_signal(&b->wake);
     pawl__tell(client);
     pthread_mutex_unlock(&client->mu);
-    pthread_join(client->background, NULL);
+    pthread_join(b->thread, NULL);
     pthread_mutex_lock(&client->mu);
-    client->background_runs = false;
+    b->runs = false;
 }

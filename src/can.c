@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * can.c - what a client's service can do: the capabilities of its engine, in the words of pawl.h.
+ * can.c - pawl_client_can: answers the questions of enum pawl_can from the engine's capabilities.
  *
  * The capabilities and the lease are fixed when the client is opened, so both functions read them
  * without the mutex.

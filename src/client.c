@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * client.c - opening and closing, and the door through which every public call goes.
+ * client.c - opening and closing a client; locking the client for public calls.
  *
- * A client is OPEN, then CLOSING (what waits is cancelled, what is held is released, calls of
- * other threads come home), then CLOSED (no engine, no loop, no thread). Handles keep a reference,
- * so its memory goes with the last of them.
+ * A client is OPEN, then CLOSING (waits are cancelled, locks are released, calls of other threads
+ * return), then CLOSED (no engine, no loop, no background thread). Each handle has a reference to
+ * its client, so the memory of the client is freed with its last handle.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ void pawl__leave(pawl_client *client)
 
 static void session_lost(pawl_client *client, int why)
 {
-    for (struct list *l = client->holds.next, *next; l != &client->holds; l = next) {
+    for (struct list *l = client->holds.all.next, *next; l != &client->holds.all; l = next) {
         next = l->next;
         pawl__hold_lost(list_entry(l, struct hold, in_client), why ? why : PAWL_LOST_SESSION);
     }
@@ -49,10 +49,10 @@ static void event_told(struct request *r, int code);
 
 static void listen_for_events(pawl_client *client)
 {
-    pawl__request_init(&client->event, client, event_told);
-    client->event.op.kind = PAWL_OP_EVENT;
-    client->event.once = true;
-    pawl__request_start(&client->event, PAWL_NEVER);
+    pawl__request_init(&client->requests.event, client, event_told);
+    client->requests.event.op.kind = PAWL_OP_EVENT;
+    client->requests.event.once = true;
+    pawl__request_start(&client->requests.event, PAWL_NEVER);
 }
 
 static void event_told(struct request *r, int code)
@@ -65,15 +65,15 @@ static void event_told(struct request *r, int code)
         session_lost(client, r->op.reason);
     else if (r->op.event != PAWL_EVENT_NONE)
         pawl__leases_verify(client, &r->op);
-    client->other.stats.reconnects +=
+    client->counters.other.stats.reconnects +=
         r->op.event == PAWL_EVENT_RECONNECT || r->op.event == PAWL_EVENT_FAILOVER;
-    client->other.stats.failovers += r->op.event == PAWL_EVENT_FAILOVER;
+    client->counters.other.stats.failovers += r->op.event == PAWL_EVENT_FAILOVER;
     listen_for_events(client);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* False: out of memory; a wish for credentials must not be lost. */
+/* False: out of memory. */
 static bool copy_or_env(char **ret, const char *given, const char *variable)
 {
     const char *text = given ? given : secure_getenv(variable);
@@ -82,7 +82,7 @@ static bool copy_or_env(char **ret, const char *given, const char *variable)
     return *ret || !text;
 }
 
-/* One number that may be in the options (they win), in the URL, or neither. */
+/* A number from the options, else from the URL, else *ret as set before. */
 static int take_number(int64_t *ret, int64_t given, const pawl_url *url, const char *key,
                        int64_t least, int64_t most, pawl_error *err)
 {
@@ -135,11 +135,11 @@ static int take_options(pawl_client *client, const pawl_url *url, pawl_error *er
     client->env.watchdog_ms = 30000;
     client->env.timeout_ms = 2000;
     client->cohort = 32;
-    client->log = o->log;
-    client->log_arg = o->log_arg;
-    client->log_level = o->log_level ? (int)o->log_level : PAWL_LOG_WARNING;
-    if (client->log && client->log_level >= PAWL_LOG_WARNING && o->slow_wait_ms >= 0)
-        client->slow_ns = (o->slow_wait_ms ? o->slow_wait_ms : 30000) * PAWL_NS_PER_MS;
+    client->log.fn = o->log;
+    client->log.arg = o->log_arg;
+    client->log.level = o->log_level ? (int)o->log_level : PAWL_LOG_WARNING;
+    if (client->log.fn && client->log.level >= PAWL_LOG_WARNING && o->slow_wait_ms >= 0)
+        client->slow.after_ns = (o->slow_wait_ms ? o->slow_wait_ms : 30000) * PAWL_NS_PER_MS;
     client->label = strdup(o->label ? o->label : "");
     if (!copy_or_env(&client->user, o->user, "PAWL_USER") ||
         !copy_or_env(&client->password, o->password, "PAWL_PASSWORD") || !client->label)
@@ -154,28 +154,19 @@ static int take_options(pawl_client *client, const pawl_url *url, pawl_error *er
 static pawl_client *client_new(const struct pawl_world *world)
 {
     pawl_client *client = calloc(1, sizeof *client);
-    pthread_condattr_t attr;
 
     if (!client)
         return NULL;
     client->world = world;
     client->generation = pawl__fork_generation();
     client->refs = 1;
-    client->epoll_fd = client->timer_fd = client->kick_fd = -1;
-    client->tell_fd = client->rest_fd = client->user_fd = -1;
     pthread_mutex_init(&client->mu, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&client->background_wake, &attr);
-    pthread_condattr_destroy(&attr);
     pthread_cond_init(&client->idle, NULL);
     list_init(&client->registered);
-    list_init(&client->holds);
-    list_init(&client->requests);
-    list_init(&client->spare);
-    list_init(&client->todo);
-    list_init(&client->sleepers);
-    list_init(&client->callbacks);
+    list_init(&client->holds.all);
+    list_init(&client->holds.spare);
+    pawl__requests_init(&client->requests);
+    pawl__driver_init(client);
     pawl__leases_init(client);
     pawl__stats_init(client);
     pawl__slow_init(client);
@@ -193,7 +184,7 @@ static void client_free(pawl_client *client)
 {
     struct list *link;
 
-    while ((link = list_take(&client->spare)))
+    while ((link = list_take(&client->holds.spare)))
         free(list_entry(link, struct hold, in_client));
     pawl__names_free(client);
     pawl__stats_free(client);
@@ -201,7 +192,7 @@ static void client_free(pawl_client *client)
     free(client->user);
     wipe_and_free(client->password);
     wipe_and_free(client->identity);
-    pthread_cond_destroy(&client->background_wake);
+    pawl__driver_free(client);
     pthread_cond_destroy(&client->idle);
     pthread_mutex_destroy(&client->mu);
     free(client);
@@ -218,7 +209,7 @@ void pawl__client_unref(pawl_client *client)
         client_free(client);
 }
 
-/* Engine, loop and descriptors go; the memory of handles' client stays. */
+/* Close engine, loop and descriptors; handles may still refer to the client's memory. */
 static void take_down(pawl_client *client)
 {
     if (client->engine.engine) {
@@ -226,20 +217,20 @@ static void take_down(pawl_client *client)
         client->engine.engine->close(client->engine.state);
         pawl__defer_end(client);
     }
-    pawl__driver_end(client);
+    pawl__driver_close(client);
     pawl__states_free(client);
     client->engine = (pawl_instance){0};
     client->state = CLIENT_CLOSED;
 }
 
-/* Which service it is (engine.h); NULL: no memory. */
+/* The identity of the service (engine.h); NULL: no memory. */
 static char *identity_of(const pawl_instance *i, const char *url)
 {
     int length = pawl_instance_identity(i, NULL, 0);
     char *text = length < 0 ? strdup(url) : malloc((size_t)length + 1);
 
     if (text && length >= 0 && pawl_instance_identity(i, text, (size_t)length + 1) != length) {
-        free(text); /* the engine found no memory the second time */
+        free(text); /* out of memory in the second call */
         text = NULL;
     }
     return text;
@@ -257,7 +248,7 @@ static int set_up(pawl_client *client, const char *text, pawl_error *err)
     else
         code = take_options(client, &url, err);
     if (!code)
-        code = pawl__driver_init(client, err);
+        code = pawl__driver_open(client, err);
     if (!code)
         code = pawl__instance_open(&client->env, &client->engine, &url, err);
     if (!code && !(client->identity = identity_of(&client->engine, text)))
@@ -310,27 +301,27 @@ int pawl_open(pawl_client **ret, const char *url, const pawl_client_options *opt
 
 void pawl__close_check(pawl_client *client)
 {
-    struct waiter_thread *closing = client->closing;
+    struct waiter_thread *closing = client->closing.thread;
 
-    /* the closing call itself counts as one that waits */
-    if (closing && !closing->done && !client->live && client->active <= 1 &&
-        list_empty(&client->requests) &&
-        (client->close_late || !pawl_instance_unfinished(&client->engine)))
+    /* pawl_close itself is one active call */
+    if (closing && !closing->done && !client->holds.live && client->active <= 1 &&
+        list_empty(&client->requests.all) &&
+        (client->closing.late || !pawl_instance_unfinished(&client->engine)))
         pawl__wait_done(client, closing, 0);
 }
 
-/* No answer outweighs a refusal: that lock may be there or not. */
+/* PAWL_EUNKNOWN has priority over a refusal. */
 void pawl__close_failed(pawl_client *client, int code)
 {
     if (code == PAWL_EUNKNOWN || code == PAWL_ECONN)
-        client->close_code = PAWL_EUNKNOWN;
-    else if (!client->close_code)
-        client->close_code = code;
+        client->closing.code = PAWL_EUNKNOWN;
+    else if (!client->closing.code)
+        client->closing.code = code;
 }
 
 static void cancel_requests(pawl_client *client, bool all)
 {
-    for (struct list *l = client->requests.next, *next; l != &client->requests; l = next) {
+    for (struct list *l = client->requests.all.next, *next; l != &client->requests.all; l = next) {
         struct request *r = list_entry(l, struct request, all);
 
         next = l->next;
@@ -343,13 +334,13 @@ static void end_holds(pawl_client *client)
 {
     size_t n = 0;
 
-    for (struct list *l = client->holds.next; l != &client->holds; l = l->next)
+    for (struct list *l = client->holds.all.next; l != &client->holds.all; l = l->next)
         n++;
-    while (n-- && !list_empty(&client->holds)) {
-        struct list *first = list_take(&client->holds);
+    while (n-- && !list_empty(&client->holds.all)) {
+        struct list *first = list_take(&client->holds.all);
 
-        list_append(&client->holds, first);
-        pawl__hold_discard(list_entry(first, struct hold, in_client), false);
+        list_append(&client->holds.all, first);
+        pawl__hold_abandon(list_entry(first, struct hold, in_client), false);
     }
 }
 
@@ -357,38 +348,38 @@ static void closing_takes_too_long(pawl_timer *timer)
 {
     pawl_client *client = timer->arg;
 
-    if (client->live || !list_empty(&client->requests))
-        client->close_code = PAWL_EUNKNOWN;
-    client->close_late = true;
+    if (client->holds.live || !list_empty(&client->requests.all))
+        client->closing.code = PAWL_EUNKNOWN;
+    client->closing.late = true;
     cancel_requests(client, true);
     pawl__close_check(client);
-    /* What ends now may begin to give something back: that is cut short, too. */
+    /* A cancelled acquire may begin a release; cancel that release, too. */
     pawl__timers_set(&client->timers, timer, pawl__now(client) + 10 * PAWL_NS_PER_MS);
 }
 
-/* Everything that is under way comes to its end: within the time-out, after what at_least_ms keeps,
- * which is at most another time-out. */
+/* End all holds and requests and wait for them: at most one time-out for locks that at_least_ms
+ * keeps, and then at most one time-out for the rest. */
 static void wind_up(pawl_client *client)
 {
     pawl_timer limit = {.fire = closing_takes_too_long, .arg = client};
     int64_t begin = pawl__now(client);
     struct waiter_thread thread;
 
-    pawl__defer_begin(client); /* so that nothing ends while we walk the lists */
+    pawl__defer_begin(client); /* no hold or request ends during the walks over the lists */
     end_holds(client);
     cancel_requests(client, false);
     pawl__defer_end(client);
     pawl__requests_flush(client);
     pawl__wait_begin(&thread, NULL);
-    client->closing = &thread;
-    if (client->linger_until > begin)
-        begin = client->linger_until;
+    client->closing.thread = &thread;
+    if (client->closing.linger_until > begin)
+        begin = client->closing.linger_until;
     pawl__timers_set(&client->timers, &limit, begin + client->env.timeout_ms * PAWL_NS_PER_MS);
     client->active++;
     pawl__close_check(client);
     client->active--;
     pawl__wait(client, &thread);
-    client->closing = NULL;
+    client->closing.thread = NULL;
     pawl__timers_clear(&client->timers, &limit);
 }
 
@@ -406,13 +397,13 @@ int pawl_close(pawl_client *client)
     pawl__client_unregister(client);
     pthread_mutex_lock(&client->mu);
     wind_up(client);
-    while (client->dispatching) /* by pawl_client_process, or by the background thread */
+    while (client->driver.dispatching) /* another thread runs callbacks */
         pthread_cond_wait(&client->idle, &client->mu);
     pawl__background_stop(client);
-    while (!list_empty(&client->callbacks))
+    while (!list_empty(&client->driver.callbacks))
         if (pawl__dispatch(client, false) < 0)
             return PAWL_EFORK;
-    code = client->close_code;
+    code = client->closing.code;
     take_down(client);
     pawl__unlock(client);
     pawl__client_unref(client);
@@ -433,10 +424,10 @@ int pawl_client_fd(pawl_client *client)
     code = pawl__user_fd(client);
     if (code < 0 || pawl__background_start(client)) {
         code = PAWL_ENOMEM;
-    } else if (!client->fd_mode) {
-        client->fd_mode = true;
-        pthread_cond_signal(&client->background_wake);
-        pawl__tell(client); /* the background thread leaves its poll; the loop runs callbacks */
+    } else if (!client->driver.fd_mode) {
+        client->driver.fd_mode = true;
+        pthread_cond_signal(&client->driver.background.wake);
+        pawl__tell(client); /* end the poll of the background thread; the loop runs callbacks */
     }
     pawl__leave(client);
     return code;
@@ -467,15 +458,15 @@ void pawl__client_thread_gone(struct pawl_client *client, uint64_t thread)
     if (client->generation != pawl__fork_generation())
         return;
     pthread_mutex_lock(&client->mu);
-    for (struct list *l = client->holds.next, *next; l != &client->holds; l = next) {
+    for (struct list *l = client->holds.all.next, *next; l != &client->holds.all; l = next) {
         struct hold *hold = list_entry(l, struct hold, in_client);
 
         next = l->next;
         if (hold->owner.holder != thread || hold->orphan)
             continue;
-        hold->orphan = true; /* also one that is still to be granted, to the callback alone */
+        hold->orphan = true; /* also a hold that is ACQUIRING for an asynchronous call */
         if (hold->state == HOLD_LOST)
-            pawl__hold_drop(hold);
+            pawl__hold_over(hold);
         if (hold->state != HOLD_HELD)
             continue;
         pawl__lease_stop_renewing(hold);
@@ -484,12 +475,12 @@ void pawl__client_thread_gone(struct pawl_client *client, uint64_t thread)
                   "a thread ended while it held '%s'; its lease is no longer renewed",
                   hold->name_state->name);
     }
-    if (client->log_lines) /* no user code under the caller's mutex: the background thread logs */
+    if (client->log.lines) /* clients_mutex is locked: the background thread logs */
         pawl__tell(client);
     pthread_mutex_unlock(&client->mu);
 }
 
-/* ---- one op, waited for ---------------------------------------------------------------------- */
+/* ---- submit one op and wait ------------------------------------------------------------------ */
 
 static void exchange_finished(struct request *r, int code)
 {
@@ -529,8 +520,8 @@ int pawl__exchanges_cancel(pawl_client *client, const void *handle)
 {
     int n = 0;
 
-    pawl__defer_begin(client); /* nothing ends while we walk the list */
-    for (struct list *l = client->requests.next, *next; l != &client->requests; l = next) {
+    pawl__defer_begin(client); /* no request ends during the walk over the list */
+    for (struct list *l = client->requests.all.next, *next; l != &client->requests.all; l = next) {
         struct request *r = list_entry(l, struct request, all);
 
         next = l->next;

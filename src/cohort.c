@@ -4,7 +4,7 @@
  *
  * A name state (struct name_state) is all state of one name in one client. Threads that want the
  * same mutex queue in the name state, and only the front hold (name_state->front) goes to the
- * engine. A hold stays the front while it waits at the engine, holds the lock, and until its
+ * engine. A hold stays the front while ACQUIRING and HELD, until its
  * release is submitted. If another hold is queued, a release passes the engine's grant on inside
  * the process: the next hold takes over the lease and the next token of the range that the grant
  * reserved, and the engine is not asked. At most client->cohort grants in a row are passed on. Then
@@ -38,22 +38,22 @@ static uint64_t hash_name(const char *name)
 
 static void grow(pawl_client *client)
 {
-    size_t room = client->names_room ? client->names_room * 2 : 64;
+    size_t room = client->names.room ? client->names.room * 2 : 64;
     struct name_state **table = calloc(room, sizeof *table);
 
     if (!table)
-        return; /* longer chains, no harm */
-    for (size_t i = 0; i < client->names_room; i++)
-        while (client->names[i]) {
-            struct name_state *name_state = client->names[i];
+        return; /* no memory: the chains get longer */
+    for (size_t i = 0; i < client->names.room; i++)
+        while (client->names.buckets[i]) {
+            struct name_state *name_state = client->names.buckets[i];
 
-            client->names[i] = name_state->next;
+            client->names.buckets[i] = name_state->next;
             name_state->next = table[name_state->hash & (room - 1)];
             table[name_state->hash & (room - 1)] = name_state;
         }
-    free(client->names);
-    client->names = table;
-    client->names_room = room;
+    free(client->names.buckets);
+    client->names.buckets = table;
+    client->names.room = room;
 }
 
 struct name_state *pawl__name_get(pawl_client *client, const char *name)
@@ -62,11 +62,11 @@ struct name_state *pawl__name_get(pawl_client *client, const char *name)
     size_t length = strlen(name) + 1;
     struct name_state *name_state;
 
-    if (client->nnames >= client->names_room)
+    if (client->names.n >= client->names.room)
         grow(client);
-    if (!client->names)
+    if (!client->names.buckets)
         return NULL;
-    for (name_state = client->names[hash & (client->names_room - 1)]; name_state;
+    for (name_state = client->names.buckets[hash & (client->names.room - 1)]; name_state;
          name_state = name_state->next)
         if (name_state->hash == hash && !strcmp(name_state->name, name)) {
             name_state->refs++;
@@ -81,9 +81,9 @@ struct name_state *pawl__name_get(pawl_client *client, const char *name)
     name_state->hash = hash;
     name_state->series = pawl__series_of(client, name);
     name_state->refs = 1;
-    name_state->next = client->names[hash & (client->names_room - 1)];
-    client->names[hash & (client->names_room - 1)] = name_state;
-    client->nnames++;
+    name_state->next = client->names.buckets[hash & (client->names.room - 1)];
+    client->names.buckets[hash & (client->names.room - 1)] = name_state;
+    client->names.n++;
     return name_state;
 }
 
@@ -93,19 +93,19 @@ void pawl__name_put(pawl_client *client, struct name_state *name_state)
 
     if (--name_state->refs)
         return;
-    at = &client->names[name_state->hash & (client->names_room - 1)];
+    at = &client->names.buckets[name_state->hash & (client->names.room - 1)];
     while (*at != name_state)
         at = &(*at)->next;
     *at = name_state->next;
-    client->nnames--;
+    client->names.n--;
     free(name_state);
 }
 
 void pawl__names_free(pawl_client *client)
 {
-    free(client->names);
-    client->names = NULL;
-    client->names_room = 0;
+    free(client->names.buckets);
+    client->names.buckets = NULL;
+    client->names.room = 0;
 }
 
 /* ---- the queue inside the process ------------------------------------------------------------ */
@@ -115,7 +115,7 @@ uint32_t pawl__cohort_tokens(const struct hold *hold)
     return hold->terms.cohort && hold->name_state->contended ? (uint32_t)hold->client->cohort : 1;
 }
 
-/* "Busy" is an answer of the service, or of who has the grant in this process. */
+/* PAWL_ETIMEDOUT only if the service, or a hold of this process, said that the name is held. */
 static void waited_too_long(pawl_timer *timer)
 {
     struct hold *hold = timer->arg;
@@ -198,7 +198,7 @@ bool pawl__cohort_pass(struct hold *hold)
     struct hold *next;
 
     if (!hold->is_front || list_empty(&name_state->queue) || hold->orphan ||
-        hold->client->state != CLIENT_OPEN) /* who waits while it closes is cancelled */
+        hold->client->state != CLIENT_OPEN) /* closing cancels the waiters */
         return false;
     if (hold->token + 1 >= hold->token_end || hold->deadline - now < hold->lease_len / 2)
         return false;

@@ -8,152 +8,33 @@
  *
  * From top to bottom (docs/glossary.md explains the terms):
  *   lock, multi, semaphore, latch, inspect   the public calls
- *   hold     one owner's relation to one name: waiting, acquiring, held, releasing, lost
- *   cohort   the holds of one name inside this process (struct name_state)
- *   lease    the leases of holds: renewal, deadline, loss
- *   request  one op with its time limit: repeated while the outcome is unknown, then cancelled
- *   driver   the thread that runs the loop; the background thread; user callbacks
- *   client   opening, closing, the env that engines see
+ *   hold.h     one owner's relation to one name; the table of states
+ *   cohort     the holds of one name inside this process (struct name_state)
+ *   lease      the leases of holds: renewal, deadline, loss
+ *   request.h  one op with its time limit: repeated while the outcome is unknown, then cancelled
+ *   driver.h   the thread that runs the loop; the background thread; user callbacks
+ *   client     opening, closing, the env that engines see
  */
 #ifndef PAWL_CORE_H
 #define PAWL_CORE_H
 
-#include <pthread.h>
-#include <uv.h>
-
+#include "driver.h"
 #include "engine.h"
 #include "fork.h"
+#include "hold.h"
 #include "list.h"
 #include "pawl-observe.h"
+#include "request.h"
 #include "template.h"
 #include "timers.h"
 
-struct hold;
-
-/* ---- request.c ------------------------------------------------------------------------------ */
-
-enum request_phase {
-    REQUEST_IDLE,   /* not started, or finished */
-    REQUEST_DUE,   /* to be submitted when the engine function on the stack has returned */
-    REQUEST_OUT,    /* submitted: the engine has the op */
-    REQUEST_PAUSED  /* waits before the op is submitted again */
-};
-
-struct request {
-    pawl_op op;
-    pawl_client *client;
-    struct list todo;
-    pawl_timer pause, limit;
-    int64_t started;    /* now() at the start */
-    int64_t first_sent; /* now() before the first submit */
-    int64_t sent;       /* now() before the latest submit */
-    uint8_t phase;
-    bool once;          /* don't repeat: finish with the first answer */
-    bool poll;          /* retry after PAWL_EBUSY instead of finishing */
-    bool unknown;       /* an earlier submit got no answer */
-    bool held;          /* ACQUIRE: an answer said that another owner has the lock */
-    bool cancel_todo;
-    int giving_up;      /* why the request was cancelled (PAWL_ETIMEDOUT, PAWL_ECANCELED), or 0 */
-    uint32_t attempts;
-    pawl_error err;
-    void (*finish)(struct request *request, int code);
-    struct list all;    /* in client->requests while it is not IDLE */
-    void *owner;        /* for the code that started the request */
-    const void *handle; /* the handle whose cancel function cancels the request, or NULL */
-};
-
-/* Prepare a request; the caller then fills in op.kind and the other request fields of the op. */
-void pawl__request_init(struct request *request, pawl_client *client,
-                        void (*finish)(struct request *, int code));
-
-/* Submit the op. finish() is called exactly once, possibly before this function returns. The
- * request is cancelled at `deadline` (PAWL_NEVER: no limit). */
-void pawl__request_start(struct request *request, int64_t deadline);
-
-/* Cancel before the deadline; finish() gets `why`, unless the answer comes first. */
-void pawl__request_cancel(struct request *request, int why);
-
-/* Has the service said that another owner has the lock? */
-static inline bool pawl__request_heard_held(const struct request *request)
-{
-    return request->held || request->op.waited;
-}
-
-/* Submit the deferred requests. Called each time that the engine has returned. */
-void pawl__requests_flush(pawl_client *client);
-
-/* ---- driver.c ------------------------------------------------------------------------------- */
-
-/* The waiter for one result; with `blocking`, a thread in a blocking call. */
-struct waiter_thread {
-    bool done;
-    int code;
-    /* blocking */
-    bool blocking;
-    bool local; /* waits for another thread of this process, not for the loop */
-    struct list sleeping;
-    pthread_cond_t wake;
-    pawl_error *err;
-};
-
-/* A user callback that is queued or running; embedded in the hold or multi-lock that the callback
- * reports. */
-struct callback {
-    struct list queued;
-    bool pending, running;
-    pawl_done_fn *fn; /* pawl_lost_fn has the same type; NULL: no callback */
-    void *arg;
-    pawl_lock *lock; /* a reference, once the callback will certainly be queued */
-    int code;
-    const struct hold *hold; /* the hold for queries inside the callback, or NULL */
-    void (*gone)(struct callback *callback); /* called with the mutex, afterwards */
-};
-
-/* Blocking calls: begin, start an operation that ends in pawl__wait_done, wait. */
-void pawl__wait_begin(struct waiter_thread *thread, pawl_error *err);
-void pawl__wait_done(pawl_client *client, struct waiter_thread *thread, int code);
-/* From now on the call waits for the loop: its thread may become the driver. */
-void pawl__wait_drive(struct waiter_thread *thread);
-int pawl__wait(pawl_client *client, struct waiter_thread *thread);
-/* Instead of pawl__wait, if nothing was started. */
-void pawl__wait_end(struct waiter_thread *thread);
-
-void pawl__callback_queue(pawl_client *client, struct callback *callback, int code);
-
-/* The hold that the callback on the calling thread reports; NULL outside callbacks. */
-const struct hold *pawl__acting(void);
-
-/* Is the calling thread inside a user callback? */
-bool pawl__in_callback(void);
-
-int pawl__driver_init(pawl_client *client, pawl_error *err);
-void pawl__driver_end(pawl_client *client);
-/* Start the background thread; PAWL_ENOMEM if no thread can be created. */
-int pawl__background_start(pawl_client *client);
-void pawl__background_stop(pawl_client *client);    /* unlocks and relocks the mutex */
-/* Before unlocking the mutex: flush deferred requests and make sure that a thread will wake up for
- * the next event or timer. */
-void pawl__before_unlock(pawl_client *client);
-/* Run everything that is ready: loop, wakes, due timers. */
-void pawl__turn(pawl_client *client);
-void pawl__signals_forget(pawl_client *client);
-/* Wake the driver from its epoll_wait. */
-void pawl__kick(pawl_client *client);
-/* Wake the thread that runs callbacks: a foreign loop, or the background thread in its poll. */
-void pawl__tell(pawl_client *client);
-/* Set the timer descriptor to fire no later than the earliest timer; it may fire too early. */
-void pawl__arm(pawl_client *client);
-void pawl__forget(pawl_client *client); /* clear the signals that woke the outer epoll_wait */
-/* No thread drives: let the background thread take over after its rest, or when a timer is due. */
-void pawl__rest_end(pawl_client *client);
-/* An operation may be under way that no caller waits for: end the background thread's rest. */
-void pawl__background_need(pawl_client *client);
-int pawl__user_fd(pawl_client *client); /* the foreign loop's descriptor; -1: can't be created */
-/* Run queued callbacks. Returns their number, or PAWL_EFORK: a callback forked and this is the
- * child process, which must not touch the client any more. */
-int pawl__dispatch(pawl_client *client, bool by_background);
-
 /* ---- lease.c -------------------------------------------------------------------------------- */
+
+/* When the leases of a client are renewed. */
+struct leases {
+    struct timers due; /* the renew_timer of each hold */
+    pawl_timer timer;  /* set for the earliest of them */
+};
 
 void pawl__leases_init(pawl_client *client);
 /* A hold was granted: watch the lease that is given in the answer of its op. */
@@ -174,140 +55,6 @@ int64_t pawl__lease_wanted(const struct hold *hold, int64_t now);
 /* The deadline has passed: the reason why the lease was not renewed. */
 int pawl__lease_lost_why(const struct hold *hold, int64_t now);
 
-/* ---- hold.c, hold_end.c ---------------------------------------------------------------------- */
-
-enum hold_state {
-    HOLD_WAITING,   /* in the queue of its name, not at the engine */
-    HOLD_ACQUIRING, /* the ACQUIRE is at the engine */
-    HOLD_HELD,
-    HOLD_RELEASING, /* the RELEASE is at the engine */
-    HOLD_UNRELEASED, /* the release failed and may be repeated until the lease has ended */
-    HOLD_LOST,      /* lost, and the owner has not released the hold yet */
-    HOLD_OVER       /* ended; the memory is reused when nothing refers to the hold any more */
-};
-
-/* The options of a handle that its holds need. */
-struct terms {
-    uint8_t mode;
-    uint8_t kind;  /* enum pawl_kind */
-    bool queue;    /* wait in the service's queue; else poll */
-    bool cohort;   /* the grant may be passed on inside the process */
-    bool reentrant;
-    int64_t lease_ms; /* 0: watchdog */
-    int64_t max_hold_ms;
-    int64_t at_least_ms;
-    uint64_t count; /* semaphore's capacity */
-    pawl_lost_fn *on_lost;
-    void *arg;
-};
-
-struct hold {
-    struct request request;
-    pawl_client *client;
-    struct name_state *name_state;
-    struct list in_client, in_name, in_queue;
-    struct terms terms;        /* the handle's */
-    pawl_lock *lock;           /* the handle of the acquire; NULL once freed */
-    pawl_semaphore *sem;
-    pawl_owner owner; /* owner.seq identifies the engine's grant */
-    uint64_t id;      /* unique per use: the memory of a hold is reused */
-    const struct group *group; /* the multi-lock that asked for it, or NULL */
-    uint8_t state;
-    uint8_t why;      /* LOST: enum pawl_lost_reason */
-    uint8_t verify_why; /* why the engine asked to verify the hold, or 0 */
-    char *by;         /* who broke the lock; "": two reports differ; NULL: not known */
-    bool is_front;    /* the one hold of its name's cohort that the engine knows */
-    bool orphan;      /* its thread has ended */
-    bool finished;    /* its owner has finished with the hold, and may acquire anew */
-    bool give_back;   /* release as soon as the pending request is answered */
-    unsigned owed;    /* number of pawl__hold_leave calls to do after the pending request */
-    bool acquires;    /* done_cb reports, or last reported, an acquire */
-    bool maybe_released; /* a release got no answer */
-    int count;
-    uint32_t permits;
-    struct waiter_thread *thread; /* the blocking caller of the current transition, or NULL */
-    struct callback done_cb, lost_cb;
-
-    int64_t asked;      /* when the owner asked */
-    int64_t wait_until;
-    pawl_timer wait_timer; /* HOLD_WAITING */
-    uint64_t with_seq; /* the exclusive hold beside this shared one */
-    bool waited, try_once;
-    bool warned;       /* the log has a warning about this wait */
-    bool partial;      /* HELD or LOST with a pending request that changes permits or counts */
-    uint32_t keep;     /* the permits or counts that a partial release keeps */
-
-    /* the grant */
-    uint64_t token, token_end; /* own token; end of the reserved range */
-    int64_t since;
-    int64_t deadline; /* certainly valid until then */
-    int64_t lease_from, lease_len; /* the last confirmed lease, ns */
-    int64_t ends;                  /* when the requested lease ends */
-    int64_t renewal_late;          /* how much later than due the latest renewal was sent, ns */
-    bool claim;                    /* the lease is shorter than requested: renew soon */
-    pawl_timer lost_timer;
-    pawl_timer renew_timer; /* in client->renewals */
-    pawl_renewal *renewing; /* the hold's item in a submitted batch */
-    bool verify;            /* verify again when the submitted renewal is answered */
-};
-
-/* Who receives a result: exactly one of call (blocking) and done (asynchronous) is set. */
-struct asker {
-    pawl_lock *lock;
-    pawl_semaphore *sem;
-    struct waiter_thread *thread;
-    pawl_done_fn *done;
-    void *arg;
-    uint64_t holder;
-    const struct group *group; /* the multi-lock that asks, or NULL */
-};
-
-/* The part of a multi-lock that its members' holds use. `cancels` is incremented under a member's
- * mutex before the member's holds are cancelled, so an acquire either sees the change or is found
- * by the cancel. */
-struct group {
-    atomic_uint cancels;
-};
-
-/* Acquire. Returns 0 if the asker will receive (or has received) the result, else an error. */
-int pawl__hold_acquire(pawl_client *client, struct name_state *name_state,
-                       const struct terms *terms,
-                       const struct asker *asker, uint32_t permits, int64_t wait_ms,
-                       pawl_error *err);
-/* NULL: no memory. */
-struct hold *pawl__hold_new(pawl_client *client, struct name_state *name_state);
-/* Set the receiver of the next result. NULL: none; a result that is already owed to an earlier
- * asker is still delivered. */
-void pawl__hold_set_asker(struct hold *hold, const struct asker *asker);
-/* Release a grant that was or may have been given and is not wanted; nobody is notified. */
-void pawl__hold_give_back(struct hold *hold);
-/* Release a HELD or LOST hold `times` times, without a caller that waits for the result. */
-void pawl__hold_leave(struct hold *hold, unsigned times);
-/* Release a useless grant of this hold that the service may still have. */
-void pawl__hold_let_go(const struct hold *hold, int64_t lease_ms);
-struct hold *pawl__hold_find(struct name_state *name_state, uint64_t holder, int mode);
-/* Release one count, or all permits but `keep`. Returns 0 if the asker will receive (or has
- * received) the result. Without an asker the result is dropped. */
-int pawl__hold_release(struct hold *hold, uint32_t keep, const struct asker *asker,
-                       pawl_error *err);
-/* End a hold in any state: cancel a waiting one, release a held one. */
-void pawl__hold_discard(struct hold *hold, bool forget); /* forget: don't call on_lost */
-void pawl__hold_cancel(struct hold *hold, int why);
-/* why: enum pawl_lost_reason; 0: the deadline has passed. */
-void pawl__hold_lost(struct hold *hold, int why);
-#define LOST_WORDS_MAX 256 /* the reason, and who broke the lock or the time without contact */
-const char *pawl__hold_lost_words(const struct hold *hold, char words[LOST_WORDS_MAX]);
-/* Returns PAWL_ELOST, and puts the reason of the loss into `err`. */
-int pawl__hold_error_lost(const struct hold *hold, pawl_error *err);
-void pawl__hold_start(struct hold *hold); /* submit the acquire to the engine */
-void pawl__hold_finish(struct hold *hold, int code); /* deliver the result to the asker */
-void pawl__hold_granted(struct hold *hold);
-/* The request of a partial hold was answered: deliver the result and do the deferred work. */
-void pawl__hold_partial_over(struct hold *hold, int code);
-/* Set the state OVER. The memory is reused when the request is answered, the asker has its result
- * and no callback is pending. */
-void pawl__hold_drop(struct hold *hold);
-
 /* ---- cohort.c ------------------------------------------------------------------------------- */
 
 /* The state of one name in one client. */
@@ -321,6 +68,12 @@ struct name_state {
     struct series *series;
     uint64_t hash;
     char name[];
+};
+
+/* The hash table of a client's names. */
+struct names {
+    struct name_state **buckets;
+    size_t n, room;
 };
 
 struct name_state *pawl__name_get(pawl_client *client, const char *name); /* NULL: no memory */
@@ -341,7 +94,7 @@ uint32_t pawl__cohort_tokens(const struct hold *hold); /* how many to reserve */
 /* ---- stats.c, trace.c, slow.c ---------------------------------------------------------------- */
 
 /* The counters of all names with the same template. Counters that belong to no name are in
- * client->other. A series stays as long as its client. */
+ * counters.other. A series stays as long as its client. */
 struct series {
     pawl_stats stats;
     uint64_t wait_ns, hold_ns; /* sums, for the averages */
@@ -349,6 +102,13 @@ struct series {
 };
 
 #define PAWL_SERIES_MAX 64 /* without `other` */
+
+struct counters {
+    struct series other;
+    struct series *series[PAWL_SERIES_MAX];
+    uint64_t hash[PAWL_SERIES_MAX]; /* of the templates */
+    size_t n;
+};
 
 void pawl__stats_init(pawl_client *client);
 void pawl__stats_free(pawl_client *client);
@@ -361,10 +121,19 @@ struct series *pawl__series_of(pawl_client *client, const char *name);
 void pawl__wait_begins(struct hold *hold);
 void pawl__wait_ends(struct hold *hold, int code);
 void pawl__hold_ends(struct hold *hold, int code);
+/* The program's log function, and the lines and trace events that pawl__unlock will deliver. */
+struct log {
+    pawl_log_fn *fn;
+    void *arg;
+    int level;
+    struct log_line *lines, **end;
+};
+
 void pawl__trace(struct hold *hold, int event, int64_t lasted_ns, int code);
 
 /* The warning about long waits: at most one INSPECT at a time. */
 struct slow {
+    int64_t after_ns; /* warn of waits longer than this; 0: never */
     pawl_timer timer;
     struct request request;
     struct name_state *name_state; /* the name that is inspected, with a reference; NULL: none */
@@ -413,97 +182,49 @@ struct pawl_world {
     void *arg;
 };
 
+/* pawl_close: waits until there are no live holds, no requests and no other active calls. */
+struct closing {
+    struct waiter_thread *thread; /* the thread in pawl_close, or NULL */
+    bool late;            /* no longer wait for background work of the engine */
+    int code;             /* the result of pawl_close */
+    int64_t linger_until; /* locks kept by at_least_ms are released by then */
+};
+
 enum client_state { CLIENT_OPEN, CLIENT_CLOSING, CLIENT_CLOSED };
 
 #define PAWL_HANDLE_BIT (1ull << 63) /* tells handles' numbers from threads' */
-#define DRIVER_BACKGROUND ((struct waiter_thread *)-1)
 
+/* What belongs to no part of the core comes first, then one struct for each part. */
 struct pawl_client {
     pawl_env env; /* first: an env is its client */
     pthread_mutex_t mu;
     pawl_instance engine;
-    uint32_t caps;
-    uint64_t generation; /* of the process that opened the client */
-    struct list registered;
-    uint32_t refs;
+    uint32_t caps;       /* enum pawl_caps of the engine */
+    int state;           /* enum client_state */
+    uint32_t refs;       /* one for the open client, one for each handle */
     uint32_t active;     /* blocking calls that wait */
-    int state;
-    char *identity;      /* the service's identity, for ordering multi-locks */
-    char *label;
+    pthread_cond_t idle; /* a dispatch or an active call has ended */
+    uint64_t generation; /* of the process that opened the client (fork.h) */
+    struct list registered;
+    pawl_client_options options; /* as given; the texts are the copies below */
+    char *label, *user, *password;
     char who[PAWL_BY_MAX]; /* this client in words, for the holders whose locks it breaks */
-    char *user, *password;
+    char *identity;      /* the service's identity, for ordering multi-locks */
+    int64_t cohort;      /* how many grants in a row stay inside the process */
+    uint64_t last_seq, last_handle;
+    struct state_box *states; /* the memory of the engine and its inner engines */
     const struct pawl_world *world;
 
-    struct state_box *states;
-    struct log_line *log_lines, **log_end;
-    pawl_log_fn *log;
-    void *log_arg;
-    int log_level;
-    pawl_client_options options; /* as given */
-    int64_t cohort;
-
-    uint64_t last_seq, last_handle, last_hold;
-    struct request event; /* the standing EVENT op */
-    bool in_submit; /* or in cancel: the engine may buffer data that needs a flush */
-    bool unflushed; /* an op was not completed inside submit, or was cancelled */
-    bool dirty;     /* the loop must run before a thread waits */
-
-    struct name_state **names;
-    size_t nnames, names_room;
-    struct list holds; /* all that are not OVER */
-    size_t live;       /* their number */
-    struct list requests; /* all that are not idle, except `event` */
-    struct waiter_thread *closing; /* pawl_close, until live, requests and active are gone */
-    bool close_late;      /* pawl_close no longer waits for background work of the engine */
-    int close_code;       /* what pawl_close returns */
-    int64_t linger_until; /* while closing: locks kept by at_least_ms are released by then */
-    struct list spare; /* pooled holds */
-
+    struct names names;
+    struct holds holds;
+    struct leases leases;
+    struct requests requests;
     struct timers timers;
-    struct timers renewals;
-    pawl_timer renew_timer;
-
-    struct list todo;  /* requests to submit or cancel */
-    int deferring;     /* depth of pawl__defer_begin */
-    struct request *submitting; /* the request inside the engine's submit, until answered */
-    pawl_wake *wakes;
-    atomic_bool woken;
-
-    uv_loop_t loop;
-    bool loop_open;
-    int epoll_fd, timer_fd, kick_fd;
-    int tell_fd; /* wakes the thread that runs callbacks */
-    int rest_fd; /* wakes the background thread after its rest */
-    int user_fd; /* all of the above, for a foreign loop; -1 until requested */
-    int64_t armed;
-    bool stepped_in;   /* fd_mode: the foreign loop was late, the background thread drives */
-    int64_t backed_up; /* fd_mode: the background thread sleeps until shortly after this instant */
-    struct waiter_thread *driver;
-    struct list sleepers;
-    uint64_t activity;
-    bool asked;         /* a request was sent since the last wait */
-    bool contended;     /* the last acquire had to wait */
-    unsigned in_vain;   /* consecutive spins without an answer */
-    unsigned spin_rest; /* number of waits to come without spinning (back-off) */
-
-    pthread_t background;
-    pthread_cond_t background_wake;
-    bool background_runs, background_stops;
-    bool background_polls; /* the background thread is in poll(), not at the condition */
-    bool background_rests; /* the background thread lets callers drive */
-    bool background_needed; /* an operation is under way that no caller waits for */
-    int64_t rest_until; /* when rest_fd fires, or PAWL_NEVER */
-
-    struct list callbacks;
-    bool dispatching, fd_mode;
-    pthread_cond_t idle;    /* a dispatch or an active call has ended */
-
-    struct series other;
-    struct series *series[PAWL_SERIES_MAX];
-    uint64_t series_hash[PAWL_SERIES_MAX];
-    size_t nseries;
-    int64_t slow_ns;  /* warn of waits longer than this; 0: never */
+    struct driver driver;
+    struct closing closing;
+    struct counters counters;
     struct slow slow;
+    struct log log;
 };
 
 static inline int64_t pawl__now(pawl_client *client)
@@ -511,17 +232,17 @@ static inline int64_t pawl__now(pawl_client *client)
     return client->env.now(&client->env);
 }
 
-/* Between begin and end no request is submitted: the engine is on the stack, or the caller walks a
- * list, or the order of two requests matters. pawl__requests_flush then submits the requests. The
- * pairs nest. */
+/* Defer: between begin and end no request is submitted or cancelled, because the engine is on the
+ * stack, or the caller walks a list, or the order of two requests matters. Afterwards
+ * pawl__requests_flush submits and cancels the deferred requests. The pairs nest. */
 static inline void pawl__defer_begin(pawl_client *client)
 {
-    client->deferring++;
+    client->requests.deferring++;
 }
 
 static inline void pawl__defer_end(pawl_client *client)
 {
-    client->deferring--;
+    client->requests.deferring--;
 }
 
 /* Lock the client for a public call. Returns 0, or PAWL_EFORK, PAWL_ESTATE (closed), PAWL_EDEADLK
@@ -568,7 +289,7 @@ struct pawl_lock {
  * stays valid, because the caller, or the client being open, holds another reference. */
 void pawl__lock_unref(pawl_lock *lock);
 /* Release the acquires of `holder` through this lock `times` times, in the background. */
-void pawl__lock_give_back(pawl_lock *lock, uint64_t holder, unsigned times);
+void pawl__lock_release_times(pawl_lock *lock, uint64_t holder, unsigned times);
 int pawl__lock_acquire(pawl_lock *lock, const struct group *group, unsigned cancels,
                        int64_t wait_ms, pawl_error *err);
 int pawl__lock_acquire_start(pawl_lock *lock, const struct group *group, unsigned cancels,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * decode.c - %XX in URLs. Apart from the rest so that modules can have it, too.
+ * decode.c - %XX in URLs. A separate file, because modules are linked with this function, too.
  */
 #include <ctype.h>
 #include <stdlib.h>

@@ -2,27 +2,27 @@
  *
  * driver.c - the driver: the thread that runs the loop.
  *
- * All state is under the client's mutex, so any thread may submit ops and turn the loop; a turn
- * never blocks. Only the waiting must be shared out. One outer epoll descriptor contains libuv's
- * own descriptor, a timer descriptor on CLOCK_BOOTTIME (armed for the earliest timer; this clock
- * also counts the time that a machine sleeps) and an event descriptor (the kick). The driver is the
- * thread in epoll_wait on the outer descriptor, without the mutex:
+ * All state is under the client's mutex, so any thread may submit ops and run a turn of the loop; a
+ * turn never blocks. Only waiting needs an agreement between threads. One outer epoll descriptor
+ * contains libuv's own descriptor, a timer descriptor on CLOCK_BOOTTIME (armed for the earliest
+ * timer; this clock also counts the time that a machine sleeps) and an event descriptor (the kick).
+ * The driver is the thread in epoll_wait on the outer descriptor, without the mutex:
  *
  *   - A caller whose op is not done becomes the driver if no other caller is the driver. So a
  *     program with one thread pays for no thread switch.
  *   - Other callers sleep, each on a condition of its own. The driver wakes the callers whose op is
  *     done. When the driver's own op is done, the driver wakes one of them to drive on. Callers
  *     that only wait for another thread of the process (the cohort) never drive.
- *   - The background thread drives when no caller does. A caller that needs the role takes it from
- *     the background thread, which then rests. The background thread takes the role back at once
- *     if an operation is under way that no caller waits for, else only when no caller has driven
- *     for a while: so a program in a loop of calls need not compete with the background thread for
- *     every answer. The rest has no end while a caller drives; the caller that drives last sets
- *     the end, on a timer descriptor, which wakes no thread now.
+ *   - The background thread drives when no caller does. A caller that needs the role takes the role
+ *     from the background thread, which then rests. The background thread takes the role back at
+ *     once if an operation is under way that no caller waits for, else only when no caller has
+ *     driven for a while: so a program in a loop of calls need not compete with the background
+ *     thread for every answer. The rest has no end while a caller drives; the caller that drives
+ *     last sets the end, on a timer descriptor, which wakes no thread now.
  *   - A foreign loop polls the same descriptor and calls pawl_client_process. The background thread
  *     then only steps in when a timer is overdue, until the foreign loop comes round again.
  *
- * Two threads in epoll_wait at once are harmless, because both check under the mutex what is ready.
+ * Two threads in epoll_wait at once are harmless, because both look for events under the mutex.
  * But an event that one of the threads consumes is not seen by the other. So the background thread
  * and the foreign loop are woken by a descriptor of their own (tell_fd), which callers neither wait
  * for nor read. A foreign loop's descriptor is another epoll over the same four.
@@ -32,10 +32,6 @@
  * answers that take longer and CPUs that are busy. A client whose last acquire had to wait does not
  * spin at all, because on a machine with few CPUs the spinning would delay the holder. (No
  * sched_yield: the kernel takes sched_yield for a wish to wait for long.)
- *
- * User callbacks are queued and run in order, one at a time, with no mutex held: by the background
- * thread, or in pawl_client_process once pawl_client_fd was called. A caller's thread never runs
- * callbacks, because the caller may hold locks of its own that the callback wants.
  */
 #include <errno.h>
 #include <sys/epoll.h>
@@ -47,24 +43,10 @@
 
 #define LOOP_FDS 8
 #define REST (20 * PAWL_NS_PER_MS)
-#define DISPATCH_MAX 1000
 #define TURNS_MAX 8
 #define SPIN 50000        /* ns */
-#define SPIN_VAIN 4       /* so many in vain cost nothing yet */
-#define SPIN_REST_MAX 256 /* waits without one, at most, before the next */
-
-static _Thread_local int callback_depth;
-static _Thread_local const struct hold *acting;
-
-const struct hold *pawl__acting(void)
-{
-    return acting;
-}
-
-bool pawl__in_callback(void)
-{
-    return callback_depth > 0;
-}
+#define SPIN_FREE 4       /* this many failed spins in a row cause no back-off */
+#define SPIN_SKIP_MAX 256 /* after more failures, at most this many waits without spinning */
 
 /* ---- setting up ------------------------------------------------------------------------------ */
 
@@ -77,27 +59,32 @@ static int watch(int epoll_fd, int fd)
 
 static int watch_all(pawl_client *client, int epoll_fd)
 {
-    return watch(epoll_fd, uv_backend_fd(&client->loop)) || watch(epoll_fd, client->timer_fd) ||
-           watch(epoll_fd, client->kick_fd);
+    struct driver *d = &client->driver;
+
+    return watch(epoll_fd, uv_backend_fd(&d->loop)) || watch(epoll_fd, d->timer_fd) ||
+           watch(epoll_fd, d->kick_fd);
 }
 
 int pawl__user_fd(pawl_client *client)
 {
-    if (client->user_fd < 0 && client->epoll_fd >= 0) {
+    struct driver *d = &client->driver;
+
+    if (d->user_fd < 0 && d->epoll_fd >= 0) {
         int fd = epoll_create1(EPOLL_CLOEXEC);
 
-        if (fd >= 0 && (watch_all(client, fd) || watch(fd, client->tell_fd))) {
+        if (fd >= 0 && (watch_all(client, fd) || watch(fd, d->tell_fd))) {
             close(fd);
             fd = -1;
         }
-        client->user_fd = fd;
+        d->user_fd = fd;
     }
-    return client->user_fd;
+    return d->user_fd;
 }
 
 /* uv_loop_init opens up to LOOP_FDS descriptors (epoll, io_uring, the wake-up of worker threads and
- * the pipe of signal handlers), and aborts the process if it can't have one of the last. So see
- * first that there is room. Another thread may take it away in between; that can't be helped. */
+ * the pipe of signal handlers), and aborts the process if one of the latter two can't be opened. So
+ * check before that so many descriptors are free. Another thread may still use them up in between.
+ * Returns an errno, or 0. */
 static int room_for_loop(void)
 {
     int fds[LOOP_FDS], n = 0, error = 0;
@@ -111,44 +98,64 @@ static int room_for_loop(void)
     return error;
 }
 
-int pawl__driver_init(pawl_client *client, pawl_error *err)
+void pawl__driver_init(pawl_client *client)
 {
+    struct driver *d = &client->driver;
+    struct background *b = &client->driver.background;
+    pthread_condattr_t attr;
+
+    list_init(&d->sleepers);
+    list_init(&d->callbacks);
+    d->epoll_fd = d->timer_fd = d->kick_fd = d->tell_fd = d->user_fd = b->rest_fd = -1;
+    d->armed = b->backs_up = b->rest_until = PAWL_NEVER;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&b->wake, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+void pawl__driver_free(pawl_client *client)
+{
+    pthread_cond_destroy(&client->driver.background.wake);
+}
+
+int pawl__driver_open(pawl_client *client, pawl_error *err)
+{
+    struct driver *d = &client->driver;
+    struct background *b = &client->driver.background;
     int error;
 
-    list_init(&client->sleepers);
-    list_init(&client->callbacks);
-    client->armed = client->backed_up = client->rest_until = PAWL_NEVER;
     if (client->world)
         return 0;
-    client->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    client->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
-    client->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    client->tell_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    client->rest_fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
-    if (client->epoll_fd < 0 || client->timer_fd < 0 || client->kick_fd < 0 ||
-        client->tell_fd < 0 || client->rest_fd < 0)
+    d->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    d->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
+    d->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    d->tell_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    b->rest_fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (d->epoll_fd < 0 || d->timer_fd < 0 || d->kick_fd < 0 || d->tell_fd < 0 || b->rest_fd < 0)
         return pawl_error_set(err, PAWL_ENOMEM, "can't make an event loop: %s", strerror(errno));
     error = room_for_loop();
     if (error)
         return pawl_error_set(err, PAWL_ENOMEM, "can't make an event loop: %s", strerror(error));
-    if (uv_loop_init(&client->loop))
+    if (uv_loop_init(&d->loop))
         return pawl_error_set(err, PAWL_ENOMEM, "can't make an event loop: %s", strerror(errno));
-    client->loop_open = true;
-    client->env.loop = &client->loop;
-    if (watch_all(client, client->epoll_fd))
+    d->loop_open = true;
+    client->env.loop = &d->loop;
+    if (watch_all(client, d->epoll_fd))
         return pawl_error_set(err, PAWL_ENOMEM, "can't watch the loop: %s", strerror(errno));
     return 0;
 }
 
-void pawl__driver_end(pawl_client *client)
+void pawl__driver_close(pawl_client *client)
 {
-    int *fds[] = {&client->user_fd, &client->epoll_fd, &client->timer_fd, &client->kick_fd,
-                  &client->tell_fd, &client->rest_fd};
+    struct driver *d = &client->driver;
+    int *fds[] = {&d->user_fd, &d->epoll_fd, &d->timer_fd,
+                  &d->kick_fd, &d->tell_fd,  &d->background.rest_fd};
 
-    if (client->loop_open) {
-        while (uv_loop_close(&client->loop) == UV_EBUSY)
-            uv_run(&client->loop, UV_RUN_ONCE); /* what the engine closed */
-        client->loop_open = false;
+    if (d->loop_open) {
+        while (uv_loop_close(&d->loop) == UV_EBUSY)
+            uv_run(&d->loop, UV_RUN_ONCE); /* run the close callbacks of the engine's handles */
+        d->loop_open = false;
     }
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         if (*fds[i] >= 0)
@@ -161,20 +168,23 @@ void pawl__driver_end(pawl_client *client)
 
 void pawl__kick(pawl_client *client)
 {
+    struct driver *d = &client->driver;
     uint64_t one = 1;
 
-    if (client->kick_fd >= 0)
-        (void)!write(client->kick_fd, &one, sizeof one);
+    if (d->kick_fd >= 0)
+        (void)!write(d->kick_fd, &one, sizeof one);
 }
 
 void pawl__tell(pawl_client *client)
 {
+    struct driver *d = &client->driver;
+    struct background *b = &client->driver.background;
     uint64_t one = 1;
 
-    if (client->fd_mode || client->background_polls)
-        (void)!write(client->tell_fd, &one, sizeof one);
-    if (!client->fd_mode && !client->background_polls)
-        pthread_cond_signal(&client->background_wake);
+    if (d->fd_mode || b->polls)
+        (void)!write(d->tell_fd, &one, sizeof one);
+    if (!d->fd_mode && !b->polls)
+        pthread_cond_signal(&b->wake);
 }
 
 static void ring_at(int timer_fd, int64_t when)
@@ -188,28 +198,30 @@ static void ring_at(int timer_fd, int64_t when)
     timerfd_settime(timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
 }
 
-/* Make the timer descriptor ring no later than the earliest timer. It may ring for nothing. */
 void pawl__arm(pawl_client *client)
 {
+    struct driver *d = &client->driver;
+    struct background *b = &client->driver.background;
     int64_t due = pawl__timers_next(&client->timers);
 
-    if (client->fd_mode && due < client->backed_up)
-        pthread_cond_signal(&client->background_wake);
-    if (due >= client->armed || client->timer_fd < 0)
+    if (d->fd_mode && due < b->backs_up)
+        pthread_cond_signal(&b->wake);
+    if (due >= d->armed || d->timer_fd < 0)
         return;
-    client->armed = due;
-    ring_at(client->timer_fd, due);
+    d->armed = due;
+    ring_at(d->timer_fd, due);
 }
 
 static void flush_engine(pawl_client *client)
 {
+    struct driver *d = &client->driver;
     const pawl_engine *engine = client->engine.engine;
 
-    if (!client->unflushed)
+    if (!d->unflushed)
         return;
-    client->unflushed = false;
+    d->unflushed = false;
     if (!engine || !engine->flush) {
-        client->dirty = true;
+        d->dirty = true;
         return;
     }
     pawl__defer_begin(client);
@@ -219,13 +231,14 @@ static void flush_engine(pawl_client *client)
 
 static void turn_once(pawl_client *client)
 {
+    struct driver *d = &client->driver;
     pawl_timer *timer;
     int64_t now;
 
-    client->dirty = false;
+    d->dirty = false;
     pawl__defer_begin(client);
-    if (client->loop_open)
-        uv_run(&client->loop, UV_RUN_NOWAIT);
+    if (d->loop_open)
+        uv_run(&d->loop, UV_RUN_NOWAIT);
     pawl__wakes_run(client);
     now = pawl__now(client);
     while ((timer = pawl__timers_take(&client->timers, now)))
@@ -233,61 +246,63 @@ static void turn_once(pawl_client *client)
     pawl__defer_end(client);
     pawl__requests_flush(client);
     flush_engine(client);
-    if (client->closing)
-        pawl__close_check(client); /* the engine may have come to an end of its own work */
+    if (client->closing.thread)
+        pawl__close_check(client); /* the engine may have finished its background work */
 }
 
-/* What a turn began (a watcher, bytes to write) reaches the system in the next one. */
+/* A watcher or a write that begins in one turn reaches the kernel in the next turn. */
 void pawl__turn(pawl_client *client)
 {
-    for (int i = 0; i < TURNS_MAX && (i == 0 || client->dirty); i++)
+    for (int i = 0; i < TURNS_MAX && (i == 0 || client->driver.dirty); i++)
         turn_once(client);
 }
 
 void pawl__before_unlock(pawl_client *client)
 {
+    struct driver *d = &client->driver;
     pawl__requests_flush(client);
     flush_engine(client);
-    if (client->dirty)
+    if (d->dirty)
         pawl__turn(client);
     pawl__arm(client);
-    if (client->dirty)
-        pawl__kick(client); /* it goes on and on: who waits next must turn again */
+    if (d->dirty)
+        pawl__kick(client); /* still dirty after TURNS_MAX turns: the next driver continues */
 }
 
 static void forget_these(pawl_client *client, const struct epoll_event *events, int n)
 {
+    struct driver *d = &client->driver;
     uint64_t count;
 
     for (int i = 0; i < n; i++) {
         int fd = events[i].data.fd;
 
-        if (fd == client->timer_fd)
-            client->armed = PAWL_NEVER;
-        if (fd == client->timer_fd || fd == client->kick_fd)
+        if (fd == d->timer_fd)
+            d->armed = PAWL_NEVER;
+        if (fd == d->timer_fd || fd == d->kick_fd)
             (void)!read(fd, &count, sizeof count);
-        if (fd == client->kick_fd && client->driver && client->driver != DRIVER_BACKGROUND &&
-            client->driver->done)
-            pawl__kick(client); /* it was meant for the thread that drives by now */
+        if (fd == d->kick_fd && d->thread && d->thread != DRIVER_BACKGROUND && d->thread->done)
+            pawl__kick(client); /* the kick was for the thread that is the driver now */
     }
 }
 
 void pawl__forget(pawl_client *client)
 {
+    struct driver *d = &client->driver;
     struct epoll_event events[4];
 
-    if (client->epoll_fd >= 0)
-        forget_these(client, events, epoll_wait(client->epoll_fd, events, 4, 0));
+    if (d->epoll_fd >= 0)
+        forget_these(client, events, epoll_wait(d->epoll_fd, events, 4, 0));
 }
 
-/* For a foreign loop: its descriptor is not to stay readable. */
 void pawl__signals_forget(pawl_client *client)
 {
+    struct driver *d = &client->driver;
     uint64_t count;
 
-    if (client->fd_mode)
-        (void)!read(client->tell_fd, &count, sizeof count);
-    client->stepped_in = false;
+    if (d->fd_mode)
+        (void)!read(d->tell_fd, &count, sizeof count);
+    d->background.stepped_in = false;
     pawl__forget(client);
 }
 
@@ -298,51 +313,55 @@ static int spin(pawl_client *client, struct epoll_event *events, int room)
     int n;
 
     do {
-        n = epoll_wait(client->epoll_fd, events, room, 0);
+        n = epoll_wait(client->driver.epoll_fd, events, room, 0);
     } while (!n && pawl__now(client) < end);
     return n;
 }
 
 static bool may_spin(pawl_client *client)
 {
-    bool asked = client->asked;
+    struct spin *spin = &client->driver.spin;
+    bool sent = spin->sent;
 
-    client->asked = false;
-    if (!asked || client->contended)
+    spin->sent = false;
+    if (!sent || spin->contended)
         return false;
-    if (!client->spin_rest)
+    if (!spin->skip)
         return true;
-    client->spin_rest--;
+    spin->skip--;
     return false;
 }
 
 static void learn_from_spin(pawl_client *client, bool seen)
 {
-    client->in_vain = seen ? 0 : client->in_vain + 1;
-    if (client->in_vain > SPIN_VAIN) {
-        unsigned doubled = client->in_vain - SPIN_VAIN;
+    struct spin *spin = &client->driver.spin;
 
-        client->spin_rest = doubled < 8 ? 1u << doubled : SPIN_REST_MAX;
+    spin->failed = seen ? 0 : spin->failed + 1;
+    if (spin->failed > SPIN_FREE) {
+        unsigned doubled = spin->failed - SPIN_FREE;
+
+        spin->skip = doubled < 8 ? 1u << doubled : SPIN_SKIP_MAX;
     }
 }
 
-/* Wait, and do what there is: an event that was taken off the descriptor is this thread's to see
- * to, even if another one drives by now. */
+/* Wait for events and handle them. A thread that has consumed an event must handle the event, even
+ * if another thread is the driver by now. */
 static void wait_for_events(pawl_client *client, struct waiter_thread *me)
 {
+    struct driver *d = &client->driver;
     bool spins = may_spin(client);
     struct epoll_event events[4];
     int seen, n;
 
-    client->driver = me;
+    d->thread = me;
     pawl__unlock(client);
     seen = spins ? spin(client, events, 4) : 0;
-    n = seen ? seen : epoll_wait(client->epoll_fd, events, 4, -1);
+    n = seen ? seen : epoll_wait(d->epoll_fd, events, 4, -1);
     pthread_mutex_lock(&client->mu);
     if (spins)
         learn_from_spin(client, seen > 0);
-    if (client->driver == me)
-        client->driver = NULL;
+    if (d->thread == me)
+        d->thread = NULL;
     forget_these(client, events, n);
     pawl__turn(client);
     pawl__arm(client);
@@ -367,7 +386,7 @@ void pawl__wait_done(pawl_client *client, struct waiter_thread *thread, int code
     thread->done = true;
     if (!thread->blocking)
         return;
-    if (client->driver == thread)
+    if (client->driver.thread == thread)
         pawl__kick(client);
     else
         pthread_cond_signal(&thread->wake);
@@ -379,23 +398,25 @@ void pawl__wait_drive(struct waiter_thread *thread)
     pthread_cond_signal(&thread->wake);
 }
 
-/* Nobody drives: the background thread will when it has rested, or a timer is due. */
 void pawl__rest_end(pawl_client *client)
 {
+    struct background *b = &client->driver.background;
     int64_t due = pawl__timers_next(&client->timers), until = pawl__now(client) + REST;
 
     if (due < until)
         until = due;
-    if (until < client->rest_until) {
-        client->rest_until = until;
-        ring_at(client->rest_fd, until);
+    if (until < b->rest_until) {
+        b->rest_until = until;
+        ring_at(b->rest_fd, until);
     }
 }
 
-/* A caller who sleeps and could drive, or NULL. */
+/* A sleeping caller that could drive, or NULL. */
 static struct waiter_thread *next_driver(pawl_client *client)
 {
-    for (struct list *l = client->sleepers.next; l != &client->sleepers; l = l->next) {
+    struct driver *d = &client->driver;
+
+    for (struct list *l = d->sleepers.next; l != &d->sleepers; l = l->next) {
         struct waiter_thread *next = list_entry(l, struct waiter_thread, sleeping);
 
         if (!next->local && !next->done)
@@ -404,38 +425,44 @@ static struct waiter_thread *next_driver(pawl_client *client)
     return NULL;
 }
 
-/* Nobody drives any more: somebody else must. */
+/* If no thread drives, wake one that will. */
 static void hand_on_driving(pawl_client *client)
 {
+    struct driver *d = &client->driver;
     struct waiter_thread *next;
 
-    if (client->driver)
+    if (d->thread)
         return;
     next = next_driver(client);
     if (next)
         pthread_cond_signal(&next->wake);
-    else if (client->background_rests)
+    else if (d->background.rests)
         pawl__rest_end(client);
 }
 
-/* For calls that do not wait for what they began. The background thread may be just about to
- * rest. */
+/* For calls that don't wait for the operation that they began. `needed` also keeps a background
+ * thread awake that is just about to rest. */
 void pawl__background_need(pawl_client *client)
 {
-    if (client->driver || client->fd_mode || next_driver(client))
+    struct driver *d = &client->driver;
+    struct background *b = &client->driver.background;
+
+    if (d->thread || d->fd_mode || next_driver(client))
         return;
-    if (!list_empty(&client->requests)) {
-        client->background_needed = true;
-        if (client->background_rests)
+    if (!list_empty(&client->requests.all)) {
+        b->needed = true;
+        if (b->rests)
             pawl__tell(client);
-    } else if (client->background_rests) {
+    } else if (b->rests) {
         pawl__rest_end(client); /* a timer may have been set */
     }
 }
 
 static void drive_for(pawl_client *client, struct waiter_thread *thread)
 {
-    client->activity++;
+    struct driver *d = &client->driver;
+
+    d->activity++;
     pawl__before_unlock(client);
     if (thread->done)
         return;
@@ -448,8 +475,8 @@ static void drive_for(pawl_client *client, struct waiter_thread *thread)
         pthread_mutex_lock(&client->mu);
         return;
     }
-    if (client->driver == DRIVER_BACKGROUND)
-        pawl__tell(client); /* off the descriptor: this thread wants the answers itself */
+    if (d->thread == DRIVER_BACKGROUND)
+        pawl__tell(client); /* end the poll of the background thread */
     wait_for_events(client, thread);
 }
 
@@ -460,33 +487,34 @@ static void sleep_for(pawl_client *client, struct waiter_thread *thread)
         return;
     if (thread->local)
         hand_on_driving(client);
-    if (client->log_lines) { /* not to be kept until another thread unlocks the mutex */
+    if (client->log.lines) { /* pthread_cond_wait delivers no log lines, so deliver them now */
         pawl__unlock(client);
         pthread_mutex_lock(&client->mu);
         return;
     }
-    list_append(&client->sleepers, &thread->sleeping);
+    list_append(&client->driver.sleepers, &thread->sleeping);
     pthread_cond_wait(&thread->wake, &client->mu);
     list_remove(&thread->sleeping);
 }
 
-/* The call is on this thread's stack, and the driver, the engine and other threads point to it: so
- * the wait is no cancellation point (pthread_cancel takes effect after the call). */
+/* `thread` is on the stack of the caller, and the driver, the engine and other threads point there.
+ * So the wait is no cancellation point: pthread_cancel takes effect after the call. */
 int pawl__wait(pawl_client *client, struct waiter_thread *thread)
 {
+    struct driver *d = &client->driver;
     int cancels;
 
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
     client->active++;
     while (!thread->done) {
-        bool others_drive = client->driver && client->driver != DRIVER_BACKGROUND;
+        bool others_drive = d->thread && d->thread != DRIVER_BACKGROUND;
 
-        if (others_drive || (thread->local && client->background_runs && !client->fd_mode))
+        if (others_drive || (thread->local && d->background.runs && !d->fd_mode))
             sleep_for(client, thread);
         else
             drive_for(client, thread);
     }
-    /* Also by who never drove: it may be the one that was woken to do so. */
+    /* Also if this thread never drove: it may have been woken to drive. */
     hand_on_driving(client);
     client->active--;
     pawl__close_check(client);
@@ -498,66 +526,4 @@ int pawl__wait(pawl_client *client, struct waiter_thread *thread)
 void pawl__wait_end(struct waiter_thread *thread)
 {
     pthread_cond_destroy(&thread->wake);
-}
-
-/* ---- callbacks ------------------------------------------------------------------------------- */
-
-void pawl__callback_queue(pawl_client *client, struct callback *callback, int code)
-{
-    callback->pending = true;
-    callback->code = code;
-    list_append(&client->callbacks, &callback->queued);
-    pawl__tell(client);
-}
-
-/* The callback may start the next operation of the same hold, and so be queued anew meanwhile.
- * False: it forked, and this is the child, without the mutex. */
-static bool run_callback(pawl_client *client, struct callback *callback)
-{
-    pawl_done_fn *fn = callback->fn;
-    pawl_lock *lock = callback->lock;
-    void *arg = callback->arg;
-    int code = callback->code;
-    const struct hold *hold = callback->hold; /* the next operation may write it meanwhile */
-
-    callback->fn = NULL;
-    callback->pending = false;
-    if (fn) {
-        callback->running = true;
-        pawl__unlock(client);
-        callback_depth++;
-        acting = hold;
-        fn(arg, lock, code);
-        acting = NULL;
-        callback_depth--;
-        if (client->generation != pawl__fork_generation())
-            return false;
-        pthread_mutex_lock(&client->mu);
-        callback->running = false;
-    }
-    if (lock)
-        pawl__lock_unref(lock);
-    callback->gone(callback);
-    return true;
-}
-
-int pawl__dispatch(pawl_client *client, bool by_background)
-{
-    struct list *link;
-    int n = 0;
-
-    if (client->dispatching)
-        return 0;
-    client->dispatching = true;
-    while (n < DISPATCH_MAX && !(by_background && client->fd_mode) &&
-           (link = list_take(&client->callbacks))) {
-        if (!run_callback(client, list_entry(link, struct callback, queued)))
-            return PAWL_EFORK;
-        n++;
-    }
-    client->dispatching = false;
-    if (!list_empty(&client->callbacks))
-        pawl__tell(client); /* callbacks that start new work must not keep a foreign loop here */
-    pthread_cond_broadcast(&client->idle);
-    return n;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * env.c - what an engine sees of its client: clock, random numbers, timers, wakes, log, and the
- * opening of inner engines. In the simulator clock and randomness are the simulator's.
+ * env.c - pawl_env, the services that the core offers to engines: clock, random numbers, timers,
+ * wakes, log, inner engines. In the simulator, struct pawl_world supplies clock and random numbers.
  */
 #include <stdarg.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ static uint64_t env_random(pawl_env *env)
     if (world)
         return world->random(world->arg);
     if (getrandom(&value, sizeof value, 0) != sizeof value)
-        value = (uint64_t)pawl__clock_ns() * 0x9e3779b97f4a7c15u; /* will do for jitter */
+        value = (uint64_t)pawl__clock_ns() * 0x9e3779b97f4a7c15u; /* good enough for jitter */
     return value;
 }
 
@@ -71,13 +71,13 @@ static void env_wake_begin(pawl_env *env, pawl_wake *wake)
 
     wake->env = env;
     atomic_init(&wake->sent, false);
-    wake->next = client->wakes;
-    client->wakes = wake;
+    wake->next = client->driver.wakes;
+    client->driver.wakes = wake;
 }
 
 static void env_wake_end(pawl_env *env, pawl_wake *wake)
 {
-    for (pawl_wake **at = &client_of(env)->wakes; *at; at = &(*at)->next)
+    for (pawl_wake **at = &client_of(env)->driver.wakes; *at; at = &(*at)->next)
         if (*at == wake) {
             *at = wake->next;
             break;
@@ -89,15 +89,15 @@ static void env_wake_send(pawl_wake *wake)
     pawl_client *client = client_of(wake->env);
 
     atomic_store(&wake->sent, true);
-    if (!atomic_exchange(&client->woken, true))
+    if (!atomic_exchange(&client->driver.woken, true))
         pawl__kick(client);
 }
 
 void pawl__wakes_run(pawl_client *client)
 {
-    if (!atomic_exchange(&client->woken, false))
+    if (!atomic_exchange(&client->driver.woken, false))
         return;
-    for (pawl_wake *wake = client->wakes, *next; wake; wake = next) {
+    for (pawl_wake *wake = client->driver.wakes, *next; wake; wake = next) {
         next = wake->next;
         if (atomic_exchange(&wake->sent, false))
             wake->fn(wake);
@@ -118,7 +118,8 @@ static void env_log(pawl_env *env, int level, const char *format, ...)
 
 /* ---- engines --------------------------------------------------------------------------------- */
 
-/* An engine's state must outlive its loop handles, which close later: kept with the client. */
+/* The state of an engine is freed with the client, because the loop closes the engine's handles
+ * later than the engine. */
 struct state_box {
     struct state_box *next;
     max_align_t state[];
@@ -189,8 +190,8 @@ static void env_loop_changed(pawl_env *env)
 {
     pawl_client *client = client_of(env);
 
-    if (!client->in_submit) /* that is followed by a flush */
-        client->dirty = true;
+    if (!client->requests.in_submit) /* else pawl__before_unlock flushes */
+        client->driver.dirty = true;
 }
 
 int pawl__env_init(pawl_client *client)
@@ -216,6 +217,6 @@ int pawl__env_init(pawl_client *client)
         env->client_id = env_random(env);
         return 0;
     }
-    /* Two clients with one id would take each other's locks for their own: no second best here. */
+    /* No fallback: two clients with the same id would treat each other's locks as their own. */
     return getrandom(&env->client_id, sizeof env->client_id, 0) == sizeof env->client_id ? 0 : -1;
 }

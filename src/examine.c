@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * examine.c - pawl_examine: what the engine finds wrong with its service. As in inspect.c, findings
- * come from the engine under the client's mutex and are copied; the user's function sees the copies
- * after the mutex is unlocked.
+ * examine.c - pawl_examine: facts and defects of the service. As in inspect.c, the engine passes
+ * findings under the client's mutex. The findings are copied, and the user's function receives the
+ * copies after the mutex is unlocked.
  */
 #include <stdlib.h>
 
@@ -17,7 +17,7 @@ struct found {
 struct findings {
     struct request *request;
     struct found *first, **end;
-    uint32_t attempt; /* findings of an attempt whose answer was lost don't count */
+    uint32_t attempt; /* only findings of the last attempt count */
     bool no_memory;
 };
 
@@ -104,7 +104,7 @@ int pawl_examine(pawl_client *client, pawl_finding_fn *fn, void *arg, pawl_error
         return pawl_error_set(err, PAWL_EINVAL, "%s is NULL", client ? "fn" : "client");
     code = ask(client, &r, &f, err);
     if (f.attempt != r.attempts)
-        forget(&f); /* the attempt that counts found nothing */
+        forget(&f); /* the last attempt found nothing */
     if (!code && f.no_memory)
         code = pawl_error_set(err, PAWL_ENOMEM, "out of memory");
     for (struct found *found = f.first; found && !code; found = found->next)

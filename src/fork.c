@@ -2,12 +2,12 @@
  *
  * fork.c - forks and ending threads.
  *
- * Two process-wide mutexes, in this order: `clients_mutex` (taken before any client's own mutex),
- * a client's mutex, `guards_mutex` (taken last). Both are held around fork(), so that a child finds
- * the lists whole, and so are the mutexes of what all clients of a process share elsewhere
- * (pawl__fork_mutex_add): whoever holds one of these takes no other. A client's mutex may be held
- * by a thread that does not exist in the child; that is fine, because in the child no call gets
- * past the generation check.
+ * Order of locking: `clients_mutex`, a client's mutex, `guards_mutex`. The first and the last are
+ * process-wide and are locked around fork(), so that a child finds consistent lists. The mutexes
+ * that were registered by pawl__fork_mutex_add are locked around fork(), too; a thread that holds a
+ * registered mutex locks no other mutex. A client's mutex may be held by a thread that does not
+ * exist in the child. That is harmless, because in the child every call on the client fails at the
+ * generation check.
  */
 #include "fork.h"
 

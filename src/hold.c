@@ -1,67 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hold.c - one owner's relation to one name.
- *
- * Every change happens under the client's mutex: by the owner's call, by the answer to the hold's
- * one request, by its timers, by the answer to a renewal (lease.c), by freeing the handle, by the
- * end of the owner's thread, or by closing. A hold has at most one request at a time (RENEW is sent
- * by lease.c), so a release can't overtake its acquire; and a hold that leaves HELD ends its lease
- * in the same step, so a renewal can't outlive the hold.
- *
- *   state       its request         ways out
- *   ----------  ------------------  --------------------------------------------------------------
- *   WAITING     none                front of its name -> ACQUIRING; handed the grant inside the
- *                                   process -> HELD; time-out, cancel, free, close -> OVER
- *   ACQUIRING   ACQUIRE             granted -> HELD; refused, time-out, cancel -> OVER; no answer,
- *                                   or granted to an owner that is gone -> RELEASING as finished;
- *                                   granted after the end of the lease -> ACQUIRING with a new
- *                                   number
- *   HELD        none, or (partial)  release, free, close -> RELEASING, or OVER if it is handed on
- *               ACQUIRE, RELEASE    inside the process; deadline, renewal or event says that it is
- *               of counts, permits  gone -> LOST; at_least_ms left -> HELD as finished, to be
- *                                   released later
- *   RELEASING   RELEASE             done, or gone -> OVER; failed -> UNRELEASED (closing: OVER)
- *   UNRELEASED  none                release once more, free, close, the same owner acquires ->
- *                                   RELEASING (the last three as finished); lease over -> OVER, or
- *                                   where the lease is the session's -> RELEASING as finished
- *   LOST        none, or (partial)  released as often as acquired, free, close, thread ends -> OVER
- *               as HELD
- *   OVER        none, or (partial)  used again, see below
- *
- * `partial` means that a request of a HELD hold went out to count up, count down or give back some
- * permits. The hold may be LOST or OVER when the answer comes. Until then the owner's further calls
- * get PAWL_ESTATE, freeing only sets give_back, and what the answer says the service still has is
- * given back by a hold of its own (pawl__hold_let_go).
- *
- * Whoever is owed an outcome is told exactly once: `call` (a blocking caller) or `done_cb.fn`
- * (until its callback runs) is set with the request, or when the hold is queued, and only
- * pawl__hold_finish clears or queues it. A second asker is never taken while one is owed.
- *
- * An OVER hold goes to client->spare, to be used again, when nothing refers to it: its request is
- * idle, nobody is owed an outcome, and none of its callbacks is queued or running. Each of these
- * ends in pawl__hold_drop, which looks at all of them. The memory stays until the client is freed.
- *
- * A finished hold is one whose owner is through with it: pawl__hold_find does not see it, so that
- * its owner may acquire the name anew while the old grant is still on its way back.
- *
- * Each acquire has a number of its own (owner.seq), which the engine's grant belongs to. A late or
- * repeated request of an earlier acquire can therefore never touch a later one.
+ * hold.c - holds from the acquire to the grant. hold.h has the table of states and events.
  */
 #include <stdlib.h>
 
 #include "core.h"
 
-static void acquire_finished(struct request *request, int code);
-static void entered_again(struct request *request, int code);
+static void acquire_answered(struct request *request, int code);
+static void reentry_answered(struct request *request, int code);
 static void prepare_acquire(struct hold *hold, int64_t now);
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static void callback_gone(struct callback *callback);
 
 struct hold *pawl__hold_new(pawl_client *client, struct name_state *name_state)
 {
-    struct list *link = list_take(&client->spare);
+    struct list *link = list_take(&client->holds.spare);
     struct hold *hold = link ? list_entry(link, struct hold, in_client) : calloc(1, sizeof *hold);
 
     if (!hold)
@@ -69,23 +24,23 @@ struct hold *pawl__hold_new(pawl_client *client, struct name_state *name_state)
     if (link)
         *hold = (struct hold){0};
     list_init(&hold->in_queue);
-    list_init(&hold->request.todo);
+    list_init(&hold->request.deferred);
     list_init(&hold->request.all);
     hold->renew_timer.arg = hold;
     hold->done_cb.gone = hold->lost_cb.gone = callback_gone;
     hold->done_cb.hold = hold->lost_cb.hold = hold;
-    hold->id = ++client->last_hold;
+    hold->id = ++client->holds.last_id;
     hold->client = client;
     hold->name_state = name_state;
     hold->state = HOLD_WAITING;
-    client->live++;
+    client->holds.live++;
     name_state->refs++;
-    list_append(&client->holds, &hold->in_client);
+    list_append(&client->holds.all, &hold->in_client);
     list_append(&name_state->holds, &hold->in_name);
     return hold;
 }
 
-/* Does anything still refer to the hold, or is anybody owed an outcome? */
+/* Does anything refer to the hold, or is a result still to be delivered? */
 static bool needed(const struct hold *hold)
 {
     return hold->request.phase != REQUEST_IDLE || hold->thread || hold->done_cb.fn ||
@@ -93,13 +48,13 @@ static bool needed(const struct hold *hold)
            hold->lost_cb.running;
 }
 
-void pawl__hold_drop(struct hold *hold)
+void pawl__hold_over(struct hold *hold)
 {
     pawl_client *client = hold->client;
 
     if (hold->state != HOLD_OVER) {
         hold->state = HOLD_OVER;
-        client->live--;
+        client->holds.live--;
         pawl__close_check(client);
     }
     if (needed(hold) || list_empty(&hold->in_name))
@@ -107,7 +62,7 @@ void pawl__hold_drop(struct hold *hold)
     list_remove(&hold->in_queue);
     list_remove(&hold->in_name);
     list_remove(&hold->in_client);
-    list_append(&client->spare, &hold->in_client);
+    list_append(&client->holds.spare, &hold->in_client);
     free(hold->by);
     hold->by = NULL;
     pawl__name_put(client, hold->name_state);
@@ -118,7 +73,7 @@ static void callback_gone(struct callback *callback)
     struct hold *hold = (struct hold *)(uintptr_t)callback->hold;
 
     if (hold->state == HOLD_OVER)
-        pawl__hold_drop(hold);
+        pawl__hold_over(hold);
 }
 
 struct hold *pawl__hold_find(struct name_state *name_state, uint64_t holder, int mode)
@@ -133,7 +88,7 @@ struct hold *pawl__hold_find(struct name_state *name_state, uint64_t holder, int
     return NULL;
 }
 
-static void put_words(const struct hold *hold, int code, pawl_error *err)
+static void error_text(const struct hold *hold, int code, pawl_error *err)
 {
     if (code == PAWL_ELOST)
         pawl__hold_error_lost(hold, err);
@@ -143,20 +98,19 @@ static void put_words(const struct hold *hold, int code, pawl_error *err)
         pawl__error_about(err, code, hold->name_state->name, NULL);
 }
 
-/* Tell whoever waits for the present transition. */
-void pawl__hold_finish(struct hold *hold, int code)
+void pawl__hold_report(struct hold *hold, int code)
 {
     struct waiter_thread *thread = hold->thread;
 
     hold->thread = NULL;
     if (thread) {
         if (code)
-            put_words(hold, code, thread->err);
+            error_text(hold, code, thread->err);
         pawl__wait_done(hold->client, thread, code);
     } else if (hold->done_cb.fn && !hold->done_cb.pending) {
         if (code && hold->request.err.text[0] && hold->request.op.code == code)
             pawl__log(hold->client, PAWL_LOG_WARNING, "'%s': %s", hold->name_state->name,
-                      hold->request.err.text); /* a callback gets the code alone */
+                      hold->request.err.text); /* a callback receives only the code, not the text */
         pawl__callback_queue(hold->client, &hold->done_cb, code);
     }
 }
@@ -171,12 +125,12 @@ void pawl__hold_set_asker(struct hold *hold, const struct asker *asker)
     hold->done_cb.lock = asker->lock;
     hold->acquires = false;
     if (asker->done && asker->lock)
-        asker->lock->refs++; /* the callback gets it, even if the handle is freed before */
+        asker->lock->refs++; /* for the callback, even if the handle is freed before */
 }
 
 /* ---- acquiring ------------------------------------------------------------------------------- */
 
-/* The owner has a hold of this name already. Sets *again if it is simply entered once more. */
+/* The owner already has a hold of this name. Sets *again if the acquire is a re-entry. */
 static int check_own(struct hold *own, const struct terms *terms, struct hold **again,
                      pawl_error *err)
 {
@@ -186,7 +140,7 @@ static int check_own(struct hold *own, const struct terms *terms, struct hold **
     if (own->state == HOLD_HELD && pawl__now(own->client) >= own->deadline)
         pawl__hold_lost(own, 0);
     if (own->state == HOLD_UNRELEASED) {
-        pawl__hold_give_back(own); /* before the new acquire, which may wait for that */
+        pawl__hold_release_unowned(own); /* before the acquire, which may wait for the release */
         return 0;
     }
     if (own->state == HOLD_LOST)
@@ -200,7 +154,7 @@ static int check_own(struct hold *own, const struct terms *terms, struct hold **
                               "'%s': this owner reads it and would wait for itself to write; "
                               "release the read lock first", name);
     if (own->terms.mode != terms->mode)
-        return 0; /* a writer wants to read, too */
+        return 0; /* a writer acquires a read lock in addition */
     if (!terms->reentrant)
         return pawl_error_set(err, PAWL_ESTATE,
                               "'%s': this handle holds it already (handle-owned locks are not "
@@ -209,10 +163,10 @@ static int check_own(struct hold *own, const struct terms *terms, struct hold **
     return 0;
 }
 
-static int look_for_own(struct name_state *name_state, const struct terms *terms, uint64_t holder,
+static int find_own(struct name_state *name_state, const struct terms *terms, uint64_t holder,
                         struct hold **again, uint64_t *with_seq, pawl_error *err)
 {
-    /* The wanted mode first: a writer that also reads may enter either once more. */
+    /* The wanted mode first: a writer that also reads may re-enter either lock. */
     const uint8_t other = terms->mode == PAWL_MODE_SHARED ? PAWL_MODE_EXCLUSIVE : PAWL_MODE_SHARED;
     const uint8_t modes[] = {terms->mode, other};
 
@@ -231,20 +185,21 @@ static int look_for_own(struct name_state *name_state, const struct terms *terms
     return 0;
 }
 
-/* The service counts, too. Nothing waits here: the owner has it. */
-static void count_up(struct hold *hold)
+/* The service counts re-entries, too (PAWL_CAP_COUNTS). The owner has the lock, so this request
+ * does not wait in a queue. */
+static void submit_reentry(struct hold *hold)
 {
     struct request *r = &hold->request;
     int64_t now = pawl__now(hold->client);
 
     hold->partial = true;
     prepare_acquire(hold, now);
-    r->finish = entered_again;
+    r->finish = reentry_answered;
     r->op.count = hold->count;
     pawl__request_start(r, now + hold->client->env.timeout_ms * PAWL_NS_PER_MS);
 }
 
-static void entered_again(struct request *r, int code)
+static void reentry_answered(struct request *r, int code)
 {
     struct hold *hold = list_entry(r, struct hold, request);
 
@@ -254,28 +209,28 @@ static void entered_again(struct request *r, int code)
         pawl__hold_lost(hold, PAWL_LOST_GONE);
     if (hold->state != HOLD_HELD) {
         if (code != PAWL_ENOTHELD)
-            pawl__hold_let_go(hold, r->op.lease_ms); /* it may have got a new lease */
+            pawl__hold_release_leftover(hold, r->op.lease_ms); /* with a new lease, perhaps */
         code = PAWL_ELOST;
     } else if (code == 0) {
         int64_t from = r->op.lease_from ? r->op.lease_from : r->first_sent;
 
         hold->count++;
-        if (pawl__valid_until(from, r->op.lease_ms) > hold->deadline) /* renewed by hand: later */
+        if (pawl__valid_until(from, r->op.lease_ms) > hold->deadline) /* pawl_lock_renew: later */
             pawl__lease_confirm(hold, from, r->op.lease_ms);
     }
-    pawl__hold_partial_over(hold, code);
+    pawl__hold_partial_answered(hold, code);
 }
 
-static void enter_again(struct hold *hold, const struct asker *asker)
+static void reenter(struct hold *hold, const struct asker *asker)
 {
     pawl__hold_set_asker(hold, asker);
     hold->acquires = true;
     if (hold->client->caps & PAWL_CAP_COUNTS) {
-        count_up(hold);
+        submit_reentry(hold);
         return;
     }
     hold->count++;
-    pawl__hold_finish(hold, 0);
+    pawl__hold_report(hold, 0);
 }
 
 static void fill_new(struct hold *hold, const struct terms *terms, const struct asker *asker,
@@ -308,12 +263,12 @@ int pawl__hold_acquire(pawl_client *client, struct name_state *name_state,
 {
     struct hold *hold, *again = NULL;
     uint64_t with_seq = 0;
-    int code = look_for_own(name_state, terms, asker->holder, &again, &with_seq, err);
+    int code = find_own(name_state, terms, asker->holder, &again, &with_seq, err);
 
     if (code)
         return code;
     if (again) {
-        enter_again(again, asker);
+        reenter(again, asker);
         return 0;
     }
     if (asker->thread && terms->cohort && wait_ms == 0 && pawl__name_held(name_state))
@@ -326,9 +281,9 @@ int pawl__hold_acquire(pawl_client *client, struct name_state *name_state,
     fill_new(hold, terms, asker, permits, wait_ms);
     hold->with_seq = with_seq;
     if (with_seq && (client->caps & PAWL_CAP_COUNTS))
-        hold->owner.seq = with_seq; /* there both belong to one owner, told apart by the mode */
+        hold->owner.seq = with_seq; /* such services have one owner for both grants */
     if (hold->try_once && name_state->front)
-        hold->terms.cohort = false; /* not queued: the engine says that it is busy */
+        hold->terms.cohort = false; /* not queued in the process: the engine answers PAWL_EBUSY */
     pawl__wait_begins(hold);
     if (pawl__cohort_enter(hold))
         pawl__hold_start(hold);
@@ -340,7 +295,7 @@ static void prepare_acquire(struct hold *hold, int64_t now)
 {
     struct request *r = &hold->request;
 
-    pawl__request_init(r, hold->client, acquire_finished);
+    pawl__request_init(r, hold->client, acquire_answered);
     r->op.kind = PAWL_OP_ACQUIRE;
     r->op.mode = hold->terms.mode;
     r->op.lock_kind = hold->terms.kind;
@@ -376,54 +331,60 @@ void pawl__hold_granted(struct hold *hold)
     hold->state = HOLD_HELD;
     hold->count = 1;
     hold->since = now;
-    client->contended = hold->waited;
+    client->driver.spin.contended = hold->waited;
     pawl__wait_ends(hold, 0);
-    pawl__hold_finish(hold, 0);
+    pawl__hold_report(hold, 0);
 }
 
-/* Not granted (or nobody wants it any more): tell, and let the next in the process try. */
+/* The acquire ended without a grant: report that, and let the next hold of the process acquire. */
 static void not_acquired(struct hold *hold, int code)
 {
     pawl__wait_ends(hold, code);
-    pawl__hold_finish(hold, code);
+    pawl__hold_report(hold, code);
     pawl__cohort_leave(hold);
-    pawl__hold_drop(hold);
+    pawl__hold_over(hold);
 }
 
-static void unwanted(struct hold *hold, int code)
+static void release_unwanted(struct hold *hold, int code)
 {
     pawl__wait_ends(hold, code);
-    pawl__hold_finish(hold, code);
-    pawl__defer_begin(hold->client); /* the release goes out before the next acquire */
-    pawl__hold_give_back(hold);
+    pawl__hold_report(hold, code);
+    pawl__defer_begin(hold->client); /* submit the release before the next acquire */
+    pawl__hold_release_unowned(hold);
     pawl__cohort_leave(hold);
     pawl__defer_end(hold->client);
     pawl__requests_flush(hold->client);
 }
 
-static void acquire_finished(struct request *r, int code)
+/* The answer arrived after the end of its lease. Acquire again if there is time; the service may
+ * still have the old grant, which must not block the new acquire. */
+static void granted_too_late(struct hold *hold, int64_t now)
+{
+    bool with_other = hold->owner.seq == hold->with_seq; /* the other lease has ended, too */
+    bool busy = hold->request.held;
+
+    pawl__hold_release_leftover(hold, hold->request.op.lease_ms);
+    hold->owner.seq = ++hold->client->last_seq;
+    if (!with_other && !hold->try_once && now < hold->wait_until)
+        pawl__hold_start(hold);
+    else
+        not_acquired(hold, busy ? PAWL_ETIMEDOUT : PAWL_ECONN);
+}
+
+static void acquire_answered(struct request *r, int code)
 {
     struct hold *hold = list_entry(r, struct hold, request);
     int64_t now = pawl__now(hold->client);
     int64_t from = r->op.lease_from ? r->op.lease_from : r->first_sent;
 
-    /* An unanswered try may still be on its way, whatever a later one was told. */
-    if ((code && r->unknown) || (code == 0 && hold->give_back)) {
-        unwanted(hold, code ? code : PAWL_ECANCELED);
+    /* An earlier attempt without an answer may still be granted, whatever the last answer says. */
+    if ((code && r->unknown) || (code == 0 && hold->abandoned)) {
+        release_unwanted(hold, code ? code : PAWL_ECANCELED);
     } else if (code) {
         not_acquired(hold, code);
     } else if (pawl__valid_until(from, r->op.granted_ms ? r->op.granted_ms : r->op.lease_ms) <=
                now) {
-        /* The answer came when its lease was over. Ask anew, if there is time; what the service
-         * may still have of the old grant must not stand in the way. */
-        pawl__hold_let_go(hold, r->op.lease_ms);
-        bool with_other = hold->owner.seq == hold->with_seq; /* whose lease is over, too */
-
-        hold->owner.seq = ++hold->client->last_seq;
-        if (!with_other && !hold->try_once && now < hold->wait_until)
-            pawl__hold_start(hold);
-        else
-            not_acquired(hold, r->held ? PAWL_ETIMEDOUT : PAWL_ECONN);
+        granted_too_late(hold, now);
     } else {
         hold->waited |= r->op.waited || (r->poll && r->attempts > 1);
         hold->token = r->op.token;

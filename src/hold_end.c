@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hold_end.c - how holds end (the states are in hold.c): released, kept a while for at_least_ms,
- * given back when nobody wants them, kept as UNRELEASED when the release failed, or lost.
+ * hold_end.c - how holds end: released, lost, or abandoned by their owner. hold.h has the table of
+ * states and events.
  *
- * at_least_ms where the engine can't let a lock linger (no PAWL_CAP_LINGER): the client holds on to
- * the lock as finished, and releases it when the time is over. A client that closes waits for that
- * up to its time-out and releases the lock then. If the lease would end before at_least_ms is over
- * anyway, the lease ends by itself.
+ * at_least_ms with an engine that can't let a lock linger (no PAWL_CAP_LINGER): the client keeps
+ * the lock as a finished hold and releases the lock when the time has passed. A client that closes
+ * waits for that up to its time-out, and then releases the lock. If the lease ends before
+ * at_least_ms have passed, a closing client leaves the lock to its lease.
  */
 #include "core.h"
 
-static void release_finished(struct request *request, int code);
+static void release_answered(struct request *request, int code);
 
-/* ---- giving back, telling nobody ------------------------------------------------------------- */
+/* ---- releases without an asker --------------------------------------------------------------- */
 
 static void prepare_release(struct hold *hold)
 {
     struct request *r = &hold->request;
 
-    pawl__request_init(r, hold->client, release_finished);
+    pawl__request_init(r, hold->client, release_answered);
     r->op.kind = PAWL_OP_RELEASE;
     r->op.mode = hold->terms.mode;
     r->op.lock_kind = hold->terms.kind;
@@ -35,8 +35,7 @@ static void mark_finished(struct hold *hold)
     hold->sem = NULL;
 }
 
-/* A grant may have been given to us, or was and is not wanted: give it back, telling nobody. */
-void pawl__hold_give_back(struct hold *hold)
+void pawl__hold_release_unowned(struct hold *hold)
 {
     struct request *r = &hold->request;
     pawl_client *client = hold->client;
@@ -49,8 +48,7 @@ void pawl__hold_give_back(struct hold *hold)
     pawl__request_start(r, pawl__now(client) + lease * PAWL_NS_PER_MS);
 }
 
-/* End what the service may still have of a grant that is of no use, telling nobody. */
-void pawl__hold_let_go(const struct hold *hold, int64_t lease_ms)
+void pawl__hold_release_leftover(const struct hold *hold, int64_t lease_ms)
 {
     struct hold *finished = pawl__hold_new(hold->client, hold->name_state);
 
@@ -60,11 +58,11 @@ void pawl__hold_let_go(const struct hold *hold, int64_t lease_ms)
     finished->owner = hold->owner;
     finished->permits = hold->permits;
     finished->request.op.lease_ms = lease_ms;
-    pawl__hold_give_back(finished);
+    pawl__hold_release_unowned(finished);
 }
 
-/* The service may keep the grant, although its lease is over. */
-static bool lasts(const struct hold *hold)
+/* May the service keep the grant although the lease has ended? */
+static bool outlasts_lease(const struct hold *hold)
 {
     uint32_t caps = hold->client->caps;
     struct hold *reads;
@@ -74,7 +72,7 @@ static bool lasts(const struct hold *hold)
     if (!(caps & PAWL_CAP_COUNTS) || hold->terms.mode != PAWL_MODE_EXCLUSIVE)
         return caps & (PAWL_CAP_SESSION_LEASE | PAWL_CAP_OUTLASTS);
     reads = pawl__hold_find(hold->name_state, hold->owner.holder, PAWL_MODE_SHARED);
-    return reads && reads->state == HOLD_HELD; /* both are one entry there: see ACQUIRE */
+    return reads && reads->state == HOLD_HELD; /* one entry in the service: see PAWL_OP_ACQUIRE */
 }
 
 /* ---- releasing ------------------------------------------------------------------------------- */
@@ -82,9 +80,9 @@ static bool lasts(const struct hold *hold)
 static int release_lost(struct hold *hold, const struct asker *asker)
 {
     pawl__hold_set_asker(hold, asker);
-    pawl__hold_finish(hold, PAWL_ELOST);
+    pawl__hold_report(hold, PAWL_ELOST);
     if (--hold->count <= 0)
-        pawl__hold_drop(hold);
+        pawl__hold_over(hold);
     return 0;
 }
 
@@ -96,50 +94,50 @@ static void linger_over(pawl_timer *timer)
     pawl__hold_release(hold, 0, NULL, NULL);
 }
 
-/* The engine can't let a lock linger: the process keeps it a while longer, for nobody. */
-static void linger_here(struct hold *hold, int64_t until)
+/* The engine can't let a lock linger: the process keeps the lock until at_least_ms have passed. */
+static void begin_linger(struct hold *hold, int64_t until)
 {
     pawl_client *client = hold->client;
     int64_t most = pawl__now(client) + client->env.timeout_ms * PAWL_NS_PER_MS;
 
     if (client->state != CLIENT_OPEN) {
         until = until < most ? until : most;
-        if (until > client->linger_until)
-            client->linger_until = until;
+        if (until > client->closing.linger_until)
+            client->closing.linger_until = until;
     }
-    pawl__hold_finish(hold, 0);
+    pawl__hold_report(hold, 0);
     mark_finished(hold);
     hold->lost_cb.fn = NULL;
-    pawl__timers_clear(&client->timers, &hold->wait_timer); /* discarded while it lingers */
+    pawl__timers_clear(&client->timers, &hold->wait_timer); /* abandoned while the lock lingers */
     hold->wait_timer = (pawl_timer){.fire = linger_over, .arg = hold};
     pawl__timers_set(&client->timers, &hold->wait_timer, until);
 }
 
 /* The client closes, and the lease ends by itself before at_least_ms is over. */
-static void abandon(struct hold *hold)
+static void leave_to_lease(struct hold *hold)
 {
     pawl__hold_ends(hold, 0);
     pawl__timers_clear(&hold->client->timers, &hold->wait_timer);
     pawl__lease_end(hold);
-    pawl__hold_finish(hold, 0);
+    pawl__hold_report(hold, 0);
     pawl__cohort_leave(hold);
-    pawl__hold_drop(hold);
+    pawl__hold_over(hold);
 }
 
-static void send_release(struct hold *hold, uint32_t keep, int64_t linger)
+static void submit_release(struct hold *hold, uint32_t keep, int64_t linger)
 {
     struct request *r = &hold->request;
     pawl_client *client = hold->client;
 
     prepare_release(hold);
-    if (keep && hold->deadline != PAWL_NEVER) { /* renewed by hand: what stays is needed longer */
+    if (keep && hold->deadline != PAWL_NEVER) { /* pawl_lock_renew may have set a later deadline */
         int64_t left = (hold->deadline - pawl__now(client)) / PAWL_NS_PER_MS + 1;
 
         r->op.lease_ms = left > r->op.lease_ms ? left : r->op.lease_ms;
     }
     r->op.permits = keep;
     r->op.linger_ms = linger > 0 ? (linger + PAWL_NS_PER_MS - 1) / PAWL_NS_PER_MS : 0;
-    pawl__defer_begin(client); /* the release goes out before the next acquire */
+    pawl__defer_begin(client); /* submit the release before the next acquire */
     pawl__request_start(r, pawl__now(client) + client->env.timeout_ms * PAWL_NS_PER_MS);
     if (!hold->partial)
         pawl__cohort_leave(hold);
@@ -157,22 +155,22 @@ static void release_whole(struct hold *hold)
 
     if (hold->terms.at_least_ms && linger > 0 && !(client->caps & lingers)) {
         if (client->state == CLIENT_OPEN || hold->lease_from + hold->lease_len > now + linger)
-            linger_here(hold, now + linger);
+            begin_linger(hold, now + linger);
         else
-            abandon(hold);
+            leave_to_lease(hold);
         return;
     }
-    pawl__timers_clear(&client->timers, &hold->wait_timer); /* it may have lingered */
+    pawl__timers_clear(&client->timers, &hold->wait_timer); /* set if the lock has lingered */
     pawl__hold_ends(hold, 0);
     hold->name_state->series->stats.released++;
     if (linger <= 0 && pawl__cohort_pass(hold)) {
-        pawl__hold_finish(hold, 0);
-        pawl__hold_drop(hold);
+        pawl__hold_report(hold, 0);
+        pawl__hold_over(hold);
         return;
     }
     pawl__lease_end(hold);
     hold->state = HOLD_RELEASING;
-    send_release(hold, 0, hold->terms.at_least_ms ? linger : 0);
+    submit_release(hold, 0, hold->terms.at_least_ms ? linger : 0);
 }
 
 int pawl__hold_release(struct hold *hold, uint32_t keep, const struct asker *asker, pawl_error *err)
@@ -189,27 +187,26 @@ int pawl__hold_release(struct hold *hold, uint32_t keep, const struct asker *ask
     if (hold->state == HOLD_UNRELEASED) {
         pawl__timers_clear(&hold->client->timers, &hold->wait_timer);
         hold->state = HOLD_RELEASING;
-        send_release(hold, 0, 0);
+        submit_release(hold, 0, 0);
         return 0;
     }
     if (hold->count > 1 && (hold->client->caps & PAWL_CAP_COUNTS))
         keep = (uint32_t)hold->count - 1;
     if (hold->count > 1 && !keep) {
         hold->count--;
-        pawl__hold_finish(hold, 0);
+        pawl__hold_report(hold, 0);
     } else if (keep) {
         hold->partial = true;
         hold->keep = keep;
-        send_release(hold, keep, 0);
+        submit_release(hold, keep, 0);
     } else {
         release_whole(hold);
     }
     return 0;
 }
 
-/* Part of the permits, or one of several counts, went back: the rest is still held, if the engine
- * knows it. */
-static void partly_released(struct hold *hold, int code)
+/* The release of some permits, or of one of several counts, was answered. */
+static void partial_release_answered(struct hold *hold, int code)
 {
     bool permits = hold->terms.mode == PAWL_MODE_PERMITS;
 
@@ -222,9 +219,9 @@ static void partly_released(struct hold *hold, int code)
         hold->name_state->series->stats.released++;
     }
     if (hold->state != HOLD_HELD) {
-        if (code != PAWL_ENOTHELD) /* what was to be kept may be there, with a new lease */
-            pawl__hold_let_go(hold, hold->request.op.lease_ms);
-        if (permits) /* as many as were asked for are gone, one way or the other */
+        if (code != PAWL_ENOTHELD) /* the service may keep the rest, with a new lease */
+            pawl__hold_release_leftover(hold, hold->request.op.lease_ms);
+        if (permits) /* the hold was lost: these permits are gone in any case */
             hold->permits = hold->keep;
         else
             hold->count--;
@@ -232,79 +229,79 @@ static void partly_released(struct hold *hold, int code)
     } else if (code == 0 && !permits) {
         hold->count = (int)hold->keep;
     }
-    pawl__hold_partial_over(hold, code);
+    pawl__hold_partial_answered(hold, code);
 }
 
-void pawl__hold_partial_over(struct hold *hold, int code)
+void pawl__hold_partial_answered(struct hold *hold, int code)
 {
-    pawl__hold_finish(hold, code);
+    pawl__hold_report(hold, code);
     if (hold->state == HOLD_OVER)
-        pawl__hold_drop(hold); /* put off until now */
-    else if (hold->give_back && hold->state == HOLD_HELD)
+        pawl__hold_over(hold); /* the memory was needed for the request */
+    else if (hold->abandoned && hold->state == HOLD_HELD)
         pawl__hold_release(hold, 0, NULL, NULL);
-    else if (hold->owed)
-        pawl__hold_leave(hold, hold->owed);
+    else if (hold->releases_due)
+        pawl__hold_release_times(hold, hold->releases_due);
 }
 
-/* If the hold stays held, the service is told nothing: where the service counts, too, each later
- * request says how often the owner holds the lock, and the owner's calls wait for no answer. */
-void pawl__hold_leave(struct hold *hold, unsigned times)
+/* If the hold stays HELD, no request is sent. A service that counts, too, learns the count from the
+ * next request of the owner. */
+void pawl__hold_release_times(struct hold *hold, unsigned times)
 {
     unsigned count = hold->count > 0 ? (unsigned)hold->count : 1;
 
-    hold->owed = hold->partial ? hold->owed + times : 0;
+    hold->releases_due = hold->partial ? hold->releases_due + times : 0;
     if (hold->partial)
         return;
     if (hold->state == HOLD_HELD && times < count) {
         hold->count -= (int)times;
         return;
     }
-    hold->count -= (int)(times < count ? times : count) - 1; /* all but the last at once */
+    hold->count -= (int)(times < count ? times : count) - 1; /* all but the last one */
     pawl__hold_release(hold, 0, NULL, NULL);
 }
 
-static void lease_over(pawl_timer *timer)
+static void unreleased_expired(pawl_timer *timer)
 {
     struct hold *hold = timer->arg;
 
-    if (lasts(hold))
-        pawl__hold_give_back(hold);
+    if (outlasts_lease(hold))
+        pawl__hold_release_unowned(hold);
     else
-        pawl__hold_drop(hold);
+        pawl__hold_over(hold);
 }
 
-/* The release failed: the service may have the lock until a lease that began now would be over.
- * Until then the release can be repeated. */
-static void keep_unreleased(struct hold *hold, int code)
+/* The release failed. The service may have the lock for at most one more lease from now on; in that
+ * time the release can be repeated. */
+static void release_failed(struct hold *hold, int code)
 {
     pawl_client *client = hold->client;
     int64_t now = pawl__now(client), lease = hold->request.op.lease_ms;
 
     hold->state = HOLD_UNRELEASED;
-    hold->wait_timer = (pawl_timer){.fire = lease_over, .arg = hold};
+    hold->wait_timer = (pawl_timer){.fire = unreleased_expired, .arg = hold};
     if (lease < (PAWL_NEVER - now) / PAWL_NS_PER_MS)
         pawl__timers_set(&client->timers, &hold->wait_timer, now + lease * PAWL_NS_PER_MS);
-    if (!hold->thread && (!hold->done_cb.fn || hold->done_cb.pending)) /* nobody is told */
+    if (!hold->thread && (!hold->done_cb.fn || hold->done_cb.pending)) /* no asker gets the code */
         pawl__log(client, PAWL_LOG_WARNING, "'%s' could not be released: %s",
                   hold->name_state->name,
                   hold->request.err.text[0] ? hold->request.err.text : pawl_strerror(code));
-    pawl__hold_finish(hold, code);
+    pawl__hold_report(hold, code);
 }
 
-static void release_finished(struct request *r, int code)
+static void release_answered(struct request *r, int code)
 {
     struct hold *hold = list_entry(r, struct hold, request);
 
-    /* Given up: whether or not it was carried out, the service may have the lock until the lease
+    /* The release was cancelled without an answer: the service may have the lock until the lease
      * ends. */
     if (code == PAWL_ETIMEDOUT || code == PAWL_ECANCELED)
         code = PAWL_EUNKNOWN;
     if (hold->partial) {
-        partly_released(hold, code);
+        partial_release_answered(hold, code);
         return;
     }
     hold->maybe_released |= r->unknown || code == PAWL_EUNKNOWN;
-    /* Gone at a repetition while the lease was good: it was an earlier try that did it. */
+    /* A repeated release found no grant within the lease: an earlier attempt has succeeded. */
     if (code == PAWL_ENOTHELD && hold->maybe_released &&
         pawl__now(hold->client) < hold->deadline)
         code = 0;
@@ -315,13 +312,13 @@ static void release_finished(struct request *r, int code)
             hold->thread || (hold->done_cb.fn && !hold->done_cb.pending);
     }
     if (code && code != PAWL_ELOST && hold->client->state == CLIENT_OPEN) {
-        keep_unreleased(hold, code);
+        release_failed(hold, code);
         return;
     }
     if (code != PAWL_ELOST)
         pawl__close_failed(hold->client, code);
-    pawl__hold_finish(hold, code);
-    pawl__hold_drop(hold);
+    pawl__hold_report(hold, code);
+    pawl__hold_over(hold);
 }
 
 /* ---- losing ---------------------------------------------------------------------------------- */
@@ -368,21 +365,21 @@ void pawl__hold_lost(struct hold *hold, int why)
             hold->lost_cb.lock->refs++;
         pawl__callback_queue(client, &hold->lost_cb, PAWL_ELOST);
     }
-    if (lasts(hold))
-        pawl__hold_let_go(hold, hold->lease_len / PAWL_NS_PER_MS);
+    if (outlasts_lease(hold))
+        pawl__hold_release_leftover(hold, hold->lease_len / PAWL_NS_PER_MS);
     pawl__cohort_leave(hold);
     if (hold->orphan || (!hold->lock && !hold->sem))
-        pawl__hold_drop(hold); /* nobody is left to release it */
+        pawl__hold_over(hold); /* no owner is left that could release the hold */
 }
 
-void pawl__hold_discard(struct hold *hold, bool forget)
+void pawl__hold_abandon(struct hold *hold, bool forget)
 {
     mark_finished(hold);
     if (forget)
         hold->lost_cb.fn = NULL;
     if (hold->acquires && hold->done_cb.pending && hold->done_cb.code == 0)
-        hold->done_cb.code = PAWL_ECANCELED; /* when it is told, nothing is held any more */
-    hold->give_back = true;
+        hold->done_cb.code = PAWL_ECANCELED; /* the lock is no longer held when the callback runs */
+    hold->abandoned = true;
     switch (hold->state) {
     case HOLD_WAITING:
     case HOLD_ACQUIRING:
@@ -394,12 +391,12 @@ void pawl__hold_discard(struct hold *hold, bool forget)
             pawl__hold_release(hold, 0, NULL, NULL);
         break;
     case HOLD_UNRELEASED:
-        pawl__hold_give_back(hold);
+        pawl__hold_release_unowned(hold);
         break;
     case HOLD_LOST:
-        pawl__hold_drop(hold);
+        pawl__hold_over(hold);
         break;
     default:
-        break; /* on its way out */
+        break; /* RELEASING, OVER */
     }
 }

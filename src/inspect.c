@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * inspect.c - who holds it, since when? Rows come from the engine under the client's mutex; they
- * are copied, and the user's function sees them after the mutex was let go.
+ * inspect.c - pawl_inspect and pawl_list. The engine passes rows under the client's mutex. The rows
+ * are copied, and the user's function receives the copies after the mutex is unlocked.
  */
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@ struct row {
 struct collector {
     struct request *request;
     struct row *first, **end;
-    uint32_t attempt; /* rows of an attempt whose answer was lost don't count */
+    uint32_t attempt; /* only rows of the last attempt count */
     bool no_memory;
 };
 
@@ -97,7 +97,7 @@ static int ask(pawl_client *client, int kind, const char *name, pawl_info_fn *fn
     code = pawl__exchange(&r, 0, err);
     pawl__leave(client);
     if (c.attempt != r.attempts)
-        forget(&c); /* the attempt that counts had no rows */
+        forget(&c); /* the last attempt had no rows */
     if (!code && c.no_memory)
         code = pawl_error_set(err, PAWL_ENOMEM, "out of memory");
     for (struct row *row = c.first; row && !code; row = row->next)

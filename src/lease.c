@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lease.c - leases of held locks: when they are renewed, until when they are good, when they are
- * lost.
+ * lease.c - leases of HELD holds: renewal, deadline, loss.
  *
- * A hold in state HELD has two timers. `lost_timer` stands at its deadline, which moves only when
- * the engine has confirmed a lease: deadline = (an instant before the request was sent) + lease,
- * less 1 % for clocks that run differently and 2 ms. `renew_timer`, of watchdog leases only, stands
- * in client->renewals at a third of the lease; when the first is due, all that are due within the
- * next tenth of the lease go into one RENEW op.
+ * A HELD hold has two timers. `lost_timer` is set to the deadline. The deadline moves only when the
+ * engine has confirmed a lease: deadline = (an instant before the request was sent) + lease, less
+ * 1 % for clocks of different speed, less 2 ms. `renew_timer` (watchdog leases only) is set to a
+ * third of the lease, in client->leases.due. When the first renewal is due, all renewals that are
+ * due within the next tenth of the lease go into one RENEW op, a batch.
  *
- * A grant may begin as a claim that is shorter than the lease asked for (op->granted_ms). It is
- * renewed to the whole soon, fixed leases too: these still end when they should, counted from the
- * grant (hold->ends). Where the lease is the session's it may never be the whole: then a fixed one
- * is confirmed again and again until its time is over.
+ * A grant may begin as a claim, which is shorter than the requested lease (op->granted_ms). The
+ * holder soon renews a claim to the whole lease. A fixed lease that began as a claim is renewed in
+ * this way, too, and still ends at the time that counts from the grant (hold->ends). With session
+ * leases the service may never grant the whole lease; a fixed lease is then confirmed repeatedly
+ * until its end.
  *
- * A renewal belongs to its hold: a hold that is released or lost takes its item out of the batch
- * (item.arg = NULL), so that a late answer changes nothing. A batch that gets no answer is not
- * repeated as it is; its holds are soon put into another, as long as their deadlines last.
+ * A hold that is released or lost removes its item from the batch (item.arg = NULL), so that a late
+ * answer changes nothing. A batch without an answer is not repeated as a whole: its holds soon go
+ * into another batch, until their deadlines.
  */
 #include <stdlib.h>
 
@@ -24,8 +24,8 @@
 
 #define BATCH_MAX 512
 #define MARGIN (2 * PAWL_NS_PER_MS)
-#define SOON 10 /* a claim is made the whole lease after such a part of it */
-#define LATE (100 * PAWL_NS_PER_MS) /* more than a busy machine keeps a thread waiting */
+#define SOON 10 /* a claim is renewed after 1/SOON of its length */
+#define LATE (100 * PAWL_NS_PER_MS) /* a timer that is later: the process was stopped */
 
 struct batch {
     struct request request;
@@ -60,17 +60,17 @@ int64_t pawl__lease_wanted(const struct hold *hold, int64_t now)
 
 static void plan(pawl_client *client)
 {
-    int64_t due = pawl__timers_next(&client->renewals);
+    int64_t due = pawl__timers_next(&client->leases.due);
 
     if (due == PAWL_NEVER)
-        pawl__timers_clear(&client->timers, &client->renew_timer);
-    else if (!client->renew_timer.armed || client->renew_timer.due > due)
-        pawl__timers_set(&client->timers, &client->renew_timer, due);
+        pawl__timers_clear(&client->timers, &client->leases.timer);
+    else if (!client->leases.timer.armed || client->leases.timer.due > due)
+        pawl__timers_set(&client->timers, &client->leases.timer, due);
 }
 
 static void renew_at(struct hold *hold, int64_t due)
 {
-    pawl__timers_set(&hold->client->renewals, &hold->renew_timer, due);
+    pawl__timers_set(&hold->client->leases.due, &hold->renew_timer, due);
     plan(hold->client);
 }
 
@@ -79,8 +79,8 @@ static void deadline_reached(pawl_timer *timer)
     pawl__hold_lost(timer->arg, 0);
 }
 
-/* The process was stopped if the timers of this hold came late: the one at its deadline, or the one
- * before its latest renewal. Else the renewals went out in time, without an answer. */
+/* If a timer of this hold fired late (at the deadline, or before the latest renewal), the process
+ * was stopped. Else the renewals were sent in time, and the service did not answer. */
 int pawl__lease_lost_why(const struct hold *hold, int64_t now)
 {
     int64_t late = hold->lease_len / 10 > LATE ? hold->lease_len / 10 : LATE;
@@ -96,7 +96,8 @@ int pawl__lease_lost_why(const struct hold *hold, int64_t now)
     return PAWL_LOST_SILENCE;
 }
 
-/* Renewed by itself? Not fixed leases, not those of ended threads, not past max_hold. */
+/* Is the lease renewed automatically? Not a fixed lease, not after the owner's thread has ended,
+ * not past max_hold_ms. */
 static bool renewable(const struct hold *hold, int64_t now)
 {
     if (hold->terms.lease_ms || hold->orphan)
@@ -138,7 +139,8 @@ void pawl__lease_confirm(struct hold *hold, int64_t from, int64_t lease_ms)
         renew_at(hold, from + hold->lease_len / 3);
 }
 
-/* Of the lease asked for, so much was given (0: all); more is asked for after its `part`th part. */
+/* given_ms of the requested lease_ms were granted (0: all). A claim is renewed after 1/part of its
+ * length. */
 static void give(struct hold *hold, int64_t from, int64_t lease_ms, int64_t given_ms, int part)
 {
     bool claim = given_ms && given_ms < lease_ms;
@@ -161,12 +163,12 @@ void pawl__lease_begin(struct hold *hold)
     int64_t from = r->op.lease_from ? r->op.lease_from : r->first_sent;
 
     hold->ends = from + r->op.lease_ms * PAWL_NS_PER_MS;
-    give(hold, from, r->op.lease_ms, r->op.granted_ms, SOON); /* a brief hold needs no more */
+    give(hold, from, r->op.lease_ms, r->op.granted_ms, SOON); /* shorter holds need no renewal */
 }
 
 void pawl__lease_stop_renewing(struct hold *hold)
 {
-    pawl__timers_clear(&hold->client->renewals, &hold->renew_timer);
+    pawl__timers_clear(&hold->client->leases.due, &hold->renew_timer);
     if (hold->renewing)
         hold->renewing->arg = NULL;
     hold->renewing = NULL;
@@ -198,7 +200,7 @@ void pawl__lease_move(struct hold *from, struct hold *to)
     to->lost_timer.fire = deadline_reached;
     to->lost_timer.arg = to;
     pawl__timers_set(&to->client->timers, &to->lost_timer, to->deadline);
-    if (item) { /* a renewal is under way: it renews the same grant */
+    if (item) { /* the submitted renewal is for the same grant */
         to->renewing = item;
         to->verify = verify;
         item->arg = to;
@@ -255,13 +257,14 @@ static void renewed(struct hold *hold, const pawl_renewal *item, int code,
     }
 }
 
-/* The engine reads the names until it answers; by then hold and handle may be gone. */
+/* The engine reads an item's name until the answer; hold and handle may be freed before, so the
+ * item keeps a reference to the name state. */
 static struct name_state *name_state_of(const pawl_renewal *item)
 {
     return list_entry((uintptr_t)item->name, struct name_state, name);
 }
 
-/* An engine without a connection has said why, in a warning that this message must not hide. */
+/* PAWL_ECONN, PAWL_EUNKNOWN: the engine has logged a warning with the cause. */
 static void log_failure(const struct batch *batch, int code)
 {
     bool known = code == PAWL_ECONN || code == PAWL_EUNKNOWN;
@@ -284,7 +287,7 @@ static void batch_finished(struct request *request, int code)
     free(batch);
 }
 
-/* What is left of a fixed lease, ms; of a claim: of the lease that it stands for. */
+/* The rest of a fixed lease, in ms; for a claim, the rest of the requested lease. */
 static int64_t left_of_fixed(const struct hold *hold, int64_t now)
 {
     if (hold->claim)
@@ -299,10 +302,10 @@ static void add_item(struct batch *batch, struct hold *hold, int64_t now)
 
     if (hold->renew_timer.due && now - hold->renew_timer.due > hold->renewal_late)
         hold->renewal_late = now - hold->renew_timer.due;
-    if (hold->renewing) /* renewed by hand meanwhile: the older batch has no say any more */
+    if (hold->renewing) /* pawl_lock_renew has set a later lease: ignore the older batch */
         hold->renewing->arg = NULL;
     hold->name_state->refs++;
-    if (hold->terms.lease_ms) /* no longer than it was to be, only to see whether it is there */
+    if (hold->terms.lease_ms) /* only to confirm a fixed lease, not to make the lease longer */
         lease = left_of_fixed(hold, now);
     *item = (pawl_renewal){.name = hold->name_state->name,
                            .owner = hold->owner,
@@ -314,20 +317,20 @@ static void add_item(struct batch *batch, struct hold *hold, int64_t now)
     hold->renewing = item;
 }
 
-/* One op with everything due by `until`. False: nothing is. */
+/* Submit one batch with all renewals due by `until`. False: no renewal is due. */
 static bool send_batch(pawl_client *client, int64_t now, int64_t until)
 {
     struct batch *batch;
     pawl_timer *timer;
 
-    if (pawl__timers_next(&client->renewals) > until)
+    if (pawl__timers_next(&client->leases.due) > until)
         return false;
     batch = malloc(sizeof *batch + BATCH_MAX * sizeof batch->items[0]);
     if (!batch)
-        return false; /* the timer below brings us back */
+        return false; /* renewal_due sets the timer again */
     pawl__request_init(&batch->request, client, batch_finished);
     batch->n = 0;
-    while (batch->n < BATCH_MAX && (timer = pawl__timers_take(&client->renewals, until)))
+    while (batch->n < BATCH_MAX && (timer = pawl__timers_take(&client->leases.due, until)))
         add_item(batch, timer->arg, now);
     batch->request.op.kind = PAWL_OP_RENEW;
     batch->request.op.batch = batch->items;
@@ -345,7 +348,7 @@ static void renewal_due(pawl_timer *timer)
 
     while (send_batch(client, now, now + slack))
         ;
-    if (pawl__timers_next(&client->renewals) <= now + slack)
+    if (pawl__timers_next(&client->leases.due) <= now + slack)
         pawl__timers_set(&client->timers, timer, now + slack);
     else
         plan(client);
@@ -353,14 +356,15 @@ static void renewal_due(pawl_timer *timer)
 
 void pawl__leases_init(pawl_client *client)
 {
-    client->renew_timer = (pawl_timer){.fire = renewal_due, .arg = client};
+    client->leases.timer = (pawl_timer){.fire = renewal_due, .arg = client};
 }
 
-/* Something happened to the service: ask for every lease now, fixed ones included. A renewal that
- * is under way may have passed before it happened, and is followed by another one. */
+/* An event of the service (a reconnect, for example): confirm every lease now, also fixed leases. A
+ * renewal that is already submitted may have been answered before the event, so another renewal
+ * follows. */
 void pawl__leases_verify(pawl_client *client, const pawl_op *event)
 {
-    for (struct list *l = client->holds.next; l != &client->holds; l = l->next) {
+    for (struct list *l = client->holds.all.next; l != &client->holds.all; l = l->next) {
         struct hold *hold = list_entry(l, struct hold, in_client);
 
         if (hold->state != HOLD_HELD || hold->orphan)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lock.c - pawl_lock: a name, its terms, and who owns what is acquired through it.
+ * lock.c - pawl_lock: a handle with the name of a lock and the options for acquiring the lock.
  *
- * The handle itself has no state of its own: who holds what is in the holds of its name, found by
- * the owner (the calling thread's number, or the handle's). A multi-lock (multi.c) has this type,
- * too.
+ * A handle stores neither states nor grants. They are in the holds of the name (hold.h). A call
+ * finds its hold by the number of the owner: the number of the calling thread or of the handle. A
+ * multi-lock (multi.c) is a pawl_lock, too.
  */
 #include <stdlib.h>
 
@@ -93,7 +93,7 @@ void pawl__lock_unref(pawl_lock *lock)
     free(lock);
 }
 
-static void discard_holds(pawl_lock *lock)
+static void abandon_holds(pawl_lock *lock)
 {
     for (struct list *l = lock->name_state->holds.next,
          *next; l != &lock->name_state->holds; l = next) {
@@ -101,7 +101,7 @@ static void discard_holds(pawl_lock *lock)
 
         next = l->next;
         if (hold->lock == lock)
-            pawl__hold_discard(hold, true);
+            pawl__hold_abandon(hold, true);
     }
 }
 
@@ -117,11 +117,11 @@ void pawl_lock_free(pawl_lock *lock)
     }
     client = lock->client;
     if (client->generation != pawl__fork_generation())
-        return; /* the child can't know what state the parent's memory was in */
+        return; /* the fork may have interrupted a thread that was changing the lists */
     pthread_mutex_lock(&client->mu);
     client->refs++;
-    pawl__defer_begin(client); /* nothing is sent while we walk the list */
-    discard_holds(lock);
+    pawl__defer_begin(client); /* no request is submitted during the walk over the list */
+    abandon_holds(lock);
     pawl__defer_end(client);
     if (client->state == CLIENT_OPEN) {
         pawl__before_unlock(client);
@@ -140,7 +140,22 @@ static uint64_t holder_of(const pawl_lock *lock)
     return lock->by_thread ? pawl__thread_id() : lock->handle;
 }
 
-/* The arguments of acquire, and the door. `cancels` is what the group's was at the beginning. */
+struct hold *pawl__lock_hold(const pawl_lock *lock)
+{
+    const struct hold *acting = pawl__acting();
+    uint64_t holder = lock->handle;
+
+    if (acting && acting->name_state == lock->name_state &&
+        acting->terms.mode == lock->terms.mode &&
+        (acting->owner.holder == lock->handle || (lock->by_thread && acting->terms.reentrant)))
+        return (struct hold *)(uintptr_t)acting;
+    if (lock->by_thread)
+        holder = pawl__thread_id();
+    return holder ? pawl__hold_find(lock->name_state, holder, lock->terms.mode) : NULL;
+}
+
+/* Check the arguments of an acquire and lock the client. `cancels` is the value of group->cancels
+ * when the acquire of the multi-lock began. */
 static int begin_acquire(pawl_lock *lock, struct asker *asker, unsigned cancels, int64_t wait_ms,
                          pawl_error *err)
 {
@@ -213,7 +228,7 @@ int pawl_lock_acquire_start(pawl_lock *lock, int64_t wait_ms, pawl_done_fn *done
                                : pawl__lock_acquire_start(lock, NULL, 0, wait_ms, done, arg);
 }
 
-/* A frequent mistake: one thread acquires, another one releases. */
+/* A frequent mistake: one thread acquires, and another thread releases. */
 static bool another_thread_holds(const pawl_lock *lock)
 {
     const struct list *holds = &lock->name_state->holds;
@@ -263,7 +278,7 @@ int pawl__lock_check_held(const pawl_lock *lock, pawl_error *err)
     hold = pawl__lock_hold(lock);
     if (hold && hold->state == HOLD_HELD && pawl__now(lock->client) >= hold->deadline)
         pawl__hold_lost(hold, 0);
-    if (lock->freed) /* which gave it back: it was not lost */
+    if (lock->freed) /* freeing released the lock: the lock was not lost */
         code = pawl_error_set(err, PAWL_ESTATE, "the handle was freed");
     else if (!hold || hold->state != HOLD_HELD)
         code = pawl_error_set(err, PAWL_ELOST, "'%s' was lost while others were waited for (%s); "
@@ -273,7 +288,7 @@ int pawl__lock_check_held(const pawl_lock *lock, pawl_error *err)
     return code;
 }
 
-void pawl__lock_give_back(pawl_lock *lock, uint64_t holder, unsigned times)
+void pawl__lock_release_times(pawl_lock *lock, uint64_t holder, unsigned times)
 {
     struct hold *hold;
 
@@ -282,7 +297,7 @@ void pawl__lock_give_back(pawl_lock *lock, uint64_t holder, unsigned times)
     hold = pawl__hold_find(lock->name_state, lock->by_thread ? holder : lock->handle,
                            lock->terms.mode);
     if (times && releasable(hold))
-        pawl__hold_leave(hold, times);
+        pawl__hold_release_times(hold, times);
     pawl__leave(lock->client);
 }
 
@@ -351,7 +366,7 @@ int pawl__lock_cancel(pawl_lock *lock, const struct group *group)
         if (hold->lock != lock || (group && hold->group != group) ||
             (hold->state != HOLD_WAITING && hold->state != HOLD_ACQUIRING))
             continue;
-        pawl__defer_begin(lock->client); /* nothing ends while we walk the list */
+        pawl__defer_begin(lock->client); /* no hold ends during the walk over the list */
         pawl__hold_cancel(hold, PAWL_ECANCELED);
         pawl__defer_end(lock->client);
         n++;
@@ -362,7 +377,8 @@ int pawl__lock_cancel(pawl_lock *lock, const struct group *group)
 
 /* ---- renewing and breaking ------------------------------------------------------------------- */
 
-/* Ask for the lease; what came of the hold meanwhile decides what the answer means. */
+/* Renew the lease and wait for the answer. The hold may be released or lost before the answer
+ * arrives. */
 static int renew_hold(pawl_client *client, struct hold *hold, int64_t lease_ms, pawl_error *err)
 {
     pawl_renewal item = {.name = hold->name_state->name,
@@ -386,7 +402,7 @@ static int renew_hold(pawl_client *client, struct hold *hold, int64_t lease_ms, 
     r.op.batch = &item;
     r.op.batch_len = 1;
     code = pawl__exchange(&r, 0, err);
-    if (hold->id != id) /* released meanwhile, and used again */
+    if (hold->id != id) /* the hold was released, and its memory is used by another hold */
         return pawl__error_about(err, PAWL_ENOTHELD, item.name, NULL);
     if (!code && item.code == PAWL_ENOTHELD)
         pawl__hold_lost(hold, item.reason       ? item.reason
@@ -438,7 +454,7 @@ static int break_one(pawl_lock *lock, int64_t unused, pawl_error *err)
     if (code)
         return code;
     pawl__exchange_init(&r, lock->client, PAWL_OP_BREAK, lock->terms.mode, lock->name_state->name);
-    r.once = true; /* a second time would hit the next holder */
+    r.once = true; /* a repeated BREAK would end the grant of the next holder */
     r.op.by = lock->client->who;
     code = pawl__exchange(&r, 0, err);
     pawl__leave(lock->client);

@@ -74,7 +74,7 @@ static void labels(struct text *t, const struct snapshot *s, const struct series
     put(t, "{%s%slock=\"%s\"", s->client, *s->client ? "," : "", value);
 }
 
-/* One number of each series; `field` is its place in pawl_stats. */
+/* One number of each series; `field` is the offset in pawl_stats. */
 static void by_lock(struct text *t, const char *name, const char *type, size_t field,
                     const char *help)
 {
@@ -104,7 +104,7 @@ static void by_client(struct text *t, const char *name, size_t field, const char
     }
 }
 
-/* Every second bucket: 4 us, 16 us ... 18 min. A bucket of pawl_stats ends below its bound. */
+/* Every second bucket: 4 us, 16 us ... 18 min. A bucket does not include its upper bound. */
 static void one_histogram(struct text *t, const char *name, const struct snapshot *s,
                           const struct series *series, const uint64_t *buckets, uint64_t sum_ns)
 {
@@ -192,12 +192,12 @@ static int take(struct snapshot *s, pawl_client *client, pawl_error *err)
     code = pawl__enter(client, false, err);
     if (code)
         return code;
-    for (size_t i = 0; i < client->nseries; i++)
-        if (in_use(&client->series[i]->stats))
-            s->series[s->n++] = *client->series[i];
-    if (in_use(&client->other.stats))
-        s->series[s->n++] = client->other;
-    s->total = client->other.stats; /* of what has no name, all of it */
+    for (size_t i = 0; i < client->counters.n; i++)
+        if (in_use(&client->counters.series[i]->stats))
+            s->series[s->n++] = *client->counters.series[i];
+    if (in_use(&client->counters.other.stats))
+        s->series[s->n++] = client->counters.other;
+    s->total = client->counters.other.stats; /* counters without a name are only there */
     snprintf(s->label, sizeof s->label, "%s", client->label);
     pawl__leave(client);
     return 0;

@@ -66,7 +66,8 @@ static int load(const pawl_engine **ret, const char *path, const char *scheme, p
     return 0;
 }
 
-/* The same, but only once for each path; what finds no room is loaded again, which does no harm. */
+/* The same, but only once for each path. If the table is full, the module is loaded again, which is
+ * harmless. */
 static int load_once(const pawl_engine **ret, const char *path, const char *scheme,
                      pawl_error *err)
 {
@@ -137,7 +138,7 @@ void *pawl__module_symbol(const char *file, const char *symbol)
     return found;
 }
 
-/* The module's path, in the first folder that has it. */
+/* The path of the module, in the first folder that has the module. */
 static bool module_path(char *ret, size_t size, const char *scheme)
 {
     char folders[3][520];
@@ -203,7 +204,7 @@ int pawl__engine_find(const pawl_engine **ret, const char *scheme, pawl_error *e
     return code;
 }
 
-/* ---- What is there? -------------------------------------------------------------------------- */
+/* ---- pawl_engines ---------------------------------------------------------------------------- */
 
 static const char *libraries_of(const pawl_engine *engine)
 {

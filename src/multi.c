@@ -4,31 +4,33 @@
  *
  * ORDER. Members are acquired one after the other in an order that every process agrees on: by the
  * identity of the service (engine.h: the same for all spellings of its URL, as far as the engine
- * can know), then by name. A holder of some members only ever waits for larger ones, so no circle
- * of waiting can form between multi-locks. The first failure gives back what was acquired. When the
- * last member is acquired all are looked at once more: one that was lost while others were waited
- * for is a failure, too.
+ * can know), then by name. A holder of some members only waits for members that come later in this
+ * order, so multi-locks never wait for each other in a circle. After the first failure the acquired
+ * members are released. After the last member is acquired, all members are checked once more: a
+ * member that was lost during the wait for another member is a failure, too.
  *
- * LIFE. The multi-lock is referred to by its handle and by a chain that is under way; it refers to
- * its members' handles. So the chain's members exist until the chain ends, whatever the program
- * frees; but nothing is acquired through a handle that was freed (pawl_lock.freed).
+ * MEMORY. The handle and a chain that is under way each have a reference to the multi-lock, and the
+ * multi-lock has a reference to each member. So members exist until the chain ends, even if the
+ * program frees them; but no lock is acquired through a freed handle (pawl_lock.freed).
  *
  *   handle   open --pawl_lock_free--> freed
  *   chain    none --start--> under way (busy) --last callback--> none; then `done` is called
  *
- * The asynchronous form is a chain: the done callback of one member starts the next (or, after a
- * failure, the release of the one before). Only one link is under way at any time, so the chain's
- * fields need no mutex: each link's start and callback pass through a client's mutex. Freeing the
- * handle cancels the chain, which then ends with PAWL_ECANCELED and gives back what it got; if the
- * handle is freed in the moment of success, one of the two sees the other (busy, freed).
+ * The asynchronous form is a chain: the done callback of one member starts the acquire of the next
+ * member or, after a failure, the release of the previous member. Only one member is under way at
+ * any time, so the chain's fields need no mutex: each start and each callback pass through a
+ * client's mutex. Freeing the handle cancels the chain, which then releases the acquired members
+ * and ends with PAWL_ECANCELED. If the handle is freed at the moment of success, either the chain
+ * sees `freed` or pawl_lock_free sees that the chain is no longer `busy`.
  *
- * CANCEL counts the acquires under way, raises group.cancels and then cancels each member's waits
- * of this group. An acquire reads group.cancels before it is counted, and compares it under the
- * member's mutex before it waits: it is refused, or found. So what a cancel has counted is
- * cancelled.
+ * CANCEL counts the acquires under way, increments group.cancels and then cancels each member's
+ * waits of this group. An acquire reads group.cancels before the acquire is counted, and compares
+ * the value under the member's mutex before waiting. So each counted acquire either sees that the
+ * value has changed, or its wait is found and cancelled.
  *
- * OWNERS. `mutex` guards the list of owners: who acquired all members and how often more than
- * released. Freeing the handle gives back what is on the list, whichever thread frees it.
+ * OWNERS. `mutex` guards the list of owners. An entry says how many times more a thread has
+ * acquired all members than released them. Freeing the handle, in any thread, releases all of
+ * these.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -53,7 +55,7 @@ struct multi {
     struct owner *owners;
     /* the chain */
     pawl_lock *self;
-    size_t at;        /* acquiring: the member under way; releasing: those below are to go */
+    size_t at;        /* acquiring: the member under way; releasing: the number left */
     int code;         /* the first failure */
     unsigned cancels_before;
     int64_t deadline; /* boot clock of the first member's client, or PAWL_NEVER; 0: one try each */
@@ -192,7 +194,7 @@ static struct owner *owner_new(const struct multi *multi)
     return owner;
 }
 
-/* Where the entry of this thread is, or where it would go. With the mutex. */
+/* The link to this thread's entry, or the end of the list. With the mutex. */
 static struct owner **owner_at(struct multi *multi, uint64_t thread)
 {
     struct owner **at = &multi->owners;
@@ -202,7 +204,7 @@ static struct owner **owner_at(struct multi *multi, uint64_t thread)
     return at;
 }
 
-/* All members are acquired. Takes the new entry, also if there is one already. */
+/* All members are acquired. Takes ownership of `owner`, also if the list already has an entry. */
 static void owner_acquired(struct multi *multi, struct owner *owner)
 {
     struct owner **at;
@@ -231,8 +233,8 @@ static void owner_released(struct multi *multi)
     pthread_mutex_unlock(&multi->mutex);
 }
 
-/* Release what was acquired and not released, as often as it was, by all owners. */
-static void give_back(struct multi *multi)
+/* Release the members for all owners, as often as each owner still holds them. */
+static void release_all(struct multi *multi)
 {
     struct owner *owners, *next;
 
@@ -243,12 +245,12 @@ static void give_back(struct multi *multi)
     for (; owners; owners = next) {
         next = owners->next;
         for (size_t i = multi->n; i-- > 0;)
-            pawl__lock_give_back(multi->members[i], owners->thread, owners->times);
+            pawl__lock_release_times(multi->members[i], owners->thread, owners->times);
         free(owners);
     }
 }
 
-/* A chain that is under way ends by itself, gives back what it got, and tells. */
+/* A chain that is under way releases its members, and then calls `done`. */
 void pawl__multi_free(pawl_lock *lock)
 {
     struct multi *multi = lock->multi;
@@ -260,7 +262,7 @@ void pawl__multi_free(pawl_lock *lock)
     if (atomic_load(&multi->busy))
         pawl__multi_cancel(lock);
     else
-        give_back(multi);
+        release_all(multi);
     unref(multi);
 }
 
@@ -302,7 +304,7 @@ static int release_below(struct multi *multi, size_t n, pawl_error *err)
     return first;
 }
 
-/* The next member; the time that ran out between two members is a time-out, not "busy". */
+/* If the time limit passed between two members, the code is PAWL_ETIMEDOUT, not PAWL_EBUSY. */
 static int acquire_member(struct multi *multi, size_t i, unsigned cancels, int64_t deadline,
                           pawl_error *err)
 {
@@ -344,7 +346,7 @@ static int acquire_all(struct multi *multi, unsigned cancels, int64_t wait_ms, p
 int pawl__multi_acquire(pawl_lock *lock, int64_t wait_ms, pawl_error *err)
 {
     struct multi *multi = lock->multi;
-    unsigned cancels = atomic_load(&multi->group.cancels); /* before we are counted */
+    unsigned cancels = atomic_load(&multi->group.cancels); /* before `acquiring` is incremented */
     struct owner *owner;
     int code;
 
@@ -366,7 +368,7 @@ int pawl__multi_acquire(pawl_lock *lock, int64_t wait_ms, pawl_error *err)
     return code;
 }
 
-/* All members are of one process: pawl_multi_new refuses those of the parent. */
+/* Checking one member is enough: pawl_multi_new refuses members of a parent process. */
 static bool is_parents(const struct multi *multi)
 {
     return multi->members[0]->client->generation != pawl__fork_generation();
@@ -433,8 +435,8 @@ static void finish(struct multi *multi)
     if (multi->acquires)
         atomic_fetch_sub(&multi->acquiring, 1);
     atomic_store(&multi->busy, false);
-    if (atomic_load(&multi->freed)) { /* in the moment of success: one of us two sees the other */
-        give_back(multi);
+    if (atomic_load(&multi->freed)) { /* freed at the moment of success */
+        release_all(multi);
         if (acquired)
             code = PAWL_ECANCELED;
     }
@@ -442,7 +444,7 @@ static void finish(struct multi *multi)
     unref(multi);
 }
 
-/* Release what is acquired, from the last member down; then tell. */
+/* Release the acquired members, the last one first; then call `done`. */
 static void released(void *arg, pawl_lock *member, int code);
 
 static void release_next(struct multi *multi)
@@ -495,7 +497,7 @@ static int begin_chain(struct multi *multi, pawl_done_fn *done, void *arg)
     if (is_parents(multi))
         return PAWL_EFORK;
     if (multi->by_thread)
-        return PAWL_EINVAL; /* the callbacks run on other threads than the caller's */
+        return PAWL_EINVAL; /* callbacks run in another thread than the caller's */
     if (atomic_exchange(&multi->busy, true))
         return PAWL_ESTATE;
     atomic_fetch_add(&multi->refs, 1);
@@ -507,7 +509,7 @@ static int begin_chain(struct multi *multi, pawl_done_fn *done, void *arg)
     return 0;
 }
 
-/* Nothing was started after all. */
+/* The chain could not be started. */
 static int end_chain(struct multi *multi, int code)
 {
     if (multi->acquires)
@@ -547,7 +549,7 @@ int pawl__multi_release_start(pawl_lock *lock, pawl_done_fn *done, void *arg)
         return code;
     owner_released(multi);
     multi->at = multi->n;
-    while (multi->at) { /* the first that can be released begins the chain */
+    while (multi->at) { /* the chain begins with the first member that can be released */
         code = pawl_lock_release_start(multi->members[--multi->at], released, multi);
         if (!code)
             return 0;

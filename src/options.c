@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * options.c - option structs and names, checked at the public door.
+ * options.c - checks option structs and names of public calls.
  *
- * A caller may have been compiled against an older header (a smaller struct: the rest is default)
- * or a newer one (a larger struct: fine as long as what we don't know is 0; to ignore a wish
- * silently would be worse than to refuse it).
+ * A caller may have been compiled against an older header, with a smaller struct: the missing
+ * fields are 0. A struct of a newer header is larger, and is accepted if all fields that this
+ * version doesn't know are 0. An unknown option is refused, because ignoring the option silently
+ * would be worse.
  */
 #include "core.h"
 

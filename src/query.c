@@ -1,25 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * query.c - what an owner can ask about its lock without any I/O. Answers come from the hold and
- * the clock at the time of asking, never from a remembered "yes".
+ * query.c - questions of an owner about its lock, answered without I/O: from the hold and the
+ * current time.
  */
 #include "core.h"
 
-struct hold *pawl__lock_hold(const pawl_lock *lock)
-{
-    const struct hold *acting = pawl__acting();
-    uint64_t holder = lock->handle;
-
-    if (acting && acting->name_state == lock->name_state &&
-        acting->terms.mode == lock->terms.mode &&
-        (acting->owner.holder == lock->handle || (lock->by_thread && acting->terms.reentrant)))
-        return (struct hold *)(uintptr_t)acting;
-    if (lock->by_thread)
-        holder = pawl__thread_id();
-    return holder ? pawl__hold_find(lock->name_state, holder, lock->terms.mode) : NULL;
-}
-
-/* How long a hold is surely good, in ns; 0: no longer, or it is not held. */
+/* For how many ns the hold is certainly valid; 0: not held, or the deadline has passed. */
 static int64_t valid_ns(const pawl_lock *lock, const struct hold *hold)
 {
     int64_t now;

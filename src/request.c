@@ -1,23 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * request.c - one op on its way to the engine and back.
+ * request.c - one op with its time limit and its retries.
  *
  *   IDLE --start--> DUE/OUT --answer--> finish, or PAUSED --timer--> DUE/OUT ...
  *
- * Nothing is guessed: PAWL_EUNKNOWN from the engine means that the op may have been carried out; it
- * is sent again, unchanged (the engine makes that harmless), until an answer comes or the deadline
- * passes; then, and only then, the owner of the request is told PAWL_EUNKNOWN. PAWL_ECONN (surely
- * not sent) is retried likewise.
+ * RETRIES. PAWL_EUNKNOWN from the engine means that the op may have been carried out. The request
+ * then submits the same op again (the engine makes repetition harmless) until an answer comes or
+ * the deadline passes. Only at the deadline finish() receives PAWL_EUNKNOWN. The request retries
+ * after PAWL_ECONN (certainly not sent) in the same way.
  *
- * PAWL_ETIMEDOUT is an answer: "somebody else had the lock for as long as you wanted to wait". So a
- * request whose deadline passes ends with this code only if the service has said so (`held`: a
- * PAWL_EBUSY, or op->waited). A request that ends without any answer ends with PAWL_ECONN if
- * nothing can have come of it, else with PAWL_EUNKNOWN. An acquire that its caller cancels ends
- * with PAWL_ECANCELED also if the service doesn't answer: the caller does not hold the lock, and
- * r->unknown makes the hold give a grant back that may have been on its way.
+ * TIME LIMIT. PAWL_ETIMEDOUT means that another owner had the lock during the whole wait. So a
+ * request ends with this code at its deadline only if the service has said so (`held`: a
+ * PAWL_EBUSY, or op->waited). Without any answer the code is PAWL_ECONN if the op can't have been
+ * carried out, else PAWL_EUNKNOWN.
  *
- * The engine is never called from inside op->done: while it is on the stack (client->deferring),
- * submits and cancels are put on client->todo and done when it has returned.
+ * CANCEL. An acquire that its caller cancels ends with PAWL_ECANCELED, also if the service doesn't
+ * answer: the caller does not hold the lock, and because of r->unknown the hold releases a grant
+ * that may still be made.
+ *
+ * DEFERRING. The engine is never called from inside op->done. While an engine function is on the
+ * stack (requests.deferring), submits and cancels are deferred: the requests wait in
+ * requests.deferred until the engine function has returned and pawl__requests_flush carries them
+ * out.
  */
 #include "core.h"
 
@@ -30,6 +34,12 @@ static void answered(pawl_op *op);
 static void limit_reached(pawl_timer *timer);
 static void pause_over(pawl_timer *timer);
 
+void pawl__requests_init(struct requests *requests)
+{
+    list_init(&requests->all);
+    list_init(&requests->deferred);
+}
+
 void pawl__request_init(struct request *r, pawl_client *client,
                         void (*finish)(struct request *, int code))
 {
@@ -39,7 +49,7 @@ void pawl__request_init(struct request *r, pawl_client *client,
     r->op.err = &r->err;
     r->op.tokens = 1;
     r->client = client;
-    list_init(&r->todo);
+    list_init(&r->deferred);
     list_init(&r->all);
     r->owner = NULL;
     r->handle = NULL;
@@ -47,7 +57,7 @@ void pawl__request_init(struct request *r, pawl_client *client,
     r->limit = (pawl_timer){.fire = limit_reached, .arg = r};
     r->started = r->first_sent = r->sent = 0;
     r->phase = REQUEST_IDLE;
-    r->once = r->poll = r->unknown = r->held = r->cancel_todo = false;
+    r->once = r->poll = r->unknown = r->held = r->cancel_due = false;
     r->giving_up = 0;
     r->attempts = 0;
     r->finish = finish;
@@ -59,10 +69,10 @@ static void end(struct request *r, int code)
 
     pawl__timers_clear(&r->client->timers, &r->pause);
     pawl__timers_clear(&r->client->timers, &r->limit);
-    list_remove(&r->todo);
+    list_remove(&r->deferred);
     list_remove(&r->all);
     r->phase = REQUEST_IDLE;
-    if (r->unknown && code == PAWL_ECONN) /* the last try was surely not sent, but one before was */
+    if (r->unknown && code == PAWL_ECONN) /* an attempt before the last one was sent */
         r->op.code = code = PAWL_EUNKNOWN;
     r->finish(r, code);
     pawl__close_check(client);
@@ -77,55 +87,56 @@ static void submit(struct request *r)
     if (!r->first_sent)
         r->first_sent = r->sent;
     if (r->attempts++)
-        client->other.stats.repeated += !r->poll;
+        client->counters.other.stats.repeated += !r->poll;
     r->err.code = 0;
     r->err.text[0] = 0;
     memset(r->op.engine, 0, sizeof r->op.engine);
     r->op.token = 0;
     r->op.lease_from = r->op.granted_ms = 0;
     r->op.waited = false;
-    client->submitting = r;
+    client->requests.submitting = r;
     pawl__defer_begin(client);
-    client->in_submit = true;
+    client->requests.in_submit = true;
     client->engine.engine->submit(client->engine.state, &r->op);
-    client->in_submit = false;
+    client->requests.in_submit = false;
     pawl__defer_end(client);
-    if (client->submitting == r) /* it stayed out; else it may be gone */
-        client->unflushed = client->asked = true;
-    client->submitting = NULL;
+    if (client->requests.submitting == r) /* not answered yet; else the request may be freed */
+        client->driver.unflushed = client->driver.spin.sent = true;
+    client->requests.submitting = NULL;
 }
 
-static void put_off(struct request *r)
+/* pawl__requests_flush will submit or cancel the op. */
+static void defer(struct request *r)
 {
-    if (list_empty(&r->todo))
-        list_append(&r->client->todo, &r->todo);
+    if (list_empty(&r->deferred))
+        list_append(&r->client->requests.deferred, &r->deferred);
 }
 
-static void submit_soon(struct request *r)
+static void defer_submit(struct request *r)
 {
     r->phase = REQUEST_DUE;
-    put_off(r);
+    defer(r);
 }
 
 void pawl__requests_flush(pawl_client *client)
 {
     struct list *link;
 
-    if (client->deferring)
+    if (client->requests.deferring)
         return;
-    while ((link = list_take(&client->todo))) {
-        struct request *r = list_entry(link, struct request, todo);
+    while ((link = list_take(&client->requests.deferred))) {
+        struct request *r = list_entry(link, struct request, deferred);
 
         if (r->phase == REQUEST_DUE) {
             submit(r);
-        } else if (r->phase == REQUEST_OUT && r->cancel_todo) {
-            r->cancel_todo = false;
+        } else if (r->phase == REQUEST_OUT && r->cancel_due) {
+            r->cancel_due = false;
             pawl__defer_begin(client);
-            client->in_submit = true;
+            client->requests.in_submit = true;
             client->engine.engine->cancel(client->engine.state, &r->op);
-            client->in_submit = false;
+            client->requests.in_submit = false;
             pawl__defer_end(client);
-            client->unflushed = true;
+            client->driver.unflushed = true;
         }
     }
 }
@@ -135,10 +146,10 @@ void pawl__request_start(struct request *r, int64_t deadline)
     r->op.deadline = deadline;
     r->started = pawl__now(r->client);
     if (r->op.kind != PAWL_OP_EVENT)
-        list_append(&r->client->requests, &r->all);
+        list_append(&r->client->requests.all, &r->all);
     if (deadline != PAWL_NEVER)
         pawl__timers_set(&r->client->timers, &r->limit, deadline);
-    submit_soon(r);
+    defer_submit(r);
     pawl__requests_flush(r->client);
 }
 
@@ -146,10 +157,10 @@ static void pause_over(pawl_timer *timer)
 {
     struct request *r = timer->arg;
 
-    submit_soon(r);
+    defer_submit(r);
 }
 
-/* Growing intervals, each with a random half, so that many who wait do not come back together. */
+/* Back off: growing pauses with a random half, so that many waiters do not retry together. */
 static void wait_and_repeat(struct request *r)
 {
     pawl_client *client = r->client;
@@ -173,7 +184,7 @@ static bool worth_repeating(struct request *r, int code)
     return pawl__now(r->client) < r->op.deadline;
 }
 
-/* What a request that was given up, and surely has nothing, ends with. */
+/* The result of a request that was cancelled and certainly not carried out. */
 static int given_up(struct request *r)
 {
     int64_t ms = (pawl__now(r->client) - r->started) / PAWL_NS_PER_MS;
@@ -197,33 +208,33 @@ static void answered(pawl_op *op)
     struct request *r = op->arg;
     int code = op->code;
 
-    if (r->client->submitting == r)
-        r->client->submitting = NULL;
+    if (r->client->requests.submitting == r)
+        r->client->requests.submitting = NULL;
     r->phase = REQUEST_IDLE;
-    r->cancel_todo = false;
-    list_remove(&r->todo);
+    r->cancel_due = false;
+    list_remove(&r->deferred);
     if (code == PAWL_EUNKNOWN) {
-        r->client->other.stats.unknown++;
+        r->client->counters.other.stats.unknown++;
         r->unknown = true;
     }
     r->held |= code == PAWL_EBUSY || op->waited;
-    if (code == PAWL_EBUSY) /* no lease began before this try; one that is on its way may yet */
+    if (code == PAWL_EBUSY) /* no lease began before this attempt */
         r->first_sent = r->unknown ? r->sent : 0;
     if (worth_repeating(r, code))
         wait_and_repeat(r);
     else if (r->giving_up && code == PAWL_ECANCELED && r->unknown && r->op.kind != PAWL_OP_ACQUIRE)
-        end(r, PAWL_EUNKNOWN); /* this try was not carried out, an earlier one may have been */
+        end(r, PAWL_EUNKNOWN); /* an earlier attempt may have been carried out */
     else if (r->giving_up && (code == PAWL_ECANCELED || code == PAWL_EBUSY ||
                               (code == PAWL_ECONN && r->giving_up == PAWL_ECANCELED) ||
                               (code == PAWL_EUNKNOWN && acquire_cancelled(r))))
         end(r, given_up(r));
     else if (code == PAWL_EBUSY && r->poll && pawl__now(r->client) >= r->op.deadline)
-        end(r, PAWL_ETIMEDOUT); /* the answer was faster than the timer */
+        end(r, PAWL_ETIMEDOUT); /* the answer came before the timer fired */
     else
         end(r, code);
 }
 
-/* Given up between two tries: the answer is the last one's, if it says more than "too late". */
+/* Cancelled between two attempts: PAWL_ECONN of the last attempt says more than PAWL_ETIMEDOUT. */
 static void end_unsent(struct request *r)
 {
     if (r->unknown && !acquire_cancelled(r))
@@ -244,8 +255,8 @@ void pawl__request_cancel(struct request *r, int why)
         end_unsent(r);
         return;
     }
-    r->cancel_todo = true;
-    put_off(r);
+    r->cancel_due = true;
+    defer(r);
     pawl__requests_flush(r->client);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * semaphore.c - pawl_semaphore: leased permits. Each acquire is a hold of its own (hold.c), owned
- * by the handle; a release takes from the newest holds first, the last of them perhaps in part.
+ * semaphore.c - pawl_semaphore: leased permits. Each acquire is a hold of its own (hold.h), owned
+ * by the handle. A release takes permits from the newest holds first, and may leave a hold with
+ * some of its permits.
  */
 #include <stdlib.h>
 
@@ -79,7 +80,7 @@ int pawl_semaphore_acquire(pawl_semaphore *sem, uint32_t permits, int64_t wait_m
     return code;
 }
 
-/* ---- what the handle holds ------------------------------------------------------------------- */
+/* ---- releasing ------------------------------------------------------------------------------- */
 
 static bool is_ours(const pawl_semaphore *sem, const struct hold *hold)
 {
@@ -110,7 +111,8 @@ static uint64_t permits_held(const pawl_semaphore *sem)
     return n;
 }
 
-/* The newest hold, when no other thread gives back a part of it. The mutex is let go meanwhile. */
+/* The newest hold, after waiting until no other thread releases some of its permits. Unlocks the
+ * mutex while waiting. */
 static struct hold *newest_free(pawl_semaphore *sem)
 {
     pawl_client *client = sem->client;
@@ -126,7 +128,7 @@ static struct hold *newest_free(pawl_semaphore *sem)
     return hold;
 }
 
-/* Give back up to `permits` of the newest hold; how many in *given. */
+/* Release up to `permits` of the newest hold. *given: the number. */
 static int release_newest(pawl_semaphore *sem, uint32_t permits, uint32_t *given, pawl_error *err)
 {
     struct hold *hold = newest_free(sem);
@@ -135,7 +137,7 @@ static int release_newest(pawl_semaphore *sem, uint32_t permits, uint32_t *given
     uint32_t keep;
     int code;
 
-    if (!hold) { /* another thread was faster */
+    if (!hold) { /* another thread has released the permits */
         *given = permits;
         return pawl__error_about(err, PAWL_ENOTHELD, sem->name_state->name, NULL);
     }
@@ -145,7 +147,7 @@ static int release_newest(pawl_semaphore *sem, uint32_t permits, uint32_t *given
         hold->permits = keep;
         return pawl__hold_error_lost(hold, err);
     }
-    if (hold->state == HOLD_UNRELEASED) /* all of it is to go, as was asked for before */
+    if (hold->state == HOLD_UNRELEASED) /* the failed release was for all permits */
         keep = 0;
     pawl__wait_begin(&thread, err);
     code = pawl__hold_release(hold, keep, &asker, err);
@@ -266,12 +268,12 @@ const char *pawl_semaphore_lost_cause(const pawl_semaphore *sem, char *text, siz
     return text;
 }
 
-/* Cancel or discard every hold of the handle; how many. */
-static int each_hold(pawl_semaphore *sem, bool discard)
+/* Cancel or abandon every hold of the handle. Returns the number of cancelled ones. */
+static int each_hold(pawl_semaphore *sem, bool abandon)
 {
     int n = 0;
 
-    pawl__defer_begin(sem->client); /* nothing ends while we walk the list */
+    pawl__defer_begin(sem->client); /* no hold ends during the walk over the list */
     for (struct list *l = sem->name_state->holds.next,
          *next; l != &sem->name_state->holds; l = next) {
         struct hold *hold = list_entry(l, struct hold, in_name);
@@ -279,8 +281,8 @@ static int each_hold(pawl_semaphore *sem, bool discard)
         next = l->next;
         if (hold->owner.holder != sem->handle)
             continue;
-        if (discard)
-            pawl__hold_discard(hold, true);
+        if (abandon)
+            pawl__hold_abandon(hold, true);
         else if (hold->state == HOLD_ACQUIRING || hold->state == HOLD_WAITING)
             pawl__hold_cancel(hold, PAWL_ECANCELED), n++;
     }

@@ -2,7 +2,7 @@
  *
  * slow.c - a warning in the log about a wait that lasts (30 s by default), naming the holder.
  *
- * One timer and one INSPECT request per client, whatever the number of waits. States: nothing waits
+ * One timer and one INSPECT request per client, for any number of waits. States: nothing waits
  * (timer off), something waits (timer set), the name of the longest wait is inspected
  * (slow.name_state set, timer off). Everything is under the client's mutex. The warning is for all
  * threads of the process that wait for that name now: the answer marks their waits as warned, and
@@ -11,7 +11,7 @@
  */
 #include "core.h"
 
-#define PACE (1000 * PAWL_NS_PER_MS) /* at most one inspection in such a time */
+#define PACE (1000 * PAWL_NS_PER_MS) /* at most one inspection in this time */
 
 static void due(pawl_timer *timer);
 static void told(struct request *r, int code);
@@ -32,8 +32,8 @@ void pawl__slow_watch(struct hold *hold)
     pawl_client *client = hold->client;
     struct slow *slow = &client->slow;
 
-    if (client->slow_ns && !slow->timer.armed && !slow->name_state && waits(hold))
-        pawl__timers_set(&client->timers, &slow->timer, hold->asked + client->slow_ns);
+    if (client->slow.after_ns && !slow->timer.armed && !slow->name_state && waits(hold))
+        pawl__timers_set(&client->timers, &slow->timer, hold->asked + client->slow.after_ns);
 }
 
 /* The wait without a warning that is the longest, or NULL. */
@@ -41,7 +41,7 @@ static struct hold *longest(pawl_client *client)
 {
     struct hold *first = NULL;
 
-    for (struct list *l = client->holds.next; l != &client->holds; l = l->next) {
+    for (struct list *l = client->holds.all.next; l != &client->holds.all; l = l->next) {
         struct hold *hold = list_entry(l, struct hold, in_client);
 
         if (waits(hold) && (!first || hold->asked < first->asked))
@@ -50,7 +50,7 @@ static struct hold *longest(pawl_client *client)
     return first;
 }
 
-/* ---- asking who holds it --------------------------------------------------------------------- */
+/* ---- asking for the holder ------------------------------------------------------------------- */
 
 static int row(void *arg, const pawl_info *info)
 {
@@ -99,7 +99,7 @@ static void inspect(pawl_client *client, struct hold *hold)
 static void set_timer(pawl_client *client, int64_t earliest)
 {
     struct hold *next = longest(client);
-    int64_t at = next ? next->asked + client->slow_ns : 0;
+    int64_t at = next ? next->asked + client->slow.after_ns : 0;
 
     if (next)
         pawl__timers_set(&client->timers, &client->slow.timer, at > earliest ? at : earliest);
@@ -148,7 +148,7 @@ static void due(pawl_timer *timer)
     struct hold *hold = longest(client);
     int64_t now = pawl__now(client);
 
-    if (hold && client->state == CLIENT_OPEN && hold->asked + client->slow_ns <= now)
+    if (hold && client->state == CLIENT_OPEN && hold->asked + client->slow.after_ns <= now)
         inspect(client, hold);
     else if (client->state == CLIENT_OPEN)
         set_timer(client, now + PACE);

@@ -3,9 +3,9 @@
  * stats.c - counters of a client, by the template of the name, and durations in buckets that
  * double.
  *
- * A name belongs to one series for its life (name_state->series), so counting costs one more
- * pointer than counters of the client would; the client's own numbers are sums that are made when
- * asked for. Everything is under the client's mutex.
+ * A name belongs to one series for its whole life (name_state->series), so counting costs only one
+ * more pointer than counters of the client would. pawl_client_stats adds all series up. The
+ * client's mutex guards everything.
  */
 #include <stdlib.h>
 
@@ -13,14 +13,14 @@
 
 void pawl__stats_init(pawl_client *client)
 {
-    strcpy(client->other.template, PAWL_TEMPLATE_OTHER);
+    strcpy(client->counters.other.template, PAWL_TEMPLATE_OTHER);
 }
 
 void pawl__stats_free(pawl_client *client)
 {
-    for (size_t i = 0; i < client->nseries; i++)
-        free(client->series[i]);
-    client->nseries = 0;
+    for (size_t i = 0; i < client->counters.n; i++)
+        free(client->counters.series[i]);
+    client->counters.n = 0;
 }
 
 static uint64_t hash_text(const char *text)
@@ -34,23 +34,24 @@ static uint64_t hash_text(const char *text)
 
 struct series *pawl__series_of(pawl_client *client, const char *name)
 {
+    struct counters *c = &client->counters;
     char template[PAWL_TEMPLATE_SIZE];
     struct series *series;
     uint64_t hash;
 
     pawl__template(template, name);
     if (!strcmp(template, PAWL_TEMPLATE_OTHER))
-        return &client->other;
+        return &c->other;
     hash = hash_text(template);
-    for (size_t i = 0; i < client->nseries; i++)
-        if (client->series_hash[i] == hash && !strcmp(client->series[i]->template, template))
-            return client->series[i];
-    series = client->nseries < PAWL_SERIES_MAX ? calloc(1, sizeof *series) : NULL;
+    for (size_t i = 0; i < c->n; i++)
+        if (c->hash[i] == hash && !strcmp(c->series[i]->template, template))
+            return c->series[i];
+    series = c->n < PAWL_SERIES_MAX ? calloc(1, sizeof *series) : NULL;
     if (!series)
-        return &client->other;
+        return &c->other;
     strcpy(series->template, template);
-    client->series_hash[client->nseries] = hash;
-    client->series[client->nseries++] = series;
+    c->hash[c->n] = hash;
+    c->series[c->n++] = series;
     return series;
 }
 
@@ -127,9 +128,9 @@ int pawl_client_stats(pawl_client *client, pawl_stats *ret)
     code = pawl__enter(client, false, NULL);
     if (code)
         return code;
-    sum = client->other.stats;
-    for (size_t i = 0; i < client->nseries; i++)
-        add(&sum, &client->series[i]->stats);
+    sum = client->counters.other.stats;
+    for (size_t i = 0; i < client->counters.n; i++)
+        add(&sum, &client->counters.series[i]->stats);
     pawl__leave(client);
     sum.size = ret->size < sizeof sum ? ret->size : sizeof sum;
     memcpy(ret, &sum, sum.size);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trace.c - what has to be told to the program's log and trace functions. Both are user code, so
- * lines and events are kept in one list, in order, under the client's mutex, and delivered when
- * the mutex was let go: see pawl__unlock.
+ * trace.c - delivers log lines and trace events to the program's functions. Both functions are user
+ * code, so lines and events are collected in one list under the client's mutex, and delivered in
+ * order when pawl__unlock has unlocked the mutex.
  */
 #include <stdarg.h>
 #include <stdlib.h>
@@ -25,10 +25,10 @@ static struct log_line *keep(pawl_client *client, int level, const char *text)
     line->next = NULL;
     line->level = level;
     strcpy(line->text, text);
-    if (!client->log_lines)
-        client->log_end = &client->log_lines;
-    *client->log_end = line;
-    client->log_end = &line->next;
+    if (!client->log.lines)
+        client->log.end = &client->log.lines;
+    *client->log.end = line;
+    client->log.end = &line->next;
     return line;
 }
 
@@ -36,7 +36,7 @@ void pawl__log_args(pawl_client *client, int level, const char *format, va_list 
 {
     char text[512];
 
-    if (!client->log || level > client->log_level)
+    if (!client->log.fn || level > client->log.level)
         return;
     vsnprintf(text, sizeof text, format, args);
     pawl_text_clean(text);
@@ -75,12 +75,12 @@ void pawl__trace(struct hold *hold, int event, int64_t lasted_ns, int code)
 
 void pawl__unlock(pawl_client *client)
 {
-    struct log_line *line = client->log_lines, *next;
-    pawl_log_fn *log = client->log;
+    struct log_line *line = client->log.lines, *next;
+    pawl_log_fn *log = client->log.fn;
     pawl_trace_fn *trace = client->options.trace;
-    void *log_arg = client->log_arg, *trace_arg = client->options.trace_arg;
+    void *log_arg = client->log.arg, *trace_arg = client->options.trace_arg;
 
-    client->log_lines = NULL;
+    client->log.lines = NULL;
     pthread_mutex_unlock(&client->mu); /* another thread may free the client from here on */
     for (; line; line = next) {
         next = line->next;

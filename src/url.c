@@ -2,9 +2,9 @@
  *
  * url.c - SCHEME ":" REST ["?" KEY "=" VALUE {"&" KEY "=" VALUE}].
  *
- * REST stays as written: each engine reads its own. A wrapper (registry.h) has whole URLs in there,
- * parameters included, so the text behind the scheme of a wrapper is not taken apart. A parameter
- * that no engine has read is an error: a misspelt parameter must not pass unnoticed.
+ * REST stays as written; each engine parses REST itself. The REST of a wrapper (registry.h) has
+ * whole URLs with their parameters, so the text after the scheme of a wrapper is not parsed. A
+ * parameter that no engine has read is an error: a misspelt parameter must not pass unnoticed.
  */
 #include <ctype.h>
 #include <stdlib.h>
@@ -31,8 +31,8 @@ void pawl__url_free(pawl_url *url)
     *url = (pawl_url){0};
 }
 
-/* How much of a text that could not be understood may be quoted: a word at its beginning. What
- * follows may be a password. */
+/* How many bytes of a malformed text an error message may quote: the first word. The rest may be a
+ * password. */
 static int harmless(const char *text, size_t length)
 {
     int word = 0;

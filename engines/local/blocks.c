@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * blocks.c - where a client's edits are written.
+ * blocks.c - the blocks of the table, to which edits are written.
  *
  * There are five classes of blocks, each with a fixed part of the file. A block's word in `owners`
- * names the slot of the client that may write it; 0 is free, for all. An edit takes a free block,
- * writes it and swaps it into the bucket; the block that was there before becomes the editor's.
- * So what clients own does not depend on how many names there are, or how many waited.
+ * names the slot of the client that may write the block; 0 is free for all. An edit takes a free
+ * block, writes the block and swaps it into the bucket; the block that was in the bucket before
+ * then belongs to the editor. So the number of blocks that a client owns depends neither on the
+ * number of names nor on the number of waiters.
  *
- * WHO MAY TAKE A BLOCK. A block that a bucket points to: nobody. A free one: whoever swaps his slot
- * into its word. One that was swapped out of its bucket: who did that, by a swap of the word
- * read while the bucket still pointed there. If he was killed before: the client in the word, which
- * finds it when it looks for blocks (reclaim), or if that one is dead, too, anybody. They may all
- * try at once; each raises the count, so one succeeds. No count is needed where the block's owner
- * swaps it out himself: nobody else has read its word while it was in that bucket and won the swap.
+ * WHICH CLIENT MAY TAKE A BLOCK. A block that a bucket points to: none. A free block: the client
+ * that swaps its slot into the word. A block that was swapped out of its bucket: the client that
+ * did so, by a swap of the word that was read while the bucket still pointed to the block. If that
+ * client was killed before: the client in the word, which finds the block when it searches for
+ * blocks (reclaim), or, if the client in the word is dead, too, any client. All of them may try at
+ * once; each attempt raises the count, so one attempt succeeds. No count is needed if the owner of
+ * the block swaps the block out: no other client has read the word while the block was in that
+ * bucket and won the swap.
  *
- * ROOM TO RELEASE. Of each class beyond the smallest, an edit that grows leaves a free block for
- * all; an edit that does not grow may take the last one, because it gives back one at least as
- * large. Of the smallest class each client keeps one for itself in the same way. So whoever holds a
- * lock can release it, however full the table or the disk is. Between taking and giving back there
- * may be none for a moment: such an edit tries again for a while.
+ * ROOM TO RELEASE. Of each class but the smallest, an edit that grows a shelf leaves one free block
+ * for all. An edit that does not grow may take the last block, because the edit returns a block
+ * that is at least as large. Of the smallest class each client keeps one block for itself in the
+ * same way. So a holder can always release, even if the table or the disk is full. Between taking
+ * and returning there may be no free block for a moment: such an edit retries for a while.
  */
 #include <sched.h>
 #include <time.h>
@@ -78,7 +81,7 @@ static bool change_owner(local *l, uint32_t block, uint64_t word, uint64_t owner
     return local_swap(l, LOCAL_AT_OWNER(block), &word, owned(word, owner, ready));
 }
 
-/* It is ours. */
+/* The block belongs to this client. */
 static void set_free(local *l, uint32_t block)
 {
     uint64_t word = local_load(l, LOCAL_AT_OWNER(block));
@@ -90,7 +93,7 @@ static void set_free(local *l, uint32_t block)
 
 /* ---- looking for blocks ---------------------------------------------------------------------- */
 
-/* Go through a class from `start` around; `fn` says when to stop. True: it did. */
+/* Walk over a class, from `start` around, until `fn` returns true. Returns whether it did. */
 static bool walk(local *l, unsigned class, uint32_t start,
                  bool (*fn)(local *l, uint32_t block, uint64_t word, void *arg), void *arg)
 {
@@ -112,7 +115,7 @@ static bool walk(local *l, unsigned class, uint32_t start,
 }
 
 struct search {
-    bool ready, take; /* what is looked for, and whether to take it */
+    bool ready, take; /* `ready` of the free block to find; take the block, too */
     int64_t found;
 };
 
@@ -138,7 +141,7 @@ static int64_t find(local *l, unsigned class, bool ready, bool take)
     return s.found;
 }
 
-/* A block that was never used: allocate its bytes. It is ours then. */
+/* Allocate the bytes of a block that was never used, and take the block. */
 static int64_t make_ready(local *l, unsigned class)
 {
     int64_t block = find(l, class, false, true);
@@ -173,7 +176,7 @@ static bool in_pile(const local *l, uint32_t block)
 }
 
 struct reclaim {
-    bool self;                   /* only what the former client in our slot left */
+    bool self;                   /* only the blocks of the former client in our slot */
     uint8_t slots[LOCAL_SLOTS];  /* 1: empty, 2: not */
     bool any;
 };
@@ -225,7 +228,7 @@ static int64_t grab(local *l, unsigned class)
 
 /* ---- taking and giving ----------------------------------------------------------------------- */
 
-/* Have so many blocks of the smallest class; if it must look for any, then for some more. */
+/* Own `wanted` blocks of the smallest class; a search takes some more than needed. */
 static bool fill_pile(local *l, uint32_t wanted)
 {
     uint32_t more = 8 + l->grabbed / 4 < LOCAL_PILE / 2 ? 8 + l->grabbed / 4 : LOCAL_PILE / 2;

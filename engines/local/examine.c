@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * examine.c - EXAMINE: the folder. What makes a folder unusable (another machine's file system,
- * permissions, no boot id) is refused when the client is opened; these are the folders that work
- * today and may fail later.
+ * examine.c - EXAMINE: the folder. pawl_open refuses an unusable folder (another machine's file
+ * system, permissions, no boot id). The findings here are about folders that work today and may
+ * fail later.
  */
 #include <limits.h>
 #include <stdlib.h>

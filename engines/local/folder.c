@@ -1,27 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * folder.c - where the folder of "local:" is, and who may use it.
+ * folder.c - the folder of "local:", and its permissions.
  *
- * Who can write to the folder can change every lock in it, so the folder's permissions decide. An
- * explicit DIR is made if it is missing (one level, for this user alone); the files in it get its
- * read and write bits and its group. A folder of a group is the group's: its members trust each
- * other with the locks, and with nothing else (local.h). All else on the way there must be out of
- * other users' hands: each folder above belongs to root, to this user or to the folder's owner, and
- * nobody else can write it, unless it is sticky and root's, as /tmp is.
+ * A user that can write to the folder can change every lock there, so the permissions of the folder
+ * decide. An explicit DIR is created if missing (one level, for this user alone); the files inside
+ * get the read and write bits and the group of the folder. The members of a group that share a
+ * folder trust each other with the locks, and with nothing else (local.h). Other users must not be
+ * able to change the path: each folder above belongs to root, to this user or to the folder's
+ * owner, and no other user can write there, unless the folder is sticky and root's, as /tmp is.
  *
- * THE DEFAULT is the user's own folder, in one place that does not depend on the environment and
- * does not vanish at logout, so that a login shell, a cron job and a service of one user meet:
- * /run/lock/pawl-UID, the usual folder. XDG_RUNTIME_DIR is not asked: cron jobs and services don't
- * have it, and would use other locks than a shell. Everybody can write to /run/lock, so another
- * user may have taken the name. Then the default is a folder beside it, pawl-UID.RANDOM, which
- * nobody else can take, because nobody else knows the name before, and which every process of the
- * user finds, because it is the user's. Names of others' folders don't count.
+ * THE DEFAULT is a folder of the user in a place that does not depend on the environment and is not
+ * removed at logout, so that a login shell, a cron job and a service of one user share their locks:
+ * /run/lock/pawl-UID, the usual folder. XDG_RUNTIME_DIR is not used: cron jobs and services don't
+ * have this variable, and would use other locks than a shell. All users can write to /run/lock, so
+ * another user may have created a file with this name. Then the default is another folder in
+ * /run/lock, pawl-UID.RANDOM. No other user can create this folder, because the name is not known
+ * before, and every process of the user finds it, because its owner is the user. Folders of other
+ * users are ignored.
  *
- * Which of these folders? One with clients, whatever has become of the usual one; else the usual
- * one, if it is free; else the first one beside it in order; else a new one. Two processes may
- * choose differently if they begin, or another user takes or gives back the name, at the same
- * moment. So whoever has got a place in a folder looks for clients in the others again. Each has
- * its place before it looks, so of two at least one sees the other, and begins anew.
+ * CHOICE. A folder with clients, whatever has happened to the usual one; else the usual folder, if
+ * the name is free; else the first of the others in order; else a new folder. Two processes may
+ * choose differently if they start at the same moment, or if another user creates or removes the
+ * usual name at that moment. So a process that has taken a slot in a folder searches the other
+ * folders for clients once more. Each process takes its slot before this search, so of two
+ * processes at least one sees the other, and starts again.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -60,8 +62,8 @@ static bool in_memory(const char *path)
     return !statfs(path, &fs) && (unsigned long)fs.f_type == 0x01021994; /* tmpfs */
 }
 
-/* /run (root) or /run/lock (others), where that is in memory, as it is on most systems; else
- * /dev/shm: on a disk, a write to the mapping may wait for the file system's journal. */
+/* /run (root) or /run/lock (others) if that folder is in memory, as on most systems; else /dev/shm.
+ * On a disk, a write to the mapping may wait for the journal of the file system. */
 static void usual_path(char path[64])
 {
     unsigned uid = (unsigned)geteuid();
@@ -74,7 +76,7 @@ static void usual_path(char path[64])
         snprintf(path, 64, "/dev/shm/pawl-%u", uid);
 }
 
-/* 0: it is there and nobody else's. Else an errno. */
+/* 0: the folder exists, belongs to this user, and no other user can write there. Else an errno. */
 static int mine(const char *path)
 {
     struct stat st;
@@ -98,8 +100,8 @@ static bool has_clients(const char *path)
     return result;
 }
 
-/* The first, in order, of this user's folders beside the usual one ("USUAL.*"), except for one.
- * busy: of those with clients. "": there is none. */
+/* The first, in order, of this user's folders "USUAL.*", without `except`. busy: only folders with
+ * clients. "": there is none. */
 static void find_beside(const char *usual, bool busy, const char *except, char found[64])
 {
     const char *base = strrchr(usual, '/') + 1;
@@ -165,7 +167,7 @@ static int refuse_path(local *l, int error, pawl_error *err)
     return code;
 }
 
-/* ---- who may write --------------------------------------------------------------------------- */
+/* ---- permissions ----------------------------------------------------------------------------- */
 
 /* One step of the way to the folder, which belongs to `owner`. */
 static int check_step(local *l, const char *path, uid_t owner, pawl_error *err)

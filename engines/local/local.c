@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * local.c - the engine "local:[DIR]": opening, closing, and the slots of the engine door, which are
- * the shelf engine's (shelf_engine.h) over the table as its store. What the table is and why it
- * can't be left broken is told in local.h.
+ * local.c - the engine "local:[DIR]": opening, closing, and the functions of pawl_engine, which the
+ * shelf engine (shelf_engine.h) implements, with the table as its store. local.h describes the
+ * table.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -125,7 +125,7 @@ static void local_close(void *self)
     leave(l);
     free(l->copy.bytes);
     l->copy.bytes = NULL;
-    l->env = NULL; /* the loop still has l->poll until it is told of its end */
+    l->env = NULL; /* the loop uses l->poll until the handle is closed */
 }
 
 /* A table that was removed by hand is no longer the one that new clients open. */
@@ -161,7 +161,7 @@ static void local_cancel(void *self, pawl_op *op)
     shelf_engine_cancel(&((local *)self)->engine, op);
 }
 
-/* The folder, however it is spelled. */
+/* Device and inode of the folder: the same for all spellings of its path. */
 static int local_identity(void *self, char *ret, size_t size)
 {
     struct stat folder;

@@ -4,70 +4,76 @@
  *
  * One folder is one name space. All of Pawl's files are in its sub-folder ".pawl":
  *
- *     table      a file that all clients share: tokens, shelves, who is who
- *     w<slot>    a client's datagram socket: others knock there
- *     d<slot>    a client's FIFO, which it keeps open for writing as long as it lives:
- *                others open it for reading, and the kernel hangs up when the process ends
+ *     table      a file that all clients share: tokens, shelves, client slots
+ *     w<slot>    a client's datagram socket, for notices from other clients
+ *     d<slot>    a client's FIFO, open for writing as long as the client lives:
+ *                others open the FIFO for reading, and the kernel reports the end of the process
  *
- * WHO IS TRUSTED. A table that its owner alone can write is mapped: nobody but its user (who could
- * kill the process as well) and root can change it. A table that others can write, too (the folder
- * is a group's), is never mapped: a member could truncate the file, and the next access would end
- * the process with SIGBUS. It is read and written by pread and pwrite, and a compare-and-swap is
- * done under a kernel lock on that word's byte (table_words.c). Which way is used is a matter of
- * the file (header and mode), so all clients of a table use the same one. Either way every value
- * that comes from the table is checked before it is used: it may be damaged, or forged.
+ * TRUST. A table that only its owner can write is mapped: nobody but this user (who could kill the
+ * process as well) and root can change the file. A table that others can write, too (the folder of
+ * a group), is never mapped: a member could truncate the file, and the next access would end the
+ * process with SIGBUS. Such a table is read and written by pread and pwrite, and a compare-and-swap
+ * is done under a kernel lock on the byte of its word (table_words.c). The header and the mode of
+ * the file decide which way is used, so all clients of a table use the same way. In both cases
+ * every value from the table is checked before use, because the value may be damaged or forged.
  *
  * THE TABLE is changed by compare-and-swap only. A process that is killed at any instruction leaves
- * it whole and has nothing half done; in a mapped table also one that is stopped keeps nobody from
- * changing it (in one that is not, only if it is stopped within the few microseconds of a swap):
+ * a consistent table and no unfinished change. A process that is stopped does not block changes of
+ * others in a mapped table; in a table that is not mapped the process does so only if it is stopped
+ * within the few microseconds of a swap.
  *
- *   bucket   one 64-bit word: version (44 bits) | block number + 1 (20 bits, 0: nothing here). The
- *            block has a shelf (lockstate.h) with all names that hash there.
- *            read:  word, copy the block, word again: the same, so the copy is whole, because a
- *                   block is never written while a bucket points to it.
- *            edit:  change the copy, write it to a free block of one's own, swap the word. The
- *                   swap fails if anybody was faster: start over. Versions make it fail also if
- *                   the same block came back meanwhile.
+ *   bucket   one 64-bit word: version (44 bits) | block number + 1 (20 bits, 0: no block). The
+ *            block has a shelf (lockstate.h) with all names that hash to the bucket.
+ *            read:  read the word, copy the block, read the word again. If the word is the same,
+ *                   the copy is consistent, because a block is never written while a bucket points
+ *                   to the block.
+ *            edit:  change the copy, write the copy to a free block, swap the word. The swap fails
+ *                   if another client has swapped before: start again. Because of the version the
+ *                   swap also fails if the same block is in the bucket again.
  *   block    has a word in `owners`: count (40 bits) | ready (its bytes are allocated) | slot + 1
- *            of who writes it, 0 free. Each change of owner raises the count. Whoever swaps a block
- *            out of its bucket owns it from then on; why nobody else can is told in blocks.c. What
- *            a client that was killed owned is anybody's once its slot is empty.
- *   slot     a client. It holds a lock of the kernel (F_OFD_SETLK) on a byte of the table file
- *            beyond its end. The kernel drops it when the last thread of the process is gone,
- *            however that came about; process numbers play no part. `gen` rises with each client
- *            that takes the slot and with each that leaves, so (slot, gen) names a client once
- *            and for all (slots.c).
- *   fence    one counter for all names. An edit draws its tokens after it read the bucket's word
- *            and before it swaps it, so tokens rise in the order of the swaps, that is per name.
+ *            of the client that writes the block, 0: free. Each change of owner raises the count.
+ *            The client that swaps a block out of its bucket owns the block from then on; blocks.c
+ *            explains why no other client can. The blocks of a client that was killed are free for
+ *            all once its slot is empty.
+ *   slot     a client. The client holds a kernel lock (F_OFD_SETLK) on a byte of the table file
+ *            beyond the end of the file. The kernel drops the lock when the last thread of the
+ *            process is gone, for any reason; process ids don't matter. `gen` rises with each
+ *            client that takes the slot and with each client that leaves the slot, so (slot, gen)
+ *            identifies a client for ever (slots.c).
+ *   fence    one counter for all names. An edit draws its tokens after reading the bucket's word
+ *            and before swapping the word, so tokens rise in the order of the swaps, that is per
+ *            name.
  *
- * DEATH. (slot, gen) is dead if the slot's gen is another one, or its byte is not locked, or its
- * FIFO has no writer. Each of the three is so only when no thread of that process runs any more.
+ * DEATH. The client (slot, gen) is dead if the slot has another gen, or the slot's byte is not
+ * locked, or the FIFO has no writer. Each of the three is only the case when no thread of that
+ * process runs any more.
  *
- * WHY NO WAKE-UP IS LOST. The truth is in the table; a knock is a hint to look. An edit that lets
- * somebody get on, or gives him something else to watch, is published first and told afterwards,
- * so its author may die between the two. Everybody who waits therefore watches, from the moment he
- * is in the table, whoever could do that to him:
+ * NO WAKE-UP IS LOST. The table decides; a notice is only a hint to read the table. An edit that
+ * grants a lock to a waiter, or gives a waiter another process to watch, is published first, and
+ * its notices are sent afterwards, so the author of the edit may die in between. Every waiter
+ * therefore watches, as soon as the waiter is in the table, the processes that could do such an
+ * edit:
  *
- *   - the front of the queue: the processes of all holders (release, renewal, death), and the end
- *     of the first of their leases (a timer);
- *   - who is not in front: the process of who is next before him (his leaving, death or grant);
- *   - an outsider (break, the last count-down of a latch) first announces himself to all whom he
- *     will tell: they watch his process until he has told them.
+ *   - the front of the queue watches the processes of all holders (release, renewal, death), and
+ *     has a timer for the earliest end of their leases;
+ *   - every other waiter watches the process of its predecessor (leaving, death or grant);
+ *   - an outsider (break, the last count-down of a latch) first announces the edit to all clients
+ *     that will get a notice: these watch the outsider's process until the notice has arrived.
  *
- * To begin to watch a process that died before is seen at once: its FIFO has no writer. What a
- * third party does on the way (drop the dead, let the next one in) follows from an event that the
- * front and the next get themselves. Telling goes from the back to the front (lockstate.h), and
- * who finds his grant without having been told tells the others again; so along the queue there is
- * always somebody alive who watches the one that died.
+ * A process that died before the watch began is detected at once: its FIFO has no writer. Edits of
+ * third parties (removing dead entries, granting to the next waiter) follow from events that the
+ * front and the next waiter receive themselves. Notices are sent from the back to the front
+ * (lockstate.h), and a waiter that finds its grant without a notice notifies the others again. So
+ * along the queue there is always a live waiter that watches the process that died.
  *
- * A process that is *stopped* between publishing and telling is not dead. Who waits for a holder
- * looks when the lease ends that he knew of, as he would had the holder been stopped a moment
- * earlier. And as a net under all this (an announcement that found a full queue, a socket file
- * that was removed by hand) what waits is looked at every 4 s.
+ * A process that is *stopped* between publishing and notifying is not dead. Waiters check the table
+ * when the lease ends that they know of, as they would if the holder had been stopped a moment
+ * earlier. In addition every waiter checks the table every 4 s, in case an announcement found a
+ * full queue or a socket file was removed by hand.
  *
- * A process that changes its identity or its root (setuid, chroot) can no longer reach the others'
- * sockets. It is then *mute* and says so by bytes in its own FIFO, for which no right is needed:
- * whoever watches it looks at once, and from then on every 100 ms.
+ * A process that changes its identity or its root (setuid, chroot) can no longer reach the sockets
+ * of the others. The process is then *mute* and reports that by bytes in its own FIFO, which needs
+ * no right: clients that watch the process check the table at once, and then every 100 ms.
  */
 #ifndef PAWL_LOCAL_H
 #define PAWL_LOCAL_H
@@ -97,9 +103,9 @@ typedef _Atomic uint64_t local_word;
 
 typedef struct local_head {
     uint64_t magic, version, slots, buckets, blocks; /* written before the file has a name */
-    uint64_t shared;  /* others than its owner may write it: it is not mapped */
-    uint64_t time_ns; /* the clocks' name space of who made it; 0 unknown */
-    char boot[40];    /* the boot it belongs to */
+    uint64_t shared;  /* others than the owner may write the file: not mapped */
+    uint64_t time_ns; /* the time name space of the creator; 0: unknown */
+    char boot[40];    /* the boot of the creator */
     char pad[512 - 7 * 8 - 40];
     local_word fence;         /* the next token */
     char pad2[56];
@@ -139,7 +145,7 @@ _Static_assert(sizeof(local_head) == 4096 && sizeof(local_slot) == 128 && sizeof
 #define LOCAL_AT_DURABLE offsetof(local_map, head.fence_durable)
 #define LOCAL_AT_WANTED offsetof(local_map, head.fence_wanted)
 
-/* What a block begins with, in words. */
+/* The head of a block, in words. */
 enum { BLOCK_BUCKET, BLOCK_USED, BLOCK_HEAD };
 
 #define LOCAL_PILE 256
@@ -152,7 +158,7 @@ struct local_peer { /* another client's process that is watched */
     uint32_t slot, gen;
     size_t refs;
     bool dead, mute;
-    bool closed, dropped; /* the loop has let go of it; so have we */
+    bool closed, dropped; /* handle closed; no longer in the list: freed after both */
 };
 
 #define LOCAL_LOOKOUTS 16
@@ -174,7 +180,7 @@ typedef struct local {
     /* folder.c */
     char *path;
     char usual[64]; /* where the default folder is as a rule; "": the folder is not the default */
-    char other[64]; /* where clients of it are as well: see local_folder_elsewhere */
+    char other[64]; /* a further folder with clients: see local_folder_elsewhere */
     int dir;     /* the sub-folder; -1: none */
     int outer;   /* the folder */
     bool shared; /* others may write there */
@@ -184,7 +190,7 @@ typedef struct local {
     char sockets[32]; /* where socket names are looked up; ends with "/" */
     /* table.c, table_words.c */
     int fd; /* the table's open file description, which holds the slot's lock; -1: none */
-    char *map; /* NULL: it is not mapped */
+    char *map; /* NULL: not mapped */
     size_t size; /* of the file, as far as is known */
     int trouble; /* why the table could not be read or written: an errno; set by table_words.c */
     bool lost; /* the file was removed */
@@ -206,14 +212,14 @@ typedef struct local {
     char host[65], program[33], label[65];
 } local;
 
-/* folder.c: find or make the folder and check who may write there. */
+/* folder.c: find or create the folder, and check its permissions. */
 int local_folder_open(local *l, const pawl_url *url, pawl_error *err);
 /* There are clients where the default folder could be as well: begin anew. */
 bool local_folder_elsewhere(local *l);
 void local_examine(local *l, pawl_op *op); /* examine.c */
 int local_refuse(local *l, int error, const char *what, pawl_error *err);
 
-/* table.c: open or make the table file, take a slot there and map it. */
+/* table.c: open or create the table file, take a slot, and map the file. */
 int local_table_open(local *l, pawl_error *err);
 /* Make sure that bytes of the file are there to be touched: whole pages. 0 or an errno. */
 int local_table_reserve(local *l, size_t offset, size_t length);
@@ -221,13 +227,13 @@ bool local_table_removed(local *l);
 /* A client of any boot or version has a slot in the table of that descriptor. */
 bool local_table_in_use(int fd);
 
-/* table_words.c: all access to the table. What can't be read is 0 and sets l->trouble. */
+/* table_words.c: all access to the table. A word that can't be read is 0 and sets l->trouble. */
 uint64_t local_load(local *l, size_t at);
 bool local_swap(local *l, size_t at, uint64_t *old, uint64_t value);
 uint64_t local_add(local *l, size_t at, uint64_t n);
 uint64_t local_or(local *l, size_t at, uint64_t bits);
 uint64_t local_exchange(local *l, size_t at, uint64_t value);
-/* Raise the word to `value`, unless it is larger. */
+/* Raise the word to `value`, unless the word is larger. */
 void local_raise(local *l, size_t at, uint64_t value);
 /* Whole words; not as one step. */
 bool local_get(local *l, size_t at, void *to, size_t bytes);
@@ -246,11 +252,11 @@ void local_text_load(local *l, char *text, size_t at, size_t words);
 /* blocks.c */
 int local_blocks_open(local *l);
 void local_blocks_close(local *l);
-/* A free block that holds so many bytes; -1: none. `replaced`: the block that it will replace, if
- * what is in it does not grow; then there is always one. Else -1. */
+/* A free block for so many bytes; -1: none. `replaced`: the block that will be replaced, if the
+ * shelf does not grow; then there is always a free block. Else -1. */
 int64_t local_block_take(local *l, size_t bytes, int64_t replaced);
 void local_block_give(local *l, uint32_t block);
-/* We swapped it out of its bucket; `owner` was its word before. */
+/* This client swapped the block out of its bucket; `owner` was its word before. */
 void local_block_replaced(local *l, uint32_t block, uint64_t owner);
 size_t local_block_bytes(uint32_t block);
 size_t local_block_at(uint32_t block);

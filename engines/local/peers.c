@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * peers.c - the other clients: knocking at their door, and noticing that they died.
+ * peers.c - other clients: sending notices to them, and detecting their death.
  *
- * KNOCKING. A datagram to the other's socket says which bucket changed, which of its owners is
- * meant, and which tokens were drawn (shelf_engine.h). If its queue is full, a bit is set in its
- * slot (which bucket), and the datagram tried again: if it is full then, too, the other will read
- * what is there and take the bits after that. A datagram that does not say who is meant, and a bit,
- * make it look at all that waits in the bucket.
+ * NOTICES. A datagram to the other client's socket says which bucket has changed, which owner is
+ * meant, and which tokens were drawn (shelf_engine.h). If the queue of the socket is full, the
+ * sender sets a bit for the bucket in the other client's slot and sends the datagram again. If the
+ * queue is still full, the other client will read the queue and the bits after that. A datagram
+ * without an owner, and a bit, make the other client check all its waiters in the bucket.
  *
- * WATCHING. A FIFO that a client keeps open for writing as long as it lives, opened here for
- * reading: the kernel hangs up when its last writer is gone, even if the process was stopped, is in
- * another PID name space, or had forked children since. Unlike a connection to a listening socket
- * it needs nothing from the watched process, not even room in a queue, and any number may watch.
- * read() tells a FIFO without a writer (0) from one with (EAGAIN), so to begin to watch a dead
- * process is not to wait for ever.
+ * WATCHING. A client keeps its FIFO open for writing as long as it lives. Other clients open the
+ * FIFO for reading: the kernel hangs up when the last writer is gone, even if the process was
+ * stopped, is in another PID name space, or had forked children. Unlike a connection to a listening
+ * socket, the FIFO needs nothing from the watched process, not even room in a queue, and any number
+ * of clients may watch. read() distinguishes a FIFO without a writer (0) from a FIFO with a writer
+ * (EAGAIN), so a watch on a process that is already dead ends at once.
  *
- * Watched processes are kept by (slot, gen) and counted; a few that nobody watches any more stay
- * open, because in a queue the same ones come round again.
+ * Watched processes are identified by (slot, gen) and counted. A few FIFOs without watchers stay
+ * open, because the waiters of a queue watch the same processes repeatedly.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -76,8 +76,8 @@ static int send_to(local *l, int fd, uint32_t slot, const struct message *messag
     return result;
 }
 
-/* EAGAIN has two reasons: the other's queue is full, or too much of what this socket sent lies
- * unread anywhere: a new socket has sent nothing yet. */
+/* EAGAIN has two reasons: the queue of the receiver is full, or too many datagrams of this socket
+ * are unread anywhere. A new socket has sent nothing yet. */
 static int knock(local *l, uint32_t slot, const struct message *message)
 {
     int fd, error = send_to(l, l->wake, slot, message);
@@ -97,8 +97,9 @@ static bool same_gen(local *l, uint32_t slot, uint32_t gen)
     return slot < LOCAL_SLOTS && (uint32_t)local_load(l, LOCAL_AT_SLOT(slot, gen)) == gen;
 }
 
-/* We can't reach one that lives: say to all who watch us that they must look for themselves. There
- * are many bytes, since one who looks whether we live may read one. */
+/* This client can't reach a live client: tell all clients that watch this process to check the
+ * table by themselves. Many bytes, because a client that checks whether this process lives may read
+ * one. */
 static void fall_mute(local *l, uint32_t slot, uint32_t gen)
 {
     static const char bytes[512];
@@ -150,7 +151,7 @@ void local_tell(void *store, const struct shelf_peer *to, const struct shelf_tol
         (void)local_or(l, LOCAL_AT_SLOT(to->peer, hints), SHELF_EVICTED);
     }
     error = knock(l, to->peer, &message);
-    if (error == EAGAIN) { /* full: it will read what is there, and then takes the bits */
+    if (error == EAGAIN) { /* full: the receiver reads the queue, and then the bits */
         (void)local_or(l, LOCAL_AT_SLOT(to->peer, hints), SHELF_BIT(what->bucket));
         error = knock(l, to->peer, &message);
     }
@@ -190,8 +191,8 @@ static void free_peer(uv_handle_t *handle)
         free(p);
 }
 
-/* The loop lets go of the descriptor before it is closed: its number may be another file's at once,
- * and libuv would stop watching that one. */
+/* Stop the loop's watch before closing the descriptor: another file may get the same number at
+ * once, and libuv would then stop watching that file. */
 static void stop_polling(struct local_peer *p)
 {
     if (p->fd < 0)
@@ -212,7 +213,7 @@ static void drop_peer(struct local_peer **at)
         free(p);
 }
 
-/* Has the process something to say: it is mute. Bytes in the FIFO stay there, for all to see. */
+/* Is the process mute? The bytes stay in the FIFO, so that all clients see them. */
 static bool speaks(int fd)
 {
     int n = 0;
@@ -262,7 +263,7 @@ static void died(uv_poll_t *poll, int status, int events)
         return;
     stop_polling(p);
     p->dead = true;
-    if (drop_lookout(l, slot, gen)) /* it may have evicted us and not come to say so */
+    if (drop_lookout(l, slot, gen)) /* may have evicted us and died before its notice */
         pawl_events_report(&l->engine.events, PAWL_EVENT_VERIFY, 0);
     shelf_check(&l->engine, UINT64_MAX, SHELF_SEEN);
 }
@@ -275,7 +276,7 @@ static int open_life(local *l, uint32_t slot)
 
     local_slot_name(name, 'd', slot);
     fd = openat(l->dir, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
-    if (fd >= 0 && (fstat(fd, &st) || !S_ISFIFO(st.st_mode))) { /* somebody put it there */
+    if (fd >= 0 && (fstat(fd, &st) || !S_ISFIFO(st.st_mode))) { /* created by another user */
         close(fd);
         errno = EPERM;
         return -1;
@@ -305,7 +306,7 @@ static struct local_peer *new_peer(local *l, uint32_t slot, uint32_t gen, int fd
     return p;
 }
 
-/* Of those that nobody watches, drop the dead and half of the others. */
+/* Of the processes without watchers, drop the dead ones and half of the others. */
 static void trim(local *l)
 {
     for (size_t i = 0; i < LOCAL_PEER_TABLE; i++)
@@ -337,7 +338,7 @@ enum shelf_watched local_watch(void *store, uint16_t peer, uint32_t gen)
     fd = open_life(l, peer);
     if (fd < 0)
         return local_dead(l, peer, gen, true) ? SHELF_DEAD : SHELF_BLIND;
-    if (l->peers.idle > IDLE) { /* now, not later: what is found dead below must be remembered */
+    if (l->peers.idle > IDLE) { /* first: a process that is found dead below must be remembered */
         trim(l);
         at = place(l, peer, gen);
     }

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shelves.c - reading and publishing a bucket's shelf, and drawing tokens. The protocol and why it
- * holds are in local.h; here is what the memory order has to do with it, where the table is mapped.
+ * shelves.c - reading and publishing a bucket's shelf, and drawing tokens. local.h describes the
+ * protocol and why the protocol is safe. Memory order, for a mapped table:
  *
- *   - The swap releases the block's content; who loads the word acquires it.
- *   - A reader may copy a block that its owner has begun to write again. The owner does so only
- *     after it saw the bucket's word change (acquire), and puts a release fence before the first
- *     store; the reader puts an acquire fence between the copy and the second load of the word. If
- *     the copy has any of the new bytes, then that load sees the changed word.
- *   - All of the block is read and written as atomic words, so a race is harmless, not undefined.
+ *   - The swap of the word releases the block's content; loading the word acquires the content.
+ *   - A reader may copy a block that its owner has begun to write again. The owner writes only
+ *     after seeing that the bucket's word has changed (acquire), with a release fence before the
+ *     first store; the reader has an acquire fence between the copy and the second load of the
+ *     word. If the copy has any of the new bytes, the second load sees the changed word.
+ *   - The block is read and written as atomic words, so a race is harmless, not undefined.
  *
- * What is copied is checked once (lockstate_check) and only then looked at. Whoever changes a
- * bucket without end can keep an edit from coming to an end: it gives up after many rounds.
+ * A copy is checked (lockstate_check) before any other use. A client that changes a bucket
+ * endlessly can prevent the edits of others from succeeding: an edit gives up after many rounds.
  */
 #include <errno.h>
 #include <sys/stat.h>
@@ -33,7 +33,7 @@ bool local_reachable(local *l, size_t end)
     return end <= l->size;
 }
 
-/* Copy the block; false if what its head says is impossible. */
+/* Copy the block; false: the head of the block is invalid. */
 static bool copy_block(local *l, uint32_t block, uint64_t owner)
 {
     size_t at = local_block_at(block), bytes = local_block_bytes(block);
@@ -50,7 +50,7 @@ static bool copy_block(local *l, uint32_t block, uint64_t owner)
     return true;
 }
 
-/* A whole copy of the bucket's shelf, the word it belongs to, and its block's owner. */
+/* A consistent copy of the bucket's shelf, with the bucket's word and the owner of the block. */
 static bool load(local *l, uint32_t bucket, uint64_t *word, uint64_t *owner)
 {
     for (int round = 0; round < ROUNDS && !l->trouble; round++) {
@@ -83,7 +83,7 @@ static bool write_block(local *l, uint32_t block, uint32_t bucket)
            local_put(l, at + sizeof head, l->copy.bytes, l->copy.used);
 }
 
-/* 1: published; 0: somebody was faster; -1: no block, or the table can't be written. */
+/* 1: published; 0: another client was faster; -1: no block, or the table can't be written. */
 static int publish(local *l, uint32_t bucket, uint64_t word, uint64_t owner, size_t used_before)
 {
     uint64_t next = ((word >> LOCAL_INDEX_BITS) + 1) << LOCAL_INDEX_BITS, old = word;
@@ -146,7 +146,7 @@ int local_edit(void *store, uint32_t bucket, shelf_edit_fn *fn, void *arg, pawl_
             return l->trouble ? troubled(l, false, err) : 0;
         done = l->trouble ? -1 : publish(l, bucket, word, owner, used);
         if (done > 0) {
-            l->trouble = 0; /* it is published; what came after is no matter of this edit */
+            l->trouble = 0; /* published; later errors don't concern this edit */
             return 0;
         }
         if (done < 0)
@@ -170,8 +170,8 @@ lockstate_shelf *local_read(void *store, uint32_t bucket)
     return load(l, bucket, &word, &owner) ? &l->copy : NULL;
 }
 
-/* Reserve tokens up to `limit` on the disk. The number goes to the disk first; only then may anyone
- * draw below it. Several processes may do this at once; all writes are maxima. */
+/* Reserve tokens up to `limit` on the disk. Clients draw tokens below this number only after the
+ * number is on the disk. Several processes may do this at once; all writes are maxima. */
 static void reserve(local *l, uint64_t limit)
 {
     local_raise(l, LOCAL_AT_WANTED, limit);

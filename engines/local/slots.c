@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * slots.c - a client's place in the table, and by what the others see that it lives.
+ * slots.c - a client's slot in the table, and the files that show that the client lives.
  *
- * A slot is taken by a lock of the kernel on one byte of the table file. Each client has an open
- * file description of its own, so clients of one process are as strange to each other as processes.
+ * A client takes a slot by a kernel lock on one byte of the table file. Each client has an open
+ * file description of its own, so two clients of one process are as separate as two processes.
  *
  *     take:   lock the byte -> gen + 1 -> remove the former client's files -> FIFO, socket -> text
  *     leave:  gen + 1 -> remove the files -> close them -> close the table (drops the lock)
  *
- * The generation rises before the files are replaced: who opens a FIFO and then still finds the
- * generation he looks for has not opened a later client's. It rises on leaving so that whatever a
- * client left behind is dead at once. A process that is stopped inside `take` holds an empty slot,
- * and no more.
+ * The generation rises before the files are replaced: a client that opens a FIFO and then still
+ * finds the expected generation has not opened the FIFO of a later client. The generation also
+ * rises on leaving, so that entries which the client left behind count as dead at once. A process
+ * that is stopped inside `take` holds an empty slot, and nothing else.
  *
- * In a group's folder another member may put anything in the place of a file. So rights are set by
- * descriptors alone, never by name; only FIFOs and sockets are removed; and what is opened is used
- * only if it is what we made. A slot where that fails is passed over.
+ * In a folder of a group another member may put anything in the place of a file. So permissions are
+ * set by descriptor, never by name; only FIFOs and sockets are removed; and an opened file is used
+ * only if this client has created the file. A slot where these checks fail is skipped.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -62,7 +62,7 @@ void local_text_load(local *l, char *text, size_t at, size_t words)
     text[8 * words] = 0;
 }
 
-/* Remove what an earlier client left; only what it can have made. */
+/* Remove a file of an earlier client; EPERM if the file has another type. */
 static int remove_old(local *l, const char *name, mode_t type)
 {
     struct stat st;
@@ -74,7 +74,8 @@ static int remove_old(local *l, const char *name, mode_t type)
     return unlinkat(l->dir, name, 0) && errno != ENOENT ? errno : 0;
 }
 
-/* Give a file of ours the folder's rights; who has them already may not change the group. */
+/* Give a file of this client the folder's permissions. A user with these permissions already may
+ * not be allowed to change the group. */
 static int share(local *l, int fd, mode_t type)
 {
     char path[32];
@@ -83,14 +84,14 @@ static int share(local *l, int fd, mode_t type)
     if (fstat(fd, &st))
         return errno;
     if ((st.st_mode & S_IFMT) != type || st.st_uid != geteuid() || st.st_nlink != 1)
-        return EPERM; /* somebody put it there */
+        return EPERM; /* created by another user */
     (void)!fchownat(fd, "", (uid_t)-1, l->gid, AT_EMPTY_PATH);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd); /* fchmod refuses O_PATH */
     (void)!chmod(path, l->mode);
     return 0;
 }
 
-/* Why a file that was just made can't be opened: EPERM if somebody has put another one there. */
+/* Why a file that was just created can't be opened: EPERM if another user has replaced the file. */
 static int replaced(int error)
 {
     return error == ELOOP || error == ENOENT || error == ENXIO ? EPERM : error;
@@ -107,7 +108,7 @@ static int make_life(local *l)
         return error;
     if (mkfifoat(l->dir, name, 0600))
         return errno == EEXIST ? EPERM : errno;
-    /* For reading too, else it can't be opened before somebody reads. */
+    /* For reading, too: else open() fails as long as there is no reader. */
     l->life = openat(l->dir, name, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
     if (l->life < 0)
         return replaced(errno);
@@ -191,8 +192,7 @@ static void remove_files(local *l)
     (void)remove_old(l, name, S_IFIFO);
 }
 
-/* The slot is ours; make it usable. A place that can't be taken leaves no files, unless somebody
- * else's are in the way. */
+/* The slot is locked; create its files. If that fails, no files of this client are left. */
 static int enter(local *l)
 {
     int error;
@@ -221,7 +221,7 @@ int local_slot_enter(local *l, pawl_error *err)
 {
     int error = enter(l);
 
-    while (error == EPERM || error == EACCES) { /* somebody else's files are in the way: go on */
+    while (error == EPERM || error == EACCES) { /* files of another user: try the next slot */
         struct flock undo = lock_of(l->slot, F_UNLCK);
 
         l->probes++;

@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * table.c - the table file: made, checked, mapped.
+ * table.c - creates, checks and maps the table file.
  *
- * It is made without a name, filled, and only then linked to its name: link(2) succeeds for exactly
- * one of those who try, and nobody ever sees an unfinished table or waits for somebody who makes
- * one.
+ * The file is created without a name, filled, and only then linked to its name. link(2) succeeds
+ * for exactly one of several processes, and no process ever sees an unfinished table or waits for
+ * the creator of the table.
  *
- * BOOTS. Times in the table are of the boot-time clock and its clients' processes are gone after a
- * reboot, so each boot begins with an empty table; only the tokens go on. The header says which
- * boot it belongs to. Whoever finds another one there locks all slots at once, which succeeds only
- * if no client lives, and puts a new table in its place; a client that had opened the old one finds
- * after it locked its slot that the file has no name any more, and begins anew. If a client lives,
- * then the boot is the same and one of the two has been told otherwise (a container with a boot id
- * of its own): that is an error, never a second table. Without a boot id nothing is opened.
+ * BOOTS. Times in the table are of the boot-time clock, and no process of its clients survives a
+ * reboot, so each boot begins with an empty table; only the tokens continue. The header says which
+ * boot the table belongs to. A process that finds another boot in the header locks all slots at
+ * once, which succeeds only if no client lives, and then puts a new table in the place of the old
+ * one. A client that had opened the old table notices, after locking its slot, that the file has no
+ * name any more, and starts again. If a client lives, the boot is the same, and one of the two
+ * processes got a wrong boot id (a container with a boot id of its own): that is an error, never a
+ * second table. Without a boot id pawl_open fails.
  *
- * OLDER VERSIONS of Pawl kept their table in the folder itself, as table-<boot>. One that is in use
- * is an error; else it is replaced by a file that tells such a version that it is too old.
+ * OLDER VERSIONS of Pawl kept their table in the folder itself, as table-<boot>. If such a table is
+ * in use, pawl_open fails; else the table is replaced by a file that makes an older version report
+ * that it is too old.
  *
- * The file only grows, and what is to be touched is allocated before (local_table_reserve), so a
+ * The file only grows, and bytes are allocated before their first use (local_table_reserve), so a
  * full disk is an error code, never SIGBUS.
  */
 #include <dirent.h>
@@ -100,7 +102,7 @@ int local_table_reserve(local *l, size_t offset, size_t length)
     return 0;
 }
 
-/* ---- who is there ---------------------------------------------------------------------------- */
+/* ---- other clients --------------------------------------------------------------------------- */
 
 static struct flock all_slots(short type)
 {
@@ -125,7 +127,7 @@ static bool is_ours(int fd, local_head *head)
 
 /* ---- tables of the first version ------------------------------------------------------------- */
 
-/* One file of the folder: 0, or a code; raises *fence above its tokens. */
+/* Check one file of the folder; raises *fence above the tokens in the file. 0 or a code. */
 static int pass_old(local *l, const char *name, bool now, uint64_t *fence, pawl_error *err)
 {
     int fd = openat(l->outer, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK), code = 0;
@@ -150,7 +152,7 @@ static int pass_old(local *l, const char *name, bool now, uint64_t *fence, pawl_
     return code;
 }
 
-/* A program with the first version looks for this file, and says what is wrong. */
+/* The first version of Pawl opens this file, finds a newer version, and reports that. */
 static void bar_old(local *l, const char *name)
 {
     local_head head = {.magic = LOCAL_MAGIC, .version = LOCAL_VERSION, .slots = LOCAL_SLOTS};
@@ -214,8 +216,8 @@ static int fill(local *l, const char *boot, uint64_t fence)
     return 0;
 }
 
-/* Make a table and give it its name; replace: whatever has the name now. 0, or an errno; EEXIST:
- * somebody else was faster. */
+/* Create a table and link the table to its name; replace: instead of the file with this name. 0, or
+ * an errno; EEXIST: another process was faster. */
 static int make(local *l, const char *boot, uint64_t fence, bool replace)
 {
     char temporary[48];
@@ -249,7 +251,7 @@ static int begin(local *l, const char *boot, pawl_error *err)
     return error && error != EEXIST ? local_refuse(l, error, "can't make the table", err) : AGAIN;
 }
 
-/* The table is of another boot. Nobody uses it, or it is an error. */
+/* The table is of another boot. A client that still uses the table is an error. */
 static int succeed(local *l, const char *boot, pawl_error *err)
 {
     struct flock lock = all_slots(F_WRLCK);
@@ -280,7 +282,7 @@ static int succeed(local *l, const char *boot, pawl_error *err)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Is the file what it says, and may it be used the way it says? */
+/* Is the header valid, and do owner and mode of the file allow the access that the header names? */
 static int check_file(local *l, const local_head *head, pawl_error *err)
 {
     uint64_t time_ns = time_namespace();

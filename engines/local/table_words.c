@@ -6,11 +6,12 @@
  * is not mapped is read and changed under a kernel lock (F_OFD_SETLK) on a byte of its own, far
  * beyond the file's end: shared to read, exclusive to swap. The kernel drops the lock when the
  * process ends, and a swap is one pwrite, so a kill leaves the old word or the new one. Taking and
- * dropping the lock orders the memory, too. A process that is stopped while it has such a lock
- * stops the others at that word: they give up after two seconds (ETIMEDOUT).
+ * dropping the lock orders the memory, too. A process that is stopped while holding such a lock
+ * blocks the others at that word: the others give up after two seconds (ETIMEDOUT).
  *
- * The file may be cut at any time by somebody who means harm. pread says so; nothing here trusts
- * an earlier look at its size. A mapped file can only be cut by its owner.
+ * A malicious member of the group may truncate the file at any time. pread reports that, and no
+ * code here relies on an earlier check of the size. A mapped file can only be truncated by its
+ * owner.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -69,7 +70,7 @@ static bool read_bytes(local *l, size_t at, void *to, size_t bytes)
     while (n < 0 && errno == EINTR);
     if (n == (ssize_t)bytes)
         return true;
-    l->trouble = n < 0 ? errno : ENODATA; /* it was cut */
+    l->trouble = n < 0 ? errno : ENODATA; /* truncated */
     return false;
 }
 

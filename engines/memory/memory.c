@@ -35,8 +35,8 @@ typedef struct memory memory;
 struct client_slot {
     memory *client; /* NULL: free */
     uint32_t gen;
-    uint64_t hints; /* SHELF_BIT, SHELF_EVICTED: what its client should look at */
-    struct shelf_told told[TOLD]; /* and what it was told, as far as there is room */
+    uint64_t hints; /* SHELF_BIT, SHELF_EVICTED: the shelves to check */
+    struct shelf_told told[TOLD]; /* the latest notices, as many as there is room for */
     size_t ntold;
     char by[PAWL_BY_MAX]; /* with SHELF_EVICTED: who broke a lock of this client; "": not known */
     char label[64];
@@ -59,13 +59,13 @@ struct memory {
     shelf_engine engine;
     pawl_wake wake;
     bool waking, inside; /* inside: an edit runs, the mutex is held */
-    lockstate_shelf copy; /* what `read` hands out */
-    char host[65], label[64]; /* what `describe` hands out */
+    lockstate_shelf copy; /* the copy that `read` returns */
+    char host[65], label[64]; /* the text that `describe` returns */
 };
 
 static pthread_mutex_t spaces_mutex = PTHREAD_MUTEX_INITIALIZER;
 static space *spaces;
-static uint64_t used_tokens; /* by spaces that are gone: what comes back goes on from there */
+static uint64_t used_tokens; /* by closed spaces: new spaces continue from this number */
 
 /* ---- the store ------------------------------------------------------------------------------- */
 
@@ -150,7 +150,7 @@ static bool gone(const space *s, uint16_t peer, uint32_t gen)
     return peer >= s->nslots || !s->slots[peer].client || s->slots[peer].gen != gen;
 }
 
-/* Asked inside an edit, and by who only looks. */
+/* Called inside an edit, and by read-only functions. */
 static bool store_dead(void *store, uint16_t peer, uint32_t gen, bool thorough)
 {
     memory *m = store;
@@ -319,7 +319,7 @@ static void bury_tell(void *arg, const lockstate_entry *e, enum lockstate_why wh
     hint(((memory *)arg)->space, e->peer, e->gen, UINT64_MAX & ~SHELF_EVICTED);
 }
 
-/* What a client left behind in one lock goes as if its process had died. */
+/* Remove a closed client's grants and waiters from one lock, as if its process had died. */
 static void bury(lockstate_edit *edit, lockstate_lock *lock, uint16_t peer, uint32_t gen)
 {
     size_t i = 0;

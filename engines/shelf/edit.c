@@ -43,8 +43,8 @@ static void remove_at(struct shelf_peers *peers, size_t i)
 
 /* An owner that is in the list already moves to the end, because its last message must come after
  * all messages to the others. A message for several owners (seq 0) makes a client look at all its
- * waiters on the shelf, so a few owners of one client get a message each: a hand-over tells the new
- * holder and the new front, and costs the same however many owners of that client wait behind them.
+ * waiters on the shelf, so a few owners of one client get a message each: a hand-over notifies the
+ * new holder and the new front, and costs the same for any number of owners that wait behind them.
  * More owners than APART get one message together. Only the last RECENT places are searched: in a
  * long list a client may be there twice, which does no harm. */
 void shelf_peers_add(struct shelf_peers *peers, const lockstate_entry *e, enum lockstate_why why)
@@ -133,7 +133,7 @@ static bool run(void *arg, lockstate_shelf *shelf)
     edit->full = edit->code == PAWL_ENOMEM;
     if (edit->code == PAWL_ESTATE || edit->code == PAWL_EINVAL)
         note_refusal(edit);
-    if (se->tells.missing) { /* rather change nothing than forget somebody */
+    if (se->tells.missing) { /* change nothing rather than lose a notice */
         edit->code = PAWL_ENOMEM;
         edit->full = false;
         return false;

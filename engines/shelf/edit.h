@@ -22,13 +22,13 @@ struct shelf_edit {
     pawl_renewal *renewal;
     lockstate_entry want;
     uint32_t asked; /* the number of tokens; an entry from the shelf never gets more */
-    lockstate_edit state; /* what the rules (lockstate.h) read and change */
+    lockstate_edit state; /* input and output of the rules (lockstate.h) */
     unsigned cause;
     bool again, thorough, announce;
     uint64_t told_first, told_last; /* tokens of the edit that we were told of */
     uint64_t first, last;           /* tokens that this edit drew; 0: none */
     bool full; /* refused because the shelf has no room */
-    int type;  /* refused: what the name is in use as, or -1 */
+    int type;  /* refused: the type that the name is in use as, or -1 */
     int64_t value; /* refused: the capacity or count in force */
     int code;
     int64_t due; /* queued: when the first of the leases ahead ends */

@@ -3,10 +3,10 @@
  * expire.c - how grants and queue entries end without their owner: leases that ran out, processes
  * that died, break.
  *
- * There is no background work: the client that edits a lock ends first whatever has expired on that
- * lock (lockstate_expire). Asking whether a process lives costs a system call. So only those
- * processes are asked about whose death would change something: the processes of the holders, of
- * the front of the queue, and of the waiters ahead of the owner that asks.
+ * There is no background work: the client that edits a lock first ends everything that has expired
+ * on that lock (lockstate_expire). Asking whether a process lives costs a system call, so the edit
+ * only checks processes whose death matters: the processes of the holders, of the front of the
+ * queue, and of the waiters ahead of the owner of the edit.
  */
 #include "lockstate.h"
 
@@ -33,7 +33,7 @@ static bool drop_holders(lockstate_edit *edit, lockstate_lock *lock)
 }
 
 /* Drop dead waiters before index `end`. A live waiter that lost its predecessor is notified, except
- * the waiter at `end`, which is the one that asks. `patient`: go on after the first live waiter. */
+ * the waiter at `end`, the owner of the edit. `patient`: continue after the first live waiter. */
 static void drop_waiters(lockstate_edit *edit, lockstate_lock *lock, size_t end, bool patient)
 {
     bool moved = false;

@@ -2,10 +2,11 @@
  *
  * latch.c - the count-down latch on a shelf. The rules are stated in lockstate.h.
  *
- * A latch holds nothing: its record has a count, waiters in any order, and where a lock has its
- * holders, receipts. A receipt says that this owner's set or count-down has been carried out, so
- * that the same request, sent again because its answer was lost, changes nothing. It outlives the
- * count: else a late repetition of the last count-down would hit the next round.
+ * The record of a latch has a count, waiters in any order, and receipts in the place of holders. A
+ * receipt says that a set or count-down of this owner was carried out. If the answer was lost and
+ * the owner repeats the request, the receipt prevents a second change. Receipts are kept for a
+ * while after the count has reached 0, because a late repetition of the last count-down would
+ * otherwise count down the next round.
  */
 #include "lockstate.h"
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lockstate.c - who gets a lock or a permit, and when. The rules are stated in lockstate.h.
+ * lockstate.c - grants locks and permits. The rules are stated in lockstate.h.
  *
- * Every edit has the same shape: note who is at the front and when it could hope to get on
- * (lockstate_front_of), change, admit from the front, then tell whoever stands differently now
- * (lockstate_conclude).
+ * Every edit has the same steps: record the front waiter and the end of the lease that blocks the
+ * front (lockstate_front_of), change the record, grant from the front, and notify the owners whose
+ * position has changed (lockstate_conclude).
  */
 #include "lockstate.h"
 
-/* What the holders take up together. */
+/* The permits of all holders together. */
 struct tally {
     size_t exclusive, shared;
     uint64_t permits;
@@ -84,7 +84,7 @@ static void grant(lockstate_edit *edit, lockstate_entry *e, int64_t ms)
     e->expires = after_ms(edit->now, ms);
 }
 
-/* Its owner takes it up, or goes on with it. A late repetition must not shorten it. */
+/* The owner confirms or renews the grant. A late repetition must not shorten the lease. */
 static void claim(const lockstate_edit *edit, lockstate_entry *e, int64_t ms)
 {
     int64_t expires = after_ms(edit->now, ms);
@@ -159,7 +159,7 @@ static int check_capacity(const lockstate_lock *lock, const lockstate_entry *wan
     return want->permits < 1 || want->permits > capacity ? PAWL_EINVAL : 0;
 }
 
-/* The owner's grant, if it still is one. */
+/* The owner's grant, if its lease has not ended. */
 static lockstate_entry *held(const lockstate_edit *edit, const lockstate_lock *lock,
                              uint64_t client, uint64_t seq)
 {
@@ -260,7 +260,7 @@ int lockstate_acquire(lockstate_edit *edit, lockstate_entry *want, const locksta
     i = lock ? lockstate_index(lock, want->client, want->seq) : -1;
     if (i >= 0 && (i >= (int64_t)lock->holders || lockstate_entries(lock)[i].expires > edit->now))
         return again(edit, lock, lockstate_entries(lock) + i, want);
-    if (i >= 0) { /* its lease ended: it is a newcomer */
+    if (i >= 0) { /* the lease has ended: treated as a new request */
         take_away(edit, lock, (size_t)i);
         lock = lockstate_find(edit->shelf, edit->name, edit->name_len);
     }

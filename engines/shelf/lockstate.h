@@ -2,35 +2,39 @@
  *
  * lockstate.h - the rules of locks, as functions over bytes.
  *
- * A *shelf* is a flat buffer with the state of any number of named locks. It holds no pointers, so
- * it may be copied, mapped at another address and read by another process. The functions here edit
- * a private copy of it; they do no I/O, read no clock and allocate nothing. What they need from
- * outside (time, tokens, who is dead) comes in through a lockstate_edit, and so does what must go
- * out (who is to be told).
+ * A *shelf* is a flat buffer with the state of any number of named locks. A shelf has no pointers,
+ * so a shelf can be copied, mapped at another address and read by another process. The functions
+ * here edit a private copy of a shelf. They do no I/O, read no clock and allocate nothing. Their
+ * input (the time, tokens, which processes are dead) and their output (the owners to notify) pass
+ * through a lockstate_edit.
  *
  *     shelf  = { lock }
  *     lock   = header (24 bytes) | name, NUL-padded to 8 | entries: holders, then waiters
- *     entry  = 64 bytes: one grant, one place in the queue, or one receipt of a latch
+ *     entry  = 64 bytes: one grant, one waiter in the queue, or one receipt of a latch
  *
  * Because the holders come first and the queue follows in order of arrival, granting the front
- * waiter moves nothing: the border between the two moves by one.
+ * waiter moves no bytes: only the border between holders and waiters moves by one.
  *
  * THE RULES
- *  - First come, first served: a request is granted at once only if nobody waits and it is
- *    compatible with the holders. Exclusive: none; shared: only shared ones; permits: enough free.
- *    Whatever takes a holder or the front waiter away admits from the front while compatible.
- *  - A grant made to somebody who waits is a *claim*: it lasts LOCKSTATE_CLAIM_MS (or the lease, if
- *    shorter) until its owner takes it up. So one that has stopped costs the others no more.
- *  - A lease that has ended is no grant, dropped or not: it can't be renewed, released or resumed.
- *  - A LINGER entry was released by its owner but stays until it expires; no process is behind it.
- *  - A lock without holders, waiters and value is not on the shelf. A latch that reached 0 leaves
- *    for a minute its receipts, by which a repeated request is known; nobody sees it otherwise.
+ *  - First come, first served: a request is granted at once only if the queue is empty and the
+ *    request is compatible with the holders. Exclusive: no holders; shared: only shared holders;
+ *    permits: enough free. An edit that removes a holder or the front waiter then grants from the
+ *    front as long as the front is compatible.
+ *  - A grant to a waiter is a *claim*: it lasts LOCKSTATE_CLAIM_MS (or the lease, if shorter) until
+ *    the owner confirms the claim. So a stopped waiter delays the others by no more than a claim.
+ *  - A grant whose lease has ended can't be renewed, released or confirmed any more, also if the
+ *    entry is still on the shelf.
+ *  - A LINGER entry was released by its owner and stays until it expires, also without a process.
+ *  - A lock without holders, waiters and value is not on the shelf. A latch that reached 0 stays on
+ *    the shelf for a minute with its receipts, which identify repeated requests; INSPECT and LIST
+ *    don't show such a latch.
  *
- * WHO IS TOLD (edit->tell), in this order, so that who is told last knows the others have been:
+ * NOTIFICATIONS (edit->tell) are sent in this order. So an owner that has been notified last knows
+ * that all others have been notified:
  *  - holders evicted by break;
- *  - a waiter whose predecessor changed or who became the front, and the front if the earliest end
- *    of a lease that blocks it moved closer: it must watch something else from now on;
- *  - those granted, the last first; waiters of a latch that opened.
+ *  - a waiter that has another predecessor now or that became the front, and the front if the
+ *    earliest end of a blocking lease is earlier now: such a waiter must set other watches;
+ *  - owners with a new grant, the last one first; the waiters of a latch that opened.
  */
 #ifndef PAWL_LOCKSTATE_H
 #define PAWL_LOCKSTATE_H
@@ -46,19 +50,19 @@
 #define LOCKSTATE_LAYOUT __attribute__((may_alias))
 
 enum lockstate_flags {
-    LOCKSTATE_CLAIM = 1,  /* granted, its owner has not taken it up yet */
-    LOCKSTATE_LINGER = 2, /* released, stays until it expires */
+    LOCKSTATE_CLAIM = 1,  /* granted, and not confirmed by the owner yet */
+    LOCKSTATE_LINGER = 2, /* released, and kept until `expires` */
     LOCKSTATE_RECEIPT = 4 /* of a latch: this owner's request has been carried out */
 };
 
 typedef struct LOCKSTATE_LAYOUT lockstate_entry {
     uint64_t client, seq; /* the owner */
-    uint64_t token;       /* holder: the first of its range */
-    int64_t since;        /* when it was granted or began to wait; ns on the clock of `now` */
+    uint64_t token;       /* holder: the first token of the range */
+    int64_t since;        /* the time of the grant or the request; ns on the clock of `now` */
     int64_t expires;      /* holder, receipt: the end, ns; waiter: 0 */
-    int64_t lease_ms;     /* as asked for */
+    int64_t lease_ms;     /* as requested */
     uint32_t permits;
-    uint32_t gen;         /* with `peer`: the process behind it, in the engine's terms */
+    uint32_t gen;         /* with `peer`: identifies the client to the engine */
     uint16_t peer;
     uint8_t mode;         /* enum pawl_mode */
     uint8_t flags;
@@ -84,7 +88,7 @@ typedef struct lockstate_shelf {
 
 enum lockstate_why {
     LOCKSTATE_CHECK, /* a waiter: look again */
-    LOCKSTATE_EVICTED /* a holder: it no longer is one */
+    LOCKSTATE_EVICTED /* a holder that is no holder any more */
 };
 
 typedef struct lockstate_edit {
@@ -104,7 +108,7 @@ typedef struct lockstate_edit {
 
 /* ---- The format (shelf.c) -------------------------------------------------------------------- */
 
-/* Whether `used` bytes are a well-formed shelf: what comes from outside is checked once. */
+/* Are `used` bytes a well-formed shelf? Bytes from other processes are checked once. */
 bool lockstate_check(const unsigned char *bytes, size_t used);
 
 lockstate_lock *lockstate_first(const lockstate_shelf *shelf); /* NULL: none */
@@ -126,17 +130,18 @@ void lockstate_drop(lockstate_shelf *shelf, lockstate_lock *lock);
 
 enum { LOCKSTATE_QUEUED = 1 };
 
-/* Who is at the front of the queue, and when the first of the leases that block it ends. */
+/* The front waiter, and the earliest end of a lease that blocks the front. */
 typedef struct lockstate_front {
     uint64_t client, seq;
     int64_t due;
 } lockstate_front;
 
 lockstate_front lockstate_front_of(const lockstate_lock *lock);
-/* Grant from the front while it fits; how many were granted. They become the last holders. */
+/* Grant from the front as long as the front is compatible. Returns the number of grants, which are
+ * now the last holders. */
 size_t lockstate_admit(lockstate_edit *edit, lockstate_lock *lock);
-/* End an edit: tell the front if it is another one than before or may hope for an earlier moment,
- * then the `admitted` last holders from the back; let a record go in which nothing is left. */
+/* End an edit: notify the front if another waiter is the front now or the blocking lease ends
+ * earlier than before, then the `admitted` last holders from the back; remove an empty record. */
 void lockstate_conclude(lockstate_edit *edit, lockstate_lock *lock, const lockstate_front *before,
                         size_t admitted);
 
@@ -146,40 +151,41 @@ typedef struct lockstate_ask {
     int64_t capacity;
 } lockstate_ask;
 
-/* Ask for what `want` says (owner, lease_ms, permits, ntokens, peer, gen, mode; the rest is set
+/* Acquire as `want` says (owner, lease_ms, permits, ntokens, peer, gen, mode; the rest is set
  * here). 0: granted, `want` is now the entry. LOCKSTATE_QUEUED: waits. PAWL_EBUSY, PAWL_ESTATE,
  * PAWL_EINVAL as PAWL_OP_ACQUIRE states; PAWL_ENOMEM: no room. Again with the same owner: a grant
- * is claimed or renewed, a place in the queue is kept. Dropping what is dead or expired comes
- * first, but is lockstate_expire's: call that when this refuses, and try again. */
+ * is confirmed or renewed, a waiter keeps its place. This function does not remove dead and expired
+ * entries: call lockstate_expire if the acquire is refused, and then try again. */
 int lockstate_acquire(lockstate_edit *edit, lockstate_entry *want, const lockstate_ask *ask);
 
-/* End the grant, but for `keep` permits; linger_ms > 0: let it end in so many ms. PAWL_ENOTHELD. */
+/* End the grant except for `keep` permits; linger_ms > 0: let the grant end in linger_ms. Returns 0
+ * or PAWL_ENOTHELD. */
 int lockstate_release(lockstate_edit *edit, uint64_t client, uint64_t seq, uint32_t keep,
                       int64_t linger_ms);
 
-/* Leave the queue, or give up a grant that was not claimed. PAWL_ENOTHELD: neither was there;
- * PAWL_ESTATE: it was claimed, nothing changed. */
+/* Leave the queue, or give up a grant that was not confirmed. PAWL_ENOTHELD: no such entry.
+ * PAWL_ESTATE: the grant was confirmed; nothing changed. */
 int lockstate_cancel(lockstate_edit *edit, uint64_t client, uint64_t seq);
 
-/* Make the lease last lease_ms from now at least, and claim it. PAWL_ENOTHELD. */
+/* Make the lease last at least lease_ms from now, and confirm a claim. 0 or PAWL_ENOTHELD. */
 int lockstate_renew(lockstate_edit *edit, uint64_t client, uint64_t seq, int64_t lease_ms);
 
 /* ---- Expiry and break (expire.c) ------------------------------------------------------------- */
 
-/* Drop expired and dead holders, dead waiters at the front, and those ahead of the given owner;
- * then admit. */
+/* Remove expired and dead holders, dead waiters at the front, and dead waiters ahead of the given
+ * owner; then grant from the front. */
 void lockstate_expire(lockstate_edit *edit, uint64_t client, uint64_t seq);
 
 /* End every grant. PAWL_ENOTHELD: there was none that had not ended by itself. */
 int lockstate_break(lockstate_edit *edit);
 
-/* Only drop, whoever waits: for a copy that is to be shown. */
+/* Only remove expired and dead entries: for a copy that is shown to people. */
 void lockstate_prune(lockstate_edit *edit, lockstate_lock *lock);
 
 /* Tell the front waiter and all that have not claimed yet, except the owner given, once more. */
 void lockstate_retell(lockstate_edit *edit, uint64_t client, uint64_t seq);
 
-/* Drop records of other names on the shelf in which nothing is left but what has expired. */
+/* Remove the records of other names on the shelf that have only expired entries. */
 void lockstate_sweep(lockstate_edit *edit);
 
 /* ---- Questions (lockstate.c) ----------------------------------------------------------------- */
@@ -187,7 +193,7 @@ void lockstate_sweep(lockstate_edit *edit);
 /* Free permits of a semaphore; negative never. */
 int64_t lockstate_available(const lockstate_lock *lock);
 
-/* Whether anybody should see it: not the receipts of a latch that opened. */
+/* Is the lock shown by INSPECT and LIST? A latch that opened and has only receipts is not. */
 bool lockstate_in_use(const lockstate_lock *lock);
 
 /* ---- Latches (latch.c) ----------------------------------------------------------------------- */

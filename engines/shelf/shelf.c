@@ -2,8 +2,9 @@
  *
  * shelf.c - the bytes of a shelf: walking, finding, making and closing room.
  *
- * A lock pointer stays good while entries of that same lock come and go, because what moves lies
- * behind it; it does not survive the removal of an earlier record. Every size is a multiple of 8.
+ * A lock pointer stays valid while entries of the same lock are added and removed, because only
+ * bytes behind the pointer move. The removal of an earlier record makes the pointer invalid. Every
+ * size is a multiple of 8.
  */
 #include "lockstate.h"
 

@@ -39,7 +39,7 @@ static void work_latch(shelf_edit *edit)
             edit->code = lockstate_latch_set(&edit->state, &who, edit->op->count);
         if (edit->code != PAWL_ESTATE)
             break;
-        lockstate_expire(&edit->state, 0, 0); /* what is in the way may be dead */
+        lockstate_expire(&edit->state, 0, 0); /* a blocking holder or waiter may be dead */
     }
 }
 

@@ -14,13 +14,13 @@
 static void block_on(shelf_edit *edit, const lockstate_entry *e)
 {
     shelf_engine *se = edit->engine;
-    lockstate_entry process = {.peer = e->peer, .gen = e->gen}; /* whichever of its owners */
+    lockstate_entry process = {.peer = e->peer, .gen = e->gen}; /* for any owner of the client */
 
     if (!(e->flags & LOCKSTATE_LINGER) && (e->peer != se->peer || e->gen != se->gen))
         shelf_peers_add(&se->blockers, &process, LOCKSTATE_CHECK);
 }
 
-/* What a queued owner must watch. */
+/* The processes and the time that a queued owner must watch. */
 static void find_blockers(shelf_edit *edit)
 {
     lockstate_lock *lock = lockstate_find(edit->state.shelf, edit->state.name,
@@ -39,7 +39,7 @@ static void find_blockers(shelf_edit *edit)
         block_on(edit, &e[k]);
 }
 
-/* A waiter that is gone from a latch saw it open, whatever its count is now. */
+/* If a waiter is no longer in the record of a latch, the latch has opened since. */
 static bool latch_opened(const shelf_edit *edit)
 {
     lockstate_lock *lock = lockstate_find(edit->state.shelf, edit->state.name,
@@ -160,7 +160,7 @@ static void check(shelf_waiter *w)
     shelf_edit_run(&edit, w->op->name);
     if (edit.code == LOCKSTATE_QUEUED) {
         arm(w, &edit);
-    } else if (edit.code == PAWL_ENOMEM || edit.code == PAWL_EBACKEND) { /* its place is safe */
+    } else if (edit.code == PAWL_ENOMEM || edit.code == PAWL_EBACKEND) { /* still queued */
         w->engine->env->timer_set(w->engine->env, &w->timer,
                                   edit.state.now + (int64_t)BLIND_MS * PAWL_NS_PER_MS);
     } else {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trace.c - the engine "trace:INNER-URL": what goes through the door, written to the log.
+ * trace.c - the engine "trace:INNER-URL": logs every op of the inner engine.
  *
- * Every op is copied into a child op for the inner engine; its answer is copied back. Two lines per
- * op at PAWL_LOG_INFO: one when it goes down, one when it is done, with the time between them.
+ * Every op is copied into a child op for the inner engine, and the answer of the child is copied
+ * back. The log gets two lines per op at PAWL_LOG_INFO: one when the op is submitted, and one with
+ * the duration when the op is done.
  *
- * Invariant: an outer op and its child begin and end together. The outer op's strings, batch and
- * row function stay valid as long as it is out, so the child may point at them.
+ * Invariant: an outer op and its child begin and end together. Strings, batch and row function of
+ * the outer op stay valid until op->done, so the child may point to them.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -57,13 +58,13 @@ static const char *event_name(int event)
     }
 }
 
-/* Enough of an owner to follow it through a log: 16 bits of the client, and the number. */
+/* A short text that identifies an owner in a log: 16 bits of the client id, and the number. */
 static void owner_text(char *text, size_t size, const pawl_owner *owner)
 {
     snprintf(text, size, "%04x#%" PRIu64, (unsigned)(owner->client & 0xffff), owner->seq);
 }
 
-/* What the op is about, or "" where the kind says it all. */
+/* The name and other arguments of the op; "" if the kind has none. */
 static const char *subject(const pawl_op *op, char *text, size_t size)
 {
     text[0] = 0;
@@ -176,8 +177,8 @@ static int trace_open(void *self, pawl_env *env, const pawl_url *url, pawl_error
     return env->instance_open(env, &t->inner, url->rest, err);
 }
 
-/* The inner engine completes what it still has (its EVENT op), and so do we. Also after a failed
- * open: then the inner engine is what its own failed open left, or nothing. */
+/* The inner engine completes its EVENT op, and the child's done function completes the outer EVENT
+ * op. Also called after a failed open, with an inner engine that failed to open, or none. */
 static void trace_close(void *self)
 {
     trace *t = self;

@@ -44,26 +44,26 @@ CONTROLS = {
         'done gets 0 although the handle was freed before', 'src/hold_end.c',
         'if (hold->acquires && hold->done_cb.pending && hold->done_cb.code == 0)', 'if (0)', ''),
     'callback-unlocked': (
-        'a callback\'s field is read after the mutex was let go', 'src/driver.c',
+        'a callback\'s field is read after the mutex was let go', 'src/callbacks.c',
         '        acting = hold;', '        acting = callback->fn ? hold : callback->hold;', 'tsan'),
     'driver-not-handed-on': (
         'a caller that was woken to drive does not hand it on', 'src/driver.c',
         '    hand_on_driving(client);\n    client->active--;', '    client->active--;', ''),
     'kick-not-repeated': (
         'a kick that was meant for the next driver is lost', 'src/driver.c',
-        '            client->driver->done)\n            pawl__kick(client);',
-        '            client->driver->done)\n            (void)0;', ''),
+        'd->thread->done)\n            pawl__kick(client);',
+        'd->thread->done)\n            (void)0;', ''),
     'wake-lost': (
         'the flag of wakes is cleared after they were looked at', 'src/env.c',
-        '    if (!atomic_exchange(&client->woken, false))\n        return;',
-        '    if (!atomic_load(&client->woken))\n        return;', ''),
+        '    if (!atomic_exchange(&client->driver.woken, false))\n        return;',
+        '    if (!atomic_load(&client->driver.woken))\n        return;', ''),
     'close-does-not-wait': (
         'pawl_close does not wait for a callback that runs', 'src/client.c',
-        '    while (client->dispatching)', '    while (0)', ''),
+        '    while (client->driver.dispatching)', '    while (0)', ''),
     'background-not-told': (
         'the background thread sets its polling flag after it unlocks the mutex', 'src/background.c',
-        '    client->background_polls = true;\n    pawl__unlock(client);',
-        '    pawl__unlock(client);\n    client->background_polls = true;', ''),
+        '    b->polls = true;\n    pawl__unlock(client);',
+        '    pawl__unlock(client);\n    b->polls = true;', ''),
     'condition-not-rechecked': (
         'a wait on the condition is not repeated', 'src/driver.c',
         '    while (!thread->done) {\n        bool others_drive',
@@ -91,7 +91,7 @@ ALSO = {
     'chain-unreferenced': [],
     'wake-lost': [('        if (atomic_exchange(&wake->sent, false))\n            wake->fn(wake);\n    }\n',
                    '        if (atomic_exchange(&wake->sent, false))\n            wake->fn(wake);\n'
-                   '    }\n    atomic_store(&client->woken, false);\n')],
+                   '    }\n    atomic_store(&client->driver.woken, false);\n')],
     'unlocked-tell': [('            hint(s, to->peer, to->gen, SHELF_BIT(what->bucket));\n        }\n'
                        '    }\n    pthread_mutex_unlock(&spaces_mutex);',
                        '            hint(s, to->peer, to->gen, SHELF_BIT(what->bucket));\n        }\n'

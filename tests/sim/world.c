@@ -41,7 +41,7 @@ static int64_t due(struct world *w, size_t i)
     if (!client)
         return PAWL_NEVER;
     at = pawl__timers_next(&client->timers);
-    if (atomic_load(&client->woken) || !list_empty(&client->callbacks))
+    if (atomic_load(&client->driver.woken) || !list_empty(&client->driver.callbacks))
         at = w->now;
     return at < w->stopped_until[i] ? w->stopped_until[i] : at;
 }

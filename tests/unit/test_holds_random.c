@@ -156,11 +156,11 @@ static void end(play *p)
     p->world.hooks = (struct pawl_world){world_now, world_random, idle_while_closing, p};
     pawl_close(client);
     p->world.client[0] = NULL;
-    if (client->live || !list_empty(&client->holds) || !list_empty(&client->requests))
+    if (client->holds.live || !list_empty(&client->holds.all) || !list_empty(&client->requests.all))
         check_fail(__FILE__, __LINE__, "seed %llu: %zu holds are left, holds %s, requests %s",
-                   (unsigned long long)p->seed, client->live,
-                   list_empty(&client->holds) ? "empty" : "listed",
-                   list_empty(&client->requests) ? "empty" : "listed");
+                   (unsigned long long)p->seed, client->holds.live,
+                   list_empty(&client->holds.all) ? "empty" : "listed",
+                   list_empty(&client->requests.all) ? "empty" : "listed");
     for (size_t i = 0; i < p->nstarts; i++)
         if (p->starts[i].told != 1)
             check_fail(__FILE__, __LINE__, "seed %llu: done of start %zu was called %d times",
