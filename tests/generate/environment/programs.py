@@ -11,7 +11,11 @@ and give back locks, as a list of steps that a seed decides. Any subset of the s
     guest     another client, perhaps in a container of the kind `what`, opens and goes on
     visit     clients open, take a lock and close, one after the other, for a while
     cut       the server ends all connections
-    kill      client `who` is killed, and another one started
+    kill      client `who` is killed
+    crowd     `many` processes at a time come with `each` clients, take locks and are killed at any
+              instant (local:; crowd.c)
+    narrow    the file system of the lock folder keeps `room` more bytes than it has, to the end of the
+              program (local: as root)
     unload    a program loads the library, uses it in threads, unloads it, and the threads end
     tool      `pawl run` under the same failures
 
@@ -34,9 +38,10 @@ def failing(chance):
 
 def step(chance, at, server, root):
     what = chance.choice(('fail',) * 8 + ('nofile', 'nofile', 'clock', 'kill', 'unload') +
+                         (() if server else ('crowd',) * 3) +
                          ('tool', 'visit') * 3 +
                          (('identity', 'identity', 'guest', 'guest') if root else ()) +
-                         (('disk', 'disk') if root and not server else ()) +
+                         (('disk', 'disk', 'narrow', 'narrow') if root and not server else ()) +
                          (('cut', 'cut', 'cut') if server else ()))
     s = {'at': at, 'do': what, 'for': chance.choice((100, 400, 1200, 2500))}
     if what == 'fail':
@@ -54,6 +59,10 @@ def step(chance, at, server, root):
         s['what'] = chance.choice(GUESTS)
     elif what == 'kill':
         s['who'] = chance.randrange(WORKERS)
+    elif what == 'crowd':
+        s.update(many=chance.choice((2, 6, 15)), each=chance.choice((1, 1, 1, 40)))
+    elif what == 'narrow':
+        s['room'] = chance.choice((512, 1024, 2048)) << 10
     elif what == 'tool':
         s['ms'] = chance.choice((0, 50, 800))
         s['options'] = chance.choice((['-n'], ['-w', '4'], ['-w', '4', '-l', '1s'],
@@ -61,8 +70,14 @@ def step(chance, at, server, root):
     return s
 
 
+def watchdog(seed, server):
+    """ms. On local: the death of a holder is seen at once, so long leases must not hold up anybody."""
+    return 2000 if server or random.Random(seed ^ 0xdeaf).random() < 0.4 else 30000
+
+
 def program(seed, server, root):
-    """Calls fail most often while somebody opens or reconnects: half of the failures get company."""
+    """Calls fail most often while somebody opens or reconnects: half of the failures get company. So
+    does a lack of room, by many who die with some of it."""
     chance = random.Random(seed)
     steps = [step(chance, chance.randrange(3000), server, root)
              for _ in range(chance.randrange(2, 9))]
@@ -72,4 +87,7 @@ def program(seed, server, root):
             while other['do'] not in ('visit', 'tool', 'cut'):
                 other = step(chance, s['at'] + 1, server, root)
             steps.append(dict(other, **{'for': s['for']}))
+    for s in [s for s in steps if s['do'] == 'narrow']:
+        steps.append({'at': s['at'] + chance.choice((1, 500)), 'do': 'crowd', 'for': 2500,
+                      'many': chance.choice((6, 15)), 'each': chance.choice((1, 40, 40))})
     return sorted(steps, key=lambda s: s['at'])

@@ -24,20 +24,25 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, '..', '..', 'redis'), os.path.join(HERE, '..', '..', 'lib')]
 import claims  # noqa: E402
 from actor import Actor, boot_ns  # noqa: E402
-from programs import CALLS, WORKERS  # noqa: E402
+from programs import CALLS, WORKERS, watchdog  # noqa: E402
 
 TOOL, WITNESS, TROUBLE = (os.environ.get(v) or sys.exit('set ' + v)
                           for v in ('PAWL_TOOL', 'PAWL_WITNESS', 'PAWL_TROUBLE'))
+CROWD = os.path.join(os.path.dirname(TROUBLE), 'crowd')
 LIBRARY = os.path.join(os.path.dirname(TOOL), '..')  # ld.so finds $ORIGIN by /proc
-BOUND_S = 40        # no call takes longer: waits are 3 s, time-outs 1 s, leases 2 s
+BOUND_S = 40        # no call takes longer: waits are 3 s, time-outs 1 s
 FREE_MS = 15000     # after the trouble every lock is had within this time
+IDLE_S = 5          # ... and on local: nobody waits so long for one that nobody has
 PEERS_MAX = 12
+SIZE = 16 << 20      # of the lock folder's file system
 LATE_NS = 600000000 # a message of loss may be so late on a busy machine
 FOREVER = 10**30
 ROOT = os.geteuid() == 0
 BUSY = {'PAWL_EBUSY', 'PAWL_ETIMEDOUT'}
 ALLOWED = {'PAWL_ECONN', 'PAWL_EUNKNOWN', 'PAWL_EBACKEND', 'PAWL_ENOMEM', 'PAWL_ELOST'}
 ALLOWED_DROP = ALLOWED | {'PAWL_OK', 'PAWL_ENOTHELD'}
+NAME_OF = {'m': 'm', 'f': 'm', 'r': 'rw', 'w': 'rw', 's': 's'}
+ROUNDS = 3
 REFUSED = {'noproc', 'subset', 'bootid', 'timens'}  # by local:
 UNSHARE = {
     'noproc': ['unshare', '-m', 'sh', '-c', 'umount -l /proc; exec "$@"', 'sh'],
@@ -49,6 +54,16 @@ UNSHARE = {
     'timens': ['unshare', '-T', '--boottime', '100000', '--monotonic', '5000'],
     'netns': ['unshare', '-n'],
 }
+
+
+def covered(spans, begin, end):
+    """How much of begin to end the sorted spans cover."""
+    total, at = 0, begin
+    for a, b in spans:
+        a, b = max(a, at), min(b, end)
+        if b > a:
+            total, at = total + b - a, b
+    return total
 
 
 class Control:
@@ -88,7 +103,7 @@ class Client(claims.Worker):
         self.world, self.number = world, number
         self.random = __import__('random').Random(world.seed * 1000 + number)
         self.over = threading.Event()
-        self.claims, self.failure, self.codes = [], None, {}
+        self.claims, self.failure, self.codes, self.waits = [], None, {}, []
         self.killed = self.changed = False
         self.actor = Actor(world.url, environ=world.environ(number), opens=False, **how)
         self.opened = self.actor.opened.code == 'PAWL_OK'
@@ -143,9 +158,8 @@ class Client(claims.Worker):
             assert not blocking or got.words, f'no words: {got}'
 
     def hold(self, which, permits, asked, got):
-        name, share = {'m': ('m', 9), 'f': ('m', 9), 'r': ('rw', 1), 'w': ('rw', 9),
-                       's': ('s', permits)}[which]
-        claim = claims.Claim(name, share, asked, got.ns, got.token)
+        share = {'r': 1, 's': permits}.get(which, 9)
+        claim = claims.Claim(NAME_OF[which], share, asked, got.ns, got.token)
         claim.client = self
         self.claims.append(claim)
         time.sleep(self.random.choice((0, 0, 0.001, 0.02, 0.3)))
@@ -169,14 +183,19 @@ class Client(claims.Worker):
     # ---- after the trouble ----
 
     def settle(self):
-        """Everything works again: each object is had, given back, and the client closes."""
-        for which in self.OBJECTS:
+        """Everything works again: each object is had and given back, on local: several times."""
+        rounds = self.OBJECTS if self.world.server else self.OBJECTS * ROUNDS
+        for which in self.random.sample(rounds, len(rounds)):
+            asked = boot_ns()
             got = self.ask('take', which, FREE_MS, 1)
             if got.code == 'PAWL_ELOST':
                 self.give_back(which, 1)
                 got = self.ask('take', which, FREE_MS, 1)
             got.ok()
+            at = boot_ns()
+            time.sleep(self.random.choice((0, 0.001, 0.02)))
             self.ask('drop', which, 1).ok()
+            self.waits.append((NAME_OF[which], asked, at, boot_ns()))
 
     def descriptors(self):
         return len(os.listdir(f'/proc/{self.actor.pid}/fd'))
@@ -209,18 +228,19 @@ class World:
         self.mounted = False
         self.locks = self.folder + '/locks'
         os.mkdir(self.locks, 0o700)
-        self.url = f'local:{self.locks}?watchdog=2000'
+        self.url = f'local:{self.locks}?watchdog={watchdog(seed, False)}'
         if engine == 'redis':
             self.url = server.url(watchdog=2000, timeout=1000)
             server.call('FLUSHALL')
         elif ROOT:
-            self.mounted = subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=16m,mode=700', 'tmpfs',
+            self.mounted = subprocess.run(['mount', '-t', 'tmpfs', '-o', f'size={SIZE},mode=700', 'tmpfs',
                                            self.locks], check=False).returncode == 0
         with open(self.folder + '/boot', 'w', encoding='ascii') as f:
             f.write('01234567-89ab-cdef-0123-456789abcdef\n')
         self.control = Control(self.folder + '/control')
         os.chmod(self.folder + '/control', 0o666)
         self.clients, self.runs, self.found, self.ended, self.threads = [], [], [], [], []
+        self.crowds = []
         self.troubled = True
         self.next = WORKERS
         self.log = self.folder + '/log'
@@ -339,6 +359,22 @@ class World:
         if begins:
             self.clients[s['who']].kill()
 
+    def do_crowd(self, s, begins):
+        if begins:
+            self.next += 1
+            self.crowds.append(subprocess.Popen(
+                [CROWD, f'local:{self.locks}?watchdog=30000', str(self.seed * 1000 + self.next),
+                 str(s['for']), str(s['many']), str(s['each'])], stdout=subprocess.PIPE, text=True))
+
+    def do_narrow(self, s, begins):
+        """It stays so: what the dead had is there for the living."""
+        if not begins or not self.mounted:
+            return
+        st = os.statvfs(self.locks)
+        used = (st.f_blocks - st.f_bfree) * st.f_frsize
+        if used + s['room'] < SIZE:
+            subprocess.run(['mount', '-o', f'remount,size={used + s["room"]}', self.locks], check=True)
+
     def do_visit(self, s, begins):
         if begins:
             thread = threading.Thread(target=self.visit, args=[s['for'] / 1000], daemon=True)
@@ -420,6 +456,10 @@ class World:
             c.join(BOUND_S * 3)
         for thread in self.threads:
             thread.join(BOUND_S * 3)
+        for p in self.crowds:
+            said = p.communicate(timeout=BOUND_S * 2)[0]
+            if p.returncode:
+                self.found.append(f'a crowd ended with {p.returncode}: {said}')
         for number, p in self.runs:
             try:
                 p.wait(BOUND_S)
@@ -428,8 +468,9 @@ class World:
                 p.kill()
         time.sleep(2.2)  # leases of what could not be given back end
         self.troubled = False
-        for c in self.clients:
-            self.attempt(c, c.settle)
+        self.settle_all()
+        if not self.server:
+            self.newcomer()
         for c in self.clients:
             # one descriptor for each other client that it woke: of those in this world, and of
             # commands under a lock
@@ -439,6 +480,37 @@ class World:
         for c in self.clients + self.ended:
             self.attempt(c, c.end)
         self.nothing_left()
+
+    def settle_all(self):
+        """On local: all at the same time, so that each must be woken by the others."""
+        if self.server:
+            for c in self.clients:
+                self.attempt(c, c.settle)
+            return
+        threads = [threading.Thread(target=self.attempt, args=[c, c.settle], daemon=True)
+                   for c in self.clients]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(BOUND_S * 3)
+        for name in ('m', 'rw', 's'):
+            waits = [(c, w) for c in self.clients for w in c.waits if w[0] == name]
+            held = sorted((got, left) for _, (_, _, got, left) in waits)
+            for c, (_, asked, got, _) in waits:
+                idle = got - asked - covered(held, asked, got)
+                if idle > IDLE_S * 10**9:
+                    self.found.append(f'client {c.number} waited {idle / 1e9:.1f} s for {name!r}, which '
+                                      'nobody had')
+
+    def newcomer(self):
+        """Who comes after the trouble gets everything, too: nobody keeps what the dead had."""
+        number, self.next = self.next, self.next + 1
+        c = Client(self, number)
+        self.ended.append(c)
+        if not c.opened:
+            self.found.append(f'a client could not open when all was well again: {c.actor.opened}')
+        else:
+            self.attempt(c, c.settle)
 
     def attempt(self, client, what):
         if client.failure or client.killed:
@@ -457,7 +529,8 @@ class World:
             time.sleep(0.1)
         else:
             self.found.append(f'names are left: {p.stdout} {p.stderr}')
-        if self.engine == 'local' and not [c for c in self.clients if c.killed or c.changed]:
+        if self.engine == 'local' and not self.crowds and \
+                not [c for c in self.clients if c.killed or c.changed]:
             files = [f for f in os.listdir(self.locks + '/.pawl') if f != 'table']
             if files:
                 self.found.append(f'files are left: {files}')
@@ -510,7 +583,7 @@ class World:
         for c in self.clients + self.ended:
             if c.actor.process.poll() is None:
                 c.kill()
-        for _, p in self.runs:
+        for p in [p for _, p in self.runs] + self.crowds:
             if p.poll() is None:
                 p.kill()
 
