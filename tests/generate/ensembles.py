@@ -44,14 +44,15 @@ class Fronts:
 
 class Sentinel(Service):
     """A master, two replicas, three sentinels. Replication is asynchronous: a fail-over may lose what
-    was last written (docs/promises.md), unless each write waits for both replicas."""
+    was last written (docs/promises.md), unless each grant waits for both replicas. The count of a latch
+    waits for none."""
 
     def __init__(self, replicas=0):
         path_to('redis')
         from sentinel import Watched
         self.servers = Watched()
         params = {'replicas': replicas} if replicas else {}
-        words = 'stale' if replicas else 'data stale'
+        words = 'stale counts' if replicas else 'data stale'
         self.own = {'failover': words, 'master': words, 'freeze': words}
         if replicas:
             self.own.update(replica='left connected', severed='left')

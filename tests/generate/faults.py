@@ -59,7 +59,7 @@ def draw_plan(c, service, processes, shape='usual'):
     """Some kinds of faults only, several times each. Of a patient program one process is never killed,
     and after a few faults nothing more happens, so that there is time to see who waits in vain."""
     if shape == 'siege':
-        return sorted((c.randint(1000, 4000), 'kill', p) for p in range(2, processes))
+        return sorted((c.randint(2000, 5000), 'kill', p) for p in range(2, processes))
     kinds = kinds_of(c, service, shape)
     chosen = c.sample(kinds, min(len(kinds), 3))
     most, gaps = {'patient': (3, (200, 700, 2000)), 'ends': (10, (60, 150, 400)),

@@ -90,6 +90,7 @@ class Facts:
         self.stopped = {}   # process: [(from, to)]
         self.disturbed = []  # [(from, to)]: network or server
         self.data_lost = []  # [(from, to)]
+        self.counts_lost = []  # likewise, of latches
         self.tokens_lost = []
         self.stale = []
         self.waits = []      # likewise, but only for those who wait
@@ -108,6 +109,7 @@ class Facts:
 
         data    grants may have been forgotten
         tokens  ... and the counters of tokens
+        counts  a latch may be back at an older count; so it may if data were lost
         stale   what ended before may be there again, or at a server of several, until its lease and
                 the longest time that the documentation states (4.5 s) are over
         left    what ended is there still at a server of several. That excuses PAWL_EBUSY as `stale` does,
@@ -122,6 +124,8 @@ class Facts:
             self.away.append((begin, end + lease_ms * MS + 2 * self.exchange))
         if 'data' in excuses:
             self.data_lost.append((begin, end + self.exchange))
+        if 'data' in excuses or 'counts' in excuses:
+            self.counts_lost.append((begin, end + self.exchange))
         if 'tokens' in excuses:
             self.tokens_lost.append((begin, end + self.exchange))
         if 'stale' in excuses or 'left' in excuses:
@@ -486,7 +490,7 @@ class Judge:
             sets, downs = self.of_latch(name, 'set'), self.of_latch(name, 'down')
             closed = union([(s.begin, self.open_from(s, downs)) for s in sets
                             if self.certain(s) or self.unsure(s)]
-                           + [(a, FOREVER) for a, _ in self.facts.data_lost])
+                           + [(a, FOREVER) for a, _ in self.facts.counts_lost])
             for w in self.of_latch(name, 'wait'):
                 if self.certain(w):
                     self.passed(name, sets, downs, w)
@@ -505,7 +509,7 @@ class Judge:
     def passed(self, name, sets, downs, w):
         for s in sets:
             if not self.certain(s) or s.got > w.begin or \
-                    any(a < w.got and b > s.begin for a, b in self.facts.data_lost):
+                    any(a < w.got and b > s.begin for a, b in self.facts.counts_lost):
                 continue
             most = sum(1 for d in downs if d.begin < w.got and (
                 self.unsure(d) or d.code == 0 and d.got > s.begin))

@@ -109,16 +109,18 @@ class Shapes:
         return None
 
     def siege(self, thread, n):
-        """The first process holds and looks; in each of the others one thread waits, once: several could
-        share a place (cohort)."""
+        """The first process holds and looks; in each of the others one thread asks until it has to wait:
+        several threads could share a place (cohort)."""
         if any(s[0] == thread for s in self.program.steps) or self.program.process and thread:
             return []
         if self.program.process == 0 and thread == 1:
             return [(thread, *s) for _ in range(SIEGE_MS // 1000)
                     for s in (('sleep', n, 1000, 0), ('inspect', n, self.pick(0, 1), 0))]
-        besieged = self.program.process == 0 and thread == 0
-        return [(thread, 'acquire', n, -1, 0), (thread, 'hold', n, SIEGE_MS if besieged else 0, 0),
-                (thread, 'release', n, 0, 0)]
+        if self.program.process == 0:
+            return [(thread, 'acquire', n, -1, 0), (thread, 'hold', n, SIEGE_MS, 0),
+                    (thread, 'release', n, 0, 0)]
+        return [(thread, *s) for _ in range(20)
+                for s in (('acquire', n, -1, 0), ('release', n, 0, 0), ('sleep', n, 200, 0))]
 
     def to_the_end(self, n):
         lease = self.fields(n)['lease'] or self.shared['watchdog']
