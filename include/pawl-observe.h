@@ -58,6 +58,9 @@ PAWL_API int pawl_metrics(pawl_client *const *clients, size_t n, uint64_t format
  * for pawl_lock_lost_reason and pawl_semaphore_lost_reason.
  * Thread: any. Blocks: no. In callbacks: yes. */
 PAWL_API const char *pawl_lock_lost_cause(const pawl_lock *lock, char *text, size_t size);
+
+/* The same for permits of a semaphore.
+ * Thread: any. Blocks: no. In callbacks: yes. */
 PAWL_API const char *pawl_semaphore_lost_cause(const pawl_semaphore *sem, char *text,
                                                size_t size);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * broken.h - helpers of engines for breaks: who broke a lock, told to the client that held the lock.
+ * broken.h - helpers of engines for breaks: the holder's client is told who broke the lock.
  *
  * Included by engine.h; engines call pawl_events_broken there. The text that names the breaker goes from BREAK (pawl_op.by) through the
  * service to the holder's client, which reports the text by an EVENT. Not every service can carry

@@ -12,6 +12,7 @@ CHANGING = (
     (r'\b\d+(\.\d+)? (us|ms|s|min|h|d)\b', '<time>'),
     (r'\b(pid|token|lease)([ =]+)\d+', r'\1\2<n>'),
     (r'\bon [\w.-]+ (for|since)\b', r'on <host> \1'),
+    (r'\bpawl \(\S+\) on [\w.-]+$', 'pawl (<user>) on <host>'),
     (r'\bhost=[\w.-]+', 'host=<host>'),
     (r'\d{6,}', '<n>'),
 )
