@@ -8,19 +8,23 @@
     lose P MS       answers are lost: nothing comes back for so long, then all connections are cut
     late P MS       each piece of an answer is late by so much, for a while
     stall P MS      nothing passes in either direction, then everything
+    vanish P MS     answers are lost, then all connections are cut and none is accepted for so long, at
+                    times for longer than a lease
     KIND MS N       what happens to the servers: `own` of the service (engines.py, ensembles.py)
 
-P is a process, which has a proxy of its own, or -1: all. A fault whose instant is ASKED begins when a
+P is a process, which has a proxy of its own, or ALL, or OWN: the one that asks. A fault whose instant is ASKED begins when a
 process asks for it (the step `fault` of a program) and goes on with its next step, so that a call
 meets the fault by design.
 """
 import mmap
 import os
 import signal
+import threading
 import time
 
-NETWORK = ('cut', 'cut_after', 'lose', 'late', 'stall')
+NETWORK = ('cut', 'cut_after', 'lose', 'late', 'stall', 'vanish')
 ASKED = -1
+ALL, OWN = -1, -2
 MOST_ASKED = 3
 ASKING_S = 6   # how long processes may ask for faults
 CLOSING_S = 90
@@ -31,21 +35,23 @@ def now_ns():
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
-def draw_plan(c, service, processes):
-    """Some kinds of faults only, several times each."""
+def draw_plan(c, service, processes, mode):
+    """Some kinds of faults only, several times each. In the mode `network` other programs use the
+    service at the same time, so nothing happens to its servers."""
     kinds = ['stop', 'stop', 'kill']
-    network = service.port and c.random() < 0.5
+    luck = 0 if mode == 'network' else c.random()
+    network = service.port and luck < 0.6
     if network:
         kinds += NETWORK * 2
-    elif service.own:
-        kinds = ['stop', 'kill'] + list(service.own) * 2
+    if service.own and (luck > 0.4 or not network):
+        kinds = ['stop', 'kill'] + (list(NETWORK) if network else []) + list(service.own) * 2
     chosen = c.sample(kinds, min(len(kinds), 3))
     plan, at = [], c.randint(0, 200)
     for _ in range(c.randint(1, 6)):
         plan.append((at, *draw_fault(c, c.choice(chosen), processes)))
         at += c.choice((20, 100, 400, 1000))
     if network and c.random() < 0.6:
-        asked = [(ASKED, *draw_fault(c, c.choice(NETWORK), processes))
+        asked = [(ASKED, *draw_fault(c, c.choice(NETWORK), processes, (ALL, OWN, OWN)))
                  for _ in range(c.randint(1, MOST_ASKED))]
         plan = asked + c.choice((plan, []))
     return plan
@@ -55,18 +61,20 @@ def asked(plan):
     return [f for f in plan if f[0] == ASKED]
 
 
-def draw_fault(c, kind, processes):
+def draw_fault(c, kind, processes, whose=None):
     if kind == 'stop':
         return kind, c.randrange(processes), c.choice((50, 300, 800, 2500))
     if kind == 'kill':
         return kind, c.randrange(processes)
     if kind not in NETWORK:
         return kind, c.choice((20, 200, 700, 2000)), c.randrange(60)
-    who = c.choice((-1, c.randrange(processes)))
+    who = c.choice(whose or (ALL, c.randrange(processes)))
     if kind == 'cut':
         return kind, who
     if kind == 'cut_after':
         return kind, who, c.choice((1, 3, 7, 20, 100))
+    if kind == 'vanish':
+        return kind, who, c.choice((300, 2000, 6000))
     if kind in ('lose', 'stall'):
         return kind, who, c.choice((20, 200, 700, 2000))
     return kind, who, c.choice((5, 50, 300))
@@ -86,6 +94,10 @@ class Network:
         for p in proxies:
             p.cut_after(n)
         yield
+        time.sleep(0.3)
+        for p in proxies:  # an idle connection would be cut at any time later
+            p.cut_after(None)
+            p.next_cut = None
 
     @staticmethod
     def lose(proxies, ms):
@@ -115,6 +127,20 @@ class Network:
         for p in proxies:
             p.flow()
 
+    @staticmethod
+    def vanish(proxies, ms):
+        for p in proxies:
+            p.stall('down')
+        yield
+        time.sleep(0.1)
+        for p in proxies:
+            p.refuse()
+            p.cut()
+            p.flow()
+        time.sleep(ms / 1000)
+        for p in proxies:
+            p.accept()
+
 
 class Head:
     """The head of a process's log, by which the process and this one talk."""
@@ -143,6 +169,25 @@ class Head:
 
     def answer(self):
         self.write(BEGUN, self.read(QUESTION))
+
+
+class Canary(threading.Thread):
+    """Notes when the machine gives this process, and so perhaps others, no time, which does not
+    count as idle or late."""
+    BEAT, LATE = 0.02, 0.25
+
+    def __init__(self, facts):
+        super().__init__(daemon=True)
+        self.facts = facts
+        self.over = False
+        self.start()
+
+    def run(self):
+        while not self.over:
+            at, begin = now_ns(), time.monotonic()
+            time.sleep(self.BEAT)
+            if time.monotonic() - begin > self.BEAT + self.LATE:
+                self.facts.starved.append((at, now_ns() + self.facts.exchange))
 
 
 class Disturber:
@@ -205,7 +250,8 @@ class Disturber:
     def one(self, kind, args, head):
         at, excuses = now_ns(), self.service.own.get(kind, '').split()
         if kind in NETWORK:
-            whose = self.proxies if args[0] < 0 else self.proxies[args[0]:args[0] + 1]
+            which = self.heads.index(head) if args[0] == OWN else args[0]
+            whose = self.proxies if which == ALL else [self.proxies[which]]
             for _ in getattr(Network, kind)(whose, *args[1:]):
                 if head:
                     head.answer()

@@ -15,6 +15,8 @@ returned, just before pawl_lock_valid_ms() was last seen above 0], all on one cl
   honest     PAWL_EBUSY and PAWL_ETIMEDOUT only if somebody else can have had the name or asked for it
   reach      no call that was not disturbed for `bound` and two exchanges ends without an answer: who lost
              the service finds it again
+  writes     the service was written to at most twice for each call that may change something, and 60
+             times more
   cancelled  PAWL_ECANCELED only if somebody cancelled, freed the handle or closed the client
   latches    nobody passes a latch that is certainly above 0; the checks of idle time and honesty hold
              for a latch that is certainly at 0
@@ -47,6 +49,8 @@ ECANCELED, EUNKNOWN, ECONN, EQUORUM, ESTATE = -3, -20, -30, -34, -41
 UNANSWERED = (-20, -30, -34, -10)  # EUNKNOWN, ECONN, EQUORUM, ELOST
 LATCH, MULTI = 3, 1
 LOST_GONE, LOST_SILENCE = 2, 3
+WRITES = ('acquire', 'start', 'sacquire', 'release', 'rstart', 'srelease', 'renew', 'break', 'close',
+          'set', 'down', 'wait')  # calls that change something at the service
 TAKES = ('acquire', 'start', 'sacquire')
 MS = 1000000
 FOREVER = 1 << 62
@@ -80,11 +84,13 @@ class Facts:
         self.killed = {}    # process: instant
         self.stopped = {}   # process: [(from, to)]
         self.disturbed = []  # [(from, to)]: network or server
+        self.starved = []   # [(from, to)]: the machine had no time for the orchestrator
         self.data_lost = []  # [(from, to)]
         self.tokens_lost = []
         self.stale = []
         self.anew = []
         self.away = []  # clients need not have a connection
+        self.writes = None  # how much was written to the service
         self.few = False  # a client has fewer connections than it may wait for locks at a time
         self.status = {}    # process: exit status
 
@@ -112,7 +118,7 @@ class Facts:
 
     def quiet(self, process, begin, end, more=()):
         """Of begin to end, how long nothing disturbed the process or the service."""
-        cuts = self.disturbed + self.stopped.get(process, []) + list(more)
+        cuts = self.disturbed + self.starved + self.stopped.get(process, []) + list(more)
         return end - begin - overlap(cuts, begin, end)
 
 
@@ -268,7 +274,7 @@ class Judge:
                 for more in ('data_lost', 'stale', 'anew'):
                     spans += getattr(self.facts, more, [])
             if h.code == LOST_SILENCE or h.lost - h.valid > 30 * MS:
-                spans += self.facts.disturbed
+                spans += self.facts.disturbed + self.facts.starved
             if not any(a < h.lost and b > h.begin for a, b in spans):
                 self.bad('lost', f'name {h.name}: {h} was told that its lock is lost (reason {h.code}, '
                          f'lease {h.lease} ms), but nothing had happened')
@@ -321,7 +327,15 @@ class Judge:
         spans = [(h.got, self.most(h)) for h in self.holds if h.name == name]
         spans += [s for s in (self.leftover(c) for c in self.calls
                               if c.word in TAKES and (c.name == name or c.at_least == MULTI)) if s]
+        spans += [s for c in self.calls if c.word in TAKES and (c.name == name or c.at_least == MULTI)
+                  for s in self.granted_unheard(c)]
         return union(spans)
+
+    def granted_unheard(self, c):
+        """A process that is stopped while it waits may get the name, and can't say so."""
+        for a, b in self.facts.stopped.get(c.process, []):
+            if c.begin < b and (c.got or FOREVER) > a:
+                yield max(a, c.begin), b + self.facts.exchange
 
     def idle(self):
         for name in () if self.facts.few else self.names:
@@ -366,6 +380,15 @@ class Judge:
             if took > self.facts.bound + 2 * self.facts.exchange:
                 self.bad('reach', f'{c}: {c.word} got no answer (code {c.code}) in {took // MS} ms in '
                          'which nothing was disturbed')
+
+    def written(self):
+        """A bound on what a program may write, whatever is refused, repeated and asked for again."""
+        if self.facts.writes is None:
+            return
+        asked = sum(1 for c in self.calls if c.word in WRITES)
+        most = 2 * asked + 60
+        if self.facts.writes > most:
+            self.bad('writes', f'{self.facts.writes} writes for {asked} calls')
 
     def cancelled(self):
         for c in self.calls:
@@ -443,7 +466,7 @@ class Judge:
 
     def run(self):
         for check in (self.exclusion, self.tokens, self.done, self.returns, self.idle, self.honest,
-                      self.reach, self.cancelled, self.latches, self.lost, self.max, self.end):
+                      self.reach, self.written, self.cancelled, self.latches, self.lost, self.max, self.end):
             check()
         return self.violations
 

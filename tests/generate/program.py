@@ -13,6 +13,7 @@ KINDS = ('PAWL_MUTEX', 'PAWL_FAIR', 'PAWL_READ', 'PAWL_WRITE', 'PAWL_SPIN')
 ACTS = ('none', 'release', 'free', 'cancel', 'again', 'ask', 'block')
 FREE, AGAIN, ASK = (ACTS.index(a) for a in ('free', 'again', 'ask'))
 MOST_PERMITS = 4  # of a semaphore
+CROWD = 60  # names of a program that asks for many
 LONG_LEASE = 10000  # of a free program
 LONG = 60000  # a wait that nothing but its grant, a cancel, a free or a close ends
 
@@ -42,6 +43,7 @@ class Program:
     def __init__(self, seed):
         self.seed = seed
         self.process = 0
+        self.shape = ''
         self.after = None  # ms; a closing round, and how long threads may go on after the last fault
         self.clients = {}  # number: fields
         self.objects = {}  # number: (type, fields)
@@ -263,7 +265,10 @@ class Free(Maker):
     """Programs of several processes on the same names, run as fast as they go. Leases are short and
     really end; waits really time out."""
 
-    def make(self, processes):
+    SHAPES = {'any': 36, 'one owner': 28, 'crowd': 4, 'brief': 12, 'patient': 20}
+    IN_FAULTS = {'any': 20, 'one owner': 20, 'crowd': 15, 'brief': 10, 'patient': 35}
+
+    def make(self, processes, faults=False):
         c = self.chance
         self.shared = {'names': self.pick(1, 1, 2, 3), 'permits': c.randint(1, MOST_PERMITS),
                        'watchdog': c.choice(self.profile.watchdogs), 'threads': self.pick(1, 2, 3, 4),
@@ -273,10 +278,17 @@ class Free(Maker):
                        'fixed': c.random() < 0.4, 'sems': c.random() < 0.3, 'multi': c.random() < 0.3,
                        'keep': c.random() < 0.15, 'latch': c.random() < 0.25, 'nest': 0.3,
                        'often': 0}
-        kind = c.random()
-        self.patient = kind > 0.8
-        if kind < 0.3:
+        shape = self.weighted(self.IN_FAULTS if faults else self.SHAPES)
+        self.broken = False
+        self.patient, self.brief, self.crowd = (shape == s for s in ('patient', 'brief', 'crowd'))
+        if shape == 'one owner':
             self.one_owner()
+        elif self.brief:  # clients that close soon after a release, with locks that stay for a while
+            self.shared.update(watchdog=LONG_LEASE, beat=600, fixed=False, keep=True, sems=False,
+                               multi=False, callbacks=False, names=self.pick(1, 2))
+        elif self.crowd:  # many names, which one client asks for at the same time
+            self.shared.update(names=CROWD, sems=False, multi=False, callbacks=False, threads=1,
+                               handles=1, keep=False, latch=False)
         elif self.patient:  # waits without a limit: whoever is not served shows
             self.shared.update(names=1, handles=0, sems=False, multi=False, callbacks=False,
                                kinds=self.pick([MUTEX], [FAIR], [READ, WRITE, WRITE]))
@@ -287,6 +299,7 @@ class Free(Maker):
         for process in range(processes):
             self.program = Program(self.program.seed)
             self.program.process = process
+            self.program.shape = shape
             self.make_process()
             programs.append(self.program)
         return programs
@@ -294,6 +307,7 @@ class Free(Maker):
     def one_owner(self):
         """Threads that have one name in several ways at once: entered again, written and read, with
         different leases, and for longer than these last; others ask for the name meanwhile."""
+        self.broken = self.chance.random() < 0.3  # ... and break it
         self.shared.update(names=1, handles=0, sems=False, nest=0.8, often=8, callbacks=False,
                            threads=self.pick(1, 1, 2),
                            kinds=self.pick([READ], [READ, WRITE], [MUTEX, READ], [READ, WRITE, FAIR]))
@@ -304,6 +318,8 @@ class Free(Maker):
                  'inspect': 1, 'hold': 6, 'sleep': 3, 'free': 0.7, 'close': 0.2, 'break': 0.5,
                  'fork': 0.3}
         kept = {v: w for v, w in usual.items() if self.chance.random() < 0.6}
+        if self.broken:
+            kept['break'] = 6
         return kept or {'sleep': 1}
 
     def make_process(self):
@@ -312,8 +328,10 @@ class Free(Maker):
             self.program.clients[n] = {'loop': int(c.random() < 0.1), 'cohort': self.pick(0, 0, 1, 2),
                                        'watchdog': s['watchdog'],
                                        'timeout': self.profile.exchange}
-        for _ in range(c.randint(1, 5)):
+        for n in range(CROWD if self.crowd else c.randint(1, 5)):
             self.make_lock()
+            if self.crowd:
+                self.fields(n)['name'] = n
         if s['multi'] and s['names'] > 1:
             self.make_multi(self.of('lock'))
         if s['sems'] and not self.profile.locks_only:
@@ -323,7 +341,7 @@ class Free(Maker):
         if s['latch'] and not self.profile.locks_only:
             self.add('latch', client=c.randrange(len(self.program.clients)), name=s['names'] + 1)
         for thread in range(s['threads']):
-            most = len(self.program.steps) + 60
+            most = len(self.program.steps) + (250 if self.crowd else 60)
             for _ in range(c.randint(3, 14)):
                 if len(self.program.steps) < most:
                     self.program.steps += self.make_steps(thread)
@@ -335,7 +353,7 @@ class Free(Maker):
                  kind=c.choice(s['kinds']), owner=int(c.random() < s['handles']),
                  lease=self.pick(0, watchdog // 2, watchdog, 2 * watchdog) if s['fixed'] else 0,
                  max=0 if 'beat' in s else self.pick(0, 0, 0, watchdog // 2, 2 * watchdog),
-                 atleast=self.pick(0, 60, 300) if s['keep'] else 0,
+                 atleast=self.pick(0, 60, 300, 900) if s['keep'] else 0,
                  lost=c.randrange(7) if s['callbacks'] else 0,
                  done=c.randrange(7) if s['callbacks'] else 0)
 
@@ -355,6 +373,12 @@ class Free(Maker):
         c = self.chance
         n = c.choice(list(self.program.objects))
         kind = self.program.objects[n][0]
+        if self.crowd:
+            return self.crowd_steps(thread)
+        if self.brief and kind == 'lock' and c.random() < 0.5:
+            return [(thread, 'acquire', n, self.pick(300, 2500, -1), 0),
+                    (thread, 'hold', n, self.pick(0, 20), 0), (thread, 'release', n, 0, 0)] + \
+                [(thread, 'close', self.fields(n)['client'], 0, 0)] * (c.random() < 0.3)
         if self.patient and kind == 'lock':
             return [(thread, 'acquire', n, -1, 0), (thread, 'hold', n, self.stay(), 0),
                     (thread, 'release', n, 0, 0), (thread, 'sleep', n, self.stay(), 0)]
@@ -381,6 +405,13 @@ class Free(Maker):
         a = {'acquire': self.wait(), 'start': self.wait(), 'hold': self.stay(),
              'sleep': self.stay(), 'renew': self.lease()}.get(verb, 0)
         return [(thread, verb, n, a, 0)]
+
+    def crowd_steps(self, thread):
+        """All at the same time, and then the same with what was got."""
+        some = self.chance.sample(self.of('lock'), self.chance.randint(2, CROWD))
+        steps = [(thread, 'start', n, self.pick(300, 2500), 0) for n in some]
+        steps.append((thread, 'sleep', some[0], self.pick(20, 300, 900), 0))
+        return steps + [(thread, 'rstart', n, 0, 0) for n in some]
 
     def latch_step(self, thread, n):
         verb = self.weighted({'set': 3, 'down': 6, 'wait': 4, 'count': 1, 'cancel': 0.5,
@@ -409,8 +440,11 @@ def weave(c, programs, count, after):
             continue
         verb = c.choice(verbs)
         at = c.choice([i for i, s in enumerate(p.steps) if s[1] == verb])
+        thread = p.steps[at][0]
+        for _ in range(c.choice((0, 0, 1, 2))):  # what is between the two goes on during the fault
+            at -= at > 0 and p.steps[at - 1][0] == thread
         p.steps.insert(at, (p.steps[at][0], 'fault', p.steps[at][2], k, 0))
 
 
-def free(seed, profile, processes):
-    return Free(seed, profile).make(processes)
+def free(seed, profile, processes, faults=False):
+    return Free(seed, profile).make(processes, faults)

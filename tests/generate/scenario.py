@@ -8,13 +8,14 @@ import sys
 import threading
 import time
 
-from faults import NETWORK, Disturber, asked, draw_plan
+from faults import NETWORK, Canary, Disturber, asked, draw_plan
 from judge import Facts, judge, read_log
 from program import Program, free, weave
 from shrink import candidates
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SHRINK_SECONDS = 120
+PATIENT = (None, 9000, 9000, 9000)
 CLOSING = (None, 0, 0, 9000)  # a closing round, and how long threads may go on before that
 
 
@@ -48,6 +49,7 @@ class Scenario:
         self.seed = seed
         self.programs = programs
         self.plan = plan
+        self.alone = False  # no other program uses the service
         self.schedule = schedule  # the seed of the threads' scheduler; None: the system's
 
     @staticmethod
@@ -57,11 +59,15 @@ class Scenario:
         processes = c.choice((1, 2, 2, 3, 4))
         if mode == 'steered' or not service.processes:
             processes = 1
-        programs = free(seed, service.profile, processes)
-        plan = draw_plan(c, service, processes) if mode == 'faults' else []
+        faults = mode in ('network', 'faults')
+        programs = free(seed, service.profile, processes, faults)
+        plan = draw_plan(c, service, processes, mode) if faults else []
         if plan:
-            weave(c, programs, len(asked(plan)), c.choice(CLOSING))
-        return Scenario(seed, programs, plan, seed if mode == 'steered' else None)
+            patient = programs[0].shape == 'patient'
+            weave(c, programs, len(asked(plan)), c.choice(PATIENT if patient else CLOSING))
+        scenario = Scenario(seed, programs, plan, seed if mode == 'steered' else None)
+        scenario.alone = mode == 'faults'
+        return scenario
 
     def steps(self):
         return sum(len(p.steps) for p in self.programs)
@@ -77,9 +83,11 @@ class Scenario:
     def run(self, exe, service, folder):
         result = Result()
         facts = Facts(bound_ms=3000, exchange_ms=service.profile.exchange)
+        canary = Canary(facts)
         prefix = f'g{os.getpid()}x{self.seed}x{random.randrange(1 << 30)}'
         proxies, urls = self.between(service)
         facts.few = service.is_few(urls[0])
+        before = service.writes() if self.alone else None  # else others write at the same time
         processes = self.launch(exe, urls, folder, prefix)
         disturber = Disturber(self.plan, processes, proxies, service, facts, self.names(prefix),
                               self.longest_lease())
@@ -87,13 +95,16 @@ class Scenario:
         thread.start()
         self.await_all(processes, facts)
         thread.join()
+        canary.over = True
         for proxy in proxies:
             proxy.close()
         if disturber.failure:
             raise NotCarriedOut(f'{disturber.done[-1]}: {disturber.failure!r}')
         result.faults = disturber.done
+        if before is not None and 'older' not in disturber.done:
+            facts.writes = service.writes() - before
         self.verdict(exe, service, folder, prefix, facts, result)
-        if self.plan:
+        if self.alone:
             service.mend()
         return result
 
@@ -106,6 +117,9 @@ class Scenario:
         leases = [f.get('lease', 0) for p in self.programs for _, f in p.objects.values()]
         leases += [s[3] for p in self.programs for s in p.steps if s[1] == 'renew']
         return max(leases + [f['watchdog'] for p in self.programs for f in p.clients.values()])
+
+    def longest(self, field):
+        return max([f.get(field, 0) for p in self.programs for _, f in p.objects.values()] + [0])
 
     def between(self, service):
         """A proxy for each process, if there are any, and each process's URL."""
@@ -164,7 +178,7 @@ class Scenario:
         the service was in reach (sure), nobody waits, either; else the place of a waiter may stay
         for a minute (docs/testing.md: what was found)."""
         calm = not facts.killed and not facts.disturbed and not facts.stopped
-        until = time.monotonic() + (2 if calm else self.longest_lease() / 1000 * 2 + 6)
+        until = time.monotonic() + (2 + self.longest('atleast') / 1000 if calm else self.longest_lease() / 1000 * 2 + 6)
         while True:
             out = subprocess.run([exe, 'list', service.url, prefix], capture_output=True, text=True,
                                  check=False)
@@ -214,7 +228,9 @@ class Scenario:
         return best, lines
 
     def like(self, programs, plan):
-        return Scenario(self.seed, programs, plan, self.schedule)
+        new = Scenario(self.seed, programs, plan, self.schedule)
+        new.alone = self.alone
+        return new
 
     def parts(self):
         for i in range(len(self.plan)):

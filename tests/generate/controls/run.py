@@ -192,7 +192,7 @@ def run(control, limit, log):
 
 def seen(text):
     """The first words of the machine that say what was wrong."""
-    broken = re.search(r'^.*(Traceback|SyntaxError|IndentationError|broke down)', text, re.M)
+    broken = re.search(r'^.*(Traceback|SyntaxError|IndentationError|broke down|do not start)', text, re.M)
     if broken:
         return f'{BROKEN}: {text[broken.start():][:300]}'
     for pattern in (r'violations; (.*)', r'fails:\n# +(.*(?:\n# +differs.*)?)',
