@@ -39,6 +39,7 @@ def path_to(folder):
 class Service:
     """local: or memory:, and what the others have in common."""
     processes = True
+    sessions = False  # a lock ends with its connection
     port = 0
     own = {}
 
@@ -294,6 +295,7 @@ class Sql(Service):
 class Advisory(Sql):
     """Clients with a connection for each thread, or with fewer. With fewer, a wait may have to wait for
     the end of another one of its client (docs/sql.md)."""
+    sessions = True
 
     def __init__(self):
         super().__init__('postgres', Profile(locks_only=True, ordered=False, brief=1500, way=' gone',

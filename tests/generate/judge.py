@@ -91,6 +91,7 @@ class Facts:
         self.anew = []
         self.away = []  # clients need not have a connection
         self.writes = None  # how much was written to the service
+        self.sessions = False  # a lock ends with its connection
         self.few = False  # a client has fewer connections than it may wait for locks at a time
         self.status = {}    # process: exit status
 
@@ -273,7 +274,7 @@ class Judge:
                           for b in self.breaks.get(h.name, []) + self.multi_breaks()]
                 for more in ('data_lost', 'stale', 'anew'):
                     spans += getattr(self.facts, more, [])
-            if h.code == LOST_SILENCE or h.lost - h.valid > 30 * MS:
+            if h.code == LOST_SILENCE or self.facts.sessions or h.lost - h.valid > 30 * MS:
                 spans += self.facts.disturbed + self.facts.starved
             if not any(a < h.lost and b > h.begin for a, b in spans):
                 self.bad('lost', f'name {h.name}: {h} was told that its lock is lost (reason {h.code}, '

@@ -86,7 +86,7 @@ class Scenario:
         canary = Canary(facts)
         prefix = f'g{os.getpid()}x{self.seed}x{random.randrange(1 << 30)}'
         proxies, urls = self.between(service)
-        facts.few = service.is_few(urls[0])
+        facts.few, facts.sessions = service.is_few(urls[0]), service.sessions
         before = service.writes() if self.alone else None  # else others write at the same time
         processes = self.launch(exe, urls, folder, prefix)
         disturber = Disturber(self.plan, processes, proxies, service, facts, self.names(prefix),
