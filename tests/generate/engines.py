@@ -22,6 +22,7 @@ from program import MOST_PERMITS, Profile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ENOUGH = 120  # connections
+LONG_STOP = 4.5  # s
 
 
 def path_to(folder):
@@ -46,6 +47,7 @@ def silently(ms):
 class Service:
     """local: or memory:, and what the others have in common."""
     processes = True
+    sessions = False  # a lock ends with its connection
     port = 0
     own = {}
     forgets = ('restart', 'older', 'majority')  # faults after which a grant may be forgotten
@@ -64,6 +66,10 @@ class Service:
     def is_few(self, url):
         """A client has fewer connections than its program may need at a time."""
         return False
+
+    def writes(self):
+        """How much was ever written, or None: that is not counted."""
+        return None
 
     def mend(self):
         """After each program with faults."""
@@ -157,7 +163,7 @@ class Redis(Service):
 class Etcd(Service):
     """docs/etcd.md: an older state may grant twice and repeat tokens; a server that starts gives every
     lease its whole time again."""
-    own = {'freeze': '', 'restart': 'anew', 'older': 'data stale tokens anew'}
+    own = {'freeze': '', 'restart': 'anew', 'older': 'data stale tokens anew', 'wipe': 'data'}
 
     def __init__(self):
         path_to('redis')  # certificates
@@ -181,6 +187,14 @@ class Etcd(Service):
         self.server.keep_state()
         time.sleep(ms / 1000)
         self.server.go_back()
+
+    def do_wipe(self, ms, which, names):
+        """Somebody deletes everything."""
+        time.sleep(ms / 1000)
+        self.server.ctl('del', 'pawl/', '--prefix')
+
+    def writes(self):
+        return self.server.revision()
 
     def left(self, prefix):
         """Keys without a lease. A latch has none (docs/etcd.md)."""
@@ -245,12 +259,16 @@ class Sql(Service):
         self.own = {'freeze': '', 'restart': 'data' if advisory else '',
                     'older': 'data stale' + ' tokens' * advisory}
 
+        self.stopped = False
         if kind == 'postgres':
             self.own['backend'] = ''
 
+    def mend(self):
+        self.stopped = False
+
     def do_backend(self, ms, which, names):
-        """The server's process for one connection is stopped, for longer than the connection is given
-        to answer, at times."""
+        """The server's process for one connection is stopped: once in a program for longer than any
+        connection is given to answer."""
         found = self.server.sql("SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' "
                                 'AND pid <> pg_backend_pid() ORDER BY wait_event_type = \'Lock\', pid')
         pids = [int(p) for p in found.split()]
@@ -259,7 +277,8 @@ class Sql(Service):
         pid = pids[which % len(pids)] if which % 2 else pids[-1]
         try:
             os.kill(pid, signal.SIGSTOP)
-            time.sleep(3 * ms / 1000)
+            time.sleep(ms / 1000 + (0 if self.stopped else LONG_STOP))
+            self.stopped = True
         except ProcessLookupError:
             return
         finally:
@@ -297,6 +316,7 @@ class Sql(Service):
 class Advisory(Sql):
     """Clients with a connection for each thread, or with fewer. With fewer, a wait may have to wait for
     the end of another one of its client (docs/sql.md)."""
+    sessions = True
 
     def __init__(self):
         super().__init__('postgres', Profile(locks_only=True, ordered=False, brief=1500, way=' gone',
@@ -318,27 +338,28 @@ def ensemble(name, *args):
 
 
 ALL = ('sequence', 'free', 'faults')
+ONE = ('sequence', 'free', 'network', 'faults')  # one server, and so proxies
 ENGINES = {  # name: how to start it, and the modes that it is for
     'memory': (Memory, ('sequence', 'free', 'steered')),
     'local': (Local, ('sequence', 'free', 'steered', 'faults')),
-    'redis': (Redis, ALL),
+    'redis': (Redis, ONE),
     'redisson': (lambda: Redis(Profile(ordered=False, brief=400, foreign=True), layout='redisson'),
-                 ALL),
+                 ONE),
     'plain': (lambda: Redis(Profile(ordered=False, brief=400, foreign=True), layout='redisson',
-                            semaphore='plain'), ALL),
+                            semaphore='plain'), ONE),
     'cluster': (ensemble('Cluster'), ALL),
     'redisson-cluster': (ensemble('Cluster', 'redisson'), ALL),
     'sentinel': (ensemble('Sentinel'), ALL[2:]),
     'replicas': (ensemble('Sentinel', 2), ALL[2:]),
     'quorum': (ensemble('Quorum'), ALL),
-    'etcd': (Etcd, ALL),
+    'etcd': (Etcd, ONE),
     'etcd3': (ensemble('Etcd'), ALL[2:]),
-    'zk': (Zk, ALL),
+    'zk': (Zk, ONE),
     'zk3': (ensemble('Zk'), ALL[2:]),
-    'postgres': (lambda: Sql('postgres'), ALL),
-    'advisory': (Advisory, ALL),
+    'postgres': (lambda: Sql('postgres'), ONE),
+    'advisory': (Advisory, ONE),
     'postgres2': (ensemble('Pair', 'postgres'), ALL[2:]),
-    'mysql': (lambda: Sql('mysql'), ALL),
+    'mysql': (lambda: Sql('mysql'), ONE),
     'mysql2': (ensemble('Pair', 'mysql'), ALL[2:]),
 }
 

@@ -10,13 +10,15 @@
                     these are lost, and MS later all connections are cut
     late P MS       each piece of an answer is late by so much, for a while
     stall P MS      nothing passes in either direction, then everything
+    vanish P MS     answers are lost, then all connections are cut and none is accepted for so long, at
+                    times for longer than a lease
     far P MS        from now to the end each piece takes up to MS, in either direction: a network, no
                     fault, which excuses nothing
     KIND MS N       what happens to the servers: `own` of the service (engines.py, ensembles.py)
 
-P is a process, which has a proxy of its own, or -1: all. A fault whose instant is ASKED begins when a
-process asks for it (the step `fault` of a program) and goes on with its next step, so that a call
-meets the fault by design.
+P is a process, which has a proxy of its own, or ALL, or OWN: the one that asks. A fault whose instant
+is ASKED begins when a process asks for it (the step `fault` of a program) and goes on with its next
+step, so that a call meets the fault by design.
 """
 import mmap
 import os
@@ -26,11 +28,11 @@ import time
 
 from engines import silently
 
-NETWORK = ('cut', 'cut_after', 'lose', 'drop', 'late', 'stall', 'far')
+NETWORK = ('cut', 'cut_after', 'lose', 'drop', 'late', 'stall', 'vanish', 'far')
 DISTURBS = NETWORK[:-1]
 MS = 1000000
-ALL = -1
 ASKED = -1
+ALL, OWN = -1, -2
 MOST_ASKED = 3
 ASKING_S = 6   # how long processes may ask for faults
 CLOSING_S = 90
@@ -41,26 +43,30 @@ def now_ns():
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
-def kinds_of(c, service, shape):
+def kinds_of(c, service, shape, mode):
     """Which kinds of faults suit a program of this shape (shapes.py). Leases of the shape `long` outlast
-    the time after which a service that forgot something may grant again, and the program itself."""
+    the time after which a service that forgot something may grant again, and the program itself. In the
+    mode `network` other programs use the service at the same time, so nothing happens to its servers."""
     processes = ['stop', 'kill'] if shape != 'long' else ['stop']
+    luck = 0 if mode == 'network' else c.random()
     own = [k for k in service.own if shape != 'long' or k not in service.forgets]
     if service.port and shape == 'ends':  # what is lost, or carried out late, matters at the end of a lease
         return list(DISTURBS)
-    if service.port and c.random() < 0.5:
+    if service.port and luck < (0.4 if own else 1):
         return processes + ['stop'] * (shape == 'usual') + list(DISTURBS) * 2
+    if service.port and luck < 0.6:
+        return processes + list(DISTURBS) + own * 2
     if shape == 'patient' and c.random() < 0.3:
         return ['kill']
     return processes + (own * 2 or processes)
 
 
-def draw_plan(c, service, processes, shape='usual'):
+def draw_plan(c, service, processes, shape='usual', mode='faults'):
     """Some kinds of faults only, several times each. Of a patient program one process is never killed,
     and after a few faults nothing more happens, so that there is time to see who waits in vain."""
     if shape == 'siege':
         return sorted((c.randint(2000, 5000), 'kill', p) for p in range(2, processes))
-    kinds = kinds_of(c, service, shape)
+    kinds = kinds_of(c, service, shape, mode)
     chosen = c.sample(kinds, min(len(kinds), 3))
     most, gaps = {'patient': (3, (200, 700, 2000)), 'ends': (10, (60, 150, 400)),
                   'long': (4, (20, 100, 400, 1000))}.get(shape, (6, (20, 100, 400, 1000)))
@@ -69,7 +75,7 @@ def draw_plan(c, service, processes, shape='usual'):
         plan.append((at, *draw_fault(c, c.choice(chosen), processes, shape == 'patient')))
         at += c.choice(gaps)
     if any(k in DISTURBS for k in chosen) and c.random() < 0.6:
-        wanted = [(ASKED, *draw_fault(c, c.choice(DISTURBS), processes))
+        wanted = [(ASKED, *draw_fault(c, c.choice(DISTURBS), processes, whose=(ALL, OWN, OWN)))
                   for _ in range(c.randint(1, MOST_ASKED))]
         plan = wanted + c.choice((plan, []))
     return plan
@@ -86,7 +92,7 @@ def draw_distance(c, service, shape):
     return [(0, 'far', ALL, c.choice((2, 10, 30)))]
 
 
-def draw_fault(c, kind, processes, spare=False):
+def draw_fault(c, kind, processes, spare=False, whose=None):
     if kind == 'stop':
         return kind, c.randrange(processes), c.choice((50, 300, 800, 2500))
     if kind == 'kill':
@@ -95,13 +101,15 @@ def draw_fault(c, kind, processes, spare=False):
         return kind, c.choice((200, 700, 2000)), c.randrange(60)
     if kind not in NETWORK:
         return kind, c.choice((20, 200, 700, 2000)), c.randrange(60)
-    who = c.choice((ALL, c.randrange(processes)))
+    who = c.choice(whose or (ALL, c.randrange(processes)))
     if kind == 'cut':
         return kind, who
     if kind == 'drop':
         return kind, who, c.randrange(12), c.choice((20, 100, 300, 700))
     if kind == 'cut_after':
         return kind, who, c.choice((1, 3, 7, 20, 100))
+    if kind == 'vanish':
+        return kind, who, c.choice((300, 2000, 6000))
     if kind in ('lose', 'stall'):
         return kind, who, c.choice((20, 200, 700, 2000))
     return kind, who, c.choice((5, 50, 300))
@@ -167,6 +175,10 @@ class Network:
         for p in proxies:
             p.cut_after(n)
         yield
+        time.sleep(0.3)
+        for p in proxies:  # an idle connection would be cut at any time later
+            p.cut_after(None)
+            p.next_cut = None
 
     @staticmethod
     def lose(proxies, ms):
@@ -212,6 +224,20 @@ class Network:
         for p in proxies:
             p.flow()
         return span
+
+    @staticmethod
+    def vanish(proxies, ms):
+        for p in proxies:
+            p.stall('down')
+        yield
+        time.sleep(0.1)
+        for p in proxies:
+            p.refuse()
+            p.cut()
+            p.flow()
+        time.sleep(ms / 1000)
+        for p in proxies:
+            p.accept()
 
 
 class Head:
@@ -315,7 +341,8 @@ class Disturber:
 
     def network(self, kind, args, head):
         """Returns when nobody could get an answer, if all processes were cut off."""
-        whose = self.proxies if args[0] == ALL else self.proxies[args[0]:args[0] + 1]
+        which = self.heads.index(head) if args[0] == OWN else args[0]
+        whose = self.proxies if which == ALL else [self.proxies[which]]
         fault = getattr(Network, kind)(whose, *args[1:])
         while True:
             try:

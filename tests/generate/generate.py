@@ -7,7 +7,7 @@ ENGINE is one of engines.py, or all.
     --exe PATH         the program `generate` of the build
     --for TIME         how long in all: 90s, 30m, 2h (default 60s); engines and modes share it
     --each             ... or each engine and mode
-    --mode MODE        sequence, free, steered, faults, or all (default)
+    --mode MODE        sequence, free, steered, network, faults, or all (default)
     --seed N           of the first program; later ones count up. Default: random, and printed
     --programs N       so many and no more
     --shape SHAPE      free programs of one shape only (shapes.py)

@@ -15,6 +15,8 @@ returned, just before pawl_lock_valid_ms() was last seen above 0], all on one cl
   honest     PAWL_EBUSY and PAWL_ETIMEDOUT only if somebody else can have had the name or asked for it
   reach      no call that was not disturbed for `bound` and two exchanges ends without an answer: who lost
              the service finds it again
+  writes     the service was written to at most twice for each call that may change something, and 60
+             times more
   cancelled  PAWL_ECANCELED only if somebody cancelled, freed the handle or closed the client
   latches    nobody passes a latch that is certainly above 0; the checks of idle time and honesty hold
              for a latch that is certainly at 0
@@ -52,6 +54,8 @@ ECANCELED, EUNKNOWN, ECONN, EQUORUM, ESTATE = -3, -20, -30, -34, -41
 UNANSWERED = (-20, -30, -34, -10)  # EUNKNOWN, ECONN, EQUORUM, ELOST
 LATCH, MULTI = 3, 1
 LOST_GONE, LOST_SILENCE = 2, 3
+WRITES = ('acquire', 'start', 'sacquire', 'release', 'rstart', 'srelease', 'renew', 'break', 'close',
+          'set', 'down', 'wait')  # calls that change something at the service
 TAKES = ('acquire', 'start', 'sacquire')
 MS = 1000000
 PLACE = 64500 * MS  # a waiter's place is kept up every 4.5 s, for a minute
@@ -98,6 +102,8 @@ class Facts:
         self.cuts = []       # [(from, to)]: connections may be cut, or given up
         self.silent = []     # [(from, to)]: nobody who asks the service can get an answer
         self.away = []  # clients need not have a connection
+        self.writes = None  # how much was written to the service
+        self.sessions = False  # a lock ends with its connection
         self.few = False  # a client has fewer connections than it may wait for locks at a time
         self.late = []      # [(from, to)]: the machine stood still
         self.places = []    # [(name, from, to, places)]: what the servers kept for waiters
@@ -137,7 +143,7 @@ class Facts:
 
     def quiet(self, process, begin, end, more=()):
         """Of begin to end, how long nothing disturbed the process or the service."""
-        cuts = self.disturbed + self.stopped.get(process, []) + list(more)
+        cuts = self.disturbed + self.late + self.stopped.get(process, []) + list(more)
         return end - begin - overlap(cuts, begin, end)
 
 
@@ -292,7 +298,7 @@ class Judge:
                 spans = [(b.begin, b.got or FOREVER)
                          for b in self.breaks.get(h.name, []) + self.multi_breaks()]
                 spans += self.facts.data_lost + self.facts.stale + self.facts.anew
-                spans += self.facts.disturbed if self.facts.tied else []
+                spans += self.facts.disturbed if self.facts.tied or self.facts.sessions else []
             elif h.code == LOST_SILENCE and h.lease >= 2000:
                 spans = self.facts.stopped.get(h.process, []) + self.facts.disturbed + self.facts.late
             else:
@@ -385,7 +391,15 @@ class Judge:
         spans = [(h.got, self.most(h)) for h in self.holds if h.name == name]
         spans += [s for s in (self.leftover(c) for c in self.calls
                               if c.word in TAKES and (c.name == name or c.at_least == MULTI)) if s]
+        spans += [s for c in self.calls if c.word in TAKES and (c.name == name or c.at_least == MULTI)
+                  for s in self.granted_unheard(c)]
         return union(spans)
+
+    def granted_unheard(self, c):
+        """A process that is stopped while it waits may get the name, and can't say so."""
+        for a, b in self.facts.stopped.get(c.process, []):
+            if c.begin < b and (c.got or FOREVER) > a:
+                yield max(a, c.begin), b + self.facts.exchange
 
     def idle(self):
         for name in () if self.facts.few else self.names:
@@ -442,6 +456,15 @@ class Judge:
             if took > self.facts.bound + 2 * self.facts.exchange:
                 self.bad('reach', f'{c}: {c.word} got no answer (code {c.code}) in {took // MS} ms in '
                          'which nothing was disturbed')
+
+    def written(self):
+        """A bound on what a program may write, whatever is refused, repeated and asked for again."""
+        if self.facts.writes is None:
+            return
+        asked = sum(1 for c in self.calls if c.word in WRITES)
+        most = 2 * asked + 60
+        if self.facts.writes > most:
+            self.bad('writes', f'{self.facts.writes} writes for {asked} calls')
 
     def cancelled(self):
         for c in self.calls:
@@ -519,7 +542,7 @@ class Judge:
 
     def run(self):
         for check in (self.exclusion, self.tokens, self.done, self.returns, self.idle, self.honest,
-                      self.silent, self.reach, self.cancelled, self.latches, self.lost,
+                      self.silent, self.reach, self.written, self.cancelled, self.latches, self.lost,
                       self.connection, self.places, self.max, self.end):
             check()
         return self.violations

@@ -8,7 +8,7 @@ enough to repeat it.
 """
 import random
 
-from shapes import Shapes
+from shapes import CROWD, Shapes
 
 MUTEX, FAIR, READ, WRITE, SPIN = range(5)
 KINDS = ('PAWL_MUTEX', 'PAWL_FAIR', 'PAWL_READ', 'PAWL_WRITE', 'PAWL_SPIN')
@@ -302,6 +302,8 @@ class Free(Shapes, Maker):
                  'inspect': 1, 'hold': 6, 'sleep': 3, 'free': 0.7, 'close': 0.2, 'break': 0.5,
                  'fork': 0.3}
         kept = {v: w for v, w in usual.items() if self.chance.random() < 0.6}
+        if self.shared.get('broken'):
+            kept['break'] = 6
         return kept or {'sleep': 1}
 
     def make_process(self):
@@ -310,8 +312,10 @@ class Free(Shapes, Maker):
             self.program.clients[n] = {'loop': int(c.random() < 0.1), 'cohort': self.pick(0, 0, 1, 2),
                                        'watchdog': s['watchdog'],
                                        'timeout': self.profile.exchange}
-        for _ in range(c.randint(1, 5)):
+        for n in range(CROWD if self.shape == 'crowd' else c.randint(1, 5)):
             self.make_lock()
+            if self.shape == 'crowd':
+                self.fields(n)['name'] = n
         if s['multi'] and s['names'] > 1:
             self.make_multi(self.of('lock'))
         if s['sems'] and not self.profile.locks_only:
@@ -321,7 +325,7 @@ class Free(Shapes, Maker):
         if s['latch'] and not self.profile.locks_only:
             self.add('latch', client=c.randrange(len(self.program.clients)), name=s['names'] + 1)
         for thread in range(s['threads']):
-            most = len(self.program.steps) + 60
+            most = len(self.program.steps) + (250 if self.shape == 'crowd' else 60)
             for _ in range(c.randint(3, 14)):
                 if len(self.program.steps) < most:
                     self.program.steps += self.make_steps(thread)
@@ -334,7 +338,7 @@ class Free(Shapes, Maker):
                  lease=self.lease(),
                  max=0 if self.shape == 'siege' or 'beat' in s else
                  self.pick(0, 0, 0, watchdog // 2, 2 * watchdog),
-                 atleast=self.pick(0, 60, 300) if s['keep'] else 0,
+                 atleast=self.pick(0, 60, 300, 900) if s['keep'] else 0,
                  lost=c.randrange(7) if s['callbacks'] else 0,
                  done=c.randrange(7) if s['callbacks'] else 0)
 
@@ -419,4 +423,7 @@ def weave(c, programs, count, after):
             continue
         verb = c.choice(verbs)
         at = c.choice([i for i, s in enumerate(p.steps) if s[1] == verb])
+        thread = p.steps[at][0]
+        for _ in range(c.choice((0, 0, 1, 2))):  # what is between the two goes on during the fault
+            at -= at > 0 and p.steps[at - 1][0] == thread
         p.steps.insert(at, (p.steps[at][0], 'fault', p.steps[at][2], k, 0))

@@ -30,10 +30,10 @@
 
 #include "pawl.h"
 
-enum { MAX_CLIENTS = 8, MAX_OBJECTS = 24, MAX_THREADS = 8, MAX_STEPS = 400, MAX_MEMBERS = 4 };
+enum { MAX_CLIENTS = 8, MAX_OBJECTS = 64, MAX_THREADS = 8, MAX_STEPS = 400, MAX_MEMBERS = 4 };
 /* Operations: one per step, one per step that its done callback started, one per object that its
  * on_lost callback started. */
-enum { MAX_OPS = 2 * MAX_STEPS + MAX_OBJECTS, MAX_NAMES = 8 };
+enum { MAX_OPS = 2 * MAX_STEPS + MAX_OBJECTS, MAX_NAMES = 64 };
 enum { HANG_MS = 20000 };  /* what takes longer hangs */
 enum { SHORT_LEASE = 3000 }; /* a lease up to this ends while a step waits for that */
 enum { SHORT_WAIT = 2000 }; /* a wait up to this is run to its end; a longer one may stay pending */

@@ -15,6 +15,7 @@ from shrink import candidates
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SHRINK_SECONDS = 120
+PATIENT = (None, 9000, 9000, 9000)
 CLOSING = (None, 0, 0, 9000)  # a closing round, and how long threads may go on before that
 
 
@@ -48,6 +49,7 @@ class Scenario:
         self.seed = seed
         self.programs = programs
         self.plan = plan
+        self.alone = False  # no other program uses the service
         self.schedule = schedule  # the seed of the threads' scheduler; None: the system's
 
     @staticmethod
@@ -58,12 +60,16 @@ class Scenario:
         processes = max(c.choice((1, 2, 2, 3, 4)), maker.least())
         if mode == 'steered' or not service.processes:
             processes = 1
-        plan = draw_plan(c, service, processes, maker.shape) if mode == 'faults' else \
+        faults = mode in ('network', 'faults')
+        plan = draw_plan(c, service, processes, maker.shape, mode) if faults else \
             draw_distance(c, service, maker.shape) if mode == 'free' else []
         programs = maker.make(processes)
-        if mode == 'faults':
-            weave(c, programs, len(asked(plan)), c.choice(CLOSING))
-        return Scenario(seed, programs, plan, seed if mode == 'steered' else None)
+        if faults:
+            weave(c, programs, len(asked(plan)),
+                  c.choice(PATIENT if maker.shape == 'patient' else CLOSING))
+        scenario = Scenario(seed, programs, plan, seed if mode == 'steered' else None)
+        scenario.alone = mode == 'faults'
+        return scenario
 
     def steps(self):
         return sum(len(p.steps) for p in self.programs)
@@ -83,7 +89,8 @@ class Scenario:
         facts.tied = 'gone' in service.profile.way
         prefix = f'g{os.getpid()}x{self.seed}x{random.randrange(1 << 30)}'
         proxies, urls = self.between(service)
-        facts.few = service.is_few(urls[0])
+        facts.few, facts.sessions = service.is_few(urls[0]), service.sessions
+        before = service.writes() if self.alone else None  # else others write at the same time
         watchers = [Metronome(facts)]
         if self.steady():
             watchers.append(Watcher(service, facts, self.names(prefix)))
@@ -101,8 +108,10 @@ class Scenario:
         if disturber.failure:
             raise NotCarriedOut(f'{disturber.done[-1]}: {disturber.failure!r}')
         result.faults = disturber.done
+        if before is not None and 'older' not in disturber.done:
+            facts.writes = service.writes() - before
         self.verdict(exe, service, folder, prefix, facts, result)
-        if self.plan:
+        if self.alone:
             service.mend()
         return result
 
@@ -119,6 +128,9 @@ class Scenario:
         leases = [f.get('lease', 0) for p in self.programs for _, f in p.objects.values()]
         leases += [s[3] for p in self.programs for s in p.steps if s[1] == 'renew']
         return max(leases + [f['watchdog'] for p in self.programs for f in p.clients.values()])
+
+    def longest(self, field):
+        return max([f.get(field, 0) for p in self.programs for _, f in p.objects.values()] + [0])
 
     def between(self, service):
         """A proxy for each process, if there are any, and each process's URL."""
@@ -178,7 +190,7 @@ class Scenario:
         the service was in reach (sure), nobody waits, either; else the place of a waiter may stay
         for a minute (docs/testing.md: what was found)."""
         calm = not facts.killed and not facts.disturbed and not facts.stopped
-        until = time.monotonic() + (2 if calm else self.longest_lease() / 1000 * 2 + 6)
+        until = time.monotonic() + (2 + self.longest('atleast') / 1000 if calm else self.longest_lease() / 1000 * 2 + 6)
         while True:
             out = subprocess.run([exe, 'list', service.url, prefix], capture_output=True, text=True,
                                  check=False)
@@ -230,7 +242,9 @@ class Scenario:
         return best, lines
 
     def like(self, programs, plan):
-        return Scenario(self.seed, programs, plan, self.schedule)
+        new = Scenario(self.seed, programs, plan, self.schedule)
+        new.alone = self.alone
+        return new
 
     def parts(self):
         for i in range(len(self.plan)):

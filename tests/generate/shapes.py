@@ -9,6 +9,8 @@ who waits to the end, hardly comes up. Each shape is about one sort, and draws a
     patient    waits without a limit on one name, often of all kinds: whoever is not served shows
     ends       fixed leases that are held to their end and beyond, while others wait for that
     parts      permits, taken at once and given back in parts, for longer than a lease is renewed
+    brief      clients that close soon after a release, with locks that stay for a while
+    crowd      many names, which one client asks for at the same time
     siege      somebody holds a name for more than a minute, others wait for it and are killed: their
                places must not stay. Only in runs of five minutes or more of an engine and mode
     long       leases much longer than the program, each given back at once: whatever is not given
@@ -19,19 +21,22 @@ who waits to the end, hardly comes up. Each shape is about one sort, and draws a
 MUTEX, FAIR, READ, WRITE, SPIN = range(5)
 ALL_KINDS = [MUTEX, FAIR, READ, WRITE]
 
-WEIGHTS = {'usual': 9, 'one_owner': 6, 'patient': 4, 'ends': 2, 'parts': 2, 'long': 1}
+WEIGHTS = {'usual': 9, 'one_owner': 6, 'patient': 4, 'ends': 2, 'parts': 2, 'long': 1, 'brief': 3,
+           'crowd': 1}
 SIEGE_MS = 82000
-FAULTY = {'usual': 6, 'one_owner': 3, 'patient': 6, 'ends': 4, 'parts': 1, 'long': 2}
+FAULTY = {'usual': 6, 'one_owner': 3, 'patient': 6, 'ends': 4, 'parts': 1, 'long': 2, 'brief': 2,
+          'crowd': 3}
 SHAPES = (*WEIGHTS, 'siege')
 LONG_LEASE = 12000  # ms
+CROWD = 60          # names
 
 
 class Shapes:
     def draw_shape(self, mode, seconds):
         """seconds: of the whole run. A short run has no program that may take much longer than others."""
-        table = dict(FAULTY if mode == 'faults' else WEIGHTS)
+        table = dict(FAULTY if mode in ('faults', 'network') else WEIGHTS)
         for shape in ('patient', 'ends', 'long') if seconds < 10 else ():
-            table[shape] = 0 if mode == 'faults' else table[shape] * (shape == 'patient')
+            table[shape] = 0 if mode in ('faults', 'network') else table[shape] * (shape == 'patient')
         if mode == 'faults' and seconds >= 300:
             table['siege'] = 1
         if self.profile.locks_only:
@@ -53,16 +58,24 @@ class Shapes:
     def shape_one_owner(self, mode):
         """Entered again, written and read, with different leases; others ask for the name meanwhile."""
         self.shared.update(names=1, handles=0, sems=False, nest=0.8, often=8, callbacks=False,
-                           threads=self.pick(1, 1, 2),
+                           threads=self.pick(1, 1, 2), broken=self.chance.random() < 0.3,
                            kinds=self.pick([READ], [READ, WRITE], [MUTEX, READ], [READ, WRITE, FAIR]))
 
     def shape_patient(self, mode):
         self.shared.update(names=1, handles=0, sems=False, multi=False, callbacks=False,
                            kinds=self.pick([MUTEX], [FAIR], [READ, WRITE, WRITE], ALL_KINDS))
-        if mode == 'faults':
+        if mode in ('faults', 'network'):
             self.shared.update(run=25000, threads=self.pick(1, 2, 3))
         if self.chance.random() < 0.5:  # a wake-up that is lost is not made good by the end of a lease
             self.shared.update(watchdog=10000, beat=600, fixed=False)
+
+    def shape_brief(self, mode):
+        self.shared.update(watchdog=10000, beat=600, fixed=False, keep=True, sems=False, multi=False,
+                           callbacks=False, names=self.pick(1, 2))
+
+    def shape_crowd(self, mode):
+        self.shared.update(names=CROWD, sems=False, multi=False, callbacks=False, threads=1, handles=1,
+                           keep=False, latch=False)
 
     def shape_ends(self, mode):
         self.shared.update(names=1, multi=False, callbacks=False, fixed=True, latch=False,
@@ -93,6 +106,12 @@ class Shapes:
         kind = self.program.objects[n][0]
         if self.shape == 'siege':
             return self.siege(thread, n)
+        if self.shape == 'crowd':
+            return self.crowd_steps(thread)
+        if self.shape == 'brief' and kind == 'lock' and self.chance.random() < 0.5:
+            return [(thread, 'acquire', n, self.pick(300, 2500, -1), 0),
+                    (thread, 'hold', n, self.pick(0, 20), 0), (thread, 'release', n, 0, 0)] + \
+                [(thread, 'close', self.fields(n)['client'], 0, 0)] * (self.chance.random() < 0.3)
         if kind == 'lock' and self.shape in ('patient', 'long'):
             stay = self.weighted({0: 3, 2: 3, 20: 2, 200: 1}) if self.shape == 'long' else self.stay()
             return [(thread, 'acquire', n, -1, 0), (thread, 'hold', n, stay, 0),
@@ -134,3 +153,10 @@ class Shapes:
             left -= k
             steps += [(thread, 'hold', n, self.stay(), 0), (thread, 'srelease', n, k, 0)]
         return steps
+
+    def crowd_steps(self, thread):
+        """All at the same time, and then the same with what was got."""
+        some = self.chance.sample(self.of('lock'), self.chance.randint(2, CROWD))
+        steps = [(thread, 'start', n, self.pick(300, 2500), 0) for n in some]
+        steps.append((thread, 'sleep', some[0], self.pick(20, 300, 900), 0))
+        return steps + [(thread, 'rstart', n, 0, 0) for n in some]

@@ -64,6 +64,25 @@ def a_client_that_stays_away():
 
 
 @case
+def a_stopped_waiter_may_have_got_the_lock():
+    facts = Facts(1000, 100)
+    facts.stopped[2] = [(100 * MS, 5000 * MS)]
+    waits = call('acquire', 50, 5050, process=2, wait=9000)
+    other = call('acquire', 60, 5060, process=1, wait=9000)
+    assert not judge([waits, other], facts)
+    assert found('idle', [call('acquire', 5005, 5050, process=2, wait=9000), other], facts)
+
+
+@case
+def more_writes_than_calls_explain():
+    records = [call('acquire', 10, 20), call('release', 30, 40)]
+    few, many = Facts(), Facts()
+    few.writes, many.writes = 64, 65
+    assert not judge(records, few)
+    assert found('writes', records, many)
+
+
+@case
 def a_wait_that_nobody_cancelled():
     def log(verb, **more):
         return [call('acquire', 100, 900, code=-3, wait=5000, object=4, client=1),

@@ -184,8 +184,9 @@ def run(control, limit, log):
         with open(name, encoding='utf-8', errors='replace') as f:
             texts.append(f.read())
     text = texts[processes.index(failed)] if failed else '\n'.join(texts)
-    counts = [int(n) for n in re.findall(r'(?:^# .*:|ok 1 -|^#) (\d+) (?:programs|scenes)', text, re.M)]
-    programs = counts[-1] if failed and counts else sum(counts) // 2 if counts else '?'
+    counts = [re.findall(r'(?:^# .*:|ok 1 -|^#) (\d+) (?:programs|scenes)', t, re.M)
+              for t in ([text] if failed else texts)]
+    programs = sum(int(c[-1]) for c in counts if c) or '?'
     if failed and len(processes) > 1:
         programs = f'{programs} (one of {len(processes)} lanes)'
     return failed is not None, programs, took, seen(text)
@@ -193,7 +194,7 @@ def run(control, limit, log):
 
 def seen(text):
     """The first words of the machine that say what was wrong."""
-    broken = re.search(r'^.*(Traceback|SyntaxError|IndentationError|broke down)', text, re.M)
+    broken = re.search(r'^.*(Traceback|SyntaxError|IndentationError|broke down|do not start)', text, re.M)
     if broken:
         return f'{BROKEN}: {text[broken.start():][:300]}'
     for pattern in (r'violations; (.*)', r'fails:\n# +(.*(?:\n# +differs.*)?)',
