@@ -37,4 +37,7 @@ extern const struct hooks holds_hooks;
 void holds_open(struct log *log, int process);
 struct record *log_record(int type);
 
+/* free.c: how many holders the service shows of a client that said it has left none. */
+int64_t holders_left(struct run *run, int client);
+
 #endif

@@ -18,6 +18,7 @@ returned, just before pawl_lock_valid_ms() was last seen above 0], all on one cl
   lost       a hold is lost as "gone" only if somebody broke it or something was done to the service or
              the process, and by silence only in the latter case (leases of 2 s and more)
   max        no hold is valid for longer than its max_hold_ms
+  closed     a close that returned 0 left no holder of its client on the service
   end        each process that was not killed ended by itself with status 0
 
 `Facts` are what the orchestrator did: processes that it killed or stopped, instants when it disturbed
@@ -243,6 +244,14 @@ class Judge:
             if c.dones == 0 and c.code == 0:
                 self.bad('done', f'{c}: {c.word} was accepted and done never called')
 
+    def closed(self):
+        """The process asked the service right after the close (free.c). A service that went back to an
+        older state may have again what was released."""
+        for c in self.calls:
+            if c.word == 'close' and c.got and c.code == 0 and c.permits and not any(
+                    a < c.got for a, _ in self.facts.stale + self.facts.data_lost):
+                self.bad('closed', f'{c}: close returned 0, and {c.permits} of its locks are there')
+
     def end(self):
         for process, status in self.facts.status.items():
             if process not in self.facts.killed and status not in (0, 5):
@@ -412,7 +421,7 @@ class Judge:
 
     def run(self):
         for check in (self.exclusion, self.tokens, self.done, self.returns, self.idle, self.honest,
-                      self.latches, self.lost, self.max, self.end):
+                      self.latches, self.lost, self.max, self.closed, self.end):
             check()
         return self.violations
 

@@ -76,7 +76,7 @@ class Scenario:
         facts = Facts(bound_ms=3000, exchange_ms=service.profile.exchange)
         prefix = f'g{os.getpid()}x{self.seed}x{random.randrange(1 << 30)}'
         proxy, url = self.proxy(service)
-        processes = self.launch(exe, url, folder, prefix)
+        processes = self.launch(exe, url, folder, prefix, service.url if self.plan else '')
         disturber = Disturber(self.plan, processes, proxy, service, facts, self.names(prefix),
                               self.longest_lease())
         thread = threading.Thread(target=disturber.run)
@@ -110,8 +110,10 @@ class Scenario:
         proxy = Proxy(service.port)
         return proxy, service.url.replace(f':{service.port}', f':{proxy.port}')
 
-    def launch(self, exe, url, folder, prefix):
+    def launch(self, exe, url, folder, prefix, direct):
         processes, environ = [], dict(os.environ)
+        if direct:
+            environ['GENERATE_DIRECT'] = direct
         if self.schedule is not None:
             exe, environ['PAWL_SCHEDULE_SEED'] = exe + '_steered', str(self.schedule)
         for i, program in enumerate(self.programs):
