@@ -120,7 +120,8 @@ class Redis(Service):
         self.port = self.server.port
         super().__init__(self.server.url(**params), profile or Profile(brief=400))
         tokens = ' tokens' if self.profile.foreign else ''
-        self.own = {'freeze': '', 'restart': 'data' + tokens, 'older': 'data stale' + tokens}
+        self.own = {'freeze': '', 'readonly': '', 'restart': 'data' + tokens,
+                    'older': 'data stale' + tokens}
 
     def main_server(self):
         return self.server
@@ -130,6 +131,14 @@ class Redis(Service):
         span = silently(ms)
         self.server.start()
         return span
+
+    def do_readonly(self, ms, which, names):
+        """Writes are refused, reads are not: the server misses replicas, as if they were gone."""
+        self.server.call('CONFIG', 'SET', 'min-replicas-to-write', '1')
+        try:
+            time.sleep(ms / 1000)
+        finally:
+            self.server.call('CONFIG', 'SET', 'min-replicas-to-write', '0')
 
     def do_older(self, ms, which, names):
         """A snapshot, which is all that is there after a restart."""
@@ -148,7 +157,7 @@ class Redis(Service):
         admin = self.server.connect()
         found = [k for k in admin.call('KEYS', f'*{prefix}*') if admin.call('PTTL', k) == -1]
         found = [k for k in found if admin.call('TYPE', k) != 'string' or
-                 not admin.call('GET', k).startswith('pawl l ')]
+                 not admin.call('GET', k).startswith('pawl l ')]  # a latch stays (docs/redis.md)
         if self.profile.foreign:
             found = [k for k in found if 'token' not in k and not k.endswith(':timeout')]
             found = [k for k in found if admin.call('TYPE', k) != 'string' or

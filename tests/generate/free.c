@@ -121,6 +121,42 @@ static void close_clients(struct run *run)
     }
 }
 
+struct search {
+    const char *label;
+    int64_t found;
+};
+
+static int count_row(void *arg, const pawl_info *info)
+{
+    struct search *s = arg;
+
+    s->found += info->role == PAWL_ROLE_HOLDER && !strcmp(info->label, s->label);
+    return 0;
+}
+
+/* pawl.h: a close that returned 0 says that the service has no lock of this client any more. Asked
+ * past the proxy; not where a lock may stay for at_least_ms. */
+int64_t holders_left(struct run *run, int client)
+{
+    pawl_client_options options = {.size = sizeof options, .timeout_ms = 500};
+    struct program *p = run->program;
+    struct search s = {p->clients[client].label, 0};
+    const char *url = getenv("GENERATE_DIRECT");
+    pawl_client *c;
+    char name[96];
+
+    for (int i = 0; i < p->nobjects; i++)
+        if (p->objects[i].at_least)
+            return 0;
+    if (!url || pawl_open(&c, url, &options, NULL))
+        return 0;
+    for (int64_t i = 0; i < MAX_NAMES && !s.found; i++)
+        if (pawl_inspect(c, run_name(run, i, name), count_row, &s, NULL))
+            break;
+    pawl_close(c);
+    return s.found;
+}
+
 static struct log *map_log(const char *path)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);

@@ -384,6 +384,7 @@ static void after(struct op *op)
         break;
     case DO_close:
         end_client(op->step.object, op->code, op->ended);
+        r->permits = op->code ? 0 : holders_left(op->run, op->step.object);
         break;
     default:
         break;

@@ -44,6 +44,9 @@ extern const struct hooks holds_hooks;
 void holds_open(struct log *log, int process);
 struct record *log_record(int type);
 
+/* free.c: how many holders the service shows of a client that said it has left none. */
+int64_t holders_left(struct run *run, int client);
+
 /* closing.c */
 void closing_thread(struct run *run, int thread); /* a thread's steps are over */
 void closing_round(struct run *run, struct log *log);

@@ -28,6 +28,7 @@ returned, just before pawl_lock_valid_ms() was last seen above 0], all on one cl
   places     pawl_inspect, pawl_list and the servers themselves have no more waiters than can wait; the
              place of one that was killed, or that got no answer, stays for a minute at the most
   max        no hold is valid for longer than its max_hold_ms
+  closed     a close that returned 0 left no holder of its client on the service
   end        each process that was not killed ended by itself with status 0
 
 `Facts` are what the orchestrator did: processes that it killed or stopped, instants when it disturbed
@@ -282,6 +283,14 @@ class Judge:
                 self.bad('done', f'{c}: done was called {c.dones} times')
             if c.dones == 0 and c.code == 0:
                 self.bad('done', f'{c}: {c.word} was accepted and done never called')
+
+    def closed(self):
+        """The process asked the service right after the close (free.c). A service that went back to an
+        older state may have again what was released."""
+        for c in self.calls:
+            if c.word == 'close' and c.got and c.code == 0 and c.permits and not any(
+                    a < c.got for a, _ in self.facts.stale + self.facts.data_lost):
+                self.bad('closed', f'{c}: close returned 0, and {c.permits} of its locks are there')
 
     def end(self):
         for process, status in self.facts.status.items():
@@ -543,7 +552,7 @@ class Judge:
     def run(self):
         for check in (self.exclusion, self.tokens, self.done, self.returns, self.idle, self.honest,
                       self.silent, self.reach, self.written, self.cancelled, self.latches, self.lost,
-                      self.connection, self.places, self.max, self.end):
+                      self.connection, self.places, self.max, self.closed, self.end):
             check()
         return self.violations
 

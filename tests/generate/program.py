@@ -284,7 +284,7 @@ class Free(Shapes, Maker):
                                           [0, 1, 2, 3, 4]]),
                        'fixed': c.random() < 0.4, 'sems': c.random() < 0.3, 'multi': c.random() < 0.3,
                        'keep': c.random() < 0.15, 'latch': c.random() < 0.25, 'nest': 0.3,
-                       'often': 0, 'run': 0}
+                       'often': 0, 'run': 0, 'closing': self.pick(0, 0, 0, 0.2)}
         self.set_shape(self.mode)
         self.verbs = self.draw_verbs()
         programs = []
@@ -377,6 +377,9 @@ class Free(Shapes, Maker):
             return [(thread, self.pick('avail', 'cancel', 'inspect'), n, 0, 0)]
         if kind == 'latch':
             return [self.latch_step(thread, n)]
+        if depth == 0 and c.random() < self.shared['closing']:  # closed as it is held
+            return [(thread, 'acquire', n, self.wait(), 0), (thread, 'hold', n, self.stay(), 0),
+                    (thread, 'close', self.fields(n)['client'], 0, 0)]
         if kind == 'multi' and c.random() < 0.15:  # freed as it is held
             return [(thread, 'acquire', n, self.wait(), 0), (thread, 'hold', n, self.stay(), 0),
                     (thread, 'free', n, 0, 0)]

@@ -70,6 +70,7 @@ struct client {
     atomic_bool closed;
     pthread_t looper;
     atomic_bool looping, stop;
+    char label[64]; /* tells its holders from those of others */
 };
 
 struct object {

@@ -94,7 +94,7 @@ class Scenario:
         watchers = [Metronome(facts)]
         if self.steady():
             watchers.append(Watcher(service, facts, self.names(prefix)))
-        processes = self.launch(exe, urls, folder, prefix)
+        processes = self.launch(exe, urls, folder, prefix, service.url if self.plan else '')
         disturber = Disturber(self.plan, processes, proxies, service, facts, self.names(prefix),
                               self.longest_lease())
         thread = threading.Thread(target=disturber.run)
@@ -142,8 +142,10 @@ class Scenario:
         proxies = [Proxy(service.port) for _ in self.programs]
         return proxies, [url.replace(f':{service.port}', f':{p.port}') for p in proxies]
 
-    def launch(self, exe, urls, folder, prefix):
+    def launch(self, exe, urls, folder, prefix, direct):
         processes, environ = [], dict(os.environ)
+        if direct:
+            environ['GENERATE_DIRECT'] = direct
         if self.schedule is not None:
             exe, environ['PAWL_SCHEDULE_SEED'] = exe + '_steered', str(self.schedule)
         for i, program in enumerate(self.programs):

@@ -446,10 +446,15 @@ static int open_client(struct run *run, struct client *c)
 {
     pawl_client_options options = {.size = sizeof options,
                                    .cohort = (uint64_t)c->cohort,
+                                   .label = c->label,
                                    .watchdog_ms = c->watchdog,
                                    .timeout_ms = c->timeout};
     pawl_error err;
-    int code = pawl_open(&c->p, run->url, &options, &err);
+    int code;
+
+    snprintf(c->label, sizeof c->label, "%.40s.%d.%d", run->prefix, run->program->process,
+             (int)(c - run->program->clients));
+    code = pawl_open(&c->p, run->url, &options, &err);
 
     pthread_rwlock_init(&c->guard, NULL);
     c->closed = code != 0;

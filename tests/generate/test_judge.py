@@ -187,6 +187,12 @@ def a_renewal_that_timed_out():
 
 
 @case
+def a_close_that_left_something():
+    differs('closed', [call('close', 10, 20), call('close', 10, 20, code=-20, permits=1)],
+            [call('close', 10, 20, permits=1)])
+
+
+@case
 def a_downgrade_is_one_owner():
     differs('exclusion', [hold(1, 10, 50), hold(1, 20, 60, mode=SHARED)],
             [hold(1, 10, 50), hold(2, 20, 60, mode=SHARED)])

@@ -189,8 +189,8 @@ static void with_semaphore(struct program *p, struct worker *w, int64_t wait)
         pawl_semaphore_release(sem, n, NULL);
 }
 
-/* A lock of the worker's own thread, on a name that nobody breaks. Whatever was freed before: pawl.h
- * says that the owner may acquire the name through another handle at once. */
+/* A lock of the worker's own thread, on a name that nobody breaks. Whatever was freed before:
+ * pawl.h says that the owner may acquire the name through another handle at once. */
 static pawl_lock *own_lock(struct program *p, struct worker *w, int64_t lease, int64_t wait,
                            size_t *client)
 {
@@ -207,7 +207,7 @@ static pawl_lock *own_lock(struct program *p, struct worker *w, int64_t lease, i
         return lock;
     if (code == PAWL_ESTATE &&
         !atomic_load_explicit(&p->closing[*client], memory_order_relaxed))
-        program_fail(p, "an acquire was told PAWL_ESTATE, though its owner has no call under way");
+        program_fail(p, "an acquire was told PAWL_ESTATE, and its owner has no call under way");
     pawl_lock_free(lock);
     return NULL;
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * crowd.c - crowd URL SEED MS MANY EACH: clients that come, take locks and are killed at any instant.
+ * crowd.c - crowd URL SEED MS MANY EACH: clients that come, take locks and are killed at any
+ * instant.
  *
  * For MS milliseconds, wave after wave, MANY processes open EACH clients, and take and give back
- * locks: of the names m and rw, which others use as well (world.py), and of two names of this crowd.
+ * locks: of the names m and rw, which others use as well (world.py), and of two names of this
+ * crowd.
  * A timer kills each process within some ms. When all of a wave are dead, the next wave comes.
  *
  * If EACH is 1, one more process is not killed: it takes and gives back the two names of the crowd.
@@ -80,7 +82,8 @@ static pawl_client *enter(const char *url, pawl_lock **locks)
         snprintf(own[i], sizeof own[i], "crowd%d-%d", crowd_id, i);
     for (int i = 0; i < LOCKS; i++) {
         const char *name = i < OWN ? own[i / 2] : i < OWN + 2 ? "m" : "rw";
-        pawl_lock_options o = {.size = sizeof o, .kind = kinds[i % OWN], .owner = PAWL_OWNER_HANDLE};
+        pawl_lock_options o = {.size = sizeof o, .kind = kinds[i % OWN],
+                               .owner = PAWL_OWNER_HANDLE};
 
         if (pawl_lock_new(&locks[i], client, name, &o, NULL))
             return NULL;
