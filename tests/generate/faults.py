@@ -131,7 +131,7 @@ class Metronome:
         while not self.over.wait(0.02):
             now = now_ns()
             if now - before > self.LATE_MS * MS:
-                self.facts.late.append((before, now + self.facts.exchange))
+                self.facts.late.append((before, now))
             before = now
 
     def stop(self):

@@ -174,7 +174,8 @@ class Judge:
         self.facts = facts
         self.holds = [r for r in records if r.type == HOLD and r.got]
         self.calls = [r for r in records if r.type == CALL and r.word != 'sleep']
-        facts.late += [(r.begin, r.got + facts.exchange) for r in records if r.type == LATE]
+        facts.late += [(r.begin, r.got) for r in records if r.type == LATE]
+        self.slow = [(a, b + facts.exchange) for a, b in facts.late]
         self.reconnects = [r for r in records if r.type == RECONNECT]
         self.ends = {r.process for r in records if r.type == END}
         self.violations = []
@@ -309,7 +310,7 @@ class Judge:
                 spans += self.facts.data_lost + self.facts.stale + self.facts.anew
                 spans += self.facts.disturbed if self.facts.tied or self.facts.sessions else []
             elif h.code == LOST_SILENCE and h.lease >= 2000:
-                spans = self.facts.stopped.get(h.process, []) + self.facts.disturbed + self.facts.late
+                spans = self.facts.stopped.get(h.process, []) + self.facts.disturbed + self.slow
             else:
                 continue
             if not any(a < h.lost and b > h.begin for a, b in spans):
@@ -319,7 +320,7 @@ class Judge:
     def connection(self):
         """A client gives a connection up if an answer does not come within an exchange."""
         for r in self.reconnects:
-            spans = self.facts.cuts + self.facts.late + self.facts.stopped.get(r.process, [])
+            spans = self.facts.cuts + self.slow + self.facts.stopped.get(r.process, [])
             if not any(a < r.got and b > r.begin - 2 * self.facts.exchange for a, b in spans):
                 self.bad('connection', f'process {r.process}: client {r.client} connected again, but '
                          'nothing had cut its connection')
