@@ -360,67 +360,7 @@ static inline void pawl_op_finish(pawl_op *op, int code)
     op->done(op);
 }
 
-#include "broken.h"
-
-/* The EVENT op of an engine, and the event that no EVENT op has delivered yet (rule EVENTS). A part
- * of the engine's state; zeroed before first use. */
-typedef struct pawl_events {
-    pawl_op *op;     /* submitted, or NULL */
-    int pending;     /* enum pawl_event */
-    uint8_t reason;  /* of the pending event */
-    pawl_broken broken;
-} pawl_events;
-
-static inline void pawl_events_deliver(pawl_events *e)
-{
-    pawl_op *op = e->op;
-
-    if (!op || e->pending == PAWL_EVENT_NONE)
-        return;
-    pawl_broken_deliver(&e->broken, op);
-    op->event = e->pending;
-    op->reason = e->reason;
-    e->op = NULL;
-    e->pending = PAWL_EVENT_NONE;
-    e->reason = 0;
-    pawl_op_finish(op, 0);
-}
-
-/* The engine's submit got an EVENT op. */
-static inline void pawl_events_submit(pawl_events *e, pawl_op *op)
-{
-    e->op = op;
-    pawl_events_deliver(e);
-}
-
-/* An event (enum pawl_event) has happened. `reason`: as pawl_op.reason. A reason of 0 does not
- * replace the reason of a pending event, unless the session has ended. */
-static inline void pawl_events_report(pawl_events *e, int what, uint8_t reason)
-{
-    if (e->pending != PAWL_EVENT_LOST && (reason || what == PAWL_EVENT_LOST))
-        e->reason = reason;
-    if (what > e->pending)
-        e->pending = what;
-    pawl_events_deliver(e);
-}
-
-/* A grant of this client was broken: `seq` as pawl_op.by_seq, and the text that names the breaker,
- * which may be empty. */
-static inline void pawl_events_broken(pawl_events *e, uint64_t seq, const char *by, size_t length)
-{
-    pawl_broken_note(&e->broken, seq, by, length);
-    pawl_events_report(e, PAWL_EVENT_VERIFY, PAWL_LOST_BROKEN);
-}
-
-/* The EVENT op was cancelled, or the engine closes. */
-static inline void pawl_events_end(pawl_events *e)
-{
-    pawl_op *op = e->op;
-
-    e->op = NULL;
-    if (op)
-        pawl_op_finish(op, PAWL_ECANCELED);
-}
+#include "events.h"
 
 /* ---- What an engine gets --------------------------------------------------------------------- */
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * view.c - the commands that show locks on a screen or a web page. Their code is the module view.so:
- * ncurses and libmicrohttpd bring a dozen libraries with them, and loading these would take longer
- * than everything else that `pawl run` does. The module is loaded when such a command is called. It
- * uses functions of this program, which exports them.
+ * view.c - the commands that show locks on a screen or a web page. Their code is the module
+ * view.so: ncurses and libmicrohttpd bring a dozen libraries with them, and loading these would
+ * take longer than everything else that `pawl run` does. The module is loaded when such a command
+ * is called. It uses functions of this program, which exports them.
  *
  * The module is beside libpawl: in the folder "pawl" when installed, in "tools" in a build folder.
  */

@@ -225,7 +225,7 @@ static void told(pawl_op *op)
     if (op->event == PAWL_EVENT_RECONNECT)
         n->down = false;
     if (op->event != PAWL_EVENT_NONE && op->reason == PAWL_LOST_BROKEN)
-        pawl_events_broken(&n->quorum->events, 0, op->by ? op->by : "", op->by ? strlen(op->by) : 0);
+        pawl_events_broken(&n->quorum->events, 0, op->by, op->by ? strlen(op->by) : 0);
     else if (op->event != PAWL_EVENT_NONE)
         pawl_events_report(&n->quorum->events, PAWL_EVENT_VERIFY, 0);
     quorum_later(n->quorum, &n->event_again);

@@ -156,7 +156,7 @@ static void deliver(const shelf_edit *edit, uint32_t bucket)
         if (p->peer != se->peer || p->gen != se->gen)
             se->store->tell(se->arg, p, &what);
         else if (p->why == LOCKSTATE_EVICTED)
-            pawl_events_broken(&se->events, 0, edit->op->by ? edit->op->by : "",
+            pawl_events_broken(&se->events, 0, edit->op->by,
                                edit->op->by ? strlen(edit->op->by) : 0);
         else
             shelf_told(se, &what);
