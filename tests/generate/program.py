@@ -253,6 +253,8 @@ class Sequential(Maker):
         verb = self.weighted(verbs)
         if verb == 'break' and fields.get('lost') == FREE:  # pawl.h: no free beside a call
             verb = 'inspect'
+        if verb == 'break' and kind == 'multi':  # members one by one: who waits meets some of them lost
+            verb = 'inspect'
         if verb == 'list' and self.profile.foreign and self.of('sem', 'latch'):
             verb = 'inspect'
         if verb in ('close', 'list'):
