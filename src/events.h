@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * events.h - helpers of engines for EVENT ops (rule EVENTS in engine.h), and for breaks: the holder's
- * client is told who broke the lock.
+ * events.h - helpers of engines for EVENT ops (rule EVENTS in engine.h), and for breaks: the
+ * holder's client is told who broke the lock.
  *
  * Included by engine.h. The text that names the breaker goes from BREAK (pawl_op.by) through the
  * service to the holder's client, which reports the text by an EVENT. Not every service can carry
