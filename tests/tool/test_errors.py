@@ -269,6 +269,7 @@ def _(p):
            'PAWL_PASSWORD', env={'PAWL_USER': 'root', 'PAWL_PASSWORD': 'wrong'})
     p.says(e.url(timeout=LONG), says + 'permission denied; the user needs readwrite on the prefix "pawl/"',
            env={'PAWL_USER': 'poor', 'PAWL_PASSWORD': 'right'})
+    e.ctl('--user', 'root:root', 'auth', 'disable')  # for the cases that follow
 
 
 @case('zk', 'a folder without rights')
@@ -349,14 +350,20 @@ def lose(p, url, harm, text, *options):
     if os.path.exists(ready):
         os.unlink(ready)
 
+    over = threading.Event()
+
     def later():
-        while not os.path.exists(ready):
+        while not os.path.exists(ready) and not over.is_set():
             time.sleep(0.02)
-        harm()
+        if not over.is_set():
+            harm()
     thread = threading.Thread(target=later)
     thread.start()
-    p.says(url, text, 75, command=('sh', '-c', f'touch {ready}; exec sleep 60'), options=options)
-    thread.join()
+    try:
+        p.says(url, text, 75, command=('sh', '-c', f'touch {ready}; exec sleep 60'), options=options)
+    finally:
+        over.set()
+        thread.join()
 
 
 BY_WHOM = 'it was broken by pid ... pawl (alice) on ' + socket.gethostname()[:30]
