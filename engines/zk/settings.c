@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * settings.c - what the URL says.
+ * settings.c - reads the URL.
  *
  *     zk://[user:password@]host[:port]{,host[:port]}[/chroot]
  *
- * Parameters: prefix, session, flavor, acl, tls, and with tls=1 cafile, cert, key, verify. User
- * and password may also come from the program's options or the environment (env->user,
- * env->password); the URL's come first. No error repeats a part of the URL that may be a password.
+ * Parameters: prefix, session, flavor, acl, tls, and with tls=1 cafile, cert, key, verify. User and
+ * password may also come from the program's options or the environment (env->user, env->password);
+ * the URL takes precedence. No error repeats a part of the URL that may be a password.
  */
 #include <stdlib.h>
 
 #include "zk.h"
 
-/* Neither "//" nor a part "." or ".." nor a control character: what ZooKeeper would refuse. */
+/* ZooKeeper would refuse "//", a part "." or "..", and control characters. */
 static bool good_path(const char *path)
 {
     for (const char *at = path; *at; at++) {
