@@ -14,7 +14,7 @@
 #define HOLDERS_MS 50   /* a holder's key is watched after this time, */
 #define WAITERS_MS 1000 /* and a waiter's key after this time */
 
-/* ---- ---- events of the link ----------------------------------------------------------------- */
+/* ---- events of the link ---------------------------------------------------------------------- */
 
 void etcd_connected(etcd *e)
 {
@@ -46,7 +46,7 @@ int etcd_no_answer(const etcd *e, pawl_error *err, int code)
                           e->settings.endpoints.list[link->endpoint].where);
 }
 
-/* ---- ---- closing ---------------------------------------------------------------------------- */
+/* ---- closing --------------------------------------------------------------------------------- */
 
 /* Accepts the state after a failed open. */
 static void take_down(etcd *e)
@@ -91,7 +91,7 @@ static void engine_close(void *self)
     etcd_link_flush(&e->link);
 }
 
-/* ---- ---- the functions ---------------------------------------------------------------------- */
+/* ---- the functions --------------------------------------------------------------------------- */
 
 static void engine_flush(void *self)
 {

@@ -170,7 +170,7 @@ typedef struct etcd_link {
     struct list streams; /* calls that are streams */
     size_t endpoint;     /* index of the endpoint in use */
     int64_t heard;       /* when the server last sent anything */
-    int64_t pinged;      /* 0: no ping is out */
+    int64_t pinged;      /* when a ping was sent; 0: no ping is outstanding */
     char *token;         /* the user's token for this connection */
     bool in_h2;          /* inside nghttp2: the session can't be freed now */
     bool parting;        /* the server sent GOAWAY: start no new calls */
@@ -297,7 +297,7 @@ enum etcd_waiter_state {
     WAITER_SHELL,   /* released, but a downgraded reader still uses the key */
     WAITER_LINGERS, /* released, but the key stays until waiter->linger */
     WAITER_LEAVES,  /* the key is to be deleted */
-    WAITER_GONE     /* held, and then the key has vanished */
+    WAITER_GONE     /* was held, but the key is gone */
 };
 
 struct etcd_waiter {

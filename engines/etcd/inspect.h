@@ -13,7 +13,7 @@ typedef struct etcd_inspect_entry {
     int64_t lease_ms; /* time left; -1 unknown */
     bool holder;
     etcd_value value;
-    char tail[64];    /* the part of the key after the name, cut off if long */
+    char tail[64];    /* the part of the key after the name; the end of it, if long */
 } etcd_inspect_entry;
 
 typedef struct etcd_inspect_name {

@@ -29,7 +29,7 @@ int64_t etcd_latch_left(const etcd_kv *kv)
     return value.capacity > downs ? value.capacity - downs : 0;
 }
 
-/* ---- ---- parts of transactions -------------------------------------------------------------- */
+/* ---- parts of transactions ------------------------------------------------------------------- */
 
 static const enum etcd_section others[] = {ETCD_LOCKS, ETCD_PERMITS, ETCD_READS};
 

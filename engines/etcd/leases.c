@@ -21,7 +21,7 @@
  * write normally has a larger revision than every answer that came before the write was sent. If
  * not, all leases are given up: holders are told, waiters queue again under a new lease, and the
  * store's keys under the old leases end with the leases. A store that has passed the last revision
- * that we saw before we reconnect can't be told from one that only went on.
+ * that we saw, by the time we reconnect, can't be distinguished from one that never went back.
  */
 #include <stdlib.h>
 
@@ -391,7 +391,7 @@ void etcd_if_fenced(etcd_call *call, const etcd_lease *lease)
     etcd_if_modified(&call->body, &range, lease->fence);
 }
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- losing and revoking leases -------------------------------------------------------------- */
 
 void etcd_lease_gone(etcd_lease *lease)
 {
@@ -473,7 +473,7 @@ static void timer_fired(pawl_timer *timer)
     int64_t now = now_of(lease);
 
     if (!etcd_link_ready(&lease->e->link))
-        return; /* the next connection goes on */
+        return; /* continues on the next connection */
     if (lease->sent) {
         if (now >= lease->sent + lease->e->env->timeout_ms * PAWL_NS_PER_MS)
             etcd_link_drop(&lease->e->link, PAWL_ECONN, "a lease was not confirmed within %lld ms",

@@ -33,7 +33,7 @@ void etcd_answer_releases(etcd_waiter *s, int code)
     }
 }
 
-/* ---- ---- deleting --------------------------------------------------------------------------- */
+/* ---- deleting -------------------------------------------------------------------------------- */
 
 void etcd_waiter_left(etcd_waiter *s, bool was)
 {
@@ -84,7 +84,7 @@ void etcd_waiter_leave(etcd_waiter *s, int code)
     etcd_waiter_step(s);
 }
 
-/* ---- ---- rewriting -------------------------------------------------------------------------- */
+/* ---- rewriting ------------------------------------------------------------------------------- */
 
 size_t etcd_waiter_value(const etcd_waiter *s, char text[ETCD_VALUE_MAX])
 {

@@ -16,7 +16,7 @@
 
 #include "etcd.h"
 
-#define PING_MS 6000 /* etcd rejects pings more often than every 5 s */
+#define PING_MS 6000 /* etcd disconnects clients that ping more often than every 5 s */
 #define OUT_SIZE 65536
 #define WINDOW (1 << 20)
 
@@ -110,7 +110,7 @@ static bool survives(etcd_link *link)
     return false;
 }
 
-/* ---- ---- the end of a call ------------------------------------------------------------------ */
+/* ---- the end of a call ----------------------------------------------------------------------- */
 
 enum grpc_status {
     GRPC_INVALID_ARGUMENT = 3,
@@ -207,7 +207,7 @@ static int on_stream_close(nghttp2_session *h2, int32_t stream, uint32_t error, 
     return 0;
 }
 
-/* ---- ---- callbacks of nghttp2 --------------------------------------------------------------- */
+/* ---- callbacks of nghttp2 -------------------------------------------------------------------- */
 
 static bool named(const uint8_t *name, size_t length, const char *what)
 {
@@ -412,7 +412,7 @@ static void greet(kit_link *kit)
     kit_wire_flush(&link->wire);
 }
 
-/* ---- ---- opening and closing the link ------------------------------------------------------- */
+/* ---- opening and closing the link ------------------------------------------------------------ */
 
 /* The next deadline: of a ping or of the oldest call. etcd disconnects clients that send pings
  * while no stream is open, so an idle link is not pinged: the next call shows whether the link

@@ -29,7 +29,7 @@ typedef struct etcd_query {
 
 void etcd_put_range(pb_buf *b, const etcd_query *q);
 
-/* The parts of a transaction: conditions first, then operations if all hold, then if not. */
+/* The parts of a transaction: conditions, operations if all conditions hold, operations if not. */
 enum etcd_branch { ETCD_THEN = 2, ETCD_ELSE = 3 };
 void etcd_if_created(pb_buf *b, const etcd_range *range, int64_t revision); /* 0: no such key */
 void etcd_if_modified(pb_buf *b, const etcd_range *range, int64_t revision);

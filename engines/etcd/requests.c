@@ -4,20 +4,20 @@
  *
  * ASKING. One transaction creates the key and reads the keys ahead. Keys are ordered by creation.
  * An exclusive owner holds when no key is ahead; a reader, when no exclusive key is ahead, or only
- * one whose owner by now only reads; permits are granted when the permits of all keys ahead plus
- * the own ones don't exceed the capacity. The transaction's conditions: the key does not exist yet,
- * the fence is unchanged, and the name is not in use as another type. A try (an acquire that may
- * not queue) creates no key if a key ahead is certain to block it.
+ * one that by now is used for reading only; permits are granted when the permits of all keys ahead
+ * plus the own ones don't exceed the capacity. The transaction's conditions: the key does not exist
+ * yet, the fence is unchanged, and the name is not in use as another type. A try (an acquire that
+ * may not queue) creates no key if a key ahead is certain to block the try.
  *
  * WAITING. A waiter watches the one key that is directly in the way: the key before its own; a
  * reader watches the last exclusive key before its own. A waiter for permits blocks the next one
- * while waiting, and rewrites its key when granted, which wakes the next one. The first waiter for
+ * while waiting, and rewrites the key when granted, which wakes the next one. The first waiter for
  * permits watches all keys of permits.
  *
  * CHECKING AGAIN. When the watched key is gone, one transaction reads the keys ahead, on condition
- * that the own key still exists: so no grant goes to a waiter whose lease has ended meanwhile. The
- * token is the revision of the transaction that granted. Readers and permits can be granted side by
- * side, so that transaction also writes their key, and no two grants have the same token.
+ * that the own key still exists: so a waiter gets no grant after its lease has ended. The token is
+ * the revision of the transaction that granted. Readers and permits can be granted side by side, so
+ * that transaction also writes their key, and no two grants have the same token.
  */
 #include "etcd.h"
 
@@ -27,7 +27,7 @@ enum { TAG_ASK, TAG_TRY, TAG_RECHECK, TAG_TAKE };
 
 static const etcd_call_type ask_type, peek_type, check_type;
 
-/* ---- ---- sending requests ------------------------------------------------------------------- */
+/* ---- sending requests ------------------------------------------------------------------------ */
 
 static etcd_range own_range(const etcd_waiter *s)
 {
@@ -186,7 +186,7 @@ out:
     kit_timer_ms(s->e->env, &s->timer, 100);
 }
 
-/* ---- ---- handling answers ------------------------------------------------------------------- */
+/* ---- handling answers ------------------------------------------------------------------------ */
 
 /* The key was created, but another key blocks the grant. */
 void etcd_waiter_blocked(etcd_waiter *s, const etcd_kv *by, const etcd_range *range,

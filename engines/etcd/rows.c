@@ -14,7 +14,7 @@
 
 #define DOWNGRADED_SHOWN 1000 /* rows of readers on one key; the summary counts all */
 
-/* ---- ---- holders ---------------------------------------------------------------------------- */
+/* ---- holders --------------------------------------------------------------------------------- */
 
 static bool begins(pb_span text, const char *with)
 {

@@ -66,7 +66,7 @@ static void waiter_free(etcd_waiter *s)
     free(s);
 }
 
-/* ---- ---- creating and ending a waiter ------------------------------------------------------- */
+/* ---- creating and ending a waiter ------------------------------------------------------------ */
 
 static bool take_lease(etcd_waiter *s)
 {
@@ -232,7 +232,7 @@ void etcd_waiter_lost(etcd_waiter *s)
     }
 }
 
-/* ---- ---- the next step ---------------------------------------------------------------------- */
+/* ---- the next step --------------------------------------------------------------------------- */
 
 static bool have_key(etcd_waiter *s)
 {
@@ -346,7 +346,7 @@ void etcd_waiter_failed(etcd_call *call, int code, const char *words)
         kit_timer_ms(s->e->env, &s->timer, RETRY_MS);
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- all waiters ----------------------------------------------------------------------------- */
 
 void etcd_waiters_step(etcd *e)
 {
@@ -379,7 +379,7 @@ void etcd_waiters_free(etcd *e)
     kit_seqs_free(&e->table);
 }
 
-/* ---- the op ---------------------------------------------------------------------------------- */
+/* ---- the ACQUIRE op -------------------------------------------------------------------------- */
 
 /* A downgrade: a reader shares the key of the same client's exclusive grant. */
 static bool visit(etcd_waiter *s, const pawl_op *op)

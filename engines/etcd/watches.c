@@ -33,7 +33,7 @@ static void forget(etcd_watch *w)
     w->id = 0;
 }
 
-/* ---- ---- messages from the server ----------------------------------------------------------- */
+/* ---- messages from the server ---------------------------------------------------------------- */
 
 static void tell_events(etcd *e, int64_t id, etcd_watch_answer *answer)
 {
@@ -84,7 +84,7 @@ static void watch_failed(etcd_call *call, int code, const char *words)
     e->watching = NULL;
 }
 
-/* ---- ---- messages to the server ------------------------------------------------------------- */
+/* ---- messages to the server ------------------------------------------------------------------ */
 
 /* The stream's buffer for one more message; NULL: out of memory. */
 static pb_buf *begin(etcd *e, bool *first)

@@ -24,11 +24,11 @@ typedef struct net_resolve {
     pawl_env *env;
     pawl_wake wake;
     struct resolve_box *box;
-    void (*done)(void *arg, int error, struct addrinfo *addresses); /* the callee frees them */
+    void (*done)(void *arg, int error, struct addrinfo *addresses); /* done() frees them */
     void *arg;
 } net_resolve;
 
-/* 0: done() will be called, unless net_resolve_cancel comes first. */
+/* 0: done() is called, perhaps inside net_resolve_start, unless net_resolve_cancel comes first. */
 int net_resolve_start(net_resolve *r, pawl_env *env, const char *host, uint16_t port);
 /* May be called at any time, also when nothing is being resolved. */
 void net_resolve_cancel(net_resolve *r);
@@ -62,7 +62,7 @@ typedef struct net_addresses {
 
 struct net_tls_settings;
 
-/* All functions return 0, or a code with an error text. */
+/* Functions with an `err` return 0, or a code with an error text in `err`. */
 int net_copy(char **ret, const char *text, pawl_error *err);
 /* Decode the escapes in text[0..length). */
 int net_decode(char **ret, const char *text, size_t length, const char *what, pawl_error *err);
@@ -83,7 +83,7 @@ void net_addresses_free(net_addresses *addresses);
  * as 127.0.0.1 and ::1), and `more`, the other settings that separate names, such as a prefix. */
 int net_identity(char *ret, size_t size, const char *service, const net_addresses *at,
                  const char *more);
-/* tls=1 or 0, for schemes that don't imply one. */
+/* tls=1 or 0, for schemes that don't imply TLS. */
 int net_read_tls_wanted(bool *ret, const pawl_url *url, pawl_error *err);
 /* cafile, cert, key, verify. */
 int net_read_tls(struct net_tls_settings *s, const pawl_url *url, pawl_error *err);
@@ -130,7 +130,7 @@ bool net_tls_wants_write(const net_tls *tls);
 /* The TLS library, "OpenSSL 3.0.19"; "" if there is none. */
 const char *net_tls_library(void);
 
-/* The same functions as the module tls.so exports them to libpawl (tls_module.c). */
+/* The same functions, as exported by the module tls.so to libpawl (tls_module.c). */
 #define NET_TLS_SYMBOL "pawl_tls"
 typedef struct net_tls_module {
     int (*context)(void **ret, pawl_env *env, const net_tls_settings *s, pawl_error *err);
@@ -158,8 +158,8 @@ typedef struct net_stream {
     const char *path;                      /* a Unix socket, used instead of the host; NULL: none */
     void *arg;
     void (*opened)(struct net_stream *s);  /* data can be sent */
-    void (*failed)(struct net_stream *s, int code, const char *words); /* is closed again */
-    void (*ready)(struct net_stream *s, bool readable, bool writable); /* when open */
+    void (*failed)(struct net_stream *s, int code, const char *words); /* the stream is closed */
+    void (*ready)(struct net_stream *s, bool readable, bool writable); /* called while open */
     /* ---- */
     enum net_state state;
     int fd, events;

@@ -44,7 +44,7 @@ int net_decode(char **ret, const char *text, size_t length, const char *what, pa
     return 0;
 }
 
-/* ---- ---- user and password ------------------------------------------------------------------ */
+/* ---- user and password ----------------------------------------------------------------------- */
 
 int net_read_login(net_login *login, const char *text, size_t length, pawl_error *err)
 {
@@ -79,7 +79,7 @@ void net_login_free(net_login *login)
     *login = (net_login){0};
 }
 
-/* ---- ---- addresses -------------------------------------------------------------------------- */
+/* ---- addresses ------------------------------------------------------------------------------- */
 
 static int read_port(uint16_t *ret, const char *text, size_t length, pawl_error *err)
 {

@@ -22,7 +22,7 @@
 static void connect_next(net_stream *s);
 static void on_poll(uv_poll_t *poll, int status, int events);
 
-/* ---- ---- closing ---------------------------------------------------------------------------- */
+/* ---- closing --------------------------------------------------------------------------------- */
 
 static void poll_closed(uv_handle_t *handle)
 {

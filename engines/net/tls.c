@@ -86,7 +86,7 @@ static BIO_METHOD *bio_method(void)
     return method;
 }
 
-/* ---- ---- the context of a client ------------------------------------------------------------ */
+/* ---- the context of a client ----------------------------------------------------------------- */
 
 /* Identifies a version of a file. */
 struct stamp {

@@ -66,7 +66,7 @@ static bool good(zk_inspection *k, int error)
     return !error;
 }
 
-/* ---- growing --------------------------------------------------------------------------------- */
+/* ---- adding names and nodes ------------------------------------------------------------------ */
 
 static void add_name(zk_inspection *k, const char *name)
 {

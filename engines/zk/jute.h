@@ -32,7 +32,7 @@ void jute_put_long(jute_writer *w, int64_t value);
 void jute_put_bool(jute_writer *w, bool value);
 void jute_put_bytes(jute_writer *w, const void *data, size_t length);
 void jute_put_text(jute_writer *w, const char *text);
-/* The message is whole. False: out of memory, nothing was written. */
+/* Complete the message. False: out of memory, nothing was written. */
 bool jute_end(jute_writer *w);
 
 /* ---- reading --------------------------------------------------------------------------------- */

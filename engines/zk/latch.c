@@ -291,7 +291,7 @@ static void decide_set(latch *l)
         finish(l, has_receipt(l) ? 0 : PAWL_ESTATE, "it is set already");
     else if (l->step == LATCH_WRITE && !l->error)
         finish(l, 0, NULL);
-    else if (l->error == ZK_NO_NODE && l->denied && ++l->tries > 3) { /* no folders */
+    else if (l->error == ZK_NO_NODE && l->denied && ++l->tries > 3) { /* can't create the folders */
         l->error = ZK_NO_AUTH;
         failed(l);
     } else if (l->error == ZK_NO_NODE || l->error == ZK_NODE_EXISTS)

@@ -151,7 +151,7 @@ static void late(kit_link *kit)
     kit_wire_receive(kit_wire_of(kit));
 }
 
-/* ---- ---- opening and closing the link ------------------------------------------------------- */
+/* ---- opening and closing the link ------------------------------------------------------------ */
 
 static void attempt(kit_link *kit)
 {

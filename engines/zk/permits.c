@@ -37,7 +37,7 @@ const char *zk_permits_lease_path(zk_waiter *p, uint32_t i)
     return zk_path(p->task.zk, p->name, "leases", lease);
 }
 
-/* ---- ---- reading the queue ------------------------------------------------------------------ */
+/* ---- reading the queue ----------------------------------------------------------------------- */
 
 static bool capacity_read(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
@@ -283,7 +283,7 @@ static int permits_decide(zk_waiter *p)
     if (room && p->node[0])
         return take(p, capacity);
     if (room)
-        return WAITER_GRANTED; /* after the node is created */
+        return WAITER_GRANTED; /* the node is created first */
     if (p->watches_leases && !p->again)
         return WAITER_BLOCKED;
     p->watches_leases = true;

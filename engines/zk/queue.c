@@ -192,7 +192,7 @@ static int lock_more(zk_waiter *p)
 const zk_waiter_kind zk_waiter_lock = {.query = lock_query, .decide = lock_decide,
                                        .more = lock_more};
 
-/* ---- ---- waiters for a latch ---------------------------------------------------------------- */
+/* ---- waiters for a latch --------------------------------------------------------------------- */
 
 /* The node `latch` exists as long as the count is above 0. A waiter watches this node, and has a
  * node of its own that makes the waiter visible to INSPECT. */

@@ -166,7 +166,7 @@ static void beat_due(pawl_timer *timer)
     z->env->timer_set(z->env, timer, z->env->now(z->env) + length_ns(&z->session) / BEATS);
 }
 
-/* ---- ---- opening and closing the session ---------------------------------------------------- */
+/* ---- opening and closing the session --------------------------------------------------------- */
 
 void zk_session_open(zk *z)
 {
@@ -185,7 +185,7 @@ void zk_session_ready(zk *z, bool fresh, int64_t sent)
     touched(s, sent);
     confirm(s, sent);
     s->verified = fresh;
-    if (!fresh && !s->last_zxid) /* the server may be behind the last zxid */
+    if (!fresh && !s->last_zxid) /* the server may be behind earlier reads */
         zk_ask_sync(&s->beat);
     zk_tasks_go(z);
     if (z->link.state != LINK_READY)

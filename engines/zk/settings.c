@@ -25,7 +25,7 @@ static bool good_path(const char *path)
     return true;
 }
 
-/* CHROOT "/" PREFIX. */
+/* Read the base: CHROOT "/" PREFIX. */
 static int read_base(zk_settings *s, const char *chroot, const pawl_url *url, pawl_error *err)
 {
     const char *prefix = pawl_url_param(url, "prefix");
@@ -51,7 +51,7 @@ static int read_base(zk_settings *s, const char *chroot, const pawl_url *url, pa
     return code;
 }
 
-/* One of two words; the first is the default. */
+/* Read a parameter that is one of two words; the first is the default. */
 static int read_choice(bool *second, const pawl_url *url, const char *key, const char *a,
                        const char *b, pawl_error *err)
 {

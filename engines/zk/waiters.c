@@ -165,7 +165,7 @@ void zk_acquire_cancel(zk *z, pawl_op *op)
         zk_waiter_timer(p, CANCEL_MS);
         return;
     }
-    if (!p->node[0] && !p->unsure && !p->taking && !p->task.out) { /* the server has nothing */
+    if (!p->node[0] && !p->unsure && !p->taking && !p->task.out) { /* no node can exist */
         list_remove(zk_waiter_link(op));
         if (list_empty(&p->ops))
             zk_waiter_end(p, PAWL_ENOTHELD);

@@ -21,7 +21,7 @@ void zk_give_up(zk *z, pawl_op *op, bool sent)
     pawl_op_finish(op, code);
 }
 
-/* ---- ---- the functions ---------------------------------------------------------------------- */
+/* ---- the functions --------------------------------------------------------------------------- */
 
 static void engine_flush(void *self)
 {
