@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * calls.c - a gRPC call on the link: its headers, and its messages on their way out.
+ * calls.c - a gRPC call on the link: headers, and the messages to be sent.
  *
- * A call's body has each message behind its prefix of five bytes. A unary call's ends with the one
- * message; a stream's goes on: nghttp2 is told that there is nothing now, and told again when there
- * is. What is out is forgotten when all of it is.
+ * The body of a call has each message behind a prefix of five bytes. The body of a unary call ends
+ * with the one message. The body of a stream stays open: nghttp2 is told to defer when there is no
+ * data, and to resume when there is. The buffer is emptied when all bytes have been sent.
  */
 #include <stdlib.h>
 
@@ -101,7 +101,7 @@ bool etcd_call_send(etcd_call *call)
 
 pb_buf *etcd_call_begin(etcd_call *call)
 {
-    if (call->written == call->body.length) /* all is out */
+    if (call->written == call->body.length) /* all bytes are sent */
         call->body.length = call->sealed = call->written = 0;
     etcd_pb_raw(&call->body, no_prefix, sizeof no_prefix);
     return &call->body;

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * etcd.c - the functions of the engine, and the end.
+ * etcd.c - the functions of the engine, and closing.
  *
- * The end: a client that closes has released what it held, but its leases are still known to the
- * server. They are given back, except those on which released locks linger (move.c). The
- * answers are waited for, in the loop that the core runs until everything is closed, but no longer
- * than the time-out: a lease also ends by itself.
+ * A client that closes has released all locks, but the server still knows the client's leases. The
+ * client revokes these leases, except leases on which released locks linger (move.c). The answers
+ * are awaited in the loop that the core runs until everything is closed, but no longer than the
+ * timeout: a lease also ends by itself.
  */
 #include <stdlib.h>
 
 #include "etcd.h"
 
-#define HOLDERS_MS 50   /* so long a lock is held, and a place in line kept, before the key is */
-#define WAITERS_MS 1000 /* watched */
+#define HOLDERS_MS 50   /* a holder's key is watched after this time, */
+#define WAITERS_MS 1000 /* and a waiter's key after this time */
 
-/* ---- what the link tells --------------------------------------------------------------------- */
+/* ---- events of the link ---------------------------------------------------------------------- */
 
 void etcd_connected(etcd *e)
 {
@@ -46,9 +46,9 @@ int etcd_no_answer(const etcd *e, pawl_error *err, int code)
                           e->settings.endpoints.list[link->endpoint].where);
 }
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- closing --------------------------------------------------------------------------------- */
 
-/* Accepts what a failed open has left. */
+/* Accepts the state after a failed open. */
 static void take_down(etcd *e)
 {
     etcd_link_close(&e->link);
@@ -86,12 +86,12 @@ static void engine_close(void *self)
     }
     e->closing = true;
     e->close_timer.data = e;
-    uv_update_time(e->env->loop); /* its clock stands while nobody turns it */
+    uv_update_time(e->env->loop); /* the clock of an idle loop stands still */
     uv_timer_start(&e->close_timer, end_of_patience, (uint64_t)e->env->timeout_ms, 0);
     etcd_link_flush(&e->link);
 }
 
-/* ---- the slots ------------------------------------------------------------------------------- */
+/* ---- the functions --------------------------------------------------------------------------- */
 
 static void engine_flush(void *self)
 {
@@ -136,7 +136,7 @@ static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
     return etcd_link_open(&e->link, e, err);
 }
 
-/* What begins an op, and what gives it up. */
+/* The functions that begin and cancel each op. */
 static const struct {
     void (*submit)(etcd *e, pawl_op *op), (*cancel)(etcd *e, pawl_op *op);
 } ops[] = {
@@ -181,7 +181,7 @@ static int engine_identity(void *self, char *ret, size_t size)
 
 static const char *engine_libraries(void)
 {
-    static char text[32]; /* under the loader's mutex */
+    static char text[32]; /* protected by the loader's mutex */
 
     snprintf(text, sizeof text, "nghttp2 %.20s", nghttp2_version(0)->version_str);
     return text;

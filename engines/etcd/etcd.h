@@ -6,14 +6,14 @@
  *     settings.c  the parameters of the URL
  *     link.c      the one connection: HTTP/2 by nghttp2, on top of ../kit/link.c
  *     calls.c     gRPC calls on the link
- *     memory.c    memory that is wiped when it is freed
+ *     memory.c    memory that is wiped when freed
  *     login.c     the first call on the link: user and password for a token
  *     proto.c, messages.c   protobuf, and etcd's messages in protobuf
  *     keys.c      names to keys, and client information in the value of a key
  *     leases.c    leases: granted, kept alive, fenced, revoked
  *     watches.c   the watch stream
  *     waiters.c   acquire: an owner's key, from its creation until the key is certainly gone
- *     order.c     the order of waiters: which waiter asks first, and what is watched
+ *     order.c     the order of waiters: which waiter asks first, and which keys are watched
  *     requests.c  the requests of a waiter, and the meaning of the answers
  *     leave.c     release, cancel, and keys that are rewritten
  *     move.c      keys that move to another lease: a longer one, or one that ends by itself
@@ -63,12 +63,12 @@ typedef struct etcd_settings {
     net_login login;
     char *prefix;
     bool tls;
-    net_tls_settings tls_settings; /* host and protocol are the link's */
-    int64_t session_ms;    /* every lease is so long; 0: as long as the lock's */
+    net_tls_settings tls_settings; /* host and protocol are in the link */
+    int64_t session_ms;    /* length of every lease; 0: each lock's own lease time */
 } etcd_settings;
 
 int etcd_settings_read(etcd_settings *s, const pawl_env *env, const pawl_url *url, pawl_error *err);
-/* Wipes what is secret. Accepts zeroes. */
+/* Wipes the secrets. Accepts zeroes. */
 void etcd_settings_free(etcd_settings *s);
 
 /* ---- keys.c ---------------------------------------------------------------------------------- */
@@ -85,14 +85,14 @@ static inline bool etcd_same(pb_span a, pb_span b)
 
 /* The sections below <prefix><name>/ , in the order of the keys. */
 enum etcd_section {
-    ETCD_ALL,       /* everything of the name */
-    ETCD_LOCKS,     /* exclusive: ours, those of Go programs, and whatever else is there */
+    ETCD_ALL,       /* all keys of the name */
+    ETCD_LOCKS,     /* exclusive: our keys, keys of Go programs, and any other key there */
     ETCD_LATCH,
     ETCD_PERMITS,
     ETCD_READS,
-    ETCD_WAITS,     /* waiters of a latch: not among the name's keys, but in a place of their own */
+    ETCD_WAITS,     /* waiters of a latch: stored under <prefix>/wait/, not below the name */
     ETCD_NO_LOCKS,  /* latch and permits: the name is not a lock */
-    ETCD_LOW        /* all that comes before the permits */
+    ETCD_LOW        /* everything that sorts before the permits */
 };
 
 typedef struct etcd_bounds {
@@ -100,31 +100,31 @@ typedef struct etcd_bounds {
     etcd_range range;
 } etcd_bounds;
 
-/* The bounds of a section of a name; NULL name: of all names, whatever the section. */
+/* The bounds of a section of a name; NULL name: of all names and sections. */
 const etcd_range *etcd_bounds_of(etcd_bounds *b, const etcd *e, const char *name,
                                  enum etcd_section section);
 /* The key of an owner. */
 void etcd_key(char key[ETCD_KEY_MAX], const etcd *e, const char *name, enum etcd_section section,
               int64_t lease, uint64_t seq);
-/* <prefix>/WORD/<lease>[-<seq>]: what is no lock. seq 0: without. */
+/* <prefix>/WORD/<lease>[-<seq>]: a key that is not a lock's. seq 0: without -<seq>. */
 void etcd_helper(char key[ETCD_KEY_MAX], const etcd *e, const char *word, int64_t lease,
                  uint64_t seq);
-/* The name that a key belongs to, decoded, and what follows it; false: none. */
+/* The decoded name that a key belongs to, and the rest of the key; false: no name. */
 bool etcd_key_name(const etcd *e, pb_span key, char name[PAWL_NAME_MAX + 1], pb_span *tail);
 
 #define ETCD_VALUE_MAX 1536
 #define ETCD_TEXT_MAX 128
 
-/* What stands in a key: who it is, and what it wants. A stranger's has pid 0 and no texts. Anybody
- * may write anything there: numbers are brought within bounds when they are read, so that sums of
- * as many as fit into an answer can't overflow. */
+/* The value of a key: client information, and the request. A key of another program has pid 0 and
+ * no texts. Anybody can write anything into a key: numbers are limited when they are read, so that
+ * the sum over all keys of an answer can't overflow. */
 typedef struct etcd_value {
     int64_t since;        /* Unix time, ms; 0 unknown */
     int64_t pid;
     int64_t permits, capacity;
-    int64_t readers;      /* an exclusive key: its owner reads too, so many times */
-    uint64_t token;       /* 0: the key's own modification */
-    bool shared;          /* an exclusive key whose owner only reads by now */
+    int64_t readers;      /* an exclusive key: number of downgraded readers that use the key */
+    uint64_t token;       /* 0: the key's modification revision */
+    bool shared;          /* an exclusive key whose owner by now only reads */
     bool ours;
     char host[ETCD_TEXT_MAX], program[ETCD_TEXT_MAX], label[ETCD_TEXT_MAX];
 } etcd_value;
@@ -136,11 +136,11 @@ size_t etcd_value_write(char text[ETCD_VALUE_MAX], const etcd_value *v);
 
 typedef struct etcd_call_type {
     const char *path; /* "/etcdserverpb.KV/Txn" */
-    bool streams;     /* many messages both ways; else one each */
-    /* A message came. False: it makes no sense. */
+    bool streams;     /* many messages both ways; otherwise one each */
+    /* A message came. False: malformed. */
     bool (*answer)(etcd_call *call, pb_span message);
-    /* There is none: PAWL_EUNKNOWN it may have been carried out; else it was not. A stream that has
-     * ended brings the link down, and is told so here. */
+    /* No answer will come. PAWL_EUNKNOWN: the request may have been carried out; any other code: it
+     * was not. The end of a stream is reported here, too, and drops the link. */
     void (*failed)(etcd_call *call, int code, const char *words);
 } etcd_call_type;
 
@@ -148,54 +148,54 @@ struct etcd_call {
     struct list link; /* in the link's calls */
     const etcd_call_type *type;
     etcd *e;
-    void *about;      /* the maker's; NULL: nobody wants the answer */
-    int64_t tag;      /* the maker's */
-    int64_t fence;    /* the revision of the fence that its condition names */
-    int64_t sent;     /* an instant before it was written */
+    void *about;      /* the caller's; NULL: the answer is ignored */
+    int64_t tag;      /* the caller's */
+    int64_t fence;    /* the revision of the fence in the request's condition */
+    int64_t sent;     /* an instant before the call was written */
     pb_buf body;
-    size_t written, sealed; /* bytes of body that are out; where the next message begins */
+    size_t written, sealed; /* bytes of body sent; where the next message begins */
     int32_t stream;
     bool deferred;    /* nothing to write now */
-    int http, status; /* what the server said; -1: nothing yet */
+    int http, status; /* the server's status codes; -1: none yet */
     bool answered;
     grpc_reader in;
     char words[ETCD_WORDS];
 };
 
 typedef struct etcd_link {
-    KIT_WIRE;            /* link->calls: without streams */
+    KIT_WIRE;            /* link->calls: all calls except streams */
     etcd *e;
     void *tls_context;
     nghttp2_session *h2;
     struct list streams; /* calls that are streams */
-    size_t endpoint;     /* which one */
+    size_t endpoint;     /* index of the endpoint in use */
     int64_t heard;       /* when the server last sent anything */
-    int64_t pinged;      /* 0: no ping is out */
-    char *token;         /* of the user's, for this connection */
-    bool in_h2;          /* inside nghttp2: it can't be freed now */
-    bool parting;        /* the server says good-bye: nothing new */
-    int doomed;          /* what is wrong with it, found inside nghttp2 */
+    int64_t pinged;      /* when a ping was sent; 0: no ping is outstanding */
+    char *token;         /* the user's token for this connection */
+    bool in_h2;          /* inside nghttp2: the session can't be freed now */
+    bool parting;        /* the server sent GOAWAY: start no new calls */
+    int doomed;          /* error code found inside nghttp2; the link is dropped after */
 } etcd_link;
 
 int etcd_link_open(etcd_link *link, etcd *e, pawl_error *err);
 void etcd_link_close(etcd_link *link);
 void etcd_link_flush(etcd_link *link);
 #define etcd_link_drop(link, ...) kit_link_drop(&(link)->kit, __VA_ARGS__)
-/* The greeting is over. */
+/* The greeting has finished. */
 void etcd_link_greeted(etcd_link *link);
 static inline bool etcd_link_ready(const etcd_link *link)
 {
     return link->state == LINK_READY && !link->parting && !link->doomed;
 }
 
-/* A call to be filled (call->body, behind its prefix) and sent; NULL: no memory. */
-/* Put the server in front of what it said. */
+/* Put the server's address in front of an error text. */
 void etcd_add_where(const etcd_link *link, char words[ETCD_WORDS]);
+/* A call to be filled (call->body, behind the prefix) and sent; NULL: out of memory. */
 etcd_call *etcd_call_new(etcd *e, const etcd_call_type *type, void *about);
-/* The link must be ready (or greeting). It fails later, if at all, never inside. False: no memory;
- * the call is gone. */
+/* Send a call. The link must be ready (or greeting). `failed` is called later, never inside. False:
+ * out of memory; the call is freed. */
 bool etcd_call_send(etcd_call *call);
-/* Another message on a stream: begin, fill, send. False: no memory. */
+/* Another message on a stream: begin, fill, send. False: out of memory. */
 pb_buf *etcd_call_begin(etcd_call *call);
 bool etcd_call_more(etcd_call *call);
 
@@ -210,10 +210,10 @@ void etcd_login(etcd_link *link);
 /* ---- leases.c -------------------------------------------------------------------------------- */
 
 enum etcd_lease_state {
-    LEASE_WANTED,   /* nothing of it is known to the server */
+    LEASE_WANTED,   /* the server does not know the lease */
     LEASE_GRANTING,
     LEASE_STALE,    /* from an earlier connection: must be confirmed and fenced */
-    LEASE_CHECKING, /* the confirmation is out */
+    LEASE_CHECKING, /* the confirmation is outstanding */
     LEASE_FENCING,  /* the fence is being written */
     LEASE_READY
 };
@@ -223,33 +223,33 @@ struct etcd_lease {
     etcd *e;
     enum etcd_lease_state state;
     int64_t id;
-    int64_t asked;      /* s, as wanted */
-    int64_t ttl;        /* ns, as granted */
+    int64_t asked;      /* s, the length requested */
+    int64_t ttl;        /* ns, the length granted */
     int64_t from;       /* an instant before the last confirmed renewal was sent */
-    int64_t sent;       /* of the renewal that is out; 0: none */
-    int64_t used;       /* when it last had a waiter */
-    int64_t fence;      /* the revision of its fence; 0: never written */
+    int64_t sent;       /* when the outstanding renewal was sent; 0: none */
+    int64_t used;       /* when the lease last had a waiter */
+    int64_t fence;      /* the revision of the lease's fence; 0: never written */
     pawl_timer timer;
     struct list waiters;
-    unsigned confirmed; /* how often */
-    bool ends;          /* never kept alive: a released lock lingers on it (move.c) */
+    unsigned confirmed; /* number of confirmed renewals */
+    bool ends;          /* never kept alive: a released lock lingers under this lease (move.c) */
 };
 
-/* A lease for locks that ask for lease_ms; NULL: no memory. */
+/* The lease for locks that ask for lease_ms; NULL: out of memory. */
 etcd_lease *etcd_lease_for(etcd *e, int64_t lease_ms);
-/* One of its own that is not kept alive and ends in so many ms or a little later; NULL: no
+/* A separate lease that is not kept alive and ends after `ms` or a little later; NULL: out of
  * memory. */
 etcd_lease *etcd_lease_that_ends(etcd *e, int64_t ms);
 void etcd_lease_free(etcd_lease *lease);
-/* Would that be a longer one than this? */
+/* Would a lease for lease_ms be longer than this lease? */
 bool etcd_lease_is_shorter(const etcd_lease *lease, int64_t lease_ms);
-/* So long is it surely good from `from`, in ms, at least 1. */
+/* How long the lease is surely valid from the instant `from` on, in ms, at least 1. */
 int64_t etcd_lease_left(const etcd_lease *lease, int64_t from);
-/* Most of it is still to come. */
+/* Most of the lease's time is still to come. */
 bool etcd_lease_fresh(const etcd_lease *lease);
-/* Confirm it soon. */
+/* Confirm the lease now, if possible. */
 void etcd_lease_poke(etcd_lease *lease);
-/* The server does not know it. */
+/* The server does not know the lease any more. */
 void etcd_lease_gone(etcd_lease *lease);
 /* A request failed because the fence is no longer at revision `fence`, which the request named. The
  * caller then steps its waiter or job, which sends again as soon as the lease is ready. */
@@ -258,7 +258,7 @@ void etcd_lease_unfenced(etcd_lease *lease, int64_t fence);
 void etcd_if_fenced(etcd_call *call, const etcd_lease *lease);
 void etcd_leases_connected(etcd *e);
 void etcd_leases_dropped(etcd *e);
-/* Send the revocations of all that have no waiter. How many. */
+/* Send revocations of all leases on which no lock lingers. Returns how many. */
 size_t etcd_leases_revoke(etcd *e);
 void etcd_leases_free(etcd *e);
 
@@ -267,22 +267,22 @@ void etcd_leases_free(etcd *e);
 /* ---- watches.c ------------------------------------------------------------------------------- */
 
 typedef struct etcd_watch {
-    struct list link; /* in e->watches */
+    struct list link; /* in a bucket of e->watches */
     etcd *e;
-    uint64_t id;      /* 0: not in use */
-    const char *key, *end; /* the owner's; "": one key */
-    int64_t next;     /* the first revision that was not seen; 0: from now on */
+    uint64_t id;      /* 0: the watch is not in use */
+    const char *key, *end; /* the caller's memory; end "": one key */
+    int64_t next;     /* the first revision not seen; 0: from now on */
     bool deletes_only;
-    bool from_now;    /* what was before is looked at by other means */
+    bool from_now;    /* the caller checks earlier changes itself */
     void *arg;
-    /* `revision`: all up to it must be looked at by other means. */
+    /* The caller must check the state up to `revision` itself. */
     void (*started)(struct etcd_watch *w, int64_t revision);
     void (*event)(struct etcd_watch *w, const etcd_event *event);
-    void (*missed)(struct etcd_watch *w); /* it has ended; something may have been missed */
+    void (*missed)(struct etcd_watch *w); /* the watch has ended; events may be lost */
 } etcd_watch;
 
-/* Watch a key (end "") or a range, which stay the caller's, from a revision, or from now on (0,
- * with from_now). */
+/* Watch a key (end "") or a range from a revision on, or from now on (0, with from_now). The caller
+ * keeps the memory of key and end. */
 void etcd_watch_start(etcd_watch *w, etcd *e, const char *key, const char *end, int64_t from);
 void etcd_watch_stop(etcd_watch *w);
 void etcd_watches_connected(etcd *e);
@@ -297,57 +297,57 @@ enum etcd_waiter_state {
     WAITER_SHELL,   /* released, but a downgraded reader still uses the key */
     WAITER_LINGERS, /* released, but the key stays until waiter->linger */
     WAITER_LEAVES,  /* the key is to be deleted */
-    WAITER_GONE     /* held, and then the key has vanished */
+    WAITER_GONE     /* was held, but the key is gone */
 };
 
 struct etcd_waiter {
     struct list link;      /* in e->waiters, in order of arrival */
     struct list in_lease;
     struct list fresh;     /* in e->unwatched_holders or e->unwatched_waiters */
-    struct list asking;    /* in e->asking: ASKS or LEAVES */
+    struct list asking;    /* in e->asking: the states ASKS or LEAVES */
     kit_seq by_seq;
     etcd *e;
     etcd_lease *lease;     /* NULL: GONE */
-    etcd_lease *target;    /* the lease that its key is to be moved to; NULL: none */
-    etcd_lease *moving;    /* the lease that its key may have been moved to; NULL: none */
+    etcd_lease *target;    /* the lease that the key is to be moved to; NULL: none */
+    etcd_lease *moving;    /* the lease that the key may have been moved to; NULL: none */
     enum etcd_waiter_state state;
     pawl_op *acquires;     /* chained by engine[1] */
     pawl_op *releases;
-    etcd_call *call;       /* the one that is out */
-    etcd_watch ahead;      /* what it waits for */
-    etcd_watch own;        /* its own key, while it is held */
-    char *ahead_key;       /* that and the end of the range, one after the other */
+    etcd_call *call;       /* the outstanding call */
+    etcd_watch ahead;      /* the key or range that the waiter waits for */
+    etcd_watch own;        /* the waiter's own key */
+    char *ahead_key;       /* watched key and end of the range, one after the other */
     char *key;
-    etcd_waiter *base;     /* of a downgraded reader: the exclusive grant whose key it shares */
+    etcd_waiter *base;     /* of a downgraded reader: the exclusive grant that owns the key */
     uint32_t downgraded;
-    pawl_timer timer;      /* leaving: so long the acquire waits for it. Else: try again */
+    pawl_timer timer;      /* leaving: finish the acquires when it fires. Otherwise: retry */
     uint64_t token;
-    int64_t created;       /* its key's creation, a revision; 0: none is known */
+    int64_t created;       /* creation revision of the key; 0: unknown */
     int64_t since;         /* Unix time, ms */
-    int64_t began;         /* when it was granted */
-    int64_t linger;        /* its key is to stay until then, also when it is released; 0: no */
+    int64_t began;         /* when the waiter was granted or queued */
+    int64_t linger;        /* keep the key until then, even after the release; 0: no */
     int64_t capacity, lease_ms;
-    int64_t revision;      /* of the answer by which it knows what is ahead ... */
-    int64_t ahead_is;      /* ... and that key's creation or modification; 0: it is a range */
+    int64_t revision;      /* of the answer that showed which key is ahead ... */
+    int64_t ahead_is;      /* ... and that key's creation or modification; 0: a range */
     uint32_t permits;
     uint8_t mode;
     bool queue;
-    bool maybe;            /* a request got no answer: there may be a key or not */
-    bool cancelled;        /* nobody wants it any more */
-    bool recheck;          /* QUEUED: read again what is ahead ... */
-    bool woken;            /* ... because something there has changed */
-    bool check;            /* see whether what is ahead is still as it was */
+    bool maybe;            /* a request got no answer: the key may exist or not */
+    bool cancelled;        /* the acquire was cancelled */
+    bool recheck;          /* QUEUED: read again which key is ahead ... */
+    bool woken;            /* ... because something has changed there */
+    bool check;            /* check whether the key ahead is unchanged */
     bool waited;
-    bool past_readers;     /* a shared try: go past a lock that is only read by now */
-    bool rewrite;          /* its key's value or lease is not what it should be */
-    bool only_reads;       /* released, while a downgraded reader went on reading */
-    bool unsure;           /* HOLDS: whether its key is still there, until it is written again */
+    bool past_readers;     /* a shared try: pass a lock whose owner only reads */
+    bool rewrite;          /* the key must be written: wrong value or lease */
+    bool only_reads;       /* released, while a downgraded reader goes on */
+    bool unsure;           /* HOLDS: the key may be gone; the next rewrite shows */
     bool peeked;           /* the capacity in force is known */
-    int refused;           /* LEAVES: what the acquires are told */
+    int refused;           /* LEAVES: the result of the acquires */
     char name[];
 };
 
-/* Waiters in the order in which something is due with them. */
+/* Waiters in the order in which their own keys are to be watched. */
 typedef struct etcd_soon {
     struct list waiters;
     pawl_timer timer;
@@ -357,38 +357,39 @@ typedef struct etcd_soon {
 /* waiters.c */
 etcd_waiter *etcd_waiter_find(etcd *e, uint64_t seq);
 void etcd_acquire(etcd *e, pawl_op *op);
-/* Do what is to be done next, if it can be done. */
+/* Do the next step of the waiter, if it is possible now. */
 void etcd_waiter_step(etcd_waiter *s);
 void etcd_waiter_granted(etcd_waiter *s, uint64_t token, int64_t from);
-/* A latch is open: nothing is held. */
+/* The latch is open: nothing is held. */
 void etcd_waiter_opened(etcd_waiter *s);
-/* There is no key: the acquires are told, and the waiter is over. */
+/* No key exists: finish the acquires with `code`, and free the waiter. */
 void etcd_waiter_end(etcd_waiter *s, int code);
-/* The key has vanished, or its lease has (s->lease is NULL). */
+/* The key is gone, or the lease is (then s->lease is NULL). */
 void etcd_waiter_lost(etcd_waiter *s);
-/* The same of the key alone, which a break or somebody deleted; the core is told. */
+/* The key alone is gone, because of a break or somebody's delete; the core is notified. */
 void etcd_waiter_vanished(etcd_waiter *s);
-/* A call of its came to nothing. */
+/* A call of a waiter failed. */
 void etcd_waiter_failed(etcd_call *call, int code, const char *words);
 void etcd_waiters_step(etcd *e);
-/* Those who were not heard yet are told that they won't be. */
+/* Fail the acquires that were not sent yet. */
 void etcd_waiters_refuse(etcd *e, int code, const char *words);
 void etcd_waiters_free(etcd *e);
 
 /* order.c */
 void etcd_soon_init(etcd_soon *soon, int64_t delay_ms);
-void etcd_waiter_watches(etcd_waiter *s); /* set them up */
-/* Let those of the same name that come later wait for it. */
+void etcd_waiter_watches(etcd_waiter *s); /* set up, not started */
+/* Join the order, so that later waiters of the same name wait. */
 void etcd_waiter_enter_order(etcd_waiter *s);
-/* Is there one of the same name that must be asked for first? */
+/* Must another waiter of the same name ask first? */
 bool etcd_waiter_behind(const etcd_waiter *s);
-/* The next of the same name may ask; in_line: and this one does no more. */
+/* Let the next waiter of the same name ask. */
 void etcd_waiter_next(const etcd_waiter *s);
 void etcd_waiter_leave_order(etcd_waiter *s);
-/* In line: wait until something happens to a key (or a range; then `is` is 0), which was created
- * (for an exclusive owner) or modified (for others) at revision `is`, as seen at a revision. */
+/* Enter the queue: wait until something happens to a key (or a range; then `is` is 0). The key was
+ * created (for an exclusive owner) or modified (for others) at revision `is`, as seen at
+ * `revision`. */
 void etcd_waiter_queue(etcd_waiter *s, const etcd_range *range, int64_t is, int64_t revision);
-/* In a while its own key is watched. */
+/* Watch the waiter's own key after a delay. */
 void etcd_waiter_watch_soon(etcd_waiter *s, etcd_soon *soon);
 
 /* requests.c: send the next request of a waiter in ASKS or QUEUED. */
@@ -398,9 +399,9 @@ void etcd_waiter_ask(etcd_waiter *s);
 void etcd_acquire_cancel(etcd *e, pawl_op *op);
 void etcd_release(etcd *e, pawl_op *op);
 void etcd_release_cancel(etcd *e, pawl_op *op);
-/* Its key is to go; then the acquires are told `code`. */
+/* Delete the key, then finish the acquires with `code`. */
 void etcd_waiter_leave(etcd_waiter *s, int code);
-/* Its key is gone; `was`: it was there until now. */
+/* The key is gone; `was`: the key existed until now. */
 void etcd_waiter_left(etcd_waiter *s, bool was);
 void etcd_waiter_delete(etcd_waiter *s);
 void etcd_waiter_rewrite(etcd_waiter *s);
@@ -408,22 +409,23 @@ void etcd_answer_releases(etcd_waiter *s, int code);
 size_t etcd_waiter_value(const etcd_waiter *s, char text[ETCD_VALUE_MAX]);
 
 /* move.c */
-/* The key is under another lease now. */
+/* The key is now under another lease. */
 void etcd_waiter_moved(etcd_waiter *s, etcd_lease *lease);
-/* Its lease has ended. False: its key may be under another one; the waiter goes on there. */
+/* The waiter's lease has ended. False: the key may be under another lease, where the waiter goes
+ * on. */
 bool etcd_waiter_ended_with(etcd_waiter *s, const etcd_lease *lease);
-/* Released: the key stays until s->linger, also if the process ends. */
+/* Released: keep the key until s->linger, even if the process ends. */
 void etcd_waiter_linger(etcd_waiter *s);
-/* True: it has to. */
+/* True: the key must still stay. */
 bool etcd_waiter_lingers(const etcd_waiter *s);
-/* The server gives no lease to linger on. */
+/* The server refuses the lease for a lingering lock. */
 void etcd_linger_refused(etcd_lease *lease);
 
 /* ---- renew.c --------------------------------------------------------------------------------- */
 
 void etcd_renew(etcd *e, pawl_op *op);
 void etcd_renew_cancel(etcd *e, pawl_op *op);
-/* A lease was confirmed, or a grant is gone: see which renewals can be answered. */
+/* A lease was confirmed, or a grant is gone: answer the renewals that can be answered now. */
 void etcd_renewals_check(etcd *e);
 
 /* ---- jobs.c, latch.c, inspect.c -------------------------------------------------------------- */
@@ -432,21 +434,21 @@ struct etcd_job {
     struct list link; /* in e->jobs */
     etcd *e;
     pawl_op *op;
-    etcd_call *call;  /* the one that is out */
-    void (*start)(etcd_job *job);  /* from the beginning, when the link is ready */
-    void (*finish)(etcd_job *job); /* let go of what it has; NULL: nothing */
-    bool reads;       /* it changes nothing: what got no answer is asked again */
-    bool waits;       /* for something else than an answer */
-    void *data;       /* `extra` bytes of its own, zeroed */
+    etcd_call *call;  /* the outstanding call */
+    void (*start)(etcd_job *job);  /* starts or restarts the job when the link is ready */
+    void (*finish)(etcd_job *job); /* frees the job's resources; NULL: none */
+    bool reads;       /* changes nothing: retried if no answer came */
+    bool waits;       /* waits for something other than an answer */
+    void *data;       /* `extra` bytes for the job, zeroed */
 };
 
-/* For submit: run `start` as soon as the link is ready. NULL: no memory; the op is done. */
+/* For submit: run `start` as soon as the link is ready. NULL: out of memory; the op is finished. */
 etcd_job *etcd_job_new(etcd *e, pawl_op *op, void (*start)(etcd_job *), size_t extra);
 void etcd_job_start(etcd_job *job);
-/* A call of the job's, to be filled and then sent by etcd_job_send. NULL: the job is done. */
+/* A call of the job, to be filled and then sent by etcd_job_send. NULL: the job is finished. */
 etcd_call *etcd_job_call(etcd_job *job, const etcd_call_type *type);
 void etcd_job_send(etcd_job *job, etcd_call *call);
-/* The job of a call that was answered; it has no call any more. */
+/* The job of an answered call; the job then has no outstanding call. */
 etcd_job *etcd_job_of(etcd_call *call);
 void etcd_job_failed(etcd_call *call, int code, const char *words);
 void etcd_job_done(etcd_job *job, int code, const char *words);
@@ -459,14 +461,14 @@ void etcd_jobs_free(etcd *e);
 
 void etcd_latch(etcd *e, pawl_op *op); /* set, down */
 void etcd_examine(etcd *e, pawl_op *op); /* examine.c */
-/* For a waiter that waits for one. */
+/* For a waiter of a latch. */
 void etcd_latch_query(pb_buf *b, const etcd *e, const char *name, enum etcd_branch branch);
 bool etcd_latch_see(etcd_waiter *s, const etcd_txn *txn);
 void etcd_waiter_refuse(etcd_waiter *s, int code, const char *why);
-/* By this key, or by a range. */
+/* Another key, or a range, blocks the waiter. */
 void etcd_waiter_blocked(etcd_waiter *s, const etcd_kv *by, const etcd_range *range,
                          int64_t revision);
-/* The latch that this key is: how much is left. */
+/* The remaining count of the latch in this key. */
 int64_t etcd_latch_left(const etcd_kv *kv);
 void etcd_inspect(etcd *e, pawl_op *op); /* inspect, count, list, break */
 
@@ -479,12 +481,12 @@ struct etcd {
     pawl_env *env;
     etcd_settings settings;
     etcd_link link;
-    uv_prepare_t prepare; /* before the loop polls: write */
+    uv_prepare_t prepare; /* writes requests before the loop polls */
     bool prepared;
     pawl_events events;
 
     struct list leases;
-    int64_t revision;     /* the largest that an answer had, as long as leases are known */
+    int64_t revision;     /* the largest in any answer, as long as leases exist */
     etcd_call *keepalive; /* the stream; NULL: not open */
 
     struct list watches[ETCD_WATCH_BUCKETS];
@@ -492,8 +494,8 @@ struct etcd {
     uint64_t last_watch;
 
     struct list waiters;
-    kit_seqs table;       /* of the same, by owner.seq */
-    etcd_soon unwatched_holders, unwatched_waiters; /* whose own keys are not watched yet */
+    kit_seqs table;       /* the same waiters by owner.seq */
+    etcd_soon unwatched_holders, unwatched_waiters; /* the own keys are not watched yet */
     struct list asking[ETCD_ASKING_BUCKETS]; /* by name, in order of arrival */
 
     pawl_op *renewals;    /* chained by engine[1] */
@@ -506,14 +508,14 @@ struct etcd {
     } receipts[ETCD_RECEIPTS]; /* of the last latch ops, in a ring */
     size_t nreceipts;
 
-    uv_timer_t close_timer; /* how long the last words may take */
+    uv_timer_t close_timer; /* limits the wait for the last answers */
     bool closing;
     size_t last_words;
 };
 
 void etcd_connected(etcd *e);
 void etcd_dropped(etcd *e, int code, const char *words, bool refused);
-/* Fill `err`: nothing answered in time. `code`: PAWL_ECONN (not sent) or PAWL_EUNKNOWN. */
+/* Fill `err`: no answer in time. `code`: PAWL_ECONN (not sent) or PAWL_EUNKNOWN. */
 int etcd_no_answer(const etcd *e, pawl_error *err, int code);
 
 #endif

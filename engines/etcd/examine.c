@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * examine.c - EXAMINE: the state of the member that this client talks to (Maintenance.Status, which
- * also names the alarms of the cluster), the list of members, and whether each endpoint of the URL
- * can be connected to.
+ * examine.c - EXAMINE: the state of the member that this client is connected to
+ * (Maintenance.Status, which also names the alarms of the cluster), the list of members, and
+ * whether each endpoint of the URL accepts connections.
  */
 #include "etcd.h"
 #include "examine.h"
 #include "net/probe.h"
 
-/* job->data. `out` counts the probes, and one more while they are being started. */
+/* job->data. `out` counts the running probes, and one more while probes are being started. */
 typedef struct exam {
     size_t out;
     net_probe probes[];
@@ -113,7 +113,7 @@ static bool answer_members(etcd_call *call, pb_span message)
     return true;
 }
 
-/* A learner and a member without a leader refuse the list; the status has told that already. */
+/* A learner and a member without a leader refuse the list; the status call reports both already. */
 static bool refused_by_state(const char *words)
 {
     return strstr(words, "not supported for learner") || strstr(words, "no leader");
@@ -245,7 +245,7 @@ static bool answer_status(etcd_call *call, pb_span message)
     return true;
 }
 
-/* A member without a leader refuses every request that asks for one, as all requests of Pawl do. */
+/* A member without a leader refuses every request that requires one, as all requests of Pawl do. */
 static void status_failed(etcd_call *call, int code, const char *words)
 {
     etcd_job *job = call->about;

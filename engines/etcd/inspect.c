@@ -2,12 +2,12 @@
  *
  * inspect.c - inspect, count, list and break: read the keys of a name, or of all names, in pages.
  *
- * Of one name at most INSPECT_KEYS_MAX keys are kept, so that nobody can fill this process's memory
- * by filling a name. Whoever needs all of them is told that there are too many.
+ * At most INSPECT_KEYS_MAX keys of a name are kept, so that nobody can exhaust this process's
+ * memory by filling a name. An op that needs all keys fails if there are too many.
  *
- * Inspect also asks how long the holders' leases still last; etcd answers in whole seconds. Break
- * deletes the holders' keys on condition that they still are what was read; else it reads again.
- * Its transaction may have been carried out when there is no answer, and then nobody knows.
+ * Inspect also reads the time left of the holders' leases; etcd answers in whole seconds. Break
+ * deletes the holders' keys on condition that the keys are unchanged; otherwise the keys are read
+ * again. If the transaction of a break gets no answer, the outcome is unknown.
  */
 #include <fnmatch.h>
 #include <stdlib.h>
@@ -15,17 +15,17 @@
 #include "inspect.h"
 
 #define PAGE 256  /* keys in one answer */
-#define WAITS 5000 /* those who wait for a latch: so many are shown */
+#define WAITS 5000 /* the most waiters of a latch that are shown */
 #define LEASES_MAX 16
 #define BREAK_MAX 100 /* etcd allows 128 operations in a transaction */
 #define BREAK_TRIES 10
 
 struct inspection {
     etcd_inspect_name name;
-    size_t at;          /* inspect: the entry whose lease is asked for; break: how far it is */
+    size_t at;          /* inspect: the entry whose lease is read; break: the next entry */
     int asked, tries;
     bool broke;
-    char from[ETCD_KEY_MAX + 1]; /* where the next page begins */
+    char from[ETCD_KEY_MAX + 1]; /* begin of the next page */
     size_t from_length;
 };
 
@@ -38,7 +38,7 @@ static void finish(etcd_job *job)
     free(k->name.entries);
 }
 
-/* The next keys of one name, or of all names (NULL). */
+/* Read the next keys of one name, or of all names (NULL). */
 static void ask_page(etcd_job *job, const etcd_call_type *type, const char *name)
 {
     struct inspection *k = job->data;
@@ -79,7 +79,7 @@ static void show(etcd_job *job)
     etcd_job_done(job, etcd_inspect_show(job->e, job->op, &k->name, true), NULL);
 }
 
-/* The next holder's lease that is not known yet. */
+/* Read the next holder's lease that is not known yet. */
 static void ask_lease(etcd_job *job)
 {
     struct inspection *k = job->data;
@@ -120,7 +120,7 @@ static bool answer_lease(etcd_call *call, pb_span message)
 static const etcd_call_type lease_type = {.path = "/etcdserverpb.Lease/LeaseTimeToLive",
         .answer = answer_lease, .failed = etcd_job_failed};
 
-/* Those who wait for a latch. */
+/* The waiters of a latch. */
 static bool answer_waits(etcd_call *call, pb_span message)
 {
     etcd_job *job = call->about;
@@ -246,8 +246,8 @@ static const etcd_call_type break_type = {.path = "/etcdserverpb.KV/Txn", .answe
 
 /* ---- one name -------------------------------------------------------------------------------- */
 
-/* The next page begins right behind this key; behind one that is too long to be ours, with another
- * byte, which skips nothing of ours. */
+/* The next page begins right behind this key. A key that is too long to be ours is cut off and
+ * followed by another byte, which skips none of our keys. */
 static void page_ends(struct inspection *k, const etcd_kv *kv)
 {
     size_t n = kv->key.length < sizeof k->from - 1 ? kv->key.length : sizeof k->from - 1;

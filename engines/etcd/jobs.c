@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * jobs.c - ops that are a few calls one after the other: latches, looking, breaking.
+ * jobs.c - ops that are a few calls one after the other: latches, inspecting, breaking.
  *
- * A job begins when the link is ready, and from the beginning when something that it needs was not
- * there. A call of its that got no answer makes the op unknown, unless the job only reads; then it
- * begins again with the next connection.
+ * A job starts when the link is ready, and restarts when something it needs, such as a lease, was
+ * not ready. If a call of the job got no answer, the outcome of the op is unknown; but a job that
+ * only reads restarts on the next connection.
  */
 #include <stdlib.h>
 
@@ -83,12 +83,12 @@ void etcd_job_failed(etcd_call *call, int code, const char *words)
     etcd_job *job = etcd_job_of(call);
 
     if (code == PAWL_ECONN || (code == PAWL_EUNKNOWN && job->reads))
-        return; /* the next connection */
+        return; /* restarts on the next connection */
     if (code != ETCD_NO_LEASE) {
         etcd_job_done(job, code, words);
         return;
     }
-    /* begins again with another lease; which one is gone, their confirmations will tell */
+    /* The job restarts with another lease. Confirming all leases shows which one is gone. */
     list_each(etcd_lease, l, &job->e->leases, link)
         etcd_lease_poke(l);
 }

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * keys.c - names to keys, and who stands in a key's value.
+ * keys.c - converts names to keys, and client information to values.
  *
  *     <prefix><name>/<lease>-<seq>          an exclusive owner; a Go program's has no -<seq>
  *     <prefix><name>/~latch                 a latch; no lease
- *     <prefix><name>/~permit-<lease>-<seq>  somebody who has or wants permits
+ *     <prefix><name>/~permit-<lease>-<seq>  a holder of permits, or a waiter for permits
  *     <prefix><name>/~read-<lease>-<seq>    a reader
  *     <prefix>/fence/<lease>                see etcd.h
- *     <prefix>/wait/<name>/<lease>-<seq>    somebody who waits for a latch
- *     <prefix>/done/<lease>-<seq>           a latch op that was carried out
+ *     <prefix>/wait/<name>/<lease>-<seq>    a waiter for a latch
+ *     <prefix>/done/<lease>-<seq>           the receipt of a latch op
  *
- * A '/' in a name is written %2F and a '%' is written %25, so no name's keys lie among another's;
- * all other names are written as they are. Numbers are in hex without leading zeros, as Go's
- * concurrency package writes its leases. Whatever lies before '~' counts as an exclusive owner,
- * whoever made it: hex digits sort there, and so does nearly everything else.
+ * A '/' in a name is written %2F and a '%' is written %25, so the keys of different names never
+ * mix; all other characters are written unchanged. Numbers are in hex without leading zeros, as
+ * Go's concurrency package writes its leases. Any key that sorts before '~' counts as an exclusive
+ * owner, no matter which program created the key: hex digits sort before '~', and so does nearly
+ * everything else.
  *
- * The value is one line of words, "pawl=1 since=... pid=... host=...", percent-encoded. An unknown
- * word is skipped; a value that does not begin so is a stranger's.
+ * The value is one line of words, "pawl=1 since=... pid=... host=...", percent-encoded. Unknown
+ * words are skipped; a value that does not begin with "pawl=1" is another program's.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -42,7 +43,7 @@ static void encode_name(char out[NAME_MAX_ENCODED], const char *name)
     out[n] = 0;
 }
 
-/* Where a section begins and ends, behind the name. "0" comes right after "/". */
+/* Begin and end of each section, after the name. "0" comes right after "/". */
 static const char *const section_bounds[][2] = {
     [ETCD_ALL] = {"/", "0"},
     [ETCD_LOCKS] = {"/", "/~"},
@@ -59,7 +60,7 @@ static const char *place_of(enum etcd_section section)
     return section == ETCD_WAITS ? "/wait/" : "";
 }
 
-/* The first key after all that begin with this one. */
+/* The first key after all keys that begin with this one. */
 static void after_all(char *key)
 {
     size_t n = strlen(key);
@@ -91,7 +92,7 @@ const etcd_range *etcd_bounds_of(etcd_bounds *b, const etcd *e, const char *name
     b->range = (etcd_range){etcd_span(b->key), etcd_span(b->end)};
     if (name && !bounds[1])
         b->range.end.length = 0;
-    if (!name && !b->range.key.length) { /* everything: a zero byte means the lowest, and the end */
+    if (!name && !b->range.key.length) { /* everything: a zero byte is the lowest key and the end */
         b->key[0] = b->end[0] = 0;
         b->range.key.length = b->range.end.length = 1;
     }
@@ -124,7 +125,7 @@ static int hex(uint8_t c)
          : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* Decode %XX; what is none stays as it is. As much as there is room for. */
+/* Decode %XX; other bytes are copied. The text is cut off if there is not enough room. */
 static size_t decode(char *out, size_t room, pb_span text)
 {
     size_t n = 0;
@@ -169,7 +170,7 @@ static bool is_word(pb_span text, const char *word, pb_span *value)
     return true;
 }
 
-/* From 0 to `most`. */
+/* The number in the text, limited to 0 .. `most`. */
 static int64_t number(pb_span text, int64_t most)
 {
     char digits[24];

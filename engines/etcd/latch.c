@@ -2,22 +2,23 @@
  *
  * latch.c - latches.
  *
- * A latch is one key, without a lease. Its value says how much it was set to, and each count-down
- * writes the same value again: etcd counts how often a key was written (its version), atomically
- * and for nothing, so no reading and comparing is needed and nobody has to try twice. It is at 0
- * when it is not there, or was written once more than its value says. Who finds it so deletes it.
+ * A latch is one key, without a lease. The value has the initial count, and each count-down writes
+ * the same value again: etcd counts atomically how often a key was written (the key's version), so
+ * a count-down needs no read, no compare and no retry. A latch is at 0 when the key does not exist,
+ * or was written once more often than the initial count. A client that finds such a key deletes it.
  *
- * Who waits has a key of its own elsewhere, so that others see it, and watches the latch.
+ * A waiter has a key of its own elsewhere, so that INSPECT shows the waiter, and watches the latch.
  *
- * A receipt beside it, under a lease of the client's, tells a repeated request that it was carried
- * out. The client's last few stay; older ones go with its next latch op.
+ * Each latch op writes a receipt, under a lease of the client, from which a repeated request learns
+ * that the op was carried out. The client's last ETCD_RECEIPTS receipts stay; each latch op deletes
+ * an older one.
  */
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "etcd.h"
 
-#define LATCH_PARTS 4 /* parts */
+#define LATCH_PARTS 4 /* parts of the answer to etcd_latch_query */
 
 int64_t etcd_latch_left(const etcd_kv *kv)
 {
@@ -28,7 +29,7 @@ int64_t etcd_latch_left(const etcd_kv *kv)
     return value.capacity > downs ? value.capacity - downs : 0;
 }
 
-/* ---- the parts of its transactions ----------------------------------------------------------- */
+/* ---- parts of transactions ------------------------------------------------------------------- */
 
 static const enum etcd_section others[] = {ETCD_LOCKS, ETCD_PERMITS, ETCD_READS};
 
@@ -40,7 +41,7 @@ static void if_no_others(etcd_job *job, pb_buf *b)
         etcd_if_created(b, etcd_bounds_of(&bounds, job->e, job->op->name, others[i]), 0);
 }
 
-/* The latch itself, then one of each other type. */
+/* Read the latch itself, then one key of each other type. */
 void etcd_latch_query(pb_buf *b, const etcd *e, const char *name, enum etcd_branch branch)
 {
     etcd_bounds bounds;
@@ -56,9 +57,9 @@ void etcd_latch_query(pb_buf *b, const etcd *e, const char *name, enum etcd_bran
 }
 
 struct latch_state {
-    bool there; /* the latch */
+    bool there; /* the latch exists */
     etcd_kv kv;
-    bool other; /* the name is something else */
+    bool other; /* the name has another type */
 };
 
 static bool read_latch(const etcd_txn *txn, size_t at, struct latch_state *v)
@@ -82,7 +83,7 @@ static void receipt_key(char key[ETCD_KEY_MAX], const etcd_job *job, const etcd_
     etcd_helper(key, job->e, "done", lease->id, job->op->owner.seq);
 }
 
-/* Write the receipt, and take the oldest away. */
+/* Write the receipt, and delete the oldest one. */
 static void add_receipt(etcd_job *job, pb_buf *b, const etcd_lease *lease)
 {
     etcd *e = job->e;
@@ -102,7 +103,8 @@ static void add_receipt(etcd_job *job, pb_buf *b, const etcd_lease *lease)
     e->nreceipts++;
 }
 
-/* Nobody waits for this: whoever finds a latch at 0 does it. */
+/* Delete a latch at 0; the answer is ignored, because any client that finds such a latch deletes
+ * it. */
 static void clear(etcd *e, const etcd_kv *kv)
 {
     static const etcd_call_type type = {.path = "/etcdserverpb.KV/Txn"};
@@ -118,7 +120,7 @@ static void clear(etcd *e, const etcd_kv *kv)
 
 /* ---- set and down ---------------------------------------------------------------------------- */
 
-/* What is known when the condition did not hold; true: the job is over. */
+/* Decide after the condition failed; true: the job is finished. */
 static bool decided(etcd_job *job, const struct latch_state *v, bool receipt)
 {
     bool set = job->op->kind == PAWL_OP_LATCH_SET;
@@ -130,7 +132,7 @@ static bool decided(etcd_job *job, const struct latch_state *v, bool receipt)
     else if (set && v->there && etcd_latch_left(&v->kv) > 0)
         etcd_job_done(job, PAWL_ESTATE, "it is set already");
     else if (!set && !v->there)
-        etcd_job_done(job, 0, NULL); /* at 0 it stays there */
+        etcd_job_done(job, 0, NULL); /* a latch at 0 stays at 0 */
     else
         return false;
     return true;
@@ -164,7 +166,7 @@ static bool answer_change(etcd_call *call, pb_span message)
     etcd_job_of(call);
     if (decided(job, &v, receipt.n > 0))
         return true;
-    if (set && v.there) { /* at 0: away with it, and again */
+    if (set && v.there) { /* at 0: delete the key, and retry */
         clear(job->e, &v.kv);
         etcd_job_start(job);
         return true;
@@ -198,7 +200,7 @@ static void start_change(etcd_job *job)
     etcd_call *call;
 
     if (!lease || lease->state != LEASE_READY || !(call = etcd_job_call(job, &type)))
-        return; /* it is started again when the lease is ready */
+        return; /* the job restarts when the lease is ready */
     receipt_key(key, job, lease);
     receipt = (etcd_range){.key = etcd_span(key)};
     etcd_if_created(&call->body, &receipt, 0);
@@ -235,7 +237,7 @@ void etcd_latch(etcd *e, pawl_op *op)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* The waiter's key only shows others that somebody waits. */
+/* The waiter's key only makes the waiter visible to others. */
 bool etcd_latch_see(etcd_waiter *s, const etcd_txn *txn)
 {
     struct latch_state v;

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * leases.c - leases: granted, kept alive, fenced, let go.
+ * leases.c - leases: granted, kept alive, fenced, revoked.
  *
  *     WANTED --> GRANTING --> READY --connection lost--> STALE --> CHECKING --> FENCING --> READY
  *
- * A client has one lease for each length that its locks ask for (or one of the length that the URL
- * says), in whole seconds, as etcd counts. All are kept alive on one stream, each after a third of
- * its time; one that no lock has used for a minute is given back. A lease is good until `from` +
- * `ttl`, where `from` is an instant before the last renewal that was confirmed. The answer that it
- * has no time left means that it is gone, with all its keys.
+ * A client has one lease for each length that its locks ask for (or one lease of the length given
+ * in the URL), in whole seconds, because etcd counts in seconds. All leases are kept alive on one
+ * stream, each after a third of its time; a lease that no lock has used for a minute is revoked. A
+ * lease is valid until `from` + `ttl`, where `from` is an instant before the last confirmed renewal
+ * was sent. An answer with a time of 0 means that the lease is gone, with all its keys.
  *
- * The fence is written by FENCING alone, and only one write of it is out at a time: a second write
+ * The fence is written by FENCING alone, and only one such write is out at a time: a second write
  * would fail every request that names the first one's revision, each of which would then write the
  * fence again, without end. A request whose condition failed names the revision it was sent with
  * (etcd_lease_unfenced). If the lease has another fence by now, or is writing one, the request only
  * has to be sent again.
  *
  * A STORE THAT WENT BACK (a restored backup, a disk that lost its last writes) may know our leases
- * and not our keys, or know keys that we have long deleted. The fence shows it: a write has a
- * larger revision than every answer that was there before the write was sent. If not, all leases
- * are given up: whoever holds is told, whoever waits stands in line again under a new lease, and
- * what the store has under the old leases ends with them. A store that has passed the last revision
- * that we saw by the time we are connected again can't be told from one that only went on.
+ * but not our keys, or may know keys that we have long deleted. The fence detects such a store: a
+ * write normally has a larger revision than every answer that came before the write was sent. If
+ * not, all leases are given up: holders are told, waiters queue again under a new lease, and the
+ * store's keys under the old leases end with the leases. A store that has passed the last revision
+ * that we saw, by the time we reconnect, can't be distinguished from one that never went back.
  */
 #include <stdlib.h>
 
@@ -46,7 +46,7 @@ static void set_timer(etcd_lease *lease, int64_t due)
     lease->e->env->timer_set(lease->e->env, &lease->timer, due);
 }
 
-/* A call about the lease may be out; nobody waits for it any more. */
+/* A call about the lease may be outstanding; ignore the answer. */
 static void forget_calls(etcd_lease *lease)
 {
     struct list *calls = &lease->e->link.calls;
@@ -56,7 +56,8 @@ static void forget_calls(etcd_lease *lease)
             l->about = NULL;
 }
 
-/* Waiters that were to move to the lease, or may have: writing the key again shows where it is. */
+/* For waiters that were to move to the lease, or may have moved: a rewrite shows where the key
+ * is. */
 static void forget_moves(const etcd_lease *lease)
 {
     struct list *waiters = &lease->e->waiters;
@@ -78,7 +79,7 @@ void etcd_lease_free(etcd_lease *lease)
     free(lease);
 }
 
-/* Waiters and jobs that waited for it. */
+/* Wake the waiters and jobs that waited for the lease. */
 static void became_ready(etcd_lease *lease)
 {
     etcd *e = lease->e;
@@ -89,7 +90,8 @@ static void became_ready(etcd_lease *lease)
     etcd_jobs_start(e);
 }
 
-/* It can't be had now: those who were not heard yet are told, the others wait. */
+/* The lease can't be granted or fenced now: acquires that were not sent yet fail, the others
+ * wait. */
 static void refused(etcd_lease *lease, enum etcd_lease_state state, int code, const char *words)
 {
     lease->state = state;
@@ -113,7 +115,7 @@ static bool answer_grant(etcd_call *call, pb_span message)
     lease->id = answer.id;
     lease->ttl = answer.ttl * NS_PER_S;
     lease->from = call->sent;
-    lease->fence = 0; /* no earlier connection knew of it */
+    lease->fence = 0; /* no earlier connection knew the lease */
     if (!lease->ends)
         set_timer(lease, lease->from + lease->ttl / 3);
     became_ready(lease);
@@ -144,7 +146,8 @@ static void grant(etcd_lease *lease)
         set_timer(lease, now_of(lease) + RETRY_NS);
 }
 
-/* Whole seconds; long ones in steps of an eighth or less, so that there are not too many. */
+/* Whole seconds. Long times are rounded up in steps of at most an eighth, to limit the number of
+ * leases. */
 static int64_t seconds(const etcd *e, int64_t lease_ms)
 {
     int64_t ms = e->settings.session_ms ? e->settings.session_ms : lease_ms;
@@ -219,7 +222,7 @@ void etcd_lease_poke(etcd_lease *lease)
         keep_alive(lease);
 }
 
-/* Whoever waits sees whether what is ahead is still there, in case that an event was lost. */
+/* Let each waiter check whether the key ahead still exists, in case an event was lost. */
 static void check_waiters(etcd_lease *lease)
 {
     list_each_safe(etcd_waiter, s, &lease->waiters, in_lease) {
@@ -241,7 +244,7 @@ static void confirmed(etcd_lease *lease, int64_t ttl)
         write_fence(lease);
     else
         etcd_renewals_check(lease->e);
-    if (lease->state == LEASE_READY && ++lease->confirmed % 3 == 0) /* once in its length */
+    if (lease->state == LEASE_READY && ++lease->confirmed % 3 == 0) /* once per lease length */
         check_waiters(lease);
 }
 
@@ -313,7 +316,7 @@ static etcd_lease *first_fenced(etcd *e)
     return NULL;
 }
 
-/* Leases that take their place have no id yet. */
+/* Give up all leases. The leases that replace them have no id yet. */
 static void went_back(etcd *e, int64_t from, int64_t to)
 {
     etcd_lease *lease;
@@ -388,7 +391,7 @@ void etcd_if_fenced(etcd_call *call, const etcd_lease *lease)
     etcd_if_modified(&call->body, &range, lease->fence);
 }
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- losing and revoking leases -------------------------------------------------------------- */
 
 void etcd_lease_gone(etcd_lease *lease)
 {
@@ -399,7 +402,7 @@ void etcd_lease_gone(etcd_lease *lease)
     e->env->log(e->env, PAWL_LOG_WARNING, "etcd has ended a lease of %lld s, with its locks",
                 (long long)(lease->ttl / NS_PER_S));
     forget_calls(lease);
-    list_remove(&lease->link); /* nobody takes it from now on */
+    list_remove(&lease->link); /* no waiter takes this lease any more */
     while ((l = list_take(&lease->waiters))) {
         etcd_waiter *s = list_entry(l, etcd_waiter, in_lease);
 
@@ -443,7 +446,7 @@ static bool give_back(etcd_lease *lease)
     return call && etcd_call_send(call);
 }
 
-/* What is to linger must not end now. */
+/* Leases of lingering locks must not be revoked. */
 static bool in_use(const etcd_lease *lease)
 {
     bool lingers = lease->ends;
@@ -470,7 +473,7 @@ static void timer_fired(pawl_timer *timer)
     int64_t now = now_of(lease);
 
     if (!etcd_link_ready(&lease->e->link))
-        return; /* the next connection goes on */
+        return; /* continues on the next connection */
     if (lease->sent) {
         if (now >= lease->sent + lease->e->env->timeout_ms * PAWL_NS_PER_MS)
             etcd_link_drop(&lease->e->link, PAWL_ECONN, "a lease was not confirmed within %lld ms",
@@ -496,16 +499,16 @@ void etcd_leases_connected(etcd *e)
     list_each_safe(etcd_lease, lease, &e->leases, link) {
         if (list_empty(&lease->waiters) && lease->id && !lease->ends &&
             now_of(lease) >= lease->from + lease->ttl)
-            etcd_lease_free(lease); /* it has ended by itself */
+            etcd_lease_free(lease); /* expired */
         else if (lease->state == LEASE_WANTED)
             grant(lease);
         else if (lease->ends)
-            lease->state = LEASE_READY; /* no request of before makes anything under it */
+            lease->state = LEASE_READY; /* earlier requests create nothing here */
         else
             keep_alive(lease);
     }
     if (!first_fenced(e))
-        e->revision = 0; /* nothing of ours depends on what was seen before */
+        e->revision = 0; /* earlier revisions no longer matter */
 }
 
 void etcd_leases_dropped(etcd *e)

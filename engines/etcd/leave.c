@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * leave.c - release and cancel: how keys go, and how those that stay are written again.
+ * leave.c - release and cancel: how keys are deleted, and how remaining keys are rewritten.
  *
- * A key is deleted by its name, which no other owner ever has, so it does no harm to do that twice.
- * When the answer is lost the release is unknown; the waiter goes on by itself until its key is
- * surely gone, whether the release is sent again or not.
+ * A key is deleted by name, and no other owner ever has that name, so a second delete does no harm.
+ * When the answer is lost, the outcome of the release is unknown; the waiter goes on by itself
+ * until the key is certainly gone, whether the release is sent again or not.
  *
- * An acquire that is given up is PAWL_ECANCELED only if the server has answered that somebody is
- * ahead. If no answer came the acquire is PAWL_ECONN (not sent) or PAWL_EUNKNOWN, so that a silent
- * server never looks like a lock that is held.
+ * A cancelled acquire ends with PAWL_ECANCELED only if the server has answered that another key is
+ * ahead. If no answer came, the acquire ends with PAWL_ECONN (not sent) or PAWL_EUNKNOWN, so that a
+ * silent server never looks like a lock that is held.
  *
- * A key is written again when its owner keeps some of its permits, is read through (a downgraded
- * reader), is shown to others since when it holds, or moves to another lease (move.c). That is done
- * on condition that it is still the same key, so a rewrite that comes late brings nothing back.
+ * A key is rewritten when the owner keeps only some permits, when a downgraded reader starts or
+ * stops using the key, to show since when the owner holds, and to move to another lease (move.c).
+ * The condition is that the key is still the same key, so a late rewrite brings nothing back.
  */
 #include <errno.h>
 #include <unistd.h>
 
 #include "etcd.h"
 
-#define CANCEL_MS 100 /* so long the answer to a cancel is waited for ... */
-#define ANSWER_MS 400 /* ... and the first answer, if none has come yet */
+#define CANCEL_MS 100 /* how long to wait for the answer to a cancel */
+#define ANSWER_MS 400 /* how long to wait for the first answer, if none has come */
 
 void etcd_answer_releases(etcd_waiter *s, int code)
 {
@@ -33,7 +33,7 @@ void etcd_answer_releases(etcd_waiter *s, int code)
     }
 }
 
-/* ---- going ----------------------------------------------------------------------------------- */
+/* ---- deleting -------------------------------------------------------------------------------- */
 
 void etcd_waiter_left(etcd_waiter *s, bool was)
 {
@@ -70,7 +70,7 @@ void etcd_waiter_delete(etcd_waiter *s)
 void etcd_waiter_leave(etcd_waiter *s, int code)
 {
     if (s->call && (s->state == WAITER_HOLDS || s->state == WAITER_SHELL)) {
-        s->call->about = NULL; /* a rewrite: it does no harm, now or later */
+        s->call->about = NULL; /* a rewrite: harmless now or later */
         s->call = NULL;
     }
     etcd_watch_stop(&s->ahead);
@@ -84,7 +84,7 @@ void etcd_waiter_leave(etcd_waiter *s, int code)
     etcd_waiter_step(s);
 }
 
-/* ---- writing again --------------------------------------------------------------------------- */
+/* ---- rewriting ------------------------------------------------------------------------------- */
 
 size_t etcd_waiter_value(const etcd_waiter *s, char text[ETCD_VALUE_MAX])
 {
@@ -102,7 +102,7 @@ size_t etcd_waiter_value(const etcd_waiter *s, char text[ETCD_VALUE_MAX])
     return etcd_value_write(text, &v);
 }
 
-/* Those who read through it from now on. */
+/* Grant the downgraded readers, now that the key counts them. */
 static void admit_downgraded(etcd_waiter *base, const etcd_call *call, int64_t revision)
 {
     list_each_safe(etcd_waiter, s, &base->e->waiters, link) {
@@ -111,7 +111,7 @@ static void admit_downgraded(etcd_waiter *base, const etcd_call *call, int64_t r
     }
 }
 
-/* Nobody reads through it any more. */
+/* The last downgraded reader has left. */
 static void shell_ends(etcd_waiter *s)
 {
     s->only_reads = true;
@@ -144,7 +144,7 @@ static bool answer_rewrite(etcd_call *call, pb_span message)
         etcd_waiter_vanished(s);
         return true;
     }
-    if (!s->own.id && list_empty(&s->fresh)) /* it was compacted away */
+    if (!s->own.id && list_empty(&s->fresh)) /* the watch was compacted away */
         etcd_watch_start(&s->own, s->e, s->key, "", txn.revision + 1);
     if (!s->rewrite)
         etcd_answer_releases(s, 0);
@@ -194,7 +194,7 @@ static void unchain(pawl_op **chain, pawl_op *op)
         *chain = op->engine[1];
 }
 
-/* The one who reads through another's key stops. */
+/* A downgraded reader leaves. */
 static void downgraded_leaves(etcd_waiter *s)
 {
     etcd_waiter *base = s->base;
@@ -204,7 +204,7 @@ static void downgraded_leaves(etcd_waiter *s)
     base->linger = s->linger > base->linger ? s->linger : base->linger;
     base->downgraded--;
     base->rewrite = true;
-    if (base->state != WAITER_SHELL || base->downgraded) { /* the key stays: nothing to wait for */
+    if (base->state != WAITER_SHELL || base->downgraded) { /* the key stays */
         etcd_answer_releases(s, 0);
         etcd_waiter_step(base);
     } else {
@@ -239,7 +239,7 @@ void etcd_acquire_cancel(etcd *e, pawl_op *op)
     etcd_waiter *s = op->engine[0];
 
     unchain(&s->acquires, op);
-    if (s->acquires) { /* the same owner asks once more */
+    if (s->acquires) { /* a repeated acquire of the same owner */
         pawl_op_finish(op, PAWL_ECANCELED);
         return;
     }
@@ -302,7 +302,7 @@ void etcd_release(etcd *e, pawl_op *op)
     }
 }
 
-/* It goes on by itself. */
+/* The waiter goes on leaving by itself. */
 void etcd_release_cancel(etcd *e, pawl_op *op)
 {
     etcd_waiter *s = op->engine[0];

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * link.c - what the link to etcd adds to kit/link.c: HTTP/2, and the calls. GREETING lasts until
- * the server's settings have come and, with a user, a token (login.c).
+ * link.c - the link to etcd, on top of kit/link.c: HTTP/2, and the calls. GREETING lasts until the
+ * server's settings have come and, with a user, a token (login.c).
  *
- * Each drop leads to the next endpoint; when all of them have failed in a row, after a longer
- * pause. A server that answers "unavailable" (no leader, shutting down, its request timed out) is
- * left, too: another one may do better. So is a server that has sent nothing for a while and does
- * not answer a ping.
+ * After each drop the link tries the next endpoint; when all of them have failed in a row, after a
+ * longer pause. The link also leaves a server that answers "unavailable" (no leader, shutting down,
+ * request timed out), because another server may work better, and a server that has sent nothing
+ * for a while and does not answer a ping.
  *
- * nghttp2 knows the streams; we have the socket. Nothing is written before the loop is about to
- * poll. Inside nghttp2's callbacks the link can't be dropped; it is doomed there, and dropped
- * after.
+ * nghttp2 manages the streams, and this file the socket. Data is written just before the loop
+ * polls. Inside nghttp2's callbacks the link can't be dropped; an error there marks the link as
+ * doomed, and the link is dropped after the callback.
  */
 #include <stdlib.h>
 
 #include "etcd.h"
 
-#define PING_MS 6000 /* etcd takes offence at pings more often than every 5 s */
+#define PING_MS 6000 /* etcd disconnects clients that ping more often than every 5 s */
 #define OUT_SIZE 65536
 #define WINDOW (1 << 20)
 
@@ -51,7 +51,7 @@ static void disconnect(kit_link *kit)
     link->token = NULL;
 }
 
-/* Once a call is answered its maker may be gone. */
+/* After a call is answered, the caller's object (call->about) may be gone. */
 static void tell_failed(etcd_call *call, int code, const char *words)
 {
     if (call->about && (call->type->streams || !call->answered))
@@ -77,7 +77,7 @@ static int64_t back_off(kit_link *kit, bool was_ready)
     return kit_link_pause_ms(kit, n) / (kit->failures < n ? 2 : 1);
 }
 
-/* Inside nghttp2 the session can't be freed. */
+/* Inside nghttp2 the session can't be freed: mark the link as doomed. */
 static bool keeps(kit_link *kit, int code, const char *words)
 {
     etcd_link *link = link_of(kit);
@@ -98,7 +98,7 @@ static void dropped(kit_link *kit, int refused)
                  refused && kit->failures >= link->e->settings.endpoints.n);
 }
 
-/* Outside nghttp2 again: what was found wrong inside. False: the link is gone. */
+/* Outside nghttp2 again: drop a doomed link. False: the link was dropped. */
 static bool survives(etcd_link *link)
 {
     char words[ETCD_WORDS];
@@ -110,7 +110,7 @@ static bool survives(etcd_link *link)
     return false;
 }
 
-/* ---- a call's end ---------------------------------------------------------------------------- */
+/* ---- the end of a call ----------------------------------------------------------------------- */
 
 enum grpc_status {
     GRPC_INVALID_ARGUMENT = 3,
@@ -123,7 +123,7 @@ enum grpc_status {
     GRPC_UNAUTHENTICATED = 16
 };
 
-/* What an error of the server's means. PAWL_EUNKNOWN: it may have been carried out. */
+/* The code of a server error. PAWL_EUNKNOWN: the request may have been carried out. */
 static int code_of(const etcd_call *call)
 {
     switch (call->status) {
@@ -207,7 +207,7 @@ static int on_stream_close(nghttp2_session *h2, int32_t stream, uint32_t error, 
     return 0;
 }
 
-/* ---- what nghttp2 tells ---------------------------------------------------------------------- */
+/* ---- callbacks of nghttp2 -------------------------------------------------------------------- */
 
 static bool named(const uint8_t *name, size_t length, const char *what)
 {
@@ -223,7 +223,7 @@ static int small_number(const uint8_t *text, size_t length)
     return length ? n : 1000;
 }
 
-/* What the server says goes to terminals and logs: no control characters. */
+/* Replace control characters: the server's texts go to terminals and logs. */
 static void plain_words(char words[ETCD_WORDS], pb_span text)
 {
     snprintf(words, ETCD_WORDS, "%.*s", (int)text.length, (const char *)text.data);
@@ -340,7 +340,7 @@ static void out_of_memory(etcd_link *link)
     etcd_link_drop(link, PAWL_ENOMEM, "out of memory");
 }
 
-/* Let nghttp2 write frames into our buffer. */
+/* Copy the frames of nghttp2 into the output buffer. */
 static bool fill(kit_wire *wire)
 {
     etcd_link *link = link_of(&wire->kit);
@@ -368,7 +368,7 @@ static bool fill(kit_wire *wire)
     }
     if (kit_buf_length(&wire->out) || nghttp2_session_want_read(link->h2))
         return true;
-    broke_rules(link, PAWL_EPROTO); /* nghttp2 has said good-bye because of that */
+    broke_rules(link, PAWL_EPROTO); /* nghttp2 ended the session because of an error */
     return false;
 }
 
@@ -397,7 +397,7 @@ static bool take_bytes(kit_wire *wire)
     return used >= 0;
 }
 
-/* The greeting has the whole time-out. */
+/* The greeting has the whole timeout. */
 static void greet(kit_link *kit)
 {
     etcd_link *link = link_of(kit);
@@ -412,11 +412,11 @@ static void greet(kit_link *kit)
     kit_wire_flush(&link->wire);
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- opening and closing the link ------------------------------------------------------------ */
 
-/* Of the pings and of the oldest call. etcd hangs up on clients that ping it while no stream is
- * open, so a link on which nobody waits for anything is left alone: the next call shows whether the
- * link still works. */
+/* The next deadline: of a ping or of the oldest call. etcd disconnects clients that send pings
+ * while no stream is open, so an idle link is not pinged: the next call shows whether the link
+ * still works. */
 static int64_t limit(kit_link *kit)
 {
     etcd_link *link = link_of(kit);

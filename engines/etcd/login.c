@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * login.c - the first words on a connection: user and password for a token, which goes with every
- * later call of this connection. One that the server no longer takes costs the connection, and so
- * brings a new one. A server that knows no users is used without.
+ * login.c - the first call on a connection: user and password for a token, which goes with every
+ * later call of this connection. If the server no longer accepts the token, the link reconnects and
+ * so gets a new token. A server without authentication is used without a token.
  */
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * memory.c - memory for nghttp2 that is wiped when it is freed: frames and header tables hold the
- * password and the token of the connection. Each block has its size in front.
+ * memory.c - memory for nghttp2 that is wiped when freed: frames and header tables contain the
+ * password and the token of the connection. The size of each block is stored in front of the block.
  */
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * messages.c - etcd's messages (messages.h). The numbers are those of its rpc.proto and kv.proto.
+ * messages.c - etcd's messages (messages.h). Field numbers are from etcd's rpc.proto and kv.proto.
  */
 #include "messages.h"
 
@@ -102,7 +102,7 @@ void etcd_do_delete(pb_buf *b, enum etcd_branch branch, const etcd_range *range)
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* Is the field of this type? A number where bytes should be is malformed. */
+/* Is this the field `number`? A field of another type than expected is malformed. */
 static bool is(const pb_field *f, uint32_t number, enum pb_type type, bool *bad)
 {
     if (f->number != number)
@@ -191,7 +191,7 @@ bool etcd_next_kv(etcd_kvs *kvs, etcd_kv *ret)
     return false;
 }
 
-/* One part of a transaction's answer: exactly one of three kinds. */
+/* One part of a transaction's answer: exactly one of three types. */
 static bool read_part(pb_span data, pb_span *ret)
 {
     pb_field f;
@@ -206,7 +206,7 @@ static bool read_part(pb_span data, pb_span *ret)
     return got == 0 && !bad;
 }
 
-/* As many parts as there is room for, if that is all that are wanted. */
+/* Read up to ETCD_TXN_PARTS parts; `all`: more parts are an error. */
 static bool read_txn(pb_span data, etcd_txn *ret, bool all)
 {
     pb_field f;

@@ -2,8 +2,8 @@
  *
  * messages.h - the messages of etcd's API v3 that the engine sends and reads (etcd 3.4 and later).
  *
- * Answers are read in place: a span that comes back is good as long as the message. Reading checks
- * all of the message; walking over its parts afterwards can't fail.
+ * Answers are read in place: a returned span is valid as long as the message. The etcd_read_...
+ * functions check the whole message; iterating over the parts afterwards can't fail.
  */
 #ifndef PAWL_ETCD_MESSAGES_H
 #define PAWL_ETCD_MESSAGES_H
@@ -29,14 +29,14 @@ typedef struct etcd_query {
 
 void etcd_put_range(pb_buf *b, const etcd_query *q);
 
-/* The parts of a transaction: conditions first, then what to do if all hold, then if not. */
+/* The parts of a transaction: conditions, operations if all conditions hold, operations if not. */
 enum etcd_branch { ETCD_THEN = 2, ETCD_ELSE = 3 };
-void etcd_if_created(pb_buf *b, const etcd_range *range, int64_t revision); /* 0: it is not there */
+void etcd_if_created(pb_buf *b, const etcd_range *range, int64_t revision); /* 0: no such key */
 void etcd_if_modified(pb_buf *b, const etcd_range *range, int64_t revision);
 void etcd_if_exists(pb_buf *b, const etcd_range *range);
 void etcd_do_range(pb_buf *b, enum etcd_branch branch, const etcd_query *q);
 void etcd_do_put(pb_buf *b, enum etcd_branch branch, pb_span key, pb_span value, int64_t lease);
-void etcd_do_touch(pb_buf *b, enum etcd_branch branch, pb_span key); /* put what it has already */
+void etcd_do_touch(pb_buf *b, enum etcd_branch branch, pb_span key); /* put the same value again */
 void etcd_do_delete(pb_buf *b, enum etcd_branch branch, const etcd_range *range);
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -48,7 +48,7 @@ typedef struct etcd_kv {
 
 typedef struct etcd_kvs {
     int64_t revision, count;
-    size_t n; /* how many came */
+    size_t n; /* number of keys in this answer */
     bool more;
     pb_span rest;
 } etcd_kvs;
@@ -59,7 +59,7 @@ typedef struct etcd_txn {
     int64_t revision;
     bool succeeded;
     size_t n;
-    pb_span part[ETCD_TXN_PARTS]; /* each a range's, a put's or a delete's answer */
+    pb_span part[ETCD_TXN_PARTS]; /* the answers of range, put or delete */
 } etcd_txn;
 
 typedef struct etcd_lease_answer {
@@ -77,14 +77,14 @@ typedef struct etcd_watch_answer {
     pb_span reason, rest;
 } etcd_watch_answer;
 
-/* The revision that any answer's header has; 0: none. */
+/* The revision in the header of any answer; 0: none. */
 int64_t etcd_read_header(pb_span data);
 bool etcd_read_range(pb_span data, etcd_kvs *ret);
 bool etcd_next_kv(etcd_kvs *kvs, etcd_kv *ret);
 bool etcd_read_txn(pb_span data, etcd_txn *ret);
-/* Of one with more parts than there is room for: only the first of them. */
+/* Read an answer with more parts than ETCD_TXN_PARTS: only the first parts. */
 bool etcd_read_txn_short(pb_span data, etcd_txn *ret);
-/* The answer's part i, as that of a range; false: there is none, or it is malformed. */
+/* Part i of the answer, as the answer of a range; false: no such part, or malformed. */
 bool etcd_txn_range(const etcd_txn *txn, size_t i, etcd_kvs *ret);
 bool etcd_read_deleted(pb_span data, int64_t *ret);
 bool etcd_read_lease(pb_span data, etcd_lease_answer *ret);

@@ -3,17 +3,17 @@
  * move.c - keys that move to another lease: a longer one (renew.c), or one that ends by itself.
  *
  * MOVING. A move is a rewrite of the key (leave.c) that names the other lease, on condition that
- * the key is the one that was created for this waiter. As long as no answer has come the key may be
- * under either lease; waiter->moving says so. If the old lease ends meanwhile the key is gone or
- * has moved, and if it has moved it would stay for nobody as long as the other lease is kept alive.
- * So the waiter goes on under the other lease: its next rewrite shows whether the key is there, and
- * a waiter that leaves deletes the key in any case. If the key is there it was never gone, since
- * its creation is compared, and the lock is still held.
+ * the key is the one that was created for this waiter. Until an answer comes, the key may be under
+ * either lease; waiter->moving says so. If the old lease ends meanwhile, the key is gone or has
+ * moved; a moved key without a waiter would stay as long as the other lease is kept alive. So the
+ * waiter goes on under the other lease: the next rewrite shows whether the key exists, and a waiter
+ * that leaves deletes the key in any case. If the key exists, the key was never gone, since its
+ * creation is compared, and the lock is still held.
  *
- * LINGERING. A released lock that is to stay taken for a while (op->linger_ms) moves to a lease of
- * its own, as long as that time and never kept alive, so the service ends the lock also if the
- * process does not. A process that lives deletes the key on time. etcd counts in seconds and has a
- * shortest lease, so a lock of a process that has ended stays up to that much longer.
+ * LINGERING. A released lock that is to stay taken for a while (op->linger_ms) moves to a separate
+ * lease of that length, which is never kept alive, so the service ends the lock even if the process
+ * is gone. A running process deletes the key on time. etcd counts in seconds and has a shortest
+ * lease, so the lock of a process that has ended stays up to that much longer.
  *
  *     HOLDS or SHELL --release--> LINGERS --moved: the release is answered--> timer --> LEAVES
  */
@@ -76,7 +76,7 @@ void etcd_waiter_linger(etcd_waiter *s)
     list_remove(&s->fresh);
     env->timer_set(env, &s->timer, s->linger);
     s->target = etcd_lease_that_ends(s->e, ms);
-    if (!s->target) { /* the process lets it linger, as long as it lives */
+    if (!s->target) { /* the key lingers as long as the process runs */
         etcd_answer_releases(s, 0);
         return;
     }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * order.c - the order of waiters: which of one client's asks first, and what is watched meanwhile.
+ * order.c - the order of waiters: which of one client's waiters asks first, and which keys are
+ * watched.
  *
- * ASKING IN ORDER. Requests that are out at the same time are carried out in any order. So of those
- * of one name only the first asks; and a try waits until what leaves has left.
+ * ASKING IN ORDER. The server carries out concurrent requests in any order. So of one client's
+ * waiters for a name only the first asks; and a try waits until leaving waiters have left.
  *
- * WATCHED are what a waiter waits for, from the moment on that it knows it, and its own key, so
- * that nobody takes it away unnoticed; but that only once it was there for a while. The watch
- * begins at a revision at which the key was there, so nothing is missed, and short holds cost no
- * more than two requests.
+ * WATCHED KEYS. A waiter watches the key ahead, from the moment the waiter knows that key, and its
+ * own key, so that no deletion goes unnoticed; but the own key only after a delay. The watch begins
+ * at a revision at which the key existed, so no event is missed, and short holds cost no more than
+ * two requests.
  */
 #include <stdlib.h>
 
@@ -33,7 +34,7 @@ void etcd_waiter_enter_order(etcd_waiter *s)
         list_append(asking_bucket(s->e, s->name), &s->asking);
 }
 
-/* Is there one of the same name that was first? */
+/* Must an earlier waiter of the same name go first? */
 bool etcd_waiter_behind(const etcd_waiter *s)
 {
     struct list *bucket = asking_bucket(s->e, s->name);
@@ -84,7 +85,7 @@ static void ahead_started(etcd_watch *w, int64_t revision)
 
     if (revision == s->revision)
         return;
-    s->check = s->ahead_is != 0; /* something may have happened before the watch began */
+    s->check = s->ahead_is != 0; /* there may have been changes before the watch began */
     see_again(s, false);
 }
 
@@ -94,7 +95,7 @@ static void ahead_event(etcd_watch *w, const etcd_event *event)
 
     if (s->mode == PAWL_MODE_LATCH && !event->deleted && etcd_latch_left(&event->kv) > 0)
         return;
-    /* in a range: those behind don't matter */
+    /* in a range, keys behind the own one don't matter */
     if (event->deleted || (event->kv.created < s->created && !etcd_same(event->kv.key,
                                                                         etcd_span(s->key))))
         see_again(s, true);
@@ -106,7 +107,7 @@ static void ahead_missed(etcd_watch *w)
     see_again(w->arg, false);
 }
 
-/* The key was deleted while its lease was good: by a break, or by hand. */
+/* The key was deleted while the lease was valid: by a break, or by hand. */
 static bool was_broken(const etcd_waiter *s)
 {
     const etcd_lease *lease = (s->base ? s->base : s)->lease;
@@ -124,7 +125,7 @@ void etcd_waiter_vanished(etcd_waiter *s)
     etcd_waiter_lost(s);
     s = etcd_waiter_find(e, seq);
     if (s && s->state == WAITER_ASKS) {
-        etcd_waiter_step(s); /* it waited: in line again */
+        etcd_waiter_step(s); /* a waiter: queue again */
         return;
     }
     pawl_events_report(&e->events, PAWL_EVENT_VERIFY, broken ? PAWL_LOST_BROKEN : 0);
@@ -137,7 +138,8 @@ static void own_event(etcd_watch *w, const etcd_event *event)
         etcd_waiter_vanished(w->arg);
 }
 
-/* Compacted away: writing or reading the key shows whether it is there, and at which revision. */
+/* Compacted away: writing or reading the key shows whether the key exists, and at which
+ * revision. */
 static void own_missed(etcd_watch *w)
 {
     etcd_waiter *s = w->arg;
@@ -147,7 +149,7 @@ static void own_missed(etcd_watch *w)
     etcd_waiter_step(s);
 }
 
-/* In a while its own key is watched. */
+/* Watch the waiter's own key after a delay. */
 void etcd_waiter_watch_soon(etcd_waiter *s, etcd_soon *soon)
 {
     pawl_env *env = s->e->env;
@@ -169,7 +171,7 @@ static void watch_own(etcd_waiter *s)
     if (!s->own.id)
         etcd_watch_start(&s->own, s->e, s->key, "",
                          (holds ? (int64_t)s->token : s->revision) + 1);
-    s->rewrite |= holds && s->waited && s->mode == PAWL_MODE_EXCLUSIVE; /* who, and since when */
+    s->rewrite |= holds && s->waited && s->mode == PAWL_MODE_EXCLUSIVE; /* show since when */
     etcd_waiter_step(s);
 }
 
@@ -221,7 +223,7 @@ void etcd_waiter_queue(etcd_waiter *s, const etcd_range *range, int64_t is, int6
     }
     snprintf(text, room, "%.*s%c%.*s", (int)key.length, (const char *)key.data, 0, (int)end.length,
              (const char *)end.data);
-    if (s->ahead.id && !strcmp(s->ahead.key, text)) { /* as before */
+    if (s->ahead.id && !strcmp(s->ahead.key, text)) { /* the same key as before */
         free(text);
     } else {
         etcd_watch_stop(&s->ahead);
@@ -233,7 +235,7 @@ void etcd_waiter_queue(etcd_waiter *s, const etcd_range *range, int64_t is, int6
     etcd_waiter_leave_order(s);
     if (!s->own.id && list_empty(&s->fresh))
         etcd_waiter_watch_soon(s, &s->e->unwatched_waiters);
-    if (s->recheck) /* something has happened while the answer was on its way */
+    if (s->recheck) /* something changed before the answer came */
         etcd_waiter_step(s);
 }
 

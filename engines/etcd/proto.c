@@ -2,8 +2,8 @@
  *
  * proto.c - the codec of proto.h.
  *
- * A message inside a message has its length in front. It is written with room for one byte of
- * length; the few that are longer are moved when they are complete.
+ * A message inside a message has its length in front. The writer reserves one byte for the length,
+ * and moves the few longer messages when they are complete.
  */
 #include "proto.h"
 
@@ -12,7 +12,7 @@
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Requests and answers may hold a password or a token. */
+/* Requests and answers may contain a password or a token. */
 static void wipe(uint8_t *data, size_t length)
 {
     if (data)
@@ -20,7 +20,7 @@ static void wipe(uint8_t *data, size_t length)
     free(data);
 }
 
-/* A larger block with the same content; the old one is wiped. */
+/* Return a larger block with the same contents, and wipe the old one. */
 static uint8_t *enlarge(uint8_t *data, size_t length, size_t room)
 {
     uint8_t *grown = malloc(room);
@@ -176,7 +176,7 @@ int etcd_pb_next(pb_span *rest, pb_field *field)
             return take_varint(rest, &field->value) ? 1 : -1;
         case PB_BYTES:
             return take_varint(rest, &length) && take(rest, length, &field->bytes) ? 1 : -1;
-        case 1: /* nothing of ours has a fixed size */
+        case 1: /* none of our fields has a fixed size */
             if (!take(rest, 8, &field->bytes))
                 return -1;
             break;
@@ -208,13 +208,13 @@ static enum grpc_result take_prefix(grpc_reader *r, pb_span *rest)
     if (r->have < GRPC_PREFIX)
         return GRPC_MORE;
     if (r->prefix[0] != 0)
-        return GRPC_MALFORMED; /* compressed: we never said that we could */
+        return GRPC_MALFORMED; /* compressed: we never offered compression */
     r->size = (size_t)r->prefix[1] << 24 | (size_t)r->prefix[2] << 16 |
               (size_t)r->prefix[3] << 8 | r->prefix[4];
     return r->size > GRPC_MESSAGE_MAX ? GRPC_TOO_LARGE : GRPC_GOT;
 }
 
-/* Grows with what has arrived, not with what a prefix promises. */
+/* Grow with the bytes that have arrived, not with the size in a prefix. */
 static bool grow(grpc_reader *r, size_t need)
 {
     size_t room = r->room ? r->room : 1024;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * proto.h - protobuf, as much of it as etcd's messages need, and gRPC's frames.
+ * proto.h - the parts of protobuf that etcd's messages need, and gRPC's frames.
  *
- * Writing goes into a growing buffer; when memory runs out the buffer says so once, at the end.
- * Reading happens in place: nothing is copied or allocated, every pointer that comes back is inside
- * the bytes that were given, and anything malformed is said before any of it is used.
+ * Writers append to a growing buffer; when memory runs out, the buffer reports the failure once, at
+ * the end. Readers work in place: nothing is copied or allocated, every returned pointer is inside
+ * the given bytes, and malformed input is reported before any of the input is used.
  */
 #ifndef PAWL_ETCD_PROTO_H
 #define PAWL_ETCD_PROTO_H
@@ -18,18 +18,19 @@
 typedef struct pb_buf {
     uint8_t *data;
     size_t length, room;
-    bool failed; /* out of memory: what is in it is not whole */
+    bool failed; /* out of memory: the contents are incomplete */
 } pb_buf;
 
 void etcd_pb_free(pb_buf *b);
-/* Add bytes as they are. */
+/* Append raw bytes. */
 void etcd_pb_raw(pb_buf *b, const void *data, size_t length);
-/* A number; etcd_pb_uint leaves 0 out, as protobuf does, etcd_pb_number never. */
+/* Append a number; etcd_pb_uint omits 0, as protobuf does, etcd_pb_number never does. */
 void etcd_pb_uint(pb_buf *b, uint32_t field, uint64_t value);
 void etcd_pb_number(pb_buf *b, uint32_t field, uint64_t value);
-/* Bytes, also empty ones. */
+/* Append bytes, even if there are none. */
 void etcd_pb_bytes(pb_buf *b, uint32_t field, const void *data, size_t length);
-/* A message inside the message: what is added between the two belongs to it. */
+/* A message inside the message: everything added between begin and end belongs to the inner
+ * message. */
 size_t etcd_pb_begin(pb_buf *b, uint32_t field);
 void etcd_pb_end(pb_buf *b, size_t mark);
 
@@ -42,14 +43,14 @@ typedef struct pb_span {
 
 typedef struct pb_field {
     uint32_t number;
-    uint8_t type;   /* of the wire: PB_NUMBER or PB_BYTES; fixed sizes are skipped */
+    uint8_t type;   /* wire type: PB_NUMBER or PB_BYTES; fixed sizes are skipped */
     uint64_t value; /* PB_NUMBER */
     pb_span bytes;  /* PB_BYTES */
 } pb_field;
 
 enum pb_type { PB_NUMBER = 0, PB_BYTES = 2 };
 
-/* Take the next field off `rest`. 1: there is one; 0: that was all; -1: malformed. */
+/* Take the next field off `rest`. 1: got a field; 0: end of the message; -1: malformed. */
 int etcd_pb_next(pb_span *rest, pb_field *field);
 
 /* ---- gRPC frames ----------------------------------------------------------------------------- */
@@ -59,19 +60,19 @@ int etcd_pb_next(pb_span *rest, pb_field *field);
 
 enum grpc_result { GRPC_MORE, GRPC_GOT, GRPC_MALFORMED, GRPC_TOO_LARGE, GRPC_NO_MEMORY };
 
-/* The messages of one stream, out of the pieces in which they arrive. */
+/* Assembles the messages of one stream from pieces. */
 typedef struct grpc_reader {
     uint8_t prefix[GRPC_PREFIX];
-    size_t have; /* bytes of the present message, with its prefix */
-    size_t size; /* of the message, once the prefix is there */
+    size_t have; /* bytes of the current message, including the prefix */
+    size_t size; /* of the message, when the prefix is known */
     uint8_t *data;
     size_t room;
 } grpc_reader;
 
-/* Take bytes off `rest`. GRPC_GOT: `message` is whole, and good until the next call. */
+/* Take bytes off `rest`. GRPC_GOT: `message` is complete, and valid until the next call. */
 enum grpc_result etcd_grpc_next(grpc_reader *r, pb_span *rest, pb_span *message);
 void etcd_grpc_free(grpc_reader *r);
-/* Fill in the prefix that was left free at `at`: the message is what follows. */
+/* Fill in the prefix that was left free at `at`, for the message behind the prefix. */
 void etcd_grpc_seal(pb_buf *b, size_t at);
 
 #endif

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * renew.c - renewals, answered from what is known: a grant is good as long as its key is there (it
- * is watched) and its lease is kept alive, which leases.c does anyway. So a renewal sends nothing
- * of its own. It is answered when each lease in it was confirmed lately, on this connection; one
- * that was not is confirmed now. As soon as one grant is known to be gone all that is known is
- * told.
+ * renew.c - renewals, answered from known state: a grant is valid as long as the key exists (the
+ * key is watched) and the lease is kept alive, which leases.c does anyway. So a renewal sends no
+ * request of its own. A renewal is answered when each lease in it was confirmed recently on this
+ * connection; other leases are confirmed now. As soon as one grant is known to be gone, the renewal
+ * is answered with all that is known.
  *
- * The answer counts from now, and lasts as long as the lease that ends first is surely good.
+ * The answer counts from now, and is valid until the first of these leases can end.
  *
- * Whoever asks for longer than its lease can last is moved to a longer one.
+ * A grant that asks for a longer time than the lease provides is moved to a longer lease.
  */
 #include "etcd.h"
 
-/* May be answered with 0 now? Else sees to it that it may be soon. */
+/* Can this grant be answered with 0 now? If not, start the requests that make an answer
+ * possible. */
 static bool is_good(etcd_waiter *s, int64_t lease_ms)
 {
     etcd_waiter *holder = s->base ? s->base : s;

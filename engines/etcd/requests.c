@@ -1,31 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * requests.c - what a waiter asks the server, and what the answers mean.
+ * requests.c - the requests of a waiter, and the meaning of the answers.
  *
- * ASKING. One transaction makes the key and looks who is ahead. Keys stand in the order of their
- * creation. An exclusive owner holds when nobody is ahead at all; a reader, when no exclusive one
- * is, or only one that is read by now; permits, when those of all ahead and its own don't exceed
- * the capacity. Its condition: the key is not there yet, the fence is as it was, and the name is
- * not in use as another type. A try (not queued) has no key made if it is plain that it must fail.
+ * ASKING. One transaction creates the key and reads the keys ahead. Keys are ordered by creation.
+ * An exclusive owner holds when no key is ahead; a reader, when no exclusive key is ahead, or only
+ * one that by now is used for reading only; permits are granted when the permits of all keys ahead
+ * plus the own ones don't exceed the capacity. The transaction's conditions: the key does not exist
+ * yet, the fence is unchanged, and the name is not in use as another type. A try (an acquire that
+ * may not queue) creates no key if a key ahead is certain to block the try.
  *
- * WAITING. Whoever waits watches the one key that is directly in its way: the one before it; a
- * reader, the last exclusive one before it. For permits, one is in the way as long as it waits
- * itself, and tells that it does not by writing its key again; the first that waits watches all.
+ * WAITING. A waiter watches the one key that is directly in the way: the key before its own; a
+ * reader watches the last exclusive key before its own. A waiter for permits blocks the next one
+ * while waiting, and rewrites the key when granted, which wakes the next one. The first waiter for
+ * permits watches all keys of permits.
  *
- * CHECKING AGAIN. When that key is gone, one transaction reads on the condition that the own key is
- * still there: so a grant is never told to somebody whose lease has ended meanwhile. The token is
- * the revision of the transaction that granted. What can be granted side by side (reads, permits)
- * is written in it, so that no two have the same.
+ * CHECKING AGAIN. When the watched key is gone, one transaction reads the keys ahead, on condition
+ * that the own key still exists: so a waiter gets no grant after its lease has ended. The token is
+ * the revision of the transaction that granted. Readers and permits can be granted side by side, so
+ * that transaction also writes their key, and no two grants have the same token.
  */
 #include "etcd.h"
 
-#define PERMITS_READ 100000 /* of the keys ahead, at most; an answer has room for fewer */
+#define PERMITS_READ 100000 /* most keys ahead to read; an answer has room for fewer */
 
 enum { TAG_ASK, TAG_TRY, TAG_RECHECK, TAG_TAKE };
 
 static const etcd_call_type ask_type, peek_type, check_type;
 
-/* ---- what is sent ---------------------------------------------------------------------------- */
+/* ---- sending requests ------------------------------------------------------------------------ */
 
 static etcd_range own_range(const etcd_waiter *s)
 {
@@ -41,7 +43,7 @@ static void add_put(etcd_waiter *s, pb_buf *b)
                 s->lease->id);
 }
 
-/* Who is ahead: the answer's last part in the branch THEN. */
+/* Read the keys ahead: the last part of the answer in the branch THEN. */
 static void add_ahead(etcd_waiter *s, pb_buf *b, enum etcd_branch branch, int64_t older_than)
 {
     etcd_bounds bounds;
@@ -49,7 +51,7 @@ static void add_ahead(etcd_waiter *s, pb_buf *b, enum etcd_branch branch, int64_
 
     if (s->mode == PAWL_MODE_EXCLUSIVE) {
         q.range = *etcd_bounds_of(&bounds, s->e, s->name, ETCD_ALL);
-        q.limit = older_than ? 1 : 2; /* the own one is the newest */
+        q.limit = older_than ? 1 : 2; /* the own key is the newest */
         q.keys_only = true;
     } else if (s->mode == PAWL_MODE_SHARED) {
         q.range = *etcd_bounds_of(&bounds, s->e, s->name, ETCD_LOCKS);
@@ -79,7 +81,7 @@ static void if_empty(etcd_waiter *s, pb_buf *b, enum etcd_section section)
     etcd_if_created(b, etcd_bounds_of(&bounds, s->e, s->name, section), 0);
 }
 
-/* The branch ELSE has: the own key, something of another type, something in the way of a try. */
+/* The branch ELSE reads: the own key, keys of another type, keys that block a try. */
 static void write_ask(etcd_waiter *s, etcd_call *call, bool try)
 {
     pb_buf *b = &call->body;
@@ -135,7 +137,7 @@ static void write_recheck(etcd_waiter *s, etcd_call *call, bool take)
     etcd_do_range(b, ETCD_ELSE, &q);
 }
 
-/* Is what is ahead still as it was? That costs less than to look at all. */
+/* Is the key ahead unchanged? This request costs less than reading all keys ahead. */
 static void write_check(etcd_waiter *s, pb_buf *b)
 {
     etcd_range ahead = {.key = etcd_span(s->ahead_key)};
@@ -146,7 +148,7 @@ static void write_check(etcd_waiter *s, pb_buf *b)
         etcd_if_modified(b, &ahead, s->ahead_is);
 }
 
-/* A capacity that is not known, or can't be right: what is in force? */
+/* The capacity is not known, or can't be right: read the capacity in force. */
 static void write_peek(etcd_waiter *s, pb_buf *b)
 {
     etcd_bounds bounds;
@@ -184,9 +186,9 @@ out:
     kit_timer_ms(s->e->env, &s->timer, 100);
 }
 
-/* ---- what the answers mean ------------------------------------------------------------------- */
+/* ---- handling answers ------------------------------------------------------------------------ */
 
-/* The key is made, but it is not to be had now. */
+/* The key was created, but another key blocks the grant. */
 void etcd_waiter_blocked(etcd_waiter *s, const etcd_kv *by, const etcd_range *range,
                          int64_t revision)
 {
@@ -209,7 +211,7 @@ void etcd_waiter_refuse(etcd_waiter *s, int code, const char *why)
         etcd_waiter_end(s, code);
 }
 
-/* Is this exclusive key only read by now? */
+/* Does the owner of this exclusive key only read by now? */
 static bool only_read(const etcd_kv *kv)
 {
     etcd_value value;
@@ -218,7 +220,7 @@ static bool only_read(const etcd_kv *kv)
     return value.shared;
 }
 
-/* Granted, unless it must be written once more to have a token of its own. */
+/* Granted, unless the key must be written once more for a token of its own. */
 static void free_now(etcd_waiter *s, const etcd_call *call, int64_t revision)
 {
     if (call->tag != TAG_RECHECK || s->mode == PAWL_MODE_EXCLUSIVE) {
@@ -244,11 +246,11 @@ static bool see_line(etcd_waiter *s, const etcd_call *call, etcd_kvs *ahead, int
     return true;
 }
 
-/* Keys in the order of their creation: what those before the own one have. */
+/* The keys before the own one, in the order of their creation. */
 struct permits_ahead {
     int64_t sum;
     bool own;      /* the own key was among them */
-    etcd_kv last;  /* the one before it */
+    etcd_kv last;  /* the key before the own one */
     int64_t capacity;
 };
 
@@ -282,10 +284,10 @@ static bool see_permits(etcd_waiter *s, const etcd_call *call, etcd_kvs *kvs, in
         etcd_waiter_refuse(s, PAWL_ESTATE, "is in use with another capacity");
     } else if (a.own && a.sum + s->permits <= s->capacity) {
         free_now(s, call, revision);
-    } else if (a.sum <= s->capacity && a.own) { /* the first that waits */
+    } else if (a.sum <= s->capacity && a.own) { /* the first waiter */
         etcd_waiter_blocked(s, NULL, etcd_bounds_of(&bounds, s->e, s->name, ETCD_PERMITS),
                             revision);
-    } else { /* or far behind: more are ahead than were read */
+    } else { /* far behind: more keys are ahead than were read */
         etcd_waiter_blocked(s, &a.last, NULL, revision);
     }
     return true;
@@ -304,7 +306,7 @@ static bool see(etcd_waiter *s, const etcd_call *call, const etcd_txn *txn)
     return see_line(s, call, &ahead, txn->revision);
 }
 
-/* The key could not be made: it is there already, or something is in the way, or the fence. */
+/* The key was not created: the key exists already, another key blocks, or the fence has changed. */
 static bool not_made(etcd_waiter *s, const etcd_call *call, const etcd_txn *txn)
 {
     etcd_kvs own, other, way = {0};
@@ -333,7 +335,7 @@ static bool not_made(etcd_waiter *s, const etcd_call *call, const etcd_txn *txn)
     return true;
 }
 
-/* The own key is gone (stand in line again), or the fence is. */
+/* The own key is gone (queue again), or the fence has changed. */
 static bool not_there(etcd_waiter *s, const etcd_call *call, const etcd_txn *txn)
 {
     etcd_kvs own;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rows.c - from the keys of a name to who holds it and who waits, and to the rows of pawl_info.
+ * rows.c - finds the holders and the waiters among the keys of a name, and fills the rows of
+ * pawl_info.
  *
- * The rules are those of requests.c, applied to all keys at once. A stranger's key (a Go program's)
- * has no value of ours: it is shown by its lease, and its token is not known.
+ * The rules are the same as in requests.c, applied to all keys at once. A key of another program (a
+ * Go program) has no value of ours: the lease is shown as the owner, and the token is not known.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -11,9 +12,9 @@
 #include "inspect.h"
 #include "kit/rows.h"
 
-#define DOWNGRADED_SHOWN 1000 /* rows of those who read through one key; the summary counts all */
+#define DOWNGRADED_SHOWN 1000 /* rows of readers on one key; the summary counts all */
 
-/* ---- who holds ------------------------------------------------------------------------------- */
+/* ---- holders --------------------------------------------------------------------------------- */
 
 static bool begins(pb_span text, const char *with)
 {
@@ -50,7 +51,7 @@ bool etcd_inspect_add(etcd_inspect_name *n, const etcd_kv *kv, pb_span tail)
     else if (begins(tail, "~read-"))
         e->section = ETCD_READS;
     etcd_value_read(kv->value, &e->value);
-    if (tail.length >= sizeof e->tail) /* a latch waiter's whole key: its end tells */
+    if (tail.length >= sizeof e->tail) /* a latch waiter's whole key: keep the end */
         tail = (pb_span){tail.data + tail.length - sizeof e->tail + 1, sizeof e->tail - 1};
     snprintf(e->tail, sizeof e->tail, "%.*s", (int)tail.length, (const char *)tail.data);
     if (n->type < 0)
@@ -69,7 +70,7 @@ static bool holds(etcd_inspect_name *n, const etcd_inspect_entry *e, size_t i, b
 {
     if (n->type == PAWL_TYPE_SEMAPHORE) {
         if (*exclusive || n->used + e->value.permits > n->count) {
-            *exclusive = true; /* it waits, and so do all behind it */
+            *exclusive = true; /* this one waits, and so do all behind */
             return false;
         }
         n->used += e->value.permits;
@@ -125,7 +126,7 @@ static int64_t since_of(etcd *e, const etcd_inspect_entry *entry)
 struct shown {
     etcd *e;
     const etcd_inspect_name *n;
-    size_t downgraded; /* rows of readers through the first key, which follow its own row */
+    size_t downgraded; /* rows of readers on the first key, after its own row */
 };
 
 static bool fill_row(void *of, size_t i, pawl_info *info, char id[KIT_ID_MAX])
@@ -157,7 +158,7 @@ static bool fill_row(void *of, size_t i, pawl_info *info, char id[KIT_ID_MAX])
     return true;
 }
 
-/* Only the first key can be an exclusive holder's, through which others read. */
+/* Only the first key can belong to an exclusive holder, and have downgraded readers. */
 int etcd_inspect_show(etcd *e, pawl_op *op, const etcd_inspect_name *n, bool all)
 {
     char id[KIT_ID_MAX];

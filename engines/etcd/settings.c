@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * settings.c - what the URL says.
+ * settings.c - reads the URL.
  *
  *     etcd://[user:password@]host[:port][,host[:port]...]
  *
- * Parameters: prefix, session, and tls=1 with cafile, cert, key, verify (each of which implies it).
- * User and password may also come from the program's options or the environment (env->user,
- * env->password); the URL's come first. No error repeats a part of the URL that may be a password.
+ * Parameters: prefix, session, and tls=1 with cafile, cert, key, verify (cafile, cert and verify
+ * imply tls=1). User and password may also come from the program's options or the environment
+ * (env->user, env->password); the URL takes precedence. No error repeats a part of the URL that may
+ * be a password.
  */
 #include <stdlib.h>
 

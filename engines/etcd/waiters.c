@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * waiters.c - acquire: an owner's key, from its creation until it is surely gone.
+ * waiters.c - acquire: an owner's key, from its creation until the key is certainly gone.
  *
- *     ASKS --no one ahead--> HOLDS --release--> LEAVES --> over
+ *     ASKS --no key ahead--> HOLDS --release--> LEAVES --> over
  *       |                      | its key vanishes --> GONE --release--> over
  *       v another is ahead     | release, but a downgraded reader stays --> SHELL --> LEAVES
- *     QUEUED --what was ahead is gone, and the own key is there--> HOLDS
+ *     QUEUED --the key ahead is gone, and the own key exists--> HOLDS
  *     HOLDS or SHELL --release of a lock that is to linger--> LINGERS (move.c) --> LEAVES
  *
- * A waiter has at most one call out. When that is answered, or a watch tells something, or there is
- * a new connection, etcd_waiter_step sees what is to be done next. Acquires whose answer was lost
- * are sent again with the next connection, once the lease is fenced (etcd.h); the key's name is
- * made of the owner, so the second finds what the first has done. A waiter whose key was taken away
- * stands in line again, at the end. What was given up stays, without its op, until its key is
- * surely gone.
+ * A waiter has at most one call out. After an answer, an event of a watch, or a reconnect,
+ * etcd_waiter_step decides the next step. An acquire that got no answer is sent again on the next
+ * connection, once the lease is fenced (etcd.h); the key's name is made of the owner, so the second
+ * request finds the key of the first. A waiter whose key was deleted queues again, at the end. A
+ * cancelled waiter stays, without an op, until the key is certainly gone.
  *
- * A DOWNGRADED READER has a shared grant by downgrade: its client holds the name exclusively and
- * shall read, too. It has no key of its own, since that would be behind those who wait; it shares
- * its base grant's, whose value then says so.
+ * A DOWNGRADED READER has a shared grant by downgrade: the client holds the name exclusively and
+ * now reads, too. A key of the reader's own would be behind all waiters, so the reader shares the
+ * key of the base grant; the value of that key counts the readers.
  *
- * order.c has what is watched, and which of several waiters of one name asks first.
+ * order.c decides which keys are watched, and which of several waiters of one name asks first.
  */
 #include <stdlib.h>
 
@@ -67,7 +66,7 @@ static void waiter_free(etcd_waiter *s)
     free(s);
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- creating and ending a waiter ------------------------------------------------------------ */
 
 static bool take_lease(etcd_waiter *s)
 {
@@ -180,7 +179,7 @@ void etcd_waiter_end(etcd_waiter *s, int code)
     waiter_free(s);
 }
 
-/* Those who read through its key: what becomes of it becomes of them. */
+/* The key of the base grant is gone: the downgraded readers lose their grants, or ask for keys. */
 static void downgraded_lost(etcd_waiter *base)
 {
     list_each_safe(etcd_waiter, s, &base->e->waiters, link) {
@@ -233,7 +232,7 @@ void etcd_waiter_lost(etcd_waiter *s)
     }
 }
 
-/* ---- what is to be done ---------------------------------------------------------------------- */
+/* ---- the next step --------------------------------------------------------------------------- */
 
 static bool have_key(etcd_waiter *s)
 {
@@ -277,7 +276,7 @@ void etcd_waiter_step(etcd_waiter *s)
     case WAITER_LEAVES:
         if (!s->created && !s->maybe)
             etcd_waiter_left(s, false);
-        else if (ready || !s->maybe) /* what may yet happen is fenced off first */
+        else if (ready || !s->maybe) /* fence off late requests first */
             etcd_waiter_delete(s);
         break;
     default:
@@ -300,8 +299,8 @@ static void try_again(pawl_timer *timer)
         etcd_waiter_step(s);
         return;
     }
-    /* The answer takes too long. It will come, and the key will go; unless the connection is lost
-     * or nothing was ever answered, nobody has to be told more. */
+    /* The answer takes too long. The answer will come, and the key will be deleted. The outcome of
+     * the acquire is unknown only if the connection is lost or the server never answered. */
     s->acquires = NULL;
     pawl_op_finish(op, s->waited && !s->maybe && etcd_link_ready(&s->e->link)
                            ? PAWL_ECANCELED
@@ -318,7 +317,7 @@ void etcd_waiter_failed(etcd_call *call, int code, const char *words)
     bool lost = code == PAWL_EUNKNOWN || code == PAWL_ECONN || code == PAWL_ECANCELED;
 
     s->call = NULL;
-    if (code == ETCD_NO_LEASE) { /* a rewrite that moves the key names only the other lease */
+    if (code == ETCD_NO_LEASE) { /* a move names only the target lease */
         bool moves = call->tag && s->target && s->target->id == call->tag;
 
         if (moves && s->state != WAITER_LEAVES)
@@ -347,13 +346,13 @@ void etcd_waiter_failed(etcd_call *call, int code, const char *words)
         kit_timer_ms(s->e->env, &s->timer, RETRY_MS);
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- all waiters ----------------------------------------------------------------------------- */
 
 void etcd_waiters_step(etcd *e)
 {
     struct list all, *l;
 
-    /* One after the other from the front to the end; those that come meanwhile wait for no turn. */
+    /* Step each waiter once, from front to end; new waiters are stepped when they are added. */
     list_init(&all);
     while ((l = list_take(&e->waiters)))
         list_append(&all, l);
@@ -380,9 +379,9 @@ void etcd_waiters_free(etcd *e)
     kit_seqs_free(&e->table);
 }
 
-/* ---- the op ---------------------------------------------------------------------------------- */
+/* ---- the ACQUIRE op -------------------------------------------------------------------------- */
 
-/* A writer wants to read, too: through its own key. */
+/* A downgrade: a reader shares the key of the same client's exclusive grant. */
 static bool visit(etcd_waiter *s, const pawl_op *op)
 {
     etcd_waiter *base = op->with_seq ? etcd_waiter_find(s->e, op->with_seq) : NULL;
@@ -401,7 +400,7 @@ static bool visit(etcd_waiter *s, const pawl_op *op)
     return true;
 }
 
-/* The same owner again. */
+/* The core repeats an acquire of the same owner. */
 static void join(etcd_waiter *s, pawl_op *op)
 {
     op->engine[0] = s;

@@ -2,12 +2,12 @@
  *
  * watches.c - the watch stream: one for all watches of the client, opened with the first.
  *
- * A watch that begins with a revision of the past is served by etcd only every 100 ms, until it has
- * caught up. So what somebody waits for is watched from *now on*, and whoever waits looks once more
- * if the server has moved since he last looked (`started` tells him).
+ * etcd serves a watch that begins at a past revision only every 100 ms, until the watch has caught
+ * up. So a waiter watches the key ahead from *now on*, and reads the keys again if the server's
+ * revision has changed since the last read (`started` reports the revision).
  *
- * With each new connection all watches begin again: where they left off, or from now on, and then
- * `started` is told again.
+ * After each reconnect all watches begin again: where they left off, or from now on; then `started`
+ * is called again.
  */
 #include "etcd.h"
 
@@ -33,14 +33,14 @@ static void forget(etcd_watch *w)
     w->id = 0;
 }
 
-/* ---- what the server sends ------------------------------------------------------------------- */
+/* ---- messages from the server ---------------------------------------------------------------- */
 
 static void tell_events(etcd *e, int64_t id, etcd_watch_answer *answer)
 {
     etcd_event event;
     etcd_watch *w;
 
-    while (etcd_next_event(answer, &event) && (w = find(e, id))) { /* telling may end it */
+    while (etcd_next_event(answer, &event) && (w = find(e, id))) { /* the callback may end w */
         if (event.kv.modified >= w->next)
             w->next = event.kv.modified + 1;
         w->event(w, &event);
@@ -57,7 +57,7 @@ static bool answer_watch(etcd_call *call, pb_span message)
         return false;
     w = find(e, answer.id);
     if (!w)
-        return true; /* not wanted any more */
+        return true; /* the watch was stopped */
     if (answer.canceled) {
         if (!answer.compacted)
             e->env->log(e->env, PAWL_LOG_WARNING, "etcd has ended a watch: %.*s",
@@ -84,9 +84,9 @@ static void watch_failed(etcd_call *call, int code, const char *words)
     e->watching = NULL;
 }
 
-/* ---- what it is sent ------------------------------------------------------------------------- */
+/* ---- messages to the server ------------------------------------------------------------------ */
 
-/* The stream's buffer for one more message; NULL: no stream. */
+/* The stream's buffer for one more message; NULL: out of memory. */
 static pb_buf *begin(etcd *e, bool *first)
 {
     static const etcd_call_type type = {.path = "/etcdserverpb.Watch/Watch", .streams = true,

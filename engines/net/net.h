@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * net.h - what engines on a network share: what URLs say, names to addresses, TLS, and
- * connections.
+ * net.h - code that networked engines share: parsing URLs, resolving names, TLS, and connections.
  *
- * Compiled into libpawl for the engines there, and once more into each module that needs it: a
- * module sees none of libpawl's symbols. Nothing here blocks. All calls under the client's mutex.
+ * Compiled into libpawl for the built-in engines, and once more into each module that needs this
+ * code: a module sees none of libpawl's symbols. Nothing here blocks. All calls run under the
+ * client's mutex.
  */
 #ifndef PAWL_NET_H
 #define PAWL_NET_H
@@ -24,19 +24,19 @@ typedef struct net_resolve {
     pawl_env *env;
     pawl_wake wake;
     struct resolve_box *box;
-    void (*done)(void *arg, int error, struct addrinfo *addresses); /* addresses: to be freed */
+    void (*done)(void *arg, int error, struct addrinfo *addresses); /* done() frees them */
     void *arg;
 } net_resolve;
 
-/* 0: done() will be called, if it is not cancelled before. */
+/* 0: done() is called, perhaps inside net_resolve_start, unless net_resolve_cancel comes first. */
 int net_resolve_start(net_resolve *r, pawl_env *env, const char *host, uint16_t port);
-/* At any time, also when nothing is under way. */
+/* May be called at any time, also when nothing is being resolved. */
 void net_resolve_cancel(net_resolve *r);
 
 /* ---- socket.c -------------------------------------------------------------------------------- */
 
-/* Begin to connect to an address. 0 or an errno; what was made is in *fd and *poll also after a
- * failure, the caller's to close. */
+/* Begin to connect to an address. Returns 0 or an errno. The caller closes *fd and *poll, also
+ * after a failure. */
 int net_connect(pawl_env *env, const struct sockaddr *to, socklen_t length, int *fd,
                 uv_poll_t **poll);
 
@@ -52,7 +52,7 @@ typedef struct net_login {
 typedef struct net_address {
     char *host;
     uint16_t port;
-    char where[NET_HOST_MAX + 8]; /* "host:port", for words */
+    char where[NET_HOST_MAX + 8]; /* "host:port", for error texts */
 } net_address;
 
 typedef struct net_addresses {
@@ -62,34 +62,35 @@ typedef struct net_addresses {
 
 struct net_tls_settings;
 
-/* All return 0, or a code with words. */
+/* Functions with an `err` return 0, or a code with an error text in `err`. */
 int net_copy(char **ret, const char *text, pawl_error *err);
-/* text[0..length) without its escapes. */
+/* Decode the escapes in text[0..length). */
 int net_decode(char **ret, const char *text, size_t length, const char *what, pawl_error *err);
-/* [user][:password], what stands before the URL's '@'. */
+/* [user][:password], the part of the URL before '@'. */
 int net_read_login(net_login *login, const char *text, size_t length, pawl_error *err);
-/* What is missing may come from the program's options or the environment. */
+/* Fill in a missing user or password from the program's options or the environment. */
 int net_add_login(net_login *login, const pawl_env *env, pawl_error *err);
-/* Wipes what is secret. */
+/* Wipes the secrets. */
 void net_login_free(net_login *login);
-/* host, host:port, [v6], [v6]:port; without a host: localhost. `port` is the usual one. */
+/* host, host:port, [v6], [v6]:port; without a host: localhost. `port` is the default port. */
 int net_read_address(net_address *ret, const char *text, size_t length, uint16_t port,
                      pawl_error *err);
-/* Several, with commas between them. */
+/* Several addresses, separated by commas. */
 int net_read_addresses(net_addresses *ret, const char *text, size_t length, uint16_t port,
                        pawl_error *err);
 void net_addresses_free(net_addresses *addresses);
-/* For pawl_engine.identity: the service, its hosts in order and in lower case (localhost and its
- * two addresses are one), and what else tells names apart there. */
+/* For pawl_engine.identity: the service, the hosts sorted and in lower case (localhost is the same
+ * as 127.0.0.1 and ::1), and `more`, the other settings that separate names, such as a prefix. */
 int net_identity(char *ret, size_t size, const char *service, const net_addresses *at,
                  const char *more);
-/* tls=1 or 0, where no scheme says it. */
+/* tls=1 or 0, for schemes that don't imply TLS. */
 int net_read_tls_wanted(bool *ret, const pawl_url *url, pawl_error *err);
 /* cafile, cert, key, verify. */
 int net_read_tls(struct net_tls_settings *s, const pawl_url *url, pawl_error *err);
 void net_tls_settings_free(struct net_tls_settings *s);
 
-/* The pause before the next attempt: 10 ms, doubled so often, at most 1 s; half of it by chance. */
+/* The pause before the next attempt: 10 ms, doubled `doublings` times, at most 1 s; half of the
+ * pause is random. */
 static inline int64_t net_pause_ms(pawl_env *env, uint32_t doublings)
 {
     int64_t ms = doublings < 7 ? INT64_C(10) << doublings : 1000;
@@ -99,37 +100,37 @@ static inline int64_t net_pause_ms(pawl_env *env, uint32_t doublings)
 
 /* ---- tls.c ----------------------------------------------------------------------------------- */
 
-/* What reading and writing return instead of a number of bytes. */
+/* Results of reading and writing other than a number of bytes. */
 enum net_io { NET_IO_AGAIN = -1, NET_IO_CLOSED = -2, NET_IO_FAILED = -3 };
 
 enum net_verify { NET_VERIFY_FULL, NET_VERIFY_CHAIN, NET_VERIFY_NONE };
 
 typedef struct net_tls_settings {
-    const char *host;          /* who the server must be; for net_tls_new only */
+    const char *host;          /* the name to verify; for net_tls_new only */
     char *cafile, *cert, *key; /* NULL: not given */
-    const char *alpn;          /* the one protocol that is offered, "h2"; NULL: none */
+    const char *alpn;          /* the one protocol to offer, "h2"; NULL: none */
     enum net_verify verify;
 } net_tls_settings;
 
 typedef struct net_tls net_tls;
 
-/* What all connections of a client share. 0 or a code with words. The files are read again for a
- * new connection if they have changed. */
+/* The TLS state that all connections of a client share. Returns 0 or a code with an error text. A
+ * new connection reads the files again if they have changed. */
 int net_tls_context(void **ret, pawl_env *env, const net_tls_settings *s, pawl_error *err);
 void net_tls_context_free(void *context);
 net_tls *net_tls_new(void *context, const net_tls_settings *s, int fd);
 void net_tls_free(net_tls *tls);
-/* 0: done. NET_IO_AGAIN, or NET_IO_FAILED with words. */
+/* 0: finished. NET_IO_AGAIN, NET_IO_CLOSED, or NET_IO_FAILED with an error text. */
 int net_tls_handshake(net_tls *tls, char words[NET_WORDS]);
-/* Bytes, or enum net_io. */
+/* A number of bytes, or enum net_io. */
 ptrdiff_t net_tls_read(net_tls *tls, char *data, size_t length, char words[NET_WORDS]);
 ptrdiff_t net_tls_write(net_tls *tls, const char *data, size_t length, char words[NET_WORDS]);
-/* Must the socket be writable before anything goes on? */
+/* Must the socket become writable before TLS can continue? */
 bool net_tls_wants_write(const net_tls *tls);
 /* The TLS library, "OpenSSL 3.0.19"; "" if there is none. */
 const char *net_tls_library(void);
 
-/* The same functions as the module tls.so exports them to libpawl (tls_module.c). */
+/* The same functions, as exported by the module tls.so to libpawl (tls_module.c). */
 #define NET_TLS_SYMBOL "pawl_tls"
 typedef struct net_tls_module {
     int (*context)(void **ret, pawl_env *env, const net_tls_settings *s, pawl_error *err);
@@ -147,18 +148,18 @@ typedef struct net_tls_module {
 
 enum net_state { NET_CLOSED, NET_RESOLVING, NET_CONNECTING, NET_SECURING, NET_OPEN };
 
-/* A connection to a host. All fields above the line are the user's to set before net_stream_open.
- * Closing inside any of the three callbacks is fine. */
+/* A connection to a host. The caller sets all fields above the line before net_stream_open. The
+ * three callbacks may close the stream. */
 typedef struct net_stream {
     pawl_env *env;
     void *tls_context;                     /* NULL: plain */
     const net_tls_settings *tls;
-    int64_t limit_ms;                      /* until it is open; 0: env->timeout_ms */
-    const char *path;                      /* a unix socket, whatever the host; NULL: none */
+    int64_t limit_ms;                      /* time limit for opening; 0: env->timeout_ms */
+    const char *path;                      /* a Unix socket, used instead of the host; NULL: none */
     void *arg;
-    void (*opened)(struct net_stream *s);  /* bytes may go */
-    void (*failed)(struct net_stream *s, int code, const char *words); /* it is closed again */
-    void (*ready)(struct net_stream *s, bool readable, bool writable); /* once it is open */
+    void (*opened)(struct net_stream *s);  /* data can be sent */
+    void (*failed)(struct net_stream *s, int code, const char *words); /* the stream is closed */
+    void (*ready)(struct net_stream *s, bool readable, bool writable); /* called while open */
     /* ---- */
     enum net_state state;
     int fd, events;
@@ -171,11 +172,11 @@ typedef struct net_stream {
     char words[NET_WORDS];
 } net_stream;
 
-/* Begin to connect: all addresses of the host, one after the other. */
+/* Begin to connect: tries all addresses of the host, one after the other. */
 void net_stream_open(net_stream *s, const char *host, uint16_t port);
-/* At any time, also twice, and on zeroes. */
+/* May be called at any time, also twice, and on zeroes. */
 void net_stream_close(net_stream *s);
-/* Bytes, or enum net_io with words. */
+/* A number of bytes, or enum net_io with an error text. */
 ptrdiff_t net_stream_read(net_stream *s, void *data, size_t room, char words[NET_WORDS]);
 ptrdiff_t net_stream_write(net_stream *s, const void *data, size_t length, char words[NET_WORDS]);
 /* Watch for bytes to read, and for room to write if `writes`. */

@@ -3,7 +3,7 @@
  * probe.c - does a server answer?
  *
  *     started --opened--> hearing --end of the answer, or room is full--> over
- *        +--------- failed, or the time-out -----------------------------> over
+ *        +--------- failed, or the timeout ------------------------------> over
  *
  * Over: the stream is closed and the timer cleared before `done` is called, so that `done` may free
  * the probe.
@@ -67,7 +67,7 @@ static void too_late(pawl_timer *timer)
     over(timer->arg, false, "no answer in time");
 }
 
-/* Half of the time-out: what waits for all probes has one of its own. */
+/* Half of the timeout, because the op that waits for all probes has a timeout, too. */
 void net_probe_start(net_probe *p)
 {
     int64_t limit_ms = p->env->timeout_ms / 2;

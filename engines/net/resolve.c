@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * resolve.c - names to addresses, without waiting.
+ * resolve.c - resolves names to addresses, without blocking.
  *
- * getaddrinfo may take many seconds and can't be interrupted. It runs in a thread of its own, whose
- * end nobody waits for: the two sides share a box with a mutex and two references. The thread puts
- * the result into the box and, if the other side is still there, wakes it; whoever leaves last
- * frees the box. (libuv's workers would keep the loop, and with it pawl_close, until the resolver
- * is done.) Numeric addresses need no thread, and neither does "localhost", which is loopback
- * wherever one asks. So a forked child can use those at once, too; the resolver of the C library
- * may have been locked at the fork by a thread that the child does not have.
+ * getaddrinfo may take many seconds and can't be interrupted, so a detached thread calls
+ * getaddrinfo. Thread and client share a box with a mutex and two references. The thread puts the
+ * result into the box and, if the client still waits, wakes the client; the last of the two frees
+ * the box. (libuv's workers would block the loop, and with it pawl_close, until the resolver is
+ * done.) Numeric addresses need no thread, and neither does "localhost", which is always the
+ * loopback address. So a forked child can use these addresses at once, too; the resolver of the C
+ * library may have been locked at the fork by a thread that the child does not have.
  */
 #include <netdb.h>
 #include <pthread.h>
@@ -21,7 +21,7 @@
 struct resolve_box {
     pthread_mutex_t mutex;
     int refs;
-    pawl_wake *wake; /* NULL: nobody waits any more */
+    pawl_wake *wake; /* NULL: the client has left */
     void (*send)(pawl_wake *);
     bool finished;
     int error;
@@ -57,7 +57,7 @@ static void *resolver(void *arg)
     struct addrinfo *addresses;
     int error = look_up(box->host, box->port, AI_ADDRCONFIG, &addresses);
 
-    if (error == EAI_NONAME || error == EAI_ADDRFAMILY) /* loopback only, say */
+    if (error == EAI_NONAME || error == EAI_ADDRFAMILY) /* for example, only loopback is up */
         error = look_up(box->host, box->port, 0, &addresses);
     pthread_mutex_lock(&box->mutex);
     box->error = error;
@@ -88,7 +88,7 @@ static void woken(pawl_wake *wake)
     r->done(r->arg, error, addresses);
 }
 
-/* Without asking anybody. NULL: it takes a resolver. */
+/* Resolve a numeric address or "localhost". NULL: other names need the resolver. */
 static struct addrinfo *known(const char *host, const char *port)
 {
     struct addrinfo *first, *second;
@@ -102,7 +102,7 @@ static struct addrinfo *known(const char *host, const char *port)
     return first;
 }
 
-/* The thread takes no signals: they are the program's. */
+/* The thread blocks all signals: signals belong to the program. */
 static int start_thread(struct resolve_box *box)
 {
     pthread_attr_t attr;

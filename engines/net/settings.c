@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * settings.c - what the URLs of servers have in common: user and password, addresses, TLS.
+ * settings.c - the common parts of server URLs: user and password, addresses, TLS.
  *
- * Whatever is read replaces what was there. No error repeats a part of the URL that may be a
- * password: what stands before an '@' is never shown, and a host that is wrong is not shown either,
- * since a password with an '@' of its own would end there.
+ * Values that are read replace earlier values. No error repeats a part of the URL that may be a
+ * password: text before an '@' is never shown, and neither is a wrong host, because a password that
+ * contains an '@' would end there.
  */
 #include "net.h"
 
@@ -44,7 +44,7 @@ int net_decode(char **ret, const char *text, size_t length, const char *what, pa
     return 0;
 }
 
-/* ---- who we are ------------------------------------------------------------------------------ */
+/* ---- user and password ----------------------------------------------------------------------- */
 
 int net_read_login(net_login *login, const char *text, size_t length, pawl_error *err)
 {
@@ -79,7 +79,7 @@ void net_login_free(net_login *login)
     *login = (net_login){0};
 }
 
-/* ---- where they are -------------------------------------------------------------------------- */
+/* ---- addresses ------------------------------------------------------------------------------- */
 
 static int read_port(uint16_t *ret, const char *text, size_t length, pawl_error *err)
 {

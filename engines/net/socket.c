@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * socket.c - a socket that begins to connect, under a poll handle of the loop. A network that is
- * gone is noticed by keepalive (15 s) and by data that stay unanswered (three times the time-out).
+ * socket.c - a socket that begins to connect, under a poll handle of the loop. A broken network is
+ * detected by keepalive (15 s) and by data that stay unacknowledged (three times the timeout).
  */
 #include <errno.h>
 #include <netinet/in.h>

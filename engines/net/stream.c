@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stream.c - from a host's name to a connection, and bytes over it; plain or TLS.
+ * stream.c - from a host's name to a connection that carries bytes; plain or TLS.
  *
  *     CLOSED --> RESOLVING --> CONNECTING to one address after the other --> [SECURING] --> OPEN
  *
- * The attempt as a whole ends at s->ends, and each address has its share of what is left of it:
- * one that does not answer must not keep us from the next. While nobody makes a call nobody may
- * turn the loop; the time of an attempt that was left alone begins anew.
+ * The attempt as a whole ends at s->ends. Each address gets an equal share of the time left, so
+ * that an address that does not answer can't use up the time of the next one. Between calls of the
+ * program the loop may not run at all; the time limit of an attempt that was not run begins anew.
  */
 #include "net.h"
 
@@ -17,12 +17,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define LEFT_ALONE_MS 50 /* a timer that fires so late: nobody turned the loop */
+#define LEFT_ALONE_MS 50 /* a timer that fires later than this: the loop did not run */
 
 static void connect_next(net_stream *s);
 static void on_poll(uv_poll_t *poll, int status, int events);
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- closing --------------------------------------------------------------------------------- */
 
 static void poll_closed(uv_handle_t *handle)
 {
@@ -114,7 +114,7 @@ static void connected(net_stream *s)
         secure(s);
 }
 
-/* 0, or an errno. */
+/* Returns 0, or an errno. */
 static int connect_to(net_stream *s, const struct sockaddr *to, socklen_t length)
 {
     int error = net_connect(s->env, to, length, &s->fd, &s->poll);
@@ -127,7 +127,7 @@ static int connect_to(net_stream *s, const struct sockaddr *to, socklen_t length
     return 0;
 }
 
-/* An equal part of the time for each address that is left. */
+/* Give each remaining address an equal part of the time left. */
 static void limit_address(net_stream *s)
 {
     int64_t now = s->env->now(s->env), n = 0;
@@ -219,7 +219,7 @@ void net_stream_watch(net_stream *s, bool writes)
         return;
     s->events = events;
     s->env->loop_changed(s->env);
-    uv_poll_start(s->poll, events, on_poll); /* of a descriptor that is watched: it can't fail */
+    uv_poll_start(s->poll, events, on_poll); /* can't fail for a descriptor in the loop */
 }
 
 static ptrdiff_t plain_result(ssize_t n, char words[NET_WORDS])
@@ -252,7 +252,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 
     if (s->poll != poll)
         return;
-    if (status < 0) { /* libuv watches no more; reading tells what is wrong */
+    if (status < 0) { /* libuv has stopped watching; a read shows the error */
         s->events = 0;
         events = UV_READABLE;
     }

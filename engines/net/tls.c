@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tls.c - TLS over a socket that does not block.
+ * tls.c - TLS over a non-blocking socket.
  *
- * By default the server's chain is verified against cafile (or the system's authorities) and its
- * name against the URL's host. OpenSSL reads and writes through a BIO of our own, because its own
- * would raise SIGPIPE in the program when the server is gone.
+ * By default the server's chain is verified against cafile (or the system's authorities), and the
+ * server's name against the URL's host. OpenSSL reads and writes through a BIO of our own, because
+ * OpenSSL's socket BIO would raise SIGPIPE in the program when the server is gone.
  *
- * OpenSSL has locks inside. A child that was forked while another thread held one would wait for it
- * for ever when it opens a client of its own; so all clients of the process take one mutex around
- * their calls, which is also held around fork().
+ * OpenSSL has internal locks. If a process forks while another thread holds such a lock, the child
+ * would wait for the lock forever when opening a client of its own. So all clients of the process
+ * take one mutex around their calls, and fork() runs with this mutex held.
  *
- * Certificates are replaced while programs run. Each new connection looks whether one of the files
- * is another than before (device, inode, size, times), and reads them all again then. What can't be
- * used, for instance a new certificate whose key is not there yet, is logged and tried again with
- * the next connection; until then the old ones are used. A connection that is open keeps what it
- * has.
+ * Certificates are replaced while programs run. Each new connection checks whether one of the files
+ * has changed (device, inode, size, times), and then reads all files again. Files that can't be
+ * used, for instance a new certificate whose key does not exist yet, are logged and tried again
+ * with the next connection; until then the old certificates are used. An open connection keeps the
+ * certificates that it has.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -86,9 +86,9 @@ static BIO_METHOD *bio_method(void)
     return method;
 }
 
-/* ---- one client's rules ---------------------------------------------------------------------- */
+/* ---- the context of a client ----------------------------------------------------------------- */
 
-/* Which file it was. */
+/* Identifies a version of a file. */
 struct stamp {
     dev_t device;
     ino_t inode;
@@ -102,7 +102,7 @@ struct context {
     SSL_CTX *ssl;
     BIO_METHOD *method;
     pawl_env *env;
-    net_tls_settings settings; /* the files' names are its own */
+    net_tls_settings settings; /* with copies of the file names */
     struct stamp stamps[FILES];
 };
 
@@ -133,7 +133,7 @@ static int load_files(SSL_CTX *ssl, const net_tls_settings *s, pawl_error *err)
     return 0;
 }
 
-/* The list on the wire: each name behind its length. */
+/* The list as sent: each name behind its length. */
 static bool offer(SSL_CTX *ssl, const char *protocol)
 {
     unsigned char list[32];
@@ -155,7 +155,7 @@ static int make_context(SSL_CTX **ret, const net_tls_settings *s, pawl_error *er
     if (!ssl)
         return pawl_error_set(err, PAWL_ENOMEM, "can't set up TLS");
     SSL_CTX_set_min_proto_version(ssl, TLS1_2_VERSION);
-    SSL_CTX_set_options(ssl, SSL_OP_NO_RENEGOTIATION); /* so writing never has to read */
+    SSL_CTX_set_options(ssl, SSL_OP_NO_RENEGOTIATION); /* so that writes never have to read */
     SSL_CTX_set_mode(ssl, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_CTX_set_verify(ssl, s->verify == NET_VERIFY_NONE ? SSL_VERIFY_NONE : SSL_VERIFY_PEER, NULL);
     if (s->alpn && !offer(ssl, s->alpn))
@@ -163,7 +163,8 @@ static int make_context(SSL_CTX **ret, const net_tls_settings *s, pawl_error *er
     return load_files(ssl, s, err);
 }
 
-/* Without cafile it is the system's file of authorities; its folder is looked into by OpenSSL. */
+/* Without cafile, check the system's file of authorities; OpenSSL itself reads the system's
+ * folder. */
 static void take_stamps(const net_tls_settings *s, struct stamp stamps[FILES])
 {
     const char *given = getenv(X509_get_default_cert_file_env());
@@ -185,8 +186,8 @@ static void take_stamps(const net_tls_settings *s, struct stamp stamps[FILES])
     }
 }
 
-/* If the files are others than before, read them; `err` says why they can't be used. The stamps are
- * from before they were read: what changes meanwhile is seen next time. */
+/* If the files have changed, read them; `err` says why they can't be used. The stamps are taken
+ * before reading: a change during the read is noticed next time. */
 static void read_again(struct context *context, pawl_error *err)
 {
     struct stamp stamps[FILES];
@@ -199,7 +200,7 @@ static void read_again(struct context *context, pawl_error *err)
         SSL_CTX_free(ssl);
         return;
     }
-    SSL_CTX_free(context->ssl); /* connections have references of their own */
+    SSL_CTX_free(context->ssl); /* connections have their own references */
     context->ssl = ssl;
     memcpy(context->stamps, stamps, sizeof stamps);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tls_entry.c - what the module tls.so exports (tls_module.c).
+ * tls_entry.c - the exported symbol of the module tls.so (tls_module.c).
  */
 #include "net.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tls_module.c - TLS for the engines inside libpawl. OpenSSL is large, and loading it takes longer
- * than a local lock does, so only programs that use TLS load it: tls.c is the module tls.so.
+ * tls_module.c - TLS for the engines inside libpawl. OpenSSL is large, and loading OpenSSL takes
+ * longer than a local lock does, so only programs that use TLS load it: tls.c is the module tls.so.
  * Engines that are modules themselves contain tls.c.
  *
  * net_tls_context() loads the module. Contexts and connections come from the module, so every

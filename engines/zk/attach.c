@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * attach.c - from a connection to a session (GREETING): the one we have, or a new one, is asked
- * for. The answer is the session, or that it has ended.
+ * attach.c - from a connection to a session (GREETING): the client asks to resume its session, or
+ * for a new one. The server answers with the session, or that the session has ended.
  *
- * A server that can only be read from (it has lost its ensemble) is left again; so is one that is
- * behind what this client has seen, which that server itself sees to: it hangs up.
+ * The client leaves a read-only server (one that has lost contact with the ensemble). A server that
+ * is behind the zxid this client has seen closes the connection itself.
  *
- * An ensemble that has lost its data, or went back to an older snapshot, is behind for good. So
- * what was seen counts only as long as the session is surely good. After that nothing is held any
- * more by this client's own clock; it asks for its session as one who has seen nothing, and lets
- * the server catch up with the leader (session.c) before anything is read. The ensemble then knows
- * the session, and its nodes are looked at, or does not, and everybody who waits queues again in a
- * new one.
+ * An ensemble that has lost data, or went back to an older snapshot, is behind for good. So the
+ * last zxid counts only as long as the session is surely valid. After that time nothing is held any
+ * more by this client's own clock. The client then asks for the session with a zxid of 0, and lets
+ * the server catch up with the leader (session.c) before any read. Either the ensemble knows the
+ * session, and the client checks the session's nodes; or all waiters queue again in a new session.
  */
 #include "zk.h"
 
@@ -29,7 +28,7 @@ void zk_link_attach(zk *z)
     jute_put_int(&w, (int32_t)z->settings.session_ms);
     jute_put_long(&w, s->id);
     jute_put_bytes(&w, s->password, s->id ? s->password_length : sizeof s->password);
-    jute_put_bool(&w, false); /* a server that can only be read from won't do */
+    jute_put_bool(&w, false); /* read-only servers are not accepted */
     if (jute_end(&w))
         kit_wire_flush(&z->link.wire);
     else

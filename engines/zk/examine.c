@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * examine.c - EXAMINE: the session that the server granted, the ensemble as /zookeeper/config lists
- * it, and what each server of the URL says to "srvr", on a connection of its own.
+ * examine.c - EXAMINE: the session that the server granted, the ensemble as listed in
+ * /zookeeper/config, and the answer of each server of the URL to "srvr", on a connection per
+ * server.
  *
- * The node is read first; then all probes are out at once, and the last one that ends completes the
- * op. exam->out counts them, and one more while they are being started.
+ * The node is read first; then all probes run at once, and the last probe that ends finishes the
+ * op. exam->out counts the running probes, and one more while probes are being started.
  */
 #include <stdlib.h>
 
@@ -15,7 +16,7 @@
 typedef struct exam {
     zk_task task;
     pawl_op *op;
-    size_t servers; /* in the ensemble; 0: not told */
+    size_t servers; /* in the ensemble; 0: unknown */
     size_t out;     /* probes; 0: not begun */
     net_probe probes[];
 } exam;
@@ -80,8 +81,8 @@ static void finish(exam *x, int code, const char *words)
     pawl_op_finish(op, code);
 }
 
-/* Lines "server.1=..."; a server that stands alone, and one that keeps the node to itself, tells
- * nothing. */
+/* Counts lines "server.1=...". A standalone server, and one that doesn't let us read the node, has
+ * none. */
 static bool config_read(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
     exam *x = exam_of(task);
@@ -166,7 +167,7 @@ static void probe_all(exam *x)
 static void exam_go(zk_task *task)
 {
     if (exam_of(task)->out)
-        return; /* the rest needs no session */
+        return; /* the probes need no session */
     zk_ask(task, ZK_GET, "/zookeeper/config", false, config_read, 0);
 }
 

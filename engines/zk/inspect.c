@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * inspect.c - inspect, list, count and break: what reads the nodes of a name as a stranger would.
+ * inspect.c - inspect, list, count and break: requests that read all nodes of a name.
  *
- *     NAMES      LIST: which names there are; then as many at a time as CHUNK
- *     CHILDREN   of each name, and what stands in it
- *     INSIDE     of semaphores and latches: what is inside
- *     NODES      what stands in the nodes that will be shown
+ *     NAMES      LIST: which names exist; then up to CHUNK names at a time
+ *     CHILDREN   the children and the data of each name
+ *     INSIDE     the folders of semaphores, the count of latches
+ *     NODES      the data of the nodes that will be shown
  *     DELETE     BREAK: the holders' nodes
  *
- * Of one name at most LOOK_NODES_MAX nodes are kept, so that nobody can fill this process's memory
- * by filling a name.
+ * At most INSPECT_NODES_MAX nodes of a name are kept, so that nobody can exhaust this process's
+ * memory by filling a name.
  *
- * A connection that is lost in between begins the present names anew; but a BREAK whose deletes
- * were sent is never repeated: it might hit the next holder.
+ * After a reconnect the names of the current chunk are read anew; but a BREAK whose deletes were
+ * sent is never repeated, because a repeated delete might hit the next holder.
  */
 #include <fnmatch.h>
 #include <stdlib.h>
@@ -58,7 +58,7 @@ static void finish(zk_inspection *k, int code)
     pawl_op_finish(op, code);
 }
 
-/* True: go on. What is not there is fine. */
+/* True: the read succeeded. A missing node is no error. */
 static bool good(zk_inspection *k, int error)
 {
     if (error && error != ZK_NO_NODE && error != ZK_LOST)
@@ -66,7 +66,7 @@ static bool good(zk_inspection *k, int error)
     return !error;
 }
 
-/* ---- growing --------------------------------------------------------------------------------- */
+/* ---- adding names and nodes ------------------------------------------------------------------ */
 
 static void add_name(zk_inspection *k, const char *name)
 {
@@ -117,7 +117,7 @@ static void add_node(zk_inspection *k, zk_inspect_name *n, jute_bytes name, zk_c
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* The names begin with what is behind the base's last slash. */
+/* The children begin with the part of the base after the last slash. */
 static bool names_listed(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
     zk_inspection *k = zk_inspection_of(task);
@@ -300,7 +300,7 @@ static const char *dir_of(const zk_inspect_name *n, const zk_inspect_node *node)
 }
 
 /* A list shows the first holder of each name and the age of the first waiter; an inspection shows
- * everybody. */
+ * all nodes. */
 static bool is_shown(const zk_inspection *k, const zk_inspect_name *n, size_t j)
 {
     return k->op->kind != PAWL_OP_LIST || !j || (!n->nodes[j].holder && n->nodes[j - 1].holder);
@@ -323,7 +323,7 @@ static void ask_nodes(zk_inspection *k)
     }
 }
 
-/* Who must see all of a name's nodes is told that it can't. */
+/* Fail an op that needs all nodes of a name, if the name has too many. */
 static bool too_many(zk_inspection *k)
 {
     if (!k->names[0].too_many || k->op->kind == PAWL_OP_LIST)
@@ -430,7 +430,7 @@ static void zk_inspect_go(zk_task *task)
 
     if (!k->sent && k->op->kind == PAWL_OP_LIST)
         zk_ask_sync(task);
-    else if (!k->sent) /* as new as every write that is over */
+    else if (!k->sent) /* see every finished write */
         zk_ask_turn(task, zk_path(z, k->names[0].name, NULL, NULL));
     if (k->sent) {
         finish(k, PAWL_EUNKNOWN);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * inspect.h - what inspect.c and rows.c share.
+ * inspect.h - declarations that inspect.c and rows.c share.
  */
 #ifndef PAWL_ZK_INSPECT_H
 #define PAWL_ZK_INSPECT_H
@@ -11,17 +11,17 @@
 typedef struct zk_inspect_node {
     char *name;
     zk_child child;
-    bool holder, known; /* known: it has been read */
-    uint32_t permits;   /* leases of one owner count together */
+    bool holder, known; /* known: the node's data has been read */
+    uint32_t permits;   /* leases of one owner are one row */
     zk_who who;
     zk_stat stat;
-    char text[64]; /* what stands in it, if it is not Pawl's */
+    char text[64]; /* the data, if not written by Pawl */
 } zk_inspect_node;
 
 /* One name. */
 typedef struct zk_inspect_name {
     char *name;
-    bool latch, semaphore; /* semaphore: only has been, maybe */
+    bool latch, semaphore; /* semaphore: perhaps a former one */
     bool locks;            /* contenders for a lock */
     bool queue;            /* contenders for permits */
     bool too_many;         /* more nodes than are kept */
@@ -34,22 +34,22 @@ typedef struct zk_inspection {
     zk_task task;
     pawl_op *op;
     uint8_t step;
-    bool sent; /* a BREAK's deletes were */
+    bool sent; /* the deletes of a BREAK were sent */
     int code;
     char words[ZK_WORDS];
     size_t deleted;
-    size_t from;      /* the first of the names that are being looked at */
+    size_t from;      /* index of the first name of the current chunk */
     zk_inspect_name *names;
     size_t nnames, room;
 } zk_inspection;
 
 #define INSPECT_NODES_MAX 20000 /* of one name */
 
-/* Count the leases of one owner together. */
+/* Merge the leases of one owner into one row. */
 void zk_inspect_merge(zk_inspect_name *n);
-/* Put holders and waiters in their order and say which is which. */
+/* Sort the nodes, and mark the holders. */
 void zk_inspect_sort(zk_inspect_name *n);
-/* Tell the rows: the summary, or everything. */
+/* Report the rows: the summary, or all of them. */
 int zk_inspect_show(const zk_inspection *k, const zk_inspect_name *n, bool all);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * jute.c - ZooKeeper's way to put things on the wire.
+ * jute.c - ZooKeeper's wire format.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ jute_writer jute_begin(kit_buf *buf)
 {
     jute_writer w = {.buf = buf, .start = kit_buf_length(buf)};
 
-    jute_put_int(&w, 0); /* the length, once it is known */
+    jute_put_int(&w, 0); /* the length, filled in by jute_end */
     return w;
 }
 
@@ -121,7 +121,7 @@ bool jute_bool(jute_reader *r)
     return p && *p;
 }
 
-/* A length of -1 is a null, which is as good as empty. */
+/* A length of -1 is a null, which is read as empty. */
 jute_bytes jute_get_bytes(jute_reader *r)
 {
     int32_t length = jute_int(r);
@@ -172,7 +172,7 @@ int jute_multi(jute_reader *r, int *error)
             return 0;
         if (type != -1)
             return type;
-        failed = jute_int(r); /* -2: not tried, because of another one */
+        failed = jute_int(r); /* -2: not tried, because another part failed */
         r->bad |= failed > 0;
         if (failed < 0 && failed != -2 && !*error)
             *error = failed;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * jute.h - ZooKeeper's way to put things on the wire: big-endian numbers, bytes with their length
- * in front, vectors with their count, records without any frame of their own; a message is a
- * length (4 bytes) and so many bytes.
+ * jute.h - ZooKeeper's wire format: big-endian numbers, bytes with their length in front, vectors
+ * with their count, records without a frame of their own; a message is a length (4 bytes) and as
+ * many bytes.
  *
- * Reading never leaves the message. What does not fit makes the reader `bad`, and everything read
- * from then on is 0 or empty; so a message is read to its end and asked once whether it was good.
+ * Reading never leaves the message. A value that does not fit makes the reader `bad`, and all later
+ * reads return 0 or empty; so callers read a message to its end and check `bad` once.
  */
 #ifndef PAWL_ZK_JUTE_H
 #define PAWL_ZK_JUTE_H
@@ -22,7 +22,7 @@
 
 typedef struct jute_writer {
     kit_buf *buf;
-    size_t start; /* of this message, from the buffer's begin */
+    size_t start; /* offset of this message from the buffer's begin */
     bool failed;
 } jute_writer;
 
@@ -32,7 +32,7 @@ void jute_put_long(jute_writer *w, int64_t value);
 void jute_put_bool(jute_writer *w, bool value);
 void jute_put_bytes(jute_writer *w, const void *data, size_t length);
 void jute_put_text(jute_writer *w, const char *text);
-/* The message is whole. False: out of memory, nothing was written. */
+/* Complete the message. False: out of memory, nothing was written. */
 bool jute_end(jute_writer *w);
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -54,16 +54,17 @@ typedef struct zk_stat {
 
 enum jute_frame { JUTE_FRAME, JUTE_MORE, JUTE_MALFORMED };
 
-/* The first message of data[0..length): *ret reads it; it ends *size bytes from `data`. */
+/* The first message of data[0..length): *ret reads the message, which ends *size bytes from
+ * `data`. */
 enum jute_frame jute_frame(const char *data, size_t length, jute_reader *ret, size_t *size);
 int32_t jute_int(jute_reader *r);
 int64_t jute_long(jute_reader *r);
 bool jute_bool(jute_reader *r);
 jute_bytes jute_get_bytes(jute_reader *r);
-/* How many elements follow, each at least `least` bytes long. */
+/* The number of elements that follow, each at least `least` bytes long. */
 size_t jute_count(jute_reader *r, size_t least);
 zk_stat jute_stat(jute_reader *r);
-/* The answer to several requests in one: the type of the next part (its own answer follows), or 0
+/* Read the answer to a multi: returns the type of the next part (the part's answer follows), or 0
  * at the end. *error becomes the first failure. */
 int jute_multi(jute_reader *r, int *error);
 

@@ -2,16 +2,16 @@
  *
  * latch.c - set and count down.
  *
- *     NAME/latch    there as long as the count is above 0; who waits watches it
- *     NAME/count    "pawl count=3 CLIENT.SEQ CLIENT.SEQ ...": and who counted down lately
+ *     NAME/latch    exists as long as the count is above 0; waiters watch this node
+ *     NAME/count    "pawl count=3 CLIENT.SEQ CLIENT.SEQ ...": the count and the latest receipts
  *
- * Both are created at once and deleted at once (one request each), so that a latch is there or not.
- * In between, `count` is written by its version: whoever was overtaken reads it again. A count-down
- * whose answer was lost reads it again as well, and sees by the receipts whether it was counted. A
- * latch that was made anew meanwhile is another one: the old one, and with it this count-down, is
- * over. A count-down that finds no latch looks what else the name is in use as, and is refused if
- * it is a lock or a semaphore. So each owner counts once; a repetition by the core is known by its
- * number (zk->receipts).
+ * One request creates both nodes, and one request deletes both, so a latch exists as a whole or not
+ * at all. In between, `count` is written with a check of its version: a client that was overtaken
+ * reads the count again. A count-down that got no answer also reads the count again, and finds its
+ * receipt there if the count-down was carried out. If the latch was created anew meanwhile, the old
+ * latch is over, and with it the count-down. A count-down that finds no latch checks the other uses
+ * of the name, and is refused if the name is a lock or a semaphore. So each owner counts once; a
+ * retry by the core is recognized by its sequence number (zk->receipts).
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -28,14 +28,14 @@ typedef struct latch {
     zk_task task;
     pawl_op *op;
     uint8_t step;
-    bool folders;      /* they are missing */
-    bool denied;       /* the right to make one of them is, maybe */
+    bool folders;      /* the folders are missing */
+    bool denied;       /* perhaps the right to create one of the folders is missing */
     uint8_t tries;
-    bool sent;         /* a write was, and was not answered */
-    bool set, other;   /* what a query said: it is set; the name is something else */
+    bool sent;         /* a write was sent and not answered */
+    bool set, other;   /* query: the latch is set; the name is in use otherwise */
     int error;         /* of the last write or read */
-    int64_t czxid;     /* of `count` when it was written to, and its version then */
-    int32_t version, cversion; /* cversion: of the name; -1 it was not there */
+    int64_t czxid;     /* czxid and version of `count` at the last write */
+    int32_t version, cversion; /* cversion: of the name; -1: no such node */
     int32_t seen_version, seen_cversion;
     int64_t seen_czxid, value;
     char data[DATA_MAX + 1];
@@ -196,7 +196,7 @@ static bool folder_made(zk_task *task, int64_t tag, int error, jute_reader *body
 {
     (void)tag;
     (void)body;
-    latch_of(task)->denied |= error == ZK_NO_AUTH; /* also said of folders that exist */
+    latch_of(task)->denied |= error == ZK_NO_AUTH; /* also returned for folders that exist */
     return true;
 }
 
@@ -217,7 +217,7 @@ static void write_set(latch *l)
     end_multi(l, &w);
 }
 
-/* The receipts behind the count, the newest first. */
+/* Write the lower count and the receipts, the newest first. */
 static void write_down(latch *l)
 {
     const char *rest = strchr(l->data + strlen("pawl "), ' ');
@@ -291,7 +291,7 @@ static void decide_set(latch *l)
         finish(l, has_receipt(l) ? 0 : PAWL_ESTATE, "it is set already");
     else if (l->step == LATCH_WRITE && !l->error)
         finish(l, 0, NULL);
-    else if (l->error == ZK_NO_NODE && l->denied && ++l->tries > 3) { /* no folders */
+    else if (l->error == ZK_NO_NODE && l->denied && ++l->tries > 3) { /* can't create the folders */
         l->error = ZK_NO_AUTH;
         failed(l);
     } else if (l->error == ZK_NO_NODE || l->error == ZK_NODE_EXISTS)
@@ -300,14 +300,14 @@ static void decide_set(latch *l)
         failed(l);
 }
 
-/* There was no latch: is the name something else? */
+/* There was no latch: is the name in use otherwise? */
 static void decide_without(latch *l)
 {
     if (l->error)
         failed(l);
     else if (l->other)
         finish(l, PAWL_ESTATE, "the name is in use as something else");
-    else if (l->set) /* since then */
+    else if (l->set) /* set meanwhile */
         read_count(l);
     else
         finish(l, 0, NULL);

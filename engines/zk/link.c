@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * link.c - what the link to ZooKeeper adds to kit/link.c: servers in turn, and messages. GREETING
- * is the request for the session (attach.c). Attempts and answers have a third of the session's
- * length, at most.
+ * link.c - the link to ZooKeeper, on top of kit/link.c: tries servers in turn, and reads messages.
+ * GREETING is the request for the session (attach.c). Attempts and answers time out after a third
+ * of the session's length, or earlier.
  *
- * Each attempt goes to the next server; the first round without pauses, then with pauses. Nothing
- * is written before the loop is about to poll (zk.c, prepare), so that the requests of many threads
- * leave together. A timer of the link that fires late reads first: an answer may have arrived while
- * no thread ran the loop.
+ * Each attempt goes to the next server; the first round without pauses, then with pauses. Data is
+ * written just before the loop polls (zk.c, prepare), so that the requests of many threads leave
+ * together. A timer of the link that fires late reads first: an answer may have arrived while no
+ * thread ran the loop.
  *
- * The code that drops the link may be inside a task: calls that were out are answered with ZK_LOST,
+ * The code that drops the link may be inside a task: outstanding calls are answered with ZK_LOST,
  * which only sets flags (task.c).
  */
 #include <sys/socket.h>
@@ -104,7 +104,7 @@ static bool take_answer(zk *z, int32_t xid, int error, jute_reader *body)
     return true;
 }
 
-/* One message. False: the link has dropped. */
+/* Handle one message. False: the link was dropped. */
 static bool take_message(zk *z, jute_reader *body)
 {
     int32_t xid;
@@ -151,7 +151,7 @@ static void late(kit_link *kit)
     kit_wire_receive(kit_wire_of(kit));
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- opening and closing the link ------------------------------------------------------------ */
 
 static void attempt(kit_link *kit)
 {
@@ -193,8 +193,8 @@ void zk_link_open(zk *z)
     kit_link_open(&z->link.kit);
 }
 
-/* What is unread when a socket closes makes the system reset the connection, and the server might
- * miss our last words for it. */
+/* If a socket is closed with unread data, the system resets the connection, and the server might
+ * miss our last requests. */
 static void drain(int fd)
 {
     char bytes[4096];

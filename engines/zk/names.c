@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * names.c - names to paths, and what the name of a node says.
+ * names.c - converts names to paths, and parses the names of nodes.
  *
- * A name becomes one component of a path, so that no lock ever has another as its child. Plain
- * names stay as they are. Written as %XX are '%', '/', control characters, bytes that are no UTF-8,
- * and the characters that ZooKeeper refuses (U+0080 to U+009F, U+D800 to U+F8FF, U+FFF0 and above);
- * so are the dots of the names "." and "..", and the first letter of "zookeeper" at the root, where
- * ZooKeeper keeps things of its own. Each name has one form only: what decodes and does not encode
- * to the same is no name of ours.
+ * A name becomes one component of a path, so that no lock ever has another as a child. Plain names
+ * stay unchanged. Written as %XX are '%', '/', control characters, bytes that are not UTF-8, and
+ * the characters that ZooKeeper refuses (U+0080 to U+009F, U+D800 to U+F8FF, U+FFF0 and above);
+ * also the dots of the names "." and "..", and the first letter of "zookeeper" at the root, where
+ * ZooKeeper keeps nodes of its own. Each name has one form only: a text that decodes to a name, but
+ * is not the encoded form of that name, is not one of our names.
  *
  * A node of a contender is named
  *
  *     _c_UUID-lock-N  _c_UUID-__WRIT__N  _c_UUID-__READ__N   as Curator does
  *     HEX__lock__N    HEX__rlock__N                          as kazoo does (flavor=kazoo)
- *     _c_UUID-lease-N  _c_UUID-wait-N                        permits; who waits for a latch
+ *     _c_UUID-lease-N  _c_UUID-wait-N                        permits; waiters for a latch
  *
  * with N the sequence that ZooKeeper appends: ten digits, or a minus and ten digits once the
- * parent's counter has wrapped around. The UUID is the client's id, the number of its session and
- * that of the acquire; so whoever lost the answer to a create finds its node again, and never takes
- * one of an earlier session for it.
+ * parent's counter has wrapped around. The UUID is made of the client's id, the number of the
+ * session and the sequence number of the acquire. So a waiter that got no answer to a create can
+ * find the node again, and never mistakes a node of an earlier session for that node.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -27,7 +27,8 @@
 
 /* ---- encoding -------------------------------------------------------------------------------- */
 
-/* How many bytes at `s` are one character that ZooKeeper accepts as it is; 0: none. */
+/* The length of the character at `s`, if ZooKeeper accepts that character unescaped; otherwise
+ * 0. */
 static size_t plain(const unsigned char *s)
 {
     unsigned c;
@@ -103,7 +104,7 @@ const char *zk_path(zk *z, const char *name, const char *dir, const char *node)
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-/* MARK and a sequence at the end, the last MARK counts. */
+/* Does the name end with MARK and a sequence? The last MARK counts. */
 static bool ends_with(jute_bytes name, const char *mark, int32_t *sequence)
 {
     char digits[16];

@@ -2,21 +2,22 @@
  *
  * permits.c - semaphores, laid out as Curator's InterProcessSemaphoreV2:
  *
- *     NAME/locks/_c_UUID-lock-N      a mutex: who comes first
+ *     NAME/locks/_c_UUID-lock-N      a mutex: the order of the waiters
  *     NAME/leases/_c_UUID-lease-N    a node per permit
  *
- * Whoever is first in `locks` alone may look for room in `leases`: it lists them, creates as many
- * as it wants (one request for all, which is carried out whole or not at all) and leaves `locks`.
- * If there is not enough room it watches `leases`, still being first; so nobody overtakes, and a
- * permit that comes back wakes one process. Since a permit's node is created before the mutex is
- * left, who is first next sees it.
+ * Only the first waiter in `locks` may take permits: that waiter lists `leases`, creates one lease
+ * per permit (one request for all, which is carried out whole or not at all) and leaves `locks`. If
+ * there are not enough free permits, the waiter stays first and watches `leases`; so nobody
+ * overtakes, and a released permit wakes one process. The leases are created before the waiter
+ * leaves the mutex, so the next waiter sees them.
  *
- * The capacity is each client's own number with Curator. Pawl's clients agree on one: whoever is
- * first while nobody else is there writes it into the node NAME, and it counts while anybody is.
+ * In Curator, the capacity is each client's own number. Pawl's clients agree on one capacity: a
+ * waiter that is first while nobody else uses the semaphore writes the capacity into the node NAME,
+ * and that capacity is in force while anybody uses the semaphore.
  *
- * Who may not queue is refused if there is no room, and also if whoever is first waits for more
- * than there is; what it wants stands in its node. Else that one is merely on its way through, and
- * is waited for.
+ * A waiter that may not queue is refused if there are not enough free permits, and also if the
+ * first waiter wants more permits than are free (each node's data has the number wanted). Otherwise
+ * the first waiter is about to leave the mutex, and the waiter waits for that.
  */
 #include <stdlib.h>
 
@@ -24,7 +25,7 @@
 
 #define REQUEST_MAX 900000 /* bytes; a server refuses more than about a million */
 
-/* What STEP_MORE is about. */
+/* The request of STEP_MORE. */
 enum asked { ASKED_FIRST, ASKED_TAKE, ASKED_FIND, ASKED_STAT };
 
 const char *zk_permits_lease_path(zk_waiter *p, uint32_t i)
@@ -36,7 +37,7 @@ const char *zk_permits_lease_path(zk_waiter *p, uint32_t i)
     return zk_path(p->task.zk, p->name, "leases", lease);
 }
 
-/* ---- how things stand ------------------------------------------------------------------------ */
+/* ---- reading the queue ----------------------------------------------------------------------- */
 
 static bool capacity_read(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
@@ -121,8 +122,8 @@ static bool one_taken(zk_task *task, int64_t tag, int error, jute_reader *body)
     return !p->taking;
 }
 
-/* A list of results, each behind a header that says what it is; all of them or none. When they were
- * created it does not say. */
+/* The answer is a list of results, each behind a header with its type: all succeeded or none. The
+ * answer does not have the czxid of the leases. */
 static bool all_taken(zk_task *task, int64_t tag, int header, jute_reader *body)
 {
     zk_waiter *p = zk_waiter_of(task);
@@ -282,7 +283,7 @@ static int permits_decide(zk_waiter *p)
     if (room && p->node[0])
         return take(p, capacity);
     if (room)
-        return WAITER_GRANTED; /* once it has a node */
+        return WAITER_GRANTED; /* the node is created first */
     if (p->watches_leases && !p->again)
         return WAITER_BLOCKED;
     p->watches_leases = true;
@@ -290,7 +291,7 @@ static int permits_decide(zk_waiter *p)
     return WAITER_GOES_ON;
 }
 
-/* They are there: since when, if that is not known. */
+/* The leases exist. Read the czxid if it is not known. */
 static int permits_taken(zk_waiter *p)
 {
     p->watches_leases = false;
@@ -312,7 +313,7 @@ static int permits_more(zk_waiter *p)
     if (p->asked == ASKED_FIRST)
         return capacity - p->in_use < p->first_wants ? PAWL_EBUSY : WAITER_BLOCKED;
     if (p->asked == ASKED_FIND && !p->nleases && p->node[0]) {
-        zk_waiter_recheck(p); /* is it still first, if it is there at all? */
+        zk_waiter_recheck(p); /* check that the own node exists and is still first */
         return WAITER_GOES_ON;
     }
     return permits_taken(p);
@@ -352,7 +353,7 @@ void zk_permits_find(zk_waiter *p)
 {
     p->step = p->leaving ? STEP_LEAVE : STEP_MORE;
     p->asked = ASKED_FIND;
-    zk_ask_turn(&p->task, zk_path(p->task.zk, p->name, "leases", NULL)); /* as for its node */
+    zk_ask_turn(&p->task, zk_path(p->task.zk, p->name, "leases", NULL)); /* as in find_own */
     zk_ask(&p->task, ZK_CHILDREN, zk_path(p->task.zk, p->name, "leases", NULL), false,
            leases_found, 0);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * queue.c - what a list of children says to a waiter: is its own node there, who is ahead of it,
- * what is the name in use as. And locks, whose whole rule is in that list:
+ * queue.c - the meaning of a list of children for a waiter: does the waiter's own node exist, which
+ * nodes are ahead, and how is the name in use? For locks this list alone decides:
  *
- *     exclusive: it is the first.   shared: no exclusive one is before it.
+ *     exclusive: granted if no contender is ahead.   shared: granted if nothing exclusive is ahead.
  *
- * Each waits for the nearest one that must go first, so one deletion wakes one waiter, or the
- * readers behind one writer. Children that are none of the flavor's are no contenders.
+ * Each waiter watches the nearest node that must go first, so one deletion wakes one waiter, or the
+ * readers behind one writer. Children whose names don't fit the flavor are no contenders.
  */
 #include <stdlib.h>
 
@@ -19,7 +19,7 @@ void zk_queue_clear(zk_waiter_queue *q)
     *q = (zk_waiter_queue){0};
 }
 
-/* Must this one go before the waiter can be granted? */
+/* Must the owner of this child go before the waiter can be granted? */
 static bool is_ahead(const zk_waiter *p, zk_child child)
 {
     if (p->mode == PAWL_MODE_SHARED && child.sort == ZK_SHARED)
@@ -31,7 +31,7 @@ static void keep(zk_waiter *p, char **ret, int32_t *sequence, jute_bytes name, z
 {
     char *copy = strndup(name.data, name.length);
 
-    if (!copy) { /* what it does not know it must not decide by */
+    if (!copy) { /* an incomplete list must not decide */
         p->code = PAWL_ENOMEM;
         return;
     }
@@ -58,7 +58,7 @@ static void see_type(zk_waiter_queue *q, jute_bytes name, zk_child child)
     q->semaphore |= zk_bytes_are(name, "locks") || zk_bytes_are(name, "leases");
 }
 
-/* A list of children: each through `see`, then the parent's Stat. */
+/* Read a list of children, calling `see` for each, then the parent's Stat. */
 static bool read_list(zk_waiter *p, jute_reader *body, bool kazoo,
                       void (*see)(zk_waiter *p, jute_bytes name, zk_child child))
 {
@@ -146,7 +146,8 @@ static void lock_query(zk_waiter *p)
     zk_ask(&p->task, ZK_CHILDREN, zk_path(z, p->name, NULL, NULL), false, zk_queue_answered, 0);
 }
 
-/* Its two folders stay a while when a semaphore is over; what counts is whether they are empty. */
+/* The two folders of a semaphore remain for a while after the semaphore's last use, so the
+ * semaphore is in use only if a folder has children. */
 static bool folder_answered(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
     zk_waiter *p = zk_waiter_of(task);
@@ -191,17 +192,17 @@ static int lock_more(zk_waiter *p)
 const zk_waiter_kind zk_waiter_lock = {.query = lock_query, .decide = lock_decide,
                                        .more = lock_more};
 
-/* ---- those who wait for a latch -------------------------------------------------------------- */
+/* ---- waiters for a latch --------------------------------------------------------------------- */
 
-/* The node `latch` is there as long as the count is above 0. Who waits watches it, and shows by a
- * node of its own that it does. */
+/* The node `latch` exists as long as the count is above 0. A waiter watches this node, and has a
+ * node of its own that makes the waiter visible to INSPECT. */
 static bool latch_read(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
     zk_waiter *p = zk_waiter_of(task);
 
     (void)tag;
     (void)body;
-    p->list.own = true; /* nobody counts on its node */
+    p->list.own = true; /* nobody depends on the waiter's node */
     p->list.latch = !error;
     if (error == ZK_NO_NODE)
         zk_watch_clear(&p->ahead);

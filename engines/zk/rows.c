@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rows.c - who holds and who waits, in order, and what the user is shown of it.
+ * rows.c - holders and waiters in order, and the rows that users see.
  *
- * Of a lock the first node holds it; if that is a reader, all readers up to the first writer; and a
- * reader with a writer's own sequence holds it together with that. Of a semaphore each lease is
- * held. A node that is not Pawl's is shown with what stands in it as its owner (Curator: an
- * address), or with its name.
+ * The first node of a lock is the holder. If the first node is a reader, all readers up to the
+ * first writer hold the lock; a reader with a writer's own sequence holds the lock together with
+ * that writer. Each lease of a semaphore is a holder. A node that Pawl did not create is shown with
+ * its data as the owner (Curator: an address), or with its name.
  */
 #include <stdlib.h>
 
@@ -26,7 +26,7 @@ static int by_position(const void *a, const void *b)
     return (int)x->child.sort - (int)y->child.sort;
 }
 
-/* Leases in the order of their names: those of one owner beside each other. */
+/* Sort leases by name, so that the leases of one owner are neighbors. */
 static int by_owner(const void *a, const void *b)
 {
     const zk_inspect_node *x = a, *y = b;
@@ -68,7 +68,7 @@ void zk_inspect_merge(zk_inspect_name *n)
 
 void zk_inspect_sort(zk_inspect_name *n)
 {
-    bool open = true; /* may the next one hold it, too? */
+    bool open = true; /* may the next reader hold the lock, too? */
 
     if (n->nnodes)
         qsort(n->nodes, n->nnodes, sizeof *n->nodes, by_position);
@@ -123,7 +123,7 @@ static bool fill_row(void *of, size_t i, pawl_info *info, char id[KIT_ID_MAX])
     info->program = node->who.program;
     info->label = node->who.label;
     info->pid = node->who.pid;
-    return node->known; /* else it is gone by now */
+    return node->known; /* else the node has gone by now */
 }
 
 int zk_inspect_show(const zk_inspection *k, const zk_inspect_name *n, bool all)
@@ -136,7 +136,7 @@ int zk_inspect_show(const zk_inspection *k, const zk_inspect_name *n, bool all)
     struct shown s = {k, n};
     pawl_info sum = kit_summary(n->name, (uint64_t)type, count, fill_row, &s, n->nnodes, id);
 
-    if (type == PAWL_TYPE_SEMAPHORE) /* also of the leases that were too many to be kept */
+    if (type == PAWL_TYPE_SEMAPHORE) /* count also leases beyond INSPECT_NODES_MAX */
         sum.available = count > n->in_use ? count - n->in_use : 0;
     return kit_rows_show(k->op, &sum, fill_row, &s, all ? n->nnodes : 0);
 }

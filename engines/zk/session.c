@@ -1,30 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * session.c - until when the session is surely good, and RENEW, which is answered from that.
+ * session.c - how long the session is surely valid, and RENEW, which is answered from that.
  *
- * The *leader* of the ensemble ends sessions: when it has heard nothing of one for its timeout T.
- * A server that is not the leader collects what its clients send, and tells the leader every half
- * tick. So it is not enough that some server has answered:
+ * The *leader* of the ensemble ends a session after hearing nothing from the session for its
+ * timeout T. Any other server collects its clients' messages, and reports the active sessions to
+ * the leader every half tick. So an answer from just any server is not enough:
  *
  *   - A server that was cut off from the leader goes on answering pings for a while. Our heartbeat
  *     is a `sync`, which only the leader can answer.
- *   - What the answer proves is that the two were still connected then; what had reached the server
- *     half a tick before had been told by then. The tick is not known, but T is at least two of
- *     them unless the administrator wanted it otherwise. So a heartbeat that is answered confirms
- *     the touches that were sent T/4 before it, or earlier.
- *   - To attach the session to a connection is the leader's business, too: that counts at once.
+ *   - The answer proves that server and leader were still connected then, so that every message
+ *     that had reached the server half a tick before had been reported. The tick is not known, but
+ *     T is at least two ticks unless the administrator chose otherwise. So the answer to a
+ *     heartbeat confirms the touches (messages to the server) that were sent T/4 before the
+ *     heartbeat, or earlier.
+ *   - The leader itself attaches a session to a connection: the attach request counts at once.
  *
- * `until` = the latest confirmed touch (an instant before it was written) + T, less 1 % for clocks
- * that run differently. With a heartbeat every T/8, `until` is T/2 to 3T/4 away; whoever is cut off
- * has at least so long to come back, and what is held is lost here before it can end there.
+ * `until` = the latest confirmed touch (an instant before the message was written) + T, less 1 %
+ * for clocks that run differently. With a heartbeat every T/8, `until` is T/2 to 3T/4 away. A
+ * client that is cut off has at least that long to reconnect, and regards its grants as lost before
+ * the server can end them.
  *
- * RENEW needs no request of its own. While there is no connection it waits. After a new connection
- * it waits until everything that is held has been looked at: what the waiters asked (waiter.c: go)
- * is answered before the first heartbeat is.
+ * RENEW sends no request. Without a connection, RENEW waits. After a reconnect, RENEW waits until
+ * every grant has been checked: the requests of the waiters (zk_waiter_go) are answered before the
+ * first heartbeat is.
  */
 #include "zk.h"
 
-#define BEATS 8 /* in the length of a session */
+#define BEATS 8 /* per session timeout */
 
 static int64_t length_ns(const zk_session *s)
 {
@@ -164,7 +166,7 @@ static void beat_due(pawl_timer *timer)
     z->env->timer_set(z->env, timer, z->env->now(z->env) + length_ns(&z->session) / BEATS);
 }
 
-/* ---- the session's own life ------------------------------------------------------------------ */
+/* ---- opening and closing the session --------------------------------------------------------- */
 
 void zk_session_open(zk *z)
 {
@@ -183,7 +185,7 @@ void zk_session_ready(zk *z, bool fresh, int64_t sent)
     touched(s, sent);
     confirm(s, sent);
     s->verified = fresh;
-    if (!fresh && !s->last_zxid) /* the server may be behind what was seen before */
+    if (!fresh && !s->last_zxid) /* the server may be behind earlier reads */
         zk_ask_sync(&s->beat);
     zk_tasks_go(z);
     if (z->link.state != LINK_READY)
@@ -194,7 +196,7 @@ void zk_session_ready(zk *z, bool fresh, int64_t sent)
     z->env->loop_changed(z->env);
 }
 
-/* What is written now is the last; the core has seen every op completed. */
+/* Write the last message of the session; the core has seen every op completed. */
 void zk_session_close(zk *z)
 {
     jute_writer w;

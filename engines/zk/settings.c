@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * settings.c - what the URL says.
+ * settings.c - reads the URL.
  *
  *     zk://[user:password@]host[:port]{,host[:port]}[/chroot]
  *
- * Parameters: prefix, session, flavor, acl, tls, and with tls=1 cafile, cert, key, verify. User
- * and password may also come from the program's options or the environment (env->user,
- * env->password); the URL's come first. No error repeats a part of the URL that may be a password.
+ * Parameters: prefix, session, flavor, acl, tls, and with tls=1 cafile, cert, key, verify. User and
+ * password may also come from the program's options or the environment (env->user, env->password);
+ * the URL takes precedence. No error repeats a part of the URL that may be a password.
  */
 #include <stdlib.h>
 
 #include "zk.h"
 
-/* Neither "//" nor a part "." or ".." nor a control character: what ZooKeeper would refuse. */
+/* ZooKeeper would refuse "//", a part "." or "..", and control characters. */
 static bool good_path(const char *path)
 {
     for (const char *at = path; *at; at++) {
@@ -25,7 +25,7 @@ static bool good_path(const char *path)
     return true;
 }
 
-/* CHROOT "/" PREFIX. */
+/* Read the base: CHROOT "/" PREFIX. */
 static int read_base(zk_settings *s, const char *chroot, const pawl_url *url, pawl_error *err)
 {
     const char *prefix = pawl_url_param(url, "prefix");
@@ -51,7 +51,7 @@ static int read_base(zk_settings *s, const char *chroot, const pawl_url *url, pa
     return code;
 }
 
-/* One of two words; the first is the default. */
+/* Read a parameter that is one of two words; the first is the default. */
 static int read_choice(bool *second, const pawl_url *url, const char *key, const char *a,
                        const char *b, pawl_error *err)
 {

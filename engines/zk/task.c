@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * task.c - tasks, what they ask for, and what they watch.
+ * task.c - tasks, their requests, and their watches.
  *
- * A watch is set in the server by a request that reads, and fires once: an event with the path.
- * Here it is noted by path before that request is sent, so that no event finds nobody. Watches of
- * the server end with the connection; then every task reads again anyway (`go`), so the notes are
- * dropped as well. An event that nobody notes is of somebody who has left.
+ * A request that reads sets a watch in the server; the watch fires once, as an event with the path.
+ * The client records the watch by path before the request is sent, so that every event finds its
+ * watch. The server's watches end with the connection; then every task reads again anyway (`go`),
+ * so the records are dropped as well. An event without a record belongs to a task that has ended.
  */
 #include <stdlib.h>
 
@@ -43,7 +43,7 @@ void zk_task_go(zk_task *task)
     task->type->go(task);
 }
 
-/* Each task once, also those that begin or end meanwhile. */
+/* Call `fn` for each task once, even if tasks begin or end meanwhile. */
 static void for_each(zk *z, void (*fn)(zk_task *task, void *arg), void *arg)
 {
     struct list all, *l;
@@ -202,7 +202,7 @@ void zk_request_end(zk_task *task, jute_writer *w, zk_answer_fn *answer, int64_t
     kit_link_expect(&link->kit, call->sent + link->limit_ms * PAWL_NS_PER_MS);
 }
 
-/* One entry: everything, for whoever made it or for everybody. */
+/* One ACL entry: all permissions, for the creator or for everybody. */
 void zk_put_acl(zk *z, jute_writer *w)
 {
     jute_put_int(w, 1);
@@ -350,7 +350,7 @@ void zk_watches_fire(zk *z, jute_bytes path, int happened)
             list_append(&fired, &watch->link);
         }
     }
-    while (!list_empty(&fired)) { /* those that others clear meanwhile leave it by themselves */
+    while (!list_empty(&fired)) { /* watches cleared meanwhile leave this list */
         zk_watch *watch = list_entry(fired.next, zk_watch, link);
         zk_task *task = watch->task;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * waiter.c - acquire: a node in a queue, from its creation to its end.
+ * waiter.c - acquire: a node in a queue, from creation to deletion.
  *
  *     PEEK --> ENTER --> granted
  *                | blocked
@@ -10,26 +10,28 @@
  *     granted: held --own node deleted--> gone, and the core is told to ask (PAWL_EVENT_VERIFY)
  *     release, cancel, refused: LEAVE --> over
  *
- * Only who may not queue (and who waits for a latch) peeks: else one round trip takes a free lock,
- * because the list is asked for together with the create. The node must belong to this session, and
- * the list by which it is granted must show it; after a new connection it is read again besides.
+ * Only a waiter that may not queue (or waits for a latch) peeks first. All others take a free lock
+ * in one round trip, because the list is requested together with the create. The node must belong
+ * to this session, and the list that grants the lock must show the node; after a reconnect the
+ * waiter reads its own node again as well.
  *
- * A create without an answer: FIND looks for the node by its id, which nobody else has, behind a
- * write: what was asked for on the last connection may be carried out much later, when a majority
- * is back, and a node that is overlooked would stand in everybody's way as long as the session
- * lasts. Deleting is repeated until it is confirmed or the session has ended, whoever still waits
- * for it; so nothing is left behind that blocks others. A waiter whose node somebody else deleted
- * while it waited begins anew, at the end of the queue.
+ * If a create gets no answer, FIND searches for the node by its unique id. The search follows a
+ * write (zk_ask_turn), because a request of the last connection may be carried out much later, when
+ * a majority is back; an overlooked node would block everybody until the session ends. A delete is
+ * repeated until the server has confirmed the delete or the session has ended, even if no op waits
+ * for the delete any more, so that no node is left behind that blocks others. A waiter whose node
+ * somebody else deleted starts over at the end of the queue.
  *
- * A DOWNGRADE (p->with_seq) gets a node with its writer's sequence, in front of those who wait. It
- * has a right to that only as long as the writer's node is there, and this client may not have
- * heard yet that somebody deleted it. So one request checks the writer's node and creates the
- * reader's: both are there at once, or the reader is not created and stands in line like everybody.
- * From then on the list decides, as for every reader: nothing exclusive may be in front.
+ * A DOWNGRADE (p->with_seq) gets a node with the sequence of its writer, in front of all waiters.
+ * That is allowed only while the writer's node exists, and this client may not have been notified
+ * yet that somebody deleted that node. So one request checks the writer's node and creates the
+ * reader's: either both exist at once, or the reader's node is not created and the reader joins the
+ * end of the queue. From then on the list decides, as for every reader: nothing exclusive may be in
+ * front.
  *
- * Who has waited or held for a tenth of a second also watches its own node. Most are through before
- * that, and need not pay for it. Once in the length of a session everybody reads again what is
- * watched (zk_waiter_check), so an event that a server fails to send costs no more than that.
+ * A waiter that has waited or held for WAITER_WATCH_MS also watches its own node; most acquires are
+ * over sooner and save the request. Once per session timeout every watched node is read again
+ * (zk_waiter_check), so an event that a server fails to send delays a waiter no longer than that.
  */
 #include <stdlib.h>
 
@@ -61,7 +63,7 @@ const char *zk_waiter_node_path(zk_waiter *p, const char *node)
     return zk_path(p->task.zk, p->name, p->kind->dir, node);
 }
 
-/* Its own node: there, of this session, and when it was created. */
+/* Reads the waiter's own node: does the node exist, in this session, and when was it created? */
 static bool own_read(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
     zk_waiter *p = zk_waiter_of(task);
@@ -82,14 +84,14 @@ static bool own_read(zk_task *task, int64_t tag, int error, jute_reader *body)
     jute_get_bytes(body);
     stat = jute_stat(body);
     if (!jute_at_end(body) || stat.ephemeral_owner != task->zk->session.id)
-        return false; /* its name has the session's number in it */
+        return false; /* the node's name contains the session's number */
     p->watched = true;
     if (!p->token)
         p->token = (uint64_t)stat.czxid;
     return true;
 }
 
-/* Of permits, the first stands for all of them. */
+/* The first lease stands for all permits of the waiter. */
 void zk_waiter_ask_own(zk_waiter *p)
 {
     const char *path = p->nleases ? zk_permits_lease_path(p, 0) : zk_waiter_node_path(p, p->node);
@@ -104,7 +106,8 @@ int zk_waiter_in_use(zk_waiter *p)
     return PAWL_ESTATE;
 }
 
-/* Its node is there under this path. False: that is not the path of a node of ours. */
+/* Store the name of the waiter's node, which has this path. False: not the path of one of our
+ * nodes. */
 static bool note_node(zk_waiter *p, jute_bytes path)
 {
     bool kazoo = p->task.zk->settings.kazoo && !p->kind->dir;
@@ -133,7 +136,7 @@ static bool created(zk_task *task, int64_t tag, int error, jute_reader *body)
         p->folders = error == ZK_NO_NODE;
         if (error != ZK_NO_NODE)
             zk_waiter_note(p, error);
-        else if (p->denied && p->tries > 2) /* the folders can't be made */
+        else if (p->denied && p->tries > 2) /* the folders can't be created */
             zk_waiter_note(p, ZK_NO_AUTH);
         return true;
     }
@@ -146,7 +149,7 @@ static bool created(zk_task *task, int64_t tag, int error, jute_reader *body)
     return true;
 }
 
-/* The check of the writer's node, and the reader's node beside it. */
+/* The results of the check of the writer's node and of the create of the reader's node. */
 static bool created_beside(zk_task *task, int64_t tag, int header, jute_reader *body)
 {
     zk_waiter *p = zk_waiter_of(task);
@@ -164,7 +167,7 @@ static bool created_beside(zk_task *task, int64_t tag, int header, jute_reader *
     }
     if (body->bad)
         return false;
-    if (error == ZK_NODE_EXISTS) /* an earlier request of its own made it */
+    if (error == ZK_NODE_EXISTS) /* an earlier request of this waiter created the node */
         return true;
     p->unsure = false;
     if (error == ZK_NO_NODE)
@@ -176,7 +179,7 @@ static bool created_beside(zk_task *task, int64_t tag, int header, jute_reader *
     return true;
 }
 
-/* With the writer's sequence, if the writer's node is there. */
+/* Create the reader's node with the writer's sequence, if the writer's node exists. */
 static void create_beside(zk_waiter *p, const zk_waiter *writer, const char *path, const char *who,
                           size_t length)
 {
@@ -221,7 +224,7 @@ static void start_query(zk_waiter *p, int step)
     p->kind->query(p);
 }
 
-/* A shared grant beside an exclusive one of the same client: at that one's position. */
+/* The exclusive grant of the same client beside which a shared grant is made. */
 static const zk_waiter *partner_of(const zk_waiter *p)
 {
     const zk_waiter *partner = p->with_seq ? zk_waiter_find(p->task.zk, p->with_seq) : NULL;
@@ -233,7 +236,7 @@ static bool folder_made(zk_task *task, int64_t tag, int error, jute_reader *body
 {
     (void)tag;
     (void)body;
-    zk_waiter_of(task)->denied |= error == ZK_NO_AUTH; /* also said of folders that exist */
+    zk_waiter_of(task)->denied |= error == ZK_NO_AUTH; /* also returned for folders that exist */
     return true;
 }
 
@@ -245,7 +248,7 @@ static void enter(zk_waiter *p)
     size_t length = zk_who_write(who, z, p->permits);
 
     if (!partner)
-        p->with_seq = 0; /* then it stands in line like everybody */
+        p->with_seq = 0; /* then the waiter queues like all others */
     p->epoch = z->session.epoch;
     p->token = partner ? partner->token : 0;
     p->watched = p->gone = false;
@@ -297,7 +300,7 @@ static bool deleted(zk_task *task, int64_t tag, int error, jute_reader *body)
     return true;
 }
 
-/* Was its node created, or will it be? */
+/* Was the waiter's node created, or will it be? */
 static void find_own(zk_waiter *p)
 {
     zk_ask_turn(&p->task, zk_waiter_node_path(p, NULL));
@@ -322,7 +325,7 @@ static void leave(zk_waiter *p)
     if (p->node[0])
         zk_ask_delete(&p->task, zk_path(z, p->name, p->kind->dir, p->node), -1, deleted, 0);
     zk_permits_give_back(p, 0);
-    if (p->made_leases && !p->nleases) /* a container that never had a child is never removed */
+    if (p->made_leases && !p->nleases) /* empty containers that never had a child stay forever */
         zk_ask_delete(&p->task, zk_path(z, p->name, "leases", NULL), -1, NULL, 0);
     p->made_leases = false;
     if (!p->task.out && !p->task.lost)
@@ -331,7 +334,7 @@ static void leave(zk_waiter *p)
 
 /* ---- decisions ------------------------------------------------------------------------------- */
 
-/* It ends with this code; the op is told when nothing is left of it. */
+/* End the waiter with this code; the op is finished when all nodes are deleted. */
 static void refuse(zk_waiter *p, int code)
 {
     p->code = code;
@@ -346,7 +349,7 @@ void zk_waiter_grant(zk_waiter *p)
 
     p->step = STEP_IDLE;
     p->made_leases = false;
-    if (p->mode == PAWL_MODE_LATCH) { /* nothing is held; its node goes in the background */
+    if (p->mode == PAWL_MODE_LATCH) { /* nothing is held; the node is deleted in the background */
         zk_waiter_finish(&p->ops, 0, NULL);
         refuse(p, 0);
         return;
@@ -390,7 +393,7 @@ static void wait_for(zk_waiter *p)
     p->step = STEP_WATCH;
     if (!p->watched)
         zk_waiter_timer(p, WAITER_WATCH_MS);
-    if (!p->list.ahead) { /* its kind watches something already */
+    if (!p->list.ahead) { /* the kind has set a watch already */
         if (!p->task.out)
             zk_waiter_next(&p->task);
         return;
@@ -419,14 +422,14 @@ void zk_waiter_check(zk_waiter *p)
 
 static void begin(zk_waiter *p)
 {
-    p->sure = p->kind->peeks; /* a latch is passed on the strength of the peek alone */
+    p->sure = p->kind->peeks; /* the peek alone decides whether a latch is open */
     if (!p->with_seq && (p->kind->peeks || !p->queue))
         start_query(p, STEP_PEEK);
     else
         enter(p);
 }
 
-/* Its node is not there: somebody deleted it, or the folder went while it was empty. */
+/* The waiter's node is gone: somebody deleted the node, or the server removed the empty folder. */
 static void begin_anew(zk_waiter *p)
 {
     p->node[0] = 0;
@@ -438,8 +441,8 @@ static void begin_anew(zk_waiter *p)
     begin(p);
 }
 
-/* A server may be behind, so "busy" of a first peek may be out of date: the waiter looks once more,
- * behind all writes that were over before. "Free" is checked after the create of its node. */
+/* A server may be behind, so that "busy" from a first peek may be out of date: the waiter peeks
+ * again, behind all finished writes. "Free" is checked after the create of the node. */
 static void peek_again(zk_waiter *p)
 {
     p->sure = true;
@@ -472,7 +475,7 @@ static void act(zk_waiter *p, int verdict)
         wait_for(p);
 }
 
-/* How things stand is known. */
+/* All answers of a query have arrived. */
 static void queried(zk_waiter *p)
 {
     if (p->code)
@@ -485,7 +488,7 @@ static void queried(zk_waiter *p)
         act(p, p->kind->decide(p));
 }
 
-/* What a held waiter had asked for is answered. */
+/* The requests of a held waiter have been answered. */
 static void settled(zk_waiter *p)
 {
     if (p->step == STEP_TRIM) {
@@ -500,7 +503,7 @@ static void settled(zk_waiter *p)
         zk_task_go(&p->task);
 }
 
-/* What was asked in this step has been answered without loss. */
+/* All requests of this step have been answered; none was lost. */
 static void zk_waiter_next(zk_task *task)
 {
     zk_waiter *p = zk_waiter_of(task);
@@ -528,7 +531,7 @@ static void zk_waiter_next(zk_task *task)
         p->step = STEP_IDLE;
 }
 
-/* There is a connection again, or something happened: from the beginning, with what is known. */
+/* There is a new connection, or something happened: start the step that fits the stored state. */
 static void zk_waiter_go(zk_task *task)
 {
     zk_waiter *p = zk_waiter_of(task);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * waiter.h - one acquire and what it has in the server, from its first request to the end of its
- * grant. What locks, semaphores and latches have in common is in waiter.c; what differs is a
- * zk_waiter_kind.
+ * waiter.h - a waiter: one acquire and its nodes in the server, from the first request to the end
+ * of the grant. Locks, semaphores and latches share the code in waiter.c; a zk_waiter_kind has the
+ * differences.
  */
 #ifndef PAWL_ZK_WAITER_H
 #define PAWL_ZK_WAITER_H
@@ -10,53 +10,53 @@
 #include "kit/waiter.h"
 #include "zk.h"
 
-#define WAITER_WATCH_MS 100 /* so long its own node is not watched */
+#define WAITER_WATCH_MS 100 /* the own node is watched after this time */
 
 typedef struct zk_waiter zk_waiter;
 
-/* What a waiter has asked for, or waits for. */
+/* The request that a waiter has out, or the event that the waiter waits for. */
 enum zk_waiter_step {
-    STEP_IDLE,   /* nothing: it waits for a watch, or is held */
-    STEP_PEEK,   /* how things stand, before it has a node */
-    STEP_ENTER,  /* to create its node, and how things stand then */
-    STEP_FIND,   /* whether a create whose answer was lost was carried out */
-    STEP_STAT,   /* ... of the node that was found: when it was created */
-    STEP_RECHECK, /* how things stand, and whether its node is still there */
-    STEP_WATCH,  /* to be told when the one ahead goes */
-    STEP_MORE,   /* something of its kind's own */
-    STEP_VERIFY, /* held: whether its node is still there; and to be told when it goes */
-    STEP_TRIM,   /* held: some permits go back */
-    STEP_LEAVE,  /* leaving: what there may be to delete */
-    STEP_GONE    /* leaving: to delete everything */
+    STEP_IDLE,   /* nothing: waits for a watch to fire, or is held */
+    STEP_PEEK,   /* reads the queue, before the waiter has a node */
+    STEP_ENTER,  /* creates the node, and reads the queue after that */
+    STEP_FIND,   /* searches for the node of a create that got no answer */
+    STEP_STAT,   /* ... and reads when the node that was found was created */
+    STEP_RECHECK, /* reads the queue again, with the own node in it */
+    STEP_WATCH,  /* asks for an event when the node ahead is deleted */
+    STEP_MORE,   /* a request of the waiter's kind */
+    STEP_VERIFY, /* held: reads the own node, and asks for an event when it is deleted */
+    STEP_TRIM,   /* held: gives some permits back */
+    STEP_LEAVE,  /* leaving: searches for nodes that may have to be deleted */
+    STEP_GONE    /* leaving: deletes all nodes */
 };
 
-/* What a kind decides. Else a PAWL_E... code: refused. */
+/* The decision of a kind. A PAWL_E... code means instead: refused. */
 enum zk_waiter_verdict {
     WAITER_GRANTED = 0,
-    WAITER_BLOCKED = 1, /* by the node `ahead_node`, or by what the watch `ahead` is about */
-    WAITER_GOES_ON = 2, /* more was asked, and the step set: STEP_MORE mostly */
-    WAITER_ANEW = 3     /* its node is gone: it must begin again */
+    WAITER_BLOCKED = 1, /* by the node `list.ahead`, or until the watch `ahead` fires */
+    WAITER_GOES_ON = 2, /* more requests were sent and the step was set, mostly to STEP_MORE */
+    WAITER_ANEW = 3     /* the own node is gone: the waiter must start over */
 };
 
 typedef struct zk_waiter_kind {
-    const char *dir;  /* below the name, where its node is; NULL: there itself */
-    bool peeks;       /* also if it may queue */
-    /* Ask how things stand. */
+    const char *dir;  /* folder below the name for the nodes; NULL: the name itself */
+    bool peeks;       /* peek first, even if the waiter may queue */
+    /* Send the requests that read the queue. */
     void (*query)(zk_waiter *p);
     int (*decide)(zk_waiter *p);
-    /* STEP_MORE was answered: another verdict. NULL: it never goes on. */
+    /* STEP_MORE was answered: decide again. NULL: this kind never sends more requests. */
     int (*more)(zk_waiter *p);
 } zk_waiter_kind;
 
 extern const zk_waiter_kind zk_waiter_lock, zk_waiter_permits, zk_waiter_latch;
 
-/* What a list of children said (queue.c). */
+/* The contents of a list of children (queue.c). */
 typedef struct zk_waiter_queue {
     int error;
-    bool own;             /* its own node is there */
-    bool locks, latch, semaphore; /* what the name is in use as; semaphore: only has been, maybe */
-    size_t others;        /* contenders beside it */
-    char *ahead, *first;  /* nodes: who must go before it, and who is at the front */
+    bool own;             /* the waiter's own node is in the list */
+    bool locks, latch, semaphore; /* uses of the name; semaphore: perhaps a former use */
+    size_t others;        /* contenders besides this waiter */
+    char *ahead, *first;  /* nodes: the one to wait for, and the first of the queue */
     int32_t ahead_sequence, first_sequence;
 } zk_waiter_queue;
 
@@ -64,44 +64,44 @@ struct zk_waiter {
     zk_task task;
     struct list in_table;
     const zk_waiter_kind *kind;
-    struct list ops;      /* ACQUIRE ops that wait: one, or it was repeated */
-    struct list releases; /* RELEASE ops that wait */
+    struct list ops;      /* waiting ACQUIRE ops; several if the core repeated the op */
+    struct list releases; /* waiting RELEASE ops */
     zk_watch ahead, own;
-    pawl_timer timer;     /* HELD: to be watched. Leaving: its op is told in any case */
+    pawl_timer timer;     /* time to watch the own node. Leaving: finish the ops anyway */
     uint64_t seq, token;
     uint64_t with_seq;
-    int64_t count;        /* the capacity that was asked for */
+    int64_t count;        /* the capacity that the acquire asked for */
     uint32_t permits;
     uint8_t mode, lock_kind, step;
-    uint16_t epoch;       /* of the session that its nodes belong to */
+    uint16_t epoch;       /* number of the session that the nodes belong to */
     bool queue;
-    bool sure;            /* it peeks in its turn: no write of others that is over is missing */
-    bool unsure;          /* a create of its node was sent and not answered */
-    bool folders;         /* the folders are missing */
-    bool denied;          /* the right to make one of them is, maybe */
-    bool made_leases;     /* a semaphore's folder, which nobody may ever use */
+    bool sure;            /* peeks behind a write of its own: sees all finished writes */
+    bool unsure;          /* a create of the node was sent and not answered */
+    bool folders;         /* the folders above the node are missing */
+    bool denied;          /* perhaps the right to create one of the folders is missing */
+    bool made_leases;     /* created a semaphore's folder, perhaps for nothing */
     bool held, gone;      /* gone: the server no longer has the node */
-    bool watched;         /* its own node is */
-    bool waited, again;   /* again: something happened while it was asking */
-    bool recheck;         /* there is a new connection: its own node is to be read */
+    bool watched;         /* the own node is watched */
+    bool waited, again;   /* again: something changed while requests were out */
+    bool recheck;         /* there is a new connection: the own node must be read */
     bool leaving, repeated;
-    int code;             /* of the last request that failed; leaving: what the op gets */
+    int code;             /* of the last request that failed; leaving: the op's result */
     char words[ZK_WORDS];
     unsigned tries;
     int32_t sequence;
-    zk_waiter_queue list; /* what the last query said */
-    char node[ZK_NODE_MAX]; /* its node's name with the sequence, or "" */
+    zk_waiter_queue list; /* the result of the last query */
+    char node[ZK_NODE_MAX]; /* name of the own node with the sequence, or "" */
 
     /* permits.c */
-    bool taking;          /* leases were asked for and not answered */
+    bool taking;          /* a create of leases was sent and not answered */
     bool watches_leases, not_semaphore;
     uint8_t asked;        /* in STEP_MORE: enum asked */
-    int64_t capacity;     /* as written at the name, 0 unknown */
-    int64_t in_use;       /* leases that exist */
+    int64_t capacity;     /* as written in the node of the name; 0: unknown */
+    int64_t in_use;       /* number of leases that exist */
     int64_t first_wants;
-    int32_t *leases;      /* their sequences */
+    int32_t *leases;      /* sequences of this waiter's leases */
     uint32_t nleases;
-    uint32_t keep, trim;  /* a release wants to keep so many; so many are being kept */
+    uint32_t keep, trim;  /* keep: permits that a release keeps; trim: `keep` as sent */
 
     char name[];
 };
@@ -111,7 +111,7 @@ static inline zk_waiter *zk_waiter_of(zk_task *task)
     return (zk_waiter *)(void *)((char *)task - offsetof(zk_waiter, task));
 }
 
-/* The link of an op in a list of a waiter's. */
+/* The link of an op in the lists of a waiter. */
 static inline struct list *zk_waiter_link(pawl_op *op)
 {
     return (struct list *)(void *)op->engine;
@@ -126,10 +126,10 @@ static inline pawl_op *zk_waiter_op(struct list *link)
 
 zk_waiter *zk_waiter_find(zk *z, uint64_t seq);
 void zk_waiter_finish(struct list *ops, int code, const char *words);
-/* The server has nothing of it any more. */
+/* The server has no node of the waiter any more: free the waiter and finish its ops. */
 void zk_waiter_end(zk_waiter *p, int release_code);
 void zk_waiter_timer(zk_waiter *p, int64_t ms);
-/* The session is over, or no connection can be had: what that means for a waiter. */
+/* The task's reactions when the session has ended, and when no connection is possible. */
 void zk_waiter_expired(zk_task *task);
 void zk_waiter_refused(zk_task *task, int code, const char *words);
 
@@ -137,37 +137,38 @@ void zk_waiter_refused(zk_task *task, int code, const char *words);
 
 extern const zk_task_type zk_waiter_type;
 
-/* It is granted, or was: tell those who wait. */
+/* Grant the lock, or repeat an earlier grant: finish the waiting ACQUIRE ops. */
 void zk_waiter_grant(zk_waiter *p);
-/* An answer that only matters if it is an error. */
+/* A zk_answer_fn that only records errors. */
 bool zk_waiter_noted(zk_task *task, int64_t tag, int error, jute_reader *body);
 void zk_waiter_note(zk_waiter *p, int error);
-/* Ask again how things stand. */
+/* Read the queue again. */
 void zk_waiter_recheck(zk_waiter *p);
-/* Ask again for what it waits for, or holds. */
+/* Read again the node that the waiter waits for or holds. */
 void zk_waiter_check(zk_waiter *p);
-/* Ask for its own node, or its first lease, and to be told when that goes. */
+/* Read and watch the waiter's own node, or the first lease. */
 void zk_waiter_ask_own(zk_waiter *p);
-int zk_waiter_in_use(zk_waiter *p); /* PAWL_ESTATE, with words */
+int zk_waiter_in_use(zk_waiter *p); /* returns PAWL_ESTATE and sets the error text */
 const char *zk_waiter_node_path(zk_waiter *p, const char *node);
 
 /* ---- queue.c --------------------------------------------------------------------------------- */
 
 void zk_queue_clear(zk_waiter_queue *q);
-/* A zk_answer_fn: the children of the folder that its node is in. */
+/* A zk_answer_fn: reads the children of the folder that has the waiter's node. */
 bool zk_queue_answered(zk_task *task, int64_t tag, int error, jute_reader *body);
-/* ... whether its node is among them, by its id. */
+/* A zk_answer_fn: searches these children for the waiter's node, by the node's id. */
 bool zk_queue_found(zk_task *task, int64_t tag, int error, jute_reader *body);
-/* ... of the name, if that is another folder: what it is in use as. */
+/* A zk_answer_fn: reads the children of the name, if that is another folder, for the uses of the
+ * name. */
 bool zk_queue_types(zk_task *task, int64_t tag, int error, jute_reader *body);
 
 /* ---- permits.c ------------------------------------------------------------------------------- */
 
-/* Delete the leases from number `keep` on. */
+/* Delete the leases from index `keep` on. */
 void zk_permits_give_back(zk_waiter *p, uint32_t keep);
-/* Find those that may exist. */
+/* Search for leases whose create was not answered. */
 void zk_permits_find(zk_waiter *p);
-/* Delete the node in the semaphore's own mutex. */
+/* Delete the waiter's node in the semaphore's own mutex. */
 void zk_permits_leave_mutex(zk_waiter *p);
 const char *zk_permits_lease_path(zk_waiter *p, uint32_t i);
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * waiters.c - the waiters of a client, by the number of their acquire, and the ops that begin and
- * end them: ACQUIRE and RELEASE. What goes on in between is in waiter.c.
+ * waiters.c - the waiters of a client, by the sequence number of their acquire, and the ops that
+ * begin and end them: ACQUIRE and RELEASE. waiter.c has the steps in between.
  *
- * An acquire that is given up is told so when its node has been deleted, or a moment later in any
- * case; the waiter itself stays until the server has confirmed that it is gone. A RELEASE that
- * comes meanwhile joins it.
+ * A cancelled acquire is finished when the server has confirmed that the node is deleted, or after
+ * CANCEL_MS or ANSWER_MS in any case. The waiter itself stays until the server has confirmed the
+ * delete. A RELEASE that comes meanwhile joins the waiter.
  */
 #include <stdlib.h>
 
 #include "waiter.h"
 
-#define CANCEL_MS 100 /* so long the confirmation of a delete is waited for ... */
-#define ANSWER_MS 400 /* ... and the first answer, if none has come yet */
+#define CANCEL_MS 100 /* how long to wait for the confirmation of a delete */
+#define ANSWER_MS 400 /* how long to wait for the first answer, if none has come */
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
@@ -108,7 +108,7 @@ void zk_acquire(zk *z, pawl_op *op)
 {
     zk_waiter *p = zk_waiter_find(z, op->owner.seq);
 
-    if (p && p->leaving) { /* an old request; what is on its way out stays on it */
+    if (p && p->leaving) { /* a late retry; a leaving waiter keeps leaving */
         pawl_op_finish(op, pawl_error_set(op->err, PAWL_ECONN, "the last one is being given back"));
         return;
     }
@@ -127,8 +127,9 @@ void zk_acquire(zk *z, pawl_op *op)
     zk_task_go(&p->task);
 }
 
-/* Its op is told now. With a connection the deletes are on their way, and in front of whatever this
- * client asks for next; without one, or if no answer ever came, nothing is certain. */
+/* Finish the ACQUIRE ops now. With a connection the deletes are on their way, ahead of this
+ * client's next requests; without a connection, or if no answer ever came, the outcome is
+ * unknown. */
 static void give_up(zk_waiter *p)
 {
     zk *z = p->task.zk;
@@ -147,7 +148,7 @@ static void timer_fired(pawl_timer *timer)
     if (p->leaving)
         give_up(p);
     else if (p->watched || p->task.zk->link.state != LINK_READY)
-        return; /* with the next connection it is read anyway */
+        return; /* the next connection reads the node anyway */
     else if (p->task.out)
         zk_waiter_timer(p, WAITER_WATCH_MS);
     else if (p->held || p->node[0]) {
@@ -164,7 +165,7 @@ void zk_acquire_cancel(zk *z, pawl_op *op)
         zk_waiter_timer(p, CANCEL_MS);
         return;
     }
-    if (!p->node[0] && !p->unsure && !p->taking && !p->task.out) { /* the server has nothing */
+    if (!p->node[0] && !p->unsure && !p->taking && !p->task.out) { /* no node can exist */
         list_remove(zk_waiter_link(op));
         if (list_empty(&p->ops))
             zk_waiter_end(p, PAWL_ENOTHELD);
@@ -218,7 +219,7 @@ void zk_waiters_end(zk *z)
             zk_waiter_end(list_entry(z->waiters[i].next, zk_waiter, in_table), PAWL_ECANCELED);
 }
 
-/* With the session went its nodes. Who waits comes again, in the new one. */
+/* The nodes ended with the session. Waiters queue again in the new session. */
 void zk_waiter_expired(zk_task *task)
 {
     zk_waiter *p = zk_waiter_of(task);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * who.c - what stands in a node: who made it, for whoever asks who holds a lock. One line,
+ * who.c - the data of a node: information about the client that created the node, for INSPECT. One
+ * line,
  *
  *     pawl host=db7 pid=4711 program=nightly lease=30000 want=1 label=shift%202
  *
- * with ' ', '%' and what can't be shown as %XX. Nobody decides anything by it but how many permits
- * a waiter wants. Nodes of others hold something else (Curator: an address).
+ * with ' ', '%' and control characters as %XX. No decision depends on this line, except on the
+ * number of permits that a waiter wants. Nodes of other libraries have other data (Curator: an
+ * address).
  */
 #include <ctype.h>
 #include <errno.h>
@@ -49,7 +51,7 @@ static int hex(char c)
     return isdigit((unsigned char)c) ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* The value of `key` in text, decoded. */
+/* The decoded value of `key` in the text. */
 static void value_of(char *ret, size_t room, const char *text, const char *key)
 {
     const char *at = strstr(text, key);
@@ -69,7 +71,7 @@ static void value_of(char *ret, size_t room, const char *text, const char *key)
     ret[n] = 0;
 }
 
-/* From 0 to `most`. */
+/* The number in the text, limited to 0 .. `most`. */
 static int64_t bounded(const char *text, int64_t most)
 {
     long long value = strtoll(text, NULL, 10);

@@ -21,7 +21,7 @@ void zk_give_up(zk *z, pawl_op *op, bool sent)
     pawl_op_finish(op, code);
 }
 
-/* ---- the slots ------------------------------------------------------------------------------- */
+/* ---- the functions --------------------------------------------------------------------------- */
 
 static void engine_flush(void *self)
 {
@@ -89,7 +89,7 @@ static void engine_close(void *self)
     z->env = NULL;
 }
 
-/* What begins an op, and what gives it up. */
+/* The functions that begin and cancel each op. */
 static const struct {
     void (*submit)(zk *z, pawl_op *op), (*cancel)(zk *z, pawl_op *op);
 } ops[] = {
