@@ -29,7 +29,7 @@
  *
  * TOKENS. A token is the number of a transaction that ran after the lock was granted; the higher
  * bits are the server's timeline, which grows with each promotion of a standby. The transaction
- * writes an empty message to the server's log: else the server would not flush the commit to the
+ * writes an empty message to the write-ahead log: else the server would not flush the commit to the
  * disk before answering, and would use the same number again after a crash.
  *
  * A lost connection is a lost lock. The only unknown outcome is a release without an answer: the

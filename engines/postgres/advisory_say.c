@@ -16,7 +16,7 @@
  * waits. The refusal proves that another owner has the lock; without a refusal, an acquire that
  * reaches its time limit would end with "no answer". CASE runs the parts of a statement in order,
  * and stops at the first part that decides: the lease, one try, the wait, then the parts after the
- * grant (token, time, a message to the log). A session-level lock stays if the statement fails
+ * grant (token, time, a message to the WAL). A session-level lock stays if the statement fails
  * after the grant.
  */
 #include <ctype.h>
@@ -26,8 +26,7 @@
 
 #include "advisory.h"
 
-#define FACT_MAX 40 /* bytes of each text except the name: the server shows 1024 bytes of a
-                       statement */
+#define FACT_MAX 40 /* bytes of each text but the name: the server shows 1024 of a statement */
 
 static size_t add_hex(char *to, size_t room, const char *bytes, size_t most)
 {
@@ -98,8 +97,8 @@ void advisory_say_acquire(const advisory_session *s, int64_t lease_ms, sql_param
                              "IS NULL THEN NULL WHEN pg_try_advisory_lock%s(%s) THEN %s ",
                              (long long)lease_ms, shared, key, grant);
     add_grant(grant, sizeof grant, 1, s->base);
-    if (s->tried || advisory_session_holds(s)) /* a downgrade also waits, as other waiters may make
-                                                  its try fail */
+    if (s->tried || advisory_session_holds(s)) /* a holder's lock call is granted at once, its try
+                                                  may fail */
         used += (size_t)snprintf(s->adv->text + used, ADVISORY_TEXT - used,
                                  "WHEN pg_advisory_lock%s(%s) IS NULL THEN NULL ELSE %s ", shared,
                                  key, grant);

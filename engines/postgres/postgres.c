@@ -78,7 +78,7 @@ static void fault_of(sql_fault *fault, const PGresult *result)
     one_line(fault->words);
 }
 
-/* Connecting failed; only a text says why: "FATAL: 28P01: ..." if the server answered. */
+/* Connecting failed; only a text says why: "FATAL:  28P01: ..." if the server answered. */
 static void drop_unconnected(sql_link *link)
 {
     pg *p = link->conn;

@@ -27,8 +27,7 @@
 #include "postgres.h"
 #include "sql/sql.h"
 
-#define MESSAGE_MAX 8192 /* during authentication, messages of the server have less than 1000
-                            bytes */
+#define MESSAGE_MAX 8192 /* during authentication; a server's messages are below 1000 */
 #define SSL_REQUEST "\0\0\0\x08\x04\xd2\x16\x2f"
 
 struct pg_relay {
