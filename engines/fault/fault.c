@@ -13,7 +13,7 @@
  * Each op becomes a `request` that owns copies of all data, because a repeat outlives the op. The
  * engine does to an op only what a network could do. An EVENT is no message, and is passed on
  * unchanged. A BREAK must not arrive twice, and is not repeated; neither are INSPECT, LIST and
- * EXAMINE, because their rows can't be taken back.
+ * EXAMINE, because their rows and findings can't be taken back.
  *
  * Stages of a request, and their transitions (under the client's mutex, so one at a time):
  *
@@ -21,7 +21,7 @@
  *     DROPPED   lost; the timer answers PAWL_EUNKNOWN, or cancel does.
  *     INSIDE    the inner engine has the request, until `answered`. cancel is passed on.
  *     RETURNS   the answer is on the way out; the timer delivers it. cancel changes nothing.
- *     PARKED    a repeat whose twin is INSIDE (waiting in the queue, say); sent after the twin.
+ *     PARKED    a repeat whose twin is INSIDE (waiting in a queue); sent when the twin is answered.
  *     HELD      an EVENT that came while no EVENT op was submitted; the next one gets it.
  *
  * `outer` is the op that waits for the answer; a repeat has none. Invariant: the inner engine never

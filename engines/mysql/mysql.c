@@ -85,7 +85,7 @@ static const struct {
     int code;
 } senses[] = {
     {1213, SQL_AGAIN, 0},       /* deadlock */
-    {1205, SQL_BLOCKED, 0},     /* lock wait time-out */
+    {1205, SQL_BLOCKED, 0},     /* lock wait timeout */
     {1317, SQL_AGAIN, 0},       /* interrupted */
     {1243, SQL_AGAIN, 0}, {1615, SQL_AGAIN, 0}, /* not prepared any more */
     {1969, SQL_AGAIN, 0}, {3024, SQL_AGAIN, 0}, /* max_statement_time, max_execution_time */

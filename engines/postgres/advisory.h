@@ -104,7 +104,7 @@ void advisory_session_acquire(advisory_session *s, pawl_op *op);
 void advisory_session_release(advisory_session *s, pawl_op *op);
 /* Cancel a release. */
 void advisory_session_release_cancel(pawl_op *op);
-/* If nothing is under way on the session, make it available to the next acquire. */
+/* If nothing is under way on the session, make the session available to the next acquire. */
 void advisory_session_check_idle(advisory_session *s);
 static inline bool advisory_session_holds(const advisory_session *s)
 {
@@ -114,7 +114,7 @@ static inline advisory_session *advisory_session_of(const sql_call *call)
 {
     return (advisory_session *)(void *)call->on;
 }
-/* Complete the session's op, if it has one. */
+/* Complete the op of the session, if there is one. */
 void advisory_session_finish(advisory_session *s, int code, const char *words);
 void advisory_session_set_timer(advisory_session *s, int64_t ms);
 
@@ -200,7 +200,7 @@ void advisory_cancel(advisory *adv, pawl_op *op);
 advisory_session *advisory_session_find(advisory *adv, uint64_t seq, int mode);
 /* A release got no answer; the server keeps the session until `until` at the latest. */
 void advisory_unsure(advisory *adv, uint64_t seq, int64_t until);
-/* Open the connection for inspect, if it is closed, and return its link. */
+/* Open the connection for inspect, unless it is open, and return the link. */
 sql_link *advisory_link(advisory *adv);
 
 #endif

@@ -5,13 +5,13 @@
  * A cancelled acquire is always followed by an unlock, on the same connection and so later in
  * order: a statement that was cancelled or failed may have got the lock before. Over the other
  * connection Pawl asks the server to end the wait (pg_cancel_backend). If the cancel takes too
- * long, Pawl closes the connection; the server ends the session at the latest when it next checks
+ * long, Pawl closes the connection; the server ends the session at the latest at its next check of
  * the client connection. A session is not used again before both the unlock and the cancel are
  * answered: a late cancel would hit the wait of another owner.
  */
 #include "advisory.h"
 
-#define PATIENCE_MS 100 /* the caller waits for the cancel at most so many ms */
+#define PATIENCE_MS 100 /* how long the caller waits for the cancel */
 
 static void fill_undo(const sql_call *call, sql_params *p)
 {

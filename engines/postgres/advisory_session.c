@@ -5,7 +5,7 @@
  *     free --acquire--> asking --granted--> held --release--> idle --acquire, 10 s--> asking, free
  *                         | cancel, or refused by the server     ^
  *                         v                                      |
- *                       leaving: the unlock behind it is out ----+
+ *                       leaving: the unlock has no answer yet ---+
  *
  * A lost connection, at any time, frees the session; its holders are notified at once.
  */
@@ -14,8 +14,8 @@
 
 #include "advisory.h"
 
-#define CLOSE_MS 2000     /* a cancelled acquire without an answer: close after so many ms */
-#define IDLE_MS 10000     /* close an unused connection after so many ms */
+#define CLOSE_MS 2000     /* from a cancel without an answer to closing the connection */
+#define IDLE_MS 10000     /* how long an unused connection stays open */
 #define NO_TRIES 1000     /* link.c must not retry the call */
 
 void advisory_session_set_timer(advisory_session *s, int64_t ms)

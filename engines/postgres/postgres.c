@@ -380,7 +380,7 @@ static bool send_statement(sql_link *link, enum sql_statement statement, const s
     return PQsendQueryPrepared(p->conn, name, params->n, v.text, v.lengths, v.formats, 0);
 }
 
-/* At most so many calls without an answer, so that urgent calls don't wait behind all others. */
+/* The most calls without an answer, so that urgent calls don't wait behind all others. */
 #define PIPE_DEPTH 16
 #define PIPE_DEPTH_URGENT 64
 

@@ -31,7 +31,7 @@
 #define SSL_REQUEST "\0\0\0\x08\x04\xd2\x16\x2f"
 
 struct pg_relay {
-    int real, ours; /* the server's socket; our end of the pair */
+    int real, ours; /* the server's socket; Pawl's end of the pair */
     ino_t theirs;   /* libpq's end */
     bool asked_tls; /* the next byte answers an SSLRequest */
     bool over;

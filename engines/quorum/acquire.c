@@ -295,8 +295,7 @@ static bool vetoed(const quorum_acquire *acquire)
     return acquire->gate < acquire->quorum->n && !s->out && !s->ours && s->said == PAWL_EBUSY;
 }
 
-/* Another owner holds the name, or tries, and a majority answers. Else too few nodes answer,
- * whatever they say. */
+/* Another owner holds the name, or tries, and a majority answers. Else too few nodes answer. */
 static bool is_busy(const quorum_acquire *acquire, const quorum_tally *t)
 {
     return t->busy && t->busy + t->votes >= acquire->quorum->majority;

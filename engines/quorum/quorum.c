@@ -159,7 +159,7 @@ static void set_caps(quorum *q)
     uint32_t all = PAWL_CAP_FENCE | PAWL_CAP_FLOOR | PAWL_CAP_QUEUE | PAWL_CAP_RANGE |
                    PAWL_CAP_SHARED | PAWL_CAP_LINGER | PAWL_CAP_LIST | PAWL_CAP_HERE |
                    PAWL_CAP_EXAMINE,
-             any = 0; /* for restrictions: those of one node are the quorum's */
+             any = 0; /* a restriction of one node restricts the quorum */
 
     for (size_t i = 0; i < q->n; i++) {
         all &= pawl_instance_caps(&q->nodes[i].inner);

@@ -107,7 +107,7 @@ typedef struct quorum_node_state {
     int64_t sent, back_sent;
     int64_t from;     /* an instant not after the lease began */
     int64_t end;      /* from + lease */
-    int64_t missed;   /* HELD: since when the node is known to lack the grant; 0: it has it */
+    int64_t missed;   /* HELD: since when the node is known to lack the grant; 0: not lacking */
 } quorum_node_state;
 
 #define QUORUM_SILENT 1 /* no code is positive */

@@ -9,8 +9,8 @@
  * server, and is sent again after a pause that grows from 2 to 200 ms. After env->timeout_ms the
  * call fails. Parked calls survive a lost connection, like the backlog.
  *
- * Of several hosts the first is always tried first, and the next one if the host is down or of no
- * use (a standby, which is read only). A pause follows when all hosts were tried.
+ * Of several hosts the first is always tried first, and the next host if one is down or of no use
+ * (a standby, which is read only). A pause follows when all hosts were tried.
  *
  * This file calls the driver, and the driver calls back (sql_link_connected, _greeted, _answered),
  * but not inside `send` and `query`. A driver may call sql_link_drop at any time; its connection is

@@ -195,8 +195,8 @@ static inline void sql_link_open(sql_link *link)
 void sql_link_close(sql_link *link);
 /* A new call, to be sent by sql_link_send. NULL: no memory. */
 sql_call *sql_call_new(sql_link *link, const sql_call_type *type, void *about);
-/* Send or enqueue the call; the link owns it now. A caller that keeps a pointer to the call stores
- * the pointer before, because the call may fail at once. */
+/* Send or enqueue the call, which the link owns from now on. A caller that keeps a pointer to the
+ * call stores the pointer before, because the call may fail at once. */
 void sql_link_send(sql_link *link, sql_call *call);
 /* Take back a call that was not sent yet. False: the call was sent. */
 bool sql_call_withdraw(sql_call *call);
@@ -221,7 +221,8 @@ void sql_link_answered(sql_link *link, const sql_reply *reply, const sql_fault *
 
 /* Send the next statement of the greeting. 1: there is none. */
 int sql_greet(sql_link *link);
-/* The statement was answered. 1: it was the last; else more follow, or the link has dropped. */
+/* The statement was answered. 1: the greeting is complete; else more follow, or the link
+ * dropped. */
 int sql_greet_answer(sql_link *link, const sql_reply *reply, const sql_fault *fault);
 
 /* ---- drivers --------------------------------------------------------------------------------- */
@@ -244,8 +245,8 @@ typedef struct sql_driver {
     const char *schema;      /* creates the tables; ";;" lines separate the statements if the server
                                 takes one at a time */
 
-    /* Begin to connect; `address` is numeric, or NULL: the host is a path or `start` resolves it. 0
-     * or a code. */
+    /* Begin to connect. `address` is numeric, or NULL if the host is a path or the driver resolves
+     * names. 0 or a code. */
     int (*start)(sql_link *link, const char *address);
     /* The socket is ready, or time has passed: continue. */
     void (*ready)(sql_link *link, int events);

@@ -8,7 +8,7 @@
  *     QUEUED --a message that grants--> op done
  *       |    --timer, or a message to look--> the same acquire again; its answer as above
  *       |
- *     cancel: LEAVING (the release that cancels is out) --answer--> op done, or was done CANCEL_MS
+ *     cancel: LEAVING (the release that cancels is sent) --answer--> op done, or was done CANCEL_MS
  *             ago
  *
  * QUEUED: the server has a queue entry for the waiter, or has granted the lock meanwhile. The
@@ -34,7 +34,7 @@
 #define PLACE_MS 60000
 #define REFRESH_MS 4000   /* every waiter asks again after this time */
 #define BEHIND_MS 1000
-#define CANCEL_MS 100     /* the caller waits for a cancel at most so many ms */
+#define CANCEL_MS 100     /* how long the caller waits for the answer to a cancel */
 #define POLL_MIN_MS 20    /* interval of asking without messages */
 #define POLL_MAX_MS 500
 #define CLAIM_MAX_MS 2000 /* the largest claim that @_pass grants */
@@ -47,7 +47,7 @@ struct sql_waiter {
     kit_seq by_seq;
     sql *sql;
     pawl_op *op;      /* NULL: given up */
-    sql_call *call;   /* the acquire or the cancel that is out, or NULL */
+    sql_call *call;   /* the acquire or cancel without an answer, or NULL */
     pawl_timer timer;
     uint32_t polls;   /* in a row */
     uint8_t state;    /* enum waiter_state */
