@@ -125,7 +125,7 @@ void advisory_session_set_timer(advisory_session *s, int64_t ms);
 
 /* Cancel the session's acquire. */
 void advisory_session_cancel(advisory_session *s);
-/* Unlock a cancelled or failed acquire in this mode, whose statement was sent. */
+/* Unlock after a cancelled or failed acquire in this mode. The acquire's statement was sent. */
 void advisory_session_undo(advisory_session *s, int mode);
 
 /* ---- advisory_say.c -------------------------------------------------------------------------- */

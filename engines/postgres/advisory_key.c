@@ -16,7 +16,7 @@
 
 #include "advisory.h"
 
-/* Held around OpenSSL, whose internal locks a forked child could find taken. */
+/* Held around OpenSSL, because a forked child could find OpenSSL's internal locks taken. */
 static pthread_mutex_t hashing = PTHREAD_MUTEX_INITIALIZER;
 
 void advisory_key_init(pawl_env *env)

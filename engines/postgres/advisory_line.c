@@ -106,7 +106,7 @@ void advisory_session_check_waiting(advisory_session *s)
 
 /* ---- the order of the acquires --------------------------------------------------------------- */
 
-/* The session whose statement is not yet seen in the server's queue for this key, or NULL. */
+/* The session with a statement not yet seen in the server's queue for this key, or NULL. */
 static advisory_session *ahead_on_session(advisory *adv, advisory_key key)
 {
     for (int i = 0; i < adv->nsessions; i++) {

@@ -135,8 +135,8 @@ static bool answer_acquire(sql_call *call, const sql_reply *reply)
 }
 
 /* Without an answer: the session is gone, and the lock, if it was granted, ends with the session.
- * The undo comes first: a session with an undo is not given to the next acquire, whose lock the
- * undo would unlock. */
+ * The undo comes first: a session with an undo is not given to the next acquire, because the undo
+ * would unlock the next lock. */
 static void acquire_failed(sql_call *call, int code, const char *words)
 {
     advisory_session *s = call->about;

@@ -29,7 +29,7 @@
  * in WAIT keeps its place in the gate's queue and peeks (INSPECT) at the nodes BRIEF after a try
  * that found them free, else every one to two timeouts; if the nodes are free twice, the acquire
  * continues with CLAIM without the gate. So a stale grant delays a waiter for two timeouts and two
- * BRIEFs at most, not for the rest of its lease.
+ * BRIEFs at most, not for the rest of the grant's lease.
  *
  * NO MAJORITY. The gate says nothing about the other nodes. So each peek also counts the nodes that
  * answer, and sets the code with which the acquire ends at its limit: PAWL_EQUORUM, if too few

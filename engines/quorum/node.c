@@ -9,12 +9,12 @@
  * timeout. Being down decides only how long other code waits for the node, never the meaning of an
  * answer.
  *
- * YOUNG. A store that lost its data has forgotten grants whose holders still rely on them. All of
- * these grants end within one lease of the store's start (a holder that renews does so at a
- * majority without this node, since the node answers "not held"). So a node's grants count only
- * when the store is older than a lease. The leases of other clients are not known here; so the age
- * is settle= of the URL, or else the longest lease that this client has asked for, and at least 30
- * s, the default lease.
+ * YOUNG. A store that lost its data has forgotten grants on which holders still rely. All of these
+ * grants end within one lease of the store's start (a holder that renews does so at a majority
+ * without this node, since the node answers "not held"). So a node's grants count only when the
+ * store is older than a lease. The leases of other clients are not known here; so the age is
+ * settle= of the URL, or else the longest lease that this client has asked for, and at least the
+ * default lease, 30 s.
  *
  * PROBE. An acquire that waits in a node's queue gets no message while waiting, and none if the
  * node dies. While there are such acquires, the node is asked now and then to renew a grant that

@@ -9,12 +9,12 @@
  * remaining grants of an item that is not held are given back: the core will not release them, and
  * they would block the next owner.
  *
- * HEALING. A node that answers "not held" for a grant that a majority has confirmed has lost the
- * grant (the node restarted empty), or never had it (the node was down). If the node answers so
- * again, and the first time was a timeout ago, the node is asked to grant the lock, not queued,
- * with the token as a floor. That is always safe: healing only adds a node to a grant that is valid
- * without the node. Whether the node votes from then on depends on its age, as everywhere. Healing
- * at once would be too early: a BREAK may be on its way from node to node.
+ * HEALING. If a node answers "not held" for a grant that a majority has confirmed, the node has
+ * lost the grant (by restarting empty), or never had the grant (the node was down). If the node
+ * answers so again, and the first time was a timeout ago, the node is asked to grant the lock, not
+ * queued, with the token as a floor. That is always safe: healing only adds a node to a grant that
+ * is valid without the node. Whether the node votes from then on depends on its age, as everywhere.
+ * Healing at once would be too early: a BREAK may be on its way from node to node.
  */
 #include <stdlib.h>
 

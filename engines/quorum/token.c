@@ -4,16 +4,16 @@
  *
  * Node j granted with token t(j), so all tokens that node j knew before are smaller. The node's
  * counter was at least at mark(j) >= t(j) + tokens - 1 while the grant was ours, without a gap
- * since t(j) was granted. The attempt's token T needs a majority R with t(j) <= T and mark(j) >= T
- * + tokens - 1 for each j in R. Two attempts that won with T1 and T2, both exclusive, have a node j
- * in common in their R1 and R2. Node j granted one of the two first, say attempt 1. The mark of
- * attempt 1 was reached while attempt 1 had the grant, so before attempt 2 was granted; so t2(j) >
- * T1 + tokens - 1, and T2 >= t2(j). So T2 > T1: tokens of winners are different, and rise in the
- * order in which node j served them, which is the order in real time if attempt 1 had won before
- * attempt 2 began. (proof/models/quorum.pml; without the mark the model finds two winners with
- * falling tokens.) Shared attempts: the same holds between attempts that do not overlap, and
- * between a shared and an exclusive attempt; two readers that overlap may have equal tokens if both
- * needed the second round trip.
+ * since t(j) was granted. The attempt's token T needs a majority R with t(j) <= T and
+ * mark(j) >= T + tokens - 1 for each j in R. Two attempts that won with T1 and T2, both exclusive,
+ * have a node j in common in their R1 and R2. Node j granted one of the two first, say attempt 1.
+ * The mark of attempt 1 was reached while attempt 1 had the grant, so before attempt 2 was granted;
+ * so t2(j) > T1 + tokens - 1, and T2 >= t2(j). So T2 > T1: tokens of winners are different, and
+ * rise in the order in which node j served them, which is the order in real time if attempt 1 had
+ * won before attempt 2 began. (proof/models/quorum.pml; without the mark the model finds two
+ * winners with falling tokens.) Shared attempts: the same holds between attempts that do not
+ * overlap, and between a shared and an exclusive attempt; two readers that overlap may have equal
+ * tokens if both needed the second round trip.
  *
  * Usually one round trip is enough: all nodes are asked with a floor (the client's clock plus a
  * second) that is above their counters, so all grant the same token. If not, nodes with a smaller

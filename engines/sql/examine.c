@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * examine.c - EXAMINE on SQL servers. The driver has one statement, whose rows are the findings:
- * level, id, defect, reason, remedy. The row "clock" has the server's Unix time in ms instead of a
- * text. If the user lacks rights, the greeting refuses the connection, and EXAMINE reports all
- * defects that the greeting found.
+ * examine.c - EXAMINE on SQL servers. The driver has one statement, which returns a row per
+ * finding: level, id, defect, reason, remedy. The row "clock" has the server's Unix time in ms
+ * instead of a text. If the user lacks rights, the greeting refuses the connection, and EXAMINE
+ * reports all defects that the greeting found.
  */
 #include <stdlib.h>
 

@@ -5,9 +5,9 @@
  * Each address of a host gets an equal share of the attempt's remaining time, so that an address
  * that does not answer leaves time for the next one. A call may have a time limit of its own.
  *
- * A call whose row another transaction has locked is parked: the call waits here, not in the
- * server, and is sent again after a pause that grows from 2 to 200 ms. After env->timeout_ms the
- * call fails. Parked calls survive a lost connection, like the backlog.
+ * A call that finds its row locked by another transaction is parked: the call waits here, not in
+ * the server, and is sent again after a pause that grows from 2 to 200 ms. After env->timeout_ms
+ * the call fails. Parked calls survive a lost connection, like the backlog.
  *
  * Of several hosts the first is always tried first, and the next host if one is down or of no use
  * (a standby, which is read only). A pause follows when all hosts were tried.
@@ -344,7 +344,7 @@ static void set_park_timer(sql_link *link)
         link->env->timer_set(link->env, &link->park_timer, first);
 }
 
-/* Park a call whose row is locked. False: the row has been locked for too long. */
+/* Park a call that found its row locked. False: the row has been locked for too long. */
 static bool park(sql_link *link, sql_call *call)
 {
     pawl_env *env = link->env;

@@ -141,7 +141,7 @@ static void fill_hear(const sql_call *call, sql_params *p)
     sql_add_text(p, q->heard);
 }
 
-/* A row is a message and its id. The next statement carries the ids and deletes those messages. */
+/* A row is a message and its id. The next statement carries the ids and deletes these messages. */
 static bool heard(sql_call *call, const sql_reply *reply)
 {
     sql *q = call->about;

@@ -173,7 +173,7 @@ struct sql_link {
     void *conn;            /* the driver's connection */
     int fd, events;        /* the watched socket, and its libuv events */
     uv_poll_t *poll;
-    struct list parked;    /* calls whose rows were locked, until the retry */
+    struct list parked;    /* calls that found their rows locked, until the retry */
     pawl_timer park_timer; /* when the first parked call is due */
     net_resolve resolve;
     unsigned at;           /* index of the host */
