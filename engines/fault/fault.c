@@ -4,31 +4,32 @@
  *
  *     drop=P    the request is lost on its way in: never carried out, PAWL_EUNKNOWN
  *     lose=P    the answer is lost on its way out: carried out, PAWL_EUNKNOWN all the same
- *     delay=MS  each request and each answer takes up to so long
- *     repeat=P  the request arrives a second time, later; that answer goes nowhere
+ *     delay=MS  each request and each answer takes up to MS
+ *     repeat=P  the request arrives a second time, later; the second answer is discarded
  *     refuse=P  PAWL_ECONN at once
- *     evict=P   after such an op the EVENT op says PAWL_EVENT_RECONNECT
- *     seed=N, only=acquire+release+..., for=MS (no faults after so long)
+ *     evict=P   after such an op the EVENT op reports PAWL_EVENT_RECONNECT
+ *     seed=N, only=acquire+release+..., for=MS (no faults after MS)
  *
- * Each op becomes a `request` that owns copies of all it needs: a repeated one outlives its op.
- * It does to an op only what a network could. An EVENT is no message, so it is passed on untouched;
- * a BREAK must not arrive twice, so it doesn't; rows can't be taken back, so INSPECT and LIST
- * don't either.
+ * Each op becomes a `request` that owns copies of all data, because a repeat outlives the op. The
+ * engine does to an op only what a network could do. An EVENT is no message, and is passed on
+ * unchanged. A BREAK must not arrive twice, and is not repeated; neither are INSPECT, LIST and
+ * EXAMINE, because their rows and findings can't be taken back.
  *
- * States of a request, and who moves it on (all under the client's mutex, so one at a time):
+ * Stages of a request, and their transitions (under the client's mutex, so one at a time):
  *
- *     TRAVELS   on its way in; its timer sends it. cancel: never sent, PAWL_ECANCELED.
- *     DROPPED   gone; its timer answers PAWL_EUNKNOWN, or cancel does.
- *     INSIDE    the inner engine has it, until `answered`. cancel is passed on.
- *     RETURNS   the answer is on its way out; its timer delivers it. cancel changes nothing.
- *     PARKED    a repeat whose twin is INSIDE (waiting in the queue, say); goes when that is out.
- *     HELD      an EVENT that came while nobody asked; the next EVENT op gets it.
+ *     TRAVELS   on the way in; the timer sends the request. cancel: never sent, PAWL_ECANCELED.
+ *     DROPPED   lost; the timer answers PAWL_EUNKNOWN, or cancel does.
+ *     INSIDE    the inner engine has the request, until `answered`. cancel is passed on.
+ *     RETURNS   the answer is on the way out; the timer delivers it. cancel changes nothing.
+ *     PARKED    a repeat whose twin is INSIDE (waiting in a queue); sent when the twin is answered.
+ *     HELD      an EVENT that came while no EVENT op was submitted; the next one gets it.
  *
  * `outer` is the op that waits for the answer; a repeat has none. Invariant: the inner engine never
- * has two acquires of one owner. To a server they would be one place in the queue; so a repeat
- * waits for the original, and an op that finds a repeat of itself inside takes that one over.
+ * has two acquires of one owner, because a server would treat both as one place in the queue. So a
+ * repeat waits for the original, and an op that finds a repeat of itself inside takes the repeat
+ * over.
  *
- * The same seed, ops and clock give the same faults: every op draws the same number of times.
+ * The same seed, ops and clock give the same faults: every op draws equally many random numbers.
  */
 #include "fault.h"
 
@@ -37,7 +38,7 @@ static void arrive_inside(pawl_timer *timer);
 
 /* ---- The way out ----------------------------------------------------------------------------- */
 
-/* End the request with words of our own. */
+/* End the request with an error text of this engine. */
 static void fail(fault_request *r, int code, const char *why)
 {
     pawl_op *outer = r->outer;
@@ -96,14 +97,14 @@ static void give_up_inside(fault_request *r)
     r->fault->inner.engine->cancel(r->fault->inner.state, &r->inner);
 }
 
-/* A service with a queue of its own would forget a waiter then; the inner engine relies on the
- * submitter, and a repeat has none. */
+/* Cancel a repeat at its deadline. A service with a queue of its own would forget the waiter by
+ * then; the inner engine relies on the submitter's cancel, and a repeat has no submitter. */
 static void repeat_overdue(pawl_timer *timer)
 {
     give_up_inside(timer->arg);
 }
 
-/* The same message once more, from now on with a life of its own. No memory: no repetition. */
+/* Make an independent copy of the request, which arrives later. No memory: no repeat. */
 static void repeat(fault_request *r)
 {
     fault_request *copy = fault_request_new(r->fault, &r->inner, answered);
@@ -115,7 +116,7 @@ static void repeat(fault_request *r)
     fault_request_later(copy, copy->later, arrive_inside);
 }
 
-/* Let the repeat that is inside already stand for `r`: it is the same to the inner engine. */
+/* Let the repeat that is inside already replace `r`; to the inner engine both are the same. */
 static void take_over(fault_request *r, fault_request *inside)
 {
     r->fault->env->timer_clear(r->fault->env, &inside->timer);
@@ -156,7 +157,7 @@ static void arrive_inside(pawl_timer *timer)
         send(r);
 }
 
-/* The inner engine is done with it. We may not call that engine from here, and don't. */
+/* The inner engine has answered. The inner engine must not be called from here. */
 static void answered(pawl_op *inner)
 {
     fault_request *r = inner->arg, *parked = r->fault ? fault_request_twin(r, PARKED) : NULL;
@@ -179,9 +180,9 @@ static void answered(pawl_op *inner)
         deliver(r);
 }
 
-/* ---- Slots ----------------------------------------------------------------------------------- */
+/* ---- The engine's functions ------------------------------------------------------------------ */
 
-/* The inner engine always has one EVENT op, also between two of ours after an eviction. */
+/* The inner engine always has one EVENT op, also between two outer EVENT ops after an eviction. */
 static void submit_event(fault *f, pawl_op *op)
 {
     fault_request *r = f->requests;
@@ -301,9 +302,9 @@ static int fault_open(void *self, pawl_env *env, const pawl_url *url, pawl_error
     return env->instance_open(env, &f->inner, inner_url, err);
 }
 
-/* Only repeats and the EVENT op can be left. What is not inside is forgotten; what is inside is
- * cancelled; what the inner engine doesn't let go of at once loses its tie to us, and frees itself
- * when it is answered, at the latest when the inner engine is closed. */
+/* Only repeats and the EVENT op can be left. Requests that are not INSIDE end; requests that are
+ * INSIDE are cancelled. A request that the inner engine does not complete at once is detached, and
+ * frees itself when it is answered, at the latest when the inner engine is closed. */
 static void fault_close(void *self)
 {
     fault *f = self;

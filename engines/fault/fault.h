@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fault.h - the parts of the engine "fault:" (fault.c says what it does): options.c reads what it
- * is told, request.c keeps the ops that are on their way, fault.c moves them.
+ * fault.h - the parts of the engine "fault:" (fault.c describes the engine): options.c reads the
+ * options, request.c stores the ops that are on their way, fault.c moves them.
  */
 #ifndef PAWL_FAULT_H
 #define PAWL_FAULT_H
@@ -10,7 +10,7 @@
 
 /* ---- Options: "drop=5,delay=20;INNER-URL" ---------------------------------------------------- */
 
-#define FAULT_ALWAYS 1000000u /* chances are in millionths, so that 0.01 % can be said */
+#define FAULT_ALWAYS 1000000u /* chances are in millionths, so that 0.01 % is possible */
 
 typedef struct fault_options {
     uint32_t drop, lose, repeat, refuse, evict;
@@ -21,7 +21,7 @@ typedef struct fault_options {
     uint32_t only; /* a bit per enum pawl_op_kind */
 } fault_options;
 
-/* Read `text` up to the ';' and return where the inner URL begins, or NULL with words in err. */
+/* Read `text` up to the ';' and return the start of the inner URL, or NULL with a text in err. */
 const char *fault_options_read(fault_options *options, const char *text, pawl_error *err);
 
 /* ---- Requests -------------------------------------------------------------------------------- */
@@ -32,15 +32,15 @@ enum fault_stage { TRAVELS, DROPPED, INSIDE, RETURNS, PARKED, HELD };
 
 typedef struct fault_request {
     struct fault_request *next, **link;
-    fault *fault;   /* NULL: the engine is closed and this is still in the inner one */
-    pawl_op *outer; /* who waits for the answer; NULL: a repeat, or an EVENT between two ops */
+    fault *fault;   /* NULL: closed, while the inner engine still has the request */
+    pawl_op *outer; /* the op to answer; NULL: a repeat, or an EVENT between two ops */
     pawl_op inner;
     pawl_timer timer;
     pawl_error err;
     enum fault_stage stage;
     bool lose, again, canceled;
-    int64_t way_out; /* how long the answer will take, ns */
-    int64_t later;   /* how much later the repeat arrives, ns */
+    int64_t way_out; /* the delay of the answer, ns */
+    int64_t later;   /* the delay of the repeat, ns */
     pawl_renewal batch[];
 } fault_request;
 
@@ -50,18 +50,18 @@ struct fault {
     fault_options options;
     uint64_t random;
     int64_t until; /* faults strike before this instant */
-    bool evicted; /* tell the next EVENT op */
+    bool evicted; /* report RECONNECT to the next EVENT op */
     fault_request *requests;
 };
 
-/* Does a fault of this chance strike now? */
+/* Draw a random number: does a fault of this chance strike? */
 bool fault_chance(fault *f, uint32_t millionths);
 
-/* How long some message takes, ns. */
+/* The delay of a message, drawn at random, ns. */
 int64_t fault_delay(fault *f);
 
-/* A request like `op`, TRAVELS, with its own copies of everything; `done` is called when the inner
- * engine has answered. Not linked to op in any way. NULL: no memory. */
+/* A request like `op`, in stage TRAVELS, with its own copies of all data; `done` is called when the
+ * inner engine has answered. The request keeps no pointer to `op`. NULL: no memory. */
 fault_request *fault_request_new(fault *f, const pawl_op *op, void (*done)(pawl_op *inner));
 
 /* Clear the timer, leave the list, free. */
@@ -70,7 +70,7 @@ void fault_request_free(fault_request *r);
 /* Call `fire` with the request's timer (arg: the request) in ns from now. */
 void fault_request_later(fault_request *r, int64_t ns, void (*fire)(pawl_timer *));
 
-/* Another ACQUIRE of the same owner in that stage, or NULL. */
+/* Another ACQUIRE of the same owner in stage `stage`, or NULL. */
 fault_request *fault_request_twin(const fault_request *of, enum fault_stage stage);
 
 #endif

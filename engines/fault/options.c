@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * options.c - the options of "fault:", and the dice that follow them. Numbers are read by hand,
- * since strtod() would follow the program's locale and accept more than a percentage.
+ * options.c - the options of "fault:", and the random numbers. Numbers are parsed without strtod(),
+ * which would follow the program's locale and accept more than a percentage.
  */
 #include "fault.h"
 
@@ -19,7 +19,7 @@ static bool is(piece p, const char *word)
     return p.len == strlen(word) && !memcmp(p.at, word, p.len);
 }
 
-/* Cut off and return what is before `mark` (or everything). */
+/* Cut off and return the part before `mark` (or everything). */
 static piece cut(piece *rest, char mark)
 {
     const char *end = memchr(rest->at, mark, rest->len);
@@ -89,7 +89,7 @@ static bool kinds(piece list, uint32_t *ret)
     return true;
 }
 
-/* One "key=value". Returns what the value should have been, or NULL if all is well. */
+/* Apply one "key=value". Returns a description of a valid value, or NULL: the value is valid. */
 static const char *apply(fault_options *o, piece key, piece value)
 {
     struct {
@@ -147,7 +147,7 @@ const char *fault_options_read(fault_options *options, const char *text, pawl_er
     return end + 1;
 }
 
-/* ---- Dice ----------------------------------------------------------------------------------- */
+/* ---- Random numbers -------------------------------------------------------------------------- */
 
 /* splitmix64: small, and every seed is a good one. */
 static uint64_t draw(fault *f)

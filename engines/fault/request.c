@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * request.c - an op on its way through "fault:". A request is one block of memory with copies of
- * the name, the batch and its names, since a repeated one outlives the op that it was made from.
+ * the name, the batch and the names in the batch, because a repeat outlives the original op.
  *
- * Invariant: a request is in its engine's list from new to free, unless the engine has been closed
- * (fault == NULL); its timer is armed only while it is in the list.
+ * Invariant: a request is in the engine's list from new to free, unless the engine has been closed
+ * (fault == NULL); the request's timer is armed only while the request is in the list.
  */
 #include "fault.h"
 

@@ -2,20 +2,22 @@
  *
  * connect.c - connecting, in a thread of its own.
  *
- * libmariadb resolves the name while it blocks, and checks a certificate against the name that it
- * was given; so it can't be handed an address that was resolved before. The thread resolves,
- * connects, and speaks TLS if that is asked for; nobody waits for that. The two sides share a box
- * with a mutex and two references. The thread puts the connection into the box and, if the other
- * side is still there, wakes it; whoever leaves last closes what is in it. A thread that has
- * finished is joined, so that it is not among the destructors of TLS when the program ends.
+ * libmariadb resolves the host name in a blocking call, and checks a certificate against the host
+ * name from its caller; so Pawl can't resolve the name before. The thread resolves, connects, and
+ * speaks TLS if the URL asks for TLS; the link does not wait for the thread. Thread and link share
+ * a box with a mutex and two references. The thread puts the connection into the box and, if the
+ * link still uses the box, wakes the link. The side that leaves last closes the connection in the
+ * box. A finished thread is joined, so that it is not still running destructors when the program
+ * ends.
  *
- * The library ignores SIGPIPE for the whole process when it is first used; that is put back. And a
- * program may end while the thread connects: OpenSSL must not clean up under its feet, which it is
- * told here, in time unless the program has used it before.
+ * On first use the library sets SIGPIPE to ignored for the whole process; start_library restores
+ * the program's setting. And a program may end while the thread connects: OpenSSL must not clean up
+ * while the thread still uses OpenSSL. start_library says so to OpenSSL, in time unless the program
+ * has used OpenSSL before.
  *
- * OpenSSL has locks inside, and a child that was forked while this thread held one would wait for
- * it for ever. So one connection is made at a time, under a mutex that is also held around fork():
- * a fork waits until the connection is made, at most for the time-out.
+ * OpenSSL has internal locks, and a child that was forked while this thread held one would wait for
+ * that lock for ever. So the process makes one connection at a time, under a mutex that is also
+ * held around fork(): a fork waits until the connection is made, at most for the timeout.
  */
 #include <fcntl.h>
 #include <openssl/crypto.h>
@@ -28,7 +30,7 @@
 struct my_box {
     pthread_mutex_t mutex;
     int refs;
-    pawl_wake *wake; /* NULL: nobody waits any more */
+    pawl_wake *wake; /* NULL: the link has given up */
     void (*send)(pawl_wake *);
     bool finished;
     MYSQL *mysql;
@@ -93,8 +95,8 @@ static void set_tls(MYSQL *mysql, const sql_settings *s)
     mysql_optionsv(mysql, MYSQL_OPT_SSL_ENFORCE, &enforce);
 }
 
-/* Whoever answers may ask for the password by any method, and by most of them can read it. Unless
- * the server has proved who it is, only those are allowed that answer a challenge. */
+/* The server may ask for the password by any method, and most methods reveal the password. Unless
+ * the server has proved its identity, only methods that answer a challenge are allowed. */
 static void set_methods(MYSQL *mysql, const sql_settings *s, bool local)
 {
     if (s->tls >= SQL_TLS_CHAIN || s->cleartext || local)
@@ -103,7 +105,7 @@ static void set_methods(MYSQL *mysql, const sql_settings *s, bool local)
     mysql_optionsv(mysql, MARIADB_OPT_RESTRICTED_AUTH, "mysql_native_password,client_ed25519");
 }
 
-/* The library takes a server without TLS for one where TLS is not needed. */
+/* The library accepts a server without TLS even if TLS is enforced. */
 static bool is_plain(MYSQL *mysql, struct my_box *box)
 {
     if (box->s.tls < SQL_TLS_REQUIRE || mysql_get_ssl_cipher(mysql))
@@ -166,7 +168,7 @@ static void *connector(void *arg)
     return NULL;
 }
 
-/* It takes no signals: they are the program's. */
+/* The thread blocks all signals, which are for the program's threads. */
 static int start_thread(struct my_box *box, pthread_t *thread)
 {
     sigset_t all, old;
@@ -179,7 +181,7 @@ static int start_thread(struct my_box *box, pthread_t *thread)
     return error ? -1 : 0;
 }
 
-/* ---- the other side -------------------------------------------------------------------------- */
+/* ---- the link's side ------------------------------------------------------------------------- */
 
 static void woken(pawl_wake *wake)
 {
@@ -200,7 +202,7 @@ static void woken(pawl_wake *wake)
     pthread_mutex_unlock(&m->box->mutex);
     if (!finished)
         return;
-    pthread_join(m->thread, NULL); /* it has nothing left to do */
+    pthread_join(m->thread, NULL); /* the thread is about to return */
     m->joined = true;
     my_connect_cancel(link);
     my_connected(link, mysql, error, words);
@@ -214,7 +216,7 @@ static char *copy(const char *text, bool *failed)
     return ret;
 }
 
-/* Of the hosts only the one to connect to. */
+/* Copy the settings, with one host: the host to connect to. */
 static bool copy_settings(sql_settings *to, const sql_settings *from, const net_address *host)
 {
     bool failed = false;

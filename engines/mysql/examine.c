@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * examine.c - what EXAMINE asks MariaDB and MySQL. MariaDB runs what stands in the comments that
- * begin with M!, MySQL the other ones; MariaDB ignores those with version numbers of MySQL 5.7 and
- * newer. (An at sign stands for the tables' prefix, so system variables are read from a view.)
+ * examine.c - the query of EXAMINE for MariaDB and MySQL. MariaDB runs the text in comments that
+ * begin with M!, MySQL runs the text in comments with a version number; MariaDB ignores comments
+ * with version numbers of MySQL 5.7 and newer. (An at sign stands for the tables' prefix, so system
+ * variables are read from a view.)
  */
 #include "mysql.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mysql.c - the driver for MariaDB and MySQL: statements, what errors mean, and the engine.
+ * mysql.c - the driver for MariaDB and MySQL: statements, classifying errors, and the engine.
  *
- * There is one statement at a time on a connection, so that calls wait for each other in the
- * backlog; all are short but the listener's, which is alone on its own.
+ * A connection runs one statement at a time, so calls wait for each other in the backlog. All
+ * statements are short, except the listener's, which has a connection of its own.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -37,16 +37,16 @@ static const char *const statements[SQL_STATEMENTS] = {
     [SQL_EXAMINE] = my_examine,
 };
 
-/* A lock that the server holds back (somebody's open transaction) must not hold back the rest:
- * MariaDB is told not to wait at all, MySQL waits a second at least. */
+/* A row locked by another client's open transaction must not delay other calls: MariaDB does not
+ * wait for the row at all, MySQL waits at least a second. */
 #define SESSION                                                                                    \
     "SET SESSION autocommit = 1, innodb_lock_wait_timeout = 1, wait_timeout = 86400, "             \
     "group_concat_max_len = 16777215"                                                              \
     "/*M! , max_statement_time = 0, innodb_lock_wait_timeout = 0 */"
 #define ISOLATION "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 
-/* Before a procedure is called. Procedures do anything with the rights of those who call them; a
- * view could call other such functions. */
+/* Asked before any procedure is called. Procedures run with the rights of their caller, so their
+ * definer must be trusted; a view in place of a table could call functions in the same way. */
 static const char check[] =
     "SELECT CONCAT(routine_name, ' was made by ', definer, ', and would run with your rights: "
     "let an administrator make the tables (sql.md), or trust owner=', "
@@ -58,8 +58,9 @@ static const char check[] =
     "FROM information_schema.tables WHERE table_schema = $SCHEMA AND table_type <> 'BASE TABLE' "
     "AND table_name IN ('$TABLE', '$TABLE_member', '$TABLE_client', '$TABLE_mail') LIMIT 1";
 
-/* When all procedures are there: which one is not shown to this user, for lack of rights? Most are
- * called by others, some of them seldom, and a refusal there would come late or be overlooked. */
+/* When all procedures exist: which one is invisible to this user, for lack of rights? Most
+ * procedures are called by other procedures, some of them seldom, so that a refusal would come late
+ * or be overlooked. */
 #define OR(name) " UNION ALL SELECT '$TABLE_" name "'"
 #define MAY_CALL                                                                                   \
     "SELECT CONCAT('permission denied: GRANT EXECUTE ON PROCEDURE ', n.name, ' TO this user "      \
@@ -84,20 +85,20 @@ static const struct {
     int code;
 } senses[] = {
     {1213, SQL_AGAIN, 0},       /* deadlock */
-    {1205, SQL_BLOCKED, 0},     /* lock wait time-out */
+    {1205, SQL_BLOCKED, 0},     /* lock wait timeout */
     {1317, SQL_AGAIN, 0},       /* interrupted */
     {1243, SQL_AGAIN, 0}, {1615, SQL_AGAIN, 0}, /* not prepared any more */
     {1969, SQL_AGAIN, 0}, {3024, SQL_AGAIN, 0}, /* max_statement_time, max_execution_time */
-    {1180, SQL_AGAIN, 0},       /* COMMIT refused by a cluster */
+    {1180, SQL_AGAIN, 0},       /* a cluster refused the COMMIT */
     {1290, SQL_ELSEWHERE, 0}, {1792, SQL_ELSEWHERE, 0}, {1836, SQL_ELSEWHERE, 0}, /* read only */
-    {1047, SQL_ELSEWHERE, 0},   /* a cluster's node that does not serve */
+    {1047, SQL_ELSEWHERE, 0},   /* a cluster node that refuses requests */
     {1305, SQL_MISSING, 0}, {1146, SQL_MISSING, 0},
     {1044, SQL_REFUSED, PAWL_EAUTH}, {1045, SQL_REFUSED, PAWL_EAUTH},
     {1142, SQL_REFUSED, PAWL_EAUTH}, {1143, SQL_REFUSED, PAWL_EAUTH},
     {1227, SQL_REFUSED, PAWL_EAUTH}, {1370, SQL_REFUSED, PAWL_EAUTH},
     {1698, SQL_REFUSED, PAWL_EAUTH}, {1251, SQL_REFUSED, PAWL_EAUTH},
     {2026, SQL_REFUSED, PAWL_EAUTH}, /* TLS */
-    {5010, SQL_REFUSED, PAWL_EAUTH}, /* a method that is not allowed: connect.c */
+    {5010, SQL_REFUSED, PAWL_EAUTH}, /* a forbidden method: connect.c */
     {1049, SQL_REFUSED, PAWL_EINVAL}, {1046, SQL_REFUSED, PAWL_EINVAL},
     {1053, SQL_BROKEN, PAWL_ECONN}, {1927, SQL_BROKEN, PAWL_ECONN},
     {1040, SQL_BROKEN, PAWL_ECONN}, {1203, SQL_BROKEN, PAWL_ECONN},
@@ -106,7 +107,7 @@ static const struct {
 
 void my_fault(sql_fault *fault, unsigned error, const char *words)
 {
-    fault->sense = error >= 2000 && error < 3000 ? SQL_BROKEN : SQL_REFUSED; /* the library's own */
+    fault->sense = error >= 2000 && error < 3000 ? SQL_BROKEN : SQL_REFUSED; /* library errors */
     fault->code = fault->sense == SQL_BROKEN ? PAWL_ECONN : PAWL_EBACKEND;
     for (size_t i = 0; i < sizeof senses / sizeof senses[0]; i++)
         if (senses[i].error == error) {
@@ -115,7 +116,7 @@ void my_fault(sql_fault *fault, unsigned error, const char *words)
         }
     snprintf(fault->words, sizeof fault->words, "%s%.150s",
              fault->sense == SQL_BROKEN || error >= 2000 ? "" : "the server says: ", words);
-    if (error == 2002 || error == 2003) /* with a number that is not the socket's error */
+    if (error == 2002 || error == 2003) /* the text has a number that is not an errno */
         snprintf(fault->words, sizeof fault->words, "can't connect; is a MariaDB or MySQL server "
                  "listening there?");
     if (error == 2005)
@@ -155,7 +156,7 @@ static int my_start(sql_link *link, const char *address)
     return code;
 }
 
-/* Behind "5.5.5-" MariaDB tells its own version, which the library has understood. */
+/* MariaDB sends "5.5.5-" before its version; the library skips this prefix. */
 static bool is_too_old(MYSQL *mysql)
 {
     unsigned long least = mariadb_connection(mysql) ? 100300 : 80000;
@@ -224,7 +225,8 @@ static int my_send(sql_link *link, sql_call *call)
     return 0;
 }
 
-/* Some users may write where it is read only; but that is a replica, or about to be one. */
+/* Some users may write to a read-only server; but such a server is a replica, or about to be
+ * one. */
 static bool my_greeted(sql_link *link, const sql_reply *reply)
 {
     const char *read_only = reply->cell(reply, 0, 1);
@@ -235,7 +237,7 @@ static bool my_greeted(sql_link *link, const sql_reply *reply)
     return false;
 }
 
-/* Nothing was asked: the server says goodbye, or is gone. */
+/* The socket is readable without a request: the server closes the connection, or is gone. */
 static void my_idle(sql_link *link)
 {
     my *m = link->conn;
@@ -267,8 +269,8 @@ static void close_statements(my *m)
             mysql_stmt_close(m->stmts[i]);
 }
 
-/* A goodbye is for those who part in peace; else the library would wait for the socket. Without the
- * connection, closing a statement asks the server nothing. */
+/* Send COM_QUIT only if no statement is under way; else the library would wait for the socket.
+ * After mysql_close, closing a statement sends nothing to the server. */
 static void my_end(sql_link *link)
 {
     my *m = link->conn;
@@ -335,7 +337,7 @@ static int engine_identity(void *self, char *ret, size_t size)
 
 static const char *engine_libraries(void)
 {
-    static char text[64]; /* under the loader's mutex */
+    static char text[64]; /* protected by the loader's mutex */
 
     snprintf(text, sizeof text, "MariaDB Connector/C %.40s", mysql_get_client_info());
     return text;

@@ -2,7 +2,7 @@
  *
  * mysql.h - the driver for MariaDB and MySQL, inside.
  *
- *     mysql.c    the engine, statements, and what errors mean
+ *     mysql.c    the engine, statements, classifying errors
  *     steps.c    one statement, step by step, on libmariadb's non-blocking calls
  *     connect.c  connecting, in a thread of its own
  */
@@ -15,11 +15,11 @@
 
 #include "sql/sql.h"
 
-/* What is under way on a connection. */
+/* The step that is under way on a connection. */
 enum my_step { MY_IDLE, MY_CONNECT, MY_QUERY, MY_RESULT, MY_MORE, MY_PREPARE, MY_EXECUTE, MY_STORE,
     MY_NEXT };
 
-/* Rows, copied: cell i is the text at at[i] - 1 in bytes; 0: NULL. */
+/* Copied rows: cell i is the text at bytes + at[i] - 1; at[i] = 0: NULL. */
 typedef struct my_rows {
     char *bytes;
     size_t used, room;
@@ -32,11 +32,11 @@ typedef struct my_rows {
 typedef struct my {
     MYSQL *mysql;
     MYSQL_STMT *stmts[SQL_STATEMENTS];
-    MYSQL_STMT *stmt;  /* the one under way */
+    MYSQL_STMT *stmt;  /* the statement under way */
     enum my_step step;
-    bool over;         /* the step has ended in the same moment, with the result `early` */
+    bool over;         /* the step has ended at once, with the result `early` */
     int early;
-    sql_call *call;    /* its call; NULL: a text, or nothing */
+    sql_call *call;    /* the call under way; NULL: a text, or nothing */
     char *text;        /* of the query */
     MYSQL_RES *result;
     my_rows rows;
@@ -53,20 +53,20 @@ void my_library(pawl_env *env);
 /* 0: my_connected will be called. */
 int my_connect(sql_link *link);
 void my_connect_cancel(sql_link *link);
-/* It is there, or error says why not. */
+/* The connection was made, or failed with `error`. */
 void my_connected(sql_link *link, MYSQL *mysql, unsigned error, const char *words);
 
 /* ---- steps.c --------------------------------------------------------------------------------- */
 
-/* Begin a step, or go on with it. It may complete the call, or drop the link. */
+/* Begin or continue a step. May complete the call, or drop the link. */
 void my_begin(sql_link *link, enum my_step step);
 void my_go_on(sql_link *link, int events);
 void my_rows_free(my_rows *rows);
 
-/* TLS writes without MSG_NOSIGNAL: a SIGPIPE of its making must not reach the program. */
+/* TLS writes without MSG_NOSIGNAL: a SIGPIPE caused by such a write must not reach the program. */
 typedef struct my_hushed {
     sigset_t old;
-    bool had; /* one was waiting before */
+    bool had; /* a SIGPIPE was pending before */
 } my_hushed;
 void my_hush(my_hushed *h);
 void my_unhush(const my_hushed *h);

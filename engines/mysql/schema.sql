@@ -1,62 +1,63 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
--- What Pawl keeps in a MariaDB or MySQL database: four tables, and the procedures that are the
--- rules. The engine runs this by itself where it may; else somebody who may runs it once (as
--- share/pawl/mysql.sql), and then grants rights (docs/sql.md). It does no harm to run it
--- again.
+-- Pawl's tables and procedures for MariaDB and MySQL: four tables, and the procedures that
+-- implement the rules. The engine runs this file if its user has the rights; else an administrator
+-- runs the file once (as share/pawl/mysql.sql), and then grants rights (docs/sql.md). Running the
+-- file again is harmless.
 --
---   @          a row per name: the last token, and who holds it exclusively
---   @_member   holders that share, waiters in order of id, receipts of latches
---   @_client   who a client is, to show; and how far the sweep has come
---   @_mail     messages that no ear has read yet
+--   @          a row per name: the last token, and the exclusive holder
+--   @_member   shared holders, waiters in order of id, receipts of latches
+--   @_client   client entries: host, pid, program, label; and the progress of the sweep
+--   @_mail     messages that no listener has read yet
 --
--- Whoever changes anything about a name locks its row in @ first, and reads the clock afterwards.
--- So all that concerns one name happens one after the other, each step by a later clock. Every
--- request is one CALL and one transaction: nobody leaves a row locked while a client thinks.
--- Times are Unix time in ms by this server's clock. An owner is CLIENT:SEQ, 16 hex digits and a
--- number in hex; "z:" before it: released, lingers until it expires.
+-- A procedure that changes a name locks the name's row in @ first, and reads the clock afterwards.
+-- So all changes of one name happen one after the other, each at a later time. Every request is one
+-- CALL and one transaction: no row stays locked while a client computes. Times are Unix time in ms
+-- by this server's clock. An owner is CLIENT:SEQ, 16 hex digits and a number in hex. An owner with
+-- the prefix "z:" has released the lock, which lingers until it expires.
 --
--- Somebody else's transaction may hold a row locked for long. The session's lock wait time-out is 0
--- on MariaDB (1 s on MySQL, which has no less), so a locked row is refused at once. A procedure
--- that is called with `patient` tries for 100 ms to lock its name's row, without it once; then it replies
--- BLOCKED, and the client tries again a little later. So one locked row holds up nothing but its own
--- name. @_renew and @_sweep try once.
+-- Another transaction may hold a row locked for long. The session's lock wait timeout is 0 on
+-- MariaDB (1 s on MySQL, which has no less), so a locked row is refused at once. A procedure that
+-- is called with `patient` tries for 100 ms to lock its name's row, without `patient` once; then
+-- the procedure replies BLOCKED, and the client retries a little later. So a locked row delays only
+-- its own name. @_renew and @_sweep try once.
 --
--- Waking: the first connection of a client holds the user lock pawl:CLIENT as long as it lives, by
--- which others see that it does. A client that waits has a second one, its ear, which holds
--- pawl:ear:CLIENT and waits in vain for the first lock, in @_hear. Who has a message for it writes
--- that to @_mail and, after its COMMIT, ends that wait by KILL QUERY (@_ring), for which the server
--- asks that both have the same user. The ear also looks by itself every second. (It does not SLEEP:
--- all who SLEEP share one mutex in the server, and a KILL QUERY may wait 2 s for it.)
+-- Notifying: the first connection of a client holds the user lock pawl:CLIENT for its whole life,
+-- which shows other clients that the client is connected. A client that waits has a second
+-- connection, the listener, which holds pawl:ear:CLIENT and waits for the first lock, without
+-- success, in @_hear. A sender of a message writes the message to @_mail and, after its COMMIT,
+-- ends that wait by KILL QUERY (@_ring), which the server allows if both connections have the same
+-- user. The listener also checks @_mail every second. (The listener does not SLEEP: all connections
+-- that SLEEP share one mutex in the server, and a KILL QUERY may wait 2 s for that mutex.)
 SET SESSION sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'
 ;;
 CREATE TABLE IF NOT EXISTS @ (
     name    VARBINARY(255) NOT NULL PRIMARY KEY,
     type    TINYINT NOT NULL DEFAULT 0,     -- used as: 1 lock, 2 semaphore, 3 latch
     value   BIGINT NOT NULL DEFAULT 0,      -- semaphore: capacity; latch: count
-    token   BIGINT NOT NULL DEFAULT 0,      -- the last one given out
+    token   BIGINT NOT NULL DEFAULT 0,      -- the last token that was granted
     owner   VARBINARY(40),                  -- the exclusive holder; NULL: none
-    first   BIGINT NOT NULL DEFAULT 0,      -- its first token
-    tokens  INT NOT NULL DEFAULT 0,         -- how many it has
+    first   BIGINT NOT NULL DEFAULT 0,      -- the first token of this holder
+    tokens  INT NOT NULL DEFAULT 0,         -- how many tokens this holder has
     since   BIGINT NOT NULL DEFAULT 0,
-    expires BIGINT NOT NULL DEFAULT 0,      -- at this time it is nobody's, whatever owner says
-    round   VARBINARY(40),                  -- latch: who set it
+    expires BIGINT NOT NULL DEFAULT 0,      -- the holder's grant ends at this time
+    round   VARBINARY(40),                  -- latch: the owner that set the count
     created TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP
 ) ENGINE=InnoDB
 ;;
 CREATE TABLE IF NOT EXISTS @_member (
     name    VARBINARY(255) NOT NULL,
     owner   VARBINARY(40) NOT NULL,
-    role    BINARY(1) NOT NULL,             -- h holds, w waits, r receipt
+    role    BINARY(1) NOT NULL,             -- h holder, w waiter, r receipt
     id      BIGINT NOT NULL AUTO_INCREMENT,
     mode    BINARY(1) NOT NULL,             -- x exclusive, s shared, p permits, l latch
-    push    TINYINT NOT NULL,               -- its client listens
+    push    TINYINT NOT NULL,               -- the client receives messages
     permits BIGINT NOT NULL,
     tokens  INT NOT NULL,
-    first   BIGINT NOT NULL,                -- holder: its first token
+    first   BIGINT NOT NULL,                -- holder: the first token
     since   BIGINT NOT NULL,
     lease   BIGINT NOT NULL,
-    expires BIGINT NOT NULL,                -- of the lease, the place or the receipt
+    expires BIGINT NOT NULL,                -- end of the lease, queue entry or receipt
     PRIMARY KEY (name, owner),
     UNIQUE KEY (name, role, id),            -- the queue, in order
     KEY (id)
@@ -87,9 +88,9 @@ CREATE PROCEDURE @_now(OUT t BIGINT) SQL SECURITY INVOKER
 ;;
 DROP PROCEDURE IF EXISTS @_lock
 ;;
--- In a new transaction, lock the row of a name: got is 1; 0: there is none; 2: somebody has it
--- locked. A transaction whose lock was refused is given up: where innodb_rollback_on_timeout is set
--- it has ended already.
+-- In a new transaction, lock the row of a name. got = 1: locked; 0: the row does not exist; 2:
+-- another transaction has the row locked. If the lock was refused, the transaction is rolled back:
+-- where innodb_rollback_on_timeout is set, the server has done so already.
 CREATE PROCEDURE @_lock(IN a_name VARBINARY(255), IN patient TINYINT, OUT got TINYINT)
     SQL SECURITY INVOKER
 BEGIN
@@ -116,7 +117,7 @@ END
 ;;
 DROP PROCEDURE IF EXISTS @_tell
 ;;
--- A message to the client of an owner; its ear is rung after the COMMIT.
+-- Write a message to the client of an owner. @_ring notifies the listener after the COMMIT.
 CREATE PROCEDURE @_tell(IN a_owner VARBINARY(40), IN a_push TINYINT, IN a_message VARBINARY(200),
     IN t BIGINT, INOUT ring MEDIUMBLOB) SQL SECURITY INVOKER
 BEGIN
@@ -131,7 +132,7 @@ DROP PROCEDURE IF EXISTS @_ring
 CREATE PROCEDURE @_ring(IN ring MEDIUMBLOB) SQL SECURITY INVOKER
 BEGIN
     DECLARE v_id BIGINT UNSIGNED;
-    DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END; -- it has just gone, or is another user's
+    DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END; -- listener ended, or is another user's
     WHILE LENGTH(ring) >= 16 DO
         SET v_id = IS_USED_LOCK(CONCAT('pawl:ear:', CONVERT(LEFT(ring, 16) USING ascii)));
         SET ring = SUBSTRING(ring, 17);
@@ -143,7 +144,8 @@ END
 ;;
 DROP PROCEDURE IF EXISTS @_left
 ;;
--- When the first of what is in the way of `a_mode` should be over, in ms from t; 0: nothing is.
+-- In how many ms from t the grants that block `a_mode` should have ended (permits: the first of the
+-- grants); 0: none blocks.
 CREATE PROCEDURE @_left(IN a_name VARBINARY(255), IN a_mode BINARY(1), IN t BIGINT, OUT ms BIGINT)
     SQL SECURITY INVOKER
 BEGIN
@@ -161,7 +163,7 @@ END
 ;;
 DROP PROCEDURE IF EXISTS @_front
 ;;
--- The first in the queue; 0: none.
+-- The id of the first waiter in the queue; 0: none.
 CREATE PROCEDURE @_front(IN a_name VARBINARY(255), OUT front BIGINT) SQL SECURITY INVOKER
 BEGIN
     SET front = NULL;
@@ -171,10 +173,10 @@ END
 ;;
 DROP PROCEDURE IF EXISTS @_pass
 ;;
--- Pass on what can be: drop holders whose lease is over, then grant from the front of the queue
--- while it fits. `me` asks: if its turn comes it is granted in full, and not told. Others get a
--- claim of 2 s at most, and a message. Who leads the queue afterwards is told, unless it did so
--- before.
+-- Grant the name to waiters: delete holders whose lease has ended, then grant from the front of the
+-- queue as long as the next waiter fits. `me` is the caller: the caller is granted its full lease,
+-- and gets no message. Other waiters get a claim of at most 2 s, and a message. A waiter that has
+-- become the front of the queue gets a message, too.
 CREATE PROCEDURE @_pass(IN a_name VARBINARY(255), IN me VARBINARY(40), IN t BIGINT,
     IN before_id BIGINT, INOUT ring MEDIUMBLOB) SQL SECURITY INVOKER
 body: BEGIN
@@ -200,7 +202,7 @@ body: BEGIN
         END IF;
         IF w_owner <> me AND w_expires <= t THEN
             DELETE FROM @_member WHERE name = a_name AND owner = w_owner;
-            ITERATE queue;                  -- its time is over
+            ITERATE queue;                  -- the queue entry has expired
         ELSEIF w_mode = 'l' THEN
             IF l_type = 3 AND l_value > 0 THEN
                 LEAVE queue;
@@ -216,7 +218,7 @@ body: BEGIN
         IF w_push AND LEFT(w_owner, 16) <> LEFT(me, 16)
             AND IS_FREE_LOCK(CONCAT('pawl:', CONVERT(LEFT(w_owner, 16) USING ascii))) THEN
             DELETE FROM @_member WHERE name = a_name AND owner = w_owner;
-            ITERATE queue;                  -- its connection is gone
+            ITERATE queue;                  -- the client is not connected any more
         END IF;
         SET v_ms = IF(w_owner = me, w_lease, LEAST(w_lease, 2000));
         SET v_last = GREATEST(l_token + w_tokens, t * 1000);
@@ -279,7 +281,8 @@ body: BEGIN
         UPDATE @ SET token = a_floor WHERE name = a_name;
         SET l_token = a_floor;
     END IF;
-    -- Again: it holds already. Its lease starts anew, and never ends sooner for it.
+    -- A repeated request: `me` already holds the name. The lease starts anew, and never ends
+    -- earlier than before.
     IF l_owner = me AND l_expires > t THEN
         UPDATE @ SET expires = GREATEST(expires, t + a_lease) WHERE name = a_name;
         SET reply = CONCAT_WS(' ', 'GRANTED', me, l_first, l_tokens, a_lease, t);
@@ -318,7 +321,7 @@ body: BEGIN
             SET reply = CONCAT_WS(' ', 'GRANTED', me, m_first, m_tokens, m_lease, t);
             LEAVE body;
         END IF;
-        SET v_placed = m_role IS NOT NULL;  -- else it is a latch that has opened
+        SET v_placed = m_role IS NOT NULL;  -- else the latch has opened
     END IF;
 
     SELECT COUNT(*), IFNULL(SUM(permits), 0) INTO v_hold, v_used FROM @_member
@@ -392,7 +395,7 @@ END
 ;;
 DROP PROCEDURE IF EXISTS @_acquire
 ;;
--- Take `name`, or queue for it; see docs/sql.md for arguments and replies.
+-- Acquire `name`, or enqueue `me`; see docs/sql.md for arguments and replies.
 CREATE PROCEDURE @_acquire(IN a_name VARBINARY(255), IN me VARBINARY(40), IN a_mode BINARY(1),
     IN a_lease BIGINT, IN keep BIGINT, IN n INT, IN a_permits BIGINT, IN capacity BIGINT,
     IN with_owner VARBINARY(40), IN a_floor BIGINT, IN seen VARBINARY(40), IN a_push TINYINT,
@@ -410,8 +413,8 @@ END
 ;;
 DROP PROCEDURE IF EXISTS @_release
 ;;
--- End a grant, but for `kept` permits; a_linger > 0: let it end in so many ms. A place in the queue
--- is given up, too, and that is said only if `cancels`.
+-- End a grant, but keep `kept` permits; a_linger > 0: end the grant in a_linger ms. A queue entry
+-- of the owner is removed, too; the reply says QUEUED only if `cancels` is set.
 CREATE PROCEDURE @_release(IN a_name VARBINARY(255), IN me VARBINARY(40), IN kept BIGINT,
     IN a_linger BIGINT, IN cancels TINYINT, IN patient TINYINT) SQL SECURITY INVOKER
 body: BEGIN
@@ -449,7 +452,7 @@ body: BEGIN
         ELSEIF NOT (a_linger > 0 AND (IFNULL(l_owner = CONCAT('z:', me) AND l_expires > t, FALSE)
                     OR EXISTS (SELECT 1 FROM @_member WHERE name = a_name
                                AND owner = CONCAT('z:', me)))) THEN
-            SET word = 'NOTHELD';           -- and not just again
+            SET word = 'NOTHELD';           -- and this is not a repeated release
         END IF;
     END IF;
     IF v_front > 0 THEN
@@ -462,11 +465,11 @@ END
 ;;
 DROP PROCEDURE IF EXISTS @_renew
 ;;
--- Leases made to last longer. `list` has for each its name in hex, its owner, its lease, with
--- blanks between, and one at the end. The reply has for each 1; or 0: it holds nothing; or 2:
--- somebody has its row locked, so that nobody can tell. Nothing waits here. A refused lock may end
--- the transaction (innodb_rollback_on_timeout): after the first one all begins anew, with each lease
--- in a transaction of its own.
+-- Renew leases. `list` has for each lease the name in hex, the owner and the lease in ms, each
+-- followed by a blank. The reply has a digit for each lease: 1 renewed; 0 the owner holds nothing;
+-- 2 another transaction has the row locked, so that the outcome is open. Nothing waits here. A
+-- refused lock may end the transaction (innodb_rollback_on_timeout): after the first refusal the
+-- whole list starts again, with each lease in a transaction of its own.
 CREATE PROCEDURE @_renew(IN list MEDIUMBLOB) SQL SECURITY INVOKER
 BEGIN
     DECLARE t, v_expires BIGINT;
@@ -522,7 +525,7 @@ END
 ;;
 DROP PROCEDURE IF EXISTS @_break
 ;;
--- End every grant, tell the holders who did that (from the breaker's entry), and pass it on.
+-- End every grant, send the holders the client entry of the breaker, and grant to the next waiters.
 CREATE PROCEDURE @_break(IN a_name VARBINARY(255), IN me VARBINARY(40), IN patient TINYINT)
     SQL SECURITY INVOKER
 body: BEGIN
@@ -610,7 +613,7 @@ body: BEGIN
     INSERT INTO @_member (name, owner, role, mode, push, permits, tokens, first, since, lease,
                           expires)
         VALUES (a_name, me, 'r', 'l', 0, 0, 0, 0, t, 0, t + 60000);
-    IF v_now = 0 OR n > 0 THEN              -- it opens; or who waits for one that vanished
+    IF v_now = 0 OR n > 0 THEN              -- open; or wake the waiters of a lost latch
         SELECT GROUP_CONCAT(LEFT(owner, 16) SEPARATOR '') INTO v_clients FROM @_member
             WHERE name = a_name AND role = 'w' AND push;
         INSERT INTO @_mail (client, message, at)
@@ -624,7 +627,7 @@ END
 ;;
 DROP PROCEDURE IF EXISTS @_latch
 ;;
--- Set a latch (n > 0), or count it down (0).
+-- Set a latch (n > 0), or count the latch down (0).
 CREATE PROCEDURE @_latch(IN a_name VARBINARY(255), IN me VARBINARY(40), IN n BIGINT,
     IN patient TINYINT) SQL SECURITY INVOKER
 BEGIN
@@ -652,7 +655,7 @@ END
 ;;
 DROP PROCEDURE IF EXISTS @_be
 ;;
--- This connection is the one with this user lock from now on; one that was before is ended.
+-- Take this user lock for this connection. A connection that has the lock is killed first.
 CREATE PROCEDURE @_be(IN a_lock VARCHAR(40) CHARACTER SET ascii) SQL SECURITY INVOKER
 BEGIN
     IF NOT IFNULL(GET_LOCK(a_lock, 0), 0) THEN
@@ -663,11 +666,12 @@ END
 ;;
 DROP PROCEDURE IF EXISTS @_sweep
 ;;
--- Remove what nobody has used for `idle` ms: rows of names, holders and waiters that are long over,
--- receipts, messages, entries. One call looks at `most` names, from where the last one ended; at
--- most one call runs at a time, when it is due. It waits for no lock and stops at the first that it
--- is refused. What is removed is looked at again under the name's row lock. A name's row goes only
--- if its last token is behind the clock by `idle`, so that the tokens of a new row are larger.
+-- Delete rows that were not used for `idle` ms: rows of names, holders and waiters that expired
+-- long ago, receipts, messages, client entries. One call checks `most` names, from where the last
+-- call ended. At most one call runs at a time, when the sweep is due. The sweep waits for no lock
+-- and stops at the first refused one. Rows are checked again under the name's row lock before they
+-- are deleted. A name's row is deleted only if its last token is behind the clock by `idle`, so
+-- that the tokens of a new row are larger.
 CREATE PROCEDURE @_sweep(IN idle BIGINT, IN most INT, OUT more BOOLEAN) SQL SECURITY INVOKER
 body: BEGIN
     DECLARE t, v_due, v_gone, v_seen BIGINT DEFAULT 0;
@@ -681,7 +685,7 @@ body: BEGIN
                AND l.created < FROM_UNIXTIME((t - idle) / 1000))
             OR EXISTS (SELECT 1 FROM @_member m WHERE m.name = l.name AND m.expires < t - 60000);
     DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_done = TRUE;
-    DECLARE EXIT HANDLER FOR SQLEXCEPTION ROLLBACK; -- another time
+    DECLARE EXIT HANDLER FOR SQLEXCEPTION ROLLBACK; -- the next sweep tries again
     SET more = FALSE;
     CALL @_now(t);
     START TRANSACTION;
@@ -722,7 +726,7 @@ END
 ;;
 DROP PROCEDURE IF EXISTS @_entry
 ;;
--- Who a client is, kept for a while; the reply also says whether the sweep has more to do.
+-- Write a client entry, valid for `kept` ms. The reply also says whether the sweep has more to do.
 CREATE PROCEDURE @_entry(IN a_client VARBINARY(16), IN a_host VARCHAR(255), IN a_pid BIGINT,
     IN a_program VARCHAR(255), IN a_label VARCHAR(1000), IN kept BIGINT) SQL SECURITY INVOKER
 BEGIN
@@ -742,9 +746,9 @@ END
 ;;
 DROP PROCEDURE IF EXISTS @_hear
 ;;
--- Wait until there is a message, at most 5 s: that a client is gone is noticed no sooner. `heard`
--- names those that were heard before and can go: not those up to some id, since a smaller one may
--- come later.
+-- Wait for a message, at most 5 s, because the server notices no sooner that a client is gone.
+-- `heard` lists the ids of messages that were read before and can be deleted. A largest id would
+-- not do, because a smaller id may be committed later.
 CREATE PROCEDURE @_hear(IN a_client VARBINARY(16), IN heard BLOB) SQL SECURITY INVOKER
 BEGIN
     DECLARE v_lock VARCHAR(40) CHARACTER SET ascii;
@@ -756,7 +760,7 @@ BEGIN
     WHILE n > 0 AND NOT EXISTS (SELECT 1 FROM @_mail WHERE client = a_client) DO
         DO GET_LOCK(v_lock, 1);
         IF IS_USED_LOCK(v_lock) = CONNECTION_ID() THEN
-            DO RELEASE_LOCK(v_lock), SLEEP(0.1); -- the first connection is just being made again
+            DO RELEASE_LOCK(v_lock), SLEEP(0.1); -- the first connection is reconnecting
         END IF;
         SET n = n - 1;
     END WHILE;
@@ -765,8 +769,8 @@ END
 ;;
 DROP PROCEDURE IF EXISTS @_version
 ;;
--- Made last: whoever finds it finds the rest. It asks for the tables, and needs each of the rights
--- that the others need, so that one that is missing is told by name at once.
+-- Created last: if this procedure exists, all others do. It reads the tables, and needs each right
+-- that the other procedures need, so that the error names a missing right at once.
 CREATE PROCEDURE @_version() SQL SECURITY INVOKER
 BEGIN
     INSERT INTO @ SELECT * FROM @ WHERE FALSE;

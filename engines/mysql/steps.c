@@ -5,9 +5,9 @@
  *     text:  QUERY --> RESULT --> MORE --> RESULT ... --> answered
  *     call:  [PREPARE] --> EXECUTE --> STORE --> NEXT --> STORE ... --> answered
  *
- * A step begins with the library's _start, and goes on with _cont each time the socket is ready for
- * what the library waits for. CALL answers with the procedure's rows and then with its own status;
- * the first rows are the answer. There is one statement at a time on a connection.
+ * A step begins with the library's _start, and continues with _cont each time the socket is ready
+ * for the events that the library waits for. CALL returns the procedure's rows and then its own
+ * status; the first rows are the answer. A connection runs one statement at a time.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static bool room_for(my_rows *rows, size_t bytes)
     return true;
 }
 
-/* Room for a cell of so many bytes; NULL: no memory. */
+/* Room for a cell of `length` bytes; NULL: no memory. */
 static char *add_cell(my_rows *rows, size_t length, bool null)
 {
     char *cell;
@@ -85,7 +85,7 @@ static void copy_result(my *m)
     }
 }
 
-/* Each cell is asked for twice: how long it is, and then itself. */
+/* Each cell is fetched twice: first the length, then the bytes. */
 static void copy_cells(my *m, unsigned n)
 {
     for (unsigned i = 0; i < n; i++) {
@@ -133,7 +133,7 @@ static const char *cell(const sql_reply *reply, size_t row, int column)
     return rows->bytes + rows->at[i] - 1;
 }
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- completing a statement ------------------------------------------------------------------ */
 
 static void complete(sql_link *link, const sql_fault *fault)
 {
@@ -180,7 +180,8 @@ static void failed(sql_link *link)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* events < 0: begin. Returns what the library waits for, 0: the step is over, *ret its result. */
+/* events < 0: begin. Returns the events that the library waits for; 0: the step is over with result
+ * *ret. */
 static int advance(my *m, int events, int *ret)
 {
     bool first = events < 0;
@@ -261,8 +262,9 @@ static int advance_quietly(my *m, int events, int *ret)
     return status;
 }
 
-/* The parameters go into the statement as it is sent: the library copies nothing before. A call
- * that was given up while it was prepared has none any more, and is not sent. */
+/* The parameters are bound directly before sending, because the library does not copy them. A call
+ * that was given up while its statement was prepared has no parameters any more, and is not
+ * sent. */
 static bool bind_params(my *m, sql_params *params, MYSQL_BIND bind[SQL_PARAMS_MAX])
 {
     if (!m->call->about)
@@ -320,7 +322,8 @@ static int poll_events(int status)
            (status & MYSQL_WAIT_WRITE ? UV_WRITABLE : 0);
 }
 
-/* One step; what the library waits for, 0: it is over and *ret has its result. */
+/* Run one step. Returns the events that the library waits for; 0: the step is over with result
+ * *ret. */
 static int one_step(my *m, int events, int *ret)
 {
     MYSQL_BIND bind[SQL_PARAMS_MAX];
@@ -340,7 +343,7 @@ static void watch(sql_link *link, int events)
     sql_link_watch(link, (int)mysql_get_socket(m->mysql), events);
 }
 
-/* From a step that is over to the next ones. */
+/* A step is over: run the next steps. */
 static void go_on(sql_link *link, int ret)
 {
     my *m = link->conn;
@@ -361,8 +364,8 @@ static void go_on(sql_link *link, int ret)
     watch(link, poll_events(status));
 }
 
-/* An answer that is there already is taken in the next turn of the loop: whoever sends is not ready
- * for it, and what it brings may send again. */
+/* An answer that is there at once is processed in the next turn of the loop: the sender is not
+ * ready for the answer yet, and processing the answer may send again. */
 void my_begin(sql_link *link, enum my_step step)
 {
     my *m = link->conn;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * advisory.c - layout=advisory: the engine's slots.
+ * advisory.c - layout=advisory: the engine's functions.
  *
- * An acquire that may wait gets its session in order (advisory_line.c). One that must not wait
- * takes any; if there is none it is told so (PAWL_ECONN: nothing was asked), and the core tries
- * again for as long as a request may take.
+ * An acquire that may wait gets its session in order (advisory_line.c). An acquire that must not
+ * wait takes any session. If there is none, the acquire fails with PAWL_ECONN (nothing was sent),
+ * and the core retries until the request's time limit.
  */
 #include <stdlib.h>
 
@@ -44,7 +44,8 @@ static bool is_unsure(advisory *adv, uint64_t seq)
 
 /* ---- acquire --------------------------------------------------------------------------------- */
 
-/* It was granted before, or it belongs on a session that has the name already. True: done with. */
+/* A repeated acquire that was granted before, or a shared acquire of a session that has the name.
+ * True: the op is done or sent. */
 static bool acquire_again(advisory *adv, pawl_op *op)
 {
     advisory_session *s = advisory_session_find(adv, op->owner.seq, op->mode);
@@ -122,7 +123,7 @@ static void link_dropped(sql_link *link, int refused)
         sql_link_close(link);
 }
 
-/* ---- the slots ------------------------------------------------------------------------------- */
+/* ---- the engine's functions ------------------------------------------------------------------ */
 
 static int read_parameters(advisory *adv, const pawl_url *url, pawl_error *err)
 {

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * advisory_greet.c - the first words on a connection for session locks: is this a server for that,
- * and a session? What the session needs; and which process serves it, of which timeline.
+ * advisory_greet.c - the greeting of a connection for session locks. The greeting checks the
+ * server's version, sets up the session, and asks for the server's process and timeline.
  *
- * A pooler makes up the number of the process that the protocol's first messages tell (PgBouncer
- * does), since it has none yet. So a pooler is noticed, but not whether it keeps sessions: that
- * somebody must say. One that was said to and does not is noticed when the process changes.
+ * A pooler (for example PgBouncer) invents the process id in the protocol's first messages, because
+ * the pooler has no server session yet. So Pawl notices a pooler, but not whether the pooler keeps
+ * sessions: the URL must say so. If the URL is wrong, Pawl notices when the process id changes.
  */
 #include <stdlib.h>
 
 #include "advisory.h"
 #include "postgres.h"
 
-#define TIMELINE_SHIFT 47 /* below it a transaction's number, above it 16 bits */
+#define TIMELINE_SHIFT 47 /* lower bits: a transaction's number; above: 16 bits */
 
 const char *const advisory_greeting[] = {
     "DO $$ BEGIN IF current_setting('server_version_num')::int < 140000 THEN "
@@ -21,7 +21,7 @@ const char *const advisory_greeting[] = {
     "current_setting('server_version');"
     " END IF; IF pg_is_in_recovery() THEN RAISE EXCEPTION USING ERRCODE = '25006', MESSAGE = "
     "'this is a standby, and read only'; END IF; END $$",
-    /* An acquire that fails after it has got the lock has not set its lease. */
+    /* An acquire that fails after the grant has not set its lease, so a default is needed. */
     "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_session_timeout = 60000; "
     "SET client_connection_check_interval = 2000; SET jit = off; "
     "SELECT set_config('transaction_timeout', '0', false) "

@@ -2,20 +2,20 @@
  *
  * advisory_inspect.c - inspect, list and break, on a connection of its own.
  *
- * pg_locks says who has and who waits, also of those who are not Pawl's; pg_stat_activity whose
- * session that is: the comment before its latest statement, where we may see that, else
- * application_name (advisory_say.c writes both). Rows are put into the columns that inspect.c
- * shows. A name that no session tells is shown as the number that it is.
+ * pg_locks lists holders and waiters, of Pawl and of other programs. pg_stat_activity describes
+ * their sessions: by the comment before the latest statement, if Pawl's user may see it, else by
+ * application_name (advisory_say.c writes both). The rows are converted to the columns of
+ * inspect.c. If no session reveals the name of a key, the key is shown as a number.
  */
 #include <stdlib.h>
 
 #include "advisory.h"
 
-/* Of the answer. */
+/* Columns of the answer. */
 enum { CLASS, OBJECT, SUB, GRANTED, MODE, BACKEND, APPLICATION, QUERY, ADDRESS, IDLE, CHANGED, NOW,
     WAITED };
 
-/* Of inspect.c. */
+/* The number of columns of inspect.c. */
 enum { COLUMNS = 14 };
 
 typedef struct line {
@@ -55,7 +55,7 @@ static void unhex(char *to, size_t room, const char *hex)
     to[n] = 0;
 }
 
-/* What the comment says. False: there is none, or we may not see it. */
+/* Read the comment. False: there is none, or this user may not see it. */
 static bool read_comment(line *l, const sql_reply *r, size_t row)
 {
     long long lease, since, pid, changed = number_at(r, row, CHANGED);
@@ -70,7 +70,7 @@ static bool read_comment(line *l, const sql_reply *r, size_t row)
     unhex(l->label, sizeof l->label, label);
     set(l->pid, pid);
     l->named = true;
-    if (text_at(r, row, IDLE)[0] != 't') /* a renewal is under way, or it has just been granted */
+    if (text_at(r, row, IDLE)[0] != 't') /* a statement is under way */
         changed = 0;
     set(l->since, since ? number_at(r, row, NOW) - since : changed);
     set(l->left, lease > changed ? lease - changed : 0);
@@ -124,7 +124,7 @@ static const char *cell(const sql_reply *reply, size_t row, int column)
     return row < reply->rows && column < COLUMNS ? lines[row].column[column] : NULL;
 }
 
-/* One session that tells the name tells it for all that have to do with that key. */
+/* Copy a name that one session reveals to all other rows with the same key. */
 static void share_names(line *lines, size_t n)
 {
     for (size_t i = 1; i < n; i++)

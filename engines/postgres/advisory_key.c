@@ -2,13 +2,13 @@
  *
  * advisory_key.c - names and keys.
  *
- *     42, -7          that bigint
- *     3:-8            these two integers, which are keys apart from all bigints
+ *     42, -7          the bigint 42 or -7
+ *     3:-8            the two integers 3 and -8; pairs are distinct from all bigints
  *     anything else   the first 8 bytes of SHA-256 of the name, the highest first, as a bigint
  *
- * A number counts only as it is usually written: "007" and "+7" are names like any other, so two
- * names have the same key only if their hashes are the same. SHA-256, not the server's
- * hashtextextended(), since every language has it, and the name may be any bytes.
+ * A number counts only in its usual form: "007" and "+7" are names like any other, so two names
+ * have the same key only if their hashes are the same. The hash is SHA-256, not the server's
+ * hashtextextended(), because every language has SHA-256, and a name may be any bytes.
  */
 #include <errno.h>
 #include <openssl/sha.h>
@@ -16,7 +16,7 @@
 
 #include "advisory.h"
 
-/* Around OpenSSL, which has locks that a forked child would find taken. */
+/* Held around OpenSSL, because a forked child could find OpenSSL's internal locks taken. */
 static pthread_mutex_t hashing = PTHREAD_MUTEX_INITIALIZER;
 
 void advisory_key_init(pawl_env *env)
@@ -24,7 +24,7 @@ void advisory_key_init(pawl_env *env)
     env->fork_mutex_add(&hashing);
 }
 
-/* The number at text[0..length) if it is written as printf would. */
+/* The number at text[0..length), if the text is the same as printf would write. */
 static bool number(const char *text, size_t length, long long *ret)
 {
     char copy[24], again[24];

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * advisory_leave.c - giving up what was asked for.
+ * advisory_leave.c - cancelling an acquire.
  *
- * What was asked for and is not wanted any more is always followed by its unlock, on the same
- * connection and so after it: a statement that was cancelled or failed may have got the lock
- * before. The server is asked over the other connection to end the wait (pg_cancel_backend). Where
- * that takes too long the connection is closed; its session ends at the latest when it next looks
- * for its client. A session is not used again before both are answered: a late cancel would hit
- * somebody else's wait.
+ * A cancelled acquire is always followed by an unlock, on the same connection and so later in
+ * order: a statement that was cancelled or failed may have got the lock before. Over the other
+ * connection Pawl asks the server to end the wait (pg_cancel_backend). If the cancel takes too
+ * long, Pawl closes the connection; the server ends the session at the latest at its next check of
+ * the client connection. A session is not used again before both the unlock and the cancel are
+ * answered: a late cancel would hit the wait of another owner.
  */
 #include "advisory.h"
 
-#define PATIENCE_MS 100 /* the caller is told by then that its wait is over */
+#define PATIENCE_MS 100 /* how long the caller waits for the cancel */
 
 static void fill_undo(const sql_call *call, sql_params *p)
 {
@@ -47,7 +47,7 @@ static void undo_failed(sql_call *call, int code, const char *words)
         sql_link_drop(&s->link, PAWL_ECONN, "%s", words);
 }
 
-/* call->about only tells the mode. */
+/* call->about is only used for the mode. */
 void advisory_session_undo(advisory_session *s, int mode)
 {
     static const sql_call_type type = {.fill = fill_undo, .answer = answer_undo,
@@ -58,7 +58,7 @@ void advisory_session_undo(advisory_session *s, int mode)
         sql_link_drop(&s->link, PAWL_ENOMEM, "out of memory");
         return;
     }
-    call->limit_ms = ADVISORY_WAIT_MS; /* the timer is quicker */
+    call->limit_ms = ADVISORY_WAIT_MS; /* the session's timer fires earlier */
     s->leaving++;
     advisory_session_set_timer(s, PATIENCE_MS);
     sql_link_send(&s->link, call);
@@ -104,9 +104,9 @@ void advisory_session_cancel(advisory_session *s)
 {
     const sql_link *link = &s->link;
 
-    if (!s->call) /* the undo is out already */
+    if (!s->call) /* the undo was sent already */
         return;
-    if (sql_call_withdraw(s->call)) { /* the server has not heard of it */
+    if (sql_call_withdraw(s->call)) { /* not sent yet */
         int code = link->state != LINK_READY && link->last_code ? link->last_code : PAWL_ECANCELED;
 
         advisory_session_finish(s, code, code == PAWL_ECANCELED ? NULL : link->words);

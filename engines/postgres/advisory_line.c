@@ -2,13 +2,14 @@
  *
  * advisory_line.c - acquires that wait in the client: for a session, or for their turn to queue.
  *
- * The server serves those who wait in the order in which its processes came to wait, which is not
- * the order in which statements were sent on different connections. So of those who want one name
- * the next is sent only when the one before it has an answer, or is seen in pg_locks: it waits
- * there. That costs a statement for each that comes while others of the same client wait already.
+ * The server serves waiters in the order in which its processes began to wait, which may differ
+ * from the order in which statements were sent on different connections. So of several acquires for
+ * one name the next is sent only when the previous one has an answer, or is seen waiting in
+ * pg_locks. This check costs a statement for each acquire that comes while others of the same
+ * client wait already.
  *
- * An idle session that was used last is taken first, so that those nobody needs are closed; then a
- * free one.
+ * The idle session that was used last is taken first, so that unneeded sessions can be closed; a
+ * free session is taken next.
  */
 #include <stdlib.h>
 
@@ -39,7 +40,7 @@ static advisory_session *take_session(advisory *adv)
     return idle ? idle : free_one;
 }
 
-/* ---- has it come to wait? -------------------------------------------------------------------- */
+/* ---- does the statement wait in the server? -------------------------------------------------- */
 
 static void check_later(advisory_session *s)
 {
@@ -103,9 +104,9 @@ void advisory_session_check_waiting(advisory_session *s)
         check_later(s);
 }
 
-/* ---- the line -------------------------------------------------------------------------------- */
+/* ---- the order of the acquires --------------------------------------------------------------- */
 
-/* The session that is on its way into the server's queue for this key, or NULL. */
+/* The session with a statement not yet seen in the server's queue for this key, or NULL. */
 static advisory_session *ahead_on_session(advisory *adv, advisory_key key)
 {
     for (int i = 0; i < adv->nsessions; i++) {
@@ -125,7 +126,8 @@ static bool ahead_in_line(const advisory *adv, const struct place *p)
     return false;
 }
 
-/* May this one be sent? If one that is on its way is all that is ahead, see where that is. */
+/* May this acquire be sent? If only an acquire that was sent is ahead, check whether that one
+ * waits. */
 static bool is_next(advisory *adv, const struct place *p)
 {
     advisory_session *ahead;
@@ -170,8 +172,8 @@ void advisory_line_refused(advisory *adv, advisory_key key)
     }
 }
 
-/* Has this client's own session the lock, or is one of them in the server's queue? Then the server
- * has said already that whoever comes now must wait. */
+/* Does a session of this client have the lock, or wait in the server's queue? Then the server has
+ * already said that a new acquire must wait. */
 static bool is_refused(const advisory *adv, const struct place *p)
 {
     for (int i = 0; i < adv->nsessions; i++) {

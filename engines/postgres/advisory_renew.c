@@ -2,19 +2,20 @@
  *
  * advisory_renew.c - leases: one statement on each session of the batch, all at once.
  *
- * A lease that lasts long enough already is not asked for: that would make it longer, since every
- * statement starts the server's timer anew. A session without an answer is not given up before its
- * lease must be over: the session may well be there. Whose connection is gone holds nothing.
+ * A lease that lasts long enough already is not renewed: a statement would make the lease longer,
+ * because every statement restarts the server's timer. If a renewal gets no answer, the session is
+ * kept until its lease must be over, because the session may still exist. If the connection is
+ * lost, the owner holds nothing.
  *
- * op->engine[0] is the batch. It outlives an op that was given up, until the last answer.
+ * op->engine[0] is the batch. The batch outlives a cancelled op, until the last answer.
  */
 #include <stdlib.h>
 
 #include "advisory.h"
 
 typedef struct batch {
-    pawl_op *op;  /* NULL: nobody waits for it */
-    size_t out;   /* statements without an answer, and one while they are being sent */
+    pawl_op *op;  /* NULL: cancelled */
+    size_t out;   /* statements without an answer, plus one during sending */
 } batch;
 
 typedef struct item {
@@ -67,14 +68,14 @@ static bool answer_renew(sql_call *call, const sql_reply *reply)
     return true;
 }
 
-/* The server refused: it is as it was. Else the connection is gone. */
+/* Either the server refused, and the lease is unchanged, or the connection is gone. */
 static void renew_failed(sql_call *call, int code, const char *words)
 {
     (void)words;
     item_done(call->about, code == PAWL_EUNKNOWN || code == PAWL_ECANCELED ? PAWL_ENOTHELD : code);
 }
 
-/* 0: it is on its way, or is not needed; else the item's code. */
+/* 0: the renewal was sent, or is not needed; else the item's code. */
 static int renew(batch *b, advisory_session *s, size_t index)
 {
     static const sql_call_type type = {.fill = fill_renew, .answer = answer_renew,

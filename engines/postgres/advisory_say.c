@@ -2,21 +2,22 @@
  *
  * advisory_say.c - the statements.
  *
- * Each begins with a comment that says whose it is: the server shows a session's latest statement
- * to its own user and to those who may see all, which is where inspect and list find the name, the
- * lease and the client. So they are not prepared. What everybody sees is application_name: "pawl
- * TOKEN PID@HOST PROGRAM LABEL", cut to the server's 63 bytes.
+ * Each statement begins with a comment about the lock and the client. The server shows a session's
+ * latest statement to its own user and to users with the right to see all sessions; there inspect
+ * and list find the name, the lease and the client. So the statements are not prepared. All users
+ * see application_name: "pawl TOKEN PID@HOST PROGRAM LABEL", cut to the server's 63 bytes.
  *
  *     comment: pawl NAME LEASE SINCE PID HOST PROGRAM LABEL
  *
- * Texts are in hex, empty ones "-"; SINCE is the server's Unix time in ms, or 0: when the session
+ * Texts are in hex, empty texts "-". SINCE is the server's Unix time in ms, or 0: when the session
  * became idle.
  *
  * An acquire is one statement, or two: a try, and if the server refuses the try, a statement that
- * waits. The refusal is the server's word that somebody has the lock, without which a time limit
- * that passes would be "no answer". CASE carries out the parts of a statement in order, and only as
- * far as it gets: the lease, one try, the wait, then what follows the grant (its number, the time,
- * a word for the log). A session-level lock stays if the statement fails after that.
+ * waits. The refusal proves that another owner has the lock; without a refusal, an acquire that
+ * reaches its time limit would end with "no answer". CASE runs the parts of a statement in order,
+ * and stops at the first part that decides: the lease, one try, the wait, then the parts after the
+ * grant (token, time, a message to the WAL). A session-level lock stays if the statement fails
+ * after the grant.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -60,7 +61,7 @@ void advisory_who(advisory *adv)
             *c = '?';
 }
 
-/* The comment; how long it is. */
+/* Write the comment to adv->text, and return its length. */
 static size_t comment(const advisory_session *s, int64_t lease_ms, int64_t since)
 {
     char name[2 * PAWL_NAME_MAX + 1];
@@ -72,7 +73,7 @@ static size_t comment(const advisory_session *s, int64_t lease_ms, int64_t since
 
 #define MS_OF(time) "(extract(epoch FROM " time ") * 1000)::bigint"
 
-/* What follows the grant: "WAITED BACKEND TOKEN NOW TOOK", and what nobody reads. */
+/* The result of a grant: "WAITED BACKEND TOKEN NOW TOOK", and two values that are not read. */
 static void add_grant(char *text, size_t room, int waited, uint64_t base)
 {
     snprintf(text, room, "concat_ws(' ', '%d', pg_backend_pid(), "
@@ -96,7 +97,8 @@ void advisory_say_acquire(const advisory_session *s, int64_t lease_ms, sql_param
                              "IS NULL THEN NULL WHEN pg_try_advisory_lock%s(%s) THEN %s ",
                              (long long)lease_ms, shared, key, grant);
     add_grant(grant, sizeof grant, 1, s->base);
-    if (s->tried || advisory_session_holds(s)) /* the holder must not wait; a try may fail */
+    if (s->tried || advisory_session_holds(s)) /* a holder's lock call is granted at once, its try
+                                                  may fail */
         used += (size_t)snprintf(s->adv->text + used, ADVISORY_TEXT - used,
                                  "WHEN pg_advisory_lock%s(%s) IS NULL THEN NULL ELSE %s ", shared,
                                  key, grant);
@@ -150,7 +152,8 @@ static void add_key(char words[160], const advisory_key *key)
              (unsigned)key->high, (unsigned)key->low, key->pair ? 2 : 1);
 }
 
-/* Waits until each of them has ended: then the lock is free, or the next one's. */
+/* The statement waits until each holder's session has ended: then the lock is free, or the next
+ * waiter has it. */
 void advisory_say_break(advisory *adv, advisory_key key, sql_params *p)
 {
     char words[160];
@@ -163,8 +166,8 @@ void advisory_say_break(advisory *adv, advisory_key key, sql_params *p)
     p->text = adv->text;
 }
 
-/* Sessions of the other layout have the number of their client; that is nobody's lock. Who waits
- * has that name, too, until the grant. */
+/* Leave out sessions of the other layout, which hold an advisory lock for their client (@_key). A
+ * waiting session also has the application_name 'pawl', until the grant, and is kept. */
 void advisory_say_inspect(advisory *adv, const advisory_key *key, sql_params *p)
 {
     char words[160] = " AND (NOT granted OR a.application_name IS DISTINCT FROM 'pawl')";

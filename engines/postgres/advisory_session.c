@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * advisory_session.c - one connection: acquire, give back, lose. advisory_leave.c: give up.
+ * advisory_session.c - one connection: acquire, release, loss. advisory_leave.c: cancel.
  *
  *     free --acquire--> asking --granted--> held --release--> idle --acquire, 10 s--> asking, free
  *                         | cancel, or refused by the server     ^
  *                         v                                      |
- *                       leaving: the unlock behind it is out ----+
+ *                       leaving: the unlock has no answer yet ---+
  *
- * A drop of the connection, at any time, frees the session; its holders are told at once.
+ * A lost connection, at any time, frees the session; its holders are notified at once.
  */
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "advisory.h"
 
-#define CLOSE_MS 2000     /* after it should have left, the connection is closed */
-#define IDLE_MS 10000     /* a connection that nobody needs */
-#define NO_TRIES 1000     /* link.c must not send it again by itself */
+#define CLOSE_MS 2000     /* from a cancel without an answer to closing the connection */
+#define IDLE_MS 10000     /* how long an unused connection stays open */
+#define NO_TRIES 1000     /* link.c must not retry the call */
 
 void advisory_session_set_timer(advisory_session *s, int64_t ms)
 {
@@ -29,7 +29,8 @@ bool advisory_session_idle(const advisory_session *s)
            !s->releasing && !s->cancel && !s->check;
 }
 
-/* The server ends it after timeout_ms of silence; we do so before, and it logs nothing. */
+/* The server ends an idle session after timeout_ms. Pawl closes the connection earlier, so that the
+ * server logs no error. */
 void advisory_session_check_idle(advisory_session *s)
 {
     int64_t ms = s->timeout_ms / 2 < IDLE_MS ? s->timeout_ms / 2 : IDLE_MS;
@@ -72,8 +73,8 @@ static void fill_acquire(const sql_call *call, sql_params *p)
     advisory_say_acquire(s, s->timeout_ms, p);
 }
 
-/* The grant was so long after the statement began, by the server's clock, which may run a little
- * faster than ours; in any case before now. */
+/* The grant was `took` ms after the statement began, by the server's clock, which may run a little
+ * faster than the client's clock; in any case before now. */
 static int64_t granted_at(const advisory_session *s, const sql_call *call, int64_t took)
 {
     int64_t now = s->link.env->now(s->link.env);
@@ -133,8 +134,9 @@ static bool answer_acquire(sql_call *call, const sql_reply *reply)
     return true;
 }
 
-/* Without an answer: the session is gone, so the lock, if it was had, is going. The undo comes
- * first: a session that is leaving is not given to the next in line, whose lock it would unlock. */
+/* Without an answer: the session is gone, and the lock, if it was granted, ends with the session.
+ * The undo comes first: a session with an undo is not given to the next acquire, because the undo
+ * would unlock the next lock. */
 static void acquire_failed(sql_call *call, int code, const char *words)
 {
     advisory_session *s = call->about;
@@ -188,7 +190,7 @@ static void fill_release(const sql_call *call, sql_params *p)
 static void release_over(advisory_session *s, const pawl_op *op)
 {
     s->releasing--;
-    s->seq[op->mode] = 0; /* in any case not a loss: it was to go */
+    s->seq[op->mode] = 0; /* not a loss, because the owner has released */
 }
 
 static bool answer_release(sql_call *call, const sql_reply *reply)
@@ -214,7 +216,7 @@ static void release_failed(sql_call *call, int code, const char *words)
     if (code == PAWL_EUNKNOWN)
         advisory_unsure(s->adv, op->owner.seq, s->promised);
     sql_done(op, code, words);
-    if (s->link.state == LINK_READY) /* refused: that ends it as well */
+    if (s->link.state == LINK_READY) /* refused: closing the connection ends the grant as well */
         sql_link_drop(&s->link, PAWL_ECONN, "%s", words);
 }
 
@@ -233,7 +235,7 @@ void advisory_session_release(advisory_session *s, pawl_op *op)
     sql_link_send(&s->link, call);
 }
 
-/* Closing is what it asked for, too. */
+/* Close the connection, which ends the grant as well. */
 void advisory_session_release_cancel(pawl_op *op)
 {
     sql_call *call = op->engine[0];
@@ -246,7 +248,7 @@ void advisory_session_release_cancel(pawl_op *op)
     sql_link_drop(&s->link, PAWL_ECONN, "no answer to a release");
 }
 
-/* ---- time, and what the link tells ----------------------------------------------------------- */
+/* ---- timers, and events of the link ---------------------------------------------------------- */
 
 static void timer_fired(pawl_timer *timer)
 {
@@ -272,7 +274,7 @@ static void forget(sql_call **call)
     *call = NULL;
 }
 
-/* An acquire that was not sent yet stays, and is sent on the next connection. */
+/* An acquire that was not sent yet stays with the session, and is sent on the next connection. */
 static void dropped(sql_link *link, int refused)
 {
     advisory_session *s = (advisory_session *)(void *)link;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * error_text.c - what is said to PostgreSQL: the first words, the check of tables and functions,
- * and the statements; and what its refusals mean for people. No statement relies on the
- * search_path that the server, the database or the role has set.
+ * error_text.c - the statements for PostgreSQL: the greeting, the check of tables and functions,
+ * and the calls; and advice for refused connections. No statement relies on the search_path that
+ * the server, the database or the role has set.
  */
 #include "postgres.h"
 
@@ -59,8 +59,8 @@ const char *const pg_statements[SQL_STATEMENTS] = {
     "n ON n.oid = c.relnamespace WHERE c.relname = '$TABLE' AND NOT "                              \
     "pg_catalog.has_schema_privilege(n.oid, 'USAGE') LIMIT 1)"
 
-/* Settings of the server, the database or the role that would end the session, or would let
- * somebody else's functions be called. */
+/* Override settings of the server, the database or the role that would end the session, or would
+ * cause functions of other users to be called. */
 const char *const pg_greeting[] = {
     "SELECT pg_catalog.set_config('pawl.schema', " SCHEMA_NAME "::pg_catalog.text, false); "
     "SET search_path = pg_catalog, pg_temp; "
@@ -76,8 +76,8 @@ const char *const pg_pooled_greeting[] = {
     "SELECT pg_catalog.quote_ident(s), pg_catalog.quote_literal(s), " BARRED " FROM (SELECT "
     SCHEMA_NAME "::pg_catalog.text AS s) AS x", NULL, NULL};
 
-/* What is wrong with the tables and functions, before any of them is used: whoever owns them can
- * make them do anything with the rights of those who call them. */
+/* Checks the tables and functions before any of them is used: their owner can make them do anything
+ * with the rights of their callers. */
 #define OBJECTS                                                                                    \
     "(SELECT c.oid, c.relname AS name, c.relowner AS owner, true AS is_table "                     \
     "FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "         \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * examine.c - what EXAMINE asks PostgreSQL. Everything is read from the catalogs, so the rights of
- * the least user are enough; the tables' own rights and owners are checked by the greeting
- * (words.c), which refuses the connection.
+ * examine.c - the query of EXAMINE for PostgreSQL. Everything is read from the catalogs, so a user
+ * without special rights may run the query. The greeting (error_text.c) checks the tables' own
+ * rights and owners, and refuses the connection.
  */
 #include "postgres.h"
 

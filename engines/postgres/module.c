@@ -7,7 +7,7 @@
 #include "advisory.h"
 #include "postgres.h"
 
-/* An instance is one or the other; both begin with a sql. */
+/* An instance is a struct sql or a struct advisory, which begins with a struct sql. */
 static bool is_advisory(const void *self)
 {
     const sql *q = self;
@@ -67,7 +67,7 @@ static int engine_identity(void *self, char *ret, size_t size)
 
 static const char *engine_libraries(void)
 {
-    static char text[32]; /* under the loader's mutex */
+    static char text[32]; /* protected by the loader's mutex */
 
     snprintf(text, sizeof text, "libpq %d.%d", PQlibVersion() / 10000, PQlibVersion() % 10000);
     return text;

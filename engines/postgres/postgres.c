@@ -2,13 +2,13 @@
  *
  * postgres.c - the driver for PostgreSQL, on libpq's asynchronous calls.
  *
- * After the first words the connection is in pipeline mode: statements leave as they come, each
- * with a Sync of its own, so that one that fails does not take the next with it. What is read up to
- * a Sync is the answer to the oldest call. NOTIFY arrives in between, and after the answer to
- * whatever it is about, since the server sends it only between transactions. With a pooler that
- * gives each transaction another session, nothing is prepared and nothing is listened to.
+ * After the greeting the connection is in pipeline mode: statements are sent at once, each with a
+ * Sync of its own, so that a failed statement does not affect the next one. The results up to a
+ * Sync are the answer to the oldest call. NOTIFY arrives between answers, and after the answer to
+ * the call that caused it, since the server sends NOTIFY only between transactions. With a pooler
+ * that gives each transaction another session, Pawl neither prepares statements nor uses LISTEN.
  *
- * libpq resolves names while it blocks; so it gets an address, and the name only to check it.
+ * libpq resolves names in a blocking call; so libpq gets an address, and the name only to check it.
  */
 #include <libpq-fe.h>
 #include <stdlib.h>
@@ -21,11 +21,11 @@
 
 typedef struct pg {
     PGconn *conn;
-    pg_relay *relay;  /* while they authenticate in a way that must be looked at, else NULL */
-    PGresult *result; /* of the oldest call, or of a text: what came until now */
-    size_t syncs;     /* to come */
+    pg_relay *relay;  /* while the authentication must be checked, else NULL */
+    PGresult *result; /* of the oldest call, or of a text, as far as received */
+    size_t syncs;     /* Syncs not received yet */
     unsigned nulls;   /* NULL results in a row: see out_of_step */
-    bool asked;       /* a text is out */
+    bool asked;       /* a text was sent and not answered yet */
     bool piped;
 } pg;
 
@@ -78,7 +78,7 @@ static void fault_of(sql_fault *fault, const PGresult *result)
     one_line(fault->words);
 }
 
-/* Connecting failed; the text is all there is: "FATAL:  28P01: ..." if the server spoke. */
+/* Connecting failed; only a text says why: "FATAL:  28P01: ..." if the server answered. */
 static void drop_unconnected(sql_link *link)
 {
     pg *p = link->conn;
@@ -127,7 +127,7 @@ static void ignore_notice(void *arg, const PGresult *result)
     (void)result;
 }
 
-/* May whoever answers not be told the password in clear? */
+/* Must the password not be sent in clear to this server? */
 static bool keeps_password(const sql_link *link)
 {
     const sql_settings *s = &link->sql->settings;
@@ -135,13 +135,13 @@ static bool keeps_password(const sql_link *link)
     return !s->cleartext && s->tls < SQL_TLS_CHAIN && sql_link_host(link)->host[0] != '/';
 }
 
-/* libpq 16 and newer refuse by themselves, under TLS as well. */
+/* libpq 16 and newer refuse to send the password in clear, under TLS as well. */
 static bool needs_relay(const sql_link *link)
 {
     return keeps_password(link) && PQlibVersion() < 160000;
 }
 
-/* CONNECTION_MADE: nothing was sent yet; or libpq has TLS, or has heard that there is none. */
+/* CONNECTION_MADE: nothing was sent yet; or libpq has TLS, or the server has no TLS. */
 static bool relay_is_due(const sql_link *link)
 {
     const pg *p = link->conn;
@@ -150,7 +150,7 @@ static bool relay_is_due(const sql_link *link)
            needs_relay(link);
 }
 
-/* libuv must not watch a number whose socket changes. */
+/* libuv must not watch a descriptor whose socket changes. */
 static void begin_relay(sql_link *link)
 {
     pg *p = link->conn;
@@ -174,7 +174,7 @@ static void end_relay(sql_link *link)
         sql_link_drop(link, PAWL_ECONN, "no descriptors for a connection");
 }
 
-/* True: libpq can go on. */
+/* True: libpq can continue. */
 static bool relay(sql_link *link, PostgresPollingStatusType status)
 {
     pg *p = link->conn;
@@ -192,13 +192,13 @@ static bool relay(sql_link *link, PostgresPollingStatusType status)
     return result == PG_RELAY_FED;
 }
 
-/* libpq wants to read or write. True: it can do so at once. */
+/* libpq wants to read or write. True: libpq can do so at once. */
 static bool wait_for_server(sql_link *link, PostgresPollingStatusType status)
 {
     pg *p = link->conn;
 
     if (p->relay && pg_relay_over(p->relay))
-        pg_relay_out(p->relay); /* if that fails the socket is broken, which libpq finds out */
+        pg_relay_out(p->relay); /* if this fails, libpq notices the broken socket */
     if (p->relay && (pg_relay_over(p->relay) || !pg_relay_is(p->relay, PQsocket(p->conn))))
         end_relay(link);
     if (link->conn == p && relay_is_due(link))
@@ -217,7 +217,7 @@ static void connected(sql_link *link)
     pg *p = link->conn;
     int version = PQserverVersion(p->conn);
 
-    if (version && version < LEAST_VERSION) { /* 0: some pooler does not tell */
+    if (version && version < LEAST_VERSION) { /* 0: a pooler hides the version */
         sql_link_drop(link, PAWL_ENOTSUP, "server too old: it is of version %.40s, Pawl needs "
                       "PostgreSQL 12 or newer", PQparameterStatus(p->conn, "server_version"));
         return;
@@ -250,7 +250,7 @@ static void go_on_connecting(sql_link *link)
         drop_unconnected(link);
 }
 
-/* So long the network may be dead. A lock that hangs on the connection has its lease for that. */
+/* How long the network may be dead. With advisory locks, at least as long as a lease. */
 static int64_t unheard_ms(const sql_link *link)
 {
     int64_t ms = 3 * link->env->timeout_ms, lease = link->env->watchdog_ms;
@@ -380,7 +380,7 @@ static bool send_statement(sql_link *link, enum sql_statement statement, const s
     return PQsendQueryPrepared(p->conn, name, params->n, v.text, v.lengths, v.formats, 0);
 }
 
-/* So many are out at most, so that what can't wait need not stand behind all the others. */
+/* The most calls without an answer, so that urgent calls don't wait behind all others. */
 #define PIPE_DEPTH 16
 #define PIPE_DEPTH_URGENT 64
 
@@ -432,7 +432,7 @@ static void keep(pg *p, PGresult *result)
     p->result = result;
 }
 
-/* All of one answer is there. */
+/* An answer is complete. */
 static void deliver(sql_link *link)
 {
     pg *p = link->conn;
@@ -475,7 +475,7 @@ static bool out_of_step(sql_link *link, bool is_null)
     return true;
 }
 
-/* One result, if there is one. False: no more for now, or the link has dropped. */
+/* Take one result, if there is one. False: no more for now, or the link has dropped. */
 static bool take_result(sql_link *link)
 {
     pg *p = link->conn;
@@ -536,7 +536,7 @@ static void pg_ready(sql_link *link, int events)
 
 /* ---- the drivers ----------------------------------------------------------------------------- */
 
-/* The answer to the first words: where the tables are, or would be made. */
+/* The answer to the first statement: the schema where the tables are, or would be created. */
 static bool pg_greeted(sql_link *link, const sql_reply *reply)
 {
     const char *name = reply->cell(reply, 0, 0), *quoted = reply->cell(reply, 0, 1);

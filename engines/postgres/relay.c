@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * relay.c - a relay between libpq and the server while they authenticate, without TLS.
+ * relay.c - a relay between libpq and the server during authentication, without TLS.
  *
  * libpq before 16 sends the password in clear to every server that asks for the password in clear,
  * and has no setting against that. So libpq gets one end of a socket pair in place of its socket,
  * under the same number, as soon as the connection is made and before anything is sent. Pawl has
- * the other end and the real socket, passes on what libpq says, and hands over what the server says
- * one message at a time. A message that asks for the password in clear is never handed over.
+ * the other end and the real socket, passes libpq's output on to the server, and hands the server's
+ * messages to libpq one at a time. A message that asks for the password in clear is never handed
+ * over.
  *
  *     made --SSLRequest, the server says S--> over: TLS hides the rest
  *       |  --messages--> AuthenticationOk --> over
  *       +--AuthenticationCleartextPassword--> refused
  *
- * When the relay is over libpq gets the real socket back, under the same number. The relay reads no
- * byte from the server beyond the message that it hands over, so no byte is left behind. All of
- * this is done by the thread that turns the loop, between two calls of libpq.
+ * When the relay is over, libpq gets the real socket back, under the same number. The relay reads
+ * no byte from the server beyond the message that it hands over, so no byte is left behind. All of
+ * this happens on the thread that runs the loop, between two calls of libpq.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,13 +27,13 @@
 #include "postgres.h"
 #include "sql/sql.h"
 
-#define MESSAGE_MAX 8192 /* while they authenticate; the server's are below 1000 */
+#define MESSAGE_MAX 8192 /* during authentication; a server's messages are below 1000 */
 #define SSL_REQUEST "\0\0\0\x08\x04\xd2\x16\x2f"
 
 struct pg_relay {
-    int real, ours; /* the server's socket; our end of the pair */
+    int real, ours; /* the server's socket; Pawl's end of the pair */
     ino_t theirs;   /* libpq's end */
-    bool asked_tls; /* the next byte is the answer to that */
+    bool asked_tls; /* the next byte answers an SSLRequest */
     bool over;
     size_t have;
     unsigned char message[MESSAGE_MAX];
@@ -100,12 +101,13 @@ bool pg_relay_out(pg_relay *r)
     while ((n = recv(r->ours, bytes, sizeof bytes, 0)) > 0) {
         r->asked_tls |= n == 8 && !memcmp(bytes, SSL_REQUEST, 8);
         if (send(r->real, bytes, (size_t)n, MSG_NOSIGNAL) != n)
-            return false; /* so little always fits, unless the connection is broken */
+            return false; /* so few bytes always fit, unless the connection is broken */
     }
     return n < 0 && errno == EAGAIN;
 }
 
-/* Until `want` bytes of the message are there. 1: done, 0: not yet, -1: the server has closed. */
+/* Read until `want` bytes of the message are there. 1: done, 0: not yet, -1: the server has
+ * closed. */
 static int read_to(pg_relay *r, size_t want)
 {
     while (r->have < want) {
@@ -125,7 +127,7 @@ static uint32_t number_at(const unsigned char *at)
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
-/* A whole message, as read_to; -2: one that no server sends here. */
+/* Read a whole message, as read_to does; -2: a message that no server sends here. */
 static int read_message(pg_relay *r)
 {
     int code = read_to(r, 5);
@@ -153,7 +155,7 @@ enum pg_relay_result pg_relay_in(pg_relay *r)
     if (code == 0)
         return PG_RELAY_WAIT;
     if (code == -1) {
-        shutdown(r->ours, SHUT_WR); /* libpq has words for that */
+        shutdown(r->ours, SHUT_WR); /* libpq reports this */
         return PG_RELAY_FED;
     }
     if (code == -2)

@@ -1,56 +1,57 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
--- What Pawl keeps in a PostgreSQL database: three tables, and the functions that are the rules.
--- The engine runs this by itself where it may; else somebody who may runs it once, and then grants
--- rights (docs/sql.md). It does no harm to run it again.
+-- Pawl's tables and functions for PostgreSQL: three tables, and the functions that implement the
+-- rules. The engine runs this file if its user has the rights; else an administrator runs the file
+-- once, and then grants rights (docs/sql.md). Running the file again is harmless.
 --
---   @          a row per name: the last token, and who holds it exclusively
---   @_member   holders that share, waiters in order of id, receipts of latches
---   @_client   who a client is, to show; and how far the sweep has come
+--   @          a row per name: the last token, and the exclusive holder
+--   @_member   shared holders, waiters in order of id, receipts of latches
+--   @_client   client entries: host, pid, program, label; and the progress of the sweep
 --
--- Whoever changes anything about a name locks its row in @ first, and reads the clock afterwards.
--- So all that concerns one name happens one after the other, each step by a later clock. Every
--- function is one statement and one transaction: nobody leaves a row locked while a client thinks.
+-- A function that changes a name locks the name's row in @ first, and reads the clock afterwards.
+-- So all changes of one name happen one after the other, each at a later time. Every function is
+-- one statement and one transaction: no row stays locked while a client computes.
 --
--- Somebody else's transaction may hold a row locked for long. A function that is called with
--- `patient` waits for a row lock for 100 ms and then fails (55P03); without `patient` the function
--- does not wait, and replies BLOCKED. The client tries again a little later. So one locked row
--- holds up nothing but its own name. @_renew and @_sweep never wait.
+-- Another transaction may hold a row locked for long. A function that is called with `patient`
+-- waits for a row lock for 100 ms and then fails (55P03); without `patient` the function does not
+-- wait, and replies BLOCKED. The client retries a little later. So a locked row delays only its own
+-- name. @_renew and @_sweep never wait.
 --
 -- Every caller runs these functions with its own rights, so the functions must not call anything
--- that somebody else may have put into the schema: all names here are qualified (@ stands for
+-- that another user may have put into the schema: all names here are qualified (@ stands for
 -- SCHEMA.TABLE), and each function that clients call has its own search_path.
 --
 -- Times are Unix time in ms by this server's clock. An owner is CLIENT:SEQ, 16 hex digits and a
--- number in hex; "z:" before it: released, lingers until it expires.
+-- number in hex. An owner with the prefix "z:" has released the lock, which lingers until it
+-- expires.
 
 CREATE TABLE IF NOT EXISTS @ (
     name    bytea PRIMARY KEY,
     type    smallint NOT NULL DEFAULT 0,    -- used as: 1 lock, 2 semaphore, 3 latch
     value   bigint NOT NULL DEFAULT 0,      -- semaphore: capacity; latch: count
-    token   bigint NOT NULL DEFAULT 0,      -- the last one given out
+    token   bigint NOT NULL DEFAULT 0,      -- the last token that was granted
     owner   text,                           -- the exclusive holder; NULL: none
-    first   bigint NOT NULL DEFAULT 0,      -- its first token
-    tokens  integer NOT NULL DEFAULT 0,     -- how many it has
+    first   bigint NOT NULL DEFAULT 0,      -- the first token of this holder
+    tokens  integer NOT NULL DEFAULT 0,     -- how many tokens this holder has
     since   bigint NOT NULL DEFAULT 0,
-    expires bigint NOT NULL DEFAULT 0,      -- at this time it is nobody's, whatever owner says
-    round   text,                           -- latch: who set it
+    expires bigint NOT NULL DEFAULT 0,      -- the holder's grant ends at this time
+    round   text,                           -- latch: the owner that set the count
     created timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
 CREATE TABLE IF NOT EXISTS @_member (
     name     bytea NOT NULL,
     owner    text NOT NULL,
-    role     "char" NOT NULL,               -- h holds, w waits, r receipt
+    role     "char" NOT NULL,               -- h holder, w waiter, r receipt
     id       bigint GENERATED ALWAYS AS IDENTITY,
     mode     "char" NOT NULL,               -- x exclusive, s shared, p permits, l latch
-    push     boolean NOT NULL,              -- its client listens
+    push     boolean NOT NULL,              -- the client receives messages
     permits  bigint NOT NULL,
     tokens   integer NOT NULL,
-    first    bigint NOT NULL,               -- holder: its first token
+    first    bigint NOT NULL,               -- holder: the first token
     since    bigint NOT NULL,
     lease    bigint NOT NULL,
-    expires  bigint NOT NULL,               -- of the lease, the place or the receipt
+    expires  bigint NOT NULL,               -- end of the lease, queue entry or receipt
     PRIMARY KEY (name, owner),
     UNIQUE (name, role, id)                 -- the queue, in order
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
@@ -68,8 +69,8 @@ CREATE OR REPLACE FUNCTION @_now() RETURNS bigint LANGUAGE sql VOLATILE AS
 $$ SELECT pg_catalog.floor(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())
     OPERATOR(pg_catalog.*) 1000::pg_catalog.float8)::pg_catalog.int8 $$;
 
--- Lock the row of a name; `make`: there must be one afterwards. False: somebody has it locked, or
--- is about to insert it. Without `patient` nothing that follows waits for a row either.
+-- Lock the row of a name; `make`: create the row if it does not exist. False: another transaction
+-- has the row locked. Without `patient` the rest of the transaction waits at most 1 ms for a row.
 CREATE OR REPLACE FUNCTION @_lock(a_name bytea, patient boolean, make boolean) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -90,14 +91,14 @@ BEGIN
     RETURN true;
 END $$;
 
--- The advisory lock by which others see that a client is connected. Everybody may read the numbers
--- of advisory locks, and whoever knows a client's id can send messages to that client: so the
--- number does not tell the id.
+-- The number of the advisory lock that shows other clients that a client is connected. All users
+-- may read the numbers of advisory locks, and a user that knows a client's id can send messages to
+-- that client. So the number is a hash, which does not reveal the id.
 CREATE OR REPLACE FUNCTION @_key(client text) RETURNS bigint LANGUAGE sql IMMUTABLE AS
 $$ SELECT ('x' || encode(substr(sha256(convert_to(client, 'UTF8')), 1, 8), 'hex'))::bit(64)::bigint
 $$;
 
--- A message to the client of an owner.
+-- Send a message to the client of an owner.
 CREATE OR REPLACE FUNCTION @_tell(to_owner text, push boolean, message text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -106,7 +107,8 @@ BEGIN
     END IF;
 END $$;
 
--- When the first of what is in the way of `mode` should be over, in ms from t; 0: nothing is.
+-- In how many ms from t the grants that block `a_mode` should have ended (permits: the first of the
+-- grants); 0: none blocks.
 CREATE OR REPLACE FUNCTION @_left(a_name bytea, a_mode "char", t bigint) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -124,10 +126,10 @@ BEGIN
     RETURN greatest(coalesce(greatest(x, CASE WHEN a_mode = 'x' THEN last END), t) - t, 0);
 END $$;
 
--- Pass on what can be: drop holders whose lease is over, then grant from the front of the queue
--- while it fits. `me` asks: if its turn comes it is granted in full, and not told. Others get a
--- claim of 2 s at most, and a message. Who leads the queue afterwards is told, unless it did so
--- before.
+-- Grant the name to waiters: delete holders whose lease has ended, then grant from the front of the
+-- queue as long as the next waiter fits. `me` is the caller: the caller is granted its full lease,
+-- and gets no message. Other waiters get a claim of at most 2 s, and a message. A waiter that has
+-- become the front of the queue gets a message, too.
 CREATE OR REPLACE FUNCTION @_pass(a_name bytea, me text, t bigint, before bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -150,7 +152,7 @@ BEGIN
         END IF;
         IF w.owner <> me AND w.expires <= t THEN
             DELETE FROM @_member m WHERE m.name = a_name AND m.owner = w.owner;
-            CONTINUE;                       -- its time is over
+            CONTINUE;                       -- the queue entry has expired
         ELSIF w.mode = 'l' THEN
             EXIT WHEN l.type = 3 AND l.value > 0;
             DELETE FROM @_member m WHERE m.name = a_name AND m.owner = w.owner;
@@ -162,7 +164,7 @@ BEGIN
         IF w.push AND left(w.owner, 16) <> left(me, 16)
             AND pg_try_advisory_xact_lock(@_key(left(w.owner, 16))) THEN
             DELETE FROM @_member m WHERE m.name = a_name AND m.owner = w.owner;
-            CONTINUE;                       -- its connection is gone
+            CONTINUE;                       -- the client is not connected any more
         END IF;
         ms := CASE WHEN w.owner = me THEN w.lease ELSE least(w.lease, 2000) END;
         last := greatest(l.token + w.tokens, t * 1000);
@@ -191,7 +193,7 @@ BEGIN
     END IF;
 END $$;
 
--- The first in the queue; 0: none.
+-- The id of the first waiter in the queue; 0: none.
 CREATE OR REPLACE FUNCTION @_front(a_name bytea) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     front bigint;
@@ -201,7 +203,7 @@ BEGIN
     RETURN coalesce(front, 0);
 END $$;
 
--- Take `name`, or queue for it; see docs/sql.md for arguments and replies.
+-- Acquire `name`, or enqueue `me`; see docs/sql.md for arguments and replies.
 CREATE OR REPLACE FUNCTION @_acquire(a_name bytea, me text, a_mode "char", a_lease bigint,
     keep bigint, n integer, a_permits bigint, capacity bigint, with_owner text, floor bigint,
     seen text, a_push boolean, patient boolean) RETURNS text LANGUAGE plpgsql
@@ -228,7 +230,8 @@ BEGIN
         UPDATE @ SET token = floor WHERE name = a_name;
         l.token := floor;
     END IF;
-    -- Again: it holds already. Its lease starts anew, and never ends sooner for it.
+    -- A repeated request: `me` already holds the name. The lease starts anew, and never ends
+    -- earlier than before.
     IF l.owner = me AND l.expires > t THEN
         UPDATE @ SET expires = greatest(expires, t + a_lease) WHERE name = a_name;
         RETURN format('GRANTED %s %s %s %s %s', me, l.first, l.tokens, a_lease, t);
@@ -257,7 +260,7 @@ BEGIN
         IF FOUND AND m.role = 'h' THEN
             RETURN format('GRANTED %s %s %s %s %s', me, m.first, m.tokens, m.lease, t);
         END IF;
-        placed := FOUND;                    -- else it is a latch that has opened
+        placed := FOUND;                    -- else the latch has opened
     END IF;
 
     SELECT coalesce(bool_or(b.role = 'w'), false), count(*) FILTER (WHERE b.role = 'h'),
@@ -320,8 +323,8 @@ BEGIN
         CASE WHEN a_mode = 'l' THEN -1 ELSE @_left(a_name, a_mode, t) END, t, l.round);
 END $$;
 
--- End a grant, but for `kept` permits; linger > 0: let it end in so many ms. A place in the queue
--- is given up, too, and that is said only if `cancels`.
+-- End a grant, but keep `kept` permits; linger > 0: end the grant in `linger` ms. A queue entry of
+-- the owner is removed, too; the reply says QUEUED only if `cancels` is set.
 CREATE OR REPLACE FUNCTION @_release(a_name bytea, me text, kept bigint, linger bigint,
     cancels boolean, patient boolean) RETURNS text LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
@@ -355,7 +358,7 @@ BEGIN
                           WHEN m.role = 'w' OR m.expires <= t THEN 'NOTHELD' ELSE 'OK' END;
         ELSIF linger > 0 AND ((l.owner = 'z:' || me AND l.expires > t) OR EXISTS (
                 SELECT FROM @_member b WHERE b.name = a_name AND b.owner = 'z:' || me)) THEN
-            reply := 'OK';                  -- again
+            reply := 'OK';                  -- a repeated release
         ELSE
             reply := 'NOTHELD';
         END IF;
@@ -366,9 +369,9 @@ BEGIN
     RETURN format('%s %s %s', reply, me, t);
 END $$;
 
--- Leases made to last longer. `list` has for each its name in hex, its owner, its lease, with
--- blanks between, and one at the end. The reply has for each 1; or 0: it holds nothing; or 2:
--- somebody has its row locked, so that nobody can tell.
+-- Renew leases. `list` has for each lease the name in hex, the owner and the lease in ms, each
+-- followed by a blank. The reply has a digit for each lease: 1 renewed; 0 the owner holds nothing;
+-- 2 another transaction has the row locked, so that the outcome is open.
 CREATE OR REPLACE FUNCTION @_renew(list text) RETURNS text LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -415,7 +418,7 @@ BEGIN
     RETURN format('%s %s', t, reply);
 END $$;
 
--- End every grant, tell the holders who did that (from the breaker's entry), and pass it on.
+-- End every grant, send the holders the client entry of the breaker, and grant to the next waiters.
 CREATE OR REPLACE FUNCTION @_break(a_name bytea, me text, patient boolean) RETURNS text LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -449,7 +452,7 @@ BEGIN
     RETURN format('%s %s', CASE WHEN had THEN 'OK' ELSE 'NOTHELD' END, t);
 END $$;
 
--- Set a latch (count > 0), or count it down (0).
+-- Set a latch (count > 0), or count the latch down (0).
 CREATE OR REPLACE FUNCTION @_latch(a_name bytea, me text, count bigint, patient boolean)
 RETURNS text
 LANGUAGE plpgsql
@@ -483,7 +486,7 @@ BEGIN
     INSERT INTO @_member (name, owner, role, mode, push, permits, tokens, first, since, lease,
                           expires)
         VALUES (a_name, me, 'r', 'l', false, 0, 0, 0, t, 0, t + 60000);
-    IF current = 0 OR count > 0 THEN        -- it opens; or who waits for one that vanished
+    IF current = 0 OR count > 0 THEN        -- open; or wake the waiters of a lost latch
         FOR m IN DELETE FROM @_member b WHERE b.name = a_name AND b.role = 'w' RETURNING b.* LOOP
             PERFORM @_tell(m.owner, m.push, format('o %s %s', m.owner, t));
         END LOOP;
@@ -491,16 +494,17 @@ BEGIN
     RETURN format('OK %s %s', me, current);
 END $$;
 
--- Has nobody used this name since `since`? Members are not looked at.
+-- True if the row was not used since `since`. Members are not checked.
 CREATE OR REPLACE FUNCTION @_unused(l @, since bigint) RETURNS boolean LANGUAGE sql STABLE AS
 $$ SELECT l.expires < since AND l.token < since * 1000 AND NOT (l.type = 3 AND l.value > 0)
     AND l.created < to_timestamp(since / 1000.0) $$;
 
--- Remove what nobody has used for `idle` ms: rows of names, holders and waiters that are long over,
--- receipts, entries. One call looks at `most` names, from where the last one ended; at most one
--- call runs at a time, when it is due. Rows that anybody has locked are left alone, and what is
--- removed is looked at again under the name's row lock. A name's row goes only if its last token is
--- behind the clock by `idle`, so that the tokens of a new row are larger. True: there is more.
+-- Delete rows that were not used for `idle` ms: rows of names, holders and waiters that expired
+-- long ago, receipts, client entries. One call checks `most` names, from where the last call ended.
+-- At most one call runs at a time, when the sweep is due. Locked rows are skipped, and rows are
+-- checked again under the name's row lock before they are deleted. A name's row is deleted only if
+-- its last token is behind the clock by `idle`, so that the tokens of a new row are larger. True:
+-- there is more.
 CREATE OR REPLACE FUNCTION @_sweep(idle bigint, most integer) RETURNS boolean LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -539,7 +543,7 @@ BEGIN
     RETURN coalesce(more, false);
 END $$;
 
--- Who a client is, kept for a while; its replies also say whether the sweep has more to do.
+-- Write a client entry, valid for `kept` ms. The reply also says whether the sweep has more to do.
 CREATE OR REPLACE FUNCTION @_entry(a_client text, a_host text, a_pid bigint, a_program text,
     a_label text, kept bigint) RETURNS text LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
@@ -557,17 +561,17 @@ BEGIN
     BEGIN
         more := @_sweep(86400000, 1000);
     EXCEPTION WHEN lock_not_available OR deadlock_detected OR serialization_failure THEN
-        NULL;                               -- another time
+        NULL;                               -- the next sweep tries again
     END;
     RETURN CASE WHEN more THEN 'OK more' ELSE 'OK' END;
 END $$;
 
--- Version 1 had these with other arguments.
+-- Version 1 had these functions with other arguments.
 DROP FUNCTION IF EXISTS @_acquire(bytea, text, "char", bigint, bigint, integer, bigint, bigint,
     text, bigint, text, boolean);
 DROP FUNCTION IF EXISTS @_release(bytea, text, bigint, bigint, boolean);
 DROP FUNCTION IF EXISTS @_break(bytea, text);
 DROP FUNCTION IF EXISTS @_latch(bytea, text, bigint);
 
--- Created last: whoever finds it finds the rest.
+-- Created last: if this function exists, all others do.
 CREATE OR REPLACE FUNCTION @_version() RETURNS integer LANGUAGE sql AS $$ SELECT 2 $$;

@@ -1,57 +1,58 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * acquire.c - ACQUIRE: one attempt after the other, until one wins or nobody wants it any more.
+ * acquire.c - ACQUIRE: one attempt after the other, until one wins or the op is cancelled.
  *
- *     TRY    all nodes are asked at once, not queued. Decided at the majority, for or against; but
- *            one node, the gate, has a veto. It is the first node that is up and not much slower
- *            than the rest; so all have the same, as long as they see the same nodes.
+ *     TRY    all nodes are asked at once, not queued. A majority decides, for or against; but one
+ *            node, the gate, has a veto. The gate is the first node that is up and not much slower
+ *            than the rest; so all clients have the same gate if they see the same nodes.
  *     WAIT   nothing is held; the acquire stands in the gate's queue.
- *     CLAIM  the gate was granted: the others are asked, queued now, and the gate once more.
- *     PAUSE  nothing is held, nothing is out.
- *     END    the answer is certain; what was got is being given back.
+ *     CLAIM  the gate has granted: the others are asked, queued now, and the gate once more.
+ *     PAUSE  nothing is held, no answer is awaited.
+ *     END    the answer is certain; grants are being given back.
  *
  *     (new) -> TRY -> won
- *              TRY -> lost, not queued -> END; or PAUSE and TRY, if it may be that nobody got it
- *              TRY -> lost, the gate got -> CLAIM;  not got -> WAIT
+ *              TRY -> lost, not queued -> END; or PAUSE and TRY, if perhaps no owner has won
+ *              TRY -> lost, the gate granted -> CLAIM;  gate not granted -> WAIT
  *              WAIT -> granted -> CLAIM;  the gate is down -> PAUSE -> TRY
- *              CLAIM -> won;  too long nothing -> everything back, PAUSE -> TRY
+ *              CLAIM -> won;  not won in time -> everything given back, PAUSE -> TRY
  *              any -> cancel -> END
  *
- * THE VETO keeps the order: whoever waits stands in the gate's queue, and while somebody does, the
- * gate grants nothing past it. So a try overtakes nobody, though the other nodes would grant it. A
- * gate that keeps a majority waiting for too long (node.c) loses its veto, and is no gate until it
- * answers. Order is all that it decides; exclusion rests on the majority alone.
+ * THE VETO keeps the order: all waiters stand in the gate's queue, and while there are waiters, the
+ * gate grants nothing past them. So a TRY overtakes no waiter, though the other nodes would grant
+ * the name. A gate that keeps a majority waiting for too long (node.c) loses its veto, and is no
+ * gate until it answers. The gate decides only the order; exclusion depends on the majority alone.
  *
- * A STALE GRANT at the gate (of a client that ended, or whose release was lost there) must not hold
- * up a majority that is free. During a hand-over the others are free for a moment while the gate is
- * not; so an acquire overrules the gate only if a majority without the gate was free twice, BRIEF
- * apart. An acquire in TRY tries a second time after BRIEF. An acquire in WAIT keeps its place in
- * the gate's queue and peeks (INSPECT) at the nodes BRIEF after a try that found them free, else
- * every one to two time-outs; if it finds them free twice it goes on to CLAIM without the gate. So
- * a stale grant holds a waiter up for two time-outs and two BRIEFs at most, not for the rest of its
- * lease.
+ * A STALE GRANT at the gate (of a client that ended, or whose release was lost there) must not
+ * delay an acquire while a majority is free. During a hand-over the other nodes are free for a
+ * moment while the gate is not; so an acquire overrules the gate only if a majority without the
+ * gate was free twice, BRIEF apart. An acquire in TRY tries a second time after BRIEF. An acquire
+ * in WAIT keeps its place in the gate's queue and peeks (INSPECT) at the nodes BRIEF after a try
+ * that found them free, else every one to two timeouts; if the nodes are free twice, the acquire
+ * continues with CLAIM without the gate. So a stale grant delays a waiter for two timeouts and two
+ * BRIEFs at most, not for the rest of the grant's lease.
  *
  * NO MAJORITY. The gate says nothing about the other nodes. So each peek also counts the nodes that
- * answer, and sets what the acquire ends with at its limit: PAWL_EQUORUM, if they are too few. The
- * last peek goes out three eighths of a time-out before the limit.
+ * answer, and sets the code with which the acquire ends at its limit: PAWL_EQUORUM, if too few
+ * nodes answer. The last peek is sent three eighths of a timeout before the limit.
  *
- * WHY SOMEBODY ALWAYS GETS IT. Only one acquire per gate is in CLAIM, and only in CLAIM does a
- * acquire hold something while it waits. An acquire in TRY lets go as soon as it knows that it has
- * no majority, which is bounded by the nodes' patience. So if all have one gate, who has the gate
- * meets only holders, who leave or whose lease ends, and others' tries, which end; it stands in all
- * queues, and behind it nobody is granted there: it wins. Waiting costs the service one place in
- * one queue, and a hand-over one message to one waiter; nobody polls. If nodes come and go there
- * may be several gates, and their owners may each have a minority. Then each gives everything back
- * after a time that is random and doubles with every failure, and pauses likewise. A claim among
- * free nodes takes a bounded time; as soon as the times are larger than that, there is a fixed
- * chance in every round that one owner claims while all others pause. So with probability one
- * somebody wins.
+ * WHY ONE ACQUIRE ALWAYS WINS. Only one acquire per gate is in CLAIM, and only in CLAIM does an
+ * acquire hold something while waiting. An acquire in TRY gives its grants back as soon as a
+ * majority is out of reach, which is bounded by the nodes' patience. So if all clients have one
+ * gate, the acquire that has the gate meets only holders, which release or whose lease ends, and
+ * tries of other acquires, which end. This acquire stands in all queues, and no acquire behind it
+ * is granted there: it wins. Waiting costs the service one place in one queue, and a hand-over one
+ * message to one waiter, without polling. If nodes come and go there may be several gates, and the
+ * acquires that have them may each have a minority. Then each gives everything back after a time
+ * that is random and doubles with every failure, and pauses likewise. A claim among free nodes
+ * takes a bounded time; as soon as the random times are larger than that, there is a fixed chance
+ * in every round that one acquire claims while all others pause. So with probability one an acquire
+ * wins.
  */
 #include <stdlib.h>
 
 #include "quorum.h"
 
-#define TRIES_MOST 5 /* of an ACQUIRE that is not queued */
+#define TRIES_MOST 5 /* attempts of an ACQUIRE that is not queued */
 
 static void acquire_run(quorum_task *task);
 
@@ -105,7 +106,7 @@ static void drop_attempt(quorum_acquire *acquire)
     acquire->attempt = NULL;
 }
 
-/* Answer, and be gone. */
+/* Complete the op, and free the acquire. */
 static void finish(quorum_acquire *acquire, int code)
 {
     pawl_op *op = acquire->op;
@@ -119,8 +120,8 @@ static void finish(quorum_acquire *acquire, int code)
     pawl_op_finish(op, code);
 }
 
-/* The answer is certain. It waits a moment for what was got to be given back; who only tried, and
- * stands in no queue, not for slow nodes. */
+/* The answer is certain. END first waits a moment until the grants are given back; an acquire that
+ * only tried, and stands in no queue, does not wait for slow nodes. */
 static void end(quorum_acquire *acquire, int code)
 {
     int64_t wait = acquire->quorum->env->timeout_ms * PAWL_NS_PER_MS / 20;
@@ -143,7 +144,7 @@ static void end_now(quorum_acquire *acquire)
     quorum_attempt *b = acquire->attempt;
 
     if (b && acquire->whole)
-        quorum_attempt_error(b, &acquire->error, acquire->code); /* also of cancelled ones */
+        quorum_attempt_error(b, &acquire->error, acquire->code); /* also of cancelled acquires */
     if (b)
         b->acquire = NULL;
     acquire->attempt = NULL;
@@ -173,7 +174,7 @@ static void pause_acquire(quorum_acquire *acquire)
           quorum_now(q) + 1 + quorum_random(q, most < limit ? most : limit));
 }
 
-/* The gate alone refuses: once more, when that must have a reason that does not pass soon. */
+/* Only the gate refuses: try once more, when a hand-over can no longer be the reason. */
 static void try_later(quorum_acquire *acquire, int64_t due)
 {
     drop_attempt(acquire);
@@ -242,8 +243,8 @@ static void wait_at_gate(quorum_acquire *acquire)
     quorum_later(q, &acquire->task);
 }
 
-/* What is ours already is asked again: so its lease is whole, and its counter at the floor that
- * the others' tokens will begin at. */
+/* Nodes that have granted already are asked again, so that the lease is whole, and the counter at
+ * the floor where the other nodes' tokens will begin. */
 static void claim(quorum_acquire *acquire)
 {
     quorum *q = acquire->quorum;
@@ -265,7 +266,7 @@ static void claim(quorum_acquire *acquire)
     quorum_later(q, &acquire->task);
 }
 
-/* ---- what happened --------------------------------------------------------------------------- */
+/* ---- running the phases ---------------------------------------------------------------------- */
 
 static void win(quorum_acquire *acquire)
 {
@@ -277,7 +278,7 @@ static void win(quorum_acquire *acquire)
     b->acquire = NULL;
     b->state = ATTEMPT_HELD;
     if (op->ntokens)
-        b->tokens = op->ntokens; /* what a majority reserved */
+        b->tokens = op->ntokens; /* as many as a majority reserved */
     quorum_held_add(b);
     for (size_t i = 0; i < acquire->quorum->n; i++)
         if (b->node_states[i].ours && b->node_states[i].end > last)
@@ -294,20 +295,19 @@ static bool vetoed(const quorum_acquire *acquire)
     return acquire->gate < acquire->quorum->n && !s->out && !s->ours && s->said == PAWL_EBUSY;
 }
 
-/* Somebody else has it, or tries, and a majority is there. Else too few nodes are there, whatever
- * they say. */
+/* Another owner holds the name, or tries, and a majority answers. Else too few nodes answer. */
 static bool is_busy(const quorum_acquire *acquire, const quorum_tally *t)
 {
     return t->busy && t->busy + t->votes >= acquire->quorum->majority;
 }
 
-/* The gate has refused for long while a majority was free: nobody stands behind the gate. */
+/* The gate has refused for BRIEF while a majority was free: the gate's grant is stale. */
 static bool overrules(const quorum_acquire *acquire, int64_t now)
 {
     return acquire->free_since && now - acquire->free_since >= brief(acquire->quorum);
 }
 
-/* Why the attempt failed, for whoever gives up next. */
+/* Record why the attempt failed, for the end of the acquire. */
 static void note_failure(quorum_acquire *acquire, const quorum_tally *t)
 {
     acquire->code = is_busy(acquire, t) ? PAWL_EBUSY : PAWL_EQUORUM;
@@ -320,7 +320,8 @@ static void lost_try(quorum_acquire *acquire, const quorum_tally *t, int64_t now
 {
     quorum *q = acquire->quorum;
     bool veto = vetoed(acquire);
-    /* Readers beside readers are refused for the sake of a writer that waits. */
+    /* The gate refuses readers beside readers in favour of a waiting writer, so only writers
+     * count. */
     bool free = veto && t->votes >= q->majority && acquire->op->mode == PAWL_MODE_EXCLUSIVE;
 
     if (!free)
@@ -342,13 +343,14 @@ static void lost_try(quorum_acquire *acquire, const quorum_tally *t, int64_t now
         try_later(acquire, acquire->free_since + brief(q));
     } else if (acquire->code == PAWL_EBUSY && !veto && t->busy <= q->n - q->majority &&
                acquire->tries < TRIES_MOST) {
-        pause_acquire(acquire); /* several tried at once, and perhaps nobody got it */
+        pause_acquire(acquire); /* several tried at once, and perhaps none won */
     } else {
         end(acquire, acquire->code);
     }
 }
 
-/* A majority is ours. When the gate's answer is no longer waited for; 0: it has come, or won't. */
+/* A majority is ours. Until when to wait for the gate's answer; 0: the answer has come, or
+ * won't. */
 static int64_t gate_patience(quorum_acquire *acquire, int64_t now)
 {
     const quorum *q = acquire->quorum;
@@ -377,7 +379,7 @@ static void run_try(quorum_acquire *acquire, int64_t now)
         return;
     }
     if (t.possible < q->majority || (vetoed(acquire) && !overrules(acquire, now))) {
-        ; /* it is lost, but what is wrong is best said when all have spoken */
+        ; /* lost, but the error text is best when all have answered */
     } else if (quorum_attempt_won(acquire->attempt, now, acquire->op)) {
         gate = gate_patience(acquire, now);
         if (now >= gate) {
@@ -393,7 +395,7 @@ static void run_try(quorum_acquire *acquire, int64_t now)
         q->env->timer_set(q->env, &acquire->timer, due);
 }
 
-/* Whether a majority is there, for when the limit comes. */
+/* Record whether a majority answers, for an acquire that reaches its limit. */
 static void note_peek(quorum_acquire *acquire, const quorum_broadcast *peek)
 {
     acquire->code = quorum_peek_there(peek) < acquire->quorum->majority ? PAWL_EQUORUM : PAWL_EBUSY;
@@ -541,8 +543,8 @@ void quorum_acquire_submit(quorum *q, pawl_op *op)
         quorum_acquire_start(q, op);
 }
 
-/* The limit has come while nodes owe answers. Those count as missing that had some time for it, or
- * if nothing is known of an earlier try. */
+/* The limit is reached while nodes have not answered. Such nodes count as missing if they had some
+ * time to answer, or if nothing is known from an earlier try. */
 static void note_at_limit(quorum_acquire *acquire, int64_t now)
 {
     int64_t before = now - acquire->quorum->env->timeout_ms * PAWL_NS_PER_MS / 4;

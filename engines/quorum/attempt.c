@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * attempt.c - one try to get one name at all nodes.
+ * attempt.c - one try to acquire one name at all nodes.
  *
- * An attempt has an owner number of its own. So nothing that is late (a RELEASE of an earlier try,
- * an ACQUIRE that was given up) can touch another one, and the number that the submitter gave is
- * only how the attempt is found (quorum.held).
+ * An attempt has an owner number of its own. So a late message (a RELEASE of an earlier try, an
+ * ACQUIRE that was given up) can't affect another attempt. The submitter's number is only used to
+ * find the attempt (quorum.held).
  *
  *     OPEN  --won--> HELD --released, or the lease over--> VOID --nothing left--> (freed)
  *     OPEN  --given up--> VOID
  *
- * acquire.c opens attempts and decides, token.c says which has won; giveback.c ends them. A late
- * answer changes its node state alone: in HELD a late grant becomes a part of the holding, in VOID
- * it is given back.
+ * acquire.c opens attempts and decides, token.c says which attempt has won, giveback.c ends
+ * attempts. A late answer changes its node state alone: in HELD a late grant adds to the grants
+ * held, in VOID the late grant is given back.
  */
 #include <stdlib.h>
 
@@ -134,7 +134,7 @@ static void acquired(pawl_op *op)
         if (op->value > 0)
             node->born = quorum_now(b->quorum) - op->value * PAWL_NS_PER_MS;
         take_grant(s, op);
-    } else { /* a grant that was to be raised may be there still, if the node did not say no */
+    } else { /* a grant to be raised may still exist, unless the node said no */
         s->ours = false;
         s->doubt = op->code == PAWL_EUNKNOWN ||
                    (s->again && op->code != PAWL_EBUSY && op->code != PAWL_ENOTHELD);
@@ -182,7 +182,7 @@ bool quorum_attempt_votes(const quorum_attempt *b, size_t i, int64_t now)
     return s->ours && s->end > now && !quorum_node_young(&b->quorum->nodes[i], now);
 }
 
-/* How long the answer of this node is worth waiting for. In a queue: without end. */
+/* Until when to wait for the answer of this node. In a queue: without end. */
 static int64_t patience(const quorum_attempt *b, size_t i)
 {
     const quorum_node_state *s = &b->node_states[i];

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * broadcast.c - one question to all nodes at once: RENEW, BREAK, INSPECT, LIST.
+ * broadcast.c - one request to all nodes at once: RENEW, BREAK, INSPECT, LIST, EXAMINE.
  *
- * A broadcast owns copies of all it needs: nodes may answer long after the submitter was told.
+ * A broadcast owns copies of all data: nodes may answer long after the outer op was completed.
  *
- *     asked       judge looks at every answer, and says when there is enough to tell
- *     answered    (outer == NULL) late answers are noted; who takes too long is cancelled
- *     (freed)     when no op is out
+ *     asked       judge checks every answer, and completes the outer op when the answers suffice
+ *     answered    (outer == NULL) late answers are recorded; overdue ones are cancelled
+ *     (freed)     when no answer is awaited
  *
- * A peek is a broadcast for an acquire that waits (acquire.c): its outer op is its own.
+ * A peek is a broadcast for an acquire that waits (acquire.c); the outer op is part of the
+ * broadcast.
  *
- * A node that does not answer in its time (node.c) is not waited for, so a broadcast always ends.
+ * A broadcast does not wait for a node that exceeds its time limit (node.c), so a broadcast always
+ * ends.
  */
 #include <stdlib.h>
 
@@ -117,7 +119,7 @@ void quorum_broadcast_send(quorum_broadcast *s)
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* Who is still worth waiting for; sets the timer to when the next one is not. */
+/* The number of answers that are awaited and not overdue; sets the timer to the next time limit. */
 static size_t count_pending(quorum_broadcast *s, size_t *out)
 {
     quorum *q = s->quorum;
@@ -162,7 +164,7 @@ static void broadcast_run(quorum_task *task)
     quorum_broadcast *s = list_entry(task, quorum_broadcast, task);
     size_t out = 0, pending = count_pending(s, &out);
 
-    cancel_overdue(s); /* it then says why it did not answer */
+    cancel_overdue(s); /* a cancelled op gets the reason for the missing answer */
     if (s->outer)
         s->judge(s, pending);
     if (s->after)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * error_text.c - what the nodes said, in one line: "2 of 5: node 1 ok, 2 ok, 3 busy, 4 h:6379:
- * Connection refused, 5 too young (12 of 30 s)". Each has as much room as the others.
+ * error_text.c - the answers of the nodes, in one line: "2 of 5: node 1 ok, 2 ok, 3 busy, 4 h:6379:
+ * Connection refused, 5 too young (12 of 30 s)". All nodes have equal room.
  */
 #include "quorum.h"
 
@@ -54,7 +54,8 @@ void quorum_attempt_error(const quorum_attempt *b, pawl_error *err, int code)
     }
 }
 
-/* What a node said of a question to all. A peek (acquire.c) tells who has it there. */
+/* Describe a node's answer to a broadcast. The answer to a peek (acquire.c) says whether the node
+ * has a holder. */
 static int describe_answer(const quorum_broadcast *s, size_t i, char *text, size_t room)
 {
     const quorum_answer *a = &s->answers[i];

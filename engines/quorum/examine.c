@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * examine.c - EXAMINE: what each node finds, and what nodes have in common. Two nodes on one
- * machine, or that are one server, fail together and vote twice.
+ * examine.c - EXAMINE: the findings of each node, and facts that several nodes have in common. Two
+ * nodes on one machine, or that are one server, fail together and vote twice.
  *
- * Findings are passed on as they come, marked with the node's number. The facts "run" (which
- * process) and "machine" are kept until all nodes have answered, and compared. A node that forgets
- * its grants in a restart does not vote for a while (node.c), so how it stores them is no finding.
+ * Findings are passed on at once, marked with the node's number. The facts "run" (which process)
+ * and "machine" are kept until all nodes have answered, and then compared. A node that forgets its
+ * grants in a restart does not vote for a while (node.c), so findings about persistence are left
+ * out.
  */
 #include <stdlib.h>
 

@@ -2,23 +2,24 @@
  *
  * giveback.c - giving an attempt back.
  *
- * A VOID attempt releases whatever is ours or in doubt, at each node until that has answered
- * "released" or "not held"; in the background, with growing pauses, until the lease must be over
- * there by itself. Then it is freed. Nothing brings a VOID attempt back.
+ * A VOID attempt sends RELEASE to each node with state `ours` or `doubt`, until the node has
+ * answered "released" or "not held": in the background, with growing pauses, until the lease must
+ * have ended by itself. Then the attempt is freed. A VOID attempt never becomes HELD again.
  *
- * An ACQUIRE that is still out: if it stands in a queue, or its node is down, it is cancelled. Else
- * it answers soon and is then released; if the attempt was HELD, the RELEASE is sent right behind
- * it. Should the node carry out the two in the wrong order, it says so: by an answer to the ACQUIRE
- * that comes after that to the RELEASE, which is then sent once more.
+ * An ACQUIRE without an answer is cancelled if it stands in a queue, or if the node is down. Else
+ * the answer comes soon and the grant is then released; if the attempt was HELD, the RELEASE is
+ * sent right after the ACQUIRE. If the node carries out the two in the wrong order, the answer to
+ * the ACQUIRE comes after the answer to the RELEASE, and the RELEASE is sent once more.
  *
  * RELEASE makes a HELD attempt VOID and is answered
- *     0               when a majority released it, the gate included (acquire.c: it could refuse
- *                     whoever comes next), or that takes much longer; or when all that are worth
- *                     waiting for have answered, a majority has nothing of it, and the rest may
- *                     have held it
- *     PAWL_ENOTHELD   when so many did not have it that a majority did not
- *     PAWL_EUNKNOWN   when less than a majority could be reached: it may block others for a lease
- * The nodes that did not answer are left to the background, and at last to the lease.
+ *     0               when a majority has released, and also the gate (acquire.c: the gate could
+ *                     refuse the next owner), unless the gate takes much longer; or when all nodes
+ *                     that answer in time have answered, a majority has nothing left, and the rest
+ *                     may have held the lock
+ *     PAWL_ENOTHELD   when too few nodes had a grant, or may have one, for a majority
+ *     PAWL_EUNKNOWN   when less than a majority could be reached: the grants may block other
+ *                     owners for a lease
+ * Nodes that did not answer get the RELEASE in the background; at last their lease ends.
  */
 #include "quorum.h"
 
@@ -30,7 +31,7 @@ static void timer_fired(pawl_timer *timer)
     quorum_attempt *b = timer->arg;
 
     if (b->state == ATTEMPT_HELD)
-        quorum_void(b); /* nobody renewed it */
+        quorum_void(b); /* the lease was not renewed */
     quorum_later(b->quorum, &b->task);
     quorum_pump(b->quorum);
 }
@@ -168,7 +169,7 @@ void quorum_give_back_now(quorum_attempt *b)
 
 /* ---- the RELEASE ----------------------------------------------------------------------------- */
 
-/* Until when the gate is waited for, although a majority has released it; 0: it need not be. */
+/* Until when to wait for the gate after a majority has released; 0: no need to wait. */
 static int64_t gate_patience(quorum_attempt *b, int64_t now)
 {
     const quorum *q = b->quorum;
@@ -186,7 +187,7 @@ static int64_t gate_patience(quorum_attempt *b, int64_t now)
     return limit;
 }
 
-/* Answer it, if that can be done; it must at `now` PAWL_NEVER. */
+/* Complete the RELEASE, if the answers suffice; with `now` PAWL_NEVER in any case. */
 static void judge_release(quorum_attempt *b, int64_t now)
 {
     const quorum *q = b->quorum;
@@ -252,7 +253,7 @@ void quorum_give_back_run(quorum_task *task)
 
     if (b->state != ATTEMPT_VOID)
         return;
-    for (size_t i = 0; i < q->n; i++) /* answers inside bring us back here */
+    for (size_t i = 0; i < q->n; i++) /* answers during this loop run this task again */
         give_back_at(b, i, now, retry);
     for (size_t i = 0; i < q->n; i++)
         left += !quorum_node_state_quiet(&b->node_states[i]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * identity.c - which quorum this is: its members' identities, in an order that does not depend on
- * the URL's.
+ * identity.c - the identity of a quorum: the identities of the nodes, in an order that does not
+ * depend on the order in the URL.
  */
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Each member's; false: one has none, or there is no memory. */
+/* Read and sort the identities of the nodes; false: a node has none, or no memory. */
 static bool read_all(const quorum *q, char **texts)
 {
     for (size_t i = 0; i < q->n; i++) {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * inspect.c - INSPECT and LIST: what the nodes say, put together.
+ * inspect.c - INSPECT and LIST: the rows of all nodes, merged.
  *
- * A grant has the same owner at every node, so rows of one owner are one row here. Who is a holder
- * at a majority (counting those that did not answer for it) is a holder. Who is not, is a waiter if
- * it is in a queue somewhere, and else somebody who tries, and is not shown. A holder's lease is
- * the one that a majority has at least. Its token is nearly always the same at all nodes. If it is
- * not, it was the largest of the majority that decided, and who came later mostly has a larger one:
- * so the smallest is shown that a majority does not exceed. All nodes that are up are waited for;
- * less than a majority is PAWL_EQUORUM.
+ * A grant has the same owner at every node, so rows of one owner are merged into one row. An owner
+ * is a holder if a majority reports it as a holder; nodes that did not answer count as such. Any
+ * other owner is a waiter if it is in the queue of a node; else the owner only tries, and is not
+ * shown. A holder's lease is the time that a majority has at least. The token is nearly always the
+ * same at all nodes. If not, the attempt's token was the largest of the majority that decided, and
+ * nodes that granted later mostly have a larger token: so the row shows the smallest token that a
+ * majority does not exceed. The op waits for all nodes that are up; less than a majority is
+ * PAWL_EQUORUM.
  */
 #include <stdlib.h>
 
@@ -63,7 +64,7 @@ static void forget_rows(quorum_broadcast *s)
         }
 }
 
-/* ---- putting together ------------------------------------------------------------------------ */
+/* ---- merging --------------------------------------------------------------------------------- */
 
 typedef struct entry {
     const pawl_info *info;
@@ -103,7 +104,7 @@ static int by_name(const void *one, const void *other)
     return order ? order : a->order < b->order ? -1 : a->order > b->order;
 }
 
-/* Holders first, the oldest in front; waiters as they came. */
+/* Holders first, the oldest in front; then waiters in order of arrival. */
 static int by_rank(const void *one, const void *other)
 {
     const merged *a = one, *b = other;
@@ -137,7 +138,7 @@ static uint64_t token_of(const inspection *v, const entry *first, size_t n)
     return best ? best : top;
 }
 
-/* The lease that a majority has at least; of fewer, the shortest. */
+/* The lease that a majority has at least; if fewer nodes have one, the shortest. */
 static int64_t lease_of(const inspection *v, const entry *first, size_t n)
 {
     size_t want = v->broadcast->quorum->majority, have = 0;
@@ -176,7 +177,7 @@ static void merge_group(inspection *v, const entry *first, size_t n)
             m->info.since_ms = info->since_ms;
         if (info->wait_ms > m->info.wait_ms)
             m->info.wait_ms = info->wait_ms;
-        if (!*m->info.owner && *info->owner) /* a summary of a node that has a holder */
+        if (!*m->info.owner && *info->owner) /* a summary that names a holder */
             kit_copy_owner(&m->info, info);
     }
     m->info.token = token_of(v, first, n);
@@ -191,7 +192,7 @@ static void merge_group(inspection *v, const entry *first, size_t n)
     v->nrows -= !m->waits;
 }
 
-/* All rows but summaries, or the summaries alone, each owner's or name's as one. */
+/* Merge the rows of each owner, or (summaries) the summary rows of each name. */
 static bool merge(inspection *v, bool summaries)
 {
     const quorum *q = v->broadcast->quorum;
@@ -225,7 +226,7 @@ static bool merge(inspection *v, bool summaries)
     return true;
 }
 
-/* ---- telling --------------------------------------------------------------------------------- */
+/* ---- showing the rows ------------------------------------------------------------------------ */
 
 static bool fill_row(void *of, size_t i, pawl_info *row, char id[KIT_ID_MAX])
 {

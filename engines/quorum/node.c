@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * node.c - one inner engine: whether it answers, how old its store is, its events.
+ * node.c - one inner engine: up or down, the age of its store, its events.
  *
- * DOWN. An engine may keep an op for as long as its service can't be reached. So every answer has
- * a time: half of env->timeout_ms, or, if the node is known to be down, a fraction of that. A node
- * that exceeds it, or answers with an error, is down until it answers anything else; so is a gate
- * (acquire.c) that takes twice as long as a majority and an eighth of that time more. This decides
- * only how long the others wait for it, never what an answer means.
+ * DOWN. An engine may keep an op for as long as the service can't be reached. So every answer has a
+ * time limit: half of env->timeout_ms, or, if the node is known to be down, a fraction of that. A
+ * node that exceeds the limit, or answers with an error, is down until it answers without an error.
+ * A gate (acquire.c) is also down if it takes twice as long as a majority plus an eighth of the
+ * timeout. Being down decides only how long other code waits for the node, never the meaning of an
+ * answer.
  *
- * YOUNG. A store that lost its data has forgotten grants whose holders still rely on them. All of
- * them end within one lease of its beginning (a holder that renews does so at a majority without
- * it, since it says "not held" there). So its grants count only when it is older than a lease. That
- * of others is not known here; so it is what the URL says (settle=), or else the longest that this
- * client has asked for, and at least the one that everybody has who asks for none, 30 s.
+ * YOUNG. A store that lost its data has forgotten grants on which holders still rely. All of these
+ * grants end within one lease of the store's start (a holder that renews does so at a majority
+ * without this node, since the node answers "not held"). So a node's grants count only when the
+ * store is older than a lease. The leases of other clients are not known here; so the age is
+ * settle= of the URL, or else the longest lease that this client has asked for, and at least the
+ * default lease, 30 s.
  *
- * PROBE. An acquire that waits in a node's queue hears nothing while it waits, and nothing if the
- * node dies. While there is one, the node is asked now and then to renew a grant that never was;
- * when it does not answer "not held", its acquires go elsewhere.
+ * PROBE. An acquire that waits in a node's queue gets no message while waiting, and none if the
+ * node dies. While there are such acquires, the node is asked now and then to renew a grant that
+ * never existed; if the answer is not "not held", the acquires leave this node.
  */
 #include "quorum.h"
 
@@ -34,16 +36,17 @@ void quorum_node_cancel(quorum_node *n, pawl_op *op)
     n->inner.engine->cancel(n->inner.state, op);
 }
 
-/* ---- is it there? ---------------------------------------------------------------------------- */
+/* ---- up or down ------------------------------------------------------------------------------ */
 
-/* What a node says that carries out what it is asked. */
+/* An answer of a node that works. */
 static bool sound(int code)
 {
     return code == 0 || code == PAWL_EBUSY || code == PAWL_ENOTHELD || code == PAWL_ESTATE ||
            code == PAWL_EINVAL || code == PAWL_ENOTSUP;
 }
 
-/* The shortest of the last ones: a busy machine delays some answers, a slow node all. */
+/* The pace is the shortest of the last times: a busy machine delays some answers, a slow node
+ * all. */
 static void note_pace(quorum_node *n, int64_t took)
 {
     n->took[n->answers++ % QUORUM_PACES] = took;
@@ -59,7 +62,7 @@ void quorum_node_answered(quorum_node *n, const pawl_op *op, int64_t asked)
 {
     int64_t now = quorum_now(n->quorum);
 
-    if (op->code == PAWL_ECANCELED) /* says nothing about it */
+    if (op->code == PAWL_ECANCELED) /* says nothing about the node */
         return;
     n->down = !sound(op->code);
     if (n->down && op->err && op->code != PAWL_EUNKNOWN)

@@ -5,32 +5,33 @@
  *     quorum:redis://a|redis://b|redis://c      each URL with its own parameters
  *     quorum:settle=5000|redis://a|...          how old a store must be to vote, ms (see node.c)
  *
- * WHAT HOLDS. A lock is held while a majority of the nodes has it for the holder and the lease at
- * each of them, counted from before it was asked for, is not over. Two majorities have a node in
- * common, and no node grants a name twice; so nobody holds it at the same time as another, as long
- * as no node forgets a grant before its lease is over. One that does (it restarts empty) does not
- * vote for the length of a lease; by then what it forgot is over, or stands on other nodes. Against
- * stores whose clocks are wrong, and against processes that are stopped past their lease, there is
- * the token, which rises with every grant (token.c has the argument).
+ * WHEN A LOCK IS HELD. A lock is held while a majority of the nodes has granted the lock to the
+ * holder, and the lease at each of these nodes, counted from before the request, is not over. Two
+ * majorities have a node in common, and no node grants a name twice. So two owners never hold the
+ * same lock at the same time, as long as no node forgets a grant before the lease is over. A node
+ * that forgets (by restarting empty) does not vote for the length of a lease; by then the forgotten
+ * grants are over, or stand on other nodes. The token, which rises with every grant, protects
+ * against stores with wrong clocks, and against processes that are stopped past their lease
+ * (token.c has the argument).
  *
- * STATES, and who changes them. All under the client's mutex, so one step at a time:
+ * STATES, and the code that changes them, always under the client's mutex, one step at a time:
  *
- *     acquire     (acquire.c) an ACQUIRE that is out. Moved on by its task: after answers of nodes,
- *                 at its timer, by cancel. finish() answers the op once and frees the acquire.
+ *     acquire     (acquire.c) an ACQUIRE without an answer. Its task runs after answers of nodes,
+ *                 at its timer, at cancel. finish() answers the op once and frees the acquire.
  *     attempt     (attempt.c, giveback.c) one try at all nodes: OPEN, HELD, VOID, never backwards.
  *                 An OPEN attempt belongs to its acquire. A HELD attempt is found by the
  *                 submitter's owner number. A VOID attempt gives back its grants and frees itself.
  *     node state  of an attempt, one per node: changed by that node's answers alone.
- *     broadcast   (broadcast.c) one question to all nodes. A broadcast answers its op once, and is
+ *     broadcast   (broadcast.c) one request to all nodes. A broadcast answers its op once, and is
  *                 freed when the last node has answered or was cancelled.
- *     node        (node.c) up or down, young or old: by what it answers and when.
+ *     node        (node.c) up or down, young or old: by its answers and their time.
  *
- * WHY THAT IS SAFE. An inner engine calls op->done from wherever it likes, also inside submit and
- * cancel; there only the node state (or answer) is written and its task is put on `todo`. Tasks run
- * from quorum_pump, which is called from our own functions and timers, never from inside an inner
- * engine, and never inside itself. So no inner engine is entered twice, nothing is freed under a
- * caller's feet, and an inner op lives inside an attempt, broadcast or node that is not freed while
- * it is out.
+ * WHY THAT IS SAFE. An inner engine may call op->done at any time, also inside submit and cancel.
+ * op->done only writes the node state (or answer) and puts the task on `todo`. Tasks run from
+ * quorum_pump, which is called from the quorum's own functions and timers, never from inside an
+ * inner engine, and never recursively. So no inner engine is entered twice, no memory is freed
+ * while a caller uses it, and an inner op lives inside an attempt, broadcast or node that is not
+ * freed before the inner op is answered.
  */
 #include <stdlib.h>
 
@@ -149,15 +150,16 @@ static int open_nodes(quorum *q, const char *text, pawl_error *err)
     return code;
 }
 
-/* What all can do. Tokens need a counter that can be raised. Permits and latches are numbers that
- * a majority can't agree on. Where the store counts re-entries (layout=redisson), a shared grant
- * beside an exclusive one is another thing than here. */
+/* The capabilities that all nodes have. Tokens need a counter that can be raised. Permits and
+ * latches are numbers that a majority can't agree on. If the store counts re-entries
+ * (layout=redisson), a shared grant beside an exclusive one works differently, so SHARED is left
+ * out. */
 static void set_caps(quorum *q)
 {
     uint32_t all = PAWL_CAP_FENCE | PAWL_CAP_FLOOR | PAWL_CAP_QUEUE | PAWL_CAP_RANGE |
                    PAWL_CAP_SHARED | PAWL_CAP_LINGER | PAWL_CAP_LIST | PAWL_CAP_HERE |
                    PAWL_CAP_EXAMINE,
-             any = 0; /* what one of them can't do, the quorum can't */
+             any = 0; /* a restriction of one node restricts the quorum */
 
     for (size_t i = 0; i < q->n; i++) {
         all &= pawl_instance_caps(&q->nodes[i].inner);
@@ -225,9 +227,9 @@ static void free_lists(quorum *q)
     }
 }
 
-/* Every op of ours has been answered but EVENT. What is still out in the inner engines is in the
- * background; they end it when they are closed. Should one not, its memory stays: better so than
- * freed while in use. */
+/* Every op of the quorum except EVENT has been answered. Inner ops without an answer are background
+ * work; the inner engines end them when they are closed. If an inner engine does not, the memory of
+ * the op is leaked, which is better than freeing memory in use. */
 static void quorum_close(void *self)
 {
     quorum *q = self;
@@ -314,7 +316,7 @@ static void quorum_cancel(void *self, pawl_op *op)
     quorum_pump(q);
 }
 
-/* Members that can't be flushed want a turn of the loop. */
+/* Nodes that can't be flushed need a turn of the loop. */
 static void quorum_flush(void *self)
 {
     quorum *q = self;
@@ -332,7 +334,8 @@ static void quorum_flush(void *self)
         q->env->loop_changed(q->env);
 }
 
-/* A node that has just been heard of will answer; one that is down is left to the lease. */
+/* A node that has answered recently will answer again; at a node that is down, the lease ends the
+ * grant. */
 static bool quorum_unfinished(void *self)
 {
     const quorum *q = self;

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * quorum.h - the parts of the engine "quorum:" (quorum.c says what it does and why it is safe).
+ * quorum.h - the parts of the engine "quorum:" (quorum.c explains how and why the engine works).
  *
- *     node.c        one inner engine: whether it answers, how old it is, its events
- *     attempt.c     one try to get one name at all nodes
+ *     node.c        one inner engine: up or down, age of the store, events
+ *     attempt.c     one try to acquire one name at all nodes
  *     token.c       whether an attempt has won
- *     giveback.c    giving back an attempt, wherever a grant of it is or may be; RELEASE
+ *     giveback.c    giving back an attempt at each node that has or may have a grant; RELEASE
  *     acquire.c     ACQUIRE: one attempt after the other, until one wins
- *     broadcast.c   one question to all nodes; BREAK
+ *     broadcast.c   one request to all nodes; BREAK
  *     renew.c       RENEW, and repairing a grant that a node has lost
  *     inspect.c     INSPECT and LIST
  *     error_text.c  the answers of the nodes, as an error text
  *
- * Everything that calls an inner engine is done by a task: an inner engine's op->done only notes
- * the answer and puts the task on the list, which is worked off when no inner engine is on the
- * stack (quorum_later).
+ * Only tasks call inner engines: an inner engine's op->done only records the answer and puts a task
+ * on a list. The list is processed when no inner engine is on the stack (quorum_later).
  */
 #ifndef PAWL_QUORUM_H
 #define PAWL_QUORUM_H
@@ -41,19 +40,19 @@ typedef struct quorum_task {
 typedef struct quorum_node {
     quorum *quorum;
     pawl_instance inner;
-    bool down;     /* its last word was an error, or it owes one for too long: not waited for */
-    char why[80];  /* down: what it said, or "" */
-    int64_t heard; /* when it last answered */
-    int64_t pace;  /* how long its answers take, ns; 0: none came yet */
+    bool down;     /* the last answer was an error or is overdue: don't wait for this node */
+    char why[80];  /* down: the error text, or "" */
+    int64_t heard; /* when the node last answered */
+    int64_t pace;  /* the time of an answer, ns; 0: there was none yet */
     int64_t took[QUORUM_PACES];
     uint32_t answers;
-    int64_t born;  /* an instant not before its store began; 0: it can't tell, and counts as old */
+    int64_t born;  /* an instant not before the store's start; 0: unknown, counts as old */
 
     pawl_op event;
     bool event_out;
     quorum_task event_again;
 
-    /* While acquires wait in its queue, it is asked from time to time whether it is still there. */
+    /* While acquires wait in the node's queue, a probe from time to time checks the node. */
     size_t waiters;
     pawl_op probe;
     pawl_renewal probe_item;
@@ -65,21 +64,21 @@ typedef struct quorum_node {
 
 void quorum_node_submit(quorum_node *n, pawl_op *op);
 void quorum_node_cancel(quorum_node *n, pawl_op *op);
-/* It answered an op so: is it up? `asked`: when, for the pace. */
+/* The node has answered `op`: update `down`. asked: when the op was sent, for the pace; or 0. */
 void quorum_node_answered(quorum_node *n, const pawl_op *op, int64_t asked);
-/* It did not, for so long that nobody should wait for it. */
+/* The node's answer is overdue: don't wait for the node any longer. */
 void quorum_node_is_down(quorum_node *n);
-/* How old a store must be for its word to count. */
+/* How old a store must be for its grants to count. */
 int64_t quorum_settle_ms(const quorum *q);
-/* It is not: what it grants does not count. */
+/* The store is younger: the node's grants don't count. */
 bool quorum_node_young(const quorum_node *n, int64_t now);
-/* When an answer to what was sent then need no longer be waited for. */
+/* Until when to wait for the answer to an op that was sent at `sent`. */
 int64_t quorum_node_patience(const quorum_node *n, int64_t sent);
 /* How long the answers of a majority take, ns. */
 int64_t quorum_pace(const quorum *q);
-/* The first node that is up and not much slower than a majority is; q->n: none. */
+/* The first node that is up and not much slower than a majority; q->n: none. */
 size_t quorum_gate(const quorum *q);
-/* Until when the gate is waited for that was asked at `sent`; a majority had answered at `sure`. */
+/* Until when to wait for the gate, asked at `sent`; a majority had answered at `sure`. */
 int64_t quorum_gate_patience(const quorum *q, int64_t sent, int64_t sure);
 /* An acquire begins, or ends, to wait in this node's queue. */
 void quorum_node_wait(quorum_node *n, const char *name);
@@ -89,25 +88,26 @@ void quorum_node_end(quorum_node *n);
 
 /* ---- attempt.c ------------------------------------------------------------------------------- */
 
-/* What an attempt has at one node.
- *     ours   the node granted it, and it has not been given back
- *     doubt  the outcome there is not known: it counts as not granted, and is given back later
- *     out    an ACQUIRE is out there; back_out: a RELEASE is. Both: the RELEASE was sent behind it
+/* The state of an attempt at one node.
+ *     ours   the node has granted the name, and the grant has not been given back
+ *     doubt  the outcome is unknown: counts as not granted, and is given back later
+ *     out    an ACQUIRE has no answer yet; back_out: a RELEASE has none. Both: the RELEASE was
+ *            sent after the ACQUIRE
  */
 typedef struct quorum_node_state {
     quorum_attempt *attempt;
     pawl_op op, back;
     pawl_error err;
-    bool out, again, canceled; /* again: it was ours when it was asked for */
+    bool out, again, canceled; /* again: ours when the ACQUIRE was sent */
     bool back_out, back_canceled;
-    bool ours, doubt, freed;   /* freed: a RELEASE found it, and ended it */
+    bool ours, doubt, freed;   /* freed: a RELEASE has ended the grant */
     int said;         /* the answer to the last ACQUIRE; QUORUM_SILENT: none */
-    uint64_t token;   /* of the grant */
-    uint64_t mark;    /* the node's counter was at least here while the grant was ours */
+    uint64_t token;   /* the grant's token */
+    uint64_t mark;    /* the node's counter was at least so high while the grant was ours */
     int64_t sent, back_sent;
     int64_t from;     /* an instant not after the lease began */
     int64_t end;      /* from + lease */
-    int64_t missed;   /* HELD: since when the node is known not to have it; 0: it has */
+    int64_t missed;   /* HELD: since when the node is known to lack the grant; 0: not lacking */
 } quorum_node_state;
 
 #define QUORUM_SILENT 1 /* no code is positive */
@@ -116,22 +116,22 @@ enum quorum_attempt_state { ATTEMPT_OPEN, ATTEMPT_HELD, ATTEMPT_VOID };
 
 struct quorum_attempt {
     struct list link;           /* in quorum.attempts */
-    quorum_attempt *next;       /* in quorum.held: of the same hash */
-    quorum_task task;           /* VOID: what is to be given back */
+    quorum_attempt *next;       /* in quorum.held: same hash */
+    quorum_task task;           /* VOID: gives the grants back */
     quorum *quorum;
-    quorum_acquire *acquire;    /* OPEN: whose it is. VOID: who waits until it is given back */
-    pawl_op *release;           /* VOID: the RELEASE that waits for it */
+    quorum_acquire *acquire;    /* OPEN: its acquire. VOID: an acquire that waits for the end */
+    pawl_op *release;           /* VOID: the RELEASE that waits for the end */
     enum quorum_attempt_state state;
     uint64_t seq;               /* the submitter's number; owner.seq is this attempt's own */
     pawl_owner owner;
     uint64_t with_seq;
     uint64_t token;             /* HELD */
-    uint64_t floor;             /* what was sent along with the first request */
-    uint64_t goal;              /* the token that is being made known */
+    uint64_t floor;             /* the floor in the first request */
+    uint64_t goal;              /* the token to which the nodes are being raised */
     int64_t lease_ms, linger_ms;
     int64_t deadline;
-    int64_t sure;               /* VOID: when a majority had released it */
-    int64_t until;              /* HELD: when the lease is over everywhere; VOID: when to give up */
+    int64_t sure;               /* VOID: when a majority had released */
+    int64_t until;              /* HELD: end of the last lease; VOID: when to give up */
     uint32_t tokens, tries;
     uint8_t mode, lock_kind;
     bool listed;                /* in quorum.held */
@@ -141,12 +141,12 @@ struct quorum_attempt {
 };
 
 typedef struct quorum_tally {
-    size_t votes;    /* ours, of nodes that vote */
-    size_t possible; /* those, and who may still become one */
-    size_t busy;     /* held by somebody else */
-    size_t hopeless; /* refused for a reason that will not pass */
-    size_t pending;  /* out at nodes that are up: they will answer */
-    int reason;      /* of the hopeless ones, if it is the same; else PAWL_EQUORUM */
+    size_t votes;    /* nodes with state `ours` that vote */
+    size_t possible; /* votes, and nodes that may still become one */
+    size_t busy;     /* nodes where another owner holds the name */
+    size_t hopeless; /* refused for a permanent reason */
+    size_t pending;  /* no answer yet from nodes that are up */
+    int reason;      /* of the hopeless nodes, if all have the same; else PAWL_EQUORUM */
 } quorum_tally;
 
 /* NULL: no memory. */
@@ -156,13 +156,13 @@ void quorum_attempt_ask(quorum_attempt *b, size_t node, bool queue, uint64_t flo
 /* The node's grant counts. */
 bool quorum_attempt_votes(const quorum_attempt *b, size_t node, int64_t now);
 quorum_tally quorum_attempt_count(const quorum_attempt *b, int64_t now);
-/* The next instant at which an answer need no longer be waited for; PAWL_NEVER: none is out. */
+/* The next instant when an answer becomes overdue; PAWL_NEVER: no answer is awaited. */
 int64_t quorum_attempt_patience(const quorum_attempt *b, int64_t now);
-/* Whoever is overdue now is down. */
+/* Mark the nodes whose answers are overdue as down. */
 void quorum_attempt_overdue(const quorum_attempt *b, int64_t now);
-/* Won? Then op's answer is filled in. */
+/* Has the attempt won? Then op's answer is filled in. */
 bool quorum_attempt_won(quorum_attempt *b, int64_t now, pawl_op *op);
-/* A majority granted it, but with different tokens: make the largest known to them. */
+/* A majority has granted, but with different tokens: raise the nodes to the largest token. */
 void quorum_attempt_raise(quorum_attempt *b, int64_t now);
 /* "2 of 5: node 1 ok, 2 ok, 3 busy, ..." */
 void quorum_attempt_error(const quorum_attempt *b, pawl_error *err, int code);
@@ -173,16 +173,16 @@ quorum_attempt *quorum_held_find(const quorum *q, uint64_t seq);
 
 /* ---- giveback.c ------------------------------------------------------------------------------ */
 
-/* Give back what there is of it and what still comes; it then frees itself. */
+/* Give back all grants of the attempt, late ones too; then the attempt frees itself. */
 void quorum_void(quorum_attempt *b);
-/* As far as it can be done at once: the engine closes. */
+/* Give back as much as possible at once, because the engine closes. */
 void quorum_give_back_now(quorum_attempt *b);
-/* Nothing is out, nothing is left to be given back. */
+/* No answer is awaited, and nothing is left to be given back. */
 bool quorum_node_state_quiet(const quorum_node_state *s);
 void quorum_release(quorum *q, pawl_op *op);
 void quorum_release_cancel(quorum *q, pawl_op *op);
 void quorum_give_back_run(quorum_task *task);
-/* The attempt became HELD, or its lease longer. */
+/* The attempt became HELD, or its lease was extended to `end`. */
 void quorum_hold_until(quorum_attempt *b, int64_t end);
 
 /* ---- acquire.c ------------------------------------------------------------------------------- */
@@ -197,16 +197,17 @@ struct quorum_acquire {
     quorum_attempt *attempt; /* NULL in PAUSE */
     pawl_timer timer;
     enum quorum_phase phase;
-    size_t gate;           /* see acquire.c; the number of nodes: none */
-    int64_t sure;          /* TRY: when a majority had been got */
+    size_t gate;           /* see acquire.c; quorum.n: none */
+    int64_t sure;          /* TRY: when a majority had granted */
     uint32_t tries;
-    uint32_t failed;       /* claims that came to nothing */
-    bool waited, over;     /* over: this phase's time is */
-    bool gate_left;        /* WAIT: the gate can't be waited at */
-    bool whole;            /* END: the attempt had asked all nodes, so it has the texts */
-    int64_t free_since;    /* the gate alone refuses since then; 0: not that we know */
-    quorum_broadcast *peek; /* WAIT: the peek that is out, or NULL */
-    int code;              /* END: what to answer; before: what the last try failed by */
+    uint32_t failed;       /* CLAIMs that failed */
+    bool waited, over;     /* over: the timer has fired */
+    bool gate_left;        /* WAIT: the gate is down */
+    bool whole;            /* END: the attempt had asked all nodes, so their error texts are
+                              known */
+    int64_t free_since;    /* since when only the gate refuses; 0: unknown */
+    quorum_broadcast *peek; /* WAIT: the peek that has no answer yet, or NULL */
+    int code;              /* END: the answer; before: why the last try failed */
     pawl_error error;
 };
 
@@ -215,7 +216,7 @@ void quorum_acquire_cancel(quorum *q, pawl_op *op);
 void quorum_acquire_start(quorum *q, pawl_op *op);
 /* The attempt of an acquire in END is given back. */
 void quorum_acquire_given_back(quorum_acquire *acquire);
-/* The node can't be waited at. */
+/* The node is down: acquires in WAIT at this node must leave. */
 void quorum_acquires_leave(quorum *q, const quorum_node *n);
 
 /* ---- broadcast.c ----------------------------------------------------------------------------- */
@@ -231,7 +232,7 @@ typedef struct quorum_answer {
     pawl_op op;
     pawl_error err;
     bool out, canceled, given_up, healed;
-    bool held; /* a peek: somebody has it there */
+    bool held; /* a peek: the node reports a holder */
     int code; /* QUORUM_SILENT: none yet */
     pawl_renewal *batch;
     quorum_row *rows, **rows_end;
@@ -246,22 +247,22 @@ struct quorum_broadcast {
     bool no_memory, canceled;
     int64_t sent;
     pawl_timer timer;
-    pawl_finding_fn *finding; /* EXAMINE: told each finding; its arg is the answer */
-    pawl_info_fn *row; /* told each row of a node; its arg is the answer */
-    /* Answer it, if that can be done; it must if nobody is pending, that is worth waiting for. */
+    pawl_finding_fn *finding; /* EXAMINE: called for each finding; arg: the answer */
+    pawl_info_fn *row; /* called for each row of a node; arg: the answer */
+    /* Complete the outer op, if the answers suffice; with `pending` 0 in any case. */
     void (*judge)(quorum_broadcast *s, size_t pending);
-    /* What is to be done with answers, also late ones; or NULL. */
+    /* Called after each answer, also late ones; or NULL. */
     void (*after)(quorum_broadcast *s);
-    void (*forget)(quorum_broadcast *s); /* free what it has, or NULL */
+    void (*forget)(quorum_broadcast *s); /* frees the broadcast's data, or NULL */
     /* A peek, for an acquire: */
     bool is_peek;
-    pawl_op peek; /* its outer op */
-    /* NULL: no peek, or the peek was told or forgotten. */
+    pawl_op peek; /* the outer op of a peek */
+    /* NULL: no peek, or the peek was reported or forgotten. */
     void (*told)(quorum_acquire *acquire, const quorum_broadcast *peek);
     quorum_acquire *acquire;
     /* RENEW */
     size_t nitems;
-    pawl_renewal *items; /* with the attempts' numbers; code: the verdict, QUORUM_SILENT none yet */
+    pawl_renewal *items; /* with the attempts' owners; code: the verdict, or QUORUM_SILENT */
     uint64_t *seqs;      /* the submitter's numbers */
     int32_t *place;      /* in the submitter's batch */
     char *texts;
@@ -269,27 +270,27 @@ struct quorum_broadcast {
     quorum_answer answers[];
 };
 
-/* A broadcast for op, not sent yet. NULL: no memory; op was answered so. */
+/* A broadcast for op, not sent yet. NULL: no memory, and op was completed with PAWL_ENOMEM. */
 quorum_broadcast *quorum_broadcast_new(quorum *q, pawl_op *op, uint8_t kind);
 void quorum_broadcast_send(quorum_broadcast *s);
 void quorum_broadcast_cancel(quorum *q, pawl_op *op);
 void quorum_broadcast_free(quorum_broadcast *s);
 void quorum_broadcast_error(const quorum_broadcast *s, pawl_error *err, int code);
 void quorum_break(quorum *q, pawl_op *op);
-/* Ask all nodes who holds `name`. told() is called once, from a task, unless the peek is forgotten
- * before. NULL: no memory. */
+/* Ask all nodes for the holders of `name`. told() is called once, from a task, unless the peek is
+ * forgotten before. NULL: no memory. */
 quorum_broadcast *quorum_peek(quorum *q, const char *name,
                               void (*told)(quorum_acquire *acquire, const quorum_broadcast *peek),
                               quorum_acquire *acquire);
-/* How many nodes that vote say that nobody holds it; the node `but` is not counted. */
+/* How many nodes that vote report no holder; the node `but` is not counted. */
 size_t quorum_peek_vacant(const quorum_broadcast *s, size_t but);
-/* How many nodes have answered with a word that counts: somebody holds it, or a vote. */
+/* How many nodes gave an answer that counts: a holder, or a vote. */
 size_t quorum_peek_there(const quorum_broadcast *s);
 void quorum_peek_forget(quorum_broadcast *s);
 
 /* renew.c, inspect.c */
 void quorum_renew(quorum *q, pawl_op *op);
-/* ACQUIRE, again, by who holds it already. */
+/* A repeated ACQUIRE by the holder. */
 void quorum_confirm(quorum *q, pawl_op *op, const quorum_attempt *b);
 void quorum_inspect(quorum *q, pawl_op *op);
 void quorum_examine(quorum *q, pawl_op *op); /* examine.c */
@@ -302,8 +303,8 @@ struct quorum {
     quorum_node *nodes;
     uint32_t caps;
     bool fences, closed, pumping, moved;
-    int64_t settle_ms;  /* how old a store must be to vote; 0: see node.c */
-    int64_t longest_ms; /* lease that was asked for */
+    int64_t settle_ms;  /* settle= of the URL; 0: see node.c */
+    int64_t longest_ms; /* the longest requested lease */
     uint64_t last_seq;
     struct list todo, attempts, acquires, broadcasts, spare;
     size_t nspare;

@@ -2,24 +2,25 @@
  *
  * renew.c - RENEW by majority, and healing.
  *
- * Each item's verdict: 0 if a majority of nodes that vote renewed it; PAWL_ENOTHELD if so many do
- * not have it that no majority does; PAWL_EUNKNOWN otherwise, when all that are worth waiting for
- * have answered. The lease counts from before the first request was sent, or from when a node says
- * (one with a session), and is as short as the shortest that a node gave. What is left of a grant
- * that is not held is given back: nobody will, and it would be in the next one's way.
+ * Each item's verdict: 0 if a majority of nodes that vote renewed the lease; PAWL_ENOTHELD if too
+ * many nodes lack the grant for a majority; PAWL_EUNKNOWN otherwise, when all nodes that answer in
+ * time have answered. The lease counts from before the first request was sent, or from the instant
+ * that a node with a session reports, and is as short as the shortest lease that a node gave. The
+ * remaining grants of an item that is not held are given back: the core will not release them, and
+ * they would block the next owner.
  *
- * HEALING. A node that says "not held" of a grant that a majority has confirmed lost it (it
- * restarted empty), or never had it (it was down). If it says so again, and the first time was a
- * time-out ago, it is asked to grant it, not queued, with the token as a floor. That is always
- * safe: it only adds a node to a holding that is good without it. Whether it votes from then on
- * depends on its age, as everywhere. At once would be too soon: a BREAK may be on its way from node
- * to node.
+ * HEALING. If a node answers "not held" for a grant that a majority has confirmed, the node has
+ * lost the grant (by restarting empty), or never had the grant (the node was down). If the node
+ * answers so again, and the first time was a timeout ago, the node is asked to grant the lock, not
+ * queued, with the token as a floor. That is always safe: healing only adds a node to a grant that
+ * is valid without the node. Whether the node votes from then on depends on its age, as everywhere.
+ * Healing at once would be too early: a BREAK may be on its way from node to node.
  */
 #include <stdlib.h>
 
 #include "quorum.h"
 
-/* What the item is about, if it is still held. */
+/* The attempt of the item, if it is still HELD. */
 static quorum_attempt *find_attempt(const quorum_broadcast *s, size_t item)
 {
     quorum_attempt *b = quorum_held_find(s->quorum, s->seqs[item]);
@@ -146,7 +147,7 @@ static void judge_renew(quorum_broadcast *s, size_t pending)
     pawl_op_finish(op, 0);
 }
 
-/* ACQUIRE by who holds it already: the same grant, with a fresh lease; if it is gone, a new
+/* A repeated ACQUIRE by the holder: the same grant, with a fresh lease; if the grant is gone, a new
  * acquire. */
 static void judge_confirm(quorum_broadcast *s, size_t pending)
 {
@@ -183,7 +184,7 @@ static void forget_items(quorum_broadcast *s)
     free(s->texts);
 }
 
-/* Room for n items, once for us and once for each node, and for their names. */
+/* Room for n items, once for the broadcast and once for each node, and for the names. */
 static bool make_room(quorum_broadcast *s, size_t n, size_t text)
 {
     size_t nodes = s->quorum->n;

@@ -2,27 +2,28 @@
  *
  * token.c - whether an attempt has won: its token, and its lease.
  *
- * Node j granted with token t(j), so all tokens that were known to it before are smaller; and its
+ * Node j granted with token t(j), so all tokens that node j knew before are smaller. The node's
  * counter was at least at mark(j) >= t(j) + tokens - 1 while the grant was ours, without a gap
- * since t(j) was given. The attempt's token T needs a majority R with t(j) <= T and
+ * since t(j) was granted. The attempt's token T needs a majority R with t(j) <= T and
  * mark(j) >= T + tokens - 1 for each j in R. Two attempts that won with T1 and T2, both exclusive,
- * have a node j in common in their R1 and R2. There one was granted first, say the first. Its mark
- * was reached while it had the grant, so before the second was granted; so t2(j) > T1 + tokens - 1,
- * and T2 >= t2(j). So T2 > T1: tokens of winners are different, and rise in the order in which
- * that node served them, which is the order in real time if the first had won before the second
- * began. (proof/models/quorum.pml; without the mark it finds two winners with falling tokens.)
- * Shared attempts: the same between any that do not overlap, and between a shared and an exclusive
- * one; two readers that overlap may have equal tokens if both needed the second round trip.
+ * have a node j in common in their R1 and R2. Node j granted one of the two first, say attempt 1.
+ * The mark of attempt 1 was reached while attempt 1 had the grant, so before attempt 2 was granted;
+ * so t2(j) > T1 + tokens - 1, and T2 >= t2(j). So T2 > T1: tokens of winners are different, and
+ * rise in the order in which node j served them, which is the order in real time if attempt 1 had
+ * won before attempt 2 began. (proof/models/quorum.pml; without the mark the model finds two
+ * winners with falling tokens.) Shared attempts: the same holds between attempts that do not
+ * overlap, and between a shared and an exclusive attempt; two readers that overlap may have equal
+ * tokens if both needed the second round trip.
  *
- * Usually one round trip does it: all nodes are asked with a floor that their counters are below,
- * our clock and a second, so all give the same token. If not, those with a smaller one are asked
- * again, with a floor that brings them up: the same grant, if it is still there; if it is not, a
- * new one with a new token.
+ * Usually one round trip is enough: all nodes are asked with a floor (the client's clock plus a
+ * second) that is above their counters, so all grant the same token. If not, nodes with a smaller
+ * token are asked again, with a floor that raises them: the node repeats the same grant, if the
+ * grant still exists, else makes a new grant with a new token.
  */
 #include "quorum.h"
 
 #define SLACK_US 1000000u           /* requests may be slow, and clocks differ a little */
-#define WALL_MOST 4102444800000000u /* the year 2100, us: beyond that our clock is wrong */
+#define WALL_MOST 4102444800000000u /* the year 2100, us: beyond that the client's clock is wrong */
 
 /* ---- the token ------------------------------------------------------------------------------- */
 
@@ -33,7 +34,7 @@ uint64_t quorum_floor(const quorum *q)
     return wall < WALL_MOST ? wall + SLACK_US : 1;
 }
 
-/* How many nodes stand for this token, and how many tokens from there on they all reserved. */
+/* How many nodes support this token, and how many tokens from there on all of them reserved. */
 static size_t stand_for(const quorum_attempt *b, uint64_t token, int64_t now, uint32_t *ntokens)
 {
     size_t n = 0;
@@ -66,8 +67,8 @@ static bool find_token(quorum_attempt *b, int64_t now, uint32_t *ntokens)
     return false;
 }
 
-/* The first of the tokens to be made known: the largest, or what was begun with, as long as that
- * can still be had. */
+/* The token to which nodes are raised: the goal of before, as long as a majority can still reach
+ * it, else the largest token. */
 static uint64_t goal(quorum_attempt *b, int64_t now)
 {
     const quorum *q = b->quorum;
@@ -107,7 +108,7 @@ void quorum_attempt_raise(quorum_attempt *b, int64_t now)
 
 /* ---- the lease ------------------------------------------------------------------------------- */
 
-/* It is good until the first of the best majority's leases ends. */
+/* The lease lasts until the first lease of the best majority ends. */
 static void set_lease(const quorum_attempt *b, int64_t now, pawl_op *op)
 {
     const quorum_node_state *best[QUORUM_MOST];

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""embed.py NAME FILE: a schema as a C string, without comments and blank lines.
-embed.py --print FILE: the same as an administrator runs it, with the default prefix.
+"""embed.py NAME FILE: print a schema as a C string, without comments and blank lines.
+embed.py --print FILE: print the schema as an administrator runs it, with the default prefix.
 """
 import sys
 
@@ -10,7 +10,7 @@ SCHEMA = 'public.'  # PostgreSQL: names inside functions are qualified
 
 
 def print_for_people(text):
-    """As it is; the command-line client of MySQL must be told where a statement ends."""
+    """Keep comments. MySQL's command-line client needs a delimiter between the statements."""
     head, _, rest = text.replace('@', SCHEMA + PREFIX).partition('\n\n')
     if '\n;;\n' in text:
         head, _, rest = text.replace('@', PREFIX).partition('\nSET SESSION')

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * examine.c - EXAMINE on SQL servers: one statement of the driver, whose rows are the findings:
- * level, id, what, why, what to do. The row "clock" has the server's Unix time in ms instead of
- * words. A user without rights does not get that far: the greeting refuses the connection, and all
- * that it found is reported instead.
+ * examine.c - EXAMINE on SQL servers. The driver has one statement, which returns a row per
+ * finding: level, id, defect, reason, remedy. The row "clock" has the server's Unix time in ms
+ * instead of a text. If the user lacks rights, the greeting refuses the connection, and EXAMINE
+ * reports all defects that the greeting found.
  */
 #include <stdlib.h>
 
@@ -54,8 +54,8 @@ static bool answer_examine(sql_call *call, const sql_reply *reply)
 
 /* ---- a greeting that was refused (greet.c) --------------------------------------------------- */
 
-/* "permission denied: GRANT INSERT ON t TO this user (security.md)": the statement, with the user's
- * name. */
+/* Extract the statement from "permission denied: GRANT INSERT ON t TO this user (security.md)",
+ * with the user's name. */
 static void statement_of(const sql *q, const char *problem, char *text, size_t size)
 {
     const char *user = q->settings.login.user ? q->settings.login.user : "this user";

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * greet.c - the first words on a connection, one after the other: what the session needs, then the
- * version of the tables. Where they are missing they are made, by whoever comes first and may.
- * Before each question for the version, which is a function of the tables' owner, the driver's
- * `check` says whether that owner may be trusted.
+ * greet.c - the greeting of a connection, one statement after the other: the settings of the
+ * session, then the version of the tables. Missing tables are created by the first client that has
+ * the right. The version is asked from a function that belongs to the tables' owner, so the
+ * driver's `check` runs before, and finds out whether that owner may be trusted.
  *
  *     greeting --> ASK_VERSION --missing--> LOCK --> ASK_AGAIN --missing--> MAKE ... --> ASK_LAST
  *                      | there                           | there                            |
@@ -12,7 +12,7 @@
  *                      v
  *                    ready
  *
- * A connection that fails in between takes its lock with it.
+ * If the connection fails in between, the server frees the LOCK.
  */
 #include <stdlib.h>
 
@@ -21,11 +21,12 @@
 #define VERSION 2
 #define PROBLEMS_MAX 100
 
-/* Steps: the greeting's, then these. CHECK is added to the question that follows the check. */
+/* Steps: the index of a greeting statement, then these. CHECK is added to the step that follows the
+ * check. */
 enum { ASK_VERSION = 100, LOCK, ASK_AGAIN, MAKE, ASK_LAST, UNLOCK, SECOND_HALF = 200,
     CHECK = 1000 };
 
-/* Each word has the time-out, what makes the tables five times as long. */
+/* Each statement has env->timeout_ms, LOCK and MAKE have five times as long. */
 static int ask(sql_link *link, const char *text)
 {
     int64_t ms = link->env->timeout_ms * (link->step == MAKE || link->step == LOCK ? 5 : 1);
@@ -53,7 +54,7 @@ static void ask_version(sql_link *link, int step)
     say(link, CHECK + step, link->sql->driver->check);
 }
 
-/* The next piece of the schema; false: there is none. */
+/* The next statement of the schema; false: there is none. */
 static bool next_piece(sql_link *link, char **ret)
 {
     char *end;
@@ -95,7 +96,7 @@ static void begin_making(sql_link *link)
     make(link);
 }
 
-/* Again after each answer. 1: there is nothing left to say. */
+/* Called again after each answer. 1: the greeting is complete. */
 int sql_greet(sql_link *link)
 {
     const char *words = link->greeting[link->step];
@@ -109,7 +110,7 @@ int sql_greet(sql_link *link)
     return 0;
 }
 
-/* There are no tables, or older ones. */
+/* The tables don't exist, or have an older version. */
 static void missing(sql_link *link)
 {
     if (link->step == ASK_VERSION)
@@ -137,7 +138,7 @@ static int failed(sql_link *link, const sql_fault *fault)
     return -1;
 }
 
-/* The tables are there: what is left of the greeting. 1: nothing. */
+/* The tables exist: send the next statement of the second half. 1: there is none. */
 static int go_on(sql_link *link, int step)
 {
     int n = 0;
@@ -170,7 +171,7 @@ static int version_told(sql_link *link, const char *text)
     return -1;
 }
 
-/* The connection is refused for the first problem; EXAMINE reports all of them. */
+/* Keep all problems for EXAMINE; the connection is refused because of the first one. */
 static void remember(sql *q, const sql_reply *reply)
 {
     size_t size = 0, rows = reply->rows < PROBLEMS_MAX ? reply->rows : PROBLEMS_MAX;
@@ -197,8 +198,8 @@ static int checked(sql_link *link, const sql_reply *reply)
     return -1;
 }
 
-/* What the second half of the greeting says is a right that is missing. A user can't tell a
- * procedure without the right from one that somebody drops or makes at this moment; so where the
+/* A row in the second half of the greeting names a missing right. A user can't tell a procedure
+ * without the right from a procedure that is dropped or created at this moment; so if the
  * connection worked just before, the next attempt decides. */
 static bool allowed(sql_link *link, const sql_reply *reply)
 {

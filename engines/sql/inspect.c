@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * inspect.c - the ops that only read: inspect, count, list. One statement answers all of them: a
- * row for each holder and waiter of the names between two bounds, in order, with what is known of
- * its client; a row without an owner for a latch, or for what only its summary tells of.
+ * inspect.c - the ops that only read: inspect, count, list. One statement answers all of them with
+ * a row for each holder and waiter of the names between two bounds, in order, with its client
+ * information. A row without an owner stands for a latch, or for a name that has only a summary.
  *
  * Columns: name in hex, type, value, role, owner, mode, permits, token, since and left in ms, pid,
  * host, program, label.
@@ -17,7 +17,7 @@
 enum column { NAME, TYPE, VALUE, ROLE, OWNER, MODE, PERMITS, TOKEN, SINCE, LEFT, PID, HOST, PROGRAM,
     LABEL };
 
-/* The names from `from` on and before `to`, or just `from`. */
+/* The names from `from` up to, but not including, `to`. */
 struct bounds {
     char from[PAWL_NAME_MAX + 1], to[PAWL_NAME_MAX + 2];
     size_t from_length, to_length;
@@ -30,7 +30,7 @@ static const char *text_at(const sql_reply *r, size_t row, int column)
     return text ? text : "";
 }
 
-/* Sums of as many as there may be rows must not overflow. */
+/* Permits are cut to 32 bits, so that the sum over all rows can't overflow. */
 static int64_t number_at(const sql_reply *r, size_t row, int column)
 {
     int64_t number = strtoll(text_at(r, row, column), NULL, 10);
@@ -38,7 +38,7 @@ static int64_t number_at(const sql_reply *r, size_t row, int column)
     return column == PERMITS && number > UINT32_MAX ? UINT32_MAX : number;
 }
 
-/* Of what is no digit, something from 0 to 15 as well. */
+/* The value of a hex digit. Any other character gives some value from 0 to 15. */
 static unsigned hex(char c)
 {
     return (unsigned)(c <= '9' ? c - '0' : (c | 32) - 'a' + 10) & 15;
@@ -142,7 +142,7 @@ static int count(pawl_op *op, const sql_reply *r)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* All that can match begins as the pattern does, up to its first special character. */
+/* All names that match begin with the part of the pattern before its first special character. */
 static void bounds_of(struct bounds *b, const pawl_op *op)
 {
     const char *name = op->name ? op->name : "*";
@@ -152,14 +152,14 @@ static void bounds_of(struct bounds *b, const pawl_op *op)
     memcpy(b->from, name, n);
     memcpy(b->to, name, n);
     b->from_length = n;
-    if (op->kind != PAWL_OP_LIST) { /* the next longer name is the first that is too much */
+    if (op->kind != PAWL_OP_LIST) { /* name + "\0" sorts directly after name */
         b->to[n++] = 0;
     } else {
         while (n && (unsigned char)b->to[n - 1] == 0xff)
             n--;
         if (n)
             b->to[n - 1]++;
-        else /* no name has so many of these */
+        else /* larger than every name */
             memset(b->to, 0xff, n = sizeof b->to);
     }
     b->to_length = n;
@@ -170,7 +170,7 @@ static void fill_inspect(const sql_call *call, sql_params *p)
     const pawl_op *op = call->about;
     const struct bounds *b = op->engine[1];
 
-    for (int i = 0; i < 2; i++) { /* once for each of its two parts */
+    for (int i = 0; i < 2; i++) { /* once for each part of the statement */
         sql_add_bytes(p, b->from, b->from_length);
         sql_add_bytes(p, b->to, b->to_length);
     }

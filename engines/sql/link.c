@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * link.c - what a link to an SQL server adds to kit/link.c: addresses, hosts, calls, and parked
- * calls.
+ * link.c - the SQL part of a link, on top of kit/link.c: addresses, hosts, calls, parked calls.
  *
- * Each address of a host has its share of what is left of the attempt's time: an address that does
- * not answer must not keep us from the next one. A call may have a time limit of its own.
+ * Each address of a host gets an equal share of the attempt's remaining time, so that an address
+ * that does not answer leaves time for the next one. A call may have a time limit of its own.
  *
- * A call whose row somebody has locked is parked: it waits here, not in the server, and is sent
- * again after a pause that grows from 2 to 200 ms. After env->timeout_ms it has failed. Parked
- * calls outlive the connection, like the backlog.
+ * A call that finds its row locked by another transaction is parked: the call waits here, not in
+ * the server, and is sent again after a pause that grows from 2 to 200 ms. After env->timeout_ms
+ * the call fails. Parked calls survive a lost connection, like the backlog.
  *
- * Of several hosts the first is tried first, each time, and the next one if it is down or of no use
- * (a standby, which is read only); a pause comes when all were tried.
+ * Of several hosts the first is always tried first, and the next host if one is down or of no use
+ * (a standby, which is read only). A pause follows when all hosts were tried.
  *
- * The driver is called from here and calls back (sql_link_connected, _greeted, _answered), but not
- * inside `send` and `query`; or it says sql_link_drop, at any time: its connection is gone then.
+ * This file calls the driver, and the driver calls back (sql_link_connected, _greeted, _answered),
+ * but not inside `send` and `query`. A driver may call sql_link_drop at any time; its connection is
+ * freed then.
  */
 #include <netdb.h>
 #include <stdlib.h>
 
 #include "sql.h"
 
-#define TRIES_MAX 4      /* of a statement that the server gave up in favour of another */
+#define TRIES_MAX 4      /* attempts of a statement that the server rolls back (deadlock) */
 #define PARK_MIN_MS 2
 #define PARK_MAX_MS 200
 
@@ -64,14 +64,14 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 
     if (link->poll != poll)
         return;
-    if (status < 0) { /* libuv watches no more; reading tells what is wrong */
+    if (status < 0) { /* libuv has stopped watching; reading returns the error */
         link->events = 0;
         events = UV_READABLE | UV_WRITABLE;
     }
     driver_of(link)->ready(link, events);
 }
 
-/* While it connects, the library may change to another socket with the same number. */
+/* While connecting, the client library may switch to another socket with the same number. */
 void sql_link_watch(sql_link *link, int fd, int events)
 {
     if (link->poll && (link->fd != fd || link->state == LINK_CONNECTING))
@@ -113,7 +113,7 @@ static int start(sql_link *link, const char *address)
     return driver_of(link)->start(link, address);
 }
 
-/* An equal part of the time for each address that is left. */
+/* Try the next address, with an equal share of the remaining time. */
 static void connect_next(sql_link *link)
 {
     while (link->next_address) {
@@ -154,7 +154,7 @@ static void attempt(kit_link *kit)
     const net_address *host;
 
     if (link == &link->sql->listener)
-        link->at = link->sql->link.at; /* to hear what is said there */
+        link->at = link->sql->link.at; /* the messages are on the main link's server */
     host = sql_link_host(link);
     link->peer = host->where;
     link->leaving = false;
@@ -262,7 +262,7 @@ static int64_t limit_of(const sql_call *call)
     return call->sent + call->limit_ms * PAWL_NS_PER_MS;
 }
 
-/* Send what can be sent. */
+/* Send the backlog until the driver's buffer is full. */
 static void pump(sql_link *link)
 {
     while (link->state == LINK_READY && !link->leaving && !list_empty(&link->backlog)) {
@@ -280,7 +280,7 @@ static void pump(sql_link *link)
         list_append(&link->calls, &call->link);
         code = driver_of(link)->send(link, call);
         if (link->conn != conn)
-            return; /* dropped, and the call with it */
+            return; /* the link has dropped, and the call has failed */
         if (code) {
             call->sent = 0;
             list_remove(&call->link);
@@ -301,7 +301,7 @@ static void pump(sql_link *link)
     }
 }
 
-/* Behind the others of its kind; those that can't wait come first. */
+/* Enqueue behind the calls of equal urgency; urgent calls come first. */
 static void enqueue(sql_link *link, sql_call *call)
 {
     struct list *before = &link->backlog;
@@ -344,7 +344,7 @@ static void set_park_timer(sql_link *link)
         link->env->timer_set(link->env, &link->park_timer, first);
 }
 
-/* Its row is locked. False: that has been so for too long. */
+/* Park a call that found its row locked. False: the row has been locked for too long. */
 static bool park(sql_link *link, sql_call *call)
 {
     pawl_env *env = link->env;
@@ -395,7 +395,7 @@ bool sql_call_withdraw(sql_call *call)
     return true;
 }
 
-/* What becomes of a call that the server refused. True: it is sent again. */
+/* Handle a call that the server refused. True: the call is sent again. */
 static bool refused(sql_link *link, sql_call *call, const sql_fault *fault)
 {
     bool again = fault->sense == SQL_AGAIN && ++call->tries < TRIES_MAX && call->about;
@@ -414,7 +414,8 @@ static bool refused(sql_link *link, sql_call *call, const sql_fault *fault)
     return again;
 }
 
-/* The functions say so instead of failing, which would fill the server's log. */
+/* The database functions return BLOCKED instead of failing, because errors would fill the server's
+ * log. */
 static const sql_fault *or_blocked(const sql_reply *reply, const sql_fault *fault)
 {
     static const sql_fault blocked = {.sense = SQL_BLOCKED, .code = PAWL_ECONN,
@@ -456,7 +457,7 @@ void sql_link_answered(sql_link *link, const sql_reply *reply, const sql_fault *
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* What the engine has to say comes before what waited. */
+/* The engine's own calls are sent before the backlog. */
 static void become_ready(kit_link *kit)
 {
     if (link_of(kit)->on_ready)

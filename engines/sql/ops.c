@@ -2,9 +2,9 @@
  *
  * ops.c - the ops that are one statement and one answer: release, renew, break, latch.
  *
- * op->engine[0] is the op's call while it is out. An op that is given up leaves its call behind,
- * without interest in the answer; what it asked for may happen, which is what PAWL_EUNKNOWN says.
- * op->engine[1] and [2] are memory of the op's, freed when it is done.
+ * op->engine[0] is the op's call until the answer. An op that is cancelled leaves its call behind,
+ * and the answer is discarded. The server may still carry the request out, so the op ends with
+ * PAWL_EUNKNOWN. op->engine[1] and [2] are memory of the op, freed when the op is done.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ void sql_give_up(sql *q, pawl_op *op)
     }
 }
 
-/* "WORD OWNER rest": the word and the rest, if it is about the op's owner. */
+/* Split "WORD OWNER rest" into the word and the rest. False: not about the op's owner. */
 static bool reply_for(const pawl_op *op, const sql_reply *reply, char word[12], const char **rest)
 {
     const char *text = reply->cell(reply, 0, 0);
@@ -158,7 +158,7 @@ static int by_name(const void *a, const void *b)
     return order ? order : x < y ? -1 : x > y;
 }
 
-/* The items in the order of their names, so that two batches don't wait for each other. */
+/* The items sorted by name, so that two batches don't deadlock. */
 static pawl_renewal **in_order(const pawl_op *op)
 {
     pawl_renewal **items = malloc(op->batch_len * sizeof *items);
@@ -203,7 +203,7 @@ static bool answer_renew(sql_call *call, const sql_reply *reply)
     pawl_op *op = call->about;
     pawl_renewal **items = op->engine[2];
     const char *text = reply->cell(reply, 0, 0);
-    static const int codes[] = {PAWL_ENOTHELD, 0, PAWL_ECONN}; /* the last: its row is locked */
+    static const int codes[] = {PAWL_ENOTHELD, 0, PAWL_ECONN}; /* ECONN: the row is locked */
     long long now;
     int used = 0;
 
@@ -238,7 +238,7 @@ static void renew(sql *q, pawl_op *op)
         sql_start(q, op, &type);
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- submit ---------------------------------------------------------------------------------- */
 
 void sql_simple(sql *q, pawl_op *op)
 {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * settings.c - what the URL says.
+ * settings.c - the settings in the URL.
  *
  *     SCHEME://[user[:password]@][host[:port]{,host[:port]}][/database]
  *
- * The host may be a path with its slashes escaped (%2Frun%2Fpostgresql: where the server's socket
- * is; MySQL: the socket itself). Parameters: prefix, owner, host (a path need not be escaped
- * there), cleartext, and for TLS sslmode, cafile, cert, key, verify. User and password may also
- * come from the program's options or the environment (env->user, env->password), else from the
- * library's usual files. No error repeats a part of the URL that may be a password.
+ * The host may be a path with its slashes escaped (%2Frun%2Fpostgresql: the folder of the server's
+ * socket; MySQL: the socket itself). Parameters: prefix, owner, host (a path that need not be
+ * escaped), cleartext, pooler (PostgreSQL), and for TLS sslmode, cafile, cert, key, verify. User
+ * and password may also come from the program's options or the environment (env->user,
+ * env->password), else from the library's usual files. No error text repeats a part of the URL that
+ * may be a password.
  */
 #include <ctype.h>
 #include <stdlib.h>
@@ -40,7 +41,7 @@ static int read_rest(sql_settings *s, const sql_driver *driver, const char *text
     return code;
 }
 
-/* The client library would report a missing file only after it has connected, or not at all. */
+/* The client library would report a missing file only after connecting, or not at all. */
 static int check_file(const char *key, const char *path, pawl_error *err)
 {
     if (!path || !access(path, R_OK))
@@ -90,7 +91,7 @@ static int read_tls(sql_settings *s, const pawl_url *url, pawl_error *err)
     return 0;
 }
 
-/* It becomes part of statements, so it is only what needs no quotes anywhere. */
+/* The prefix becomes part of statements, so only characters that never need quotes are allowed. */
 static int read_prefix(sql_settings *s, const char *text, pawl_error *err)
 {
     const char *dot;
@@ -132,7 +133,7 @@ static int read_cleartext(sql_settings *s, const pawl_url *url, pawl_error *err)
     return 0;
 }
 
-/* The name becomes part of statements, in quotes. */
+/* The owner's name becomes part of statements, in quotes. */
 static int read_owner(sql_settings *s, const char *text, pawl_error *err)
 {
     bool good = !text || (*text && strlen(text) <= SQL_PREFIX_MAX);
@@ -146,7 +147,7 @@ static int read_owner(sql_settings *s, const char *text, pawl_error *err)
     return 0;
 }
 
-/* A socket's path, that of a folder with PostgreSQL's. */
+/* host= of the URL: a name, or the path of a socket (PostgreSQL: of the socket's folder). */
 static int read_path(sql_settings *s, const char *path, pawl_error *err)
 {
     net_address *first = &s->hosts.list[0];
@@ -196,7 +197,7 @@ void sql_settings_free(sql_settings *s)
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-/* What stands for the mark at `at`, or NULL: it is none. */
+/* The replacement of the mark at `at`, or NULL: no mark begins there. */
 static const char *meaning(const sql *q, const char *at, size_t *length)
 {
     const char *dot = strchr(q->settings.prefix, '.');

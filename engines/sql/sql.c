@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sql.c - the engine's slots, and what belongs to no op: the client's
- * own entry, and the listener.
+ * sql.c - the engine's functions, the client entry, and the listener.
  *
- * The entry says who a client is (host, pid, program, label), for whoever asks who holds a lock. It
- * is kept for 90 s and written again every 30 s, which also shows whether an idle connection still
- * works; it is taken away when the client closes. Writing the entry also sweeps out what nobody has
- * used for a day, a bounded number of rows at a time; where the server says that there is more, the
- * entry is written again after a second.
+ * The client entry describes a client (host, pid, program, label) to programs that inspect a lock.
+ * The server keeps the entry for 90 s, and the client writes the entry again every 30 s, which also
+ * shows whether an idle connection still works. A client that closes removes its entry. Writing the
+ * entry also deletes rows that were not used for a day, a limited number at a time; if the server
+ * answers that there are more, the entry is written again after a second.
  *
- * The listener is a second link, for servers that can't push on the first one. It is open while
- * anybody waits, or has held something for a second (a holder may be told that its lock was
- * broken), and closed a minute after the last such need. One statement on it blocks in the server
- * until there is a message or 20 s are over; it is sent again at once.
+ * The listener is a second link, for servers that can't push on the first link. The listener is
+ * open while an op waits, or while a grant has been held for a second (a holder is notified if its
+ * lock is broken), and is closed a minute after the last such need. One statement on the listener
+ * blocks in the server until there is a message or 5 s are over, and is then sent again at once.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -50,7 +49,7 @@ void sql_owner(char text[SQL_OWNER_MAX], uint64_t client, uint64_t seq)
     snprintf(text, SQL_OWNER_MAX, "%016" PRIx64 ":%" PRIx64, client, seq);
 }
 
-/* ---- the client's entry ---------------------------------------------------------------------- */
+/* ---- the client entry ------------------------------------------------------------------------ */
 
 static void fill_entry(const sql_call *call, sql_params *p)
 {
@@ -142,7 +141,7 @@ static void fill_hear(const sql_call *call, sql_params *p)
     sql_add_text(p, q->heard);
 }
 
-/* Rows are a message and its id; the ids go into the next statement, which forgets them. */
+/* A row is a message and its id. The next statement carries the ids and deletes these messages. */
 static bool heard(sql_call *call, const sql_reply *reply)
 {
     sql *q = call->about;
@@ -168,7 +167,7 @@ static void hear_failed(sql_call *call, int code, const char *words)
     sql *q = call->about;
 
     if (code == PAWL_ECONN && q->listener.state == LINK_READY)
-        hear(q); /* woken rather often */
+        hear(q); /* interrupted too often: send a new call */
     else if (code != PAWL_EUNKNOWN && code != PAWL_ECANCELED && q->listener.state == LINK_READY)
         sql_link_drop(&q->listener, PAWL_ECONN, "%s", words);
 }
@@ -208,7 +207,7 @@ void sql_want_listener(sql *q)
         kit_timer_ms(q->env, &q->listener_timer, LISTENER_SOON_MS);
 }
 
-/* ---- what the links tell --------------------------------------------------------------------- */
+/* ---- events of the links --------------------------------------------------------------------- */
 
 static void link_ready(sql_link *link)
 {
@@ -228,7 +227,7 @@ static void link_ready(sql_link *link)
 
 static void link_dropped(sql_link *link, int refused)
 {
-    link->sql->clock.local = 0; /* the next one may be to another server */
+    link->sql->clock.local = 0; /* the next connection may be to another server */
     if (refused)
         sql_waiters_refuse(link->sql, refused, link->words);
 }
@@ -239,7 +238,7 @@ static void listener_ready(sql_link *link)
     sql_waiters_resend(link->sql);
 }
 
-/* ---- the slots ------------------------------------------------------------------------------- */
+/* ---- the engine's functions ------------------------------------------------------------------ */
 
 int sql_open(sql *q, const sql_driver *driver, pawl_env *env, const pawl_url *url,
              pawl_error *err)
@@ -282,7 +281,7 @@ void sql_close(void *self)
     }
     q->closing = true;
     if (q->link.state == LINK_READY)
-        keep_entry(q); /* take it away; nobody waits for the answer */
+        keep_entry(q); /* remove the entry; the answer is not awaited */
     sql_link_close(&q->listener);
     sql_link_close(&q->link);
     sql_waiters_end(q);

@@ -2,39 +2,39 @@
  *
  * sql.h - the engines on SQL servers, inside.
  *
- *     sql.c       the engine's slots, and what belongs to no op: events, clock, entry, the listener
- *     settings.c  what the URL says
+ *     sql.c       the engine's functions, events, the clock, the client entry, the listener
+ *     settings.c  the settings in the URL
  *     link.c      one connection, and the calls on it; on top of ../kit/link.c
- *     greet.c     its first words, and making the tables where they are missing
- *     waiters.c   acquire: the ops that may wait, and the messages they wait for
+ *     greet.c     the greeting of a connection, and creating the tables if they are missing
+ *     waiters.c   acquire: the ops that may wait, and the messages that answer them
  *     ops.c       release, renew, break, latch
  *     inspect.c   inspect, count and list
- *     examine.c   what is wrong with the server
+ *     examine.c   EXAMINE: defects of the server
  *
- * One design for all servers. The rules (who gets a lock, who is told) are functions in the
- * database, one per request, written once in each server's language (postgres/schema.sql,
- * mysql/schema.sql) over the same tables; docs/sql.md has both. So a request is one statement, one
- * round trip and one transaction, and a client that is stopped leaves nothing locked. Requests and
- * replies are the same everywhere; a *driver* (postgres/, mysql/) knows the client library: how to
- * connect, send a prepared statement, and say what an error means.
+ * One design serves all servers. The rules (which owner gets a lock, which client is notified) are
+ * functions in the database, one per request, written once in each server's language
+ * (postgres/schema.sql, mysql/schema.sql) over the same tables; docs/sql.md describes both. So a
+ * request is one statement, one round trip and one transaction, and a client that is stopped leaves
+ * nothing locked. Requests and replies are the same for all servers. A *driver* (postgres/, mysql/)
+ * wraps the client library: how to connect, how to send a prepared statement, how to classify an
+ * error.
  *
- * A *call* is one statement on its way. The link has those that are out, in the order they were
- * sent, and a backlog. Whoever made a call may lose interest (call->about = NULL); the answer is
- * then dropped. A connection is never used again after anything unexpected, or too long nothing.
+ * A *call* is one statement on its way. The link has a list of the calls that were sent, in order,
+ * and a backlog. If the caller gives a call up (call->about = NULL), the link discards the answer.
+ * A connection is never used again after an unexpected answer or a timeout.
  *
- * All calls of a client share one connection, so no statement may wait there for a row that
- * somebody else's transaction has locked. Each waits at most 100 ms (`patient`), and not at all
- * while another call of this link has found its row locked. A call that finds its row locked is
- * *parked*: the link sends it again later, and sends the others meanwhile. Renewals and releases
+ * All calls of a client share one connection, so no statement may wait there for a row that another
+ * transaction has locked. Each statement waits at most 100 ms (`patient`), and not at all while
+ * another call of this link has found its row locked. A call that finds its row locked is *parked*:
+ * the link sends the call again later, and sends other calls meanwhile. Renewals and releases
  * (`urgent`) go before everything else in the backlog.
  *
- * Messages (a grant, a new front of the queue) come on the main link where the server can push
- * (PostgreSQL: NOTIFY), else on a second one, the *listener*, which is open only while there is
- * something to hear. A message is a hint that carries its own proof: the server's time of what it
- * tells.
+ * Messages (a grant, a new front of the queue) come on the main link if the server can push
+ * (PostgreSQL: NOTIFY), else on a second link, the *listener*, which is open only while a message
+ * can be expected. A message is a hint that carries its own proof: the server's time of the event.
  *
- * Everything under the client's mutex. Nothing here blocks; the only other threads are those that
- * resolve names.
+ * Everything runs under the client's mutex. Nothing here blocks; the only other threads are the
+ * ones that resolve host names.
  */
 #ifndef PAWL_SQL_H
 #define PAWL_SQL_H
@@ -50,7 +50,7 @@
 #define SQL_OWNER_MAX 40
 #define SQL_PARAMS_MAX 13
 #define SQL_SCHEMA_MAX 150 /* 63 bytes, each perhaps doubled, in quotes */
-#define SQL_ROWS_MAX 50000  /* of one answer */
+#define SQL_ROWS_MAX 50000  /* rows of one answer */
 #define SQL_ROWS_TEXT "50000"
 
 typedef struct sql sql;
@@ -60,31 +60,31 @@ typedef struct sql_waiter sql_waiter;
 
 /* ---- settings.c ------------------------------------------------------------------------------ */
 
-/* How much of TLS: the words of libpq's sslmode. */
+/* How TLS is used: the values of libpq's sslmode. */
 enum sql_tls { SQL_TLS_DISABLE, SQL_TLS_PREFER, SQL_TLS_REQUIRE, SQL_TLS_CHAIN, SQL_TLS_FULL };
 
 typedef struct sql_settings {
     net_addresses hosts;    /* tried in order; or a socket's path (PostgreSQL: its folder) */
-    net_login login;        /* NULL: the library's default, and what its usual files say */
-    net_tls_settings files; /* of these the files alone */
+    net_login login;        /* NULL: the library's default, and its usual files */
+    net_tls_settings files; /* only the file names are used */
     char *db;               /* NULL: the library's default */
-    char prefix[SQL_PREFIX_MAX + 1]; /* of the tables; may have a schema and a dot before it */
+    char prefix[SQL_PREFIX_MAX + 1]; /* of the tables; may be "schema.prefix" */
     enum sql_tls tls;
-    bool pooled;     /* behind a pooler that keeps no session: no messages, nothing prepared */
-    bool cleartext;  /* the password may go out so that the server's side can read it */
-    char owner[SQL_PREFIX_MAX + 1]; /* of the tables, if it is somebody to be trusted; or "" */
+    bool pooled;     /* behind a pooler without sessions: no messages, no prepared statements */
+    bool cleartext;  /* the password may be sent so that the server can read it */
+    char owner[SQL_PREFIX_MAX + 1]; /* owner= of the URL: a trusted owner of the tables; or "" */
 } sql_settings;
 
 struct sql_driver;
 int sql_settings_read(sql_settings *s, const struct sql_driver *driver, const pawl_env *env,
                       const pawl_url *url, pawl_error *err);
-/* Wipes what is secret. Accepts zeroes. */
+/* Wipes the secrets. Accepts zeroes. */
 void sql_settings_free(sql_settings *s);
-/* The text with '@' replaced by the qualified prefix, $TABLE by the bare one, $SCHEMA by the schema
- * as a string, $OWNER, $CLIENT and $ROWS; for the caller to free. */
+/* The text with '@' replaced by the qualified prefix, $TABLE by the bare prefix, $SCHEMA by the
+ * schema as a string, and $OWNER, $CLIENT and $ROWS by their values. The caller frees the text. */
 char *sql_expand(const sql *q, const char *text);
-/* Where the tables are: as an identifier and as a string of the server's language, which is used
- * unless the prefix has a schema of its own. 0 or PAWL_ENOMEM. */
+/* Set the schema of the tables, as an identifier and as a string of the server's language. The
+ * schema is ignored if the prefix names one. 0 or PAWL_ENOMEM. */
 int sql_set_schema(sql *q, const char *name, const char *quoted);
 
 /* ---- statements ------------------------------------------------------------------------------ */
@@ -104,29 +104,29 @@ typedef struct sql_param {
 typedef struct sql_params {
     sql_param list[SQL_PARAMS_MAX];
     int n;
-    const char *text; /* not NULL: this instead of the call's statement, and not prepared */
-    char owner[SQL_OWNER_MAX], other[SQL_OWNER_MAX]; /* room for what is made up on the way */
+    const char *text; /* not NULL: sent, unprepared, instead of the call's statement */
+    char owner[SQL_OWNER_MAX], other[SQL_OWNER_MAX]; /* room for owners built by fill */
 } sql_params;
 
 void sql_add_int(sql_params *p, int64_t number);
 void sql_add_text(sql_params *p, const char *text);
 void sql_add_bytes(sql_params *p, const char *bytes, size_t length);
 
-/* What came back. Cells are text; NULL: the server's NULL, or no such cell. */
+/* The rows of an answer. Cells are text; NULL: the server's NULL, or no such cell. */
 typedef struct sql_reply {
     size_t rows;
     const char *(*cell)(const struct sql_reply *reply, size_t row, int column);
     void *data; /* the driver's */
 } sql_reply;
 
-/* What an error of the server's means for who asked. */
+/* How the caller has to treat an error of the server. */
 enum sql_sense {
-    SQL_REFUSED,   /* it can't be done; the code says why */
-    SQL_AGAIN,     /* it was not done, but may be if it is asked again: deadlock ... */
-    SQL_BLOCKED,   /* it was not done: somebody has a row locked */
-    SQL_ELSEWHERE, /* it was not done, and this server does not do such things: read only */
-    SQL_MISSING,   /* it was not done: a table or function is not there */
-    SQL_BROKEN     /* the connection is gone: nobody knows */
+    SQL_REFUSED,   /* the request can't be carried out; the code says why */
+    SQL_AGAIN,     /* not carried out, but a retry may succeed: deadlock ... */
+    SQL_BLOCKED,   /* not carried out: another transaction has a row locked */
+    SQL_ELSEWHERE, /* not carried out, and this server can't: read only */
+    SQL_MISSING,   /* not carried out: a table or function does not exist */
+    SQL_BROKEN     /* the connection is gone: the outcome is unknown */
 };
 
 typedef struct sql_fault {
@@ -141,9 +141,9 @@ typedef struct sql_call_type {
     enum sql_statement statement;
     bool urgent;   /* goes before others in the backlog */
     void (*fill)(const sql_call *call, sql_params *p);
-    /* It was answered. Return false if the answer makes no sense. */
+    /* The call was answered. Return false if the answer makes no sense. */
     bool (*answer)(sql_call *call, const sql_reply *reply);
-    /* It was not: PAWL_EUNKNOWN it was sent and nothing came; else it was not carried out. */
+    /* The call failed. PAWL_EUNKNOWN: sent, without an answer; other codes: not carried out. */
     void (*failed)(sql_call *call, int code, const char *words);
 } sql_call_type;
 
@@ -151,75 +151,78 @@ struct sql_call {
     struct list link;  /* in its link's calls or backlog */
     const sql_call_type *type;
     sql_link *on;
-    void *about;       /* the maker's; NULL: nobody wants the answer */
-    int64_t sent;      /* an instant before it was sent; 0: it was not */
-    int64_t limit_ms;  /* how long the answer may take */
-    int tries;         /* how often the server asked for it again */
-    int64_t parked;    /* when it was parked for the first time; 0: never */
+    void *about;       /* the caller's; NULL: the call was given up */
+    int64_t sent;      /* an instant before the call was sent; 0: not sent */
+    int64_t limit_ms;  /* the time limit for the answer */
+    int tries;         /* how often the server asked for a retry */
+    int64_t parked;    /* when the call was parked for the first time; 0: never */
     int64_t pause_ms;  /* the latest pause */
-    int64_t due;       /* parked: when it is sent again */
+    int64_t due;       /* parked: when the call is sent again */
 };
 
 struct sql_link {
     KIT_LINK;
     sql *sql;
-    const char *const *greeting; /* the first words of this link: up to a NULL, and, when the
-                                    tables are there, up to another */
-    /* Ready, before the backlog is sent. And: it has dropped, its calls have failed. refused: the
-     * code, if trying again can't help; the backlog has failed, too. Either may be NULL. */
+    const char *const *greeting; /* the statements of the greeting: up to a NULL, and, once the
+                                    tables exist, up to another NULL */
+    /* on_ready: the link is ready, and the backlog is not sent yet. on_drop: the link has dropped,
+     * and its calls have failed. refused: the code, if retrying can't help; then the backlog has
+     * failed, too. Either function may be NULL. */
     void (*on_ready)(sql_link *link);
     void (*on_drop)(sql_link *link, int refused);
     void *conn;            /* the driver's connection */
-    int fd, events;        /* what is watched, and for what */
+    int fd, events;        /* the watched socket, and its libuv events */
     uv_poll_t *poll;
-    struct list parked;    /* not sent again yet: their rows were locked */
-    pawl_timer park_timer; /* when the first of them is due */
+    struct list parked;    /* calls that found their rows locked, until the retry */
+    pawl_timer park_timer; /* when the first parked call is due */
     net_resolve resolve;
-    unsigned at;           /* which of the hosts */
+    unsigned at;           /* index of the host */
     struct addrinfo *addresses, *next_address;
     int step;              /* greet.c */
-    char *making;          /* greet.c: what makes the tables, and how far that has come */
+    char *making;          /* greet.c: the schema's text, and its next statement */
     char *made;
     bool prepared[SQL_STATEMENTS]; /* the driver's */
-    bool leaving;          /* the server said that it is of no use: dropped when nothing is out */
+    bool leaving;          /* the server is of no use: drop when all calls are answered */
 };
 
 void sql_link_init(sql_link *link, sql *q, const char *const *greeting);
-/* Begins to connect; a no-op if it has. */
+/* Begins to connect; a no-op unless the link is closed. */
 static inline void sql_link_open(sql_link *link)
 {
     kit_link_open(&link->kit);
 }
-/* Fails what is on it with PAWL_ECANCELED; it may be opened again. Accepts zeroes. */
+/* Fails all calls with PAWL_ECANCELED. The link may be opened again. Accepts zeroes. */
 void sql_link_close(sql_link *link);
 /* A new call, to be sent by sql_link_send. NULL: no memory. */
 sql_call *sql_call_new(sql_link *link, const sql_call_type *type, void *about);
-/* The call is the link's now. Whoever keeps a pointer to it does so before: it may fail at once. */
+/* Send or enqueue the call, which the link owns from now on. A caller that keeps a pointer to the
+ * call stores the pointer before, because the call may fail at once. */
 void sql_link_send(sql_link *link, sql_call *call);
-/* Take back a call that was not sent yet. False: it was. */
+/* Take back a call that was not sent yet. False: the call was sent. */
 bool sql_call_withdraw(sql_call *call);
-/* May the statement of this call wait for a row lock, for a moment? */
+/* May the statement of this call wait for a row lock (at most 100 ms)? */
 bool sql_call_patient(const sql_call *call);
-/* The connection is of no use: close it, and try again in a while. */
+/* The connection is of no use: close the connection, and try again after a pause. */
 #define sql_link_drop(link, ...) kit_link_drop(&(link)->kit, __VA_ARGS__)
 
-/* The host that it is at. */
+/* The host that the link is connected to, or tries. */
 const net_address *sql_link_host(const sql_link *link);
 
-/* For drivers: what has happened. */
+/* For drivers, to report events. */
 void sql_link_watch(sql_link *link, int fd, int events);
 void sql_link_unwatch(sql_link *link);
 void sql_link_connected(sql_link *link);
-/* What was asked by driver->query is answered; fault: or not. */
+/* The text of driver->query was answered, or failed (fault). */
 void sql_link_greeted(sql_link *link, const sql_reply *reply, const sql_fault *fault);
-/* The oldest call is answered. The link may be gone afterwards: link->state. */
+/* The oldest call was answered. The link may have dropped afterwards: see link->state. */
 void sql_link_answered(sql_link *link, const sql_reply *reply, const sql_fault *fault);
 
 /* ---- greet.c --------------------------------------------------------------------------------- */
 
-/* Say the next words. 1: there are none. */
+/* Send the next statement of the greeting. 1: there is none. */
 int sql_greet(sql_link *link);
-/* They were answered. 1: that was the last; else more follow, or the link has dropped. */
+/* The statement was answered. 1: the greeting is complete; else more follow, or the link
+ * dropped. */
 int sql_greet_answer(sql_link *link, const sql_reply *reply, const sql_fault *fault);
 
 /* ---- drivers --------------------------------------------------------------------------------- */
@@ -229,29 +232,32 @@ typedef struct sql_driver {
     const char *product;     /* "PostgreSQL" */
     uint16_t port;
     bool can_pool;           /* the parameter `pooler` makes sense */
-    bool own_listener;       /* messages need a link of their own */
-    bool resolves;           /* `start` does, without blocking; it gets no address */
+    bool own_listener;       /* messages need the listener link */
+    bool resolves;           /* `start` resolves host names itself, and gets no address */
     const char *const *statements; /* by enum sql_statement; '@' is the prefix */
     const char *const *greeting, *const *pooled_greeting, *const *listener_greeting;
-    const char *version;     /* asks for the version of the tables; NULL: there are none */
-    const char *lock, *unlock; /* so that only one makes them */
+    const char *version;     /* asks for the version of the tables; NULL: no tables are used */
+    const char *lock, *unlock; /* so that only one client creates the tables */
     const char *here;        /* the schema of a bare prefix, as an expression */
-    const char *check;       /* a row: what is wrong with tables and functions, or with this user's
-                                rights; none: nothing is. Asked before any of them is used */
-    const char *examine;     /* EXAMINE without tables; else there is statements[SQL_EXAMINE] */
-    const char *schema;      /* makes them; a line ";;" where the server takes one at a time */
+    const char *check;       /* returns a row for each defect of the tables, the functions or this
+                                user's rights. Sent before any of them is used */
+    const char *examine;     /* EXAMINE without tables; else statements[SQL_EXAMINE] is used */
+    const char *schema;      /* creates the tables; ";;" lines separate the statements if the server
+                                takes one at a time */
 
-    /* Begin to connect; `address` is numeric, or NULL: settings->host is a path. 0 or a code. */
+    /* Begin to connect. `address` is numeric, or NULL if the host is a path or the driver resolves
+     * names. 0 or a code. */
     int (*start)(sql_link *link, const char *address);
-    /* The socket is ready, or time has passed: go on. */
+    /* The socket is ready, or time has passed: continue. */
     void (*ready)(sql_link *link, int events);
-    /* Send a text as it is, one at a time; only while greeting. 0 or a code. */
+    /* Send a text unprepared, one text at a time; only while greeting. 0 or a code. */
     int (*query)(sql_link *link, const char *text);
-    /* Send a call. 0; 1: not now, there is no room; or a code. */
+    /* Send a call. 0; 1: no room in the buffer, retry later; or a code. */
     int (*send)(sql_link *link, sql_call *call);
-    /* Let go of the connection. */
+    /* Free the connection. */
     void (*end)(sql_link *link);
-    /* The first words were answered so. False: the link has dropped. May be NULL. */
+    /* A statement of the greeting's first half was answered. False: the link has dropped. May be
+     * NULL. */
     bool (*greeted)(sql_link *link, const sql_reply *reply);
 } sql_driver;
 
@@ -262,23 +268,24 @@ struct sql {
     const sql_driver *driver;
     sql_settings settings;
     sql_link link, listener;
-    char *texts[SQL_STATEMENTS]; /* the driver's, with the prefix */
+    char *texts[SQL_STATEMENTS]; /* the driver's statements, with the prefix */
     char client[20];       /* this client's id, in hex */
     char place[SQL_SCHEMA_MAX + SQL_PREFIX_MAX + 2]; /* the prefix, qualified */
     char schema[SQL_SCHEMA_MAX]; /* as a string of the server's language */
     pawl_events events;
-    unsigned served_by;    /* which of the hosts was the latest */
+    unsigned served_by;    /* index of the host that was connected last */
     pawl_timer entry_timer, listener_timer;
     struct list waiters;   /* in order of arrival */
-    kit_seqs table;        /* of the same, by owner.seq */
+    kit_seqs table;        /* the same waiters by owner.seq */
     bool closing;
-    char *refusals;        /* greet.c: all that was wrong at the last greeting, in lines; or NULL */
-    char heard[1100];      /* ids of messages that can be forgotten */
-    size_t held;           /* grants that were not given back, as far as this engine saw */
+    char *refusals;        /* greet.c: the defects found by the last greeting, one per line; or
+                              NULL */
+    char heard[1100];      /* ids of messages that the server can delete */
+    size_t held;           /* grants that this engine has not seen released */
     kit_clock clock;
 };
 
-/* Of every engine on SQL: its slots, around a driver. */
+/* The functions of every SQL engine, around a driver. */
 int sql_open(sql *q, const sql_driver *driver, pawl_env *env, const pawl_url *url,
              pawl_error *err);
 void sql_close(void *self);
@@ -293,11 +300,11 @@ void sql_cancel(void *self, pawl_op *op);
 void sql_message(sql *q, const char *text);
 /* Do messages reach this client? */
 bool sql_hears(const sql *q);
-/* There is something to listen for. */
+/* A message can be expected: open the listener, now or soon. */
 void sql_want_listener(sql *q);
-/* "CLIENT:SEQ" as the functions know it. */
+/* The owner as a text "CLIENT:SEQ", as in the database. */
 void sql_owner(char text[SQL_OWNER_MAX], uint64_t client, uint64_t seq);
-/* So long that it never ends, without an overflow in the server. */
+/* Cut the lease to about 3000 years, so that the server's numbers don't overflow. */
 static inline int64_t sql_lease(int64_t ms)
 {
     return ms < INT64_C(100000000000000) ? ms : INT64_C(100000000000000);
@@ -315,17 +322,17 @@ void sql_waiter_message(sql *q, uint64_t seq, char kind, const char *text);
 void sql_simple(sql *q, pawl_op *op); /* release, renew, break, latch */
 void sql_inspect(sql *q, pawl_op *op); /* inspect, count, list */
 void sql_examine(sql *q, pawl_op *op);
-/* The rows of inspect.c, to whoever inspects or lists. */
+/* Pass the rows (inspect.c lists the columns) to op->row, for INSPECT or LIST. */
 int sql_show(pawl_op *op, const sql_reply *reply);
-/* Of the rows from here on a part may be missing: the answer was cut. */
+/* The answer was cut at SQL_ROWS_MAX rows, so that rows may be missing. */
 static inline bool sql_cut(const sql_reply *reply)
 {
     return reply->rows >= SQL_ROWS_MAX;
 }
-/* Either of them. */
+/* Cancel or complete an op of sql_simple, sql_inspect or sql_examine. */
 void sql_give_up(sql *q, pawl_op *op);
 void sql_done(pawl_op *op, int code, const char *words);
-/* op->engine[0] is the call. */
+/* Make and send a call for the op; op->engine[0] is the call. */
 void sql_start(sql *q, pawl_op *op, const sql_call_type *type);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * waiters.c - acquire: the ops that may wait, and the messages they wait for.
+ * waiters.c - acquire: the ops that may wait, and the messages that answer them.
  *
  *     ASKING --GRANTED, BUSY ...--> op done
  *       | QUEUED
@@ -8,21 +8,22 @@
  *     QUEUED --a message that grants--> op done
  *       |    --timer, or a message to look--> the same acquire again; its answer as above
  *       |
- *     cancel: LEAVING (the release that cancels is out) --answer--> op done, or was done CANCEL_MS
+ *     cancel: LEAVING (the release that cancels is sent) --answer--> op done, or was done CANCEL_MS
  *             ago
  *
- * QUEUED: the server has a place for it, or by now the lock. The place is kept for PLACE_MS. The
- * front of the queue asks again when what is in its way should be over, those behind it up to
- * BEHIND_MS later, and everybody after REFRESH_MS at the latest: whatever was lost or killed, a
- * lock does not stand free for longer while somebody waits. Where messages don't arrive (no
- * listener yet, or a pooler), whoever waits asks again and again, at growing intervals; the next
- * answer after the listener is there makes it known to the server.
+ * QUEUED: the server has a queue entry for the waiter, or has granted the lock meanwhile. The
+ * server keeps the entry for PLACE_MS. The front of the queue asks again when the grants ahead
+ * should have ended, the waiters behind the front up to BEHIND_MS later, and every waiter after
+ * REFRESH_MS at the latest. So even if messages are lost or clients killed, a lock does not stay
+ * free for longer while an owner waits. If messages don't arrive (no listener yet, or a pooler), a
+ * waiter asks repeatedly, at growing intervals; the first acquire after the listener is ready tells
+ * the server to send messages.
  *
- * An answer that was lost ends the op as unknown: the core submits it again, and the same owner
- * finds its place or its grant. One that is given up when there is no connection is unknown, too:
- * the core then releases, which gives up a place as well as a grant. A cancel that is merely slow
- * is not waited for: the waiter stays, without its op, until the server has confirmed that it is
- * gone, at the latest until place and lease must be over.
+ * A lost answer ends the op as unknown: the core submits the op again, and the same owner finds its
+ * queue entry or its grant. An op that is cancelled while there is no connection is unknown, too:
+ * the core then sends a release, which removes a queue entry as well as a grant. The caller does
+ * not wait for a slow cancel: the waiter stays, without its op, until the server has confirmed the
+ * cancel, or at the latest until queue entry and lease must have expired.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -31,13 +32,13 @@
 #include "sql.h"
 
 #define PLACE_MS 60000
-#define REFRESH_MS 4000   /* nobody waits longer without a word from the server */
+#define REFRESH_MS 4000   /* every waiter asks again after this time */
 #define BEHIND_MS 1000
-#define CANCEL_MS 100     /* so long the answer to a cancel is waited for */
-#define POLL_MIN_MS 20    /* asking again where nobody tells us */
+#define CANCEL_MS 100     /* how long the caller waits for the answer to a cancel */
+#define POLL_MIN_MS 20    /* interval of asking without messages */
 #define POLL_MAX_MS 500
-#define CLAIM_MAX_MS 2000 /* as @_pass gives out */
-#define DAY_MS 86400000   /* so long a cancel is tried at most, and some more */
+#define CLAIM_MAX_MS 2000 /* the largest claim that @_pass grants */
+#define DAY_MS 86400000   /* the part of the lease that limits the retries of a cancel */
 
 enum waiter_state { WAITER_ASKING, WAITER_QUEUED, WAITER_LEAVING };
 
@@ -46,14 +47,14 @@ struct sql_waiter {
     kit_seq by_seq;
     sql *sql;
     pawl_op *op;      /* NULL: given up */
-    sql_call *call;   /* the acquire or the cancel that is out, or NULL */
+    sql_call *call;   /* the acquire or cancel without an answer, or NULL */
     pawl_timer timer;
     uint32_t polls;   /* in a row */
     uint8_t state;    /* enum waiter_state */
     bool pushed;      /* the server knows that messages arrive */
     bool early;       /* ASKING: a message has overtaken the answer */
-    int64_t gone_by;  /* LEAVING: by then nothing can be left of it */
-    char round[SQL_OWNER_MAX]; /* of the latch */
+    int64_t gone_by;  /* LEAVING: when entry and lease must have expired */
+    char round[SQL_OWNER_MAX]; /* LATCH: the round of the latch that the op waits for */
     char name[PAWL_NAME_MAX + 1];
 };
 
@@ -87,7 +88,7 @@ static sql_waiter *waiter_new(sql *q, pawl_op *op)
     return w;
 }
 
-/* The op is done, if it was not before; the waiter, too. */
+/* Free the waiter, and complete its op unless the op was completed before. */
 static void finish(sql_waiter *w, int code)
 {
     pawl_op *op = w->op;
@@ -132,7 +133,7 @@ static int64_t pause_ms(sql_waiter *w)
     return kit_pause_ms(w->sql->env, &w->polls, POLL_MIN_MS, POLL_MAX_MS);
 }
 
-/* When to ask again. left: ms until what is in the way should be over, -1 unknown. */
+/* Set the timer for asking again. left: ms until the grants ahead should have ended, -1 unknown. */
 static void plan(sql_waiter *w, bool front, int64_t left)
 {
     pawl_env *env = w->sql->env;
@@ -141,7 +142,7 @@ static void plan(sql_waiter *w, bool front, int64_t left)
     left = left < DAY_MS ? left : DAY_MS;
     if (front && left > 0 && left < ms)
         ms = left + 1;
-    else if (!front && left >= 0 && left + BEHIND_MS < ms) /* holder and front may be gone, both */
+    else if (!front && left >= 0 && left + BEHIND_MS < ms) /* holder and front may be dead */
         ms = left + BEHIND_MS - (int64_t)(env->random(env) % (BEHIND_MS / 2));
     if (w->pushed && !(front && left == 0))
         w->polls = 0;
@@ -181,7 +182,7 @@ static bool answer_queued(sql_call *call, sql_waiter *w, const char *text)
         strcpy(w->round, round);
     sql_want_listener(w->sql);
     if (w->early || (!w->pushed && sql_hears(w->sql)))
-        ask(w); /* the listener was opened meanwhile */
+        ask(w); /* a message came early, or the listener is ready now */
     else
         plan(w, position == 0 && w->op->mode != PAWL_MODE_LATCH, left);
     return true;
@@ -215,7 +216,8 @@ static bool answer_acquire(sql_call *call, const sql_reply *reply)
     return true;
 }
 
-/* A server that does not serve now is asked again by the core; a place is kept meanwhile. */
+/* A queued waiter asks again after a pause, and keeps its entry. Other ops fail, and the core
+ * retries. */
 static void acquire_failed(sql_call *call, int code, const char *words)
 {
     sql_waiter *w = call->about;
@@ -290,7 +292,8 @@ void sql_acquire(sql *q, pawl_op *op)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* The claim is ours if it still lasts; else the same acquire finds out what has become of it. */
+/* The message grants a claim. If the claim may have expired, the same acquire is sent again, and
+ * its answer decides. */
 static void message_granted(sql_waiter *w, const char *text)
 {
     long long token, ntokens, ms, now;
@@ -315,7 +318,7 @@ void sql_waiter_message(sql *q, uint64_t seq, char kind, const char *text)
     if (w && w->state == WAITER_ASKING)
         w->early = true;
     if (!w || w->state != WAITER_QUEUED)
-        return; /* what was given up is on its way out */
+        return; /* unknown, asking, or already cancelled */
     if (kind == 'g')
         message_granted(w, text);
     else if (kind == 'f' && sscanf(text, "%lld", &left) == 1)
@@ -360,7 +363,7 @@ static void cancel_failed(sql_call *call, int code, const char *words)
         finish(w, PAWL_EUNKNOWN);
     } else if (code != PAWL_EUNKNOWN) {
         set_timer(w, POLL_MAX_MS);
-    } /* else it is sent with the next connection */
+    } /* else the next connection sends the cancel */
 }
 
 static void send_cancel(sql_waiter *w)
@@ -374,7 +377,7 @@ static void send_cancel(sql_waiter *w)
         sql_link_send(link, w->call);
 }
 
-/* Before the server has heard of it. */
+/* Cancel an acquire that was never sent to the server. */
 static void leave_unheard(sql_waiter *w)
 {
     const sql_link *link = &w->sql->link;
@@ -396,7 +399,7 @@ void sql_acquire_cancel(sql *q, pawl_op *op)
         return;
     }
     if (w->call)
-        w->call->about = NULL; /* answers come in order: it is over when the cancel is answered */
+        w->call->about = NULL; /* answered before the cancel, because answers come in order */
     w->call = NULL;
     if (q->link.state != LINK_READY) {
         pawl_error_set(op->err, PAWL_EUNKNOWN, "%s", q->link.words);
@@ -410,7 +413,7 @@ void sql_acquire_cancel(sql *q, pawl_op *op)
     send_cancel(w);
 }
 
-/* ---- time, and what the links tell ----------------------------------------------------------- */
+/* ---- timers, and events of the links --------------------------------------------------------- */
 
 static void timer_fired(pawl_timer *timer)
 {
@@ -420,14 +423,14 @@ static void timer_fired(pawl_timer *timer)
 
     if (w->state != WAITER_LEAVING) {
         if (w->sql->link.state == LINK_READY)
-            ask(w); /* else it is asked when the link is ready */
+            ask(w); /* else sql_waiters_resend asks when the link is ready */
         return;
     }
     if (env->now(env) >= w->gone_by) {
         finish(w, PAWL_EUNKNOWN);
         return;
     }
-    w->op = NULL; /* the caller is told now; the server, when it can be reached */
+    w->op = NULL; /* the caller gets its answer now; the cancel is retried */
     env->timer_set(env, &w->timer, w->gone_by);
     if (!w->call)
         send_cancel(w);
