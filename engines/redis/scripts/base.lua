@@ -34,8 +34,8 @@ local function reserve(n, floor)
     return last - n + 1
 end
 
--- The length of a claim for this lease, ms. A lease that is longer than a claim is at least 100 ms
--- longer: cancel.lua can therefore tell a renewed claim from a claim that was never renewed.
+-- The length of a claim for this lease, ms. A claim of CLAIM_MS is made only for leases that are
+-- more than 100 ms longer, so that cancel.lua can tell renewed claims from claims never renewed.
 local function claim_of(lease)
     local claim = tonumber(CLAIM_MS)
     return tonumber(lease) > claim + 100 and claim or math.min(lease, claim - 100)
