@@ -45,7 +45,7 @@ typedef struct kit_link_type {
     /* Fail a call, notify its maker, and free the call. PAWL_EUNKNOWN: the call was sent. */
     void (*fail)(kit_link *link, struct list *call, int code, const char *words);
     /* READY: the instant when the server has been silent for too long, PAWL_NEVER if the engine
-     * expects nothing. Asked when the timer fires. */
+     * expects nothing. Called when the timer fires. */
     int64_t (*limit)(kit_link *link);
     /* Free everything that belongs to this connection or attempt. */
     void (*disconnect)(kit_link *link);

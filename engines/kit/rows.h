@@ -66,7 +66,7 @@ static inline pawl_info kit_summary(const char *name, uint64_t type, int64_t cou
         first = first < n ? first : i;
         used += (int64_t)row.permits;
     }
-    if (first < n) { /* again, since later rows may have used the same memory for their texts */
+    if (first < n) { /* fill again, since later rows may have overwritten the texts */
         row = kit_row(name, type);
         fill(of, first, &row, id);
         kit_copy_owner(&sum, &row);

@@ -93,7 +93,7 @@ typedef struct kit_clock {
 /* The answer to a request that was sent at `sent` carries the server's time. */
 static inline void kit_clock_set(kit_clock *c, int64_t server_ms, int64_t sent)
 {
-    if (server_ms >= 0) /* the difference to other numbers may overflow */
+    if (server_ms >= 0) /* the difference to a negative time may overflow */
         *c = (kit_clock){server_ms, sent};
 }
 

@@ -153,8 +153,7 @@ void redis_refused(redis_link *link, int code, const char *words)
     redis_waiters_refuse(link->redis, link, code, words);
 }
 
-/* A push is a message, or the end of a sharded channel. Other pushes (confirmations) are ignored.
- */
+/* A push is a message or the end of a sharded channel. Other pushes (confirmations) are ignored. */
 void redis_server_push(redis_link *link, const resp_node *push)
 {
     redis *r = link->redis;

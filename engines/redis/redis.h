@@ -11,7 +11,7 @@
  *     slots.c     the slot map of one node      hosts.c  which hosts may be connected to
  *     shards.c    the client's channels in a cluster
  *     age.c       how long the server has run
- *     calls.c     calls, and errors of the server
+ *     calls.c     calls, and errors of the server       rights.c  names a missing right
  *     keys.c      names to keys
  *     waiters.c   acquire: the ops that may wait        waiters_table.c  the table of waiters
  *     ops.c       release, break, latch         renew.c  renew
@@ -118,7 +118,7 @@ typedef struct redis_call_type {
     int (*write)(redis_call *call, resp_buf *out);
     /* The reply is not an error. Return false if the reply makes no sense. */
     bool (*answer)(redis_call *call, const resp_node *reply);
-    /* PAWL_EUNKNOWN: the command was sent and no reply came. Else it was not carried out. */
+    /* PAWL_EUNKNOWN: the command was sent and no reply came. Else: not carried out. */
     void (*failed)(redis_call *call, int code, const char *words);
     /* For commands that are answered by a push, like SUBSCRIBE: does this push answer the call?
      * NULL: the command has an ordinary reply. */
@@ -331,8 +331,7 @@ typedef struct redis_layout {
     int (*write_latch)(redis_call *call, resp_buf *out);
     int (*write_inspect)(const redis_call *call, const char *name, int mode, int64_t rows,
                          resp_buf *out);
-    /* The waiter was queued. True: the waiter listens from now on, and must ask again. May be NULL.
-     */
+    /* The waiter was queued. True: the waiter now listens, and must ask again. May be NULL. */
     bool (*listen)(redis_waiter *w);
     void (*message)(redis *r, redis_link *link, const resp_node *channel, const resp_node *text);
 } redis_layout;

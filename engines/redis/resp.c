@@ -157,7 +157,7 @@ static enum step boolean(resp_reader *r, struct window *v, resp_node *node)
     return line_end(r, v, v->at + 1);
 }
 
-/* Numbers that stay texts. */
+/* Numbers that are kept as texts. */
 static enum step number_line(resp_reader *r, struct window *v, resp_node *node)
 {
     bool (*is_number)(const char *, size_t) =
@@ -213,7 +213,7 @@ static enum step head(resp_reader *r, struct window *v, resp_node *node, uint32_
         node->type = RESP_NULL;
         return STEP_DONE;
     }
-    /* 63 bits and one more: doubling can't overflow. */
+    /* count has 63 bits at most: doubling can't overflow. */
     if ((uint64_t)count << pairs > r->limits.elements - r->announced)
         return bad(r, first, "more than %" PRIu32 " elements", r->limits.elements);
     if (count && r->depth == r->limits.depth)

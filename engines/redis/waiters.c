@@ -369,7 +369,7 @@ static void send_cancel(redis_waiter *w)
     send_call(w, &type);
 }
 
-/* Can calls be sent on this link? Not on a map link without a map: that link only asks for it. */
+/* Can calls be sent on this link? Not on a map link without a map, which only asks for the map. */
 static bool serves(const redis_link *link)
 {
     const redis *r = link->redis;

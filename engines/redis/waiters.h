@@ -72,7 +72,7 @@ redis_waiter *redis_waiter_find(redis *r, uint64_t seq);
 
 /* ---- channels.c ------------------------------------------------------------------------------ */
 
-/* Listen on a channel. True: the waiter did not listen there before, and must ask once more. */
+/* Listen on a channel. True: the waiter or its subscription is new; the waiter must ask again. */
 bool redis_listen(redis_waiter *w, const char *channel);
 void redis_unlisten(redis_waiter *w);
 /* Is the waiter the first one that listens on its channel? */

@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
--- acquire: take K, or queue for it.
+-- acquire: take K, or queue for K.
 --
 -- KEYS: as in rules.lua. ARGV: 1 owner "client:seq", 2 mode x|s|p|l, 3 lease ms, 4 how long the
--- place in the queue is kept, ms (0: don't queue), 5 tokens, 6 channel, p or s before its name,
+-- place in the queue is kept, ms (0: don't queue), 5 tokens, 6 p, c or s and the channel's name,
 -- 7 permits, 8 capacity (0: as set), 9 an owner of the same client whose exclusive grant allows
 -- this shared one, or "", 10 floor of the tokens (0: none), 11 latch: the round seen when queued,
 -- or "", 12 the waiter's secret, in hex.
@@ -186,8 +186,8 @@ local function again(r)
     return granted(token, n, lease)
 end
 
--- A downgrade: the client holds K exclusively and wants a shared grant, too. Both grants are in
--- HOLD from now on.
+-- A downgrade: another owner of this client (ARGV 9) holds K exclusively, and this owner wants a
+-- shared grant, too. Both grants are in HOLD from now on.
 local function downgrades()
     if with == '' or mode ~= 's' or match(with, '^[^:]*') ~= match(owner, '^[^:]*') then
         return false

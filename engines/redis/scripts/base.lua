@@ -2,9 +2,10 @@
 --
 -- Tokens, records and times, needed by all scripts that grant or queue. Included after head.lua.
 --
--- The counter is the last token given out. A new token is never less than the server's time in
--- microseconds, so tokens also rise across a FLUSHALL, a restart from an old snapshot and a
--- fail-over to a replica that lags. Tokens stay below 2^53, where Lua's numbers are exact.
+-- The counter is the last token given out. Giving out tokens raises the counter at least to the
+-- server's time in microseconds, so tokens also rise across a FLUSHALL, a restart from an old
+-- snapshot and a fail-over to a replica that lags. Tokens stay below 2^53, where Lua's numbers are
+-- exact.
 --
 -- Once the clock has passed the last token, the clock alone gives a larger token, so the counter
 -- need not be kept. The counter expires a day or more (FENCE_MS less 10,000 s, see draw.lua) after

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
--- The beginning of all scripts of locks and semaphores. KEYS as in rules.lua.
+-- The beginning of acquire, release, cancel and break. KEYS as in rules.lua.
 --
 -- A server that was idle has cold caches: a formatted number, a local function or another command
 -- costs a microsecond or more each. So acquire and release begin with their usual cases, written

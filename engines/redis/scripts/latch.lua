@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
--- latch: set a count-down latch, or count it down.
+-- latch: set a count-down latch, or count a latch down.
 --
 -- KEYS: 1 K, 2 {K}:done, 3 {K}:queue, 4 {K}:rec. ARGV: 1 "set" or "down", 2 owner, 3 count (set),
 -- 4 how long the receipt of a request is kept, ms.

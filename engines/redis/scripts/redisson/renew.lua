@@ -3,7 +3,7 @@
 -- renew, in the layout `redisson`: a batch. A lease is never shortened, and an ended lease is never
 -- restored.
 --
--- KEYS: for each item N and, for permits, their expiries (else N again). ARGV 1 unused, then for
+-- KEYS: for each item N and the expiries of N's permits (used in mode p). ARGV 1 unused, then for
 -- each item: mode, tag, owner, beginning of N's helper keys, lease ms, number of ids, ids (mode c:
 -- the key of the receipt).
 -- Reply: now, then for each item the tag (renewed) or "" (not held).
