@@ -28,7 +28,7 @@ int kit_buf_reserve(kit_buf *buf, size_t n)
         return 0;
     if (n > SIZE_MAX / 4 || length > SIZE_MAX / 4)
         return PAWL_ENOMEM;
-    /* A quarter has passed through since the last move: then moving costs each byte little. */
+    /* A quarter of the buffer was taken since the last move: moving is cheap per byte. */
     if (n <= buf->room - length && buf->begin >= buf->room / 4) {
         memmove(buf->data, buf->data + buf->begin, length);
         buf->begin = 0;
@@ -37,7 +37,7 @@ int kit_buf_reserve(kit_buf *buf, size_t n)
     }
     while (room < length + n)
         room *= 2;
-    data = malloc(room); /* not realloc: it would leave an unwiped copy behind */
+    data = malloc(room); /* not realloc, which would leave an unwiped copy behind */
     if (!data)
         return PAWL_ENOMEM;
     move_to(buf, data, room);

@@ -19,7 +19,7 @@ static inline size_t kit_buf_length(const kit_buf *buf)
     return buf->end - buf->begin;
 }
 
-/* Make room for n more bytes behind `end`: 0, or PAWL_ENOMEM and nothing has changed. The bytes
+/* Make room for n more bytes after `end`: 0, or PAWL_ENOMEM and nothing has changed. The bytes
  * may move. */
 int kit_buf_reserve(kit_buf *buf, size_t n);
 /* Drop the first n bytes. */

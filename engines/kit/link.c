@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * link.c - a connection to a server: its states, and what ends them.
+ * link.c - a connection to a server: its states and transitions.
  *
  *     PAUSED --timer--> LOCATING --> CONNECTING --> GREETING --> READY
  *        ^                 |              |             |          |
@@ -9,7 +9,7 @@
  * CLOSED is the state before kit_link_open and after kit_link_close. The states change only here,
  * in wire.c (to CONNECTING) and in an engine's `attempt` (to CONNECTING), under the client's mutex.
  *
- *     to          by                      what happens
+ *     to          by                      actions
  *     PAUSED      kit_link_open           the timer fires at once
  *     LOCATING    the timer of PAUSED     type->attempt
  *     CONNECTING  type->attempt           the stream or the client library connects
@@ -18,15 +18,15 @@
  *     PAUSED      kit_link_drop           disconnect, back_off, calls fail, type->dropped
  *     CLOSED      kit_link_close          disconnect, calls and backlog fail
  *
- * TIME LIMITS. An attempt has limit_ms, and the greeting has what is left of that unless the engine
- * says otherwise. While no thread makes a call, no thread may run the loop; so a limit of an
- * attempt that fires more than LATE_MS late proves nothing, and the time begins anew. A READY link
- * is dropped when the server has been silent for too long (type->limit).
+ * TIME LIMITS. An attempt may take limit_ms, and the greeting may take the rest of this time unless
+ * the engine sets another limit. While no thread makes a call, perhaps no thread runs the loop; so
+ * an attempt's timer that fires more than LATE_MS late proves nothing, and the time starts anew. A
+ * READY link is dropped when the server has been silent for too long (type->limit).
  *
- * CALLS. When a link drops, its calls were sent and not answered: they fail as unknown. Calls in
- * the backlog were not sent; they stay for the next connection, unless another attempt can't help
- * (type->dropped decides). Failing a call may run any code of the engine, which may add calls,
- * close this link, or drop another one; so the lists are taken first.
+ * CALLS. When a link drops, its calls were sent and not answered: the calls fail as unknown. Calls
+ * in the backlog were not sent; these calls stay for the next connection, unless another attempt
+ * can't help (type->dropped decides). Failing a call may run any code of the engine, which may add
+ * calls, close this link, or drop another link; so the lists are emptied first.
  *
  * PAUSES grow from 10 ms to 1 s, half of each at random, until a call has been answered.
  */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * link.h - the connection of a networked engine to a server, and the calls on it.
+ * link.h - the connection of a networked engine to a server, and the calls on the connection.
  *
  *     link.c   the states of a link, attempts, time limits, drop, back-off
  *     wire.c   a link over a byte stream of ../net (Redis, ZooKeeper, etcd)
  *
  * An engine has a struct for its link that begins with KIT_LINK or KIT_WIRE, and a kit_link_type
- * with the functions that are its own: how to connect, to greet, to read answers, and to fail a
- * call. The states, and all rules about them, are in the head comment of link.c.
+ * with the engine's own functions: how to connect, to greet, to read answers, and to fail a call.
+ * The head comment of link.c describes the states and their rules.
  *
  * Compiled into libpawl for the engines there, and once more into each module, like net.h. Nothing
  * here blocks. All calls are made under the client's mutex.
@@ -45,7 +45,7 @@ typedef struct kit_link_type {
     /* Fail a call, notify its maker, and free the call. PAWL_EUNKNOWN: the call was sent. */
     void (*fail)(kit_link *link, struct list *call, int code, const char *words);
     /* READY: the instant when the server has been silent for too long, PAWL_NEVER if the engine
-     * expects nothing. Asked when the timer fires. */
+     * expects nothing. Called when the timer fires. */
     int64_t (*limit)(kit_link *link);
     /* Free everything that belongs to this connection or attempt. */
     void (*disconnect)(kit_link *link);
@@ -57,9 +57,9 @@ typedef struct kit_link_type {
     void (*dropped)(kit_link *link, int refused);
     /* Called first in a drop. True: the link is not to be dropped, or not now. May be NULL. */
     bool (*keeps)(kit_link *link, int code, const char *words);
-    /* The timer of a READY or GREETING link fired late: see first what has arrived. May be NULL. */
+    /* The timer of a READY or GREETING link fired late: read arrived answers first. May be NULL. */
     void (*late)(kit_link *link);
-    /* LOCATING has taken too long: the text about that. False: none. May be NULL. */
+    /* LOCATING has timed out: write the error text. False: there is none. May be NULL. */
     bool (*unlocated)(const kit_link *link, char words[NET_WORDS]);
 
     /* For wire.c: use and remove the bytes of wire->in. False: the link has dropped. */
@@ -68,7 +68,7 @@ typedef struct kit_link_type {
     bool (*fill)(kit_wire *wire);
     /* Added to the text if the server hangs up, without TLS, before the greeting is over. */
     const char *hint;
-    bool wipes; /* every request may contain a secret: wipe what was sent */
+    bool wipes; /* every request may contain a secret: wipe sent bytes */
 } kit_link_type;
 
 /* The fields of every link. */
@@ -82,11 +82,11 @@ typedef struct kit_link_type {
     pawl_timer timer;      /* PAUSED: the next attempt. READY: limit(). Else: the attempt ends */  \
     int64_t limit_ms;      /* for an attempt, and for an answer */                                 \
     int64_t attempt_ends;                                                                          \
-    uint32_t failures;     /* attempts since a call was answered; the engine sets it to 0 */       \
+    uint32_t failures;     /* attempts since a call was answered; the engine resets the count */   \
     uint64_t epochs;       /* how often the link was ready */                                      \
     bool quiet;            /* no log line "connected again" */                                     \
-    int last_code;         /* why the link is not ready; 0: it is, or was not tried yet */         \
-    char words[NET_WORDS]; /* the same as a text */
+    int last_code;         /* why the link is not ready; 0: ready, or not tried yet */             \
+    char words[NET_WORDS]; /* the reason as a text */
 
 struct kit_link {
     KIT_LINK_FIELDS
@@ -107,23 +107,23 @@ void kit_link_init(kit_link *link, const kit_link_type *type, pawl_env *env);
 void kit_link_open(kit_link *link);
 /* Disconnect, and fail the calls and the backlog with PAWL_ECANCELED. Accepts zeroes. */
 void kit_link_close(kit_link *link);
-/* The attempt has limit_ms from now. */
+/* The attempt may take limit_ms from now. */
 void kit_link_limit_attempt(kit_link *link);
-/* The connection is there: greet, until `ends`. */
+/* The link is connected: greet, until `ends`. */
 void kit_link_connected(kit_link *link, int64_t ends);
 /* The greeting is over: send the backlog. */
 void kit_link_ready(kit_link *link);
-/* A call was sent whose answer must come by `limit`. */
+/* A call was sent, and its answer must come by `limit`. */
 static inline void kit_link_expect(kit_link *link, int64_t limit)
 {
     if (!link->timer.armed || link->timer.due > limit)
         link->env->timer_set(link->env, &link->timer, limit);
 }
-/* The connection is of no use: disconnect, fail the calls as unknown, and try again after a pause.
+/* The connection is of no use: disconnect, fail the calls as unknown, and retry after a pause.
  * A no-op if the link is CLOSED or PAUSED. */
 __attribute__((format(printf, 3, 4)))
 void kit_link_drop(kit_link *link, int code, const char *format, ...);
-/* The next attempt shall not wait for the end of the pause. */
+/* Start the next attempt at once instead of after the pause. */
 void kit_link_hurry(kit_link *link);
 /* Fail all calls of a list. Calls that are added meanwhile don't fail. */
 void kit_link_fail(kit_link *link, struct list *calls, int code, const char *words);
@@ -165,7 +165,7 @@ void kit_wire_open(kit_wire *wire, const net_tls_settings *tls, void *context, c
 /* Write wire->out. Engines call this before the loop polls, so that the requests of many threads
  * leave together. */
 void kit_wire_flush(kit_wire *wire);
-/* Read and use what has arrived. */
+/* Read and use the bytes that have arrived. */
 void kit_wire_receive(kit_wire *wire);
 /* For `disconnect`. */
 void kit_wire_close(kit_wire *wire);

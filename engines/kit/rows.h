@@ -3,8 +3,8 @@
  * rows.h - rows of INSPECT and LIST, the answer of COUNT, and refusals that several engines share.
  *
  * An engine describes one holder or waiter at a time (kit_row_fn). The summary is computed from
- * these rows; an engine that knows better numbers (of rows that it did not read) replaces them
- * before kit_rows_show.
+ * these rows; an engine that knows better numbers (because it did not read all rows) replaces the
+ * numbers of the summary before kit_rows_show.
  */
 #ifndef PAWL_KIT_ROWS_H
 #define PAWL_KIT_ROWS_H
@@ -66,7 +66,7 @@ static inline pawl_info kit_summary(const char *name, uint64_t type, int64_t cou
         first = first < n ? first : i;
         used += (int64_t)row.permits;
     }
-    if (first < n) { /* again, since later rows may have used the same memory for their texts */
+    if (first < n) { /* fill again, since later rows may have overwritten the texts */
         row = kit_row(name, type);
         fill(of, first, &row, id);
         kit_copy_owner(&sum, &row);
@@ -94,7 +94,7 @@ static inline int kit_rows_show(pawl_op *op, const pawl_info *sum, kit_row_fn *f
     return code;
 }
 
-/* A text that tells owners apart without showing what a release would need. */
+/* A text that distinguishes owners, but can't be used to release their locks. */
 static inline char *kit_owner_id(char id[KIT_ID_MAX], uint64_t client, uint64_t seq)
 {
     uint64_t h = (client ^ seq * UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xd6e8feb86659fd93);
@@ -116,7 +116,7 @@ static inline int kit_refusal(const pawl_op *op, int code)
     return code;
 }
 
-/* The answer of COUNT for a name of this type (-1: not in use), whose value is `value`. */
+/* The answer of COUNT for a name of this type (-1: not in use) with this value. */
 static inline int kit_count(pawl_op *op, int type, int64_t value)
 {
     int wanted = op->mode == PAWL_MODE_PERMITS ? PAWL_TYPE_SEMAPHORE : PAWL_TYPE_LATCH;

@@ -41,7 +41,7 @@ static inline void kit_seqs_link(kit_seqs *t, kit_seq *s)
     *bucket = s;
 }
 
-/* Add a waiter whose seq is set. False: no memory. (Without memory for more buckets the chains
+/* Add a waiter; seq must be set. False: no memory. (Without memory for more buckets the chains
  * become longer.) */
 static inline bool kit_seqs_add(kit_seqs *t, kit_seq *s)
 {
@@ -93,7 +93,7 @@ typedef struct kit_clock {
 /* The answer to a request that was sent at `sent` carries the server's time. */
 static inline void kit_clock_set(kit_clock *c, int64_t server_ms, int64_t sent)
 {
-    if (server_ms >= 0) /* the difference to other numbers may overflow */
+    if (server_ms >= 0) /* the difference to a negative time may overflow */
         *c = (kit_clock){server_ms, sent};
 }
 
@@ -120,7 +120,7 @@ static inline void kit_timer_ms(pawl_env *env, pawl_timer *timer, int64_t ms)
     env->timer_set(env, timer, env->now(env) + ms * PAWL_NS_PER_MS);
 }
 
-/* A pause of `least` to `most` ms that doubles with every try, half of it random. */
+/* A pause of `least` to `most` ms that doubles with every try; half of the pause is random. */
 static inline int64_t kit_pause_ms(pawl_env *env, uint32_t *tries, int64_t least, int64_t most)
 {
     int64_t ms = least << (*tries < 6 ? *tries : 6);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * wire.c - a link over a byte stream: connects by net/stream.c, reads into wire->in, writes from
- * wire->out. While a stream connects, the stream has the timer; the link's is not armed.
+ * wire->out. While connecting, the stream has a timer of its own; the link's timer is not armed.
  */
 #include "kit/link.h"
 
@@ -68,7 +68,7 @@ void kit_wire_receive(kit_wire *wire)
         if (!wire->stream.secure && (size_t)n < room)
             break;
     }
-    if (wire->type->fill) /* reading may have made something to write */
+    if (wire->type->fill) /* answers may lead to new requests */
         kit_wire_flush(wire);
     else
         net_stream_watch(&wire->stream, kit_buf_length(&wire->out) > 0);

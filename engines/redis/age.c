@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * age.c - for how long the server has run, for a quorum: what it forgot when it was started, its
- * lease may still be believed in elsewhere.
+ * age.c - how long the server has run, for a quorum: a server that lost its data in a restart has
+ * forgotten grants whose leases may still be valid.
  *
- * Asked by INFO, once on every new connection, before anything else, so that the answer is there
- * when the first grant is. Only a quorum wants to know, and shows that by op->floor; others never
- * ask, so that a user who may not is not found in the server's ACL log. INFO counts in whole
- * seconds, both ends cut off; so one less than it says has surely passed. Where it is refused,
- * the server counts as begun with the connection.
+ * The client sends INFO once on every new connection, before anything else, so that the answer
+ * comes before the first grant. Only a quorum needs the age, and asks by op->floor; other clients
+ * never send INFO, so that users without the right to INFO don't fill the server's ACL log. INFO
+ * counts whole seconds and cuts off both ends, so one second less has certainly passed. If INFO is
+ * refused, the server counts as started with the connection.
  */
 #include <stdlib.h>
 
@@ -52,7 +52,7 @@ static void info_failed(redis_call *call, int code, const char *words)
     redis_link *link = call->on;
 
     if (code == PAWL_EUNKNOWN || code == PAWL_ECANCELED)
-        return; /* with the connection */
+        return; /* the connection is lost, too */
     link->env->log(link->env, PAWL_LOG_WARNING, "%s: INFO does not say for how long it has run, so "
                    "it counts as just started in a quorum: %s", link->where, words);
     began(call, 0);
@@ -77,7 +77,7 @@ void redis_age_want(redis *r, redis_link *link)
 
 void redis_age_ready(redis *r, redis_link *link)
 {
-    link->born = link->env->now(link->env); /* until it is known */
+    link->born = link->env->now(link->env); /* until INFO is answered */
     if (r->wants_age)
         ask(r, link);
 }

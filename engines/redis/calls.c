@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * calls.c - calls, the scripts they run, and what the server's errors mean.
+ * calls.c - calls, the scripts of calls, and codes for the server's errors.
  */
 #include <stdlib.h>
 
@@ -86,7 +86,7 @@ resp_command redis_begin(const redis_call *call, const redis_script *script, res
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* PAWL_ECONN: the server does not serve now, nothing was done, ask again. */
+/* PAWL_ECONN: the server can't serve now and has carried nothing out; retry. */
 static const struct {
     const char *word;
     int code;
@@ -97,7 +97,7 @@ static const struct {
     {"DENIED", PAWL_EAUTH},      {"MOVED", PAWL_ECONN},      {"ASK", PAWL_ECONN},
 };
 
-/* NOPERM inside a script, in the words of Redis and of Valkey. */
+/* The texts of Redis and of Valkey for NOPERM inside a script. */
 static const char *const not_allowed[] = {"The user executing the script can't",
                                           "ACL failure in script"};
 
@@ -153,14 +153,14 @@ int redis_error_code(const redis_link *link, const resp_node *reply, char words[
     pawl_text_clean(words);
     if (code == PAWL_EAUTH)
         redis_name_right(link, reply, words);
-    if (redis_error_is(reply, "NOAUTH")) /* the server's own words are about HELLO */
+    if (redis_error_is(reply, "NOAUTH")) /* the server's own text is about HELLO */
         snprintf(words, REDIS_WORDS, "the server says: NOAUTH, it needs a password; set "
                  "PAWL_PASSWORD (and PAWL_USER)");
     else if (redis_error_is(reply, "WRONGPASS"))
         add_advice(words, "; check PAWL_USER and PAWL_PASSWORD");
     else if (code == PAWL_EAUTH)
         add_advice(words, "; see docs/security.md");
-    if (code == PAWL_EAUTH && link->state == LINK_READY) /* before, the link says where */
+    if (code == PAWL_EAUTH && link->state == LINK_READY) /* before READY the link adds the server */
         add_where(link, words);
     return code;
 }

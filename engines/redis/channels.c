@@ -2,25 +2,26 @@
  *
  * channels.c - channels that waiters listen on, in layouts where a message is not for one client.
  *
- * A channel exists while a waiter listens on it, and is subscribed to as long; after a reconnect it
- * is again, before anything else is asked for. SUBSCRIBE goes out before the question that follows
- * it, on the same connection, so no message is missed in between. A message wakes the first so many
- * of the waiters, in order of arrival: each asks again.
+ * A channel exists, and is subscribed, while a waiter listens on the channel. After a reconnect the
+ * client subscribes again before any other request. SUBSCRIBE is sent before the acquire that
+ * follows, on the same connection, so that no message in between is missed. A message says how
+ * many waiters to wake; the first ones, in order of arrival, ask again.
  *
  *     NONE --subscribe--> ASKED --confirmed--> HEARD
  *       ^                   | refused, lost       | the server ends it (its slot has moved), lost
  *       +-------------------+---------------------+
  *
- * Where it was subscribed to is `on`. Answers count only from there. NONE is left at once when the
- * server has ended it, the slot has another node, or there is a new connection; after a refusal
- * with the next answer to one of its waiters, RETRY_MS later at the earliest. While it is not HEARD
- * the first of its waiters asks every second (redis_is_deaf), so that no lost subscription costs
- * more than that. A user who may not use sharded channels listens to a plain one, which those who
- * may don't send to: that counts as not heard, too.
+ * `on` is the link of the subscription; answers of other links are ignored. A channel leaves NONE
+ * at once when the server has ended the subscription, when the slot has moved to another node, or
+ * when there is a new connection; after a refusal, with the next answer to one of its waiters, but
+ * not within RETRY_MS. While the channel is not HEARD, its first waiter asks every second
+ * (redis_is_deaf), so that a lost subscription delays a waiter by a second at most. A user without
+ * the right to sharded channels listens to a plain channel, to which users with that right send
+ * nothing: this counts as not heard, too.
  *
- * Only the first of the waiters looks at the holder's lease. When it leaves, granted or not, the
- * next one asks: a release that the first was told of may now be its own, and it must know the
- * lease.
+ * Only the first waiter of a channel watches the holder's lease. When the first waiter leaves,
+ * granted or not, the next waiter asks: the release that woke the first waiter may now be for the
+ * next waiter, which must also learn the lease.
  */
 #include <stdlib.h>
 
@@ -34,9 +35,9 @@ struct redis_channel {
     struct list link;  /* in its bucket */
     struct list waiters; /* by their in_channel */
     redis *redis;
-    redis_link *on;    /* where it was subscribed to last, or NULL */
+    redis_link *on;    /* the link of the last subscription, or NULL */
     int state;
-    int64_t retry;     /* NONE: not before this */
+    int64_t retry;     /* NONE: don't subscribe before this instant */
     size_t length;
     char name[];
 };
@@ -63,7 +64,7 @@ static redis_channel *find(redis *r, const char *name, size_t length)
 
 /* ---- subscribing ----------------------------------------------------------------------------- */
 
-/* A call of its own memory: the channel may be gone when it is answered. */
+/* A call's own copy of the channel: the channel may be freed before the call is answered. */
 struct subscription {
     redis *redis;
     bool leave, sharded;
@@ -95,7 +96,7 @@ static bool by_push(const redis_call *call, const resp_node *push)
     return redis_push_is(push, word_of(s), s->name, s->length);
 }
 
-/* Its channel, if that still waits for this answer. */
+/* The channel of the call, if the channel still waits for this answer. */
 static redis_channel *channel_asked(const redis_call *call)
 {
     const struct subscription *s = call->about;
@@ -118,8 +119,8 @@ static bool subscription_confirmed(redis_call *call, const resp_node *reply)
 
 static void subscribe(redis_channel *channel, bool leave);
 
-/* The user has no right to listen: its waiters end. A waiter that ends leaves the channel, and the
- * last one takes the channel along. */
+/* The user has no right to listen: end the channel's waiters. A waiter that ends leaves the
+ * channel, and the last waiter frees the channel. */
 static void refuse_waiters(const struct subscription *s, const char *words)
 {
     redis_channel *channel;
@@ -129,7 +130,7 @@ static void refuse_waiters(const struct subscription *s, const char *words)
                          words);
 }
 
-/* Without the right to leave channels they would pile up: nothing more is asked for there. */
+/* Without the right to unsubscribe, channels would pile up: make the link mute. */
 static void refuse_link(redis_link *link, const char *words)
 {
     snprintf(link->mute, sizeof link->mute, "%s", words);
@@ -160,7 +161,7 @@ static void subscription_failed(redis_call *call, int code, const char *words)
         channel->state = NONE;
         channel->retry = r->env->now(r->env) + RETRY_MS * PAWL_NS_PER_MS;
     }
-    if (code == PAWL_ECONN && r->settings.service == REDIS_CLUSTER) /* it may have moved */
+    if (code == PAWL_ECONN && r->settings.service == REDIS_CLUSTER) /* the slot may have moved */
         redis_cluster_refresh(r);
     if (sharded && code == PAWL_EAUTH) {
         redis_shards_refused(call->on, words);
@@ -190,12 +191,12 @@ static void subscribe(redis_channel *channel, bool leave)
     channel->state = NONE;
     channel->retry = 0;
     if (link->state != LINK_READY)
-        return; /* redis_channels_ready does it */
+        return; /* redis_channels_ready will subscribe */
     s = malloc(sizeof *s + channel->length + 1);
     call = s ? redis_call_new(link, &type, s, 0) : NULL;
     if (!call) {
         free(s);
-        return; /* the waiters have timers, too */
+        return; /* the waiters' timers lead to a retry */
     }
     *s = (struct subscription){.redis = channel->redis, .leave = leave, .length = channel->length,
                                .sharded = link->sharded && !link->plain};

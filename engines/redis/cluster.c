@@ -2,30 +2,30 @@
  *
  * cluster.c - which node serves a slot.
  *
- * The map has for each slot the node that serves it, as far as is known; map_link.c says where the
- * map comes from. Each master that the map names has a link of its own, which sleeps until this
- * client asks about one of the master's slots: so a map costs no connections, and passwords only go
- * to nodes that are needed. Calls about slots that nobody is known to serve go to the map link; the
- * node that the map link talks to says where they belong.
+ * The map has the node of each slot, as far as known; map_link.c describes how the map is read.
+ * Each master in the map has a link of its own, which sleeps until this client uses one of the
+ * master's slots: so a map costs no connections, and passwords are sent only to nodes that are
+ * needed. Calls about slots without a known node are sent on the map link, and the node there
+ * redirects the calls.
  *
- * MOVED and ASK prove that nothing was done: the call is sent on, at most HOPS times; then they are
- * errors of "not now", as TRYAGAIN and CLUSTERDOWN are. After a MOVED it is the node it names that
- * is asked for the map: others may not have heard yet. After a CLUSTERDOWN others are asked: the
- * node that says so may be cut off or removed.
+ * MOVED and ASK prove that the call was not carried out: the call is redirected, at most HOPS
+ * times. After that, MOVED and ASK are "not now" errors like TRYAGAIN and CLUSTERDOWN. After a
+ * MOVED the client asks the named node for the map, since other nodes may not know of the move yet.
+ * After a CLUSTERDOWN the client asks other nodes: the node that says so may be cut off or removed.
  *
- * When a slot has a new node: calls that were not sent are sent there, and waiters ask there
- * (redis_waits_move). If the slot was in use, and the old node is gone or the new one had no slots
- * before, the new one has taken over, and every lease is verified as soon as it is connected. That
- * counts as a fail-over unless it had slots a moment ago: for some seconds one node's map says
- * this, another's that.
+ * When a slot has a new node, unsent calls and waiters move to the new node (redis_waiters_move).
+ * If the slot was in use, and the old node is gone or the new node had no slots before, the new
+ * node has taken over, and every lease is verified as soon as the new node is connected. A
+ * take-over counts as a fail-over unless the new node had slots within STALE_MS: for some seconds
+ * after a change the maps of different nodes differ.
  */
 #include <stdlib.h>
 
 #include "waiters.h"
 
 #define HOPS 5
-#define STALE_MS INT64_C(10000) /* so long some node may still have an old map */
-#define LINKS_MAX (2 * REDIS_NODES_MAX) /* those of the old map and of the new one */
+#define STALE_MS INT64_C(10000) /* how long some node may still have an old map */
+#define LINKS_MAX (2 * REDIS_NODES_MAX) /* the links of the old map and of the new map */
 
 /* ---- the map --------------------------------------------------------------------------------- */
 
@@ -144,7 +144,7 @@ redis_link *redis_cluster_node(redis *r, const char *host, uint16_t port)
 
 /* ---- a new map ------------------------------------------------------------------------------- */
 
-/* Calls that were not sent yet, and are somebody else's now. */
+/* Send the calls of the backlog again: another node may have their slot now. */
 static void reroute(redis_link *link)
 {
     struct list mine, *l;
@@ -199,7 +199,7 @@ int redis_cluster_open(redis *r, pawl_error *err)
     return 0;
 }
 
-/* After the links' calls have ended: nodes are still looked up by slot meanwhile. */
+/* Keeps the nodes: while calls fail, nodes are still looked up by slot. See redis_cluster_free. */
 void redis_cluster_close(redis *r)
 {
     redis_cluster *c = &r->cluster;
@@ -219,9 +219,9 @@ void redis_cluster_free(redis *r)
     r->cluster = (redis_cluster){0};
 }
 
-/* ---- calls that are sent on ------------------------------------------------------------------ */
+/* ---- redirections ---------------------------------------------------------------------------- */
 
-/* "MOVED 3999 host:port": the node, or NULL. No host: as this link's. */
+/* "MOVED 3999 host:port": the node, or NULL. Without a host: the host of this link. */
 static redis_link *node_named(redis_link *link, const resp_node *reply, uint16_t *slot)
 {
     char text[NET_HOST_MAX + 40], host[NET_HOST_MAX];
@@ -246,7 +246,7 @@ static redis_link *node_named(redis_link *link, const resp_node *reply, uint16_t
     return redis_cluster_node(link->redis, host, (uint16_t)port);
 }
 
-/* The slot is there now. */
+/* The slot has moved to the node `to`. */
 static void slot_moved(redis *r, uint16_t slot, redis_link *to)
 {
     redis_link *from = redis_cluster_link(r, slot);

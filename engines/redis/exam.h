@@ -14,13 +14,13 @@ typedef struct part {
     exam *exam;
     struct part *next;
     bool settings;      /* CONFIG GET was answered */
-    bool saves;         /* RDB files are written by themselves */
+    bool saves;         /* RDB files are written automatically */
     char appendfsync[16];
 } part;
 
 struct exam {
     redis *redis;
-    pawl_op *op;  /* NULL: given up */
+    pawl_op *op;  /* NULL: cancelled */
     size_t out;
     part *parts;
     int code;     /* why a server did not answer, or 0 */
@@ -31,7 +31,7 @@ struct exam {
 void redis_found(const redis_call *call, uint64_t level, const char *id, const char *what,
                 const char *why, const char *remedy);
 
-/* examine_info.c: what INFO tells; the settings are known by then, if they can be. */
+/* examine_info.c: findings from the answer to INFO. CONFIG GET was answered or refused before. */
 void redis_exam_info(const redis_call *call, const char *info);
 
 #endif

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * examine.c - EXAMINE: what is wrong with the server, for `pawl doctor`.
+ * examine.c - EXAMINE: findings about the server, for `pawl doctor`.
  *
  * Each master (one server, the sentinels' master, every node of a cluster with slots) gets the same
- * questions at once, and answers in order: which rights are missing, two settings, INFO, TIME. A
- * right that the questions themselves need is reported as a skipped check. Findings are reported
- * as the answers come; the op is done with the last answer.
+ * requests at once, and answers in order: missing rights, two settings, INFO, TIME. If a right that
+ * a check itself needs is missing, the check is reported as skipped. Findings are reported as the
+ * answers come; the op is finished with the last answer.
  *
- * exam->out counts the calls that are out, and one more while calls are being sent. A cancelled
- * exam (op == NULL) is freed with its last answer.
+ * exam->out is the number of pending calls, plus one while calls are being sent. A cancelled exam
+ * (op == NULL) is freed with its last answer.
  */
 #include <stdlib.h>
 
@@ -43,8 +43,7 @@ static void answered(exam *x)
     free(x);
 }
 
-/* No answer, or no way to get one: the server was not reached. Other errors are answers, and the
- * reason is to be found. */
+/* Was the server not reached? Other errors are answers of the server, and lead to findings. */
 static bool unreached(int code)
 {
     return code == PAWL_ECONN || code == PAWL_EUNKNOWN || code == PAWL_ECANCELED ||
@@ -75,7 +74,7 @@ void redis_found(const redis_call *call, uint64_t level, const char *id, const c
 
 /* Calls each command of ARGV (words with blanks between them; K, H and C stand for the two keys and
  * the channel) in a way that changes nothing: the server checks rights before it finds the
- * arguments wrong. Answers with the refused ones. */
+ * arguments wrong. Answers with the refused commands. */
 static const char rights_script[] =
     "local bad = {}\n"
     "for i = 2, #ARGV do\n"
@@ -135,7 +134,7 @@ static int write_rights(redis_call *call, resp_buf *out)
     return resp_end(&c);
 }
 
-/* Add a right once. */
+/* Add a right to the list, if the list does not have the right yet. */
 static void add_right(char *list, size_t size, const char *right)
 {
     size_t length = strlen(list), n = strlen(right);
@@ -201,7 +200,7 @@ static bool answer_rights(redis_call *call, const resp_node *reply)
     return true;
 }
 
-/* EVAL itself is refused, or the keys are. */
+/* The server refuses EVAL itself, or the keys. */
 static void rights_failed(redis_call *call, int code, const char *words)
 {
     if (unreached(code)) {
@@ -245,7 +244,7 @@ static bool answer_config(redis_call *call, const resp_node *reply)
     return true;
 }
 
-/* INFO's answer, which comes later, says that persistence was not checked. */
+/* The answer to INFO, which comes later, leads to a finding that persistence was not checked. */
 static void config_failed(redis_call *call, int code, const char *words)
 {
     if (unreached(code))
@@ -320,7 +319,7 @@ static bool answer_time(redis_call *call, const resp_node *reply)
 
 static void time_failed(redis_call *call, int code, const char *words)
 {
-    if (code == PAWL_EAUTH) /* named among the rights */
+    if (code == PAWL_EAUTH) /* the check of rights reports this */
         answered(((part *)call->about)->exam);
     else
         part_failed(call, code, words);
@@ -389,7 +388,7 @@ static int write_ping(redis_call *call, resp_buf *out)
     return resp_end(&c);
 }
 
-/* The link is ready, and of a cluster the map is known (map_link.c). */
+/* The link is ready, and in a cluster the map is known (map_link.c). */
 static void ask_all(redis_call *call)
 {
     exam *x = ((part *)call->about)->exam;
@@ -443,7 +442,7 @@ void redis_examine(redis *r, pawl_op *op)
     redis_link_send(&r->link, call);
 }
 
-/* Calls that were not sent yet are taken back; the others free the exam when they end. */
+/* Unsent calls are withdrawn; the last pending call frees the exam. */
 void redis_examine_cancel(redis *r, pawl_op *op)
 {
     exam *x = op->engine[0];

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * examine_info.c - what INFO tells of memory, persistence, replicas and role.
+ * examine_info.c - findings from INFO: memory, persistence, replicas and role.
  */
 #include <stdlib.h>
 
 #include "exam.h"
 
-/* The value in a line "key:value"; "": none. */
+/* The value in a line "key:value"; "": there is no such line. */
 static const char *value_of(const char *info, const char *key, char value[160])
 {
     size_t length = strlen(key);

@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hello.c - the first words on a connection, all sent at once:
+ * hello.c - the greeting of a connection. These commands are sent at once:
  *
- *     HELLO 3 [AUTH user password]   RESP3, and who we are
- *     SELECT db                      if it is not 0
- *     SUBSCRIBE channel              before anything is asked for: a grant reaches who listens
- *     PING                           its answer comes where SUBSCRIBE's refusal would
- *     PUBLISH channel? ""            may we? Scripts that pass a lock on send messages, and a
- *                                    refusal inside a script would leave the next waiter asleep.
- *                                    So without this right nothing is asked for but to look
+ *     HELLO 3 [AUTH user password]   RESP3, and the login
+ *     SELECT db                      if the database is not 0
+ *     SUBSCRIBE channel              before any request: a grant reaches only subscribers
+ *     PING                           a refusal of SUBSCRIBE would come in place of PONG
+ *     PUBLISH channel? ""            checks the right to publish. Scripts that pass a lock on send
+ *                                    messages, and a refusal inside a script would leave the next
+ *                                    waiter asleep. Without this right the link is mute: only
+ *                                    inspections, renewals and releases are sent
  *
- * and when the first is answered
+ * and when HELLO is answered
  *
- *     CLIENT KILL ID old ADDR ours   what is still in the socket of the connection before this one
- *                                    must not be carried out later; no right to do it: no matter.
- *                                    Ids count up from 1 when a server starts, so after a restart
- *                                    the old one may be somebody else's: only one with our old
- *                                    address is meant. A unix socket has none, but its server is
- *                                    known by its process
+ *     CLIENT KILL ID old ADDR ours   requests that are still in the socket of the previous
+ *                                    connection must not be carried out later; a refusal does not
+ *                                    matter. Ids count up from 1 when a server starts, so after a
+ *                                    restart another client may have the old id: ADDR limits the
+ *                                    command to our old address. A unix socket has no address; its
+ *                                    server is identified by the process id
  *
- * HELLO's answer has the server's role: one that sentinels call the master must say so itself.
+ * HELLO's answer has the server's role: a server that sentinels name as the master must confirm it.
  *
- * The confirmation of SUBSCRIBE is a push, its refusal an answer: one that comes where PONG should.
+ * The confirmation of SUBSCRIBE is a push. Its refusal is an ordinary answer, in place of PONG.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -71,7 +72,7 @@ static int add_kill(redis_link *link)
     return resp_end(&c);
 }
 
-/* What CLIENT LIST calls our end; of a unix socket, who the other end is. "": not known. */
+/* Our address in CLIENT LIST; for a unix socket, the process id of the server. "": not known. */
 static void name_end(redis_link *link)
 {
     struct sockaddr_storage at = {0};
@@ -102,7 +103,7 @@ static int add_ping(redis_link *link)
     return resp_end(&c);
 }
 
-/* To a channel beside our own, which nobody listens to. */
+/* Publish to a channel with a name like our own, to which nobody listens. */
 static int add_publish(const redis_link *link, resp_buf *out)
 {
     char channel[REDIS_CHANNEL_MAX];
@@ -153,7 +154,7 @@ static const resp_node *field(const resp_node *map, const char *name)
     return NULL;
 }
 
-/* Hundreds and units: 6.2 is 602. 0: it makes no sense. */
+/* The version as 100 * major + minor: 6.2 is 602. 0: the text makes no sense. */
 static int number_of(const resp_node *version)
 {
     int major = 0, minor = 0;
@@ -166,7 +167,7 @@ static int number_of(const resp_node *version)
     return sscanf(text, "%3d.%2d", &major, &minor) == 2 ? 100 * major + minor : 0;
 }
 
-/* Redis and most of its kin say "redis"; Valkey says "valkey". */
+/* The field "server" is "redis" for Redis and most compatible servers, "valkey" for Valkey. */
 static void log_version(redis_link *link, const resp_node *server, const resp_node *version)
 {
     bool named = server && resp_is_text(server);
@@ -189,7 +190,7 @@ static int hello_answered(redis_link *link, const resp_node *reply, char words[R
         snprintf(words, REDIS_WORDS, "the answer to HELLO makes no sense; is this a Redis server?");
         return PAWL_EPROTO;
     }
-    if (number_of(version) < 602) { /* PXAT, GETEX and what else the scripts use */
+    if (number_of(version) < 602) { /* the scripts use PXAT and other commands of 6.2 */
         snprintf(words, REDIS_WORDS,
                  "server too old: it is of version %.*s, Pawl needs 6.2 or newer",
                  (int)(version->length < 20 ? version->length : 20), version->text);
@@ -251,7 +252,7 @@ int redis_greeted(redis_link *link, const resp_node *reply, char words[REDIS_WOR
     return code ? code : link->greeted == link->ngreeting;
 }
 
-/* ---- may we publish by now? ------------------------------------------------------------------ */
+/* ---- checking the right to publish again ----------------------------------------------------- */
 
 static int write_publish(redis_call *call, resp_buf *out)
 {

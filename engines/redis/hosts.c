@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hosts.c - which hosts that a node of a cluster names may be followed. The user's password is sent
- * to each host that a client connects to, so a broken or hostile node must not choose freely.
+ * hosts.c - which hosts, named by a node of a cluster, the client may connect to. The user's
+ * password is sent to each host, so a broken or hostile node must not choose hosts freely.
  *
  * hosts=LIST in the URL: patterns with commas between them. A pattern is a network (10.1.0.0/16,
  * fd00::/8) or a glob that is compared with the host as the node wrote it (*.redis.example.com,
- * 10.1.*). Hosts of the URL are always allowed. Without hosts= every host is, except for
- * addresses that mean another machine to each machine (loopback, link-local) or none (unspecified,
- * multicast): such an address is followed only if the node that names it was itself reached at an
- * address of the same sort.
+ * 10.1.*). Hosts of the URL are always allowed. Without hosts= every host is allowed, with two
+ * exceptions. An address that is a different machine on each machine (loopback, link-local) is
+ * allowed only if the naming node was itself reached at an address of the same sort. An address
+ * that is no machine (unspecified, multicast) is never allowed.
  */
 #include <arpa/inet.h>
 #include <fnmatch.h>
@@ -18,7 +18,7 @@
 
 #include "redis.h"
 
-/* An address as IPv6 has it; IPv4 is mapped. False: it is a name. */
+/* An address as IPv6; IPv4 is mapped. False: the text is a name. */
 static bool parse(const char *text, struct in6_addr *ret)
 {
     struct in_addr v4;
@@ -48,7 +48,7 @@ static enum sort sort_of(const struct in6_addr *a)
          : IN6_IS_ADDR_UNSPECIFIED(a) || IN6_IS_ADDR_MULTICAST(a) ? NOBODY : ANY_SORT;
 }
 
-/* Of the node's address, as it was reached. */
+/* The sort of the address at which the node was reached. */
 static enum sort sort_of_peer(const redis_link *link)
 {
     struct sockaddr_storage at = {0};
@@ -74,7 +74,7 @@ static bool usual(const redis_link *from, const char *host)
     return sort == ANY_SORT || (sort != NOBODY && sort == sort_of_peer(from));
 }
 
-/* "10.1.0.0/16". False: it is no network. */
+/* "10.1.0.0/16". False: the pattern is no network. */
 static bool network(const char *pattern, struct in6_addr *base, unsigned *bits)
 {
     const char *slash = strchr(pattern, '/');
@@ -112,7 +112,7 @@ static bool matches(const char *pattern, const char *host)
     return !fnmatch(pattern, host, FNM_CASEFOLD);
 }
 
-/* The next pattern of a list; its rest, or NULL. */
+/* Copy the first pattern of a list. Returns the rest of the list, or NULL. */
 static const char *next_pattern(const char *list, char pattern[NET_HOST_MAX])
 {
     size_t length = strcspn(list, ",");

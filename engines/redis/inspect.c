@@ -2,11 +2,11 @@
  *
  * inspect.c - inspect, count and list: ops that only read.
  *
- *     [SCAN: the names] --> for some names at a time: INSPECT each --> CLIENTS: the entries of who
- *     holds and waits --> op->row for each name --> the next names, or the end
+ *     [SCAN: the names] --> for some names at a time: INSPECT each --> CLIENTS: the entries of the
+ *     holders and waiters --> op->row for each name --> the next names, or the end
  *
- * The calls of a step go out together; the step is over when the last is answered. An inspection
- * outlives its op if it was given up: its calls are still out. The last of them frees it.
+ * The calls of a step are sent together; the step ends when the last call is answered. If the op is
+ * cancelled, the inspection outlives the op until the last pending call is answered.
  */
 #include <stdlib.h>
 
@@ -66,7 +66,7 @@ void redis_inspect_failed(redis_call *call, int code, const char *words)
 {
     redis_inspection *k = call->about;
 
-    if (code == PAWL_EUNKNOWN) /* looking changes nothing, so there is nothing to be unsure of */
+    if (code == PAWL_EUNKNOWN) /* an inspection changes nothing, so its outcome is never unknown */
         code = PAWL_ECONN;
     redis_inspect_end(k, code, words);
     redis_inspect_answered(k);
@@ -163,7 +163,7 @@ static bool answer_client(redis_call *call, const resp_node *reply)
     return true;
 }
 
-/* Those of the names' rows, each once. */
+/* Collect the clients of the names' rows, each client once. */
 static bool collect_clients(redis_inspection *k)
 {
     size_t room = 1, n = 0;
@@ -210,7 +210,7 @@ static int finish_count(redis_inspection *k)
                      n->type == PAWL_TYPE_SEMAPHORE ? left : n->count);
 }
 
-/* With an empty prefix every string is a candidate: only Pawl's own are shown. */
+/* With an empty prefix every string key is a candidate: only Pawl's own keys are shown. */
 static bool to_be_listed(const redis_inspection *k, const redis_inspect_name *n)
 {
     bool stranger = n->nrows && n->rows[0].stranger;
@@ -261,7 +261,7 @@ static void next_step(redis_inspection *k)
     }
 }
 
-/* The step counts as one call itself, so that it is not over before all of its calls are sent. */
+/* The step itself counts as a call, so that the step can't end before all of its calls are sent. */
 static void step_over(redis_inspection *k)
 {
     k->out++;
@@ -305,7 +305,7 @@ void redis_inspect(redis *r, pawl_op *op)
     redis_inspect_answered(k);
 }
 
-/* The link, if it is not there and a call waited for it. */
+/* Withdraw the calls of a link. Returns the link if calls waited for a connection, else `down`. */
 static const redis_link *withdraw_from(redis_inspection *k, redis_link *link,
                                        const redis_link *down)
 {

@@ -7,16 +7,16 @@
 
 #include "redis.h"
 
-#define INSPECT_ROWS 10000       /* holders and waiters that are shown of one name */
-#define INSPECT_ROWS_LIST 64     /* and inspected in a list */
-#define INSPECT_NAMES (1024 * 1024) /* in a list */
+#define INSPECT_ROWS 10000       /* most holders and waiters of one name, for inspect */
+#define INSPECT_ROWS_LIST 64     /* the same for each name of a list */
+#define INSPECT_NAMES (1024 * 1024) /* most names of a list */
 
-/* A holder or waiter, as the script tells. */
+/* A holder or waiter, from the script's answer. */
 typedef struct redis_inspect_row {
     uint64_t client, seq;
     bool holder, shared, stranger;
     int64_t permits, token, since_ms, left_ms;
-    char who[64]; /* a stranger's own name, if it has one */
+    char who[64]; /* layout redisson: the owner as text; else "" */
 } redis_inspect_row;
 
 /* One name. */
@@ -37,38 +37,38 @@ typedef struct redis_inspect_client {
 
 typedef struct redis_inspection {
     redis *redis;
-    pawl_op *op;      /* NULL: over, or given up; the rest of the answers is dropped */
-    size_t out;       /* calls under way */
+    pawl_op *op;      /* NULL: finished or cancelled; further answers are ignored */
+    size_t out;       /* number of pending calls */
     redis_inspect_name *names;
     size_t nnames, room;
     size_t from, to;  /* the names being inspected */
-    redis_inspect_client *clients; /* of their rows, by id */
+    redis_inspect_client *clients; /* the clients of these names' rows, by id */
     size_t nclients;
     int phase;
     bool single;      /* not a list */
     bool queues;      /* scan.c: the second round */
-    size_t node;      /* scan.c: the next one, of a cluster; and a slot of the one before it */
+    size_t node;      /* scan.c: the next node of a cluster; `slot` is of the node before */
     uint16_t slot;
 } redis_inspection;
 
-/* scan.c: ask for the names, from this cursor on; then sort them, each once. */
+/* scan.c: ask for the names, from this cursor on; then sort the names and remove duplicates. */
 void redis_inspect_scan_begin(redis_inspection *k);
 void redis_inspect_scan(redis_inspection *k, uint64_t cursor);
 void redis_inspect_sort(redis_inspection *k);
-/* Send a call about the inspection, to whom serves this slot. */
+/* Send a call about the inspection to the node that serves this slot. */
 void redis_inspect_send(redis_inspection *k, const redis_call_type *type, uint16_t slot,
                         int64_t tag);
-/* The end of every answer: one less is out; the last one leads to the next step. The inspection may
- * be gone afterwards. */
+/* To be called at the end of every answer: counts the pending calls down; the last answer starts
+ * the next step. May free the inspection. */
 void redis_inspect_answered(redis_inspection *k);
 void redis_inspect_failed(redis_call *call, int code, const char *words);
 void redis_inspect_end(redis_inspection *k, int code, const char *words);
 
-/* rows.c: the script's answer into a redis_inspect_name; false: it makes no sense. PAWL_ENOMEM in
- * *code. */
+/* rows.c: read the script's answer into a redis_inspect_name. False: the answer makes no sense.
+ * *code may become PAWL_ENOMEM. */
 bool redis_inspect_read(const redis_inspection *k, redis_inspect_name *n, const resp_node *reply,
                         int *code);
-/* Tell op->row of one name: the summary, and all rows if `all`. */
+/* Call op->row for one name: with the summary, and with all rows if `all`. */
 int redis_inspect_show(const redis_inspection *k, const redis_inspect_name *n, bool all);
 int redis_inspect_by_id(const void *a, const void *b); /* of redis_inspect_client */
 redis_inspect_client *redis_inspect_client_of(const redis_inspection *k, uint64_t id);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * keys.c - names to keys. All keys of a name are in one slot of a cluster; docs/redis.md has the
- * table. Different names have different keys, and K itself is prefix + name as written.
+ * table. Different names have different keys, and K itself is prefix + name, unchanged.
  */
 #include <pthread.h>
 
 #include "redis.h"
 
-/* The checksum that Redis Cluster divides keys by: CRC-16 with polynomial 0x1021, from 0. */
+/* The checksum of Redis Cluster's key slots: CRC-16 with polynomial 0x1021, initial value 0. */
 static uint16_t crc16(const char *data, size_t length)
 {
     uint16_t crc = 0;
@@ -20,7 +20,7 @@ static uint16_t crc16(const char *data, size_t length)
     return crc;
 }
 
-/* The part of a key that decides its slot, if that is not all of it. */
+/* The tag of a key, which decides the slot. NULL: the whole key decides. */
 static const char *find_tag(const char *key, size_t length, size_t *ret)
 {
     const char *open = memchr(key, '{', length), *close;
@@ -42,8 +42,8 @@ uint16_t redis_slot(const char *key, size_t length)
     return crc16(tag ? tag : key, tag_length) % REDIS_SLOTS;
 }
 
-/* For each slot the smallest number whose digits fall into it, plus 1. Finding them all takes some
- * ten milliseconds, and few programs need any. */
+/* For each slot the smallest number with digits that hash to the slot, plus 1. Filling the table
+ * takes some ten milliseconds, and few programs need the table. */
 static uint32_t numbers[REDIS_SLOTS];
 static pthread_once_t numbered = PTHREAD_ONCE_INIT;
 
@@ -52,7 +52,7 @@ static void number_slots(void)
     char digits[12];
     size_t left = REDIS_SLOTS;
 
-    memset(numbers, 0, sizeof numbers); /* a child forked meanwhile begins again */
+    memset(numbers, 0, sizeof numbers); /* a child that was forked meanwhile starts over */
     for (uint32_t n = 0; left; n++) {
         uint16_t slot = redis_slot(digits, (size_t)snprintf(digits, sizeof digits, "%u", n));
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * link.c - what a link to Redis adds to kit/link.c: calls and their answers, and roles.
+ * link.c - a link to Redis, on top of kit/link.c: calls and their answers, and roles.
  *
- * The role of a link (redis_role) says which host is meant (LOCATING). Calls that were written are
- * answered in order. A server that says READONLY gets no more calls; the link drops when the calls
- * that are out have been answered. A link that sleeps is PAUSED without a timer.
+ * The role of a link (redis_role) chooses the host (LOCATING). The server answers calls in the
+ * order they were written. A server that says READONLY gets no more calls; the link drops when the
+ * pending calls have been answered. A sleeping link is PAUSED without a timer.
  *
- * Nothing is written before the loop is about to poll (redis.c, prepare), so that the requests of
- * many threads leave together.
+ * Calls are written to the socket just before the loop polls (redis.c, prepare), so that the
+ * requests of many threads leave together.
  */
 #include <stdlib.h>
 
@@ -25,7 +25,7 @@ static void disconnect(kit_link *kit)
     redis_link *link = link_of(kit);
 
     if (link->server_id && (link->state == LINK_READY || !link->old_id)) {
-        link->old_id = link->server_id; /* nothing was asked on the others */
+        link->old_id = link->server_id; /* connections that were never ready have sent no calls */
         memcpy(link->old_address, link->address, sizeof link->address);
     }
     link->server_id = 0;
@@ -33,7 +33,7 @@ static void disconnect(kit_link *kit)
     resp_reader_reset(&link->reader);
     free(link->listens);
     link->listens = NULL;
-    link->clock.local = 0; /* the next one may be to another server */
+    link->clock.local = 0; /* the next connection may be to another server */
 }
 
 static void fail_call(kit_link *kit, struct list *l, int code, const char *words)
@@ -73,11 +73,11 @@ static void become_ready(kit_link *kit)
 
     link->read_only = false;
     link->old_id = 0;
-    kit_buf_wipe(&link->out); /* the password was in there */
+    kit_buf_wipe(&link->out); /* the buffer had the password */
     link->role->ready(link);
 }
 
-/* The call is over, or begins anew with the whole script. */
+/* End the call, or send the call again with the text of the script. */
 static void answer(redis_link *link, redis_call *call, const resp_node *reply)
 {
     char words[REDIS_WORDS];
@@ -100,7 +100,7 @@ static void answer(redis_link *link, redis_call *call, const resp_node *reply)
         link->failures = 0;
     }
     redis_call_free(call);
-    if (read_only) /* the reply may be gone with the link */
+    if (read_only) /* computed above, since a drop of the link frees the reply */
         link->read_only = true; /* a new connection may lead to a master */
 }
 
@@ -120,7 +120,7 @@ static bool take_answer(redis_link *link, const resp_node *reply)
     return link->state == LINK_READY && link->epochs == epochs;
 }
 
-/* The confirmation of the oldest call, if that is a SUBSCRIBE: it stands in line like an answer. */
+/* Is the push the confirmation of the oldest call? A SUBSCRIBE is answered by a push, in order. */
 static bool answers_call(const redis_link *link, const resp_node *push)
 {
     const redis_call *call;
@@ -224,7 +224,7 @@ void redis_link_address(redis_link *link, const char *host, uint16_t port)
 {
     if (!strcmp(link->host, host) && link->port == port)
         return;
-    link->old_id = 0; /* that was another server's */
+    link->old_id = 0; /* the old id is another server's */
     link->port = port;
     snprintf(link->host, sizeof link->host, "%s", host);
     snprintf(link->where, sizeof link->where, strchr(host, ':') ? "[%s]:%u" : "%s:%u", link->host,
@@ -293,14 +293,14 @@ static bool asking_answered(redis_call *call, const resp_node *reply)
     return true;
 }
 
-/* The call behind it tells, unless that has no right to ask: then nothing is asked for there. */
+/* The answer to the next call shows any failure. Without the right to ASKING the link is mute. */
 static void asking_failed(redis_call *call, int code, const char *words)
 {
     if (code == PAWL_EAUTH)
         snprintf(call->on->mute, sizeof call->on->mute, "%s", words);
 }
 
-/* For the one call behind it. */
+/* ASKING applies to the next call only. */
 static void send_asking(redis_link *link)
 {
     static const redis_call_type type = {.write = write_asking, .answer = asking_answered,
@@ -311,7 +311,7 @@ static void send_asking(redis_link *link)
         redis_link_send(link, call);
 }
 
-/* A right to use channels is missing. Whether somebody has given it meanwhile is asked anew. */
+/* The link is mute: fail the call, and check whether the user has got the missing right by now. */
 static void refuse(redis_link *link, redis_call *call)
 {
     char words[REDIS_WORDS];
@@ -332,7 +332,7 @@ void redis_link_send(redis_link *link, redis_call *call)
         redis_call_free(call);
         return;
     }
-    if (!call->about) { /* given up meanwhile */
+    if (!call->about) { /* the maker has lost interest meanwhile */
         redis_call_free(call);
         return;
     }

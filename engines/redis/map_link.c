@@ -1,35 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * map_link.c - the map of the slots: whom to ask for it, and whom to believe.
+ * map_link.c - the slot map of the cluster: which nodes to ask, and which answers to accept.
  *
- * Any node can be asked (CLUSTER INFO and CLUSTER SLOTS, one behind the other), and any node can be
- * wrong: removed from the cluster, cut off from the others, or late to hear. So no node is believed
- * for ever. Each question goes to two nodes: to the map link (redis.link), a connection that goes
- * through the URL's addresses and those of all known masters and stays with one that is in order;
- * and to one of the other masters that are connected, each in its turn. Questions are sent at
- * first, when a connection is lost, when MOVED names a node (which is asked itself), every 300 ms
- * while a master in use can't be reached or the map is not trusted or doubted, and every 3 s
- * anyway, since a stopped master does not hang up.
+ * Any node can be asked (CLUSTER INFO, then CLUSTER SLOTS), and any node can be wrong: removed from
+ * the cluster, cut off from the others, or out of date. So no node is trusted for ever. Each
+ * request goes to two nodes: to the node of the map link (redis.link), a connection that tries the
+ * URL's addresses and the addresses of all known masters and stays with a node that is in order;
+ * and to one of the other connected masters, in turn. Requests are sent at the start, when a
+ * connection is lost, when MOVED names a node (to the named node), every 300 ms while a master in
+ * use can't be reached or the map is not trusted or doubted, and every 3 s in any case, since a
+ * stopped master does not hang up.
  *
  * The map has one of these states, changed only by adopt() and redis_cluster_doubt(), under the
  * client's mutex like everything here:
  *
- *     unknown (known false)     nothing has been answered; calls about slots wait at the map link
- *     tentative (trusted false) of a node that says cluster_state:fail. Used only because there is
- *                               nothing better; any node in order replaces it
- *     trusted                   of a node that said cluster_state:ok, or may not be asked for it
+ *     unknown (known false)     no node has answered; calls about slots wait at the map link
+ *     tentative (trusted false) of a node that says cluster_state:fail. Used only while there is no
+ *                               other map; the map of any node in order replaces a tentative map
+ *     trusted                   of a node that said cluster_state:ok, or refuses CLUSTER INFO
  *     doubted                   trusted, but a node has answered CLUSTERDOWN since
  *
  * A node map is refused, and the map stays as it is, if the node map has a flaw (slots.c: no
- * masters, too many, hosts that may not be followed), if its node says cluster_state:fail and there
- * is a map, or if it contradicts a map that was confirmed within the last STALE_MS: its node's
- * epoch is lower than the map's, or it shares no node with the map (an address that another cluster
- * has now). After STALE_MS without a confirmation both are taken: the cluster may have been built
- * anew. Why that is safe: a wrong map never grants anything. A node that does not serve a slot
- * answers MOVED or CLUSTERDOWN, so a wrong map costs time alone, and a refused right one as well.
+ * masters, too many, hosts that are not allowed), if its node says cluster_state:fail and there is
+ * a map, or if the node map contradicts a map that was confirmed within the last STALE_MS: the
+ * node's epoch is lower than the map's, or the node map shares no node with the map (another
+ * cluster has the address now). After STALE_MS without a confirmation such node maps are accepted:
+ * the cluster may have been rebuilt. This is safe because a wrong map never grants anything. A node
+ * that does not serve a slot answers MOVED or CLUSTERDOWN, so a wrong map only costs time, and so
+ * does refusing a correct one.
  *
- * When the node of the map link gives a node map that is refused, the map link goes on to the next
- * address; pauses only come after a round through all of them, and grow to 1 s.
+ * When the node map of the map link's node is refused, the map link tries the next address. Pauses
+ * come only after a round through all addresses, and grow to 1 s.
  */
 #include <stdlib.h>
 
@@ -39,7 +40,7 @@
 #define ASK_TROUBLED_MS 300
 #define STALE_MS INT64_C(10000)
 
-/* ---- when ------------------------------------------------------------------------------------ */
+/* ---- when to ask ----------------------------------------------------------------------------- */
 
 static bool troubled(const redis *r)
 {
@@ -101,7 +102,7 @@ static void timer_fired(pawl_timer *timer)
 
 /* ---- judging --------------------------------------------------------------------------------- */
 
-/* None of the nodes that serve slots now is in this node map. */
+/* Is none of the nodes that serve slots now in this node map? */
 static bool is_foreign(const redis_cluster *c, const redis_node_map *node_map)
 {
     bool any = false;
@@ -117,7 +118,7 @@ static bool is_foreign(const redis_cluster *c, const redis_node_map *node_map)
     return any;
 }
 
-/* Should the map be replaced by this node map? False: the words say why not. */
+/* Should this node map replace the map? False: `words` has the reason. */
 static bool judge(const redis_link *link, const redis_node_map *node_map, char words[REDIS_WORDS])
 {
     const redis *r = link->redis;
@@ -155,13 +156,13 @@ static void adopt(redis_link *link, const redis_node_map *node_map)
     plan(r);
 }
 
-/* The map link's node is of no use for the map. */
+/* The map link's node is of no use for the map: try the next address. */
 static void go_on(redis *r, const char *words)
 {
     redis_link_drop(&r->link, PAWL_ECONN, "%s", words);
 }
 
-/* ---- the question ---------------------------------------------------------------------------- */
+/* ---- the requests ---------------------------------------------------------------------------- */
 
 static int write_two(resp_buf *out, const char *word)
 {
@@ -273,7 +274,7 @@ void redis_map_link_ask(redis_link *link)
     if (!slots) {
         if (info)
             redis_call_free(info);
-        return; /* the timer comes back */
+        return; /* the timer retries */
     }
     link->asked = true;
     link->knows_better = false;
@@ -285,7 +286,7 @@ void redis_map_link_ask(redis_link *link)
 
 /* ---- the map link ---------------------------------------------------------------------------- */
 
-/* The URL's addresses, then those of the nodes that are known. */
+/* The URL's addresses, then the addresses of the known nodes. */
 static bool map_link_locate(redis_link *link)
 {
     redis *r = link->redis;
@@ -322,7 +323,7 @@ static void map_link_refused(redis_link *link, int code, const char *words)
         redis_refused(link, code, words);
 }
 
-/* What is not the question itself waits here until there is a map. */
+/* Until there is a map, all calls except CLUSTER INFO and CLUSTER SLOTS wait. */
 static bool map_link_holds_back(const redis_link *link, const redis_call *call)
 {
     return !link->redis->cluster.known && call->type != &info_type && call->type != &slots_type;

@@ -2,8 +2,8 @@
  *
  * ops.c - the ops that are one script and one answer: release, break, latch.
  *
- * op->engine[0] is the op's call while it is out. An op that is given up leaves its call behind,
- * without interest in the answer; what it asked for may happen, which is what PAWL_EUNKNOWN says.
+ * op->engine[0] is the op's pending call. When an op is cancelled, the answer to its call is
+ * ignored. The server may still carry the request out, so the op ends with PAWL_EUNKNOWN.
  */
 #include "redis.h"
 
@@ -35,7 +35,7 @@ static bool has_owner(const resp_node *reply, const pawl_op *op)
     return redis_is_owner(resp_child(reply, 1), op->owner.client, op->owner.seq);
 }
 
-/* The server's time, as the reply's element i. */
+/* Element i of the reply is the server's time. */
 static bool take_time(redis_call *call, const resp_node *reply, uint32_t i)
 {
     const resp_node *node = resp_child(reply, i);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pawl.c - the layout `pawl`: what is sent to the scripts, and what their messages say. The keys
- * and the scripts are described in docs/redis.md.
+ * pawl.c - the layout `pawl`: the calls of the scripts, and the messages that the scripts send.
+ * The keys and the scripts are described in docs/redis.md.
  *
- * A grant by message counts from the server's time in it (redis_since), not from its arrival: it
- * may be old. One that is over by now is asked for again. So is one that came over another node of
- * a cluster than the one that sent it: that one may not know that anybody heard.
+ * A grant by message counts from the server's time in the message (kit_clock_since), not from the
+ * arrival: the message may be old. If the grant has expired by now, the acquire is sent again. The
+ * same goes for a message that came over another node of a cluster than the sending node: the
+ * sending node may not know that the message has arrived.
  *
- * A message to a waiter repeats the waiter's secret, which is in its record: whoever may publish
- * but not read the keys can't forge one. A message about an acquire that this client does not know
- * is answered, see stale.c.
+ * A message to a waiter repeats the waiter's secret, which is in its record: a user that may
+ * publish but not read the keys can't forge a message. Messages about acquires that this client
+ * does not know are answered by stale.c.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -20,7 +21,7 @@
 #define CLAIM_MS 2000      /* head.lua */
 #define CLAIM_TOLD 1999
 #define REFRESH_MS 4500
-#define REMEMBER_MS 60000 /* latch requests that may be repeated */
+#define REMEMBER_MS 60000 /* how long the receipt of a latch request is kept */
 
 static void add_owner(resp_command *c, const pawl_owner *owner)
 {
@@ -30,7 +31,7 @@ static void add_owner(resp_command *c, const pawl_owner *owner)
     resp_add(c, text, length);
 }
 
-/* ---- what is sent ---------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 static int write_acquire(redis_call *call, resp_buf *out)
 {
@@ -173,7 +174,7 @@ typedef struct message_parts {
     int64_t number[4];
     uint64_t secret;
     const char *name; /* K without the prefix */
-    const char *node; /* of a cluster, which sent it; else NULL */
+    const char *node; /* in a cluster: the id of the sending node; else NULL */
 } message_parts;
 
 /* The number at *at, up to max, and one space. */
@@ -191,7 +192,7 @@ static bool take_number(char **at, int base, uint64_t max, uint64_t *ret)
     return true;
 }
 
-/* -1 (it is not known) or a number. */
+/* A number, or -1 (not known). */
 static bool take_signed(char **at, int64_t *ret)
 {
     uint64_t value;
@@ -217,7 +218,7 @@ static bool take_owner(char **at, message_parts *m)
     return take_number(at, 16, UINT64_MAX, &m->client) && take_number(at, 16, UINT64_MAX, &m->seq);
 }
 
-/* K, and in a cluster the node behind it. */
+/* K, and in a cluster the node after K. */
 static bool take_name(const redis *r, char *at, message_parts *m)
 {
     size_t prefix = strlen(r->settings.prefix), length;
@@ -250,14 +251,14 @@ static bool read_message(const redis *r, char *text, message_parts *m)
     return take_number(&at, 16, UINT64_MAX, &m->secret) && take_name(r, at, m);
 }
 
-/* Does it come from the server that sent it? In a cluster its last word says which that is. */
+/* Did the message arrive from the sending server? In a cluster its last word names that server. */
 static bool first_hand(const redis_link *link, const message_parts *m)
 {
     return !m->node || (link->id[0] && !strcmp(m->node, link->id));
 }
 
-/* TOKEN NTOKENS MS NOW. The claim is ours if it still lasts; else the same acquire finds out what
- * has become of it. */
+/* TOKEN NTOKENS MS NOW. The claim is ours if the claim has not expired; else the same acquire is
+ * sent again to find out. */
 static void message_granted(redis_waiter *w, redis_link *link, const message_parts *m)
 {
     int64_t token = m->number[0], ntokens = m->number[1], ms = m->number[2], from;
@@ -273,7 +274,7 @@ static void message_granted(redis_waiter *w, redis_link *link, const message_par
         redis_waiter_granted(w, NULL, (uint64_t)token, ntokens, from, ms);
 }
 
-/* Nobody waits for it: the acquire is over. */
+/* The message is about an acquire that has ended: this client has no such waiter. */
 static void message_unknown(redis *r, redis_link *link, const message_parts *m)
 {
     bool grant = m->letter == 'g';
@@ -283,8 +284,8 @@ static void message_unknown(redis *r, redis_link *link, const message_parts *m)
     redis_disown(r, m->name, m->seq, grant ? (uint64_t)m->number[0] : 0, m->number[grant ? 3 : 2]);
 }
 
-/* OWNER NOW BY, in a cluster with the node behind. The notice only verifies the leases: harmless,
- * whoever sent it. BY is text that another client has chosen. */
+/* OWNER NOW BY, in a cluster followed by the node. The notice only makes the core verify leases,
+ * so a forged notice is harmless. BY is text that another client has chosen. */
 static void message_broken(redis *r, char *at)
 {
     message_parts m = {0};

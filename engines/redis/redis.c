@@ -2,12 +2,12 @@
  *
  * redis.c - the functions of the engine, and the client's own entry.
  *
- * The entry is a hash that says who a client is (host, pid, program, label, since when), for
- * whoever asks who holds a lock. It is kept for 90 s and written again every 30 s, which also
- * shows whether an idle connection still works; it is taken away when the client closes. It is
- * written by a script, so that none is ever left without an end. Whoever looks at a lock shall find
- * its holder's: on one server it is written before anything else; in a cluster, where another node
- * may have it, the first acquires wait until it is.
+ * The entry is a hash that describes a client (host, pid, program, label, start time), for programs
+ * that inspect locks. The entry is kept for 90 s and written again every 30 s, which also shows
+ * whether an idle connection still works; the entry is deleted when the client closes. A script
+ * writes the entry, so that no entry is ever left without a time to live. An inspection should
+ * always find the entry of a holder: on one server the entry is written before anything else; in a
+ * cluster, where another node may store the entry, the first acquires wait until it is written.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@
 
 static size_t entry_key(char key[ENTRY_KEY_MAX], const redis *r, uint64_t client)
 {
-    if (r->settings.redisson) /* of the id only so much is in an owner's name */
+    if (r->settings.redisson) /* an owner's name has only 60 bits of the client id */
         return (size_t)snprintf(key, ENTRY_KEY_MAX, "{pawl@%015llx}:client",
                                 (unsigned long long)client >> 4);
     return (size_t)snprintf(key, ENTRY_KEY_MAX, "{%s@%016llx}:client", r->settings.prefix,
@@ -116,7 +116,7 @@ static void entry_due(pawl_timer *timer)
 
     redis_entry_keep(r);
     if (r->settings.service == REDIS_SENTINEL)
-        redis_sentinel_ask(r); /* is it still there? */
+        redis_sentinel_ask(r); /* is the master still the same? */
 }
 
 static void remove_entry(redis *r)
@@ -132,7 +132,7 @@ static void remove_entry(redis *r)
     resp_end(&c);
 }
 
-/* ---- what the link tells --------------------------------------------------------------------- */
+/* ---- events of the link ---------------------------------------------------------------------- */
 
 static void server_ready(redis_link *link)
 {
@@ -153,8 +153,7 @@ void redis_refused(redis_link *link, int code, const char *words)
     redis_waiters_refuse(link->redis, link, code, words);
 }
 
-/* A message; what else comes unasked (confirmations) means nothing to us, but for the end of a
- * sharded channel. */
+/* A push is a message or the end of a sharded channel. Other pushes (confirmations) are ignored. */
 void redis_server_push(redis_link *link, const resp_node *push)
 {
     redis *r = link->redis;
@@ -167,7 +166,7 @@ void redis_server_push(redis_link *link, const resp_node *push)
         r->layout->message(r, link, channel, text);
 }
 
-/* Which server it is must be asked each time: there may be another master. */
+/* The sentinels are asked before each attempt: the master may have changed. */
 static bool locate_master(redis_link *link)
 {
     redis_sentinel_ask(link->redis);
@@ -233,7 +232,7 @@ static int open_link(redis *r, pawl_error *err)
     return 0;
 }
 
-/* ---- the slots ------------------------------------------------------------------------------- */
+/* ---- the functions of the engine ------------------------------------------------------------- */
 
 static void flush_link(redis_link *link)
 {
@@ -258,7 +257,8 @@ static void before_poll(uv_prepare_t *prepare)
     engine_flush(prepare->data);
 }
 
-/* Channels are not in a database; two members of a quorum may be, in different ones. */
+/* All databases of a server share the channels, but two nodes of a quorum may be two databases of
+ * one server: the channel's name includes the database. */
 static void name_channel(redis *r)
 {
     char db[24] = "";
@@ -334,7 +334,7 @@ static void engine_close(void *self)
     r->env = NULL;
 }
 
-/* What begins an op, and what gives it up. */
+/* The functions that start and cancel an op, by kind. */
 static const struct {
     void (*submit)(redis *r, pawl_op *op), (*cancel)(redis *r, pawl_op *op);
 } ops[] = {
@@ -377,7 +377,7 @@ static uint32_t engine_caps(void *self)
     return r->layout->caps | (r->settings.plain_semaphore ? PAWL_CAP_LASTING : 0);
 }
 
-/* TLS or not is no difference: it is the same server, if it is the same port. */
+/* TLS is not part of the identity: the same port is the same server, with and without TLS. */
 static int engine_identity(void *self, char *ret, size_t size)
 {
     const redis_settings *s = &((const redis *)self)->settings;

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * redisson.c - the layout of Redisson 3.x and 4.x: names, owners, and what is sent.
+ * redisson.c - the layout of Redisson 3.x and 4.x: names, owners and requests.
  *
  * The scripts are our own (scripts/redisson); keys, values and messages are Redisson's. An owner is
- * "UUID:NUMBER", there a client and a thread; here the number is the acquire's, so that a late
- * request of an earlier acquire can't touch a later one, and the UUID is made from the client's id
- * in a way that tells Pawl's from others (redisson_client_of).
+ * "UUID:NUMBER". In Redisson UUID and NUMBER are a client and a thread. In Pawl the number is the
+ * acquire's, so that a late request of an earlier acquire can't affect a later one, and the UUID is
+ * made from the client's id in a way that identifies Pawl's owners (redisson_client_of).
  *
- * Who must wait listens on the channel on which Redisson tells of releases, and asks again when
- * told, when the holder's lease should be over, and every REFRESH_MS, in case that a message was
- * lost. A client also listens on a channel of its own, on which break tells Pawl's holders.
+ * A waiter listens on the channel on which Redisson announces releases. The waiter asks again after
+ * a message, when the holder's lease should have ended, and every REFRESH_MS, in case a message was
+ * lost. A client also listens on a channel of its own, on which break notifies Pawl's holders.
  */
 #include <inttypes.h>
 
 #include "waiters.h"
 
 #define NAME_MAX_BYTES (REDIS_K_MAX + 128)
-#define REFRESH_MS 4500     /* acquire.lua's ALIVE_MS is more than twice that */
+#define REFRESH_MS 4500     /* less than half of ALIVE_MS in acquire.lua */
 #define FAIR_WAIT_MS 300000 /* how long a waiter without a limit counts as alive */
 
 enum { COMMON_KEYS = 5, COMMON_ARGS = 7 };
@@ -25,7 +25,7 @@ enum { COMMON_KEYS = 5, COMMON_ARGS = 7 };
 
 struct names {
     char n[REDIS_K_MAX + 1];
-    bool braces; /* Redisson only asks whether there is a '{' */
+    bool braces; /* the name has a '{': Redisson's own test */
 };
 
 static void names_of(struct names *names, const redis *r, const char *name)
@@ -74,7 +74,7 @@ static uint64_t mix(uint64_t x)
     return x ^ x >> 33;
 }
 
-/* A UUID of version 4: 60 bits of the client's id, the rest follows from it. */
+/* A UUID of version 4: 60 bits of the client's id, and a hash of these bits. */
 static void uuid_of(char out[40], uint64_t client)
 {
     uint64_t check = mix(client | 15);
@@ -132,7 +132,7 @@ static char mode_of(const redis *r, int mode, int lock_kind)
     }
 }
 
-/* ---- what every script gets ------------------------------------------------------------------ */
+/* ---- keys and arguments of every script ------------------------------------------------------ */
 
 struct request {
     const redis_call *call;
@@ -140,7 +140,7 @@ struct request {
     const char *name;
     char mode;
     pawl_owner owner;
-    const char *receipt; /* what of this owner's it is about */
+    const char *receipt; /* the end of the receipt's key: which request of the owner */
 };
 
 static void receipt_of(char out[NAME_MAX_BYTES + 64], const struct names *names,
@@ -205,7 +205,7 @@ static struct request about_waiter(const redis_call *call, const redis_waiter *w
 
 /* ---- the scripts ----------------------------------------------------------------------------- */
 
-/* The waiter's own limit, as Java's tryLock would give it. */
+/* The waiter's time limit, like the wait time of Java's tryLock. */
 static int64_t fair_wait(const redis_waiter *w)
 {
     const pawl_op *op = w->op;
@@ -263,7 +263,7 @@ static int write_release(redis_call *call, resp_buf *out)
     uint32_t ids = held > op->permits ? held - op->permits : 0;
     resp_command c;
 
-    q.receipt = ":a"; /* the acquire's */
+    q.receipt = ":a"; /* the receipt of the acquire */
     c = begin(&q, &redisson_script_release, out, 4 + ids);
     resp_add_text(&c, "");
     resp_add_uint(&c, op->permits);
@@ -375,7 +375,7 @@ static bool listen_for(redis_waiter *w)
 
     names_of(&names, w->redis, w->name);
     channel_of(channel, &names, mode);
-    if (mode == 'f') { /* each waiter has its own */
+    if (mode == 'f') { /* each waiter of a fair lock has a channel of its own */
         size_t length = strlen(channel);
 
         channel[length] = ':';
@@ -391,15 +391,15 @@ static bool begins(const resp_node *node, const char *text)
     return node->length >= length && !memcmp(node->text, text, length);
 }
 
-/* A lock's message is 0, wake one, or 1, wake all; a semaphore's is how many permits there are; a
- * latch's is 0 when it opens, and 1 when it is set or deleted. Of a read-write lock whoever waits
- * may have the luck. */
+/* The message of a lock is 0, wake one, or 1, wake all; of a semaphore, the number of permits; of a
+ * latch, 0 when the latch opens, and 1 when the latch is set or deleted. A message of a read-write
+ * lock wakes all waiters: any of them may get the lock. */
 static void message(redis *r, redis_link *link, const resp_node *channel, const resp_node *text)
 {
     int64_t number, wake;
 
     (void)link;
-    if (begins(channel, "redisson_pawl:")) { /* the text says who broke one of our locks */
+    if (begins(channel, "redisson_pawl:")) { /* one of our locks was broken; text: the breaker */
         pawl_events_broken(&r->events, 0, text->text, text->length);
         return;
     }

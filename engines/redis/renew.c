@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * renew.c - leases made longer, a batch at a time.
+ * renew.c - renewal of leases, a batch at a time.
  *
- * The items of a batch go out in parts, all at once: the keys of a part must be in one slot of a
- * cluster, and of one sort. Grants that are alone on their key (exclusive ones) need one key each,
- * the others three; the server answers "+" for an exclusive grant that shares its key with readers,
- * and that is asked about again with three.
+ * The items of a batch are sent in parts, all at once: the items of a part are in one slot of a
+ * cluster, and need the same number of keys. Grants that are alone on their key (exclusive grants)
+ * need one key each, others three. The server answers "+" for an exclusive grant that shares its
+ * key with readers, and such an item is sent again with three keys.
  *
- * An item's code says where it stands: REDIS_ASK_ONE, REDIS_ASK_THREE it is to be asked about;
- * REDIS_IN_CALL it is in a part; else it has its answer. A part that fails concerns its own items
- * only: other nodes' leases are confirmed all the same. Those of a node that can't be reached now
- * are not waited for.
+ * An item's code is its state: REDIS_ASK_ONE, REDIS_ASK_THREE not sent yet; REDIS_IN_CALL in a
+ * pending part; else the answer. A part that fails affects its own items only: leases on other
+ * nodes are confirmed all the same. Items of a node that can't be reached now fail at once.
  */
 #include <stdlib.h>
 
@@ -20,9 +19,9 @@ typedef struct renewal {
     redis *redis;
     pawl_op *op;
     struct list parts;
-    bool sending;              /* more parts may come: it is not over */
-    size_t answered;           /* items that the server has said something about */
-    int code;                  /* why others have no answer */
+    bool sending;              /* more parts may come: don't finish */
+    size_t answered;           /* items that the server has answered */
+    int code;                  /* why other items have no answer */
     char words[REDIS_WORDS];
     uint16_t slots[];          /* of the items */
 } renewal;
@@ -54,7 +53,7 @@ static void part_over(redis_part *part)
         finish(n);
 }
 
-/* Its items get no answer, or none that counts. */
+/* The part's items without an answer, and the renewed ones, fail with this code. */
 static void part_failed(redis_part *part, int code, const char *words)
 {
     renewal *n = part->whole;
@@ -119,7 +118,7 @@ static bool answer_renew(redis_call *call, const resp_node *reply)
             return false;
     }
     if (!n->op->lease_from || call->sent < n->op->lease_from)
-        n->op->lease_from = call->sent; /* not after any of them */
+        n->op->lease_from = call->sent; /* the earliest of the parts */
     part->call = NULL;
     send_parts(n, REDIS_ASK_THREE);
     if (n->redis->settings.replicas) {
@@ -166,7 +165,7 @@ static void send_part(redis_part *part, uint16_t slot, int sort)
     }
 }
 
-/* Those of one sort and the first one's slot. False: no memory. */
+/* Send the items with this state and the slot of the first one. False: no memory. */
 static bool make_part(renewal *n, size_t first, int sort)
 {
     pawl_op *op = n->op;

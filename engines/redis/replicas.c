@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * replicas.c - replicas=N: a grant or a renewal counts only when N replicas have it.
+ * replicas.c - replicas=N: a grant or a renewal counts only when N replicas have stored it.
  *
- * A WAIT follows, on the same connection, whatever was written that needs proof (call types that
- * are `proven`), one for all that leave in one piece: WAIT speaks of everything this connection
- * did before. WAITs are numbered; a call has the number of the one behind it. Who has its answer
- * then stands in link->proving until that WAIT is answered, in order.
+ * Calls that need proof (call types that are `proven`) are followed by a WAIT on the same
+ * connection, one WAIT for all calls of one flush: WAIT covers everything that this connection
+ * wrote before. WAITs are numbered, and a call has the number of the WAIT that follows. After its
+ * answer a call is listed in link->proving until that WAIT is answered, in order.
  *
- * A WAIT holds up what is behind it on the connection, at most a quarter of the timeout of an
- * exchange. Only one WAIT is out at a time: while a replica is gone every WAIT takes that long, and
- * several behind each other would take longer than an answer may. Calls that are written while a
- * WAIT is out are proven by the next WAIT, which is sent when the first is answered.
+ * A WAIT delays the commands after it on the connection, by a quarter of the timeout at most. Only
+ * one WAIT is pending at a time: while a replica is gone every WAIT takes that long, and several
+ * WAITs in a row would exceed the timeout. Calls that are written while a WAIT is pending are
+ * proven by the next WAIT, which is sent when the first is answered.
  */
 #include "redis.h"
 
@@ -32,7 +32,7 @@ void redis_prove(redis_call *call, redis_proof *proof)
     list_append(&call->on->proving, &proof->link);
 }
 
-/* All up to this number. */
+/* Report the result to all proofs up to this number. */
 static void proven(redis_link *link, uint64_t number, int64_t replicas)
 {
     while (!list_empty(&link->proving)) {
@@ -62,7 +62,7 @@ static int write_wait(redis_call *call, resp_buf *out)
     return resp_end(&c);
 }
 
-/* The one that was out is over; redis_proof_ask sends the next one before the loop polls. */
+/* The pending WAIT has ended; redis_proof_ask sends the next WAIT before the loop polls. */
 static void wait_over(redis_link *link)
 {
     link->proof_out = false;
@@ -82,7 +82,7 @@ static bool wait_answered(redis_call *call, const resp_node *reply)
     return true;
 }
 
-/* WAIT itself is refused: then nothing is proven. */
+/* The server refuses WAIT: nothing is proven. */
 static void wait_failed(redis_call *call, int code, const char *words)
 {
     wait_over(call->on);
@@ -104,7 +104,7 @@ void redis_proof_ask(redis_link *link)
         return;
     call = redis_call_new(link, &type, link, (int64_t)link->proof_next);
     if (!call)
-        return; /* tried again with the next */
+        return; /* retried with the next flush */
     link->proof_wanted = false;
     link->proof_out = true;
     link->proof_next++;

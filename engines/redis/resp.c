@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * resp.c - reads replies. (resp_node.c looks at them.)
+ * resp.c - reads replies. (resp_node.c has functions for their nodes.)
  *
- * A reply is read item by item: a scalar, or the head of an aggregate, whose elements are the next
- * items. An item is only taken (node written, r->at moved) when all of its bytes are there; until
- * then looking at it changes nothing but r->scan, and the next call begins with its first byte
- * again. That is short for all but lines, for which r->scan remembers what is known to hold no end,
- * and bulks, whose bytes are not looked at. So a reply of n bytes costs O(n) in any number of
- * pieces, and since every decision depends only on the bytes from the reply's first on, the result
- * does not depend on where they were cut.
+ * A reply is read item by item: an item is a scalar, or the head of an aggregate (the elements are
+ * the next items). An item is only taken (node written, r->at moved) when all of its bytes have
+ * arrived. An incomplete item changes nothing but r->scan, and the next call reads the item again
+ * from its first byte. Items are short, except for lines, where r->scan remembers the part that is
+ * known to have no end, and bulks, which are skipped without reading. So a reply of n bytes costs
+ * O(n) in any number of pieces. Every decision depends only on the bytes from the reply's start on,
+ * so the result does not depend on the pieces.
  *
- *     r->open[0..depth)   the aggregates around the next item, each with the elements it lacks
+ *     r->open[0..depth)   the aggregates around the next item, each with its missing elements
  *
- * A count is checked against the limit of elements when it is announced, a length against the
- * limit of bytes before its bytes are waited for. Nothing at or behind the limit of bytes is ever
- * looked at; to need it is the error.
+ * A count is checked against the limit of elements when the count is read; a length is checked
+ * against the limit of bytes before any of its bytes are awaited. Bytes at or after the limit are
+ * never read; an item that needs such a byte is an error.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -25,14 +25,14 @@
 
 enum step { STEP_MORE, STEP_DONE, STEP_BAD, STEP_NO_MEMORY };
 
-/* The bytes there are, and the place in them. */
+/* The bytes that have arrived, and the position. */
 struct window {
     const char *data;
     size_t end;
     size_t at;
 };
 
-/* ---- What is wrong, and where ---------------------------------------------------------------- */
+/* ---- Errors ---------------------------------------------------------------------------------- */
 
 __attribute__((format(printf, 3, 4), cold, noinline))
 static enum step bad(resp_reader *r, size_t at, const char *format, ...)
@@ -64,7 +64,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* CR LF at `at`; the window moves behind it. */
+/* CR LF at `at`; v->at moves to the byte after LF. */
 static enum step line_end(resp_reader *r, struct window *v, size_t at)
 {
     if (at >= v->end)
@@ -105,7 +105,7 @@ static enum step whole_number(resp_reader *r, struct window *v, int64_t *ret)
     return line_end(r, v, at);
 }
 
-/* A length or count. -1 only where RESP2 writes its nulls so. */
+/* A length or count. -1 is allowed only for types that RESP2 uses for nulls. */
 static enum step size(resp_reader *r, struct window *v, bool nullable, int64_t *ret)
 {
     size_t first = v->at;
@@ -157,7 +157,7 @@ static enum step boolean(resp_reader *r, struct window *v, resp_node *node)
     return line_end(r, v, v->at + 1);
 }
 
-/* Numbers that stay texts. */
+/* Numbers that are kept as texts. */
 static enum step number_line(resp_reader *r, struct window *v, resp_node *node)
 {
     bool (*is_number)(const char *, size_t) =
@@ -169,7 +169,7 @@ static enum step number_line(resp_reader *r, struct window *v, resp_node *node)
     return step;
 }
 
-/* Length, CR LF, so many bytes, CR LF. */
+/* Length, CR LF, that number of bytes, CR LF. */
 static enum step bulk(resp_reader *r, struct window *v, resp_node *node)
 {
     size_t first = v->at;
@@ -199,7 +199,7 @@ static enum step bulk(resp_reader *r, struct window *v, resp_node *node)
 
 /* ---- Aggregates ------------------------------------------------------------------------------ */
 
-/* The head of one: how many elements (*ret: nodes) are below it. */
+/* The head of an aggregate; *ret: the number of its elements (of a map: keys and values). */
 static enum step head(resp_reader *r, struct window *v, resp_node *node, uint32_t *ret)
 {
     size_t first = v->at;
@@ -213,7 +213,7 @@ static enum step head(resp_reader *r, struct window *v, resp_node *node, uint32_
         node->type = RESP_NULL;
         return STEP_DONE;
     }
-    /* 63 bits and one more: doubling can't overflow. */
+    /* count has 63 bits at most: doubling can't overflow. */
     if ((uint64_t)count << pairs > r->limits.elements - r->announced)
         return bad(r, first, "more than %" PRIu32 " elements", r->limits.elements);
     if (count && r->depth == r->limits.depth)
@@ -235,7 +235,7 @@ static void open_aggregate(resp_reader *r, uint32_t elements, bool attribute)
     r->depth++;
 }
 
-/* An item is complete: so are the aggregates whose last element it was. True: the whole reply. */
+/* An item is complete: close the aggregates that end with the item. True: the reply is complete. */
 static bool close_aggregates(resp_reader *r)
 {
     for (; r->depth; r->depth--) {
@@ -244,7 +244,7 @@ static bool close_aggregates(resp_reader *r)
         if (--r->open[r->depth - 1].left)
             return false;
         if (r->open[r->depth - 1].attribute) {
-            r->count = node; /* it goes with what follows, and is no element itself */
+            r->count = node; /* an attribute belongs to the next item, and is no element itself */
             r->depth--;
             return false;
         }
@@ -285,7 +285,7 @@ static enum step content(resp_reader *r, struct window *v, resp_node *node, uint
     }
 }
 
-/* The first element of a push says what it is. */
+/* Is the next node the first element of a push, which is the kind of push? */
 static bool is_push_kind(const resp_reader *r)
 {
     return r->depth == 1 && r->count == 1 && r->nodes[0].type == RESP_PUSH;
@@ -306,7 +306,7 @@ static bool has_room(resp_reader *r)
     return true;
 }
 
-/* Take the next item, if it is all there. *whole_reply: it was the last one. */
+/* Take the next item, if the item is complete. *whole_reply: the item was the last one. */
 static enum step item(resp_reader *r, struct window *v, bool *whole_reply)
 {
     resp_node node = {.span = 1};

@@ -2,26 +2,26 @@
  *
  * resp.h - the wire format of Redis: RESP3, and the answers of RESP2.
  *
- * READING. The caller owns the bytes: a buffer that grows at its end as they arrive. resp_next
- * looks at them from where the previous reply ended and says whether a whole one is there:
+ * READING. The caller owns the bytes: a buffer that grows at its end as bytes arrive. resp_next
+ * reads on from the end of the previous reply and tells whether the next reply is complete:
  *
- *     reader   keeps how far it came, so nothing is read twice however the bytes trickle in
- *     reply    a flat array of nodes, the root first, each followed by what is below it; it lies in
- *              the reader and is reused, so a reply costs no allocation once the array has grown
- *     texts    point into the caller's buffer; they are not copied and not ended by a NUL
+ *     reader   keeps its position, so no byte is read twice, even if bytes arrive one at a time
+ *     reply    a flat array of nodes, the root first, each node followed by its descendants; the
+ *              reader owns and reuses the array: no allocation once the array has grown
+ *     texts    point into the caller's buffer; texts are not copied and not ended by a NUL
  *
  *     [1, [2, 3], 4]  ->  ARRAY count 3 span 6 | 1 | ARRAY count 2 span 3 | 2 | 3 | 4
  *
- * Nothing the server sends is trusted. Memory grows with what has arrived, never with what was
- * announced; depth, elements and bytes of a reply have limits; there is no recursion. Numbers must
- * be written in the one way Redis writes them (no '+', no "-0", no leading zeros). Whatever is not
- * a reply is RESP_MALFORMED with words and the place, and stays so: a stream that was once out of
- * step must not be used again. The same bytes give the same result, wherever they were cut.
+ * The server is not trusted. Memory grows with the bytes that have arrived, never with announced
+ * lengths; depth, elements and bytes of a reply have limits; there is no recursion. Numbers must be
+ * written exactly as Redis writes them (no '+', no "-0", no leading zeros). Anything else is
+ * RESP_MALFORMED with an error text and the position, for good: a stream that was once out of step
+ * must not be used again. The same bytes give the same result, in however many pieces they arrive.
  *
  * WRITING. A command is an array of length-prefixed arguments at the end of a resp_buf: binary-safe
- * and never an inline command. Either all of it is there or nothing.
+ * and never an inline command. A command is written completely or not at all.
  *
- * Neither half knows sockets, time or threads.
+ * Neither half uses sockets, time or threads.
  */
 #ifndef PAWL_RESP_H
 #define PAWL_RESP_H
@@ -49,21 +49,21 @@ enum resp_type {
     RESP_DOUBLE = ',',
     RESP_BIG_NUMBER = '(',
     RESP_BLOB_ERROR = '!',
-    RESP_VERBATIM = '=', /* text without "txt:"; that stands at text - 4 */
+    RESP_VERBATIM = '=', /* text without "txt:", which is at text - 4 */
     RESP_MAP = '%',      /* key, value, key, value ...: count is twice the number of pairs */
     RESP_SET = '~',
-    RESP_PUSH = '>' /* only as the root; its first element is always a text: what kind it is */
+    RESP_PUSH = '>' /* only as the root; the first element is always a text: the kind of push */
 };
 
 typedef struct resp_node {
     union {
         const char *text; /* texts and numbers: as they were written */
-        size_t at;        /* the reader's, until the reply is whole: where that begins */
+        size_t at;        /* for the reader, until the reply is complete: the offset of the text */
     };
     int64_t integer; /* INTEGER; BOOLEAN: 0 or 1 */
     uint32_t length; /* of text */
-    uint32_t count;  /* ARRAY, SET, PUSH, MAP: elements directly below; they follow */
-    uint32_t span;   /* this node and all below it: node + span is the next beside it */
+    uint32_t count;  /* ARRAY, SET, PUSH, MAP: number of child elements, which follow */
+    uint32_t span;   /* this node and all its descendants: node + span is the next sibling */
     uint8_t type;    /* enum resp_type */
 } resp_node;
 
@@ -72,7 +72,7 @@ typedef struct resp_node {
 /* 0: the default. */
 typedef struct resp_limits {
     uint32_t depth;    /* non-empty aggregates inside each other; at most (and by default) 16 */
-    uint32_t elements; /* in one reply, those of attributes included; default 1 Mi */
+    uint32_t elements; /* in one reply, including elements of attributes; default 1 Mi */
     uint32_t bytes;    /* of one reply; default 64 Mi */
 } resp_limits;
 
@@ -81,56 +81,56 @@ typedef struct resp_reader {
     resp_node *nodes; /* the reader's array */
     size_t room;
     uint32_t count;     /* nodes so far */
-    uint32_t announced; /* elements that the aggregates so far said they have */
-    size_t at;          /* everything before is in nodes */
-    size_t scan;        /* a line that is not complete has no end before this */
+    uint32_t announced; /* elements that the aggregates so far have announced */
+    size_t at;          /* all bytes before this offset are in nodes */
+    size_t scan;        /* an incomplete line has no end before this offset */
     uint32_t depth;
     struct {
-        uint32_t node; /* index of the aggregate; of an attribute: where its nodes begin */
+        uint32_t node; /* index of the aggregate; of an attribute: of its first node */
         uint32_t left; /* elements still to come */
         bool attribute;
     } open[RESP_DEPTH];
-    uint64_t replies; /* so many have been read, pushes included */
+    uint64_t replies; /* number of replies read, including pushes */
     bool malformed;
-    char error[120]; /* after RESP_MALFORMED: what is wrong, and at which byte of which reply */
+    char error[120]; /* after RESP_MALFORMED: the error, with number of the reply and offset */
 } resp_reader;
 
 typedef struct resp_reply {
     const resp_node *nodes; /* nodes[0] is the root */
     size_t count;           /* of nodes */
-    size_t size;            /* in bytes: the next reply begins so far behind this one */
+    size_t size;            /* in bytes: the offset of the next reply */
 } resp_reply;
 
 enum resp_result {
-    RESP_MORE,      /* no reply is complete: call again with more bytes behind the same ones */
+    RESP_MORE,      /* no reply is complete: call again with more bytes after the same bytes */
     RESP_GOT_REPLY, /* ret is an answer */
-    RESP_GOT_PUSH,  /* ret came unasked */
-    RESP_MALFORMED, /* reader->error says what is wrong; every further call says the same */
-    RESP_NO_MEMORY  /* for nodes; nothing is lost, calling again goes on from there */
+    RESP_GOT_PUSH,  /* ret is a push */
+    RESP_MALFORMED, /* reader->error has the error; every further call returns the same */
+    RESP_NO_MEMORY  /* no memory for nodes; nothing is lost, the next call continues */
 };
 
 /* limits NULL: the defaults. */
 void resp_reader_init(resp_reader *r, const resp_limits *limits);
-/* For a new connection: as after init; the array is kept. */
+/* For a new connection: same as init, but keeps the array. */
 void resp_reader_reset(resp_reader *r);
 /* Accepts zeroes. */
 void resp_reader_free(resp_reader *r);
 
-/* data[0..length) are all bytes behind the last reply: those shown before, and perhaps more. They
- * may lie elsewhere than last time. `ret` is set if there is a reply, and good until the next call
- * or until the bytes are changed or moved. */
+/* data[0..length) are all bytes after the last reply: the bytes of the previous call, and perhaps
+ * more. The bytes may have moved since. `ret` is set if a reply is complete, and is valid until the
+ * next call or until the bytes are changed or moved. */
 enum resp_result resp_next(resp_reader *r, const char *data, size_t length, resp_reply *ret);
 
-/* The i-th element of an aggregate; NULL if it has none (or is none). */
+/* The i-th element of an aggregate; NULL if there is none, or the node is no aggregate. */
 const resp_node *resp_child(const resp_node *node, uint32_t i);
-/* INTEGER, or a text that is a whole number written as Redis would. False: none; ret untouched. */
+/* INTEGER, or a text that is a whole number in Redis's form. False: neither; ret is untouched. */
 bool resp_integer(const resp_node *node, int64_t *ret);
-/* The value of a DOUBLE, whatever the locale. */
+/* The value of a DOUBLE, in any locale. */
 double resp_double(const resp_node *node);
 /* Is the text written as Redis writes whole numbers of any size, or numbers in general? */
 bool resp_is_whole(const char *text, size_t length);
 bool resp_is_decimal(const char *text, size_t length);
-/* Is it an error whose first word is this ("NOSCRIPT")? */
+/* Is the node an error with this first word ("NOSCRIPT")? */
 bool resp_error_is(const resp_node *node, const char *word);
 
 static inline bool resp_is_error(const resp_node *node)
@@ -143,7 +143,7 @@ static inline bool resp_is_text(const resp_node *node)
     return node->type == RESP_BULK || node->type == RESP_SIMPLE || node->type == RESP_VERBATIM;
 }
 
-/* Is it a text with exactly these bytes? */
+/* Is the node a text with exactly these bytes? */
 static inline bool resp_equal(const resp_node *node, const void *bytes, size_t length)
 {
     return resp_is_text(node) && node->length == length && !memcmp(node->text, bytes, length);
@@ -153,8 +153,8 @@ static inline bool resp_equal(const resp_node *node, const void *bytes, size_t l
 
 typedef kit_buf resp_buf;
 
-/* A command on its way into a buffer, which must not be sent from or written to otherwise until
- * resp_end. The adds fail silently; resp_end tells.
+/* A command that is being written to a buffer. Don't send from the buffer, and don't write to the
+ * buffer otherwise, until resp_end. The adds fail silently; resp_end returns the code.
  *
  *     resp_command c = resp_begin(out, 3);
  *     resp_add_text(&c, "PEXPIRE");
@@ -164,12 +164,12 @@ typedef kit_buf resp_buf;
  */
 typedef struct resp_command {
     resp_buf *out;
-    size_t before; /* the length of what was in the buffer */
+    size_t before; /* the length of the buffer before the command */
     size_t left;   /* arguments still to come */
     int code;
 } resp_command;
 
-/* argc: the arguments, with the command's name. */
+/* argc: the number of arguments, including the command's name. */
 resp_command resp_begin(resp_buf *out, size_t argc);
 /* EVALSHA sha nkeys, or EVAL script nkeys; nkeys + nargs arguments are still to be added. */
 resp_command resp_begin_evalsha(resp_buf *out, const char *sha, size_t nkeys, size_t nargs);
@@ -180,7 +180,7 @@ void resp_add_text(resp_command *c, const char *text);
 void resp_add_int(resp_command *c, int64_t value);
 void resp_add_uint(resp_command *c, uint64_t value);
 /* 0: the whole command is in the buffer. PAWL_ENOMEM, or PAWL_EINVAL (not as many arguments as
- * announced): nothing of it is. */
+ * announced): the buffer is as before. */
 int resp_end(resp_command *c);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * resp_node.c - looks at the nodes of a reply, and at texts that are numbers.
+ * resp_node.c - functions for the nodes of a reply, and for texts that are numbers.
  *
- * Texts in a reply are not ended by a NUL. What is converted here has been checked first, byte by
- * byte within its length.
+ * Texts in a reply are not ended by a NUL. Every text is checked byte by byte within its length
+ * before the text is converted.
  */
 #include <locale.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Behind digits that begin at `at`; `at` if there are none. */
+/* The end of the digits that begin at `at`; `at` if there are none. */
 static size_t digits(const char *text, size_t length, size_t at)
 {
     while (at < length && is_digit(text[at]))
@@ -23,7 +23,7 @@ static size_t digits(const char *text, size_t length, size_t at)
     return at;
 }
 
-/* Behind a whole number without sign, at text[at]; `at` if there is none. */
+/* The end of a whole number without sign at text[at]; `at` if there is none. */
 static size_t whole(const char *text, size_t length, size_t at)
 {
     return at < length && text[at] == '0' ? at + 1 : digits(text, length, at);
@@ -96,8 +96,8 @@ bool resp_integer(const resp_node *node, int64_t *ret)
 
 double resp_double(const resp_node *node)
 {
-    /* Its grammar has been checked and a CR follows, so strtod stops there. In glibc and musl the
-     * locale "C" is a constant: this allocates nothing. */
+    /* The reader has checked the grammar and a CR follows, so strtod stops at the CR. In glibc and
+     * musl the locale "C" is a constant: newlocale allocates nothing. */
     locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     double value = plain ? strtod_l(node->text, NULL, plain) : strtod(node->text, NULL);
 

@@ -2,9 +2,9 @@
  *
  * resp_write.c - commands, written into a buffer.
  *
- * A command is taken back as a whole by cutting the buffer to the length it had before: the bytes
- * before it never change while it is written, they only may move. Each add reserves room for all of
- * its argument first, so that the buffer is cut at most once, in resp_end.
+ * A failed command is removed by cutting the buffer to its length before the command: the earlier
+ * bytes never change while a command is written, but may move. Each add first reserves room for the
+ * whole argument, so that the buffer is cut at most once, in resp_end.
  */
 #include <stdlib.h>
 
@@ -12,9 +12,9 @@
 
 /* ---- Commands -------------------------------------------------------------------------------- */
 
-enum { DIGITS = 20 }; /* of a 64-bit number; with its sign, for int64_t */
+enum { DIGITS = 20 }; /* of a uint64_t; of an int64_t including the sign */
 
-/* Writes the number so that it ends at `end`; returns where it begins. */
+/* Writes the number's digits before `end`; returns the first digit. */
 static char *digits_before(char *end, uint64_t value)
 {
     do
@@ -23,7 +23,7 @@ static char *digits_before(char *end, uint64_t value)
     return end;
 }
 
-/* Type, number, CR LF; the room is there. */
+/* Type, number, CR LF; the caller has reserved the room. */
 static void put_head(resp_buf *out, char type, uint64_t value)
 {
     char text[DIGITS + 2], *first = digits_before(text + DIGITS, value);

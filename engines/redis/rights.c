@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rights.c - which right of the user is missing, where the server's words don't say so.
+ * rights.c - finds the right that the user lacks, if the server's error does not name the right.
  *
- * A command that is refused by itself is named by every server. Redis before 7.2 does not name a
- * command that is refused inside a script, but the line of the script: the names stand in that line
- * of our own text. Refused keys and channels are named by no server; which patterns the user needs
- * follows from the settings.
+ * Every server names a refused command, except inside scripts: Redis before 7.2 names only the line
+ * of the script, and the command is found in that line of the script's text. No server names
+ * refused keys and channels; the patterns that the user needs follow from the settings.
  */
 #include <ctype.h>
 #include <stdlib.h>
@@ -28,7 +27,7 @@ static void add(char words[REDIS_WORDS], const char *format, ...)
     va_end(args);
 }
 
-/* The script whose digest the words have. */
+/* The script whose digest is in the error. */
 static const redis_script *script_of(const resp_node *reply)
 {
     static const redis_script *const scripts[] = {
@@ -43,7 +42,7 @@ static const redis_script *script_of(const resp_node *reply)
     return NULL;
 }
 
-/* The line that the words name, "@user_script:12"; NULL: none. */
+/* The line that the error names, "@user_script:12"; NULL: none. */
 static const char *line_of(const redis_script *script, const resp_node *reply)
 {
     static const char mark[] = "user_script:";
@@ -76,7 +75,7 @@ static void add_commands(char words[REDIS_WORDS], const char *line)
         for (at += 6; n + 1 < sizeof name && isalpha((unsigned char)*at); at++)
             name[n++] = (char)tolower((unsigned char)*at);
         name[n] = 0;
-        if (!strcmp(name, "cluster")) /* the only one with a subcommand */
+        if (!strcmp(name, "cluster")) /* the only command with a subcommand */
             strcpy(name, "cluster|myid");
         add(words, "%s+%s", before, name);
         before = " or ";

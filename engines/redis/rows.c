@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rows.c - what the inspect script answers, and what the user is shown of it.
+ * rows.c - reads the answers of the inspect script, and makes rows for the user.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,8 +12,8 @@
 
 #define NUMBER_MAX (INT64_C(1) << 53)
 
-/* A number from `least` to 2^53; what is outside (no script of ours says so) becomes the nearest
- * of these. */
+/* A number from `least` to 2^53. Numbers outside, which no script of ours returns, are set to the
+ * nearest limit. */
 static bool number_at(const resp_node *node, uint32_t i, int64_t least, int64_t *ret)
 {
     const resp_node *child = resp_child(node, i);
@@ -24,8 +24,8 @@ static bool number_at(const resp_node *node, uint32_t i, int64_t least, int64_t 
     return true;
 }
 
-/* "CLIENT:SEQ", or "z:CLIENT:SEQ" of one that lingers; in Redisson's layout "UUID:NUMBER", which
- * may be one of ours. Anything else is a stranger's. */
+/* "CLIENT:SEQ", or "z:CLIENT:SEQ" if the grant lingers; in Redisson's layout "UUID:NUMBER", which
+ * may be an owner of Pawl. Any other text is a stranger. */
 static void read_owner(const redis_inspection *k, redis_inspect_row *row, const resp_node *node)
 {
     char text[sizeof row->who];
@@ -151,7 +151,7 @@ int redis_inspect_show(const redis_inspection *k, const redis_inspect_name *n, b
 {
     char id[KIT_ID_MAX];
     struct shown s = {k, n};
-    /* Rows of a name that is of no type, which only a broken server has, are shown as of a lock. */
+    /* A name without a type, which only a broken server returns, is shown as a lock. */
     pawl_info sum = kit_summary(n->name, (uint64_t)(n->type > 0 ? n->type : PAWL_TYPE_LOCK),
                                 n->count, fill_row, &s, n->nrows, id);
 

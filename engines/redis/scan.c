@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * scan.c - which names there are. SCAN goes through the keys piece by piece (KEYS would stop the
- * server for all of them), twice: the strings that begin with the prefix, and the queues of names
- * whose holder is gone while others wait. Of a cluster, one node after the other. A key may be seen
- * twice; so the names are sorted.
+ * scan.c - finds the names in use. SCAN returns the keys in portions (KEYS would block the server
+ * until it has read all keys). There are two rounds: the strings that begin with the prefix, and
+ * the queues, for names that have waiters but no holder. In a cluster the nodes are scanned one
+ * after the other. SCAN may return a key twice, so the names are sorted to remove duplicates.
  */
 #include <fnmatch.h>
 #include <inttypes.h>
@@ -13,7 +13,7 @@
 
 #define SCAN_COUNT "1000"
 
-/* The prefix as a pattern that matches just itself. */
+/* Make a pattern that matches just the prefix. */
 static void escape(char *out, const char *prefix)
 {
     for (; *prefix; prefix++) {
@@ -47,7 +47,7 @@ static int write_scan(redis_call *call, resp_buf *out)
     return resp_end(&c);
 }
 
-/* From a queue's key back to K; NULL: it is not one of ours. */
+/* Find K in a queue's key; NULL: the key is not one of ours. */
 static const char *k_of_queue(const char *key, size_t *length, redis_keys *keys)
 {
     size_t n = *length - strlen(":queue");
@@ -64,8 +64,8 @@ static const char *k_of_queue(const char *key, size_t *length, redis_keys *keys)
     return keys->base_length == n && !memcmp(keys->base, key, n) ? k : NULL;
 }
 
-/* In Redisson's layout: of permits ("{N}:timeout", or "N:timeout" if there is a '{' in N), and of a
- * fair lock's waiters ("redisson_lock_timeout:" and {N}, or N likewise). */
+/* Find N in a key of Redisson's layout: the expiries of permits ("{N}:timeout", or "N:timeout" if
+ * N has a '{'), and the deadlines of a fair lock ("redisson_lock_timeout:" and {N} or N). */
 static const char *n_of_timeout(const char *key, size_t *length)
 {
     static const char fair[] = "redisson_lock_timeout:", permits[] = ":timeout";
@@ -87,7 +87,7 @@ static const char *n_of_timeout(const char *key, size_t *length)
     return key;
 }
 
-/* Could it be a lock's? Others can't be asked for by name, and would spoil a list. */
+/* Can this be the name of a lock? Other names can't be inspected, and would garble a list. */
 static bool is_name(const char *name, size_t length)
 {
     for (size_t i = 0; i < length; i++)
@@ -203,7 +203,7 @@ static bool answer_scan(redis_call *call, const resp_node *reply)
     return true;
 }
 
-/* ---- of a cluster, first of all its nodes ---------------------------------------------------- */
+/* ---- the first scan; in a cluster after the map is known ------------------------------------- */
 
 static int write_ping(redis_call *call, resp_buf *out)
 {
@@ -214,7 +214,7 @@ static int write_ping(redis_call *call, resp_buf *out)
     return resp_end(&c);
 }
 
-/* The map link holds it back until there is a map (map_link.c). */
+/* The map link holds the PING back until there is a map (map_link.c). */
 static bool pinged(redis_call *call, const resp_node *reply)
 {
     redis_inspection *k = call->about;

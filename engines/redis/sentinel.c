@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sentinel.c - where the master is, by asking sentinels.
+ * sentinel.c - asks sentinels for the address of the master.
  *
- * There is one connection to one sentinel at a time. On it the master's address is asked for
- * whenever the master's link makes an attempt, and when the connection is new (something may have
- * happened meanwhile); and +switch-master is listened for, so that a fail-over is followed at once,
- * also while the old master still seems to be there. The sentinel that leads a fail-over says so
- * only when all replicas follow; but it says +promoted-slave before, and is asked then. A sentinel
- * that can't be reached or does not answer is left for the next one of the URL; there is a pause
- * only after all of them, which grows. Whoever is called the master must say so itself (hello.c).
+ * There is one connection to one sentinel at a time. The client asks for the master's address
+ * whenever the master's link makes an attempt, and when the connection to the sentinel is new (a
+ * fail-over may have happened meanwhile). The client also subscribes to +switch-master, to follow a
+ * fail-over at once, even while the old master still responds. The sentinel that leads a fail-over
+ * sends +switch-master only when all replicas follow; but that sentinel sends +promoted-slave
+ * before, and the client then asks for the address. If a sentinel can't be reached or does not
+ * answer, the client tries the URL's next sentinel; a pause comes only after a round through all
+ * sentinels, and grows. A server that is named as the master must confirm that role (hello.c).
  *
- * One that does not know the master's name is left, too. If none knows it, waiting does not help:
- * the master's link is told.
+ * The client also leaves a sentinel that does not know the master's name. If no sentinel knows the
+ * name, waiting does not help: the master's link fails its calls.
  */
 #include <stdlib.h>
 
 #include "redis.h"
 
-/* ---- the question ---------------------------------------------------------------------------- */
+/* ---- the request ----------------------------------------------------------------------------- */
 
 static int write_question(redis_call *call, resp_buf *out)
 {
@@ -30,7 +31,7 @@ static int write_question(redis_call *call, resp_buf *out)
     return resp_end(&c);
 }
 
-/* From texts to an address: false if it makes no sense. */
+/* Use the address in these texts. False: the texts make no sense. */
 static bool found(redis *r, const char *host, size_t length, const char *port, size_t port_length)
 {
     char name[NET_HOST_MAX], number[8];
@@ -52,7 +53,7 @@ static bool found(redis *r, const char *host, size_t length, const char *port, s
     return true;
 }
 
-/* This one does not know the master; the next one may. */
+/* This sentinel does not know the master; the next one may. */
 static void stranger(redis *r)
 {
     redis_sentinel *s = &r->sentinel;
@@ -101,7 +102,7 @@ void redis_sentinel_ask(redis *r)
     redis_call *call;
 
     if (link->state != LINK_READY || r->sentinel.asked)
-        return; /* it is asked when it is ready */
+        return; /* sentinel_ready asks, or a request is pending */
     call = redis_call_new(link, &type, r, 0);
     if (!call)
         return;
@@ -125,7 +126,7 @@ static void sentinel_ready(redis_link *link)
     redis_sentinel_ask(link->redis);
 }
 
-/* After a whole round the master's link need not wait for more. */
+/* After a round through all sentinels the master's link stops waiting for an address. */
 static void sentinel_dropped(redis_link *link)
 {
     redis *r = link->redis;
@@ -141,7 +142,7 @@ static void sentinel_dropped(redis_link *link)
                         link->words);
 }
 
-/* It may refuse us (a password) where another one does not. */
+/* Another sentinel may accept us (another password): fail only after a round through all. */
 static void sentinel_refused(redis_link *link, int code, const char *words)
 {
     redis *r = link->redis;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * settings.c - what the URL says.
+ * settings.c - reads the URL.
  *
  *     redis://[[user]:password@]host[:port][/db]     rediss:// the same over TLS
  *     redis+unix://[[user]:password@]/path/of/socket
  *     redis+sentinel://[[user]:password@]host[:port],host[:port]/MASTER[/db]
  *     redis+cluster://[[user]:password@]host[:port],host[:port]
  *
- * Parameters: prefix, db, layout, semaphore, replicas; tls=1 for those that have no scheme of their
- * own with TLS, and for TLS cafile, cert, key, verify; sentinel_user and sentinel_password. User
- * and password may also come from the program's options or the environment (env->user,
- * env->password); the URL's come first. No error repeats a part of the URL that may be a password.
+ * Parameters: prefix, db, layout, semaphore, replicas; tls=1 for schemes without a TLS variant, and
+ * for TLS cafile, cert, key, verify; sentinel_user and sentinel_password. User and password may
+ * also come from the program's options or the environment (env->user, env->password); the URL takes
+ * precedence. No error repeats a part of the URL that may be a password.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -208,7 +208,7 @@ int redis_settings_read(redis_settings *s, const pawl_env *env, const pawl_url *
                               s->service == REDIS_SENTINEL ? "host:26379,host:26379/mymaster"
                                                            : "host:6379");
     text += 2;
-    at = strrchr(text, '@'); /* a path may hold one, too; a password should have it as %40 */
+    at = strrchr(text, '@'); /* a path may have an '@', too; in a password '@' should be %40 */
     if (at && is_unix && text[0] == '/')
         at = NULL;
     if (at) {

@@ -3,24 +3,24 @@
  * shards.c - the client's channels in a cluster.
  *
  * A plain message would be passed on to every node. So a client has a sharded channel for each slot
- * that it asks about, {N}P@C with a number N of that slot, and listens there from the first acquire
- * on: SSUBSCRIBE goes out before it on the same connection. The server ends that when the slot
- * moves away; the waiters then ask, and are sent on to the new node.
+ * that the client uses, {N}P@C with a number N of that slot, and listens there from the first
+ * acquire on: SSUBSCRIBE is sent before the acquire on the same connection. The server ends the
+ * subscription when the slot moves away; the waiters then ask, and are redirected to the new node.
  *
- * Every link listens to the plain channel P@C as well (hello.c). There the scripts turn if nobody
- * heard the sharded one: so a waiter keeps its turn whose slot has moved a moment ago. But messages
- * are passed on by other nodes, a sharded one by the replicas of a master, a former master among
- * them; so each says which node sent it (base.lua, pawl.c).
+ * Every link listens to the plain channel P@C as well (hello.c). The scripts send to P@C if nobody
+ * received the sharded message, so that a waiter keeps its turn just after its slot has moved. But
+ * other nodes pass messages on (a sharded message is passed on by the replicas of a master, perhaps
+ * a former master), so each message names the sending node (tell.lua, pawl.c).
  *
- * A user who may not use sharded channels is told so in the log, and uses the plain one on that
- * connection (link->plain): refusals of SSUBSCRIBE are seen when it is sent, those of SPUBLISH,
- * which only scripts send, by a message to a channel of our own with every new connection.
+ * If the user may not use sharded channels, the log says so, and the connection uses the plain
+ * channel (link->plain). A refusal of SSUBSCRIBE shows when the command is sent. SPUBLISH is sent
+ * by scripts only; a message to a channel of our own on every new connection shows its refusal.
  */
 #include <stdlib.h>
 
 #include "waiters.h"
 
-/* With this before it. */
+/* The name of the slot's channel, with the prefix `how`. */
 static void channel_of(char text[REDIS_CHANNEL_MAX], const char *how, const redis *r, uint16_t slot)
 {
     char tag[12];
@@ -88,7 +88,7 @@ void redis_shards_refused(redis_link *link, const char *words)
     link->plain = true;
 }
 
-/* Moved, most likely: what follows it is sent on, and listens there. */
+/* The slot has most likely moved: the acquire that follows is redirected, and subscribes there. */
 static void refused(redis_call *call, int code, const char *words)
 {
     forget(call->on, call->slot);
@@ -111,7 +111,7 @@ void redis_shard_listen(redis_call *about)
         return;
     call = redis_call_new(link, &type, link, 0);
     if (!call)
-        return; /* the plain one is left */
+        return; /* the plain channel remains */
     call->slot = about->slot;
     call->asking = about->asking;
     link->listens[about->slot / 8] |= (uint8_t)(1u << about->slot % 8);
@@ -127,7 +127,7 @@ void redis_shard_ended(redis_link *link, const resp_node *channel)
     redis_waiters_ask(link->redis, slot);
 }
 
-/* ---- may we send? ---------------------------------------------------------------------------- */
+/* ---- the right to send sharded messages ------------------------------------------------------ */
 
 static int write_probe(redis_call *call, resp_buf *out)
 {
@@ -145,7 +145,7 @@ static int write_probe(redis_call *call, resp_buf *out)
     return resp_end(&c);
 }
 
-/* MOVED: the slot is another node's, but we may. */
+/* MOVED means that another node has the slot, and that the right is there. */
 static void probe_failed(redis_call *call, int code, const char *words)
 {
     if (code == PAWL_EAUTH)

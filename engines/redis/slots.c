@@ -4,12 +4,12 @@
  * answer is an array with an element for each range of slots: the first slot, the last slot, and
  * the nodes, each an array that begins with host, port and id. The first node is the master.
  *
- * Reading a node map changes nothing: no node is added and nobody is connected to until map_link.c
- * has judged the node map and redis_node_map_use makes it the map. A host that is empty, unknown or
- * null means the node that was asked. An answer that makes no sense anywhere is refused whole. So
- * is one with more than REDIS_NODES_MAX masters, or with a host that may not be followed (hosts.c):
- * node_map->flaw then says why. Masters are found by a hash, so that the time to read a node map is
- * proportional to its length, whatever a hostile node puts into it.
+ * Reading a node map changes nothing: no node is added and no connection is made until map_link.c
+ * has accepted the node map and calls redis_node_map_use. A host that is empty, unknown or null
+ * means the node that was asked. An answer with any part that makes no sense is refused as a whole.
+ * So is an answer with more than REDIS_NODES_MAX masters, or with a host that is not allowed
+ * (hosts.c): node_map->flaw then has the reason. Masters are found by a hash, so that the time to
+ * read a node map is proportional to its length, even if a hostile node made the node map.
  */
 #include <stdlib.h>
 
@@ -38,7 +38,7 @@ static uint32_t hash_of(const char *host, uint16_t port)
     return hash;
 }
 
-/* The index of this master in the node map, plus 1; a new one is added. 0: the node map has a
+/* The index of this master in the node map, plus 1; a new master is added. 0: the node map has a
  * flaw. */
 static uint16_t index_of(redis_node_map *node_map, const redis_link *from, const char *host,
                          uint16_t port)
@@ -66,7 +66,7 @@ static uint16_t index_of(redis_node_map *node_map, const redis_link *from, const
     return node_map->table[at];
 }
 
-/* One range. False: it makes no sense. */
+/* Read one range. False: the range makes no sense. */
 static bool read_range(redis_node_map *node_map, const redis_link *from, const resp_node *range)
 {
     const resp_node *first = resp_child(range, 0), *last = resp_child(range, 1);
@@ -83,7 +83,7 @@ static bool read_range(redis_node_map *node_map, const redis_link *from, const r
         number > 65535 || !read_host(name, host, from))
         return false;
     node_map->covered += (size_t)(b - a + 1);
-    if (node_map->covered > 4 * REDIS_SLOTS) /* ranges overlap again and again */
+    if (node_map->covered > 4 * REDIS_SLOTS) /* too many overlapping ranges */
         return false;
     node = index_of(node_map, from, name, (uint16_t)number);
     if (!node)
@@ -117,7 +117,8 @@ redis_node_map *redis_node_map_read(const redis_link *from, const resp_node *rep
 
 /* ---- the node map becomes the map ------------------------------------------------------------ */
 
-/* Slots in use that a node which is gone has left, or that are with one that had none before. */
+/* Find the nodes that have taken slots in use over: the old node is gone, or the new node had no
+ * slots before. */
 static void note_moves(redis *r, redis_link *const *links, const redis_node_map *node_map)
 {
     redis_cluster *c = &r->cluster;
@@ -151,11 +152,11 @@ void redis_node_map_use(redis *r, const redis_node_map *node_map)
 
     for (size_t i = 0; links && numbers && i < node_map->n; i++) {
         links[i] = redis_cluster_node(r, node_map->nodes[i].host, node_map->nodes[i].port);
-        numbers[i] = links[i] ? links[i]->number : 0; /* without memory: not known */
+        numbers[i] = links[i] ? links[i]->number : 0; /* no memory: the node is not known */
         if (links[i])
             memcpy(links[i]->id, node_map->nodes[i].id, sizeof links[i]->id);
     }
-    if (links && numbers) { /* else the old map is kept for now */
+    if (links && numbers) { /* else the old map stays for now */
         count_slots(c, links, node_map);
         note_moves(r, links, node_map);
         for (size_t slot = 0; slot < REDIS_SLOTS; slot++)

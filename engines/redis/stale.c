@@ -3,19 +3,19 @@
  * stale.c - messages about acquires that this client does not know.
  *
  * After a fail-over or a restart from an older snapshot a queue may name acquires that have ended
- * since, and whose client lives; so may a request that arrives late from a lost connection. Such a
- * stale entry would get the lock, or the task to watch, and do nothing. So the client answers every
- * message about an acquire that it does not know: the cancel script takes the stale entry out of
- * the queue, or ends the claim that it was just granted, and passes the lock on.
+ * since, although their client still runs; a late request of a lost connection has the same effect.
+ * Such a stale entry would get the lock, or the task to watch, and do nothing. The client therefore
+ * answers every message about an acquire that the client does not know: the cancel script removes
+ * the stale entry from the queue, or ends the entry's new claim, and passes the lock on.
  *
  * The client may still believe in a grant to the stale entry's owner (made by the old master), and
- * a renewal may have reached the new one before the answer does. cancel.lua therefore ends a claim
- * only if nobody has renewed it; claims of leases up to 2.1 s can't be told apart so, and are left
- * to end by themselves.
+ * a renewal may have reached the new master before the answer does. cancel.lua therefore ends only
+ * claims that were never renewed. For leases up to 2.1 s the script can't tell renewed claims from
+ * others, so claims of such leases are left to expire.
  *
- * A stale entry is freed when its call is over, whatever the answer: if that was lost, the claim
- * ends by itself. Somebody who may publish can make the client send cancels; STALE_MAX are out at
- * most.
+ * A stale_entry is freed when its call has ended, with or without an answer: if the answer was
+ * lost, the claim expires. A user that may publish can make the client send cancels; at most
+ * STALE_MAX cancels are pending.
  */
 #include <stdlib.h>
 

@@ -1,46 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * waiters.c - acquire: the ops that may wait. How it is asked, and what messages say, is the
- * layout's.
+ * waiters.c - acquire: the ops that may wait. The layout writes the requests and reads the
+ * messages.
  *
  *     ASKING --GRANTED, BUSY ...--> op done
  *       | QUEUED
  *       v
  *     QUEUED --a message that grants--> op done
- *       |    --timer, or a message to look--> the same acquire again; its answer as above
+ *       |    --timer, or a message to recheck--> the same acquire again; answers as above
  *       |
  *     cancel: LEAVING (the cancel script is out) --answer--> op done, or was done CANCEL_MS ago
  *
- * QUEUED means that the server has or may have something of it: a place, or by now the lock. So it
- * is also what becomes of an acquire whose answer was lost; ASKING is one that was not carried out,
- * or is out for the first time.
+ * QUEUED means that the server has or may have an entry of the waiter: a place in the queue, or by
+ * now the lock. An acquire whose answer was lost is therefore QUEUED, too. ASKING is an acquire
+ * that was not carried out, or that was sent for the first time.
  *
- * The server keeps a place for REDIS_PLACE_MS; it is asked again long before. One waiter watches
- * for all: it asks again when what is in their way should be over; behind a stranger, who sends no
- * messages, also before. All others ask again so often (the layout's refresh_ms) that a watcher
- * that died, or is stale (stale.c), keeps nobody waiting for longer.
+ * The server keeps a place for REDIS_PLACE_MS; the waiter asks again long before. One waiter of a
+ * name is the watcher: the watcher asks again when the lease of the holder should have ended, and
+ * earlier if the holder is a stranger (another program's lock, which sends no messages). All other
+ * waiters ask again every refresh_ms (of the layout), so that a watcher that died, or is stale
+ * (stale.c), delays nobody for longer.
  *
- * A waiter outlives its connection: whatever has no call out is sent again on the next one, which
- * is harmless because the same owner gets the same answer. So an acquire whose answer was lost is
- * resolved here, as long as the core waits for it; only one that is given up before that is
- * "unknown". A waiter that was given up stays (without its op) until the server has confirmed that
- * it is gone, so that no grant is left behind for nobody; at the latest until place and lease must
- * be over.
+ * A waiter outlives its connection: every waiter without a pending call is sent again on the next
+ * connection. Repeating is harmless because the same owner gets the same answer. A lost answer is
+ * therefore resolved here as long as the core waits; only an acquire that is given up before that
+ * is "unknown". A waiter that was given up stays (without its op) until the server has confirmed
+ * its removal, so that no grant is left without an owner, but not longer than place and lease last.
  */
 #include <stdlib.h>
 
 #include "kit/rows.h"
 #include "waiters.h"
 
-#define CANCEL_MS 100       /* so long the answer to a cancel is waited for */
-#define STRANGER_MIN_MS 20  /* how often a stranger's lock is looked at, at first */
+#define CANCEL_MS 100       /* how long an op waits for the answer to its cancel */
+#define STRANGER_MIN_MS 20  /* the first pause before a stranger's lock is rechecked */
 #define STRANGER_MAX_MS 250
-#define DEAF_MS 1000        /* how often a lock is looked at whose channel is not subscribed to */
-#define PERMITS_MAX 10000   /* each has an id of its own there */
+#define DEAF_MS 1000        /* the recheck interval while the waiter's channel is not subscribed */
+#define PERMITS_MAX 10000   /* layout redisson: each permit has an id of its own */
 
 static void timer_fired(pawl_timer *timer);
 
-/* The op is done; the waiter, too. */
+/* End the waiter and finish its op. */
 void redis_waiter_finish(redis_waiter *w, int code)
 {
     pawl_op *op = w->op;
@@ -101,8 +101,8 @@ void redis_waiter_granted(redis_waiter *w, redis_call *call, uint64_t token, int
         hand_over(w);
         return;
     }
-    w->state = WAITER_QUEUED; /* the server has something of it */
-    if (!call) { /* by a message: of that no WAIT on this connection tells */
+    w->state = WAITER_QUEUED; /* the server has an entry of the waiter */
+    if (!call) { /* granted by a message: no WAIT on this connection covers such a grant */
         redis_waiter_ask(w);
         return;
     }
@@ -117,7 +117,7 @@ static bool proving(const redis_waiter *w)
 
 static void leave(redis_waiter *w);
 
-/* Too few replicas have it: it is given back. */
+/* `replicas` have the grant; -1: unknown. If too few have it, the grant is given back. */
 static void wait_proven(redis_proof *proof, int64_t replicas)
 {
     redis_waiter *w = list_entry(proof, redis_waiter, proof);
@@ -128,7 +128,7 @@ static void wait_proven(redis_proof *proof, int64_t replicas)
         return;
     }
     w->unsure = replicas < 0;
-    if (replicas < 0) { /* asked again with the next connection, or of who has its slot by then */
+    if (replicas < 0) { /* ask again: the next connection, or the node that has the slot by then */
         set_timer(w, STRANGER_MIN_MS);
         return;
     }
@@ -215,7 +215,7 @@ static bool answer_acquire(redis_call *call, const resp_node *reply)
         w->call = NULL;
     if (w->state == WAITER_LEAVING) {
         w->overtaken = NULL;
-        return true; /* its cancel is behind it */
+        return true; /* the cancel was sent after this acquire */
     }
     if (resp_equal(word, "GRANTED", 7))
         return answer_granted(call, w, reply);
@@ -234,7 +234,7 @@ static bool answer_acquire(redis_call *call, const resp_node *reply)
     return true;
 }
 
-/* The link is lost, but another has its slot by now. */
+/* The link is lost. Does another ready link serve the waiter's slot by now? */
 static bool served_elsewhere(const redis_waiter *w, const redis_link *lost)
 {
     const redis_link *link = redis_link_for(w->redis, w->name);
@@ -242,8 +242,8 @@ static bool served_elsewhere(const redis_waiter *w, const redis_link *lost)
     return link != lost && link->state == LINK_READY;
 }
 
-/* PAWL_EUNKNOWN: sent again with the next connection. A server that does not serve now is asked
- * again in a while; one that can't, ends the waiter, unless it has a place there. */
+/* PAWL_EUNKNOWN: the acquire is sent again on the next connection. PAWL_ECONN, and most errors if
+ * the waiter has a place: the acquire is sent again after a pause. Other errors end the waiter. */
 static void acquire_failed(redis_call *call, int code, const char *words)
 {
     redis_waiter *w = call->about;
@@ -281,7 +281,7 @@ static int write_acquire(redis_call *call, resp_buf *out)
 {
     const redis_waiter *w = call->about;
 
-    if (w->state == WAITER_LEAVING) /* the script was unknown, and must not run after the cancel */
+    if (w->state == WAITER_LEAVING) /* NOSCRIPT: the acquire must not run after the cancel */
         return PAWL_ECANCELED;
     return call->on->redis->layout->write_acquire(call, out);
 }
@@ -345,7 +345,7 @@ static void cancel_failed(redis_call *call, int code, const char *words)
     redis_waiter *w = call->about;
 
     w->call = NULL;
-    if (code == PAWL_EAUTH && w->op) /* what it left there must expire */
+    if (code == PAWL_EAUTH && w->op) /* the waiter's entry on the server must expire */
         w->trouble = pawl_error_set(w->op->err, code, "%s", words);
     if (code != PAWL_EUNKNOWN) {
         set_timer(w, STRANGER_MAX_MS);
@@ -369,7 +369,7 @@ static void send_cancel(redis_waiter *w)
     send_call(w, &type);
 }
 
-/* Is anything sent there? Not by a map link without a map: it only asks for that. */
+/* Can calls be sent on this link? Not on a map link without a map, which only asks for the map. */
 static bool serves(const redis_link *link)
 {
     const redis *r = link->redis;
@@ -378,7 +378,7 @@ static bool serves(const redis_link *link)
            (r->settings.service != REDIS_CLUSTER || r->cluster.known || link != &r->link);
 }
 
-/* The caller is told now; the server, when it can be reached. */
+/* Finish the op now; the server gets the cancel as soon as the server can be reached. */
 static void give_up(redis_waiter *w)
 {
     redis_link *link = redis_link_for(w->redis, w->name);
@@ -402,7 +402,7 @@ static void leave(redis_waiter *w)
 
     w->gone_by = env->now(env) + (REDIS_PLACE_MS + w->lease_ms) * PAWL_NS_PER_MS;
     w->state = WAITER_LEAVING;
-    w->overtaken = w->call; /* an acquire: the cancel goes out behind it */
+    w->overtaken = w->call; /* the cancel is sent after this acquire */
     list_remove(&w->proof.link);
     redis_unlisten(w);
     set_timer(w, CANCEL_MS);
@@ -430,9 +430,9 @@ void redis_acquire_cancel(redis *r, pawl_op *op)
     redis_link *link = redis_link_for(r, op->name);
     bool ready = serves(link);
 
-    if (w->state == WAITER_LEAVING) /* by itself (replicas=): its cancel is out, and ends the op */
+    if (w->state == WAITER_LEAVING) /* redis_waiter_end or wait_proven has sent a cancel already */
         return;
-    if (w->state == WAITER_ASKING && !(w->call && ready)) { /* the server has nothing of it */
+    if (w->state == WAITER_ASKING && !(w->call && ready)) { /* the server has no entry of it */
         give_up(w);
         redis_waiter_free(w);
         return;
@@ -440,7 +440,7 @@ void redis_acquire_cancel(redis *r, pawl_op *op)
     leave(w);
 }
 
-/* ---- time, and what the link tells ----------------------------------------------------------- */
+/* ---- timer and link events ------------------------------------------------------------------- */
 
 static void timer_fired(pawl_timer *timer)
 {
@@ -449,7 +449,7 @@ static void timer_fired(pawl_timer *timer)
 
     if (w->state != WAITER_LEAVING) {
         if (link->state == LINK_READY)
-            redis_waiter_ask(w); /* else it is sent when the link is ready */
+            redis_waiter_ask(w); /* else redis_waiters_resend asks when the link is ready */
         return;
     }
     if (w->op)
@@ -460,10 +460,11 @@ static void timer_fired(pawl_timer *timer)
     }
     w->redis->env->timer_set(w->redis->env, &w->timer, w->gone_by);
     if (!w->call && link->state == LINK_READY)
-        send_cancel(w); /* it may set the timer sooner */
+        send_cancel(w); /* may set an earlier timer */
 }
 
-/* It was refused, and asks again in its time, however often connections and the map change. */
+/* The server refused the waiter: the waiter backs off, also if the connection or the map changes
+ * meanwhile. */
 static bool pauses(const redis_waiter *w)
 {
     return w->state != WAITER_LEAVING && w->trouble && w->timer.armed;
@@ -489,7 +490,7 @@ void redis_waiters_resend(redis *r, redis_link *link)
     }
 }
 
-/* An answer from where it asked before tells nothing any more. */
+/* Ignore the answer of the node that the waiter has asked: the slot is elsewhere now. */
 static void turn_away(redis_waiter *w)
 {
     if (!redis_call_withdraw(w->call)) {
@@ -508,7 +509,7 @@ void redis_waiters_move(redis *r)
         const redis_link *on = w->call ? w->call->on : w->on;
 
         if (on == redis_link_for(r, w->name) || (w->call && on->state == LINK_READY))
-            continue; /* if it is asked in the wrong place, it is sent on */
+            continue; /* a node that no longer has the slot redirects the call */
         if (w->call)
             turn_away(w);
         ask_or_leave(w);

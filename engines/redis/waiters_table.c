@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * waiters_table.c - the waiters there are: in order of arrival, and by their number, for the
- * messages that name one. Those that are over are kept for the next, up to some.
+ * waiters_table.c - the waiters of a client: in order of arrival, and by sequence number, so that a
+ * message finds its waiter. Finished waiters are pooled for reuse, up to SPARE_MAX.
  */
 #include <stdlib.h>
 

@@ -1,21 +1,21 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
--- acquire: take K, or queue for it.
+-- acquire: take K, or queue for K.
 --
 -- KEYS: as in rules.lua. ARGV: 1 owner "client:seq", 2 mode x|s|p|l, 3 lease ms, 4 how long the
--- place in the queue is kept, ms (0: don't queue), 5 tokens, 6 channel, p or s before its name,
+-- place in the queue is kept, ms (0: don't queue), 5 tokens, 6 p, c or s and the channel's name,
 -- 7 permits, 8 capacity (0: as set), 9 an owner of the same client whose exclusive grant allows
 -- this shared one, or "", 10 floor of the tokens (0: none), 11 latch: the round seen when queued,
 -- or "", 12 the waiter's secret, in hex.
 --
 -- Replies: GRANTED owner token ntokens ms now | QUEUED owner behind left foreign now [round]
--- (behind 0: it is to watch, and `left` is for it; 1: somebody else does) |
+-- (behind 0: this waiter is the watcher, and is to check after `left` ms; 1: another one is) |
 -- BUSY owner left foreign now | STATE owner | INVAL owner.
 --#include head.lua
 
 local owner, mode, text = ARGV[1], ARGV[2], redis.pcall('GET', K)
 
--- The usual cases. TAKE: nobody has it, nobody waits, and the clock is ahead of the counter.
+-- The usual cases. TAKE: K is free, nobody waits, and the clock is ahead of the counter.
 local plain = match(ARGV[3], '^[1-9]%d*$') and #ARGV[3] < 12
 if plain and not text and mode == 'x' and ARGV[5] == '1' and ARGV[10] == '0' and
    call('EXISTS', QUEUE) == 0 then
@@ -26,8 +26,8 @@ if plain and not text and mode == 'x' and ARGV[5] == '1' and ARGV[10] == '0' and
         return {'GRANTED', owner, tonumber(micros), 1, tonumber(ARGV[3]), tonumber(millis)}
     end
 end
--- QUEUE, AGAIN: somebody has it exclusively, and one of those who wait watches. A place that is
--- kept for long enough is not written again.
+-- QUEUE, AGAIN: K is held exclusively, and a waiter is the watcher. A place that is kept for long
+-- enough is not written again.
 if plain and type(text) == 'string' and sub(text, 1, 7) == 'pawl x ' and
    sub(text, 8, 8 + #owner) ~= owner .. ' ' and (mode == 'x' or mode == 's') and
    match(ARGV[4], '^[1-9]%d*$') and #ARGV[4] < 12 and match(ARGV[5], '^[1-9]%d?%d?%d?$') and
@@ -66,8 +66,9 @@ if not text and mode == 'x' and call('EXISTS', QUEUE) == 0 then
     return {'GRANTED', owner, token, ntokens, lease, now}
 end
 
--- QUEUE: the last place, if it has none yet, and what it waits for. REC's field `line` says until
--- when QUEUE and REC are kept at least, and what the last place was.
+-- QUEUE: append the owner to the queue, if not queued yet, and write the owner's record. REC's
+-- field `line` has the time until which QUEUE and REC are kept at least, and the number of the last
+-- place.
 local function stand(line, record)
     local kept, last = match(line or '', '^(%d+) (%d+)$')
     if not kept then
@@ -82,7 +83,7 @@ local function stand(line, record)
     end
 end
 
--- Behind an exclusive holder nobody can be admitted, whoever waits.
+-- Behind an exclusive holder no waiter can be admitted, so the queue need not be read.
 if wait > 0 and (mode == 'x' or mode == 's') and ARGV[9] == '' and type(text) == 'string' and
    sub(text, 1, 7) == 'pawl x ' and sub(text, 8, 8 + #owner) ~= owner .. ' ' then
     local known = call('HMGET', REC, 'line', 'watch', owner)
@@ -113,8 +114,8 @@ local function granted(token, n, ms)
     return {'GRANTED', owner, token, n, ms, now}
 end
 
--- Those behind it whose places have run out, up to a hundred or two: each waiter that lives sweeps
--- behind itself, and admit() at the front.
+-- Remove waiters with expired places behind this one, up to 200: each live waiter removes the dead
+-- waiters behind itself, and admit() removes the dead waiters at the front.
 local function sweep()
     local place = call('ZSCORE', QUEUE, owner)
     for _ = 1, place and 100 or 0 do
@@ -129,7 +130,7 @@ local function sweep()
     end
 end
 
--- QUEUE, or AGAIN: the place is kept up.
+-- QUEUE, or AGAIN: the place is kept for longer.
 local function queue(round)
     local known = call('HMGET', REC, 'line', 'watch')
     local r = call('ZSCORE', QUEUE, owner) and read(owner)
@@ -165,8 +166,9 @@ end
 
 -- ---- locks and semaphores -----------------------------------------------------------------------
 
--- AGAIN: it holds already. Its lease starts anew, and never ends sooner for it. K is always
--- written: a grant by message is asked for again, and WAIT must speak of it.
+-- AGAIN: the owner holds K already. The lease starts anew, and never ends sooner than before. K is
+-- always written: with replicas= the client asks again for a grant by message, and the WAIT of that
+-- request must cover the grant.
 local function again(r)
     local token, n
     call('PEXPIREAT', K, now + math.max(call('PTTL', K), lease))
@@ -184,7 +186,8 @@ local function again(r)
     return granted(token, n, lease)
 end
 
--- Its owner holds exclusively and wants it shared as well: both are in HOLD from now on.
+-- A downgrade: another owner of this client (ARGV 9) holds K exclusively, and this owner wants a
+-- shared grant, too. Both grants are in HOLD from now on.
 local function downgrades()
     if with == '' or mode ~= 's' or match(with, '^[^:]*') ~= match(owner, '^[^:]*') then
         return false
@@ -207,7 +210,7 @@ local function downgrades()
     return true
 end
 
--- What the name is in use as: true if that is what is asked for. Sets the capacity in force.
+-- Whether the name is unused, or in use for the requested mode. Sets the capacity in force.
 local function of_type()
     local w = front()
     local r = w and read(w)

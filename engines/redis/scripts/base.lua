@@ -1,25 +1,26 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
--- Tokens, records and times, needed by everything that grants or queues. Comes behind head.lua.
+-- Tokens, records and times, needed by all scripts that grant or queue. Included after head.lua.
 --
--- The counter is the last token given out. It never stays behind the server's time in microseconds:
--- so tokens rise also across a FLUSHALL, a restart from an old snapshot and a fail-over to a replica
--- that lags. All stay below 2^53, where Lua's numbers are exact.
+-- The counter is the last token given out. Giving out tokens raises the counter at least to the
+-- server's time in microseconds, so tokens also rise across a FLUSHALL, a restart from an old
+-- snapshot and a fail-over to a replica that lags. Tokens stay below 2^53, where Lua's numbers are
+-- exact.
 --
--- Once the clock has passed the last token, the clock alone gives a larger one, so the counter need
--- not be kept: it expires a day or more (FENCE_MS less 10,000 s, see draw.lua) after the last token
--- was given out, or after the clock has reached that token if the counter ran ahead. A clock that is
--- set back by more than a day afterwards may repeat tokens.
+-- Once the clock has passed the last token, the clock alone gives a larger token, so the counter
+-- need not be kept. The counter expires a day or more (FENCE_MS less 10,000 s, see draw.lua) after
+-- the last token was given out, or after the clock has reached that token if the counter ran ahead.
+-- If the clock is set back by more than a day afterwards, tokens may repeat.
 
 local format = string.format
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- When the counter may go: see above.
+-- Set the time at which the counter expires: see above.
 local function keep_fence(last)
     call('PEXPIREAT', FENCE, format('%.0f', math.max(now, math.floor(last / 1000)) + FENCE_MS))
 end
 
--- The first of n new tokens, all of them above `floor`.
+-- Returns the first of n new tokens, which are all above `floor`.
 local function reserve(n, floor)
     local last = call('INCRBY', FENCE, n)
     local least = math.max(time[1] * 1e6 + time[2], (floor or 0) + n)
@@ -34,31 +35,32 @@ local function reserve(n, floor)
     return last - n + 1
 end
 
--- A claim of this lease, ms. Whoever renews a lease that is longer than a claim makes it at least
--- 100 ms longer than the claim: so cancel.lua can tell a claim that nobody has renewed.
+-- The length of a claim for this lease, ms. A claim of CLAIM_MS is made only for leases that are
+-- more than 100 ms longer, so that cancel.lua can tell renewed claims from claims never renewed.
 local function claim_of(lease)
     local claim = tonumber(CLAIM_MS)
     return tonumber(lease) > claim + 100 and claim or math.min(lease, claim - 100)
 end
 
--- What K says of an exclusive holder: `letter` x holds, z has released and lingers.
+-- The value of K for an exclusive holder: `letter` x holds, z has released and lingers.
 local function exclusive(letter, owner, token, ntokens, since, chan)
     return format('pawl %s %s %.0f %d %.0f %s', letter, owner, token, ntokens, since, chan)
 end
 
 -- A record: mode, permits, capacity, tokens, since, lease, limit, secret, channel. `limit` is a
--- waiter's deadline, a holder's first token. `secret` is the waiter's own, in hex: messages to it
--- repeat it, so that only who may read the record can send one.
+-- waiter's deadline, or a holder's first token. `secret` is a waiter's random number, in hex:
+-- messages to the waiter repeat the secret, so that only users that may read the record can send.
 local function record_of(mode, permits, capacity, ntokens, since, lease, limit, secret, chan)
     return format('%s %d %.0f %d %.0f %.0f %.0f %s %s', mode, permits, capacity, ntokens, since,
                   lease, limit, secret, chan)
 end
 
--- WATCH. One waiter watches the end of the holder's lease: REC's field `watch` says which, and when
--- it will look. It need not be the front, and keeps the task as long as it stands in the queue,
--- looks no later than the lease ends and is not due: so that a hand-over need not wake two. Whoever
--- takes it out of the queue appoints another: so a watcher stands in the queue, and without one the
--- queue is empty.
+-- WATCH. One waiter, the watcher, checks at the end of the holder's lease. REC's field `watch`
+-- names the watcher and the time of its check. The watcher need not be the front. A waiter stays
+-- the watcher while in the queue, if its check is not overdue and not after the end of the lease: a
+-- hand-over then need not wake two waiters. A script that removes the watcher from the queue
+-- appoints another one. So the watcher is always in the queue, and a queue without a watcher is
+-- empty.
 local function watching(owner, ms)
     return format('%.0f %s', now + math.max(ms, 0), owner)
 end
@@ -67,13 +69,13 @@ local function watcher(watch)
     return match(watch or '', ' (%S+)$')
 end
 
--- `ends`: when the lease does, if that may be sooner than it was.
+-- `ends`: the end of the lease, if the lease may end sooner than before.
 local function is_watched(watch, ends)
     local at = tonumber(match(watch or '', '^(%d+) '))
     return at and at >= now and at <= (ends or at)
 end
 
--- Helper keys outlive what is in them by some seconds, and are then gone without anybody's doing.
+-- Helper keys outlive their content by some seconds, and then expire.
 local function keep(key, at)
     local ttl = call('PTTL', key)
     if ttl == -1 or (ttl >= 0 and now + ttl < at + 1000) then

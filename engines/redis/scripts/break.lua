@@ -1,9 +1,10 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
--- break: end every grant of K, tell the holders, and pass it on as a release would.
+-- break: end every grant of K, notify the holders, and pass the lock on as a release would.
 --
--- KEYS: as in rules.lua. ARGV: 1 who breaks, as text. Replies: OK now | NOTHELD now. A stranger's K
--- is deleted too; a latch is not held by anybody. The holders' clients get "e owner now who".
+-- KEYS: as in rules.lua. ARGV: 1 text that names the breaker. Replies: OK now | NOTHELD now. A
+-- stranger's K is deleted, too; a latch has no holders. The holders' clients get "e owner now
+-- text".
 --#include head.lua
 --#include base.lua
 --#include rules.lua

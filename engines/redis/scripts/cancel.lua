@@ -1,15 +1,17 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
--- cancel: leave the queue; and if the grant is already on its way, pass it on.
+-- cancel: leave the queue; if the lock was granted meanwhile, pass the lock on.
 --
--- KEYS: as in rules.lua. ARGV: 1 owner; 2 and 3, from a client that was told of an acquire it does
--- not know (DISOWN): the token of the grant, or "" if it was told to watch, and when it was granted.
--- Replies: QUEUED owner now (it was) | HELD owner now (it was, and is passed on) | NOTHELD owner
--- now. Only for an owner whose acquire has not been taken up: its grant ends whatever it is.
+-- KEYS: as in rules.lua. ARGV: 1 owner; 2 and 3, if a message was about an acquire that the client
+-- does not know (DISOWN): the token of the grant, or "" for a message to watch, and the server's
+-- time in the message.
+-- Replies: QUEUED owner now (the owner waited) | HELD owner now (the owner had a grant, which is
+-- passed on) | NOTHELD owner now. Only for owners whose caller has not got the lock: without ARGV 2
+-- any grant of the owner ends.
 --
 -- DISOWN. After a fail-over or a restart from an older snapshot the queue may name an acquire that
--- has ended. Its client may still believe in a grant to that owner, and a renewal may have come
--- before this: so the grant ends only if it is just that one, and a claim that nobody has renewed.
+-- has ended. The client may still believe in a grant to that owner, and a renewal may have come
+-- before this script. So a grant ends only if its token is ARGV 2 and its claim was never renewed.
 --#include head.lua
 --#include base.lua
 --#include rules.lua
@@ -17,7 +19,7 @@
 local owner, token, granted = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local before = front()
 
--- Is the grant of which the client was told still as it was made?
+-- Whether the grant is the one in the message, and was never renewed.
 local function untouched(r)
     local ends = r and tonumber(call('ZSCORE', HOLD, owner)) or now + call('PTTL', K)
     local given = r and format('%.0f', r.limit) or match(value, '^pawl x %S+ (%d+) ')

@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
--- entry: who a client is, for a while.
+-- entry: write a client's entry, with a time to live.
 --
--- KEYS: 1 {P@C}:client. ARGV: 1 how long it is kept, ms, then field, value, field, value ...
--- Reply: OK. On a full server an entry that is there is kept up, a new one is refused.
+-- KEYS: 1 {P@C}:client. ARGV: 1 time to live, ms, then field, value, field, value ...
+-- Reply: OK. A full server keeps an existing entry for longer, and refuses a new one.
 redis.call('PEXPIRE', KEYS[1], ARGV[1])
 redis.call('HSET', KEYS[1], unpack(ARGV, 2))
 redis.call('PEXPIRE', KEYS[1], ARGV[1])

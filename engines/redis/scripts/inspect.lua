@@ -1,12 +1,12 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
--- inspect: who holds K and who waits. Changes nothing.
+-- inspect: list the holders and waiters of K. Changes nothing.
 --
 -- KEYS: as in rules.lua (2 is not read). ARGV: 1 how many holders and waiters to list at most.
 -- Reply: now, type (free|lock|semaphore|latch|foreign|other), count (capacity, or the latch's),
--- permits in use, number of holders, number of waiters, then for each listed one an array: role
--- (h|w), owner ("" for a stranger; "z:" before it: lingers), mode, permits, token, ntokens, since,
--- left ms (-1 unknown; of a waiter: how long its place is kept).
+-- permits in use, number of holders, number of waiters, then an array for each holder and waiter:
+-- role (h|w), owner ("" for a stranger; "z:OWNER": lingers), mode, permits, token, ntokens, since,
+-- left ms (-1 unknown; of a waiter: how long the place is kept).
 local call, match, sub = redis.call, string.match, string.sub
 local K, QUEUE, REC, HOLD = KEYS[1], KEYS[3], KEYS[4], KEYS[5]
 local most = tonumber(ARGV[1])

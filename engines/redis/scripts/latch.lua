@@ -1,14 +1,14 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
--- latch: set a count-down latch, or count it down.
+-- latch: set a count-down latch, or count a latch down.
 --
 -- KEYS: 1 K, 2 {K}:done, 3 {K}:queue, 4 {K}:rec. ARGV: 1 "set" or "down", 2 owner, 3 count (set),
--- 4 how long a request is remembered, ms.
+-- 4 how long the receipt of a request is kept, ms.
 -- Replies: OK owner count | STATE owner | INVAL owner.
 --
--- K is "pawl l COUNT ROUND" and has no lease; the round is the owner that set it. {K}:done
--- remembers who has been served, so that a repeated request changes nothing, also after the latch
--- opened. When it opens, everybody who waits is told "o owner now
+-- K is "pawl l COUNT ROUND" and has no lease; the round is the owner that set the latch. {K}:done
+-- has the receipts: the owners whose requests were carried out, so that a repeated request changes
+-- nothing, also after the latch has opened. When the latch opens, every waiter gets "o owner now
 -- secret K".
 local call, format, match, sub = redis.call, string.format, string.match, string.sub
 local K, DONE, QUEUE, REC = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -56,7 +56,7 @@ elseif what == 'set' then
     if current > 0 then
         return {'STATE', owner}
     end
-    open() -- who waits for a latch that vanished
+    open() -- wakes the waiters of a latch that was deleted
     call('SET', K, format('pawl l %.0f %s', count, owner))
     current = count
     receipt()

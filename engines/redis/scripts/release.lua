@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
--- release: end the owner's grant and pass it on.
+-- release: end the owner's grant and pass the lock on.
 --
 -- KEYS: as in rules.lua. ARGV: 1 owner, 2 permits to keep (0: none), 3 linger ms (0: end now).
 -- Replies: OK owner now | NOTHELD owner now. Works on a full server.
@@ -11,8 +11,8 @@ local mark = 'pawl x ' .. owner .. ' '
 local text = redis.pcall('GET', K)
 local first, records, passed, heard
 
--- The usual cases: nobody waits; or PASS to a front that wants it exclusively, hears of it, and has
--- nobody behind it or somebody who watches.
+-- The usual cases: nobody waits; or PASS to a front waiter that wants K exclusively and receives
+-- the message, if no waiter is left in the queue or another waiter is the watcher.
 if ARGV[2] == '0' and ARGV[3] == '0' and type(text) == 'string' and sub(text, 1, #mark) == mark then
     first = call('ZPOPMIN', QUEUE)
     local w = first[1]
@@ -52,8 +52,8 @@ end
 
 local kept, linger = tonumber(ARGV[2]), math.min(tonumber(ARGV[3]), 1e14)
 
--- WATCH: whoever came last has the longest time before its turn, so it is asked to. False: it can't
--- be told. If there is nobody, nobody has to.
+-- WATCH: the last waiter has the longest time before its turn, so the last waiter is told to watch.
+-- False: the message did not reach that waiter. An empty queue needs no watcher.
 local function appoint(ms)
     local w = call('ZRANGE', QUEUE, -1, -1)[1]
     local secret, chan = match(w and call('HGET', REC, w) or '',
@@ -68,8 +68,8 @@ local function appoint(ms)
     return not w
 end
 
--- The same PASS for the less usual: a range of tokens, a short lease, a cluster's channel, nobody
--- who watches, a counter ahead of the clock. What does not work out is left to the rules.
+-- The same PASS for less usual cases: a range of tokens, a short lease, a cluster's channel, no
+-- watcher, a counter ahead of the clock. If this PASS fails, rules.lua continues.
 if first and not passed then
     local w = first[1]
     local n, lease, limit, secret, chan =
@@ -82,7 +82,7 @@ if first and not passed then
             call('SET', K, exclusive('x', w, token, n, now, chan), 'PXAT', now + ms)
             return tell(chan, format('g %s %.0f %s %d %.0f %s %s', w, token, n, ms, now, secret, K))
         end)
-        if not passed then -- it can't be written: free, and the waiter looks for itself
+        if not passed then -- the server is full: free K, and tell the waiter to check
             call('DEL', K)
             tell(chan, format('f %s 0 0 %.0f %s %s', w, now, secret, K))
             return {'OK', owner, now}
@@ -96,7 +96,7 @@ if first and not passed then
 end
 --#include rules.lua
 
--- A repeated release finds what the first one made of it.
+-- Whether the lock lingers already: a repeated release finds the result of the first one.
 local function lingers()
     mark = 'pawl z ' .. owner .. ' '
     return (kind == 'z' and sub(value, 1, #mark) == mark) or
@@ -125,7 +125,7 @@ local function reduce(r)
     record(owner, r)
 end
 
-if passed then -- to a waiter that is gone, or the one behind it is
+if passed then -- but the new holder is gone, or no watcher could be appointed
     look()
     if not heard then
         kind = nil
@@ -156,7 +156,7 @@ if linger > 0 then
     conclude(before, nil, true)
     return {'OK', owner, now}
 end
--- RELEASE. A successor's SET replaces K, so that it is never missing in between.
+-- RELEASE. A successor's SET replaces K, so that K is never missing in between.
 if r then
     leave(owner, r)
 else

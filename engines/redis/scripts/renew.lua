@@ -4,10 +4,10 @@
 --
 -- ARGV: 1 keys for each item (1 or 3), then for each item: owner, lease ms. KEYS: for each item K,
 -- or K, {K}:rec, {K}:hold.
--- Reply: now, then for each item its owner (renewed), "" (it holds nothing) or "+" (its grant is
--- among others in HOLD: ask with 3 keys). A lease is never shortened, and never made anew. K is
--- always written, so that a WAIT behind this tells whether replicas have its lease, too. Works on a
--- full server: the first write is a PEXPIREAT.
+-- Reply: now, then for each item the owner (renewed), "" (not held) or "+" (the grant is one of
+-- several in HOLD: ask with 3 keys). A lease is never shortened, and an ended lease is never
+-- restored. The lease of K is always written, so that a WAIT after this script covers the renewal.
+-- Works on a full server: the first write is a PEXPIREAT.
 local call, sub = redis.call, string.sub
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -1,16 +1,17 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
--- The rules of locks: who gets it, and who is told. Included by the scripts that may pass it on.
+-- The rules of locks: which waiter gets the lock, and which waiter gets a message. Included by the
+-- scripts that can pass a lock on.
 --
--- KEYS: 1 K, 2 {K}:fence, 3 {K}:queue, 4 {K}:rec, 5 {K}:hold; docs/redis.md says what is in them.
+-- KEYS: 1 K, 2 {K}:fence, 3 {K}:queue, 4 {K}:rec, 5 {K}:hold; docs/redis.md describes the content.
 -- Capital words name the transitions of proof/models/handover.pml.
 --
--- K decides: while it exists somebody holds, and once it is gone nobody does, whatever the other
--- keys say. `kind` is what K says: nil free, x exclusive, z lingering, m holders are in HOLD,
--- p likewise and a semaphore, l latch, f a stranger's, ? not a string.
+-- K decides: the lock is held while K exists, and free without K, regardless of the other keys.
+-- `kind` is the type of K's value: nil free, x exclusive, z lingering, m holders are in HOLD,
+-- p a semaphore with holders in HOLD, l latch, f a stranger's (foreign) lock, ? not a string.
 --
--- A full server refuses the first write of a script if it could take memory, later ones no more.
--- So whatever passes a lock on writes a ZREM, PEXPIREAT or DEL first.
+-- A full server refuses the first write of a script if that write could take memory, and allows all
+-- later writes. Scripts that pass a lock on therefore write a ZREM, PEXPIREAT or DEL first.
 
 local kind, value, full
 
@@ -73,7 +74,7 @@ local function drop_holder(member)
     end
 end
 
--- EXPIRE, of one among several holders.
+-- EXPIRE: remove the holders with ended leases from HOLD.
 local function settle()
     if kind == 'm' or kind == 'p' then
         local ended = call('ZRANGEBYSCORE', HOLD, '-inf', now)
@@ -86,7 +87,7 @@ local function settle()
     end
 end
 
--- What somebody left behind whose K was deleted.
+-- Remove the holders that are left in HOLD after K was deleted.
 local function clear_hold()
     for _, member in ipairs(call('ZRANGE', HOLD, 0, -1)) do
         if not call('ZSCORE', QUEUE, member) then
@@ -109,7 +110,7 @@ local function fits(r)
     return false
 end
 
--- Make `owner` a holder for ms; its first token.
+-- Make `owner` a holder for ms. Returns the first token.
 local function enter(owner, r, ms)
     local token, ends = reserve(r.ntokens), now + ms
     if r.mode == 'x' then
@@ -144,7 +145,7 @@ local function leave(owner, r)
     end
 end
 
--- Whether `owner` holds; and its record, if that is in HOLD. After settle.
+-- Whether `owner` is a holder; and the owner's record, if the owner is in HOLD. Call settle first.
 local function held(owner)
     if kind == 'x' then
         local mine = 'pawl x ' .. owner .. ' '
@@ -156,7 +157,7 @@ local function held(owner)
     return false
 end
 
--- When the front should look again: ms, -1 if that can't be told.
+-- In how many ms the watcher should check again; -1 if not known.
 local function left(mode)
     if kind == nil then
         return 0
@@ -183,9 +184,9 @@ local function drop_waiter(owner)
     call('HDEL', REC, owner)
 end
 
--- PASS to the waiter at the front: a claim, and its tokens in the message. False: it is gone. A
--- server so full that not even this can be written is left with the lock free; the waiter is told
--- to look.
+-- PASS to the waiter at the front: make a claim, and send the tokens in a message. False: the
+-- waiter is gone. If the server is too full even for the claim, the lock stays free, and the
+-- message tells the waiter to check.
 local function grant(w, r)
     local ms = claim_of(r.lease)
     local was = kind
@@ -210,7 +211,8 @@ local function grant(w, r)
     return false
 end
 
--- PASS while it fits. The asker, if its turn comes, is granted by the reply: its token is returned.
+-- PASS to the front waiter as long as the waiter fits. If the asker's turn comes, the reply of the
+-- script is the grant: the asker's token is returned.
 local function admit(asker)
     local mine
     local w = not full and front()
@@ -237,8 +239,8 @@ local function admit(asker)
     return mine
 end
 
--- Pass on what can be, then WATCH: tell whoever leads the queue now to, unless it did `before` and
--- has nothing to expect sooner. The asker reads it in the reply.
+-- PASS the lock on as far as possible, then WATCH: tell the front waiter to watch, unless the same
+-- waiter was at the front `before` and need not check sooner. The asker is told by the reply.
 local function conclude(before, asker, sooner)
     local mine = admit(asker)
     local w = not full and front()

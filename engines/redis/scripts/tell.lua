@@ -1,12 +1,12 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
--- A message to a client's channel, for every script that sends one. Wants the locals call, sub and match.
+-- Messages to a client's channel, for all scripts that send any. Needs the locals call, sub, match.
 
--- Whether anybody heard it. The channel's first letter says how: p plain; in a cluster c plain, s
--- sharded ({N}CHANNEL), or if nobody listens there (the slot has just moved here), or we may not
--- send there, on the plain one.
--- Other nodes of a cluster pass messages on, so there it ends with who sent it: only what comes
--- from that very node was counted here.
+-- Send a message. Returns whether a client received the message. The channel's first letter says
+-- how to send: p plain; in a cluster c plain, s sharded ({N}CHANNEL). A sharded message that nobody
+-- receives (the slot has just moved here), or that the user may not send, is sent plain. Other
+-- nodes of a cluster pass messages on, so in a cluster a message ends with the id of the sending
+-- node: PUBLISH counts only receivers at that node.
 local function tell(chan, text)
     local how, to = sub(chan, 1, 1), sub(chan, 2)
     local n = 0

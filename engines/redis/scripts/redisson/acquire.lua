@@ -2,15 +2,15 @@
 --
 -- acquire, in the layout `redisson`.
 --
--- KEYS, ARGV 1-7: as in common.lua. ARGV 8 lease ms, 9 how long it waits at most, ms (0: not
--- at all), 10 how often the owner holds it already, 11 permits, 12 capacity (0: as set), 13... ids of
--- permits.
--- Replies, as in the layout `pawl`: GRANTED tag token 1 ms now | QUEUED tag 0 left 0 now (it is to
--- listen on its channel and ask again) | BUSY tag left 0 now | STATE tag | INVAL tag | GONE tag: the hold that was to be
--- entered again is gone.
+-- KEYS, ARGV 1-7: as in common.lua. ARGV 8 lease ms, 9 how long to wait at most, ms (0: don't
+-- wait), 10 how often the owner holds the lock already, 11 permits, 12 capacity (0: as set), 13...
+-- ids of permits.
+-- Replies, as in the layout `pawl`: GRANTED tag token 1 ms now | QUEUED tag 0 left 0 now (listen on
+-- the channel and ask again) | BUSY tag left 0 now | STATE tag | INVAL tag | GONE tag (the hold
+-- that was to be re-entered has ended).
 --#include common.lua
 
-local ALIVE_MS = 10000 -- a waiter asks again after 4.5 s at the latest (redisson.c)
+local ALIVE_MS = 10000 -- waiters ask again every 4.5 s at least (redisson.c)
 local lease, wait, count = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
 local permits, capacity = tonumber(ARGV[11]), tonumber(ARGV[12])
 
@@ -32,7 +32,7 @@ end
 
 -- ---- locks --------------------------------------------------------------------------------------
 
--- An answer that was lost is answered again: the lease counts from now on then, too.
+-- A request whose answer was lost is granted again: the lease then counts from now on.
 local function enter_plain()
     call('HSET', N, field, count + 1)
     at_least(N, lease)
@@ -83,7 +83,7 @@ local function fair()
     if deadline then
         local alive = now + math.min(wait, 60000)
         if tonumber(deadline) < alive then
-            call('ZADD', DEADLINES, alive, owner) -- it lives; others would drop it
+            call('ZADD', DEADLINES, alive, owner) -- the waiter lives; others would remove it
         end
         return busy(math.max(0, call('PTTL', N)))
     end
@@ -96,7 +96,7 @@ local function fair()
     return busy(math.max(0, call('PTTL', N)))
 end
 
--- Whether this owner holds N exclusively, so that it may read, too.
+-- Whether this owner holds N exclusively, and may therefore read, too.
 local function downgrades()
     local holds = not how and call('HGET', N, owner)
     if holds then -- a plain or fair lock becomes a write lock
@@ -111,7 +111,7 @@ local function downgrades()
     return true
 end
 
--- All holds of one owner are one hold to Pawl: each lasts as long as the last one.
+-- Pawl treats all holds of one owner as one hold: each lasts as long as the last hold.
 local function read()
     if count > 0 and not mine() then
         return {'GONE', tag}
@@ -135,7 +135,7 @@ end
 local function write()
     if mine() then
         if tonumber(call('HGET', N, field)) <= count then
-            call('PEXPIRE', N, call('PTTL', N) + lease) -- Redisson adds them up
+            call('PEXPIRE', N, call('PTTL', N) + lease) -- Redisson adds the leases up
         end
         return enter_plain()
     elseif count > 0 then
@@ -151,7 +151,7 @@ end
 
 -- ---- semaphores and latches ---------------------------------------------------------------------
 
--- A semaphore that nobody has set yet is set by the first who says a capacity.
+-- A semaphore without a value is set by the first acquire that has a capacity.
 local function free_permits()
     local free = call('GET', N)
     if not free and capacity > 0 then
@@ -162,8 +162,8 @@ local function free_permits()
     return free and tonumber(free)
 end
 
--- The answer was lost: the permits are leased anew. If others took some back since then, because
--- their lease was over, the rest goes back, too, and all are asked for anew.
+-- If an earlier answer was lost, the permits are leased anew. If some of the permits have expired
+-- and were given back since then, the rest is given back, too, and all permits are requested anew.
 local function asked_before()
     local have = {}
     for i = 13, 12 + permits do
@@ -216,7 +216,7 @@ local function plain_permits()
     if not free then
         return {'STATE', tag}
     elseif free < permits and capacity > 0 and permits > capacity then
-        return {'INVAL', tag} -- the key does not say how many there are, but the caller does
+        return {'INVAL', tag} -- the capacity is not in the key, only in the request
     elseif free < permits then
         return busy(-1)
     end

@@ -1,14 +1,15 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
--- break, in the layout `redisson`: what forceUnlock does, for whatever N is. Pawl's holders are
--- told, each client on its own channel; a program with Redisson learns it at its next renewal.
+-- break, in the layout `redisson`: like forceUnlock, for every kind of lock. Pawl's holders are
+-- notified, each client on its own channel; Redisson's holders notice at their next renewal.
 --
--- KEYS, ARGV 1-7: as in common.lua, mode x. ARGV: 8 who breaks, as text, which is the message.
+-- KEYS, ARGV 1-7: as in common.lua, mode x. ARGV: 8 text that names the breaker: the message.
 -- Replies: OK now | NOTHELD now.
 --#include common.lua
 
--- A client's channel has the first 60 bits of its id, which its owners' UUIDs and its permits' ids
--- begin with. A plain message reaches all nodes of a cluster.
+-- The name of a client's channel has the first 60 bits of the client id. The UUIDs of the client's
+-- owners and the ids of its permits begin with the same bits. A plain message reaches all nodes of
+-- a cluster.
 local told = {}
 local function tell_client(id)
     if not told[id] then

@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
--- inspect, in the layout `redisson`: who holds N and who waits. Changes nothing.
+-- inspect, in the layout `redisson`: list the holders and waiters of N. Changes nothing.
 --
 -- KEYS, ARGV 1-7: as in common.lua. ARGV 8 how many rows at most. The reply is as in the layout
--- `pawl`; an owner is Redisson's "UUID:THREAD". Only fair locks know who waits. Nobody knows since
--- when. `permits` of a lock's holder is its hold count.
+-- `pawl`; an owner is Redisson's "UUID:THREAD". Only fair locks have a list of waiters. `since` is
+-- never known. `permits` of a lock's holder is the hold count.
 --#include common.lua
 
 local most, rows, holders, waiters, used, count = tonumber(ARGV[8]), {}, 0, 0, 0, 0
@@ -17,8 +17,8 @@ local function add(...)
     end
 end
 
--- For how long a reader still holds N, ms: the longest of its holds. -2: all have ended, and what is
--- left of it goes with the next request. Anybody may have written the count.
+-- How long a reader still holds N, ms: the longest of the reader's holds. -2: all holds have ended,
+-- and the next request removes the reader. The count is not trusted: any program can write the key.
 local function reads_for(who, n)
     local most = -2
     for i = n, math.max(1, n - 99), -1 do
@@ -44,7 +44,7 @@ local function lock_rows()
     end
     for _, who in ipairs(call('LRANGE', QUEUE, 0, -1)) do
         local alive = call('ZSCORE', WAITING, who)
-        if not alive or tonumber(alive) > now then -- else it is dead, and goes with the next request
+        if not alive or tonumber(alive) > now then -- else dead: the next request removes it
             waiters = waiters + 1
             add('w', who, 'x', 0, 0, 0, -1, -1)
         end

@@ -1,16 +1,16 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
--- release, in the layout `redisson`. Also what ends a wait (ARGV 8 "leave"): a grant that came
--- meanwhile goes back, and the waiter leaves a fair lock's queue.
+-- release, in the layout `redisson`. Also ends a wait (ARGV 8 "leave"): a grant that was made
+-- meanwhile is given back, and the waiter leaves a fair lock's queue.
 --
--- KEYS, ARGV 1-7: as in common.lua. ARGV 8 "" or "leave", 9 how often it stays held (0: not at all;
--- permits: how many), 10 lease ms: so long what stays is needed at least, 11 wait ms of a fair lock's
--- waiter; of a release: ms for which the lock is to stay taken, 12... ids of the permits to give back.
+-- KEYS, ARGV 1-7: as in common.lua. ARGV 8 "" or "leave", 9 how many holds remain (0: none;
+-- permits: how many permits remain), 10 lease ms that the remaining holds need at least, 11 for
+-- "leave": wait ms of a fair lock's waiter; else linger ms, 12... ids of the permits to give back.
 -- Replies: OK tag now | NOTHELD tag now.
 --
--- Where Redisson lets things happen that harm others, this does not: an expired fair lock is not
--- "released" for somebody who does not hold it, and who leaves the queue of a free lock wakes the
--- next one.
+-- Two faults of Redisson that harm others are avoided: an expired fair lock is not "released" for
+-- an owner that does not hold the lock, and a waiter that leaves the queue of a free lock wakes the
+-- next waiter.
 --#include common.lua
 
 local leaves, keep, lease = ARGV[8] == 'leave', tonumber(ARGV[9]), tonumber(ARGV[10])
@@ -19,7 +19,7 @@ local function ended(held)
     return {held and 'OK' or 'NOTHELD', tag, now}
 end
 
--- The longest of the leases of those who still hold it; 0: none.
+-- The longest lease of the remaining holds, ms; 0: there are none.
 local function longest()
     local most, all = 0, call('HGETALL', N)
     for i = 1, #all, 2 do
@@ -36,7 +36,7 @@ local function free()
     return ended(true)
 end
 
--- How long the lock stays taken for nobody.
+-- How long the released lock lingers, ms.
 local function linger()
     return not leaves and tonumber(ARGV[11]) or 0
 end
@@ -77,7 +77,7 @@ local function read()
         drop_read_holds(tonumber(call('HGET', N, owner)))
     end
     if how == 'write' and call('EXISTS', WRITES) == 0 then
-        return ended(true) -- its writer's lease is not known: N stays as it is
+        return ended(true) -- the writer's lease is not known: N stays as it is
     end
     local most = call('HLEN', N) > 1 and longest() or 0
     if most == 0 then
@@ -107,7 +107,7 @@ local function write()
     end
     call('HSET', N, 'mode', 'read')
     call('PEXPIRE', N, most)
-    tell(1, 'redisson_rwlock:' .. base) -- readers may come in now; Redisson leaves them waiting
+    tell(1, 'redisson_rwlock:' .. base) -- readers can enter now; Redisson does not notify readers
     return ended(true)
 end
 
@@ -144,7 +144,7 @@ local function leased_permits()
             n, live = n + 1, live or tonumber(score) > now
         end
     end
-    if n > 0 then -- one: how many are free; several: how many came back
+    if n > 0 then -- the message has the number of free permits, or (several ids) of returned ones
         local free = call('INCRBY', N, n)
         tell(#ARGV > 12 and n or free)
     end
@@ -153,9 +153,9 @@ end
 
 local function plain_permits()
     local have = tonumber(call('GET', RECEIPT) or -1)
-    if kind == 'none' or have < 0 then -- deleted, with all its permits; or never granted
+    if kind == 'none' or have < 0 then -- the semaphore was deleted; or the permits never granted
         return ended(false)
-    elseif have <= keep then -- they are back already
+    elseif have <= keep then -- the permits were released already
         return ended(not leaves)
     end
     call('SET', RECEIPT, keep, 'PX', keep_ms(keep > 0 and lease or 0))

@@ -1,11 +1,12 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
--- renew, in the layout `redisson`: a batch. A lease is never shortened, and never made anew.
+-- renew, in the layout `redisson`: a batch. A lease is never shortened, and an ended lease is never
+-- restored.
 --
--- KEYS: for each item N and, for permits, their expiries (else N again). ARGV 1 nothing, then for
--- each item: mode, tag, owner, what keys of N begin with, lease ms, number of ids, ids (mode c: the key
--- of the receipt).
--- Reply: now, then for each item its tag (renewed) or "" (it holds nothing).
+-- KEYS: for each item N and the expiries of N's permits (used in mode p). ARGV 1 unused, then for
+-- each item: mode, tag, owner, beginning of N's helper keys, lease ms, number of ids, ids (mode c:
+-- the key of the receipt).
+-- Reply: now, then for each item the tag (renewed) or "" (not held).
 local call, format = redis.call, string.format
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -21,7 +22,7 @@ local function hold_key(base, who, i)
     return format('%s:%s:rwlock_timeout:%d', base, who, i)
 end
 
--- How N is stored is as in common.lua.
+-- common.lua describes how N is stored.
 local function renew_read(N, owner, base, lease)
     local count = call('HEXISTS', N, 'mode') == 1 and tonumber(call('HGET', N, owner) or 0) or 0
     local alive = false
@@ -41,7 +42,7 @@ local function renew_exclusive(N, mode, owner, base, lease)
         return false
     end
     if how then
-        last(hold_key(base, owner .. ':write', 1), lease) -- it may not be there
+        last(hold_key(base, owner .. ':write', 1), lease) -- WRITES may not exist
     end
     return true
 end
@@ -58,8 +59,8 @@ local function renew_lock(N, mode, owner, base, lease)
     return held
 end
 
--- A part of the permits is given back from the end of the list, perhaps after this renewal was
--- sent: those at its end may be missing.
+-- A partial release gives back permits from the end of the list, perhaps after this renewal was
+-- sent: the last permits of the list may be missing.
 local function renew_permits(PERMITS, lease, from, to)
     while to > from and not call('ZSCORE', PERMITS, ARGV[to]) do
         to = to - 1
