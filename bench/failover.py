@@ -3,11 +3,11 @@
 """failover.py ACTOR [ROUNDS]: how long a fail-over takes for Pawl's clients, beside the time that
 Sentinel and Redis Cluster take themselves.
 
-In each round HOLDERS processes hold one lock each, which does not survive the fail-over, and one more
-process waits for the first lock. Times are measured from the cause of the fail-over to these events:
-the first and the last sentinel (node) names the new master; the new master grants the lock to the
-waiter; the last holder is notified (on_lost). The private servers decide faster than usual ones: their
-time-outs are printed first.
+In each round HOLDERS processes hold one lock each, which does not survive the fail-over, and one
+more process waits for the first lock. Times are measured from the cause of the fail-over to these
+events: the first and the last sentinel (node) names the new master; the new master grants the lock
+to the waiter; the last holder is notified (on_lost). The private servers decide faster than usual
+ones: their time-outs are printed first.
 """
 import itertools
 import os

@@ -4,10 +4,10 @@
 
     quorum.py BENCH_QUORUM [SECONDS]
 
-A decision of the majority costs about one round trip to the third fastest server, whatever the other
-two do. To show this, one of the five servers answers 50 ms late, or is dead. The script starts its own
-servers, and a proxy that delays all traffic by 25 ms each way. The peers are built by `make interop`; a
-missing peer is reported.
+A decision of the majority costs about one round trip to the third fastest server, whatever the
+other two do. To show this, one of the five servers answers 50 ms late, or is dead. The script
+starts its own servers, and a proxy that delays all traffic by 25 ms each way. The peers are built
+by `make interop`; a missing peer is reported.
 """
 import os
 import subprocess
