@@ -60,7 +60,7 @@ pid_t bench_fork(void)
     if (child < 0)
         bench_die("fork");
     if (child == 0)
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* nothing is left behind if the parent fails */
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* children end if the parent fails */
     return child;
 }
 
@@ -71,7 +71,7 @@ void bench_wait(pid_t child)
     if (waitpid(child, &status, 0) != child)
         bench_die("waitpid");
     if (status)
-        exit(1); /* it has said why */
+        exit(1); /* the child has printed the reason */
 }
 
 static int compare_ints(const void *a, const void *b)
@@ -127,7 +127,7 @@ struct bench_versus bench_versus(int slices, bench_slice_fn *mine, void *my_arg,
     mine(my_arg); /* not counted: caches, scripts and connections get warm */
     theirs(their_arg);
     for (size_t i = 0; i < n; i++) {
-        if (i % 2) { /* neither is always the first */
+        if (i % 2) { /* neither side is always the first */
             b[i] = theirs(their_arg);
             a[i] = mine(my_arg);
         } else {
@@ -156,7 +156,7 @@ void bench_alternate(const struct subject *s, struct bench_gaps *gaps)
         bench_nap(gaps->hold_ns);
         gaps->released = bench_ns();
         s->release(lock);
-        bench_nap(gaps->pause_ns); /* the other one's turn */
+        bench_nap(gaps->pause_ns); /* the other side's turn */
     }
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * common.h - what the benchmarks share: a stopwatch, quantiles, two sides run in turns, and locks
- * as the measurements see them. Figures stand beside something else that was measured in the same
- * run on the same machine; alone they mean little.
+ * common.h - helpers of the benchmarks: a stopwatch, quantiles, two sides that run in turns, and
+ * locks as the measurements see them. Each figure is compared with another one that was measured
+ * in the same run on the same machine, because a figure alone means little.
  */
 #ifndef PAWL_BENCH_COMMON_H
 #define PAWL_BENCH_COMMON_H
@@ -16,11 +16,11 @@
 
 int64_t bench_ns(void);
 void bench_nap(int64_t ns);
-void bench_die(const char *what);                               /* with errno's words */
-void bench_must(int code, const char *what, const pawl_error *err); /* ends unless code is 0 */
-void *bench_share(size_t size);                                 /* zeroed, also for children */
-pid_t bench_fork(void);                                         /* what was printed, once only */
-void bench_wait(pid_t child);                                   /* ends unless it ended well */
+void bench_die(const char *what);                               /* with the text of errno */
+void bench_must(int code, const char *what, const pawl_error *err); /* exits unless code is 0 */
+void *bench_share(size_t size);                                 /* zeroed, shared with children */
+pid_t bench_fork(void);                                         /* flushes first */
+void bench_wait(pid_t child);                                   /* exits if the child failed */
 
 /* Sorts; returns the value at `share` (0.5: median). */
 int64_t bench_quantile(int64_t *values, size_t n, double share);
@@ -31,14 +31,14 @@ pawl_lock *bench_lock(pawl_client **client, const char *url, const char *name, u
 
 /* ---- two sides in turns ---------------------------------------------------------------------- */
 
-/* Noise of the machine comes in stretches; so the sides take turns in short slices and a ratio is
- * that of two slices side by side. Of all slices the median counts. */
+/* Noise of the machine comes in phases, so the sides take turns in short slices, and a ratio
+ * compares two neighbouring slices. The result is the median of all slices. */
 typedef double bench_slice_fn(void *arg); /* runs for a slice, returns its figure */
 
 struct bench_versus {
     double mine, theirs; /* medians */
     double ratio;        /* median of mine / theirs */
-    double low, high;    /* quartiles of it */
+    double low, high;    /* quartiles of the ratio */
 };
 
 #define BENCH_SLICES_MAX 64
@@ -54,7 +54,7 @@ struct subject {
     void (*release)(void *);
 };
 
-/* How long after the release in one place the acquire in another returns that waits for it. */
+/* The time from a release on one side to the return of the waiting acquire on the other side. */
 struct bench_gaps {
     int64_t gaps[20000];
     volatile size_t n;
@@ -63,12 +63,12 @@ struct bench_gaps {
     int64_t hold_ns, pause_ns; /* between acquire and release; after the release */
 };
 
-/* One of the two sides; a gap counts if this side had asked before the other began to release. */
+/* One of the two sides. A gap counts if this side began to wait before the other side's release. */
 void bench_alternate(const struct subject *s, struct bench_gaps *gaps);
 /* Both sides, each in a process of its own. */
 void bench_handover(const struct subject *s, struct bench_gaps *gaps);
 
-/* acquire and release through Pawl; what `open` returned is a pawl_lock. */
+/* acquire and release through Pawl; `open` returns a pawl_lock. */
 void bench_pawl_acquire(void *lock);
 void bench_pawl_release(void *lock);
 void bench_process(pawl_client *client); /* pawl_client_process, which must work */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * etcd.c - bench_etcd URL own|same CLIENTS MILLISECONDS: acquire and release in a loop, each client
- * with a connection of its own in a thread of its own, on a name of its own or all on one. Prints
- * pairs per second, and the median and the 99th percentile of a pair in us: what etcd's Go client
- * says of itself (interop/etcd/bench.go). etcd.py lets the two take turns.
+ * etcd.c - bench_etcd URL own|same CLIENTS MILLISECONDS: acquire and release in a loop. Each client
+ * has its own connection and thread; clients use one name each (own) or share one name (same).
+ * Prints pairs per second, and the median and the 99th percentile of a pair in us, the same
+ * figures that interop/etcd/bench.go prints for etcd's Go client. etcd.py runs the two in turns.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -59,7 +59,7 @@ static void open_side(struct side *s, int number)
     s->took = malloc(PAIRS_MAX * sizeof *s->took);
     if (!s->took)
         bench_die("malloc");
-    pair(s->lock); /* the session is there, as in Go */
+    pair(s->lock); /* the session exists before the measurement, as in Go */
 }
 
 int main(int argc, char **argv)

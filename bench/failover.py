@@ -3,10 +3,11 @@
 """failover.py ACTOR [ROUNDS]: how long a fail-over takes for Pawl's clients, beside the time that
 Sentinel and Redis Cluster take themselves.
 
-In each round HOLDERS processes hold a lock each that does not survive the fail-over, and one more
-waits for the first of them. Times are from the cause to: the first and the last sentinel (node)
-that names the new master; the grant by that to the one that waits; the last holder that was told
-(on_lost). The private servers decide faster than usual ones: their time-outs are printed first.
+In each round HOLDERS processes hold one lock each, which does not survive the fail-over, and one
+more process waits for the first lock. Times are measured from the cause of the fail-over to these
+events: the first and the last sentinel (node) names the new master; the new master grants the lock
+to the waiter; the last holder is notified (on_lost). The private servers decide faster than usual
+ones: their time-outs are printed first.
 """
 import itertools
 import os
@@ -25,8 +26,8 @@ from sentinel import (DOWN_AFTER_MS, Announcements, Watched, forget, order_failo
 from server import keys  # noqa: E402
 
 HOLDERS = 8
-LEASE_MS = 600000  # nobody is told by a renewal
-ROUND = itertools.count()  # in the names, so that nothing of an earlier one is in the way
+LEASE_MS = 600000  # so long that no holder learns of the loss by a renewal
+ROUND = itertools.count()  # part of the names, so that leftovers of earlier rounds don't matter
 ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 5
 
 

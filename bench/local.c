@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * local.c - what `local:` costs, beside flock(2), a pthread mutex with a condition, and Redis.
+ * local.c - the cost of `local:`, beside flock(2), a pthread mutex with a condition, and Redis.
  *
  *     bench_local FOLDER [REDIS-SOCKET]
  *
- *   pair      acquire + release, nobody else there; flock(2) with an 8-byte counter in the file
+ *   pair      acquire + release without contention; flock(2) with an 8-byte counter in the file
  *             (its fencing token); one PING to a Redis server over a unix socket
  *   process   from the release in one process to the return of acquire in another that waits
- *   thread    two threads that hand one lock back and forth, beside mutex + condition
+ *   thread    two threads that pass one lock back and forth, beside mutex + condition
  *   kill      from kill -9 of the holder to the return of acquire in a waiting process
  */
 #include <fcntl.h>
@@ -49,7 +49,7 @@ static void *flock_open(void)
     return fd;
 }
 
-/* A lock with a token: lock the file, count in it. */
+/* A lock with a token: lock the file, and increment a counter in the file. */
 static void flock_acquire(void *fd)
 {
     uint64_t token = 0;
@@ -136,7 +136,7 @@ static void handover(const struct subject *s, double *p50, double *p99)
 
 /* ---- hand-over between threads --------------------------------------------------------------- */
 
-/* The same job by the usual means: a mutex and a condition, taken in turns. */
+/* The same hand-over without Pawl: a mutex and a condition. */
 struct ring {
     pthread_mutex_t mutex;
     pthread_cond_t turned;
@@ -275,7 +275,7 @@ int main(int argc, char **argv)
     }
     snprintf(url, sizeof url, "local:%s/table", argv[1]);
     snprintf(flock_path, sizeof flock_path, "%s/flock", argv[1]);
-    /* the measurements with processes first: this process must not have a client before it forks */
+    /* measurements with processes first: no client may be open when this process forks */
     handover(&flocked, &flock50, &flock99);
     handover(&local, &p50, &p99);
     for (int i = 0; i < KILLS; i++)

@@ -73,7 +73,7 @@ void plain_send(struct plain *c, const char *data, size_t len)
 
 /* ---- replies --------------------------------------------------------------------------------- */
 
-/* Where the reply that begins at s ends, or NULL if not all of it is there. */
+/* The end of the reply that begins at s, or NULL if the reply is not complete yet. */
 static const char *reply_end(const char *s, const char *end)
 {
     const char *line = s < end ? memchr(s, '\n', (size_t)(end - s)) : NULL;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * quorum.c - what one lock at a URL costs, for quorum.py, which puts the figures side by side.
+ * quorum.c - the cost of one lock at a URL, for quorum.py, which compares the figures.
  *
- *     bench_quorum pair SECONDS URL       acquire + release, nobody else there, for so long: median
+ *     bench_quorum pair SECONDS URL       acquire + release without contention, for SECONDS: median
  *                                         and 99th percentile of each
  *     bench_quorum handover ROUNDS URL    from the release in one process to the return of acquire
  *                                         in another that waits: median and 99th percentile
  *
- * In microseconds, on one line.
+ * The figures are microseconds, on one line.
  */
 #include <string.h>
 
@@ -23,7 +23,7 @@ static void print_quantiles(int64_t *values, size_t n)
            (long long)bench_quantile(values, n, 0.99) / 1000);
 }
 
-/* The first ones make connections, send scripts and find out who is slow. */
+/* The first rounds make connections, send scripts and find out which node is slow. */
 static void pairs(double seconds)
 {
     static int64_t acquires[MOST], releases[MOST];

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a quorum of five Redis servers costs, beside one server, redsync and node-redlock.
+"""The cost of a quorum of five Redis servers, beside one server, redsync and node-redlock.
 
     quorum.py BENCH_QUORUM [SECONDS]
 
-A decision at the majority costs about one round trip to the slowest of the fastest three, whatever
-the other two do: so one of the five answers 50 ms late, or is dead. It starts its own servers, and a
-proxy that holds back what passes for 25 ms each way. The peers are those of `make interop`; one that
-is not there is said so.
+A decision of the majority costs about one round trip to the third fastest server, whatever the
+other two do. To show this, one of the five servers answers 50 ms late, or is dead. The script
+starts its own servers, and a proxy that delays all traffic by 25 ms each way. The peers are built
+by `make interop`; a missing peer is reported.
 """
 import os
 import subprocess

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * redis.c - what `redis://` costs, beside a plain blocking client that sends the same scripts, and
- * beside subscribe-and-retry, which is how most libraries wait.
+ * redis.c - the cost of `redis://`, beside a plain blocking client that sends the same scripts, and
+ * beside subscribe-and-retry, the way in which most libraries wait.
  *
  *     bench_redis [-u URL] SOCKET PORT [PART...]
  *
- *   pair      acquire + release, nobody else there
+ *   pair      acquire + release without contention
  *   threads   the same by 64 threads at once, each with a lock of its own, all with one client
  *   async     the same for 1000 locks at once through the asynchronous calls
  *   crowd     hand-overs of one lock among 2 to 256 processes
  *   latency   from the release in one process to the return of acquire in another that waits
- *   held      100,000 locks held for a minute: what keeping them costs          (only if named)
+ *   held      100,000 locks held for a minute: the cost of renewing them        (only if named)
  *   waiters   10,000 waiters of one lock, served in order                       (only if named)
  *
- * URL is what Pawl opens instead of the server (any engine will do for a first look). The server
- * must be private: its keys are flushed.
+ * With -u Pawl opens URL instead of the server (any engine can be measured roughly in this way).
+ * The server must be private: its keys are flushed.
  */
 #include "redis.h"
 

@@ -24,7 +24,7 @@ void bench_latency(void);  /* from release to acquire */
 void bench_held(void);     /* 100,000 locks for a minute */
 void bench_waiters(void);  /* 10,000 waiters of one lock */
 
-/* Subscribe-and-retry, over TCP: with the commands that Redisson sends, and as cheap as can be. */
+/* Subscribe-and-retry over TCP: with the commands of Redisson, and with as few as possible. */
 extern const struct subject bench_redisson, bench_retry;
 
 #endif

@@ -4,13 +4,13 @@
  * then acquired again, by pawl_lock_acquire_start and pawl_lock_release_start. Once from a loop of
  * the program's own (poll and pawl_client_process), once with the callbacks in Pawl's thread.
  *
- * Beside it the same two scripts on as many locks by a client that does nothing but pipeline, in
- * the manner of `redis-benchmark -P 32`: 32 acquires, their replies, the 32 releases, their
- * replies. Over one connection, as Pawl has; and over 50, as redis-benchmark has if not told
- * otherwise: then the server is never idle, and nothing can be faster on this machine.
+ * For comparison, a client that only pipelines runs the same two scripts on as many locks, like
+ * `redis-benchmark -P 32`: 32 acquires, their replies, the 32 releases, their replies. It uses one
+ * connection, as Pawl does, and then 50, the default of redis-benchmark: with 50 connections the
+ * server is never idle, and nothing can be faster on this machine.
  *
- * redis-benchmark itself can't release what it acquired. So that the pipelining client is known to
- * be as good as it, both send acquires of ever new locks, which both can.
+ * redis-benchmark itself can't release a lock that it has acquired. To show that the pipelining
+ * client is as fast as redis-benchmark, both send acquires of ever new locks.
  */
 #include <poll.h>
 #include <semaphore.h>
@@ -34,7 +34,7 @@ struct loop {
     int fd; /* -1: Pawl's own thread runs the callbacks */
     atomic_bool stop;
     atomic_int in_flight;
-    long pairs; /* by the callbacks only, which come one at a time */
+    long pairs; /* changed by callbacks only, which run one at a time */
     sem_t drained;
 };
 
@@ -154,7 +154,7 @@ static void pipe_receive(struct pipe *p)
     }
 }
 
-/* While one connection's replies are read, the others' requests are at the server. */
+/* While the replies of one connection are read, the server has the requests of the others. */
 static double pipe_slice(void *arg)
 {
     int64_t from = bench_ns();

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * redis_crowd.c - how often one lock changes hands among 2 to 256 processes that all want it all
- * the time and do nothing with it: Pawl beside subscribe-and-retry, once with the commands that
- * Redisson sends, and once as cheap as it can be made.
+ * redis_crowd.c - how often one lock changes hands among 2 to 256 processes that acquire and
+ * release the lock in a loop: Pawl beside subscribe-and-retry, once with the commands that
+ * Redisson sends, and once with as few commands as possible.
  *
- * A hand-over is counted when the holder is another process than the one before. Pawl serves in
- * order, so that every acquire is one. With subscribe-and-retry who has just released is often
- * the first to try again; how many acquires there were in all is printed, too. So are the scripts
- * that the server ran for each hand-over.
+ * A hand-over is counted when the holder is another process than the holder before. Pawl serves
+ * waiters in order, so every acquire is a hand-over. With subscribe-and-retry the process that has
+ * just released is often the first to try again, so the number of all acquires is printed, too,
+ * and the number of scripts that the server ran for each hand-over.
  *
  * All crowds exist all the time; one runs while the others are parked on a futex. In every critical
  * section the processes check that they are alone.
@@ -93,7 +93,7 @@ static void all_parked(struct crowd *c)
 
     while (atomic_load(&c->parked) < c->size) {
         if (waitpid(-1, &status, WNOHANG) > 0)
-            exit(1); /* one has ended, and has said why */
+            exit(1); /* a member has ended, and has printed the reason */
         bench_nap(1000000);
     }
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * redis_held.c - 100,000 locks held by one client for a minute with the default lease of 30 s: what
- * renewing them costs client and server, what each takes of their memory, and whether one is lost.
+ * redis_held.c - 100,000 locks held by one client for a minute with the default lease of 30 s: the
+ * cost of renewals for client and server, the memory that each lock takes, and lost locks.
  *
- * Beside it what every lock with a lease needs: a string with a time to live, and for its renewal
- * one script for each lock that compares and sets the time anew, pipelined 32 deep by the plain
- * client. Pawl has a second key for each name, the counter of its tokens.
+ * For comparison, the plain client keeps the minimum of a lock with a lease: a string with a time
+ * to live, and for the renewal one script per lock that compares the owner and sets the time
+ * again, pipelined 32 deep. Pawl has a second key for each name, the counter of its tokens.
  */
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -90,7 +90,7 @@ static void done(void *arg, pawl_lock *lock, int code)
     sem_post(&finished);
 }
 
-/* Acquire or release all, WINDOW at a time. */
+/* Acquire or release all locks, WINDOW at a time. */
 static void all(int acquire)
 {
     for (int i = 0; i < LOCKS; i++) {
@@ -123,7 +123,7 @@ static pawl_stats stats_of(pawl_client *client)
     return stats;
 }
 
-/* Memory is that of getting the locks; the rest that of keeping them. */
+/* Memory is measured while the locks are acquired, all else while they are held. */
 static struct figures keep_by_pawl(double *renewed)
 {
     struct figures before = look(), keeping;

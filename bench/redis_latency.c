@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * redis_latency.c - how long after one process begins to release the acquire of another returns
- * that waits for it, beside one PING round trip of a plain client. The least it can take is the
- * release's way to the server and the message's way to the waiter, which is one round trip in
- * length, and the script.
+ * redis_latency.c - the time from the begin of a release in one process to the return of the
+ * waiting acquire in another process, beside one PING round trip of a plain client. The minimum is
+ * one round trip (the release travels to the server, and the message to the waiter) and the time
+ * of the script.
  *
- * A process that naps wakes up slower than a busy one. So the PINGs have naps between them as long
- * as the lock is held, and subscribe-and-retry is measured the same way, with the commands that
- * Redisson sends and as cheap as it can be made.
+ * A sleeping process wakes up slower than a busy one. So there are sleeps between the PINGs, as
+ * long as the lock is held, and subscribe-and-retry is measured in the same way, with the commands
+ * that Redisson sends and with as few commands as possible.
  */
 #include <string.h>
 #include <sys/mman.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * redis_pair.c - acquire and release of one lock by one thread, nobody else there: Pawl beside a
+ * redis_pair.c - acquire and release of one lock by one thread without contention: Pawl beside a
  * plain client that sends the same two scripts with the same keys and arguments by send and recv.
- * What is left between them is the cost of the library: its loop, its timers, its bookkeeping.
- * The client's CPU time for a pair is printed, too: it says the same on a machine with other work.
+ * The difference is the cost of the library: loop, timers and bookkeeping. The client's CPU time
+ * for a pair is printed, too, because other work on the machine hardly changes the CPU time.
  */
 #include <sys/resource.h>
 
@@ -47,7 +47,7 @@ static double cpu_us(void)
            (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec);
 }
 
-/* Returns ns for a pair. The clock is looked at every few pairs only. */
+/* Returns ns for a pair. The clock is read only every few pairs. */
 static double slice(void *arg)
 {
     struct side *side = arg;

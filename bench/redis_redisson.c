@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * redis_redisson.c - a mutex by subscribe-and-retry, as the most used library does it: the commands
- * that Redisson 3 sends, in their order (interop/recorded/redisson3/mutex.txt is the record), from
- * blocking C. One connection for commands, one for messages, as its connection pools lend them to
- * a waiting thread.
+ * redis_redisson.c - a mutex by subscribe-and-retry, as in the most used library: blocking C sends
+ * the commands of Redisson 3 in their order (recorded in interop/recorded/redisson3/mutex.txt). A
+ * process has one connection for commands and one for messages, like a waiting thread of Redisson.
  *
- *     acquire: the try script; if it fails SUBSCRIBE, then try, wait for a message, try again ...;
- *              UNSUBSCRIBE, whose answer is not waited for.
- *     release: the unlock script with a receipt of its own, which is then deleted, not waited for.
+ *     acquire: the try script; if that fails SUBSCRIBE, then try, wait for a message, try again
+ *              ...; UNSUBSCRIBE, without waiting for the answer.
+ *     release: the unlock script with a receipt of its own, which is then deleted, without waiting
+ *              for the answer.
  *
- * Kinder than the original: messages that have come meanwhile lead to one try; no renewal, no
- * thread changes, no Java.
+ * Cheaper than the original: several messages that have arrived lead to one try; no renewal, no
+ * thread switches, no Java.
  */
 #include <string.h>
 
@@ -45,7 +45,7 @@ struct redisson {
     struct plain *commands, *messages;
     char release_sha[41], owner[40];
     uint64_t receipts;
-    int unread; /* answers that nobody waited for */
+    int unread; /* answers that were not waited for */
     struct plain_request try, subscribe, unsubscribe;
 };
 
@@ -78,7 +78,7 @@ static const char *ask(struct redisson *r, const struct plain_request *request)
     return plain_reply(r->commands, &len);
 }
 
-/* -1: got it; else how long the holder has. */
+/* -1: acquired; else the remaining lease of the holder. */
 static long try(struct redisson *r)
 {
     const char *reply = ask(r, &r->try);
@@ -93,7 +93,7 @@ static void subscribe(struct redisson *r)
 
     plain_send(r->messages, r->subscribe.data, r->subscribe.len);
     while (memcmp(plain_reply(r->messages, &len), confirmed, sizeof confirmed - 1))
-        ; /* of the time before */
+        ; /* messages from before this wait */
 }
 
 static void redisson_acquire(void *arg)

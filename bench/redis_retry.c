@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * redis_retry.c - a lock by subscribe-and-retry, as cheap as it can be made: try by a script (SET
- * NX PX, else how long the holder still has); if that fails, wait for a message on the lock's
- * channel and try again; release by a script that compares, deletes and publishes. Two connections
- * for each process: one for commands, one for messages.
+ * redis_retry.c - a lock by subscribe-and-retry with as few commands as possible: try by a script
+ * (SET NX PX, else return the holder's remaining lease); if that fails, wait for a message on the
+ * lock's channel and try again; release by a script that compares, deletes and publishes. Each
+ * process has two connections: one for commands, one for messages.
  *
- * No library does so little (redis_redisson.c has what one sends): the subscription stays, instead
- * of being made and ended with every wait; a plain string instead of a hash with counts; no
- * receipts, no renewal, no thread of its own, blocking I/O; and messages that have come meanwhile
- * lead to one try.
+ * No library does so little (redis_redisson.c has the commands of a real one): the subscription is
+ * permanent instead of being made and ended with every wait; the lock is a plain string instead of
+ * a hash with counts; there are no receipts, no renewal and no background thread; I/O blocks; and
+ * several messages that have arrived lead to one try.
  */
 #include <string.h>
 
@@ -52,7 +52,7 @@ static void *retry_open(void)
     return r;
 }
 
-/* -1: got it; else how long the holder has. */
+/* -1: acquired; else the remaining lease of the holder. */
 static long try(struct retry *r)
 {
     size_t len;
@@ -68,7 +68,7 @@ static void retry_acquire(void *arg)
     long left;
 
     for (;;) {
-        while (plain_ready(r->messages, 0)) /* of the past */
+        while (plain_ready(r->messages, 0)) /* messages from before this wait */
             plain_reply(r->messages, &len);
         left = try(r);
         if (left < 0)

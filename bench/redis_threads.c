@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * redis_threads.c - 64 threads, each acquiring and releasing a lock of its own: through one Pawl
- * client, which has one connection, beside 64 plain clients, each with its own. Pawl has to share
- * out one connection; in return its requests arrive at the server many at a time.
+ * redis_threads.c - 64 threads acquire and release one lock each, through one Pawl client with one
+ * connection, beside 64 plain clients with one connection each. Pawl's threads have to share the
+ * connection; in return the server receives many requests in one piece.
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * redis_waiters.c - 10,000 waiters queued on one name at the server, then served: in order?
+ * redis_waiters.c - 10,000 waiters queue for one name at the server and are then served; the order
+ * is checked.
  *
- * Ten clients of 1000 handles each; PAWL_FAIR, so that every handle has a place of its own at the
- * server. A client starts to queue when the one before is seen to be queued, so that the order is
- * known. Each grant is released at once.
+ * There are ten clients with 1000 handles each, with PAWL_FAIR, so that every handle has its own
+ * place at the server. A client starts to queue when all handles of the client before are queued,
+ * so that the order is known. Each grant is released at once.
  *
- * Beside it a plain client with the same queue, all of it its own: it releases, reads the message
- * to the next owner, and releases for that. It can't be served faster than one round trip each.
+ * For comparison, a plain client owns all places of the same queue: the client releases, reads the
+ * message to the next owner, and releases for that owner, which takes one round trip each.
  */
 #include <poll.h>
 #include <stdbool.h>
@@ -128,7 +129,7 @@ struct served {
     struct plain_lock lock;
 };
 
-/* Until the message "g OWNER ..." for this number has come. */
+/* Wait for the message "g OWNER ..." for this number. */
 static void await_grant(struct served *s, uint64_t number)
 {
     const char *message;

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sql.c - bench_sql_postgres URL, bench_sql_mysql URL: a mutex of Pawl's on a SQL server beside
- * what the server itself offers, and beside the lock that everybody writes first: insert a row, and
- * try again until that works.
+ * sql.c - bench_sql_postgres URL, bench_sql_mysql URL: a mutex of Pawl on a SQL server beside the
+ * server's own locks, and beside the usual home-made lock: insert a row, and retry until the
+ * insert succeeds.
  *
- *   alone      one process takes and gives back, microseconds for both (median, 90 %)
- *   n wait     n processes want the same lock all the time, each of the others waits: hand-overs
- *              per second, statements per hand-over (counted by the server, all clients'
- *              together), and how unevenly they were served: the most of one process over the
- *              fewest
+ *   alone      one process acquires and releases: microseconds for both (median, 90 %)
+ *   n wait     n processes want the same lock all the time, and all but one wait: hand-overs per
+ *              second, statements per hand-over (counted by the server, for all clients together),
+ *              and unfairness: the most hand-overs of one process divided by the fewest
  *
- * Only Pawl's has a lease, a token, and first come first served; and writes to the disk for it.
+ * Only Pawl's lock has a lease, a token and an order of waiters; these need writes to the disk.
  */
 #include <string.h>
 #include <unistd.h>
@@ -36,7 +35,7 @@ static void *pawl_lock_open(void)
 static const struct subject pawl = {"pawl", pawl_lock_open, bench_pawl_acquire,
                                     bench_pawl_release};
 
-/* In a process of its own, whose connections end with it. */
+/* Run in a child process, so that its connections end with the child. */
 static void alone(const struct subject *s)
 {
     static int64_t took[ALONE];
@@ -74,7 +73,7 @@ static void work(const struct subject *s, struct round *r, int who)
     }
 }
 
-/* For so many ms; how often it was had. */
+/* Run for `ms`; returns the number of acquires. */
 static int64_t crowd(const struct subject *s, struct round *r, int n, int64_t ms)
 {
     pid_t pids[MAX];

@@ -29,7 +29,7 @@ static int64_t run(void *mysql, const char *text)
     int64_t n;
 
     if (mysql_query(mysql, text) && mysql_errno(mysql) == 1213)
-        return 0; /* a deadlock: not done */
+        return 0; /* a deadlock: nothing was changed */
     if (mysql_errno(mysql)) {
         fprintf(stderr, "%s\n", mysql_error(mysql));
         exit(1);

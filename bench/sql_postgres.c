@@ -18,7 +18,7 @@ static void *open_connection(void)
     return conn;
 }
 
-/* How many rows came or changed. */
+/* The number of rows returned or changed. */
 static int run(void *conn, const char *text)
 {
     PGresult *result = PQexecParams(conn, text, 0, NULL, NULL, NULL, NULL, 0);
@@ -33,7 +33,7 @@ static int run(void *conn, const char *text)
     return rows;
 }
 
-/* Pawl's, on the same kind of lock. */
+/* Pawl on the same kind of lock. */
 static void *open_layout(void)
 {
     static char url[4096];

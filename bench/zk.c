@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * zk.c - bench_zk URL SECONDS CLIENTS own|same: so many clients, each with a thread, acquire and
- * release a lock of their own or all the same one. Prints "PAIRS P50_US P99_US"; bench/zk.py runs
- * it beside the others.
+ * zk.c - bench_zk URL SECONDS CLIENTS own|same: CLIENTS clients, each with a thread, acquire and
+ * release one lock each (own) or all the same lock (same). Prints "PAIRS P50_US P99_US";
+ * bench/zk.py runs this program beside other libraries.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """zk.py BUILD [SECONDS]: acquire and release on a private ZooKeeper server: Pawl, Curator, kazoo.
 
-Each figure is the median of three rounds in which they take turns. Alone: one client and its own
-lock. Own: eight clients, a lock each. Behind each other: so many clients wait for one lock; the
-figure is hand-overs per second. The peers are those of interop/setup; without it Pawl runs alone.
+Each figure is the median of three rounds in which the libraries take turns. "Alone" is one client
+with one lock, "own" is eight clients with a lock each, and "N behind each other" is N clients that
+wait for one lock; the figure is then hand-overs per second. interop/setup builds the peers;
+without them Pawl runs alone.
 """
 import os
 import statistics

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cache_refill.c - one refills the cache, the others wait and find it full.
+ * cache_refill.c - one process refills the cache; the others wait and find the entry.
  *
- * When a popular entry runs out, every server sees so at once and would ask the database. With a
- * lock the first one asks; the others wait for it, look again, and find what they wanted. Looking
- * again after the wait is the point of it.
+ * When a popular entry expires, all servers notice at once, and each would ask the database. With
+ * a lock only the first server asks; the others wait for the lock, look into the cache again, and
+ * find the entry. The second look, after the wait, is essential.
  *
  *     cache_refill [URL]         the URL of the service, by default $PAWL_URL or local:
  */
@@ -25,7 +25,7 @@ static int cache_is_full(const char *path)
     return stat(path, &st) == 0 && st.st_size > 0;
 }
 
-/* The expensive query, which nobody wants to make twice. */
+/* The expensive query, which must not run twice. */
 static int refill(const char *path)
 {
     const struct timespec slow = {.tv_nsec = 50 * 1000 * 1000};

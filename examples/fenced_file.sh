@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # fenced_file.sh FILE TOKEN: replace FILE by standard input, unless a larger token was there before.
 #
-# The lock may have passed on while its holder was stopped. So the file keeps the largest token it
-# was written with (in FILE.token), and check and write are one step, by flock(1): the resource is
-# on one machine, whatever the lock is on.
+# While a holder is stopped, the lock may pass to another holder. So FILE.token keeps the largest
+# token with which FILE was written, and flock(1) makes check and write one step: the file is on one
+# machine, wherever the lock is stored.
 #
 #     pawl run report -- sh -c 'make_report | fenced_file.sh report.html "$PAWL_TOKEN"'
 set -eu
@@ -13,7 +13,7 @@ token=$2
 
 new=$(mktemp "$file.XXXXXX")
 trap 'rm -f "$new"' EXIT
-cat >"$new"                        # all of it, before anybody has to wait for us
+cat >"$new"                        # read everything before locking, so that others wait less
 
 exec 9>>"$file.token"
 flock 9

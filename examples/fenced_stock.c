@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fenced_stock.c - never sell what is not in stock, not even after a pause.
+ * fenced_stock.c - never sell more than the stock, not even after a pause.
  *
- * The lock makes "look how many are left, write one less" one step. But it is a lock with a lease:
- * a shop that is stopped between the two (here by SIGSTOP; a swapping or suspended machine does the
- * same) wakes up when its lease is long over, others have sold meanwhile, and its very next
- * instruction writes a number that is old. No lock can prevent that. The stock can: every grant
- * has a token that is larger than all before it, each access brings its token along, and the stock
- * refuses one that is smaller than the largest it has seen. That check is the script below, run
- * by the Redis server that has the stock. Looking counts, too: it must raise the token, else an
- * old write could still slip in between a newer holder's look and its write.
+ * The lock makes "read how many are left, write one less" one step. But the lock has a lease: a
+ * shop that is stopped between read and write (here by SIGSTOP; a swapping or suspended machine
+ * does the same) wakes up after its lease has ended. Others have sold meanwhile, and the shop's
+ * next instruction writes an outdated number. No lock can prevent such a write, but the stock can:
+ * every grant has a token that is larger than all tokens before, each access sends the token, and
+ * the stock refuses a token that is smaller than the largest one so far. The script below is this
+ * check; the Redis server that stores the stock runs the script. A read must raise the token, too,
+ * else an old write could come between the read and the write of a newer holder.
  *
  *     fenced_stock [URL [SERVER]]
  *
- * URL is the service of the lock, any one; by default $PAWL_URL or redis://localhost. SERVER has
- * the stock: host:port or the path of a socket, without a password; by default localhost:6379. It
- * gets one key, which is deleted at the end.
+ * URL is the service of the lock, any engine; by default $PAWL_URL or redis://localhost. SERVER
+ * stores the stock: host:port or the path of a socket, without a password; by default
+ * localhost:6379. The program uses one key there, which is deleted at the end.
  */
 #include <netdb.h>
 #include <pawl.h>
@@ -31,8 +31,8 @@
 
 enum { SHOPS = 3, PIECES = 12, FAILED = 100 };
 
-/* KEYS: the stock. ARGV: a token, and what is left now, if that is to be written. Returns how many
- * are left, or -1: somebody with a larger token was here. */
+/* KEYS: the stock. ARGV: a token, and the new number of pieces if there is one to write. Returns
+ * the number of pieces, or -1: refused, because an owner with a larger token was there before. */
 static const char script[] =
     "local seen = tonumber(redis.call('HGET', KEYS[1], 'token') or '0') "
     "if tonumber(ARGV[1]) < seen then return -1 end "
@@ -69,7 +69,7 @@ static int connect_to(const char *server)
     return fd;
 }
 
-/* One command of n words; its answer, which is a number, or FAILED. */
+/* Sends one command of n words; returns the answer, which is a number, or FAILED. */
 static long ask(int fd, const char *const words[], int n)
 {
     char reply[512];
@@ -91,7 +91,7 @@ static long ask(int fd, const char *const words[], int n)
     return reply[0] == ':' ? atol(reply + 1) : FAILED;
 }
 
-/* How many are left, for the holder of this token; -1: refused. write < 0: it only looks. */
+/* Returns how many are left, for the holder of this token; -1: refused. write < 0: only reads. */
 static long access_stock(int fd, uint64_t token, long write)
 {
     char first[24], second[24];
@@ -102,7 +102,7 @@ static long access_stock(int fd, uint64_t token, long write)
     return ask(fd, words, write < 0 ? 5 : 6);
 }
 
-/* Sells one piece under the lock: 1, 0 if there is none, -1 if that was refused, or FAILED. */
+/* Sells one piece under the lock: 1, 0 if none is left, -1 if the stock refused, or FAILED. */
 static long sell(pawl_lock *lock, int fd, int falls_asleep)
 {
     pawl_error err;
@@ -116,7 +116,7 @@ static long sell(pawl_lock *lock, int fd, int falls_asleep)
     token = pawl_lock_token(lock);
     left = access_stock(fd, token, -1);
     if (falls_asleep)
-        raise(SIGSTOP); /* until somebody wakes us */
+        raise(SIGSTOP); /* until the parent sends SIGCONT */
     if (left > 0 && left != FAILED) {
         left = access_stock(fd, token, left - 1);
         result = left < 0 || left == FAILED ? left : 1;
@@ -126,11 +126,11 @@ static long sell(pawl_lock *lock, int fd, int falls_asleep)
     if (falls_asleep)
         printf("the shop that slept comes with token %llu and %s\n", (unsigned long long)token,
                result < 0 ? "is refused" : "is not refused");
-    pawl_lock_release(lock, &err); /* PAWL_ELOST if it was lost; the stock knew */
+    pawl_lock_release(lock, &err); /* PAWL_ELOST if the lock was lost; the stock has refused then */
     return result;
 }
 
-/* A process: sells all it can, or one piece with a pause in between. Returns how many it sold. */
+/* One process: sells all it can, or one piece with a pause. Returns how many pieces it sold. */
 static int run_shop(const char *url, const char *server, int falls_asleep)
 {
     pawl_client_options options = {.size = sizeof options, .watchdog_ms = 1000};
@@ -168,7 +168,7 @@ static pid_t start_shop(const char *url, const char *server, int falls_asleep)
     return pid;
 }
 
-/* One shop falls asleep with the lock, the others sell out, it wakes. Returns how many they sold */
+/* One shop is stopped with the lock, the others sell out, the shop wakes. Returns the sum sold */
 static int open_shops(const char *url, const char *server)
 {
     pid_t sleeper = start_shop(url, server, 1);

@@ -2,10 +2,11 @@
  *
  * loop_epoll.c - Pawl in a program with its own epoll loop.
  *
- * One descriptor, pawl_client_fd(), goes into the loop; when it is readable, pawl_client_process()
- * runs the callbacks, here and nowhere else, so the program needs no locks of its own. In a loop
- * the lock belongs to its handle (PAWL_OWNER_HANDLE), not to the thread. Three tasks want the same
- * lock; each gets it in turn, works for a tick of the loop's timer, and releases it.
+ * One descriptor, pawl_client_fd(), goes into the loop. When the descriptor is readable,
+ * pawl_client_process() runs the callbacks, in this thread only, so the program needs no mutexes.
+ * In a loop the lock belongs to its handle (PAWL_OWNER_HANDLE), not to the thread. Three tasks want
+ * the same lock; each task in turn acquires the lock, works for a tick of the loop's timer, and
+ * releases the lock.
  *
  *     loop_epoll [URL]           the URL of the service, by default $PAWL_URL or local:
  */

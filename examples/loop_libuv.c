@@ -3,8 +3,9 @@
  * loop_libuv.c - Pawl in a program with a libuv loop.
  *
  * A uv_poll_t on pawl_client_fd() calls pawl_client_process(), which runs the callbacks. Three
- * tasks want the same lock; each gets it in turn, works until its timer fires, and releases it. The
- * locks belong to their handles (PAWL_OWNER_HANDLE): in a loop every task has the same thread.
+ * tasks want the same lock; each task in turn acquires the lock, works until a timer fires, and
+ * releases the lock. The locks belong to their handles (PAWL_OWNER_HANDLE), because in a loop all
+ * tasks run in the same thread.
  *
  *     loop_libuv [URL]           the URL of the service, by default $PAWL_URL or local:
  */

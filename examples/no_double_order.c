@@ -2,9 +2,9 @@
  *
  * no_double_order.c - one order, however often the button is pressed.
  *
- * The same request reaches several servers at once: an impatient customer, a proxy that tries
- * again. Each looks whether the order exists and creates it if not; the lock on the request's id
- * makes that one step. Requests with other ids do not wait.
+ * The same request reaches several servers at once, because a customer clicks twice or a proxy
+ * retries. Each server checks whether the order exists and creates the order if not; the lock on
+ * the request's id makes the two one step. Requests with other ids do not wait.
  *
  *     no_double_order [URL]      the URL of the service, by default $PAWL_URL or local:
  */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * no_oversell.c - never sell what is not in stock.
+ * no_oversell.c - never sell more than the stock.
  *
- * Several shop processes sell from one stock file. Looking how many are left and writing one less
- * are two steps; a lock makes them one. A lock per item would do, but with millions of items that
- * is millions of locks: pawl_stripe() maps the items onto a few, and only items that fall on the
- * same stripe wait for each other.
+ * Several shop processes sell from one stock file. Reading how many are left and writing one less
+ * are two steps; a lock makes them one. With a lock per item, millions of items would need
+ * millions of locks. pawl_stripe() maps the items onto a few locks (stripes), and only items of
+ * the same stripe wait for each other.
  *
  *     no_oversell [URL]          the URL of the service, by default $PAWL_URL or local:
  */
@@ -32,7 +32,7 @@ static int sell(int stock, int item)
     return pwrite(stock, &left, sizeof left, place) == sizeof left;
 }
 
-/* One shop: returns how many pieces it sold, or -1. */
+/* One shop: returns how many pieces the shop sold, or -1. */
 static int run_shop(const char *url, int stock, unsigned seed)
 {
     pawl_client *client;

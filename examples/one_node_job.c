@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * one_node_job.c - every node has the job in its crontab, one of them runs it.
+ * one_node_job.c - every node has the job in its crontab, and one node runs the job.
  *
- * A try without waiting: who does not get the lock knows that somebody else runs the job. If the
- * job is quick, a node whose clock is late would find the lock free again and run it a second
- * time; at_least_ms keeps the lock taken for a while after the release, even when the process that
- * ran the job has ended. The service must be able to do that: all but zk and layout=advisory can.
- * On these two a lock ends with its client, so each node would have to keep its client open for
- * that time.
+ * Each node tries to acquire the lock without waiting. A node that does not get the lock knows that
+ * another node runs the job. If the job is quick, a node whose clock is late would find the lock
+ * free again and run the job a second time. So at_least_ms keeps the lock held for a while after
+ * the release, even if the process that ran the job has ended. All services can do this except zk
+ * and layout=advisory. On these two a lock ends with its client, so each node would have to keep
+ * its client open for that time.
  *
  *     one_node_job [URL]         the URL of the service, by default $PAWL_URL or local:
  */
@@ -34,7 +34,7 @@ static int run_node(const char *url)
     }
     code = pawl_lock_acquire(lock, 0, &err);
     if (code == 0)
-        code = pawl_lock_release(lock, &err); /* the job itself is done in no time */
+        code = pawl_lock_release(lock, &err); /* the job itself takes no time */
     else if (code == PAWL_EBUSY)
         code = NOT_MY_TURN;
     if (code < 0)
@@ -54,7 +54,7 @@ int main(int argc, char **argv)
 
         if (fork() == 0)
             _exit(run_node(url));
-        if (i % 2) /* some nodes come at once, some when an earlier one has ended already */
+        if (i % 2) /* some nodes start together, some after an earlier one has ended */
             continue;
         if (wait(&status) < 0 || !WIFEXITED(status))
             return 1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * row_lock_mysql.c - the transaction form on MariaDB: a row of your own, locked by your own
- * transaction. Two connections want the same row; the second one is told, waits, and goes on when
- * the first has committed.
+ * transaction. Two connections want the same row; the second one is told that the row is locked,
+ * waits, and continues when the first has committed.
  *
  *     cc row_lock_mysql.c sql_stock_mysql.c $(pkg-config --cflags --libs pawl libmariadb)
  *     row_lock_mysql mysql://user@host:port/database

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * row_lock_postgres.c - the transaction form on PostgreSQL: a row of your own, locked by your own
- * transaction. Two connections want the same row; the second one is told, waits, and goes on when
- * the first has committed.
+ * transaction. Two connections want the same row; the second one is told that the row is locked,
+ * waits, and continues when the first has committed.
  *
  *     cc row_lock_postgres.c $(pkg-config --cflags --libs pawl libpq)
  *     row_lock_postgres postgres://user@host:port/database

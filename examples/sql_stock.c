@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sql_stock.c - many processes deduct from one stock in a SQL database, under a lock in the same
- * database, while whoever has the lock is stopped now and then for longer than its lease.
+ * database. Now and then the holder of the lock is stopped for longer than its lease.
  *
  *     sql_stock_postgres URL [SECONDS [PROCESSES]]      sql_stock_mysql ...
  *
- * Twice: without tokens, and with them checked by the row (sql_stock.h). A sale is "read how many
- * are left, write one less". A sale by a process which woke up late overwrites what others have
- * sold meanwhile: sold, but not deducted. Without tokens a few are lost that way; how many is up to
- * luck. With tokens none, ever: what is late is refused. (For work that is all in one database the
- * transaction form is simpler, row_lock_postgres.c. This is for the rest: a stock here, a payment
- * there.)
+ * The program runs twice: without tokens, and with tokens that the row checks (sql_stock.h). A sale
+ * is "read how many are left, write one less". A process that wakes up late overwrites the sales
+ * that others made meanwhile: these pieces are sold, but not deducted. Without tokens a few sales
+ * are lost in this way; the number depends on chance. With tokens no sale is ever lost, because
+ * late writes are refused. (For work inside one database the transaction form is simpler, see
+ * row_lock_postgres.c. This program is for other work: a stock here, a payment there.)
  */
 #include <pawl.h>
 #include <signal.h>
@@ -52,7 +52,7 @@ static long now_ms(void)
     return t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* One sale. The lock is held; nothing says that it still is when we write. */
+/* One sale. The lock is held when the sale begins, but may be lost before the write. */
 static void sell(int shop, stock *s, pawl_lock *lock, int fenced)
 {
     uint64_t token = pawl_lock_token(lock);
@@ -60,7 +60,7 @@ static void sell(int shop, stock *s, pawl_lock *lock, int fenced)
     int written = -2;
 
     board->shop[shop].inside = 1;
-    nap(2); /* here it may be stopped */
+    nap(2); /* here the process may be stopped */
     if (left > 0)
         written = fenced ? stock_write_fenced(s, left - 1, token) : stock_write(s, left - 1);
     board->shop[shop].inside = 0;
@@ -87,7 +87,7 @@ static int run_shop(int shop, int fenced)
         if (pawl_lock_acquire(lock, 1000, &err))
             continue;
         sell(shop, s, lock, fenced);
-        pawl_lock_release(lock, &err); /* PAWL_ELOST if it was late; the row knew */
+        pawl_lock_release(lock, &err); /* PAWL_ELOST if the process was late; the row refused */
     }
     pawl_lock_free(lock);
     pawl_close(client);
@@ -95,7 +95,7 @@ static int run_shop(int shop, int fenced)
     return 0;
 }
 
-/* Stop somebody who is inside, for longer than the lease. */
+/* Stop a process that holds the lock, for longer than the lease. */
 static int stop_one(const pid_t *pids, int shops)
 {
     for (int i = 0; i < shops; i++)

@@ -11,18 +11,18 @@
 
 typedef struct stock stock;
 
-/* A connection of its own; NULL: the reason was printed. */
+/* Opens a connection; NULL: the reason was printed. */
 stock *stock_open(const char *url);
 void stock_close(stock *s);
-/* The table anew, with so many pieces. 0 or -1. */
+/* Creates the table again, with `pieces` pieces. Returns 0 or -1. */
 int stock_fill(stock *s, int64_t pieces);
-/* How many are left, or -1. */
+/* Returns how many pieces are left, or -1. */
 int64_t stock_read(stock *s);
 int stock_write(stock *s, int64_t pieces); /* 1: written, -1 */
 
-/* The same for who has a token: the row remembers the largest one it has seen, and refuses smaller
- * ones. Reading counts, too: else an old write could slip in between a newer holder's read and its
- * write. -2: refused. */
+/* The same with a token: the row stores the largest token so far, and refuses smaller ones. Reads
+ * raise the token, too, else an old write could come between the read and the write of a newer
+ * holder. -2: refused. */
 int64_t stock_read_fenced(stock *s, uint64_t token);
 int stock_write_fenced(stock *s, int64_t pieces, uint64_t token); /* 1, -2, -1 */
 

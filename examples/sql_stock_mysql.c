@@ -32,7 +32,7 @@ void stock_close(stock *s)
     mysql_close((MYSQL *)s);
 }
 
-/* How many rows were found, or -1. */
+/* Returns how many rows were found, or -1. */
 static int64_t run(stock *s, const char *text)
 {
     MYSQL *mysql = (MYSQL *)s;
@@ -83,7 +83,7 @@ int stock_write(stock *s, int64_t pieces)
     return (int)run(s, text);
 }
 
-/* Raise the token, then read: whoever comes with a larger one in between makes our write fail. */
+/* Raise the token, then read: if a larger token comes in between, our write fails. */
 int64_t stock_read_fenced(stock *s, uint64_t token)
 {
     char text[160];

@@ -147,7 +147,7 @@ void lines_unanswered(call *c, int code, const char *why)
         pawl_op_finish(c->op, pawl_error_set(c->op->err, code, "%s", why));
 }
 
-/* The call was sent, so link_fail ends it with PAWL_EUNKNOWN, and frees it. */
+/* The call was sent, so link_fail ends the call with PAWL_EUNKNOWN and frees the call. */
 static bool not_understood(lines *l)
 {
     link_fail(l, "the server's answer can't be understood");
@@ -286,7 +286,7 @@ bool lines_answer(lines *l, call *c, char *line)
     return true;
 }
 
-/* "* broken": the core asks by RENEW which of its grants has gone. */
+/* "* broken": the core then finds out by RENEW which grant is gone. */
 void lines_message(lines *l, const char *line)
 {
     if (!strcmp(line, "* broken"))

@@ -62,10 +62,10 @@ void link_close(lines *l);
 void link_send(lines *l, call *c);
 /* Forget a call that was not sent, and free it. */
 void link_withdraw(lines *l, call *c);
-/* Drop the connection; `why` is for people. */
+/* Drop the connection; `why` is for error texts. */
 void link_fail(lines *l, const char *why);
 
-/* lines.c: a line of the server's, without its end; true: the line ends the call. */
+/* lines.c: a line from the server, without its newline; true: the line ends the call. */
 bool lines_answer(lines *l, call *c, char *line);
 /* A line that is no answer. */
 void lines_message(lines *l, const char *line);

@@ -11,7 +11,7 @@
 
 #define PAUSE_MIN_MS 10
 #define PAUSE_MAX_MS 1000
-#define LEFT_ALONE_MS 50 /* a timer that fires so late: nobody ran the loop */
+#define LEFT_ALONE_MS 50 /* a timer that fires this late shows that nobody ran the loop */
 #define GREETED "hello lockd 1"
 
 typedef struct connection {
@@ -165,7 +165,7 @@ void link_withdraw(lines *l, call *c)
 
 /* ---- receiving ------------------------------------------------------------------------------- */
 
-/* No later attempt would be better: don't let the ops wait for one. */
+/* Another attempt would fail in the same way: don't let the ops wait for one. */
 static void refuse(lines *l, int code, const char *why)
 {
     link_fail(l, why);
@@ -292,8 +292,8 @@ static void connect_now(lines *l)
     l->env->loop_changed(l->env);
 }
 
-/* A program that makes no call and holds no lock may leave the loop alone for any time (engine.h,
- * TIME). The time of an attempt then begins anew. */
+/* A program that makes no call and holds no lock need not run the loop for any time (engine.h,
+ * TIME). The time limit of an attempt then begins anew. */
 static void timer_fired(pawl_timer *timer)
 {
     lines *l = timer->arg;

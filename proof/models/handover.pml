@@ -8,36 +8,38 @@
  *     TAKE     free and nobody queued: granted by the reply
  *     AGAIN    the owner asks again: the same grant, or the same place in the queue
  *     QUEUE    a place at the end
- *     PASS     from the front: drop who is gone or overdue, grant the first live waiter a claim
- *              and send it the tokens; nobody: free
- *     WATCH    one waiter, and it alone, watches the end of the holder's lease: whoever was told to,
- *              as long as it is in the queue; then another is told
- *     RELEASE  the owner's grant ends, PASS;  by anybody else: nothing
- *     CANCEL   leave the queue, or end a grant that is on its way, PASS
- *     DISOWN   a client was told of an acquire that it does not know: the same, but of grants only
- *              the one that it was told of
- *     EXPIRE   a lease or claim ends by itself; nobody is told
+ *     PASS     from the front: drop waiters that are gone or overdue, grant the first live waiter a
+ *              claim and send the tokens to that waiter; without waiters the lock is free
+ *     WATCH    exactly one waiter watches the end of the holder's lease: the waiter that was told
+ *              to, as long as that waiter is in the queue; then another waiter is told
+ *     RELEASE  the owner's grant ends, PASS;  from anybody else: no effect
+ *     CANCEL   leave the queue, or end a grant whose message is on its way, PASS
+ *     DISOWN   a client got a message about an acquire that the client does not know: as CANCEL,
+ *              but ends only the grant that the message names
+ *     EXPIRE   a lease or claim ends by itself; no client is notified
  *
  * Faults, at most FAULTS of the KINDS allowed: a connection is cut (CUTS: the request in flight was
- * carried out or not, or arrives later from the old socket; pushes under way are lost; the client
- * reconnects and sends the same again; while it is away it counts as dead), a push vanishes
- * unnoticed (LOSSES), a client is killed (KILLS), stops and may or may not come back (STOPS), gives
- * up (QUITS), a lease ends although its owner runs and has it, or is about to read of it (EARLY).
+ * carried out or not, or arrives later from the old socket; pushes in flight are lost; the client
+ * reconnects and sends the same request again; a disconnected client counts as dead), a push is
+ * lost unnoticed (LOSSES), a client is killed (KILLS), is stopped and may or may not continue
+ * (STOPS), gives up (QUITS), a lease ends although its owner runs and holds the lock, or is about
+ * to read the grant (EARLY).
  *
- * Time. A client counts its deadline from an instant that is not after the grant, so it never
- * believes longer than the server's lease: EXPIRE clears the belief, and a push is taken up only
- * while its grant lasts. (That instant is computed from the server's time in the message; what
- * happens without is the mistake LATE_PUSH.) Timers fire at the end of the lease they were set to,
- * after what has arrived was read.
- * A renewal changes nothing here: it moves the moment of EXPIRE, which is any moment anyhow.
+ * Time. A client counts its deadline from an instant that is not after the grant, so the client
+ * never believes in the lock for longer than the server's lease: EXPIRE clears the belief, and a
+ * push is accepted only while its grant lasts. (The instant is computed from the server's time in
+ * the message; the mistake LATE_PUSH leaves this out.) Timers fire at the end of the lease for
+ * which they were set, after all arrived messages were read. Renewals are not modelled: a renewal
+ * only moves the moment of EXPIRE, which is any moment anyhow.
  *
- * Checked: at most one client believes that it holds (exclusion in server time); each grant that
- * is taken up has a larger token than all before; every client gets its turns (liveness, weak
- * fairness), that is, it comes to an end (a client that was killed, or stopped for good, has).
+ * Checked: at most one client believes that it holds the lock (exclusion in server time); each
+ * accepted grant has a larger token than all grants before; every client gets its turns (liveness,
+ * weak fairness): every client process ends (a client that was killed, or stopped for good, counts
+ * as ended).
  *
- * Mistakes that must be found: LATE_PUSH a push is trusted however old it is; BLIND_RELEASE the
- * owner is not compared; SAME_TOKEN a hand-over draws no new token; MUTE_WATCH who is to
- * watch is not told; NO_NET no slow timer as a safety net under lost pushes.
+ * Mistakes that must be found: LATE_PUSH a push is trusted whatever its age; BLIND_RELEASE the
+ * owner is not compared; SAME_TOKEN a hand-over draws no new token; MUTE_WATCH the waiter that is
+ * to watch is not told; NO_NET no slow timer as a safety net against lost pushes.
  *
  * States stored in the full search, spin 6.5.2 (run.sh has the list):
  *     safety    N=3 FAULTS=2           291,062

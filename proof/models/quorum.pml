@@ -3,26 +3,28 @@
  * quorum.pml - tokens of a quorum: do they rise with every grant? (engines/quorum/token.c)
  *
  * N nodes with an owner and a counter each; C clients that want the lock, the first one R
- * times, with a new owner number every time. What a node does is one step:
+ * times, with a new owner number every time. A node handles a request in one step:
  *
  *     ASK      free: granted, with a token above the counter and above the floor
- *     AGAIN    ours: the same grant, and the counter is raised to the floor; free (it ended
- *              meanwhile): a new grant with a new token
+ *     AGAIN    the asker has the grant: the same grant, and the counter is raised to the floor;
+ *              free (the grant ended meanwhile): a new grant with a new token
  *
- * A grant may end at any time: its lease runs out, or it is given back. That shows only when the
- * node is asked next, so there the grant that is found either still is or has ended. Every request
- * and every reply may be lost: then the client takes it as not granted. The floor is any of: none,
- * the largest token so far, more (a client's clock). Each counter begins at 0 or SKEW, as earlier
- * rounds may have left them.
+ * A grant may end at any time: its lease runs out, or the owner releases the grant. The end has an
+ * effect only at the next request to the node, so the model decides there whether the grant still
+ * exists. Every request and every reply may be lost: the client then counts the node as not
+ * granted. The floor is one of: none, the largest token so far, more (a client's clock). Each
+ * counter begins at 0 or SKEW, as earlier rounds may have left the counters.
  *
- * A client knows of each node its token and its mark (the counter's value that it knows was reached
- * while it had the grant). It has won with T when a majority has token <= T <= mark.
+ * A client knows of each node the token and the mark (a value that the node's counter reached
+ * while the client had the grant). A client has won with T when a majority has
+ * token <= T <= mark.
  *
- * Checked: no two winners have the same token; and one that began after another had won has a
- * larger one.
+ * Checked: no two winners have the same token; a winner that began after another had won has a
+ * larger token.
  *
- * Mistakes that must be found: NO_RAISE the largest token of a majority is used without making it
- * known to them; GAP a grant that ended and was given anew counts as the old one, raised.
+ * Mistakes that must be found: NO_RAISE the largest token of a majority is used without raising
+ * the counters of that majority; GAP a grant that ended and was made again counts as the old
+ * grant, raised.
  *
  * States stored in the full search, spin 6.5.2 (run.sh has the list):
  *     C=2 R=1 SKEW=1          2,873,026

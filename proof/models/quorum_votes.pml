@@ -2,19 +2,20 @@
  *
  * quorum_votes.pml - does a quorum exclude, when nodes restart empty? (engines/quorum/node.c)
  *
- * N nodes that each know who has the lock there; C clients that take it, renew it, heal it, lose it
- * and give it back, for ever. A node's step:
+ * N nodes that each store one owner of the lock; C clients that acquire, renew, heal, lose and
+ * release the lock, for ever. The steps of a node:
  *
- *     ASK      free: granted.  Refused, or lost on its way in or out: not granted
- *     RENEW    the asker's: its lease is whole again.  HEAL: free: granted, for who holds the lock
- *     EXPIRE   at any time, but not before the client stops to believe in it: a client counts its
- *              lease from before it asked
- *     RESTART  the node forgets. It is young
- *     OLD      one lease later: everything that rests on what it forgot is over by then; that is,
- *              ended, or renewed by a majority without it
+ *     ASK      free: granted.  Refused, or request or reply lost: not granted
+ *     RENEW    the asker has the grant: the whole lease begins again.  HEAL: free: granted, if the
+ *              asker holds the lock
+ *     EXPIRE   at any time, but not before the client stops believing in the grant: a client counts
+ *              its lease from before the request
+ *     RESTART  the node forgets its grant, and is young
+ *     OLD      one lease after RESTART: every lock that relied on the forgotten grant has ended by
+ *              then, or was renewed by a majority without this node
  *
  * A client holds the lock while it believes in the votes of a majority; the votes of young nodes
- * don't count. Checked: two clients never believe at the same time.
+ * don't count. Checked: two clients never believe at the same time that they hold the lock.
  *
  * Mistakes that must be found: YOUNG_VOTES the votes of young nodes count; SOON_OLD a node counts
  * as old before its time; MINORITY half of the nodes are enough.

@@ -3,10 +3,10 @@
 #
 # run.sh - check the models with spin and say so in TAP.
 #
-# Each line below is a model, what must come out (holds: no error in the full state space; found:
-# spin shows an error, because a mistake was put in), whether it is about liveness, and defines.
-# Needs spin and a C compiler; without them everything is skipped. About a minute and a half; no run
-# may take more than 4 GB. Compiling with more than -O0 pays for the largest ones only.
+# Each line below has a model, the expected result (holds: no error in the full state space; found:
+# spin shows an error, because a mistake was put in), safety or liveness, and defines. The script
+# needs spin and a C compiler; without them everything is skipped. A run takes about a minute and a
+# half, and no model more than 4 GB. Optimizing beyond -O0 pays for the largest models only.
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
