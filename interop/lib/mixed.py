@@ -34,7 +34,8 @@ def compared(scenario, peer):
 # What Pawl writes and sends besides, on purpose (docs/redisson.md): a release or break tells waiters
 # of all kinds, each on Redisson's channel of that kind, and Pawl's holders; a fair waiter shows that
 # it lives; the lease of a writer that also reads has a key of its own.
-ADDED_MESSAGE = re.compile(r'  msg (redisson_(lock__channel|rwlock):\S+ [01]|redisson_pawl:\S+ 1)$')
+ADDED_MESSAGE = re.compile(r'  msg (redisson_(lock__channel|rwlock):\S+ [01]|'
+                           r'redisson_pawl:\S+ pid \d+ .*)$')
 ADDED_KEY = re.compile(r'  key (redisson_lock_waiting:|\S+:write:rwlock_timeout:)')
 
 
