@@ -74,7 +74,7 @@ static void *mapped(void *folder, const char *name, const char *what, void (*ini
         die("mmap", strerror(errno));
     if (made)
         init(at);
-    flock(fd, LOCK_UN); /* the mapping keeps the open file, so close alone would not do it */
+    flock(fd, LOCK_UN); /* the mapping keeps the file open, so close alone would not unlock */
     close(fd);
     return at;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mysql.c - what MariaDB and MySQL themselves offer: GET_LOCK, SELECT ... FOR UPDATE, and the lock
- * that everybody writes first (insert a row, try again after 5 ms). The address is
- * mysql://USER@HOST:PORT/DATABASE. None of them has a lease or a token.
+ * mysql.c - the locks of MariaDB and MySQL themselves: GET_LOCK, SELECT ... FOR UPDATE, and the
+ * usual home-made lock (insert a row, retry after 5 ms). The address is
+ * mysql://USER@HOST:PORT/DATABASE. None of these locks has a lease or a token.
  */
 #include <mysql.h>
 #include <stdio.h>
@@ -94,7 +94,7 @@ static void poll_acquire(void *lock)
 static void poll_release(void *lock)
 {
     while (!sql_run_numbered(lock, "DELETE FROM bench_poll WHERE id = ", ""))
-        ; /* a deadlock: not done */
+        ; /* a deadlock: nothing was changed */
 }
 
 const struct library library_get_lock = {"get_lock", open_client, new_lock, user_acquire,

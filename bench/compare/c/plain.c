@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plain.c - the lock that everybody writes first on Redis: SET NX PX, and a script that deletes the
- * key if the key is still ours; a lock that is taken is tried again after 5 ms. No queue, no token,
- * no renewal. The address is HOST:PORT, and the host is 127.0.0.1.
+ * plain.c - the usual home-made lock on Redis: SET NX PX, and a script that deletes the key if the
+ * key is still ours; if the lock is taken, the client retries after 5 ms. No queue, no token, no
+ * renewal. The address is HOST:PORT, and the host is 127.0.0.1.
  */
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * postgres.c - what PostgreSQL itself offers: pg_advisory_lock, SELECT ... FOR UPDATE, and the lock
- * that everybody writes first (insert a row, try again after 5 ms). The address is a connection
- * string of libpq. None of them has a lease or a token.
+ * postgres.c - the locks of PostgreSQL itself: pg_advisory_lock, SELECT ... FOR UPDATE, and the
+ * usual home-made lock (insert a row, retry after 5 ms). The address is a connection string of
+ * libpq. None of these locks has a lease or a token.
  */
 #include <libpq-fe.h>
 #include <stdio.h>

@@ -3,9 +3,10 @@
  * worker.c - measures one lock library for compare.py, which explains the lines that a worker reads
  * and writes: worker LIBRARY ADDRESS.
  *
- * Contenders of `own` and `same` are processes with a client each; those of `shared` are threads
- * that share one client. They meet in one shared mapping: each says when it is ready, all begin at
- * `go`, and all stop taking the lock at `stop`. Only the contender itself writes its part.
+ * Contenders of `own` and `same` are processes with a client each; contenders of `shared` are
+ * threads that share one client. All contenders use one shared mapping: each contender reports when
+ * it is ready, all begin at `go`, and all stop acquiring at `stop`. Each contender writes only its
+ * own part of the mapping.
  */
 #include <errno.h>
 #include <pthread.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Each library as its own documentation shows it, with a lease of 30 s. Where a library has to
-// poll for a lock that is taken, it does so every 5 ms: much faster than its default (100 ms to
-// 500 ms), which would make the comparison meaningless.
+// Each library is used as in its own documentation, with a lease of 30 s. A library that has to
+// poll for a taken lock polls every 5 ms, much faster than by default (100 ms to 500 ms): the
+// default would make the comparison meaningless.
 package main
 
 import (
