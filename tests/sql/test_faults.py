@@ -308,7 +308,8 @@ def next_in_time(s, name, waiters, claims, what):
 @case('the holder dies and the server restarts: the next one has it within 5 s of the lease',
       own={})
 def _(s, name):
-    a, b, c = s.actor(watchdog=4000), s.actor(timeout=1000), s.actor(timeout=1000)
+    a = s.actor(watchdog=4000, timeout=20000)
+    b, c = s.actor(timeout=1000), s.actor(timeout=1000)
     a.lock('l', name)
     a.ask('take', 'l', 0).ok()
     queue_up(s, name, [b, c])
@@ -322,7 +323,8 @@ def _(s, name):
 @case('a server that goes back to an older state: its queue of ended acquires costs their claims',
       own={})
 def _(s, name):
-    a, *crew = [s.actor(watchdog=8000, timeout=1000) for _ in range(5)]
+    a = s.actor(watchdog=8000, timeout=20000)  # its first exchange creates the tables
+    crew = [s.actor(watchdog=8000, timeout=1000) for _ in range(4)]
     a.lock('l', name)
     a.ask('take', 'l', 0).ok()
     queue_up(s, name, crew)
