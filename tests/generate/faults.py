@@ -274,6 +274,7 @@ class Disturber:
 
     def __init__(self, plan, processes, proxies, service, facts, names, lease):
         self.plan = plan
+        self.asked = asked(plan)
         self.processes = processes
         self.heads = [Head(p) for p in processes]
         self.proxies = proxies
@@ -295,11 +296,12 @@ class Disturber:
     def carry_out(self):
         begin = time.monotonic()
         for ms, kind, *args in self.plan:
-            if ms != ASKED and not self.pause(begin + ms / 1000):
+            if ms == ASKED:
+                continue
+            if not self.pause(begin + ms / 1000):
                 return
-            if ms != ASKED:
-                self.begin(kind, args)
-        if asked(self.plan):
+            self.begin(kind, args)
+        if self.asked:
             self.pause(max(begin + ASKING_S, time.monotonic() + 1))
 
     def pause(self, until):
@@ -312,12 +314,11 @@ class Disturber:
             for head in self.heads:
                 number = head.question()
                 if number is not None:
-                    plan = asked(self.plan)
-                    if number < len(plan):
-                        self.begin(plan[number][1], plan[number][2:], head)
+                    if number < len(self.asked):
+                        self.begin(self.asked[number][1], self.asked[number][2:], head)
                     head.answer()
             left = max(until - time.monotonic(), 0)
-            time.sleep(min(left, 0.0005 if asked(self.plan) else 0.05))
+            time.sleep(min(left, 0.0005 if self.asked else 0.05))
 
     def begin(self, kind, args, head=None):
         self.done.append(kind)
