@@ -36,6 +36,7 @@ static const struct {
 
 #define LINKED (sizeof linked / sizeof linked[0])
 #define LOADED_MAX 16
+#define LOAD_FLAGS (RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)
 
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 static struct {
@@ -45,7 +46,7 @@ static struct {
 
 static int load(const pawl_engine **ret, const char *path, const char *scheme, pawl_error *err)
 {
-    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    void *handle = dlopen(path, LOAD_FLAGS);
     pawl_engine_module_fn *module;
     const pawl_engine *engine;
     void *symbol;
@@ -121,19 +122,30 @@ static size_t module_folders(char folders[3][520])
     return 1;
 }
 
+/* The path of a file, in the first of the folders that has the file. */
+static bool find_file(char *ret, size_t size, char folders[3][520], size_t n, const char *file)
+{
+    for (size_t i = 0; i < n; i++) {
+        int length = snprintf(ret, size, "%s/%s", folders[i], file);
+
+        if (length > 0 && (size_t)length < size && access(ret, R_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
 void *pawl__module_symbol(const char *file, const char *symbol)
 {
     char folders[3][520], path[600];
-    size_t n = own_folders(folders);
-    void *handle = NULL, *found;
+    void *handle, *found = NULL;
 
+    if (!find_file(path, sizeof path, folders, own_folders(folders), file))
+        return NULL;
     pawl__fork_mutex_add(&loading);
     pthread_mutex_lock(&loading);
-    for (size_t i = 0; i < n && !handle; i++) {
-        snprintf(path, sizeof path, "%.519s/%.60s", folders[i], file);
-        handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    }
-    found = handle ? dlsym(handle, symbol) : NULL;
+    handle = dlopen(path, LOAD_FLAGS);
+    if (handle)
+        found = dlsym(handle, symbol);
     pthread_mutex_unlock(&loading);
     return found;
 }
@@ -141,16 +153,11 @@ void *pawl__module_symbol(const char *file, const char *symbol)
 /* The path of the module, in the first folder that has the module. */
 static bool module_path(char *ret, size_t size, const char *scheme)
 {
-    char folders[3][520];
-    size_t n = module_folders(folders);
+    char folders[3][520], file[80];
+    int length = snprintf(file, sizeof file, "pawl-%s.so", scheme);
 
-    for (size_t i = 0; i < n; i++) {
-        int length = snprintf(ret, size, "%s/pawl-%s.so", folders[i], scheme);
-
-        if (length > 0 && (size_t)length < size && access(ret, R_OK) == 0)
-            return true;
-    }
-    return false;
+    return length > 0 && (size_t)length < sizeof file &&
+           find_file(ret, size, folders, module_folders(folders), file);
 }
 
 /* "local, memory, redis": the engines that need no module. */
