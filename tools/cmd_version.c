@@ -46,13 +46,14 @@ static int json_engine(void *arg, const pawl_engine_info *info)
 int cmd_version(tool *t, int argc, char **argv)
 {
     int opt = options_common(t, argc, argv);
-    const char *screen = view_library();
+    const char *screen;
     bool any = false;
 
     if (opt != OPT_DONE)
         return opt == OPT_HELP ? STATUS_OK : STATUS_USAGE;
     if (argc > optind)
         return usage_error(t, "takes no argument");
+    screen = view_library(); /* loads the module, so not before the options are read */
     if (t->json) {
         fputs("{\"version\":", stdout);
         json_string(stdout, pawl_version());
