@@ -298,8 +298,8 @@ PAWL_API int pawl_multi_new(pawl_lock **ret, pawl_lock *const *members, size_t n
  * re-entrant acquire of a lock that another handle of the name acquired does not count.) Waiting
  * acquires are cancelled, and so is a grant that was not reported yet (done gets PAWL_ECANCELED).
  * The owner may acquire the name through another handle at once. NULL is a no-op.
- * Thread: any, but no other call on this handle may be under way or follow. Blocks: no.
- * In callbacks: yes. */
+ * Thread: any, but no other call on this handle may be under way or follow; only an on_lost that
+ * runs already may use the handle until it returns. Blocks: no. In callbacks: yes. */
 PAWL_API void pawl_lock_free(pawl_lock *lock);
 
 /* Acquire the lock, waiting at most wait_ms. If the owner already holds the lock, a thread owner

@@ -41,6 +41,7 @@ static bool run_callback(pawl_client *client, struct callback *callback)
 {
     pawl_done_fn *fn = callback->fn;
     pawl_lock *lock = callback->lock;
+    pawl_semaphore *sem = callback->sem;
     void *arg = callback->arg;
     int code = callback->code;
     const struct hold *hold = callback->hold; /* the next operation may change callback->hold */
@@ -62,6 +63,8 @@ static bool run_callback(pawl_client *client, struct callback *callback)
     }
     if (lock)
         pawl__lock_unref(lock);
+    if (sem)
+        pawl__semaphore_unref(sem);
     callback->gone(callback);
     return true;
 }

@@ -288,6 +288,8 @@ struct pawl_lock {
 /* With the mutex. The last unref drops the lock's reference to the client. The client's memory
  * stays valid, because the caller, or the client being open, holds another reference. */
 void pawl__lock_unref(pawl_lock *lock);
+void pawl__semaphore_ref(pawl_semaphore *sem);
+void pawl__semaphore_unref(pawl_semaphore *sem);
 /* Release the acquires of `holder` through this lock `times` times, in the background. */
 void pawl__lock_release_times(pawl_lock *lock, uint64_t holder, unsigned times);
 int pawl__lock_acquire(pawl_lock *lock, const struct group *group, unsigned cancels,

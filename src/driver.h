@@ -131,7 +131,8 @@ struct callback {
     bool pending, running;
     pawl_done_fn *fn; /* pawl_lost_fn has the same type; NULL: no callback */
     void *arg;
-    pawl_lock *lock; /* a reference, once the callback will certainly be queued */
+    pawl_lock *lock;     /* a reference, once the callback will certainly be queued: the callback */
+    pawl_semaphore *sem; /* may use the handle even if another thread frees the handle meanwhile */
     int code;
     const struct hold *hold; /* the hold for queries inside the callback, or NULL */
     void (*gone)(struct callback *callback); /* called with the mutex, afterwards */

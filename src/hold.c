@@ -252,6 +252,7 @@ static void fill_new(struct hold *hold, const struct terms *terms, const struct 
     hold->lost_cb.fn = terms->on_lost;
     hold->lost_cb.arg = terms->arg;
     hold->lost_cb.lock = asker->lock;
+    hold->lost_cb.sem = asker->sem;
     pawl__hold_set_asker(hold, asker);
     hold->acquires = true;
 }

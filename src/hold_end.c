@@ -363,6 +363,8 @@ void pawl__hold_lost(struct hold *hold, int why)
     if (hold->lost_cb.fn) {
         if (hold->lost_cb.lock)
             hold->lost_cb.lock->refs++;
+        if (hold->lost_cb.sem)
+            pawl__semaphore_ref(hold->lost_cb.sem);
         pawl__callback_queue(client, &hold->lost_cb, PAWL_ELOST);
     }
     if (outlasts_lease(hold))

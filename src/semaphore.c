@@ -13,6 +13,7 @@ struct pawl_semaphore {
     struct name_state *name_state;
     struct terms terms;
     uint64_t handle;
+    unsigned refs; /* the user's, and one for each queued on_lost */
 };
 
 int pawl_semaphore_new(pawl_semaphore **ret, pawl_client *client, const char *name,
@@ -40,6 +41,7 @@ int pawl_semaphore_new(pawl_semaphore **ret, pawl_client *client, const char *na
     if (code) {
         free(sem);
     } else {
+        sem->refs = 1;
         sem->client = client;
         client->refs++;
         sem->terms = (struct terms){.mode = PAWL_MODE_PERMITS,
@@ -304,6 +306,20 @@ int pawl_semaphore_cancel(pawl_semaphore *sem)
     return n;
 }
 
+void pawl__semaphore_ref(pawl_semaphore *sem)
+{
+    sem->refs++;
+}
+
+void pawl__semaphore_unref(pawl_semaphore *sem)
+{
+    if (--sem->refs)
+        return;
+    sem->client->refs--;
+    pawl__name_put(sem->client, sem->name_state);
+    free(sem);
+}
+
 void pawl_semaphore_free(pawl_semaphore *sem)
 {
     pawl_client *client;
@@ -312,13 +328,13 @@ void pawl_semaphore_free(pawl_semaphore *sem)
         return;
     client = sem->client;
     pthread_mutex_lock(&client->mu);
+    client->refs++;
     each_hold(sem, true);
     if (client->state == CLIENT_OPEN) {
         pawl__before_unlock(client);
         pawl__background_need(client);
     }
-    pawl__name_put(client, sem->name_state);
+    pawl__semaphore_unref(sem);
     pawl__unlock(client);
-    free(sem);
     pawl__client_unref(client);
 }

@@ -288,6 +288,38 @@ CASE("permits with a fixed lease come back by themselves, and the holder is told
     CHECK_EQ(available(b), 1);
 }
 
+struct freed_beside {
+    pawl_semaphore *sem;
+    event running, freed;
+    int reason;
+};
+
+static void look_after_free(void *arg, pawl_lock *lock, int code)
+{
+    struct freed_beside *f = arg;
+
+    (void)lock, (void)code;
+    event_raise(&f->running);
+    event_await(&f->freed, 1);
+    f->reason = pawl_semaphore_lost_reason(f->sem);
+    event_raise(&f->running);
+}
+
+CASE("on_lost may use a semaphore that another thread frees meanwhile")
+{
+    static struct freed_beside f = {.running = EVENT_INIT, .freed = EVENT_INIT, .reason = -1};
+
+    f.sem = sem_new(client_open(NULL), check_name("s"),
+                    SEM_OPTIONS(.permits = 2, .lease_ms = SHORT_LEASE, .on_lost = look_after_free,
+                                .arg = &f));
+    CHECK_OK(pawl_semaphore_acquire(f.sem, 2, 0, NULL));
+    event_await(&f.running, 1);
+    sem_free(f.sem);
+    event_raise(&f.freed);
+    event_await(&f.running, 2);
+    CHECK_EQ(f.reason, 0); /* the freed handle has no permits any more */
+}
+
 CASE("the watchdog keeps permits past their lease")
 {
     const char *name = check_name("s");

@@ -145,11 +145,11 @@ def tokens(world, commands):
 
 # ---- exit statuses -------------------------------------------------------------------------------
 
-def sent(run, *targets):
-    """Numbers of the signals that were sent to these parts."""
+def sent(run, *targets, since=0):
+    """Numbers of the signals that were sent to these parts at `since` or later."""
     numbers = set()
-    for _, target, sig, _ in run.done:
-        if target in targets:
+    for at, target, sig, _ in run.done:
+        if target in targets and at >= since:
             numbers |= {2} if sig == '^C' else {1, 15} if sig == 'hangup' else \
                 {number(sig)} if not sig.startswith('^') and sig not in ('fg', 'bg') else set()
     return numbers
@@ -179,7 +179,11 @@ def allowed(world, run, command):
         ok.add(command.exit)
         if 2 in outside:
             ok.add(-2)
-        return ok
+        # A signal may end the command after its last record, before it has exited.
+        late = 10**7 + 4 * world.lateness.worst(run.launched, run.ended or FOREVER)
+        last_moment = sent(run, 'command', 'pawl', 'group', 'key', 'shell',
+                           since=command.exit_at - late)
+        return ok | {128 + n for n in last_moment if n not in (17, 18)}
     inside = sent(run, 'command', 'kid') | outside
     ok |= {128 + n for n in inside if n not in (17, 18)}
     if 'reader' in {t for _, t, _, _ in run.done} or step['witness'].get('out'):
