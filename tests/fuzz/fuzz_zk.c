@@ -99,7 +99,7 @@ static void add_node(const char *path, size_t length, jute_bytes data, bool numb
 
 static bool has_parent(jute_bytes path)
 {
-    const char *slash = path.length ? memrchr(path.data, '/', path.length) : NULL;
+    const char *slash = path.data ? memrchr(path.data, '/', path.length) : NULL;
 
     return slash && (slash == path.data ||
                      find((jute_bytes){path.data, (size_t)(slash - path.data)}) < nnodes);
