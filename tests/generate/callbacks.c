@@ -74,7 +74,7 @@ static void act(struct object *o, int64_t what, int thread, int number)
  * take for ever: then the handle is not freed. */
 static void free_here(struct object *o)
 {
-    for (int i = 0; i < 1000 && !o->inside && !steps_free(o); i++)
+    for (int i = 0; i < 10000 && !o->inside && !steps_free(o); i++)
         nap_us(100);
 }
 

@@ -81,7 +81,7 @@ struct object {
     void *p;
     pthread_rwlock_t guard;
     atomic_bool freed;
-    atomic_int inside; /* blocking calls under way */
+    atomic_int inside; /* blocking calls under way that may last for ever */
     atomic_int losses, last_reason;
     struct run *run;
 };

@@ -154,7 +154,8 @@ static bool callbacks_try(const struct program *p, const struct object *o)
         if (!x->present || !names_meet(p, x, o))
             continue;
         try |= x->done == ACT_AGAIN || x->lost == ACT_AGAIN;
-        give |= x->done == ACT_RELEASE || x->done == ACT_FREE;
+        /* a multi-lock that lost another member gives this one back as soon as it has it */
+        give |= x->done == ACT_RELEASE || x->done == ACT_FREE || x->type == MULTI;
     }
     return try && (give || !ordered);
 }

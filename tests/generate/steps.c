@@ -351,6 +351,13 @@ static void fork_here(struct op *op, struct object *o)
         op->value = 0;
 }
 
+/* A call that may wait for another owner, and so without an end. */
+static bool may_last(const struct step *s)
+{
+    return s->kind == DO_acquire || s->kind == DO_sacquire || s->kind == DO_wait ||
+           s->kind == DO_hold;
+}
+
 static void on_object(struct op *op, struct object *o)
 {
     if (op->step.kind == DO_free) {
@@ -371,7 +378,7 @@ static void on_object(struct op *op, struct object *o)
     } else {
         if (op->run->hooks)
             op->run->hooks->before(op);
-        o->inside++;
+        o->inside += may_last(&op->step);
         if (op->step.kind == DO_inspect)
             op->code = inspect(op, &op->run->program->clients[o->client], o);
         else if (op->step.kind == DO_hold)
@@ -386,7 +393,7 @@ static void on_object(struct op *op, struct object *o)
         if (op->run->hooks)
             op->run->hooks->after(op);
         steps_observe(op);
-        o->inside--;
+        o->inside -= may_last(&op->step);
     }
     pthread_rwlock_unlock(&o->guard);
 }
