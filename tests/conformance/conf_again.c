@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conf_again.c - one owner with several holds of a name: a lock that its holder also reads, locks
- * that are entered again and again, and handles with different leases.
+ * conf_again.c - one owner with several holds of a name: a downgrade, locks that are acquired again
+ * by their owner, and handles with different leases.
  *
- * A lock is kept as long as pawl_lock_valid_ms says: whoever else gets in before that has broken
- * it.
+ * A lock stays held for as long as pawl_lock_valid_ms says: if another owner gets the lock before,
+ * mutual exclusion is broken.
  */
 #include "conf.h"
 
@@ -22,7 +22,7 @@ static void closed_to_all(const char *name)
     CHECK_CODE(try_as_stranger(name, PAWL_WRITE), PAWL_EBUSY);
 }
 
-/* Until the lease is over: nobody else is let in before. */
+/* Wait until the lease is over, and check that no other client gets the lock before. */
 static void watch_lease(pawl_lock *lock, const char *name)
 {
     do {
@@ -99,7 +99,7 @@ CASE("a holder that cancels its own reading keeps the lock")
     }
 }
 
-/* ---- Entered again --------------------------------------------------------------------------- */
+/* ---- Acquired again -------------------------------------------------------------------------- */
 
 static void pairs_inside(uint64_t kind)
 {
@@ -221,7 +221,7 @@ CASE("a short reader inside a long writer takes nothing of its lease with it")
     pause_ms(SHORT_LEASE + 200);
     CHECK(pawl_lock_valid_ms(w) > 0);
     closed_to_all(name);
-    CHECK_OK(pawl_lock_acquire(r, 0, NULL)); /* and once more, to the end of its lease */
+    CHECK_OK(pawl_lock_acquire(r, 0, NULL)); /* acquire again, and wait for the end of the lease */
     while (pawl_lock_held(r))
         pause_ms(10);
     pause_ms(50);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conf_latch.c - the count-down latch, and names used as one type only.
+ * conf_latch.c - the count-down latch; and a name has one type only.
  */
 #include "conf.h"
 

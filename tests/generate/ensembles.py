@@ -114,7 +114,7 @@ class Cluster(Service):
     isolation of a master does."""
     own = {'failover': '', 'slots': '', 'node': '', 'leave': '', 'master': 'data stale',
            'cutoff': 'data stale'}
-    USERS = {  # name: denied commands (docs/redis-servers.md: Pawl then uses plain PUBLISH and SUBSCRIBE)
+    USERS = {  # name: denied commands (docs/redis-servers.md: messages then use plain channels)
         'all': (), 'nosharded': ('-ssubscribe', '-spublish'), 'nospublish': ('-spublish',),
         'nossubscribe': ('-ssubscribe',)}
 
