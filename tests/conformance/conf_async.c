@@ -193,7 +193,7 @@ CASE("cancelling right after the start gives one outcome and leaves nothing held
     CHECK_OK(pawl_lock_acquire(lock, 20000, NULL));
 }
 
-CASE("closing the client ends what was started: done is called with ECANCELED before it returns")
+CASE("closing the client cancels operations: done is called with ECANCELED before close returns")
 {
     static calls got = CALLS_INIT;
     const char *name = check_name("x");
@@ -214,7 +214,7 @@ CASE("closing the client ends what was started: done is called with ECANCELED be
     CHECK_CODE(got.code, PAWL_ECANCELED);
 }
 
-CASE("what is wrong at once is said at once, and done is not called")
+CASE("an invalid asynchronous call fails at once, and done is not called")
 {
     static calls got = CALLS_INIT;
     pawl_client *client = client_open(NULL);

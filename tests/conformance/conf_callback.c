@@ -69,7 +69,7 @@ static void set_scene(scene *s)
     s->latch = latch_new(s->client, check_name("latch"));
 }
 
-CASE("what blocks is refused in a done callback and has no effect")
+CASE("blocking calls are refused in a done callback and have no effect")
 {
     static scene s;
     int64_t n;
@@ -97,7 +97,7 @@ static void on_lost(void *arg, pawl_lock *lock, int code)
     event_raise(&s->done);
 }
 
-CASE("what blocks is refused in on_lost and has no effect")
+CASE("blocking calls are refused in on_lost and have no effect")
 {
     static scene s;
 
@@ -122,7 +122,7 @@ static int row_that_locks(void *arg, const pawl_info *info)
     return 0;
 }
 
-CASE("the row function of an inspection may call what blocks")
+CASE("the row function of an inspection may make blocking calls")
 {
     static scene s;
 
@@ -276,7 +276,7 @@ static int start_and_end(void *arg)
     return pawl_lock_acquire_start(s->lock, PAWL_FOREVER, count_call, s->got);
 }
 
-CASE("what is granted to a thread that has ended is not renewed")
+CASE("a grant to a thread that has ended is not renewed")
 {
     static calls got = CALLS_INIT;
     const char *name = check_name("x");

@@ -132,7 +132,7 @@ static int lock_code(pawl_client *client, const char *name, const pawl_lock_opti
     return code;
 }
 
-CASE("names that are empty, too long or hold control characters are refused with words")
+CASE("names that are empty, too long or hold control characters are refused with an error text")
 {
     pawl_client *client = client_open(NULL);
     pawl_semaphore *sem;
@@ -202,7 +202,7 @@ CASE("NULL is freed and closed without effect")
     CHECK_OK(pawl_close(NULL));
 }
 
-CASE("closing a client releases what it holds, hold counts or not")
+CASE("closing a client releases its locks, also those that were acquired several times")
 {
     const char *na = check_name("a"), *nb = check_name("b");
     pawl_client *client = client_open(NULL);

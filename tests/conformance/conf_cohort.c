@@ -199,7 +199,7 @@ CASE("a waiter inside the process that gives up does not stop those behind it")
     waiter_join(&b);
 }
 
-CASE("who takes the lock over inside the process has a lease of its own kind")
+CASE("an owner that takes the lock over inside the process has a lease of its own kind")
 {
     pawl_client *client = client_open(CLIENT_OPTIONS(.watchdog_ms = 20000));
     const char *name = check_name("c");
@@ -263,7 +263,7 @@ CASE("threads behind a holder that is broken get the lock")
     CHECK_CODE(pawl_lock_release(lock, NULL), PAWL_ELOST);
 }
 
-CASE("closing a client cancels a thread that waits behind another one of it")
+CASE("closing a client cancels a thread that waits behind another thread of the client")
 {
     pawl_client *client = client_open(NULL);
     pawl_lock *lock = lock_new(client, check_name("c"), NULL);

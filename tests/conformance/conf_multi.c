@@ -203,7 +203,7 @@ CASE("release of a multi-lock by a stranger is refused and changes nothing")
     CHECK_OK(pawl_lock_release(multi, NULL));
 }
 
-CASE("a multi-lock is as good as its weakest member")
+CASE("a multi-lock is lost as soon as the lease of one member ends")
 {
     const char *nb = check_name("b");
     pawl_client *client = client_open(NULL);
@@ -286,7 +286,7 @@ CASE("a multi-lock of thread-owned members can't be acquired asynchronously")
     CHECK_EQ(event_count(&got.event), 0);
 }
 
-CASE("freeing a multi-lock releases what it holds")
+CASE("freeing a multi-lock releases the members that it holds")
 {
     const char *na = check_name("a");
     pawl_client *client = client_open(NULL);
@@ -330,7 +330,7 @@ CASE("freeing a multi-lock that waits ends the wait, and done says so once")
     CHECK_EQ(event_count(&got.event), 1);
 }
 
-CASE("freeing an idle multi-lock leaves alone who waits for a member by itself")
+CASE("freeing an idle multi-lock does not end a wait for a member alone")
 {
     const char *name = check_name("a");
     pawl_client *mine = client_open(NULL), *yours = client_open(NULL);

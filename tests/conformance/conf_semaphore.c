@@ -116,7 +116,7 @@ CASE("two threads give back parts of one acquire at the same time")
     CHECK_CODE(pawl_semaphore_release(g.sem, 1, NULL), PAWL_ENOTHELD);
 }
 
-CASE("who comes with another capacity while permits are held is refused")
+CASE("an acquire with another capacity is refused while permits are held")
 {
     const char *name = check_name("s");
     pawl_semaphore *a = sem_new(client_open(NULL), name, SEM_OPTIONS(.permits = 2));
