@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * examine.h - what the EXAMINE ops of engines on a network share: which machine answers, and
- * whether others on the way can read or change what is said.
+ * examine.h - checks that the EXAMINE ops of all networked engines share: which machine answers,
+ * whether others can read or change the traffic, and how far the server's clock is off.
  */
 #ifndef PAWL_EXAMINE_H
 #define PAWL_EXAMINE_H
@@ -13,7 +13,7 @@
 #include "engine.h"
 #include "net/net.h"
 
-/* The server's address as text; "": a unix socket, or not connected. */
+/* The server's address as text. "": a unix socket, or not connected. */
 static inline const char *examine_peer(int fd, char text[INET6_ADDRSTRLEN])
 {
     struct sockaddr_storage peer = {0};
@@ -29,8 +29,8 @@ static inline const char *examine_peer(int fd, char text[INET6_ADDRSTRLEN])
     return text;
 }
 
-/* The fact "machine", by which a quorum tells whether its nodes share one; and the findings about
- * TLS. Traffic that does not leave this machine needs none. */
+/* Report the fact "machine", which tells a quorum whether some of its nodes share a machine, and
+ * the findings about TLS. Traffic that does not leave this machine needs no TLS. */
 static inline void examine_network(pawl_op *op, const char *where, int fd, bool tls,
                                    enum net_verify verify)
 {
@@ -58,8 +58,8 @@ static inline void examine_network(pawl_op *op, const char *where, int fd, bool 
                       "network that only the servers and their clients can reach.");
 }
 
-/* The fact "clock": server_ms is the server's Unix time in an answer to a request that was sent at
- * `sent` and answered now. */
+/* Report the fact "clock". server_ms is the server's Unix time, from the answer to a request that
+ * was sent at `sent`; the answer arrived just now. */
 static inline void examine_clock(pawl_op *op, pawl_env *env, const char *where, int64_t server_ms,
                                  int64_t sent)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * query.c - questions of an owner about its lock, answered without I/O: from the hold and the
- * current time.
+ * query.c - calls that ask about a lock of the caller: held, valid for how long, token, reason of a
+ * loss. The answers come from the hold and the current time, without I/O.
  */
 #include "core.h"
 
-/* For how many ns the hold is certainly valid; 0: not held, or the deadline has passed. */
+/* For how many ns the hold is certainly valid. 0: not held, or the deadline has passed. */
 static int64_t valid_ns(const pawl_lock *lock, const struct hold *hold)
 {
     int64_t now;
@@ -76,7 +76,8 @@ uint64_t pawl_lock_token(const pawl_lock *lock)
     return token;
 }
 
-/* The reason of the loss, and its words if `words` is not NULL. */
+/* Why the lock was lost (enum pawl_lost_reason), or 0. If `words` is not NULL, the function also
+ * writes the explanation there. */
 int pawl__lost_reason(const pawl_lock *lock, char *words)
 {
     struct hold *hold;

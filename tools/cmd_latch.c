@@ -10,14 +10,14 @@
 #include "tool.h"
 
 typedef struct latch_call {
-    call call; /* first: the functions get it */
+    call call; /* must be first: wait_call casts a call to a latch_call */
     tool *tool;
     pawl_client *client;
     pawl_latch *latch;
     const char *name;
     int64_t wait_ms;
     int64_t count;
-    bool all; /* down: to 0 */
+    bool all; /* `down -a`: count down to 0 */
     pawl_error err;
 } latch_call;
 
@@ -28,7 +28,7 @@ static void print_json(const char *name, const char *key, const char *value)
     printf(",\"%s\":%s}\n", key, value);
 }
 
-/* A name that is in use as something else deserves better words than the code's. */
+/* If the name is in use as a lock or semaphore, say so instead of printing the general error. */
 static int latch_failed(latch_call *l, const char *what)
 {
     if (l->err.code == PAWL_ESTATE && say_misfit(l->client, l->name, PAWL_TYPE_LATCH, 0))
@@ -36,7 +36,7 @@ static int latch_failed(latch_call *l, const char *what)
     return failed(l->tool, what, &l->err);
 }
 
-/* Set already: that is an answer, not a mistake. */
+/* A latch that is already set is reported with its count; the status is "no", not an error. */
 static int latch_is_set(latch_call *l)
 {
     look now = {0};
@@ -75,8 +75,9 @@ static int latch_get(latch_call *l)
     return STATUS_OK;
 }
 
-/* The count is read before each step: others may count down, too, and one that was set anew after
- * it had reached 0 is not ours to end. */
+/* The loop reads the count before each step, because other clients may count down too. When this
+ * client has taken the last count, the loop ends: if somebody sets the latch again afterwards, the
+ * new count is not for this command to end. */
 static int count_to_zero(latch_call *l)
 {
     int code;
@@ -136,7 +137,7 @@ static int latch_wait(latch_call *l, const signals *s)
     return status_of(code);
 }
 
-/* Which sub-verb, with how many arguments after it. */
+/* The sub-commands, and the number of arguments that each one takes. */
 enum latch_verb { LATCH_SET, LATCH_DOWN, LATCH_WAIT, LATCH_GET, LATCH_VERBS };
 static const struct {
     const char *name;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * group.h - is anything of a process group still running?
+ * group.h - tells whether a process of a process group is still running.
  *
- * Async-signal-safe, for the guardian.
+ * All functions are async-signal-safe, because the guardian calls them.
  */
 #ifndef PAWL_GROUP_H
 #define PAWL_GROUP_H
@@ -11,19 +11,19 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* True while a process of the group can still do something. Zombies can't: kill(2) counts them, and
- * in a container whose first process doesn't reap they stay for ever. */
+/* True while a process of the group can still do something. Zombies don't count: kill(2) reports
+ * zombies as alive, and zombies stay for ever in a container whose first process doesn't reap. */
 bool group_alive(pid_t group);
 
-/* Can zombies be told from the others here? Not without /proc, nor with that of another PID
- * namespace, where processes have other numbers. There a group counts as alive until its last
- * zombie is gone. */
+/* Whether group_alive can tell zombies from other processes. Without /proc, or with the /proc of
+ * another PID namespace, where processes have other numbers, group_alive can't: a group then counts
+ * as alive until its last zombie is gone. */
 bool group_visible(void);
 
-/* Wait for that to end, at most `ns`. Returns whether it has. */
+/* Wait until the group is no longer alive, at most `ns`. Returns false if the time ran out. */
 bool group_wait_gone(pid_t group, int64_t ns);
 
-/* Nanoseconds of CLOCK_BOOTTIME, which counts on while the machine sleeps. */
+/* Nanoseconds of CLOCK_BOOTTIME, which also counts while the machine sleeps. */
 int64_t boot_now(void);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * service.c - the URL of the service, its client, and its warnings.
+ * service.c - finds the URL of the service, opens the client, and keeps the library's last warning.
  *
- * The library's log is printed with -v; its last warning explains a wait that lasts, or a failure
- * of which only the code is known. It comes from any thread of the library's; `warning` is changed
- * and read under `mutex` alone.
+ * With -v the tool prints the library's log. The last warning explains a long wait, or a failure of
+ * which only the error code is known. Any thread of the library can log a warning, so `warning` is
+ * written and read only under `mutex`.
  */
 #include <pthread.h>
 #include <pwd.h>
@@ -16,8 +16,8 @@
 
 /* ---- The URL ------------------------------------------------------------------------------- */
 
-/* The first line of a file. A file that was named but can't be read is an error, never a reason to
- * use another service or no password. */
+/* Read the first line of a file. If a file was named and can't be read, the tool exits: the tool
+ * must not use another service, or no password, instead. */
 static const char *read_line(const char *path, char *buf, size_t size)
 {
     FILE *f = fopen(path, "re");
@@ -34,7 +34,8 @@ static const char *read_line(const char *path, char *buf, size_t size)
     return buf;
 }
 
-/* From the file that VARIABLE names, else from the systemd credential; NULL: there is neither. */
+/* Read a value from the file that the environment variable names, else from the systemd credential.
+ * NULL: neither exists. */
 static const char *from_file(const char *variable, const char *credential, char *buf, size_t size)
 {
     const char *path = secure_getenv(variable), *folder = secure_getenv("CREDENTIALS_DIRECTORY");
@@ -48,7 +49,7 @@ static const char *from_file(const char *variable, const char *credential, char 
     return access(whole, F_OK) ? NULL : read_line(whole, buf, size);
 }
 
-/* Good until the next call. */
+/* The returned string is valid until the next call. */
 const char *service_url(const tool *t)
 {
     static char whole[4096], line[4096];
@@ -66,8 +67,8 @@ const char *service_url(const tool *t)
     return whole;
 }
 
-/* "//USER:PASSWORD@" of any URL in there, or a parameter. A password with a '/' in it should have
- * been written %2F; it is found all the same. */
+/* Look for "//USER:PASSWORD@" in any URL that the text contains, and for password parameters. A '/'
+ * in a password should be written as %2F, but a password with a plain '/' is found too. */
 bool url_has_password(const char *url)
 {
     for (const char *p = url; (p = strstr(p, "://")); p += 3) {
@@ -86,7 +87,8 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static char warning[256];
 static bool loud; /* set before the first client is opened */
 
-/* A client has several connections, and each reports its server. */
+/* A client has several connections, and each one logs the same line about its server. Only the
+ * first of these lines is printed. */
 static bool is_news(const char *text)
 {
     static char told[8][128]; /* under `mutex` */
@@ -105,7 +107,7 @@ static bool is_news(const char *text)
 static void log_line(void *arg, int level, const char *text)
 {
     (void)arg;
-    if (level <= PAWL_LOG_WARNING && strncmp(text, "lost '", 6)) { /* that is no explanation */
+    if (level <= PAWL_LOG_WARNING && strncmp(text, "lost '", 6)) { /* a loss explains nothing */
         pthread_mutex_lock(&mutex);
         snprintf(warning, sizeof warning, "%s", text);
         pthread_mutex_unlock(&mutex);
@@ -124,7 +126,7 @@ const char *last_warning(char *buf, size_t size)
 
 /* ---- The client ---------------------------------------------------------------------------- */
 
-/* Written by client_open, before other threads exist. */
+/* Set by client_try when a client has been opened. */
 static enum { NOT_OPENED, OPENED_SERVER, OPENED_HERE } service;
 
 bool service_is_here(void)
@@ -172,7 +174,7 @@ int client_open(const tool *t, pawl_client **ret, pawl_client_options *options)
 
 const char *operator_name(void)
 {
-    static char name[64]; /* found by the first call, before there are other threads */
+    static char name[64]; /* set by the first call, before other threads exist */
     const char *sudo = getenv("SUDO_USER");
     const struct passwd *user;
 

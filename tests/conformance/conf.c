@@ -2,8 +2,8 @@
  *
  * conf.c - helpers of the conformance cases.
  *
- * Everything that a helper makes is noted in one table and freed when the case ends. The table is
- * under a mutex since threads of a case make things too.
+ * One table lists all objects that helpers make; the objects are freed when the case ends. A mutex
+ * guards the table, because threads of a case make objects, too.
  */
 #include "conf.h"
 
@@ -20,7 +20,7 @@ static thing things[1024];
 static pthread_mutex_t things_mutex = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int turns;
 
-/* ---- Making things --------------------------------------------------------------------------- */
+/* ---- Making objects -------------------------------------------------------------------------- */
 
 static void *note(void *object, enum thing_type type)
 {
@@ -62,7 +62,7 @@ static void end_all(enum thing_type type)
     }
 }
 
-/* Multi-locks before their members, handles before clients. */
+/* Multi-locks are freed before their members, handles before clients. */
 void end_everything(void)
 {
     end_all(THING_MULTI);
@@ -312,7 +312,7 @@ int try_as_stranger(const char *name, uint64_t kind)
 
 /* ---- Callbacks and rows ---------------------------------------------------------------------- */
 
-/* Two clients may call at once. */
+/* The callbacks of two clients may run at the same time. */
 void count_call(void *arg, pawl_lock *lock, int code)
 {
     calls *c = arg;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conf.h - what the conformance cases share.
+ * conf.h - helpers of the conformance cases.
  *
- * The cases know pawl.h and the URL of an engine. Cases that the service can't do, according to
- * pawl_client_can, are skipped. Two clients of one process stand
- * for two processes, so that an engine that lives in one process is measured too; cases that need
- * real processes say so first (need_processes). Clients and handles made through the helpers are
- * freed at the end of the case, handles first.
+ * The cases use pawl.h and the URL of an engine, and nothing else. Cases that need something that
+ * the service can't do, according to pawl_client_can, are skipped. Two clients of one process stand
+ * for two processes, so that an engine inside one process is tested too; cases that need real
+ * processes call need_processes first. Clients and handles made by the helpers are freed at the end
+ * of the case, handles first.
  */
 #ifndef PAWL_TEST_CONF_H
 #define PAWL_TEST_CONF_H
@@ -21,36 +21,37 @@
 #include "check.h"
 #include "pawl.h"
 
-/* A lease that ends while the test watches: long enough that a busy machine keeps it alive for as
- * long as a case needs it. One for processes that die. And one that never ends during a case. */
+/* SHORT_LEASE ends while the test waits, but is long enough for the calls of a case on a busy
+ * machine. DEATH_LEASE is for processes that die. LONG_LEASE never ends during a case. */
 enum { SHORT_LEASE = 700, DEATH_LEASE = 2000, LONG_LEASE = 600000 };
 
 extern const char *conf_url;
 
-/* What the service can do: pawl_client_can of a client that was opened before the first case. */
+/* The result of pawl_client_can, for a client that was opened before the first case. */
 bool can(enum pawl_can what);
-/* Skip the case unless the service can do that. */
+/* Skip the case, with the text `otherwise`, unless the service can do this. */
 void need(enum pawl_can what, const char *otherwise);
-/* The same, with the text: other processes share the names; */
+/* Skip the case unless other processes share the names; */
 void need_processes(void);
-/* a grant can reserve tokens for other threads of the process; */
+/* unless a grant can reserve tokens for other threads of the process; */
 void need_ranges(void);
-/* the service keeps a lock for at_least_ms after its client was closed; */
+/* unless the service keeps a lock for at_least_ms after its client was closed; */
 void need_linger(void);
-/* all kinds of locks have an order of waiters. */
+/* unless the waiters of all kinds of locks have an order. */
 void need_order(void);
-/* Is `token` larger than the token of an earlier grant, or 0 where grants carry no tokens? */
+/* Whether `token` is larger than the token of an earlier grant; or 0 if grants have no tokens. */
 bool newer(uint64_t token, uint64_t than);
-/* How much of a lease of `ms` is given at once: of a session, no more than about half. */
+/* How long a new grant with a lease of `ms` is valid. A service whose locks end with a session
+ * gives no more than 12 s. */
 int64_t lease_given(int64_t ms);
 /* A kind of lock whose waiters have an order and are shown: PAWL_MUTEX if possible, else PAWL_FAIR.
- * Skips the case if there is none. */
+ * Skips the case if the service has no such kind. */
 uint64_t ordered_kind(void);
 #define ORDERED LOCK_OPTIONS(.kind = ordered_kind())
 /* The reason that the holder of a broken lock gets. */
 int broken_reason(void);
 
-/* ---- Making things --------------------------------------------------------------------------- */
+/* ---- Making objects -------------------------------------------------------------------------- */
 
 #define CLIENT_OPTIONS(...)                                                                        \
     (&(pawl_client_options){.size = sizeof(pawl_client_options), __VA_ARGS__})
@@ -60,8 +61,8 @@ int broken_reason(void);
 
 pawl_client *client_open(const pawl_client_options *options); /* NULL: the defaults */
 pawl_client *client_open_with(const char *parameter);         /* a "key=value" for the URL */
-/* Through trace: and fault: with these faults. Each line of the log that begins with `line`, such
- * as "> release", raises `heard`: the op is on its way. The ear must outlive the case. */
+/* Open a client through trace: and fault: with these faults. Each log line that begins with `line`,
+ * such as "> release", raises `heard`: the op has been sent. The ear must outlive the case. */
 typedef struct ear {
     const char *line;
     event heard;
@@ -73,45 +74,45 @@ pawl_semaphore *sem_new(pawl_client *client, const char *name,
                         const pawl_semaphore_options *options);
 pawl_latch *latch_new(pawl_client *client, const char *name);
 
-/* Free or close now what the helpers made. */
+/* Free or close an object now that a helper made. */
 void client_close(pawl_client *client);
 void lock_free(pawl_lock *lock);
 void sem_free(pawl_semaphore *sem);
 void latch_free(pawl_latch *latch);
-void forget(void *object); /* the case frees it itself */
+void forget(void *object); /* the case frees the object itself */
 void end_everything(void);
 
-/* ---- Waiting for things to happen ------------------------------------------------------------ */
+/* ---- Waiting for events ---------------------------------------------------------------------- */
 
-/* Until n waiters of `name` are queued in the service, which shows them all: for fair locks. */
+/* Wait until the service shows n waiters of `name`. For fair locks, whose waiters are all shown. */
 void await_queued(pawl_client *client, const char *name, uint64_t n);
-/* The same for all kinds. Where the service shows no waiters: until n calls and operations of all
- * clients have started to wait, though the service may not have answered their first requests. */
+/* The same for all kinds of locks. If the service shows no waiters: wait until n calls and
+ * operations of all clients have begun to wait. The service may not yet have answered them. */
 void await_waiters(pawl_client *client, const char *name, uint64_t n);
-/* Until n waiters of a latch are shown, or where the service does not know them, until an ear that
- * listens for "> acquire" has heard n times that somebody asks. */
+/* Wait until n waiters of a latch are shown. If the service does not know the waiters: wait until
+ * an ear that listens for "> acquire" has been raised n times. */
 void await_latch_waiters(pawl_client *client, const char *name, int n, ear *e);
-/* Until the lease of the only holder was renewed; the case fails if it ends instead. `client` is
- * one that does not hold it: its calls must not drive the holder's. */
+/* Wait until the lease of the only holder was renewed; the case fails if the lease ends instead.
+ * `client` must not be the holder's: its calls must not drive the holder's client. */
 void await_renewal(pawl_client *client, const char *name);
-/* Until nobody holds it. */
+/* Wait until `name` has no holder. */
 void await_free(pawl_client *client, const char *name);
-/* Until n calls or operations of this client wait. */
+/* Wait until n calls or operations of this client are waiting. */
 void await_waiting(pawl_client *client, uint64_t n);
-/* Until this client was granted n locks since it was opened; each member of a multi-lock counts.
- * Where no waiters are shown, await_waiters may return while a first member is asked for. */
+/* Wait until this client has been granted n locks since it was opened; each member of a multi-lock
+ * counts. If no waiters are shown, await_waiters may return before the first member is granted. */
 void await_acquired(pawl_client *client, uint64_t n);
 pawl_stats stats_of(pawl_client *client);
 /* How many calls and operations of all open clients of this process wait. */
 uint64_t all_waiting(void);
 
-/* ---- A thread that acquires a lock, keeps it until told, and releases it -------------------- */
+/* ---- A thread that acquires a lock, and releases the lock when told -------------------------- */
 
 typedef struct waiter {
     pawl_lock *lock;
     int64_t wait_ms;
-    bool brief;        /* releases at once */
-    int code;          /* the acquire's */
+    bool brief;        /* releases the lock at once */
+    int code;          /* result of the acquire */
     int release_code;
     uint64_t token;
     int turn;          /* 1 for the first grant of the case, 2 for the second... */
@@ -122,21 +123,21 @@ typedef struct waiter {
 
 void waiter_start(waiter *w, pawl_lock *lock, int64_t wait_ms);
 void waiter_start_brief(waiter *w, pawl_lock *lock, int64_t wait_ms);
-int waiter_code(waiter *w);    /* waits for the outcome of the acquire */
-void waiter_leave(waiter *w);  /* release, which must go well, and end */
-void waiter_join(waiter *w);   /* of a brief one, or one that was not granted */
+int waiter_code(waiter *w);    /* waits for the result of the acquire */
+void waiter_leave(waiter *w);  /* release, which must succeed, and end the thread */
+void waiter_join(waiter *w);   /* for a brief waiter, or one that was not granted */
 
-/* The result of fn in a thread of its own. */
+/* Run fn in a new thread and return the result. */
 int in_thread(int (*fn)(void *arg), void *arg);
-int try_in_thread(pawl_lock *lock);      /* acquire at once; what was got is released again */
+int try_in_thread(pawl_lock *lock);      /* try to acquire; a lock that was got is released again */
 int release_in_thread(pawl_lock *lock);
 
-/* What a client of its own gets at the first try; what it got is given back. */
+/* The result of a try by a new client; a lock that was got is released again. */
 int try_as_stranger(const char *name, uint64_t kind);
 
-/* A wait of `limit_ms` must time out, not before its time. PAWL_ETIMEDOUT promises that the service
- * has answered; a service that is too slow for that ends the call with a code of its own, and the
- * call is then repeated with a longer limit. */
+/* A wait of `limit_ms` must time out, and not earlier. PAWL_ETIMEDOUT promises that the service has
+ * answered. If the service is too slow, the call ends with another code, and is then repeated with
+ * a longer limit. */
 #define CHECK_TIMES_OUT(call) \
     do { \
         int64_t limit_ms = 300, began_ms = now_ms(); \
@@ -150,8 +151,8 @@ int try_as_stranger(const char *name, uint64_t kind);
         CHECK(now_ms() - began_ms >= limit_ms - 1); \
     } while (0)
 
-/* A peer that acquires check_name("p") when told, reports the token, and releases when told. Its
- * arg is the kind, a uint64_t; its lease is DEATH_LEASE. */
+/* A peer that acquires check_name("p") when told, reports the token, and releases when told. `arg`
+ * points to the kind, a uint64_t; the lease is DEATH_LEASE. */
 void hold_until_told(peer *parent, void *arg);
 
 /* ---- on_lost and done callbacks that count -------------------------------------------------- */
@@ -160,7 +161,7 @@ typedef struct calls {
     event event;
     pawl_lock *lock; /* of the latest call */
     int code;
-    int held;        /* what pawl_lock_held said inside it */
+    int held;        /* result of pawl_lock_held inside the callback */
     uint64_t token;
     pthread_t thread;
 } calls;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conf_again.c - one owner with several holds of a name: a lock that its holder also reads, locks
- * that are entered again and again, and handles with different leases.
+ * conf_again.c - one owner with several holds of a name: a downgrade, locks that are acquired again
+ * by their owner, and handles with different leases.
  *
- * A lock is kept as long as pawl_lock_valid_ms says: whoever else gets in before that has broken
- * it.
+ * A lock stays held for as long as pawl_lock_valid_ms says: if another owner gets the lock before,
+ * mutual exclusion is broken.
  */
 #include "conf.h"
 
@@ -22,7 +22,7 @@ static void closed_to_all(const char *name)
     CHECK_CODE(try_as_stranger(name, PAWL_WRITE), PAWL_EBUSY);
 }
 
-/* Until the lease is over: nobody else is let in before. */
+/* Wait until the lease is over, and check that no other client gets the lock before. */
 static void watch_lease(pawl_lock *lock, const char *name)
 {
     do {
@@ -33,7 +33,7 @@ static void watch_lease(pawl_lock *lock, const char *name)
 
 /* ---- Downgrade ------------------------------------------------------------------------------- */
 
-CASE("who holds a lock of any exclusive kind reads it, too, and keeps both")
+CASE("the holder of any exclusive kind also gets the read lock, and keeps both")
 {
     pawl_client *client = client_open(NULL);
 
@@ -53,7 +53,7 @@ CASE("who holds a lock of any exclusive kind reads it, too, and keeps both")
     }
 }
 
-CASE("who holds a lock of any exclusive kind goes on reading when it gives that back")
+CASE("the holder of any exclusive kind keeps its read lock after releasing the exclusive one")
 {
     pawl_client *client = client_open(NULL);
 
@@ -99,7 +99,7 @@ CASE("a holder that cancels its own reading keeps the lock")
     }
 }
 
-/* ---- Entered again --------------------------------------------------------------------------- */
+/* ---- Acquired again -------------------------------------------------------------------------- */
 
 static void pairs_inside(uint64_t kind)
 {
@@ -126,12 +126,12 @@ static void pairs_inside(uint64_t kind)
     waiter_leave(&w);
 }
 
-CASE("a reader that enters again and again is renewed all the same")
+CASE("a read lock that is acquired again and again is still renewed")
 {
     pairs_inside(PAWL_READ);
 }
 
-CASE("a mutex that is entered again and again is renewed all the same")
+CASE("a mutex that is acquired again and again is still renewed")
 {
     pairs_inside(PAWL_MUTEX);
 }
@@ -164,7 +164,7 @@ CASE("a lock that was entered several times stays renewed until the last release
         CHECK_OK(try_as_stranger(names[i], PAWL_WRITE));
 }
 
-CASE("a fixed lease that is entered again keeps others out as long as it says")
+CASE("a fixed lease that is acquired again keeps others out as long as valid_ms says")
 {
     static const uint64_t kinds[] = {PAWL_READ, PAWL_WRITE, PAWL_MUTEX};
     static const char *const suffixes[] = {"r", "w", "x"};
@@ -183,7 +183,7 @@ CASE("a fixed lease that is entered again keeps others out as long as it says")
     }
 }
 
-CASE("a lease that was renewed for longer survives an inner pair")
+CASE("a lease that was renewed for longer survives an inner acquire and release")
 {
     static const uint64_t kinds[] = {PAWL_READ, PAWL_WRITE, PAWL_MUTEX};
     pawl_client *client = client_open(NULL);
@@ -208,7 +208,7 @@ CASE("a lease that was renewed for longer survives an inner pair")
 
 /* ---- Different leases ------------------------------------------------------------------------ */
 
-CASE("a short reader inside a long writer takes nothing of its lease with it")
+CASE("a read lock with a short lease does not shorten the lease of its owner's write lock")
 {
     const char *name = check_name("again");
     pawl_client *client = client_open(NULL);
@@ -221,7 +221,7 @@ CASE("a short reader inside a long writer takes nothing of its lease with it")
     pause_ms(SHORT_LEASE + 200);
     CHECK(pawl_lock_valid_ms(w) > 0);
     closed_to_all(name);
-    CHECK_OK(pawl_lock_acquire(r, 0, NULL)); /* and once more, to the end of its lease */
+    CHECK_OK(pawl_lock_acquire(r, 0, NULL)); /* acquire again, and wait for the end of the lease */
     while (pawl_lock_held(r))
         pause_ms(10);
     pause_ms(50);
@@ -231,7 +231,7 @@ CASE("a short reader inside a long writer takes nothing of its lease with it")
     CHECK_OK(try_as_stranger(name, PAWL_WRITE));
 }
 
-CASE("a short writer around a long reader takes nothing of its lease with it")
+CASE("a write lock with a short lease does not shorten the lease of its owner's read lock")
 {
     const char *name = check_name("again");
     pawl_client *client = client_open(NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conf_async.c - operations that are started, and a program's own event loop.
+ * conf_async.c - asynchronous operations, and programs with an event loop of their own.
  */
 #include "conf.h"
 
@@ -9,7 +9,7 @@
 static const pawl_lock_options handle_owned = {.size = sizeof(pawl_lock_options),
                                                .owner = PAWL_OWNER_HANDLE};
 
-/* Set while this thread is inside a start, to see callbacks that come too early. */
+/* Set while this thread is inside a start function, to detect callbacks that come too early. */
 static _Thread_local bool starting;
 
 static void count_unless_starting(void *arg, pawl_lock *lock, int code)
@@ -53,7 +53,7 @@ CASE("an asynchronous acquire is owned by the thread that started it")
     CHECK_OK(pawl_lock_acquire_start(lock, PAWL_FOREVER, count_call, &got));
     event_await(&got.event, 1);
     CHECK_OK(got.code);
-    CHECK_EQ(got.held, 1); /* inside the callback too, on whatever thread */
+    CHECK_EQ(got.held, 1); /* inside the callback too, on any thread */
     CHECK(newer(got.token, 0));
     CHECK_EQ(pawl_lock_held(lock), 1);
     CHECK_CODE(try_in_thread(lock), PAWL_EBUSY);
@@ -129,7 +129,7 @@ CASE("a hundred operations that wait for one lock get it in order, and release i
     CHECK_EQ(event_count(&all.granted), N);
 }
 
-/* A timed acquire with a try behind it. Returns the code of the first. */
+/* Start an acquire with a time limit, and then a try. Returns the code of the first. */
 static int start_both(pawl_client *client, const char *name, int64_t limit_ms)
 {
     calls tried = CALLS_INIT, timed = CALLS_INIT;
@@ -193,7 +193,7 @@ CASE("cancelling right after the start gives one outcome and leaves nothing held
     CHECK_OK(pawl_lock_acquire(lock, 20000, NULL));
 }
 
-CASE("closing the client ends what was started: done is called with ECANCELED before it returns")
+CASE("closing the client cancels operations: done is called with ECANCELED before close returns")
 {
     static calls got = CALLS_INIT;
     const char *name = check_name("x");
@@ -214,7 +214,7 @@ CASE("closing the client ends what was started: done is called with ECANCELED be
     CHECK_CODE(got.code, PAWL_ECANCELED);
 }
 
-CASE("what is wrong at once is said at once, and done is not called")
+CASE("an invalid asynchronous call fails at once, and done is not called")
 {
     static calls got = CALLS_INIT;
     pawl_client *client = client_open(NULL);
@@ -278,9 +278,9 @@ CASE("freeing a handle that waits ends the wait, and done says so once")
     CHECK_EQ(event_count(&got.event), 1);
 }
 
-/* ---- The program's own loop ------------------------------------------------------------------ */
+/* ---- The program's event loop ---------------------------------------------------------------- */
 
-/* Polls and processes until the event was raised n times; returns how many callbacks ran. */
+/* Poll and process until the event was raised n times; returns how many callbacks ran. */
 static int loop_until(pawl_client *client, event *e, int n)
 {
     struct pollfd p = {.fd = pawl_client_fd(client), .events = POLLIN};

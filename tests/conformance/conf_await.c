@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conf_await.c - helpers of the conformance cases that wait until the service, or a client's own
- * counters, show that something has happened.
+ * conf_await.c - helpers of the conformance cases that wait for an event: until the service, or the
+ * counters of a client, show the event.
  */
 #include "conf.h"
 
@@ -40,7 +40,7 @@ void await_latch_waiters(pawl_client *client, const char *name, int n, ear *e)
         await_queued(client, name, (uint64_t)n);
 }
 
-/* The summary row's number of holders, and the holder's lease. */
+/* Note the number of holders, from the summary row, and the lease of the holder. */
 static int note_lease(void *arg, const pawl_info *info)
 {
     pawl_info *have = arg;
@@ -52,7 +52,7 @@ static int note_lease(void *arg, const pawl_info *info)
     return 0;
 }
 
-/* A session does not show when it was renewed; but a lock that outlasts its lease was renewed. */
+/* A session does not show its renewals. But a lock that outlasts its lease was renewed. */
 void await_renewal(pawl_client *client, const char *name)
 {
     pawl_info have = {.lease_ms = INT64_MAX};

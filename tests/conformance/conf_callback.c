@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conf_callback.c - what may be called inside callbacks, and what is refused there.
+ * conf_callback.c - calls that are allowed inside callbacks, and calls that are refused there.
  */
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ static int ignore_row(void *arg, const pawl_info *info)
     return 0;
 }
 
-/* Everything that blocks says EDEADLK and does nothing. */
+/* Every blocking call returns PAWL_EDEADLK and does nothing. */
 static void call_what_blocks(scene *s)
 {
     pawl_client *client;
@@ -69,7 +69,7 @@ static void set_scene(scene *s)
     s->latch = latch_new(s->client, check_name("latch"));
 }
 
-CASE("what blocks is refused in a done callback and has no effect")
+CASE("blocking calls are refused in a done callback and have no effect")
 {
     static scene s;
     int64_t n;
@@ -97,7 +97,7 @@ static void on_lost(void *arg, pawl_lock *lock, int code)
     event_raise(&s->done);
 }
 
-CASE("what blocks is refused in on_lost and has no effect")
+CASE("blocking calls are refused in on_lost and have no effect")
 {
     static scene s;
 
@@ -122,7 +122,7 @@ static int row_that_locks(void *arg, const pawl_info *info)
     return 0;
 }
 
-CASE("the row function of an inspection may call what blocks")
+CASE("the row function of an inspection may make blocking calls")
 {
     static scene s;
 
@@ -224,7 +224,7 @@ CASE("on_lost is not called for a handle that was freed")
     CHECK_EQ(event_count(&lost.event), 0);
 }
 
-/* ---- Whose hold it is ------------------------------------------------------------------------ */
+/* ---- The owner of the hold ------------------------------------------------------------------- */
 
 CASE("inside the callback of a re-entry through a second handle the lock is held")
 {
@@ -276,7 +276,7 @@ static int start_and_end(void *arg)
     return pawl_lock_acquire_start(s->lock, PAWL_FOREVER, count_call, s->got);
 }
 
-CASE("what is granted to a thread that has ended is not renewed")
+CASE("a grant to a thread that has ended is not renewed")
 {
     static calls got = CALLS_INIT;
     const char *name = check_name("x");
@@ -295,7 +295,7 @@ CASE("what is granted to a thread that has ended is not renewed")
     CHECK_EQ(stats_of(mine).orphaned, 1);
 }
 
-/* ---- Freed before it is told ----------------------------------------------------------------- */
+/* ---- Handles freed before their callback ----------------------------------------------------- */
 
 static void tell_code(void *arg, pawl_lock *lock, int code)
 {
@@ -313,7 +313,7 @@ CASE("done of a waiting handle that is freed is never 0, also if the grant came 
     pawl_client *client = client_open(NULL);
     const pawl_lock_options *handle = LOCK_OPTIONS(.owner = PAWL_OWNER_HANDLE);
 
-    CHECK(pawl_client_fd(client) >= 0); /* callbacks only when this case says so */
+    CHECK(pawl_client_fd(client) >= 0); /* callbacks run only when this case calls process */
     for (int i = 1; i <= 20; i++) {
         pawl_lock *first = lock_new(client, name, handle), *second = lock_new(client, name, handle);
 
@@ -327,17 +327,18 @@ CASE("done of a waiting handle that is freed is never 0, also if the grant came 
     }
 }
 
-/* ---- Why it was lost ------------------------------------------------------------------------- */
+/* ---- The reason of a loss -------------------------------------------------------------------- */
 
-/* Does the service tell a holder who broke its lock? etcd and ZooKeeper only tell that a key or
- * node is gone, and the example of an engine has no text in its notice. */
+/* Whether the service tells a holder which client broke the lock. etcd and ZooKeeper only tell that
+ * a key or node is gone, and the notification of the example engine has no text. */
 static bool tells_breaker(void)
 {
     return can(PAWL_CAN_TELL_BROKEN) && !strstr(conf_url, "etcd:") && !strstr(conf_url, "zk:") &&
            !strstr(conf_url, "lines:");
 }
 
-/* The cause of the loss, as far as the service can tell: for a break also by whom. */
+/* Check the text of a loss by a break: it names the client that broke the lock if the service tells
+ * which client did. */
 static void check_broken_cause(const char *cause)
 {
     char by[64];
@@ -418,7 +419,7 @@ CASE("a lock that was waited for and is broken at once says so")
     pawl_lock *second = lock_new(mine, name, LOCK_OPTIONS(.owner = PAWL_OWNER_HANDLE,
                                                           .on_lost = count_call, .arg = &lost));
 
-    for (int i = 1; i <= 8; i++) { /* the engine may learn of it in two ways */
+    for (int i = 1; i <= 8; i++) { /* the engine may learn of the loss in two ways */
         CHECK_OK(pawl_lock_acquire(first, 20000, NULL));
         CHECK_OK(pawl_lock_acquire_start(second, PAWL_FOREVER, count_call, &done));
         CHECK_OK(pawl_lock_release(first, NULL));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conf_client.c - opening and closing, handles after the end, arguments that are refused.
+ * conf_client.c - opening and closing clients, handles after the close, refused arguments.
  */
 #include "conf.h"
 
@@ -75,7 +75,7 @@ CASE("client options with a wrong size, unknown fields or negative times are ref
     CHECK_CODE(open_code(conf_url, &(pawl_client_options){.size = 4}, NULL), PAWL_EINVAL);
     CHECK_CODE(open_code(conf_url, CLIENT_OPTIONS(.watchdog_ms = -1), NULL), PAWL_EINVAL);
     CHECK_CODE(open_code(conf_url, CLIENT_OPTIONS(.timeout_ms = -1), NULL), PAWL_EINVAL);
-    CHECK_OK(open_code(conf_url, &longer.known, NULL)); /* unknown, but 0 */
+    CHECK_OK(open_code(conf_url, &longer.known, NULL)); /* unknown fields may be 0 */
     longer.later[1] = 1;
     CHECK_CODE(open_code(conf_url, &longer.known, NULL), PAWL_EINVAL);
 }
@@ -132,7 +132,7 @@ static int lock_code(pawl_client *client, const char *name, const pawl_lock_opti
     return code;
 }
 
-CASE("names that are empty, too long or hold control characters are refused with words")
+CASE("names that are empty, too long or hold control characters are refused with an error text")
 {
     pawl_client *client = client_open(NULL);
     pawl_semaphore *sem;
@@ -192,7 +192,7 @@ CASE("semaphore options with a wrong size, unknown fields or negative times are 
     CHECK_CODE(pawl_semaphore_new(&sem, client, name, &longer.known, NULL), PAWL_EINVAL);
 }
 
-/* ---- The end --------------------------------------------------------------------------------- */
+/* ---- Closing --------------------------------------------------------------------------------- */
 
 CASE("NULL is freed and closed without effect")
 {
@@ -202,7 +202,7 @@ CASE("NULL is freed and closed without effect")
     CHECK_OK(pawl_close(NULL));
 }
 
-CASE("closing a client releases what it holds, hold counts or not")
+CASE("closing a client releases its locks, also those that were acquired several times")
 {
     const char *na = check_name("a"), *nb = check_name("b");
     pawl_client *client = client_open(NULL);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conf_cohort.c - handing a lock on inside the process: its own token each time, and not for ever.
+ * conf_cohort.c - passing a lock on inside the process: each owner gets its own token, and the
+ * number of times is limited.
  */
 #include "conf.h"
 
-/* Threads have met at the lock before: from now on the client may pass it on. */
+/* Two threads contend for the lock once, so that the client passes the lock on from now on. */
 static void warm_up(pawl_client *client, pawl_lock *lock)
 {
     waiter w;
@@ -45,7 +46,8 @@ CASE("a lock is handed on inside the process, each time with a larger token")
     CHECK(newer(pawl_lock_token(lock), last));
 }
 
-/* The owner of the mutex reads, too: the next thread's mutex comes after both. */
+/* The owner of the mutex also holds the read lock: the next thread gets the mutex after both were
+ * released. */
 static void read_beside(bool keep)
 {
     const char *name = check_name("c");
@@ -134,7 +136,7 @@ CASE("another client gets its turn after at most `cohort` grants in a row")
     CHECK(before <= COHORT);
 }
 
-/* Threads of two clients, queued in a known order, must be served in just that order. */
+/* Threads of two clients, queued in a known order, must be served in this order. */
 static void strict_order(uint64_t kind, uint64_t cohort)
 {
     static const int from[] = {0, 0, 1, 1, 0, 1, 0};
@@ -197,7 +199,7 @@ CASE("a waiter inside the process that gives up does not stop those behind it")
     waiter_join(&b);
 }
 
-CASE("who takes the lock over inside the process has a lease of its own kind")
+CASE("an owner that takes the lock over inside the process has a lease of its own kind")
 {
     pawl_client *client = client_open(CLIENT_OPTIONS(.watchdog_ms = 20000));
     const char *name = check_name("c");
@@ -261,7 +263,7 @@ CASE("threads behind a holder that is broken get the lock")
     CHECK_CODE(pawl_lock_release(lock, NULL), PAWL_ELOST);
 }
 
-CASE("closing a client cancels a thread that waits behind another one of it")
+CASE("closing a client cancels a thread that waits behind another thread of the client")
 {
     pawl_client *client = client_open(NULL);
     pawl_lock *lock = lock_new(client, check_name("c"), NULL);

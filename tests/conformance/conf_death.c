@@ -2,8 +2,8 @@
  *
  * conf_death.c - processes that are killed or stopped while they hold or wait.
  *
- * The cases only ask that the others go on, at the latest when the lease ends; how soon is an
- * engine's own matter.
+ * The cases only require that the other processes go on, at the latest when the lease ends. An
+ * engine may be faster.
  */
 #include "conf.h"
 
@@ -138,7 +138,7 @@ static void hold_through_stop(peer *parent, void *arg)
     (void)arg;
     CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
     peer_send(parent, pawl_lock_token(lock));
-    peer_recv(parent); /* stopped and continued meanwhile */
+    peer_recv(parent); /* meanwhile this process was stopped and continued */
     CHECK_EQ(pawl_lock_held(lock), 0);
     CHECK_EQ(pawl_lock_valid_ms(lock), 0);
     CHECK_CODE(pawl_lock_release(lock, NULL), PAWL_ELOST);

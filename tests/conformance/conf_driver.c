@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conf_driver.c - somebody always keeps a client going: leases are renewed and callbacks run
- * whichever threads happen to be inside calls, leave them, or never come round.
+ * conf_driver.c - a client always has a driver: leases are renewed and callbacks run, whichever
+ * threads are inside calls, return from calls, or never call.
  */
 #include "conf.h"
 
@@ -131,14 +131,14 @@ CASE("callbacks come while every thread of the program blocks in the same client
     actor_start(&u.actor, open_gate, &u);
     for (int i = 1; i <= u.rounds; i++) {
         CHECK_OK(pawl_lock_acquire(u.gate, PAWL_FOREVER, NULL));
-        pause_ms(i % 3 * 2); /* so that Pawl's own thread drives by now, or has just slept */
+        pause_ms(i % 3 * 2); /* so that the background thread drives by now, or has just slept */
         CHECK_OK(pawl_lock_acquire_start(lock, 0, count_call, &u.got));
         event_raise(&u.go);
         CHECK_OK(pawl_lock_acquire(gate, PAWL_FOREVER, NULL));
         CHECK_OK(pawl_lock_release(gate, NULL));
         CHECK_OK(pawl_lock_release_start(lock, count_call, &gone));
         event_await(&gone.event, i);
-        event_await(&u.opened, i); /* the next owner may be faster than the release's answer */
+        event_await(&u.opened, i); /* the next owner may get the lock before the release returns */
     }
     actor_join(&u.actor);
 }
@@ -165,7 +165,7 @@ typedef struct slow_calls {
     pawl_client *client;
 } slow_calls;
 
-/* Stay inside until the other grant is there as well, whose callback is then queued behind. */
+/* Stay inside the callback until the other lock is granted, too; its callback is then queued. */
 static void until_both_granted(void *arg, pawl_lock *lock, int code)
 {
     slow_calls *s = arg;
@@ -200,14 +200,14 @@ CASE("callbacks come one by one where one thread processes and another starts op
     }
 }
 
-/* Stay inside until the client is being closed. */
+/* Stay inside the callback until the client is being closed. */
 static void until_closed(void *arg, pawl_lock *lock, int code)
 {
     slow_calls *s = arg;
     pawl_lock *probe;
 
     (void)lock;
-    (void)code; /* the second one may be cancelled by the close */
+    (void)code; /* the close may cancel the second acquire */
     event_raise(&s->event);
     while (pawl_lock_new(&probe, s->client, "probe", NULL, NULL) == 0) {
         pawl_lock_free(probe);
@@ -231,7 +231,7 @@ CASE("a client is closed while another thread processes and is inside a callback
         client_close(s.client);
         CHECK_EQ(event_count(&s.event), 2);
         actor_join(&p.actor);
-        lock_free(a); /* until then the processing thread may still look at the client */
+        lock_free(a); /* before, the processing thread may still use the client */
         lock_free(b);
     }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conf_fork.c - a forked child touches nothing of its parent's, from wherever the fork was made,
- * and can open clients of its own.
+ * conf_fork.c - a forked child affects no lock of its parent, wherever the fork happened, and can
+ * open clients of its own.
  */
 #include "conf.h"
 
@@ -13,7 +13,7 @@ typedef struct family {
     pawl_lock *lock;
     pawl_semaphore *sem;
     pawl_latch *latch;
-    pawl_lock *multi[2]; /* members of a thread, and of a handle */
+    pawl_lock *multi[2]; /* with members owned by a thread, and by a handle */
     calls *done;
 } family;
 
@@ -80,8 +80,8 @@ CASE("a forked child's calls are refused, and the parent keeps its locks")
     CHECK_EQ(event_count(&done.event), 0);
 }
 
-/* ThreadSanitizer allows no new threads in a child, and the locks in AddressSanitizer's allocator
- * stay as another thread of the parent had them. */
+/* ThreadSanitizer allows no new threads in a forked child. Locks of AddressSanitizer's allocator
+ * that another thread of the parent held stay locked in the child. */
 static void need_memory_after_fork(void)
 {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -125,7 +125,7 @@ typedef struct hasty {
     atomic_bool stop;
 } hasty;
 
-/* Comes and goes, so that at the moment of a fork it is anywhere inside the library. */
+/* Acquire and release all the time, so that a fork finds this thread anywhere in the library. */
 static void come_and_go(void *arg)
 {
     hasty *h = arg;

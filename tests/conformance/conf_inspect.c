@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conf_inspect.c - who holds it, who waits, which names are in use; and breaking a lock.
+ * conf_inspect.c - showing holders, waiters and names in use; and breaking a lock.
  */
 #include "conf.h"
 
@@ -43,7 +43,7 @@ CASE("the holder is shown with pid, program, label, token, age and lease")
     CHECK(strstr(r[1].program, "conformance"));
     CHECK_STR(r[1].label, "till 7");
     CHECK(r[1].host[0] && r[1].owner[0]);
-    if (can(PAWL_CAN_DETAIL)) /* else nobody has written it down */
+    if (can(PAWL_CAN_DETAIL)) /* else the time of the acquire is not stored */
         CHECK(r[1].info.since_ms >= 0 && r[1].info.since_ms < 50000);
     CHECK(r[1].info.lease_ms > 0 && r[1].info.lease_ms <= 50000);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conf_latch.c - the count-down latch, and names used as one type only.
+ * conf_latch.c - the count-down latch; and a name has one type only.
  */
 #include "conf.h"
 
@@ -34,7 +34,7 @@ static void latch_waiter_start(latch_waiter *w, pawl_latch *latch)
     actor_start(&w->actor, wait_for_latch, w);
 }
 
-CASE("a latch that is not set counts 0 and nobody waits for it")
+CASE("a latch that is not set has the count 0, and waits return at once")
 {
     pawl_latch *latch = latch_new(client_open(NULL), check_name("c"));
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conf_lease.c - leases: their end, renewal, loss. Time itself is under test here; every bound is
- * a lower one, or compares with a lease far longer than a case lasts.
+ * conf_lease.c - leases: their end, renewal and loss. These cases test time. Every bound is a lower
+ * bound, or compares with a lease that is far longer than a case.
  */
 #include "conf.h"
 
-/* One lease that ends while another client waits. What holds on any machine is checked here; was
- * on_lost called before the other got the lock? A thread that got no processor just then, as on a
- * crowded machine, is a stopped one: it may be late. */
+/* A lease ends while another client waits. Checks the rules that hold on any machine, and returns
+ * whether on_lost was called before the other client got the lock: on a crowded machine the thread
+ * that calls on_lost may get no processor time, and be late. */
 static bool lose_to_another(pawl_client *mine, pawl_client *yours, const char *name, calls *lost)
 {
     pawl_lock *lock = lock_new(
@@ -53,7 +53,7 @@ CASE("on_lost comes from Pawl itself while the program makes no call")
 
     CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
     event_await(&lost.event, 1);
-    CHECK(now_ms() - began >= SHORT_LEASE / 2); /* not long before its time either */
+    CHECK(now_ms() - began >= SHORT_LEASE / 2); /* not long before the end of the lease */
     CHECK_CODE(lost.code, PAWL_ELOST);
     CHECK_EQ(pawl_lock_held(lock), 0);
 }

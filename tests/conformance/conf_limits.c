@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conf_limits.c - held at most (max_hold_ms) and at least (at_least_ms) so long.
+ * conf_limits.c - limits of the time that a lock is held: max_hold_ms and at_least_ms.
  */
 #include "conf.h"
 

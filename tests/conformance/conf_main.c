@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conf_main.c - the program: conformance URL [FILTER], for any engine by its URL.
+ * conf_main.c - conformance URL [FILTER]: runs the cases on the engine of a URL.
  */
 #include <sys/wait.h>
 #include <unistd.h>
@@ -62,7 +62,7 @@ int64_t lease_given(int64_t ms)
     return !can(PAWL_CAN_LEASE) && ms > 12000 ? 12000 : ms;
 }
 
-/* "@TMP@" in the URL becomes a new folder, which is gone afterwards. */
+/* "@TMP@" in the URL is replaced by a new folder, which is deleted at the end. */
 static char *expand(const char *url, char **dir)
 {
     const char *mark = strstr(url, "@TMP@");
@@ -86,7 +86,7 @@ static uint32_t all_answers(const pawl_client *client)
     return all;
 }
 
-/* Ask in a process of its own: cases that fork must not have had a client before. */
+/* Ask in a separate process: cases that fork must run in a process that never opened a client. */
 static bool read_answers(void)
 {
     int ends[2], status;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conf_misc.c - counters, stripes, texts: what belongs to no primitive.
+ * conf_misc.c - counters, stripes, and error texts.
  */
 #include "conf.h"
 
@@ -31,7 +31,7 @@ CASE("the counters tell what a client did")
     CHECK_CODE(pawl_lock_acquire(other, 0, NULL), PAWL_EBUSY); /* `yours` is connected */
     waiter_start(&w, other, PAWL_FOREVER);
     await_waiting(yours, 1);
-    await_waiters(yours, name, 1); /* `yours` gets this answer after the one to its acquire */
+    await_waiters(yours, name, 1); /* `yours` gets this answer after the answer to the acquire */
     CHECK_OK(pawl_lock_release(lock, NULL));
     waiter_leave(&w);
     s = stats_of(mine);

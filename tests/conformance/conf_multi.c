@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conf_multi.c - one lock made of several: all or nothing, never in a circle.
+ * conf_multi.c - multi-locks: all members or none, and no deadlock.
  */
 #include "conf.h"
 
@@ -35,7 +35,7 @@ CASE("a multi-lock that can't have one member keeps none, at a try and after a t
     static const char *const names[] = {"a", "b", "c"};
     pawl_client *mine = client_open(NULL), *yours = client_open(NULL);
 
-    for (int i = 0; i < 3; i++) { /* the busy one is first, in the middle, last */
+    for (int i = 0; i < 3; i++) { /* the busy member is first, in the middle, last */
         pawl_lock *taken = lock_new(yours, check_name(names[i]), NULL);
         pawl_lock *multi = multi_new(lock_new(mine, check_name("a"), NULL),
                                      lock_new(mine, check_name("b"), NULL),
@@ -203,7 +203,7 @@ CASE("release of a multi-lock by a stranger is refused and changes nothing")
     CHECK_OK(pawl_lock_release(multi, NULL));
 }
 
-CASE("a multi-lock is as good as its weakest member")
+CASE("a multi-lock is lost as soon as the lease of one member ends")
 {
     const char *nb = check_name("b");
     pawl_client *client = client_open(NULL);
@@ -286,7 +286,7 @@ CASE("a multi-lock of thread-owned members can't be acquired asynchronously")
     CHECK_EQ(event_count(&got.event), 0);
 }
 
-CASE("freeing a multi-lock releases what it holds")
+CASE("freeing a multi-lock releases the members that it holds")
 {
     const char *na = check_name("a");
     pawl_client *client = client_open(NULL);
@@ -330,7 +330,7 @@ CASE("freeing a multi-lock that waits ends the wait, and done says so once")
     CHECK_EQ(event_count(&got.event), 1);
 }
 
-CASE("freeing an idle multi-lock leaves alone who waits for a member by itself")
+CASE("freeing an idle multi-lock does not end a wait for a member alone")
 {
     const char *name = check_name("a");
     pawl_client *mine = client_open(NULL), *yours = client_open(NULL);
@@ -378,12 +378,12 @@ CASE("a multi-lock is not acquired if a member was lost while another was waited
     waiter_start(&w, multi, PAWL_FOREVER);
     await_acquired(mine, 1);
     await_waiters(yours, nb, 1);
-    CHECK_OK(pawl_lock_acquire(next, PAWL_FOREVER, NULL)); /* its lease has ended */
+    CHECK_OK(pawl_lock_acquire(next, PAWL_FOREVER, NULL)); /* the lease of `a` has ended */
     CHECK_OK(pawl_lock_release(taken, NULL));
     CHECK_CODE(waiter_code(&w), PAWL_ELOST);
     waiter_join(&w);
     CHECK_EQ(pawl_lock_held(next), 1);
-    CHECK_OK(pawl_lock_acquire(taken, 20000, NULL)); /* what it got was given back */
+    CHECK_OK(pawl_lock_acquire(taken, 20000, NULL)); /* the multi-lock released its members */
 }
 
 CASE("a multi-lock is not acquired asynchronously if a member was broken meanwhile")
@@ -468,11 +468,11 @@ CASE("freeing a multi-lock in another thread releases what its owner holds throu
     pawl_lock *a = lock_new(mine, na, NULL), *b = lock_new(mine, nb, NULL);
     pawl_lock *multi = multi_new(a, b, NULL);
 
-    CHECK_OK(pawl_lock_acquire(a, 0, NULL)); /* by itself: stays */
+    CHECK_OK(pawl_lock_acquire(a, 0, NULL)); /* acquired by itself: stays held */
     CHECK_OK(pawl_lock_acquire(multi, 0, NULL));
     in_thread(free_it, multi);
     CHECK_EQ(pawl_lock_hold_count(a), 1);
-    CHECK_OK(pawl_lock_acquire(a, 0, NULL)); /* its owner need not wait for anything */
+    CHECK_OK(pawl_lock_acquire(a, 0, NULL)); /* the owner of `a` need not wait */
     CHECK_EQ(pawl_lock_hold_count(a), 2);
     CHECK_OK(pawl_lock_release(a, NULL));
     CHECK_OK(pawl_lock_acquire(lock_new(yours, nb, NULL), 20000, NULL));

@@ -73,7 +73,7 @@ CASE("names of any allowed bytes are kept apart: case, length, spaces, slashes, 
         size_t used = (size_t)snprintf(names[i], sizeof names[i], "%s%s", check_name("n"), tail);
 
         if (!tails[i])
-            memset(names[i] + used, 'x', 255 - used); /* the longest name there is */
+            memset(names[i] + used, 'x', 255 - used); /* the longest valid name */
         held[i] = lock_new(mine, names[i], NULL);
         CHECK_STR(pawl_lock_name(held[i]), names[i]);
         CHECK_OK(pawl_lock_acquire(held[i], 0, NULL));
@@ -140,9 +140,10 @@ CASE("tokens rise from client to client, and when a client comes back")
     }
 }
 
-/* ---- Many at once ---------------------------------------------------------------------------- */
+/* ---- Many threads at once -------------------------------------------------------------------- */
 
-/* A counter that loses increments, and a token that falls, unless its users exclude each other. */
+/* A counter and the last token. If two threads hold the lock at once, the counter loses increments,
+ * or the token falls. */
 typedef struct tally {
     atomic_llong value;
     atomic_ullong token;
@@ -178,7 +179,7 @@ static void work(void *arg)
     }
 }
 
-/* Eight threads on the clients given, in turn. */
+/* Eight threads, which use the clients in turn. */
 static void race(pawl_client **clients, int nclients, uint64_t kind)
 {
     enum { THREADS = 8, ROUNDS = 150 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conf_owner.c - who holds a lock: re-entry, hold counts, strangers, handles.
+ * conf_owner.c - owners of locks: re-entry, hold counts, calls by other threads, handle owners.
  */
 #include "conf.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conf_process.c - real processes: they exclude each other and see each other.
+ * conf_process.c - real processes exclude each other, and inspecting shows the other processes.
  *
  * Peers are forked before this process opens a client.
  */
@@ -98,7 +98,7 @@ CASE("readers of several processes read together and keep a writer out")
     peer_start(&b, hold_until_told, &kind);
     peer_send(&a, 1);
     peer_send(&b, 1);
-    peer_recv(&a); /* neither leaves before both are in */
+    peer_recv(&a); /* neither releases before both have the lock */
     peer_recv(&b);
     CHECK_CODE(try_as_stranger(check_name("p"), PAWL_WRITE), PAWL_EBUSY);
     peer_send(&a, 1);

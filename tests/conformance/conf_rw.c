@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conf_rw.c - the read-write lock: readers together, a writer alone, nobody starves.
+ * conf_rw.c - the read-write lock: readers share, a writer is alone, and no waiter starves.
  */
 #include "conf.h"
 
@@ -134,7 +134,7 @@ CASE("readers that wait behind a writer are let in together")
     waiter_start(&b, reader(client_open(NULL), name), PAWL_FOREVER);
     await_waiters(mine, name, 2);
     CHECK_OK(pawl_lock_release(w, NULL));
-    CHECK_OK(waiter_code(&a)); /* neither leaves before both are in */
+    CHECK_OK(waiter_code(&a)); /* neither releases before both have the lock */
     CHECK_OK(waiter_code(&b));
     waiter_leave(&a);
     waiter_leave(&b);
@@ -331,7 +331,7 @@ CASE("two handle owners read together inside one thread")
     CHECK_OK(pawl_lock_release(b, NULL));
 }
 
-/* ---- Many at once ---------------------------------------------------------------------------- */
+/* ---- Many threads at once -------------------------------------------------------------------- */
 
 typedef struct crowd {
     const char *name;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conf_semaphore.c - permits: capacity, several at once, order, leases.
+ * conf_semaphore.c - semaphores: capacity, several permits at once, order, leases.
  */
 #include "conf.h"
 
@@ -116,7 +116,7 @@ CASE("two threads give back parts of one acquire at the same time")
     CHECK_CODE(pawl_semaphore_release(g.sem, 1, NULL), PAWL_ENOTHELD);
 }
 
-CASE("who comes with another capacity while permits are held is refused")
+CASE("an acquire with another capacity is refused while permits are held")
 {
     const char *name = check_name("s");
     pawl_semaphore *a = sem_new(client_open(NULL), name, SEM_OPTIONS(.permits = 2));
@@ -359,7 +359,7 @@ CASE("tokens of a semaphore rise from holder to holder")
 
     for (int i = 0; i < 3; i++)
         sems[i] = sem_new(client_open(NULL), name, SEM_OPTIONS(.permits = 3));
-    for (int i = 0; i < 9; i++) { /* three hold at once, then each takes the place of one */
+    for (int i = 0; i < 9; i++) { /* the first three hold at once, then each replaces one */
         pawl_semaphore *sem = sems[i % 3];
 
         if (i >= 3)
@@ -371,7 +371,7 @@ CASE("tokens of a semaphore rise from holder to holder")
     }
 }
 
-/* ---- Many at once ---------------------------------------------------------------------------- */
+/* ---- Many threads at once -------------------------------------------------------------------- */
 
 typedef struct gate {
     actor actor;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conf_spin.c - the lock that tries again instead of queueing.
+ * conf_spin.c - the spin lock, which retries instead of queueing.
  */
 #include "conf.h"
 

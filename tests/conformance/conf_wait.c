@@ -303,7 +303,7 @@ CASE("cancelling at the moment of the release leaves the lock held by one or by 
 
 /* ---- The longest waits ----------------------------------------------------------------------- */
 
-/* The longest wait whose end the system's clock can still name, and its neighbours. */
+/* The longest wait whose end still fits into the system's clock. */
 static int64_t longest_wait(void)
 {
     struct timespec t;
@@ -341,5 +341,5 @@ CASE("a client sleeps through the longest waits")
     used = clock();
     pause_ms(300);
     used = clock() - used;
-    CHECK(used * 1000 / CLOCKS_PER_SEC < 60); /* of the processor: a busy machine uses less */
+    CHECK(used * 1000 / CLOCKS_PER_SEC < 60); /* ms of processor time, not of waiting */
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_etcd.c - any bytes as what an etcd server sends on one gRPC stream.
+ * fuzz_etcd.c - any bytes as the data that an etcd server sends on one gRPC stream.
  *
- * What must hold: the messages are the same in whatever pieces they arrive. Each is read as every
- * kind of answer; whatever a reader returns lies inside the message, and walking over an answer
- * that was accepted finds as many parts as were counted. A message's fields written again and read
- * again are the same fields. A key's value that was read, written and read again says the same.
+ * Rules: the messages don't depend on the pieces in which the bytes arrive. Each message is read as
+ * every kind of answer; the results of a reader lie inside the message, and walking over an
+ * accepted answer finds as many parts as were counted. The fields of a message that are written and
+ * read again are the same fields. The same holds for the value of a key.
  */
 #include <string.h>
 
@@ -14,7 +14,7 @@
 
 static char prefix[] = "pawl/";
 
-/* latch.c needs a connection; this is what it says of a key. */
+/* Replaces the function of latch.c, which needs a connection. */
 int64_t etcd_latch_left(const etcd_kv *kv)
 {
     return kv->version > 0 ? kv->version : 0;
@@ -47,7 +47,7 @@ static void check_value(pb_span text)
     DEMAND(!strcmp(first.program, second.program));
 }
 
-/* What is shown of a name whose keys these are: no number of theirs does harm. */
+/* Make the rows of a name from these keys: no number in the keys may do harm. */
 static void check_rows(pb_span message)
 {
     etcd_inspect_name name = {.type = -1};
@@ -158,7 +158,8 @@ static void check_message(pb_span message)
 
 /* ---- the stream ------------------------------------------------------------------------------ */
 
-/* Everything in pieces of so many bytes; a sum of what came, and the last result. */
+/* Feed the data in pieces of `piece` bytes. Returns a checksum of the messages, and the last
+ * result. */
 static uint64_t run(const uint8_t *data, size_t size, size_t piece, bool inspection,
                     enum grpc_result *last)
 {

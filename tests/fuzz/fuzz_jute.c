@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_jute.c - any bytes as ZooKeeper's answers: messages, and in each what an answer may hold.
+ * fuzz_jute.c - any bytes as ZooKeeper's answers: messages, and the records in each message.
  *
- * What must hold: nothing is read outside the message; once it is bad it stays bad and empty; what
- * was read, written again, is the same bytes. And for each text in it: a node's name is understood
- * or not, a name decodes only if it encodes to just that, and what stands in a node makes strings
- * that end.
+ * Rules: nothing is read outside the message; a reader that has found an error stays in error and
+ * returns nothing; fields that were read and written again are the same bytes. For each text in a
+ * message: the name of a node is parsed or refused, a name decodes only if it encodes to the same
+ * text, and the data of a node give strings that are terminated.
  */
 #include "fuzz.h"
 #include "zk/zk.h"
@@ -36,7 +36,7 @@ static void use_text(jute_bytes text)
     DEMAND(strlen(who.host) < sizeof who.host && strlen(who.label) < sizeof who.label);
 }
 
-/* A list of texts and a Stat, as of children; written again it is the same. */
+/* A list of texts and a Stat, as in an answer with children. Written again, the bytes are equal. */
 static void use_list(jute_reader r)
 {
     jute_reader whole = r;
@@ -51,7 +51,7 @@ static void use_list(jute_reader r)
 
         inside(text, &whole);
         use_text(text);
-        null |= !text.length; /* it may have been a null, which is written as empty */
+        null |= !text.length; /* may have been a null, which is written as empty */
         jute_put_bytes(&w, text.data ? text.data : "", text.length);
     }
     DEMAND(jute_end(&w));
@@ -64,7 +64,7 @@ static void use_list(jute_reader r)
     kit_buf_free(&out);
 }
 
-/* A list of results, as of a multi. */
+/* A list of results, as in the answer to a multi. */
 static void use_multi(jute_reader r)
 {
     int error = 0, type;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_redis.c - the Redis engine as a whole, on servers, sentinels and clusters that say anything:
+ * fuzz_redis.c - the whole Redis engine, with servers, sentinels and clusters that send any bytes:
  * HELLO, pushes (grants and other messages), SCAN, CLUSTER SLOTS, MOVED and ASK, rows, entries.
  *
  * A script (world.h) begins with a digit for the URL. Then, besides ops:
  *
- *     0TEXT ... 7TEXT   the server of that connection says TEXT
- *     =TEXT             the server that was asked last says TEXT
- *     @                 every server answers what it was asked as a good one would; asked to
- *                       acquire, it grants. &: it queues
+ *     0TEXT ... 7TEXT   the server of that connection sends TEXT
+ *     =TEXT             the server that got the last request sends TEXT
+ *     @                 every server answers its requests as a correct server would, and grants
+ *                       acquires. &: the same, but acquires are queued
  *     !                 the first server hangs up         +   100 ms pass       *   5 s pass
  *     ^0 ... ^9         cancel that op
  *
- * What must hold is in world.h, and: nothing but an acquire that the scripts or a message with the
- * waiter's secret have granted is granted.
+ * The rules are in world.h. In addition, an acquire succeeds only if a script's answer, or a
+ * message with the waiter's secret, granted the acquire.
  */
 #include "redis/redis.h"
 #include "registry.h"
@@ -21,14 +21,14 @@
 
 enum { ASKED_MAX = 4096, STREAMS = 64 };
 
-/* What was asked on a connection, as words. */
+/* The requests on a connection, as words. */
 static struct asked {
     net_stream *on;
     char words[ASKED_MAX];
     size_t used;
 } asked[STREAMS];
 
-static net_stream *latest; /* which was asked last */
+static net_stream *latest; /* the connection with the last request */
 
 static const struct {
     const pawl_engine *engine;
@@ -43,7 +43,7 @@ static const struct {
     {&pawl_engine_redis, "redis://h?prefix="},
 };
 
-/* ---- what a server hears --------------------------------------------------------------------- */
+/* ---- requests to a server -------------------------------------------------------------------- */
 
 static struct asked *asked_on(const net_stream *s)
 {
@@ -76,7 +76,7 @@ void stream_hears(net_stream *s, const void *data, size_t length)
     a->used += length;
 }
 
-/* ---- what a good one says -------------------------------------------------------------------- */
+/* ---- answers of a correct server ------------------------------------------------------------- */
 
 static const char *sha_of(const char *script)
 {
@@ -190,7 +190,7 @@ static void answer(net_stream *s, const resp_node *request, bool queues)
         answer_word(s, request);
 }
 
-/* All that was asked of this server up to now. */
+/* Answer all requests to this server so far. */
 static void serve(struct asked *a, bool queues)
 {
     struct asked now = *a;
@@ -220,7 +220,7 @@ static void serve_all(world *w, bool queues)
 
 /* ---- the script ------------------------------------------------------------------------------ */
 
-/* A server that says something itself has answered what it was asked. */
+/* After a text from the script, the server's pending requests count as answered. */
 static void says(net_stream *s, const world_step *step)
 {
     struct asked *a = asked_on(s);

@@ -2,9 +2,9 @@
  *
  * fuzz_text.c - any bytes as a duration, and as names, hosts and labels that the tool prints.
  *
- * An accepted duration is between 0 and ten years, and is as long as a second reader of its own
- * says. Printed text has no control character. A row of JSON is read back by a strict reader, and
- * has the texts that it was made from.
+ * An accepted duration is between 0 and ten years, and a second, independent reader gives the same
+ * duration. Printed text has no control character. A strict reader reads a row of JSON back, and
+ * gets the original texts.
  */
 #include <string.h>
 
@@ -48,9 +48,9 @@ static void check_printed(const char *text)
     free(printed);
 }
 
-/* ---- JSON, read by rules of its own ---------------------------------------------------------- */
+/* ---- JSON, read by an independent reader ----------------------------------------------------- */
 
-/* The length of the character at `s`, 0: it is not UTF-8. */
+/* The length of the character at `s`. 0: not UTF-8. */
 static size_t utf8(const unsigned char *s)
 {
     if (s[0] < 0x80)
@@ -71,7 +71,7 @@ static size_t utf8(const unsigned char *s)
     return 0;
 }
 
-/* The text as a reader of the JSON must get it: what is not UTF-8 is U+FFFD, byte by byte. */
+/* The text that a reader of the JSON must get: each byte that is not UTF-8 becomes U+FFFD. */
 static char *expected(const char *text)
 {
     char *ret = malloc(3 * strlen(text) + 1), *out = ret;
@@ -90,7 +90,7 @@ static char *expected(const char *text)
 
 static char *put_utf8(char *out, unsigned c)
 {
-    DEMAND(c < 0xd800 || c > 0xdfff); /* what is above U+FFFF is written as it is */
+    DEMAND(c < 0xd800 || c > 0xdfff); /* characters above U+FFFF are not escaped */
     if (c < 0x80) {
         *out++ = (char)c;
     } else if (c < 0x800) {
@@ -104,7 +104,7 @@ static char *put_utf8(char *out, unsigned c)
     return out;
 }
 
-/* The string that begins at *at, which then is behind its closing quote. */
+/* Read the string that begins at *at; *at is then after the closing quote. */
 static char *read_string(const char **at)
 {
     const char *s = *at;

@@ -2,9 +2,9 @@
  *
  * fuzz_url.c - any bytes as a URL.
  *
- * What must hold: a refused one leaves the result alone and says why; an accepted one has its parts
- * as they were written, parameters decoded and each once; and written again from those parts, every
- * byte escaped, it is the same URL.
+ * Rules: a refused URL leaves the result unchanged, and the error has a text. An accepted URL has
+ * its parts as they were written, with each parameter decoded and only once. A URL that is written
+ * again from these parts, with every byte escaped, is the same URL.
  */
 #include "core.h"
 #include "fuzz.h"
@@ -43,7 +43,7 @@ static void same(const pawl_url *a, const pawl_url *b)
     }
 }
 
-/* The scheme is as written, or our name for what others call so. */
+/* Whether the scheme is as written, or Pawl's name for an alias. */
 static bool named(const char *text, size_t length, const char *scheme)
 {
     static const char *const names[][2] = {{"postgresql", "postgres"}, {"mariadb", "mysql"},
@@ -97,7 +97,7 @@ static void refused(const pawl_url *url, int code, const pawl_error *err)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char *text = malloc(size + 1); /* exactly so much: what reads behind it is seen */
+    char *text = malloc(size + 1); /* no spare byte, so that a read after the end is detected */
     pawl_error err = {0};
     pawl_url url;
     int code;

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sequential program as a C test: the same calls in the same order, on pawl.h alone, with a check of
-each result against what memory: gave (`generate expect`). The test ends with status 1 if one differs.
+"""Writes a sequential program as a C test: the same calls in the same order, with pawl.h alone. The test
+compares each result with the result on memory: (`generate expect`), and exits with status 1 if one differs.
 
-Each step is a function, done by the thread that the program says. After a step the test waits for the
-operations that ended in that step on memory:, and for nothing else. What still waits at the end is
-ended by closing the clients, with whatever code.
+Each step is a function, called by the thread that the program names. After a step the test waits for the
+operations that ended in that step on memory:, and for nothing else. Operations that still wait at the end
+are ended by closing the clients, with any code.
 """
 import subprocess
 
@@ -256,7 +256,7 @@ WITH_HOLD = ('acquire', 'release', 'renew')
 
 
 class Expected:
-    """One step on memory:."""
+    """The results of one step on memory:."""
 
     def __init__(self, skipped, ends, code, value, held, count):
         self.skipped = bool(skipped)

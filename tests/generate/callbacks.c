@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * callbacks.c - done and on_lost of a program: they note what they were told and what the handle
- * says inside them, and then do what the object's `done` or `lost` tells them to: calls that
- * callbacks may make, and calls that must be refused there.
+ * callbacks.c - the callbacks done and on_lost of a program. A callback records its arguments and
+ * the state of the handle, and then does the action that the object's `done` or `lost` names: a
+ * call that callbacks may make, or a call that must be refused in a callback.
  *
- * An operation is marked as done last, so that whoever waits for the end of all operations also
- * waits for those that a callback has started.
+ * A callback marks its operation as done at its very end. A thread that waits for the end of all
+ * operations therefore also waits for the operations that a callback has started.
  */
 #include <string.h>
 
 #include "steps.h"
 
-/* pawl.h: "In callbacks: PAWL_EDEADLK"; of a client that is being closed PAWL_ESTATE will do. */
+/* pawl.h: "In callbacks: PAWL_EDEADLK". In a closing client, PAWL_ESTATE is right, too. */
 static void call_blocking(struct object *o)
 {
     struct run *run = o->run;
@@ -42,7 +42,7 @@ static void start_again(struct object *o, int thread, int number, int kind)
         steps_start(op, o);
 }
 
-/* `number`: of the operation that may be started from here; -1: none. */
+/* `number`: the number of the operation that the callback may start. -1: none. */
 static void act(struct object *o, int64_t what, int thread, int number)
 {
     switch (what) {
@@ -50,7 +50,7 @@ static void act(struct object *o, int64_t what, int thread, int number)
         if (number >= 0)
             start_again(o, thread, number, DO_rstart);
         break;
-    case ACT_AGAIN: /* the owner is the thread that calls, not the one that the callback is about */
+    case ACT_AGAIN: /* the owner is the callback's thread, not the owner of the first operation */
         if (number >= 0)
             start_again(o, CALLBACK_THREAD, number, DO_start);
         break;
@@ -70,8 +70,8 @@ static void act(struct object *o, int64_t what, int thread, int number)
     }
 }
 
-/* Whoever started the operation may not have left the handle yet. A blocking call on the handle may
- * take for ever: then the handle is not freed. */
+/* The thread that started the operation may still be inside that call, so the free is retried. A
+ * blocking call on the handle may take for ever: then the handle is not freed. */
 static void free_here(struct object *o)
 {
     for (int i = 0; i < 10000 && !o->inside && !steps_free(o); i++)

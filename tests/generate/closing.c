@@ -3,15 +3,16 @@
  * closing.c - the closing round of a program with faults: once all faults are over, each client
  * must be able to acquire each of its names.
  *
- *   1. Each thread releases what it has when its steps are over. The main thread waits for the end
- *      of the last fault, cancels what still waits, and releases what handles have.
+ *   1. Each thread that has done its steps releases its locks. The main thread waits for the end of
+ *      the last fault, cancels the pending waits, and releases the locks that handles own.
  *   2. For each client and name the main thread acquires the lock, with a limit that is longer than
- *      everything that a fault excuses, and releases it.
- *   3. No client is closed before all processes are through: what a client wrongly keeps at the
- *      service, or keeps alive there, would end with the client.
+ *      every delay that a fault excuses, and releases the lock.
+ *   3. No client is closed before all processes have finished step 2. A grant that a client wrongly
+ *      keeps, or keeps renewing, would end with the client and stay unnoticed.
  *
- * All that is in the log, like any other step; the judge's rules decide. What could not be released
- * (a callback's thread owns it, say) is held in the judge's eyes as well, and excuses a wait.
+ * The log contains the calls of the closing round like those of other steps, and the judge's rules
+ * decide. A lock that could not be released (for example because a callback's thread is the owner)
+ * counts as held for the judge as well, and excuses a wait.
  */
 #include "holds.h"
 
@@ -51,7 +52,7 @@ static bool is_lock(const struct object *o)
     return o->present && (o->type == LOCK || o->type == MULTI);
 }
 
-/* By the calling thread, or by the handle. */
+/* How many times the calling thread, or the handle, holds the object. */
 static int holds(struct object *o)
 {
     int n = 0;
@@ -64,7 +65,8 @@ static int holds(struct object *o)
     return n;
 }
 
-/* Multi-locks come last in a program: what was acquired through one is released through it. */
+/* Multi-locks come last in a program. Locks that were acquired through a multi-lock are therefore
+ * released through the multi-lock. */
 static void release_all(struct run *run, int thread)
 {
     for (int i = run->program->nobjects - 1; i >= 0; i--) {
@@ -81,7 +83,7 @@ void closing_thread(struct run *run, int thread)
     release_all(run, thread);
 }
 
-/* The first lock of this client on this name that is still there. */
+/* The first lock of this client on this name whose handle has not been freed. */
 static struct object *lock_on(struct program *p, int client, int64_t name)
 {
     for (int i = 0; i < p->nobjects; i++) {

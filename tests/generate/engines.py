@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engines and layouts that programs run on, each with its private servers.
 
-service = start('redis') has url, profile, and port (of the only server: a proxy may stand before it;
-0 otherwise). left() gives what the service still has of a name, by the service's own client. stop()
-ends everything. ensembles.py has the services of several servers.
+service = start('redis') has url, profile, and port. The port is that of the only server, in front of
+which a proxy can be put; 0 if there are several servers. left() returns the keys that the service still
+has for a name, asked by the service's own client. stop() ends all servers. ensembles.py has the services
+of several servers.
 
-What can happen to the servers is in `own`: the kind of fault, and what it excuses (Facts.fault in
-judge.py). service.do_KIND(ms, which, names) carries a fault out and returns when the servers are well
-again: `ms` is how long it lasts, `which` a number that chooses, `names` are the names of the program. It
-returns the time in which no client can have had an answer from the service (silently), if there was one.
+`own` lists the faults of the servers: the kind of fault, and its excuses (Facts.fault in judge.py).
+service.do_KIND(ms, which, names) carries out a fault and returns when the servers work again: `ms` is the
+duration of the fault, `which` a number that chooses a server, `names` are the names of the program. The
+function returns the time in which the service could not answer any client (silently), if there was one.
 """
 import os
 import shutil
@@ -38,44 +39,44 @@ def path_to(folder):
 
 
 def silently(ms):
-    """Waits while nobody who asks the service can get an answer: [from, to] on the log's clock."""
+    """Wait while the service can't answer any client. Returns [from, to] on the log's clock."""
     begin = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     time.sleep(ms / 1000)
     return begin, time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
 class Service:
-    """local: or memory:, and what the others have in common."""
+    """local: or memory:, and the methods that all services share."""
     processes = True
     sessions = False  # a lock ends with its connection
     port = 0
     own = {}
-    forgets = ('restart', 'older', 'majority')  # faults after which a grant may be forgotten
+    forgets = ('restart', 'older', 'majority')  # faults by which the service may lose a grant
 
     def __init__(self, url, profile):
         self.url = url
         self.profile = profile
 
     def prepare(self, mode):
-        """Before the first program of a mode."""
+        """Called before the first program of a mode."""
 
     def url_for(self, c):
-        """Of a program in free or faults mode; `c` chooses, where there is more than one way."""
+        """The URL for a program in free or faults mode; `c` chooses if there are several URLs."""
         return self.url
 
     def is_few(self, url):
-        """A client has fewer connections than its program may need at a time."""
+        """Whether a client with this URL has fewer connections than a program may need at a time."""
         return False
 
     def writes(self):
-        """How much was ever written, or None: that is not counted."""
+        """The number of writes that the service has counted. None: the service does not count writes."""
         return None
 
     def mend(self):
-        """After each program with faults."""
+        """Called after each program with faults."""
 
     def do_freeze(self, ms, which, names):
-        """The server, or the one that matters most, is stopped and goes on."""
+        """The main server is stopped (SIGSTOP) and resumed."""
         server = self.main_server()
         server.pause()
         span = silently(ms)
@@ -86,7 +87,7 @@ class Service:
         return []
 
     def places(self, name):
-        """How many places of waiters the servers keep for a name; None if that can't be asked."""
+        """How many queue entries of waiters the servers have for a name. None: this can't be asked."""
         return None
 
     def stop(self):
@@ -110,8 +111,8 @@ class Local(Service):
 
 
 class Redis(Service):
-    """One server; its data are gone after a restart. Redisson's counter of tokens starts anew then
-    (docs/redisson.md)."""
+    """One server, which loses its data at a restart. In Redisson's layout the counter of tokens then
+    starts again (docs/redisson.md)."""
 
     def __init__(self, profile=None, **params):
         path_to('redis')
@@ -133,7 +134,7 @@ class Redis(Service):
         return span
 
     def do_readonly(self, ms, which, names):
-        """Writes are refused, reads are not: the server misses replicas, as if they were gone."""
+        """The server refuses writes, not reads, because it has fewer replicas than it is told to need."""
         self.server.call('CONFIG', 'SET', 'min-replicas-to-write', '1')
         try:
             time.sleep(ms / 1000)
@@ -141,23 +142,25 @@ class Redis(Service):
             self.server.call('CONFIG', 'SET', 'min-replicas-to-write', '0')
 
     def do_older(self, ms, which, names):
-        """A snapshot, which is all that is there after a restart."""
+        """The server takes a snapshot, and restarts later with the data of the snapshot."""
         self.server.call('SAVE')
         time.sleep(ms / 1000)
         self.server.restart()
         os.unlink(os.path.join(self.server.folder, 'dump.rdb'))
 
     def places(self, name):
-        """Redisson's queue has no end where nobody waits for the fair lock (docs/redisson.md)."""
+        """Entries in Redisson's queue don't expire while no client waits for the fair lock
+        (docs/redisson.md), so they are not counted."""
         return None if self.profile.foreign else self.server.call('ZCARD', '{pawl:%s}:queue' % name)
 
     def left(self, prefix):
-        """Keys without an end. A latch has none (docs/redis.md). Redisson has some: counters of tokens and
-        of permits, and permits whose lease ended, until somebody asks for another."""
+        """Keys that don't expire, without latches, which never expire (docs/redis.md). In Redisson's
+        layout some keys stay: counters of tokens and of permits, and permits whose lease has ended, until
+        the next acquire."""
         admin = self.server.connect()
         found = [k for k in admin.call('KEYS', f'*{prefix}*') if admin.call('PTTL', k) == -1]
         found = [k for k in found if admin.call('TYPE', k) != 'string' or
-                 not admin.call('GET', k).startswith('pawl l ')]  # a latch stays (docs/redis.md)
+                 not admin.call('GET', k).startswith('pawl l ')]  # latches don't expire (docs/redis.md)
         if self.profile.foreign:
             found = [k for k in found if 'token' not in k and not k.endswith(':timeout')]
             found = [k for k in found if admin.call('TYPE', k) != 'string' or
@@ -170,8 +173,8 @@ class Redis(Service):
 
 
 class Etcd(Service):
-    """docs/etcd.md: an older state may grant twice and repeat tokens; a server that starts gives every
-    lease its whole time again."""
+    """A server that went back to an older state may grant a lock twice and repeat tokens; a server that
+    starts gives every lease its whole time again (docs/etcd.md)."""
     own = {'freeze': '', 'restart': 'anew', 'older': 'data stale tokens anew', 'wipe': 'data'}
 
     def __init__(self):
@@ -198,7 +201,7 @@ class Etcd(Service):
         self.server.go_back()
 
     def do_wipe(self, ms, which, names):
-        """Somebody deletes everything."""
+        """All keys are deleted."""
         time.sleep(ms / 1000)
         self.server.ctl('del', 'pawl/', '--prefix')
 
@@ -206,7 +209,7 @@ class Etcd(Service):
         return self.server.revision()
 
     def left(self, prefix):
-        """Keys without a lease. A latch has none (docs/etcd.md)."""
+        """Keys without a lease, except latches, which have no lease (docs/etcd.md)."""
         return [k for k, v in self.server.values().items()
                 if prefix in k and not v[3] and not k.endswith('~latch')]
 
@@ -215,8 +218,8 @@ class Etcd(Service):
 
 
 class Zk(Service):
-    """A server that starts gives every session its whole time again; data that went back may grant
-    twice and repeat tokens (docs/zookeeper.md)."""
+    """A server that starts gives every session its whole time again. A server that went back to an older
+    state may grant a lock twice and repeat tokens (docs/zookeeper.md)."""
     own = {'freeze': '', 'restart': 'anew', 'older': 'data stale tokens anew'}
 
     def __init__(self):
@@ -238,8 +241,8 @@ class Zk(Service):
         self.server.await_ready()
 
     def do_older(self, ms, which, names):
-        """With its files of some time before: the last transaction in a copy may be half of one, as
-        after a crash."""
+        """The server restarts with an older copy of its files. The last transaction in the copy may be
+        incomplete, as after a crash."""
         data = os.path.join(self.server.folder, 'data', 'version-2')
         subprocess.run(['cp', '-a', data, data + '-old'], check=True)
         time.sleep(ms / 1000)
@@ -254,8 +257,8 @@ class Zk(Service):
 
 
 class Sql(Service):
-    """layout=advisory: no lock survives a restart (docs/promises.md), and tokens are numbers of
-    transactions, which the files of some time before give out again (docs/sql.md)."""
+    """With layout=advisory no lock survives a restart (docs/promises.md). Tokens are then transaction
+    numbers, which a server with an older copy of its files uses again (docs/sql.md)."""
 
     def __init__(self, kind, profile=None, **params):
         path_to('sql')
@@ -276,8 +279,8 @@ class Sql(Service):
         self.stopped = False
 
     def do_backend(self, ms, which, names):
-        """The server's process for one connection is stopped: once in a program for longer than any
-        connection is given to answer."""
+        """The server's process for one connection is stopped and resumed; once in a program for longer
+        than a client waits for an answer."""
         found = self.server.sql("SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' "
                                 'AND pid <> pg_backend_pid() ORDER BY wait_event_type = \'Lock\', pid')
         pids = [int(p) for p in found.split()]
@@ -307,7 +310,7 @@ class Sql(Service):
         self.server.start()
 
     def do_older(self, ms, which, names):
-        """With its files of some time before."""
+        """The server restarts with an older copy of its files."""
         s = self.server
         s.kill()
         subprocess.run(['cp', '-a', s.data, s.data + '-old'], check=True)
@@ -323,8 +326,8 @@ class Sql(Service):
 
 
 class Advisory(Sql):
-    """Clients with a connection for each thread, or with fewer. With fewer, a wait may have to wait for
-    the end of another one of its client (docs/sql.md)."""
+    """Clients with a connection for each thread, or with fewer connections. With fewer, one wait may have
+    to wait until another wait of the same client has ended (docs/sql.md)."""
     sessions = True
 
     def __init__(self):
@@ -347,8 +350,8 @@ def ensemble(name, *args):
 
 
 ALL = ('sequence', 'free', 'faults')
-ONE = ('sequence', 'free', 'network', 'faults')  # one server, and so proxies
-ENGINES = {  # name: how to start it, and the modes that it is for
+ONE = ('sequence', 'free', 'network', 'faults')  # modes of a single server, which can have a proxy
+ENGINES = {  # name: the class that starts the service, and the modes for this service
     'memory': (Memory, ('sequence', 'free', 'steered')),
     'local': (Local, ('sequence', 'free', 'steered', 'faults')),
     'redis': (Redis, ONE),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Services of several servers, whose members die, fail over, join, leave, and are cut off.
+"""Services of several servers. Servers die, fail over, join, leave, and are cut off.
 
-docs/testing.md says what each fault excuses, and why. Faults are carried out one after the other, so
-that a minority of an ensemble stays a minority, unless a fault says `majority`.
+docs/testing.md lists the excuses of each fault, with reasons. Faults are carried out one after the other,
+so that only a minority of an ensemble is affected, except by the fault `majority`.
 """
 import random
 import time
@@ -20,7 +20,7 @@ def until(predicate, what, patience=60):
 
 
 class Fronts:
-    """A proxy before each server, so that clients can be cut off from one of them."""
+    """A proxy in front of each server, so that clients can be cut off from one server."""
 
     def __init__(self, ports):
         path_to('redis')
@@ -43,9 +43,9 @@ class Fronts:
 
 
 class Sentinel(Service):
-    """A master, two replicas, three sentinels. Replication is asynchronous: a fail-over may lose what
-    was last written (docs/promises.md), unless each grant waits for both replicas. The count of a latch
-    waits for none."""
+    """A master, two replicas, three sentinels. Replication is asynchronous: a fail-over may lose the last
+    writes (docs/promises.md), unless each grant waits for both replicas. Changes of a latch's count wait
+    for no replica."""
 
     def __init__(self, replicas=0):
         path_to('redis')
@@ -60,7 +60,7 @@ class Sentinel(Service):
                          Profile(brief=400, watchdogs=(900, 2000, 5000)))
 
     def do_failover(self, ms, which, names):
-        """By command. The old master goes on until the sentinels turn it into a replica."""
+        """A fail-over by command. The old master goes on until the sentinels turn it into a replica."""
         from sentinel import role
         old, _ = self.servers.failover()
         until(lambda: (role(old) or ' ')[0] == 'slave', 'for the old master to follow')
@@ -74,7 +74,7 @@ class Sentinel(Service):
         self.servers.synced()
 
     def do_freeze(self, ms, which, names):
-        """Long enough for the sentinels to promote another one, at times."""
+        """The master is stopped; sometimes long enough for the sentinels to promote a replica."""
         old = self.servers.master()
         old.pause()
         time.sleep(2 * ms / 1000)
@@ -82,16 +82,16 @@ class Sentinel(Service):
         self.servers.synced()
 
     def do_replica(self, ms, which, names):
-        """One replica, or both, acknowledges nothing for a while; clients talk to the master."""
+        """One replica, or both, acknowledge nothing for a while; clients can talk to the master."""
         self.without(which, [3 * ms])
 
     def do_severed(self, ms, which, names):
-        """The same, and clients are cut off from the master meanwhile, again and again."""
+        """As do_replica, and clients are cut off from the master meanwhile, several times."""
         c = random.Random(which * 10007 + ms)
         self.without(which, [c.randint(50, 900) for _ in range(1 + ms // 200)])
 
     def without(self, which, naps):
-        """Some replicas; between the naps the connections to the master are cut."""
+        """Stop some replicas; between the naps the connections to the master are cut."""
         stopped, master = self.servers.replicas()[:1 + which % 2], self.servers.master()
         for r in stopped:
             r.pause()
@@ -109,11 +109,12 @@ class Sentinel(Service):
 
 
 class Cluster(Service):
-    """Three masters with a replica each. No slow node is taken for dead, except while a fault needs
-    that. CLUSTER FAILOVER and moving slots lose nothing; a master that dies or is cut off does."""
+    """Three masters with a replica each. The node timeout is long, so that no slow node is taken for dead,
+    except during faults that need this. CLUSTER FAILOVER and moving slots lose no data; the death or
+    isolation of a master does."""
     own = {'failover': '', 'slots': '', 'node': '', 'leave': '', 'master': 'data stale',
            'cutoff': 'data stale'}
-    USERS = {  # what a user of that name may not do (docs/redis-servers.md: messages take the plain way)
+    USERS = {  # name: denied commands (docs/redis-servers.md: messages then use plain channels)
         'all': (), 'nosharded': ('-ssubscribe', '-spublish'), 'nospublish': ('-spublish',),
         'nossubscribe': ('-ssubscribe',)}
 
@@ -136,7 +137,7 @@ class Cluster(Service):
             node.call('ACL', 'SETUSER', name, 'reset', 'on', '>pw', '~*', '&*', '+@all', *less)
 
     def url_for(self, c):
-        """Any nodes to begin with, and any user."""
+        """A URL with random nodes to connect to first, and a random user."""
         self.given = nodes = c.sample(self.servers.running(), 2)
         user = c.choice(('', '', 'all', *self.USERS))
         url = self.servers.url(nodes=nodes, layout=self.layout)
@@ -155,7 +156,7 @@ class Cluster(Service):
         return self.lib.lock_slot(name, 'pawl:' if self.layout == 'pawl' else '')
 
     def do_failover(self, ms, which, names):
-        """Masters vote for one shard once in two time-outs."""
+        """CLUSTER FAILOVER of one shard. Masters vote for a shard only once in two node timeouts."""
         self.mend()
         self.patience(4000)
         self.servers.failover(self.one(which, names)[1])
@@ -172,7 +173,7 @@ class Cluster(Service):
         self.patience(self.lib.PATIENT)
 
     def do_cutoff(self, ms, which, names):
-        """From the other nodes, not from the clients."""
+        """A master is cut off from the other nodes, not from the clients."""
         self.mend()
         slot, old = self.one(which, names)
         self.patience(self.lib.NODE_TIMEOUT_MS)
@@ -185,7 +186,7 @@ class Cluster(Service):
         self.patience(self.lib.PATIENT)
 
     def move(self, slot, to, ms):
-        """In pieces, so that keys of one name are on two nodes for a while."""
+        """Move a slot in several steps, so that the keys of one name are on two nodes for a while."""
         m = self.servers.migration(slot, to)
         if m.source is not to:
             m.move(n=1)
@@ -193,7 +194,7 @@ class Cluster(Service):
             m.finish()
 
     def do_slots(self, ms, which, names):
-        """There and back."""
+        """A slot is moved to another master and back."""
         for slot in {self.slot(n) for n in names}:
             home = self.servers.master_of(slot)
             others = [m for m in self.servers.masters() if m is not home]
@@ -224,8 +225,8 @@ class Cluster(Service):
             new.stop()
 
     def do_leave(self, ms, which, names):
-        """A replica, if possible one that clients began with, is removed (redis-cli --cluster del-node),
-        and answers as a cluster of its own that serves nothing, until the program is over."""
+        """A replica, if possible one that is in the clients' URL, is removed (redis-cli --cluster
+        del-node). Until the end of the program it answers as a separate cluster without slots."""
         if self.left_node:
             return
         time.sleep(ms / 1000)
@@ -239,7 +240,7 @@ class Cluster(Service):
         gone.call('CLUSTER', 'RESET', 'SOFT')
 
     def mend(self):
-        """The node that left comes back, as it was."""
+        """The node that was removed joins again as before."""
         if not self.left_node:
             return
         gone, master = self.left_node
@@ -262,8 +263,8 @@ class Cluster(Service):
 
 
 class Quorum(Service):
-    """Three nodes that forget everything when they restart. Nothing excuses two holders or a token that
-    does not rise, because a restarted node does not vote before all that it forgot has ended."""
+    """Three nodes that lose all data when they restart. Nothing excuses two holders, or a token that does
+    not rise, because a restarted node does not vote before all grants that it lost have ended."""
     own = {'restart': 'stale', 'freeze': 'left', 'cutoff': 'left', 'apart': 'left', 'majority': 'stale'}
     SETTLE = 5000  # ms; longer than the longest lease of a program, twice the longest watchdog
 
@@ -304,7 +305,7 @@ class Quorum(Service):
         self.fronts.cut_off([which % 3], ms)
 
     def do_apart(self, ms, which, names):
-        """Two nodes: the third is no majority."""
+        """Two nodes are cut off: the third one is no majority."""
         return self.fronts.cut_off([which % 3, (which + 1) % 3], ms)
 
     def stop(self):
@@ -333,7 +334,7 @@ class Etcd(Service):
         return found[0]
 
     def main_server(self):
-        """A follower."""
+        """The server that do_freeze stops: a follower."""
         leader = self.leader()
         return next(m for m in self.servers.members if m is not leader)
 
@@ -411,8 +412,8 @@ class Zk(Service):
 
 
 class Pair(Service):
-    """A SQL server and a replica that each commit waits for, so that a promotion loses nothing. After
-    the promotion the pair is made anew, because there is no replica any more."""
+    """A SQL server with a synchronous replica, so that a promotion loses no data. After the promotion a
+    new pair is set up, because the promoted server has no replica."""
     own = {'promote': ''}
 
     def __init__(self, kind):

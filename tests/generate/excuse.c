@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * excuse.c - what excuses a sequential program whose results differ (docs/testing.md: disturbed).
+ * excuse.c - conditions that excuse different results of a sequential program (docs/testing.md:
+ * disturbed).
  */
 #include "sequence.h"
 
-/* How long the service, or a call without a limit of its own, may take. */
+/* The time limit of an exchange with the service, or of a call without a limit of its own. */
 static int64_t limit_ms(const struct run *run, const struct op *op)
 {
     const struct step *s = &op->step;
@@ -16,9 +17,9 @@ static int64_t limit_ms(const struct run *run, const struct op *op)
     return wait > 0 ? wait : run->program->clients[client].timeout;
 }
 
-/* Nothing is certain if the service did not answer within the limit of a call, which pawl.h
- * promises to tell by these codes; or if half of a lease that is made to end was over before the
- * handle was asked. */
+/* A run is disturbed if the service did not answer within the limit of a call, which pawl.h
+ * promises to report by these codes; or if half of a lease that the program lets end was over
+ * before the state of the handle was read. */
 bool was_disturbed(const struct run *run)
 {
     for (int i = 0; i < MAX_OPS; i++) {
@@ -58,8 +59,8 @@ bool is_among_readers(const struct op *op, const int *done_step)
 }
 
 /* Permits that a release gives back may be granted to a wait through the same handle, in the same
- * step: on memory: before the release returns, on a service perhaps after that. So what the handle
- * says at the end of the release is not certain. */
+ * step: on memory: before the release returns, on a service perhaps later. The state of the handle
+ * at the end of the release is therefore not certain. */
 bool told_beside_grant(const struct run *run, const int *done_step, int number)
 {
     const struct op *op = &run->ops[number];

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fork.c - the step `fork`: a child that uses the handle of its parent, is refused each time, and
- * ends. Other threads of the parent are anywhere in the library at that moment, and go on.
+ * fork.c - the step `fork`: a child process calls Pawl on the handle of its parent, each call must
+ * be refused, and the child exits. Other threads of the parent may be anywhere in the library at
+ * the instant of the fork, and go on.
  *
- * The caller holds the guard of the object, so nobody frees the handle while the child is made. The
- * child touches no guard, mutex or log of this program. A child that hangs is ended by its alarm.
+ * The caller holds the guard of the object, so no thread frees the handle during the fork. The
+ * child uses no guard, mutex or log of this program. A child that hangs is killed by its alarm.
  */
 #include <signal.h>
 #include <sys/wait.h>
@@ -53,14 +54,14 @@ static int use_handle(const struct object *o)
     return refused(codes, 6);
 }
 
-/* 0, or how many calls were not refused; 100: the child did not end by itself. */
+/* The number of calls that were not refused. 100: the child did not end by itself. */
 int steps_fork(struct object *o)
 {
     int status = 0;
     pid_t child = fork();
 
     if (child < 0)
-        return 0; /* no process to be had: nothing was tried */
+        return 0; /* fork failed: nothing was tried */
     if (!child) {
         signal(SIGALRM, SIG_DFL);
         alarm(CHILD_SECONDS);

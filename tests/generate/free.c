@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * free.c - one process of a free run: each thread does its steps as fast as it can, and the log
- * says what happened. Other processes do the same on the same names; signals and the proxy do
- * the rest.
+ * free.c - one process of a free run: each thread does its steps as fast as possible, and the log
+ * records each call and hold. Other processes do the same on the same names, while the orchestrator
+ * stops or kills processes and disturbs the network through a proxy.
  *
- * The process ends by itself: once its threads are through, or after RUN_MS, it closes its clients,
- * which ends what still waits. A call that is not over HANG_MS later stays in the log as one that
- * never returned, and the status is 3.
+ * The process ends by itself: when its threads have done their steps, or after RUN_MS, the process
+ * closes its clients, which ends pending waits. A call that is not over HANG_MS later stays in the
+ * log as a call that never returned, and the exit status is 3.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-/* A machine that gives this thread no turn for so long may hold up any exchange. */
+/* A machine that gives this thread no processor time for so long may delay any exchange. */
 static void nap_noting(void)
 {
     int64_t before = clock_ns();
@@ -56,7 +56,7 @@ static void nap_noting(void)
     }
 }
 
-/* A client has connected again since the last look. */
+/* Log that a client has connected again since the last call of this function. */
 static void note_reconnect(struct client *c, int number, int64_t before)
 {
     pawl_stats stats = {.size = sizeof stats};
@@ -86,7 +86,7 @@ static void note_reconnects(struct program *p, int64_t *looked)
         note_reconnect(&p->clients[i], i, before);
 }
 
-/* With `after`, the threads may go on for so long after the last fault. */
+/* With `after`, the threads may go on for that many ms after the last fault. */
 static void await_workers(struct program *p, struct worker *workers, int n, const struct log *log)
 {
     int64_t run_ms = p->run_ms ? p->run_ms : RUN_MS, after = p->after, looked = clock_ns();
@@ -105,7 +105,7 @@ static void await_workers(struct program *p, struct worker *workers, int n, cons
     stopping = true;
 }
 
-/* As steps, so that the log has them. */
+/* The closes are steps, so that the log contains them. */
 static void close_clients(struct run *run)
 {
     struct program *p = run->program;
@@ -134,8 +134,9 @@ static int count_row(void *arg, const pawl_info *info)
     return 0;
 }
 
-/* pawl.h: a close that returned 0 says that the service has no lock of this client any more. Asked
- * past the proxy; not where a lock may stay for at_least_ms. */
+/* pawl.h: a close that returned 0 means that the service has no lock of this client any more. This
+ * function asks the service without the proxy, and leaves out locks that may stay for
+ * at_least_ms. */
 int64_t holders_left(struct run *run, int client)
 {
     pawl_client_options options = {.size = sizeof options, .timeout_ms = 500};
@@ -212,7 +213,7 @@ int free_main(const char *url, const char *log_path, const char *prefix)
     run->hooks = &holds_hooks;
     snprintf(run->prefix, sizeof run->prefix, "%s", prefix);
     if (run_open(run)) {
-        log_record(RECORD_END)->code = 5; /* the service was away */
+        log_record(RECORD_END)->code = 5; /* the service could not be reached */
         return 5;
     }
     status = run_free(run, log);

@@ -1,24 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""generate.py [OPTIONS] ENGINE ...: random programs on engines, until the time is over.
+"""generate.py [OPTIONS] ENGINE ...: run random programs on engines until the time is over.
 
 ENGINE is one of engines.py, or all.
 
     --exe PATH         the program `generate` of the build
-    --for TIME         how long in all: 90s, 30m, 2h (default 60s); engines and modes share it
-    --each             ... or each engine and mode
+    --for TIME         total time: 90s, 30m, 2h (default 60s); engines and modes share it
+    --each             TIME is for each engine and mode
     --mode MODE        sequence, free, steered, network, faults, or all (default)
-    --seed N           of the first program; later ones count up. Default: random, and printed
-    --programs N       so many and no more
+    --seed N           seed of the first program; later programs count up. Default: random, and printed
+    --programs N       run at most N programs
     --shape SHAPE      free programs of one shape only (shapes.py)
     --jobs N           programs at the same time (default 3)
-    --failures N       stop an engine and mode after so many that fail (default 3)
-    --no-shrink        print a failing program as it was
-    --keep FOLDER      where failing programs go: text, C test, logs (default: printed only)
+    --failures N       stop an engine and mode after N failing programs (default 3)
+    --no-shrink        print a failing program without shrinking it
+    --keep FOLDER      write failing programs to FOLDER: text, C test, logs (default: printed only)
     --replay FILE      run the programs of a file instead of random ones
 
 Prints TAP, one test per engine and mode, with figures in comments. A program that fails is run again,
-shrunk, and printed as text and as a C test. docs/testing.md explains all that.
+shrunk, and printed as text and as a C test. docs/testing.md explains the details.
 """
 import argparse
 import os
@@ -41,11 +41,12 @@ from shrink import shrink  # noqa: E402
 
 AGAIN = 4  # how often a program that failed is run again
 MOST_DISTURBED = 0.05  # a run in which a larger share of the programs was disturbed fails
-MOST_BROKEN = 0.05  # likewise for programs that were given up, because a fault failed
+MOST_BROKEN = 0.05  # the same for programs that were given up because a fault failed
 
 
 class Sequences:
-    """One process that runs sequential programs, one after another; a new one after a crash."""
+    """One process that runs sequential programs, one after another. After a crash a new process is
+    started."""
 
     def __init__(self, exe, service):
         self.words = [exe, 'sequence', service.url, service.profile.way]
@@ -59,7 +60,7 @@ class Sequences:
                                             stdout=subprocess.PIPE, stderr=self.errors)
 
     def run(self, program):
-        """What is wrong, as lines; none if nothing is."""
+        """The differences, as lines; an empty list if there are none."""
         self.begin()
         lines = []
         try:
@@ -77,7 +78,7 @@ class Sequences:
         return lines + self.reports() + [f'the process ended with {status}']
 
     def reports(self):
-        """Of a sanitizer, of the programs until now; a new process for the next one."""
+        """The sanitizer's reports on the programs so far. The next program gets a new process."""
         found = sanitizer_reports(self.errors.name)
         if found:
             self.process.kill()
@@ -85,7 +86,7 @@ class Sequences:
         return found
 
     def close(self):
-        """What is wrong at the end: memory that was not freed, say."""
+        """The errors at the end of the process, for example memory that was not freed."""
         lines = []
         if self.process and self.process.poll() is None:
             self.process.stdin.close()
@@ -163,7 +164,7 @@ def disturbed(lines):
 
 
 def settled(runner, program, tally, engine):
-    """What is wrong, in a run in which the service answered in time; None: there was none."""
+    """The differences in a run in which the service answered in time. None: every run was disturbed."""
     for attempt in range(1 + AGAIN):
         lines = runner.run(program)
         if not disturbed(lines):
@@ -201,7 +202,7 @@ def sequence_job(options, engine, box, tally):
 
 
 def anew(engine, box, tally, seed, why):
-    """A fault could not be carried out, so the servers are in no known state: others, then."""
+    """A fault could not be carried out, so the state of the servers is unknown: start new servers."""
     with tally.mutex:
         tally.broken += 1
         say(f'{engine}: seed {seed}: {why}; the servers are started anew')
@@ -231,7 +232,7 @@ def free_job(options, engine, box, tally, mode):
 
 
 def guarded(target, tally, args):
-    """A job that breaks down has judged nothing: that must not look like success."""
+    """Run a job. A job that raises an exception has judged nothing, which must not look like success."""
     try:
         target(*args)
     except Exception:

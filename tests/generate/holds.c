@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * holds.c - keeps the log of a free run: who held what from when until when (holds.h).
+ * holds.c - writes the log of a free run: which owner held which name, and when (holds.h).
  *
- * A hold is [after the acquire returned, before the last time that pawl_lock_valid_ms() was seen
- * above 0]. The first instant is taken after the call, the second before the question, so what the
- * log says is never more than what the library said. Where this file can't know (a handle that is
- * freed, threads that use one handle), it says less.
+ * A hold lasts from the return of the acquire to the last time that pawl_lock_valid_ms() was above
+ * 0. The first instant is taken after the acquire, the second before the call of
+ * pawl_lock_valid_ms(), so a hold in the log is never longer than the library said. Where this file
+ * can't know the end (a handle that is freed, threads that share a handle), the logged hold is
+ * shorter.
  *
- * A slot is one owner's hold of one name: the thread's or the handle's, exclusive or shared. Slots
- * are guarded by one mutex, which is never held during a call of Pawl. A record that is no
- * longer in its slot is not written any more, except by whoever took it out.
+ * A slot is one owner's hold of one name: a thread's or a handle's, exclusive or shared. One mutex
+ * guards all slots; the mutex is never held during a call of Pawl. Only the thread that took a
+ * record out of its slot may still write that record.
  */
 #include "holds.h"
 
@@ -19,12 +20,12 @@ enum { SLOTS = 256, LOTS = 32, FAULT_MS = 300 };
 
 struct slot {
     int64_t client, name, owner, mode;
-    struct object *via; /* acquired through */
+    struct object *via; /* the object through which the hold was acquired */
     struct record *record;
-    int count, through; /* acquires: all, and those through a multi-lock */
+    int count, through; /* number of acquires: all, and through a multi-lock */
 };
 
-/* The permits of a semaphore's handle, newest last. */
+/* The permits that were acquired through a semaphore's handle, newest last. */
 struct lots {
     struct record *record[LOTS];
     int n;
@@ -44,7 +45,7 @@ void holds_open(struct log *log, int number)
 
 struct record *log_record(int type)
 {
-    static struct record rest; /* what no longer fits */
+    static struct record rest; /* takes the records that no longer fit */
     long long n = atomic_fetch_add(&the_log->count, 1);
     struct record *r = n < LOG_RECORDS ? &the_log->records[n] : &rest;
 
@@ -84,8 +85,8 @@ static void see(struct record *r, int64_t at, int64_t valid_ms)
     }
 }
 
-/* The question is asked between two looks at the slot: no release of this hold had begun before it
- * unless the second look sees that. */
+/* The slot is read before and after pawl_lock_valid_ms(). If a release of this hold had begun
+ * before the call, the second reading shows that. */
 static void observe_lock(struct object *o, int thread)
 {
     struct record *before;
@@ -116,7 +117,7 @@ static void fill(struct record *r, const struct op *op, const struct object *o)
     r->mode = o->type == SEM ? MODE_PERMITS : o->kind == PAWL_READ ? MODE_SHARED : MODE_EXCLUSIVE;
     r->lease = o->lease ? o->lease : op->run->program->clients[o->client].watchdog;
     r->at_least = o->at_least;
-    r->wait = o->type == LOCK ? o->max_hold : 0; /* of a hold: its longest time */
+    r->wait = o->type == LOCK ? o->max_hold : 0; /* of a hold: max_hold_ms */
     r->begin = op->began;
 }
 
@@ -134,8 +135,8 @@ static void end_slot(struct slot *s, int how, int64_t left)
     s->count = 0;
 }
 
-/* The token tells holds apart: by now another thread may have released this one, and another
- * acquire may have got it anew. The hold that has the token was there before `got`. */
+/* The token tells holds apart: meanwhile another thread may have released this hold, and another
+ * acquire may have got the lock again. The hold with the token began before `got`. */
 static void got_lock(struct op *op, struct object *o)
 {
     uint64_t token = pawl_lock_token(o->p);
@@ -175,8 +176,9 @@ static void leaving_lock(struct op *op, struct object *o)
     pthread_mutex_unlock(&mutex);
 }
 
-/* What the library still counts decides whether it is over: another thread may use the handle. A
- * callback can't ask what another thread has, and may come when the owner has acquired anew. */
+/* pawl_lock_hold_count() decides whether the hold is over, because another thread may use the same
+ * handle. A callback can't ask for another thread's hold, and may run when the owner has acquired
+ * again. */
 static void left_lock(struct op *op, struct object *o)
 {
     bool here = !op->async || o->owner == PAWL_OWNER_HANDLE;
@@ -237,7 +239,7 @@ static void got_permits(struct op *op, struct object *o)
         fill(r, op, o);
         r->permits = op->step.a;
         r->capacity = o->permits;
-        r->token = 0; /* of the newest permits: another thread's, perhaps */
+        r->token = 0; /* the handle's token may be of another thread's permits */
         r->got = op->ended;
         l->record[l->n++] = r;
     }
@@ -245,7 +247,7 @@ static void got_permits(struct op *op, struct object *o)
     observe_permits(o);
 }
 
-/* From here on the log claims less, whatever the outcome. */
+/* From here on the log no longer claims these permits, whatever the release returns. */
 static void leaving_permits(struct op *op, struct object *o)
 {
     struct lots *l = &lots[o->id];
@@ -316,7 +318,7 @@ static void end_client(int64_t client, int code, int64_t at)
     pthread_mutex_unlock(&mutex);
 }
 
-/* The service may have the lock for so long from now on. */
+/* From now on the service may keep the lock for the time that the renewal asks for. */
 static void renewing_lock(struct op *op, struct object *o)
 {
     struct record *r;
@@ -344,7 +346,7 @@ static void before(struct op *op)
               : op->object->type == SEM ? MODE_PERMITS
                                         : op->object->kind == PAWL_READ;
     r->permits = op->step.a;
-    r->at_least = op->object ? op->object->type : -1; /* calls have no at_least: the type */
+    r->at_least = op->object ? op->object->type : -1; /* in a call: the object's type */
     r->begin = op->began;
     if (op->step.kind == DO_release || op->step.kind == DO_rstart)
         each_lock(op, leaving_lock);
@@ -414,7 +416,8 @@ static void hold(struct op *op)
     } while (clock_ns() < until);
 }
 
-/* Until the fault has begun. A fault that can't begin now (another is under way) is given up. */
+/* Wait until the fault has begun. A fault that can't begin because another fault is under way is
+ * skipped. */
 static void fault(struct op *op)
 {
     static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
@@ -429,7 +432,7 @@ static void fault(struct op *op)
     pthread_mutex_unlock(&one);
 }
 
-/* Freeing a multi-lock gives back what was acquired through it. */
+/* Freeing a multi-lock releases the locks that were acquired through the multi-lock. */
 static bool ends_with(const struct slot *s, const struct object *o)
 {
     for (int i = 0; o->type == MULTI && i < o->nmembers; i++)
@@ -438,7 +441,7 @@ static bool ends_with(const struct slot *s, const struct object *o)
     return s->via == o;
 }
 
-/* What is no step of its own, or done by a callback: for the judge to see that it was done. */
+/* Log an action that is no step, or that a callback did, so that the judge knows of the action. */
 static void note(const struct object *o, int verb)
 {
     struct record *r = log_record(RECORD_CALL);
@@ -479,7 +482,7 @@ static void lost(struct object *o)
     for (int i = 0; i < nslots; i++)
         if (slots[i].via == o && slots[i].record && !slots[i].record->lost) {
             slots[i].record->lost = clock_ns();
-            slots[i].record->code = o->last_reason; /* of a hold: why it was lost */
+            slots[i].record->code = o->last_reason; /* of a hold: the reason of the loss */
         }
     for (int i = 0; o->type == SEM && i < lots[o->id].n; i++)
         if (!lots[o->id].record[i]->lost) {

@@ -2,9 +2,9 @@
  *
  * holds.h - the log of a free run, for the judge. judge.py has the same list of fields.
  *
- * The log is a mapped file, so that what a killed process has written stays. A record is written
- * where it stands as things go on: each field by one thread at a time, times in ns of
- * CLOCK_BOOTTIME, which all processes of the machine share. 0 is "not yet".
+ * The log is a mapped file, so that the records of a killed process stay. A record is updated in
+ * place: each field is written by one thread at a time. Times are in ns of CLOCK_BOOTTIME, which
+ * all processes of the machine share. 0 is "not yet".
  */
 #ifndef PAWL_GENERATE_HOLDS_H
 #define PAWL_GENERATE_HOLDS_H
@@ -20,7 +20,7 @@ enum { ENDED_NOT, ENDED_RELEASED, ENDED_LOST, ENDED_FREED, ENDED_CLOSED, ENDED_U
 struct record {
     int64_t type, process, thread, object, owner, name, mode, permits, capacity, lease;
     int64_t begin;   /* the call began */
-    int64_t got;     /* hold: the acquire had returned; call: it had returned, or done was called */
+    int64_t got;     /* hold: the acquire had returned; call: had returned, or done was called */
     int64_t valid;   /* hold: just before valid_ms() was last seen above 0 */
     int64_t leaving; /* hold: just before the release began */
     int64_t left;    /* hold: the release had returned 0 */
@@ -28,14 +28,14 @@ struct record {
     int64_t until;   /* hold: the end that valid_ms() promised at `valid` */
 };
 
-/* What follows `count` is how the process and the orchestrator (faults.py) talk. */
+/* By the fields after `count` the process and the orchestrator (faults.py) communicate. */
 struct log {
     atomic_llong count;
-    atomic_llong asked, which; /* so many faults were asked for; the number of the last */
-    atomic_llong begun;        /* so many of those have begun */
-    atomic_llong healed;       /* all faults are over */
-    atomic_llong through;      /* this process has been through its closing round */
-    atomic_llong over;         /* all processes have */
+    atomic_llong asked, which; /* how many faults were asked for; the number of the last one */
+    atomic_llong begun;        /* how many of these faults have begun */
+    atomic_llong healed;       /* 1: all faults are over */
+    atomic_llong through;      /* 1: this process has finished its closing round */
+    atomic_llong over;         /* 1: all processes have finished theirs */
     int64_t pad;
     struct record records[LOG_RECORDS];
 };
@@ -44,11 +44,11 @@ extern const struct hooks holds_hooks;
 void holds_open(struct log *log, int process);
 struct record *log_record(int type);
 
-/* free.c: how many holders the service shows of a client that said it has left none. */
+/* free.c: how many holders the service still shows for a client whose close returned 0. */
 int64_t holders_left(struct run *run, int client);
 
 /* closing.c */
-void closing_thread(struct run *run, int thread); /* a thread's steps are over */
+void closing_thread(struct run *run, int thread); /* called when a thread has done its steps */
 void closing_round(struct run *run, struct log *log);
 
 #endif

@@ -1,42 +1,46 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""judge.py [--bound=MS] LOG ...: reads the logs of one free run and says what was wrong.
+"""judge.py [--bound=MS] LOG ...: reads the logs of one free run and prints each violated rule.
 
-The judge shares no code with the library and asks no server. It knows what the processes wrote into
-their mapped files (holds.h): calls with the instants before and after, and holds as [the acquire had
-returned, just before pawl_lock_valid_ms() was last seen above 0], all on one clock. What it checks:
+The judge shares no code with the library and asks no server. Its input are the log files that the
+processes mapped and wrote (holds.h): calls with the instants before and after, and holds as [the
+acquire had returned, just before pawl_lock_valid_ms() was last seen above 0], all on one clock.
+The judge checks these rules:
 
   exclusion  no two holds of different owners of a name overlap, unless both are shared; the permits
              of a semaphore that are held at one instant are never more than its capacity
   tokens     a hold whose acquire began after another's acquire had returned has a larger token
   done       the callback of each operation that was started came exactly once
   returns    each call returned, within its limit and `bound`; so did each close
-  idle       nobody waited for longer than `bound` while nobody can have had the name
-  honest     PAWL_EBUSY and PAWL_ETIMEDOUT only if somebody else can have had the name or asked for it
-  reach      no call that was not disturbed for `bound` and two exchanges ends without an answer: who lost
-             the service finds it again
+  idle       no call waited for longer than `bound` while no other owner can have had the name
+  honest     PAWL_EBUSY and PAWL_ETIMEDOUT only if another owner can have had the name or asked for it
+  reach      no call that was not disturbed for `bound` and two exchanges ends without an answer: a
+             client that lost the service finds the service again
   writes     the service was written to at most twice for each call that may change something, and 60
              times more
-  cancelled  PAWL_ECANCELED only if somebody cancelled, freed the handle or closed the client
-  latches    nobody passes a latch that is certainly above 0; the checks of idle time and honesty hold
-             for a latch that is certainly at 0
+  cancelled  PAWL_ECANCELED only if a call cancelled, freed the handle or closed the client
+  latches    no wait passes a latch that is certainly above 0; the rules `idle` and `honest` apply to
+             waits for a latch that is certainly at 0
   lost       a hold is lost as "gone" before the end that pawl_lock_valid_ms() last promised only if
-             somebody broke it or the service lost something; by silence (leases of 2 s and more) only if
-             something was done to the network, the service or the process
-  silent     nobody who asked while the service could not answer was told PAWL_EBUSY or PAWL_ETIMEDOUT
-  connection no client gave its connection up, unless something cut it, or the process was stopped
+             a call broke the lock or the service lost data; by silence (leases of 2 s and more) only if
+             the network, the service or the process was disturbed
+  silent     no acquire that began while the service could not answer returned PAWL_EBUSY or
+             PAWL_ETIMEDOUT
+  connection no client gave up its connection, unless a fault cut the connection or the process was
+             stopped
   places     pawl_inspect, pawl_list and the servers themselves have no more waiters than can wait; the
-             place of one that was killed, or that got no answer, stays for a minute at the most
+             queue entry ("place") of a waiter that was killed, or that got no answer, stays for at most
+             a minute
   max        no hold is valid for longer than its max_hold_ms
   closed     a close that returned 0 left no holder of its client on the service
   end        each process that was not killed ended by itself with status 0
 
-`Facts` are what the orchestrator did: processes that it killed or stopped, instants when it disturbed
-the network or the server, and what the service lost by that (Facts.fault). A fault excuses exactly
-this: a process that was killed has not returned from its calls; the time that a process was stopped,
-or that the network or server was disturbed, does not count as idle or as late; a break, or a service
-that lost data, ends the holds that there were, for the exclusion check, at the instant that it began.
-Nothing excuses two holders otherwise, whatever the network or the scheduler did.
+`Facts` records the faults that the orchestrator caused: processes that were killed or stopped,
+instants when the network or the server was disturbed, and the data that the service lost by a fault
+(Facts.fault). A fault excuses exactly this: a killed process has not returned from its calls; the time
+for which a process was stopped, or the network or server was disturbed, does not count as idle or as
+late; for the exclusion check, existing holds end at the instant when a break, or a fault that lost
+data, began. Nothing else excuses two holders, whatever the network or the scheduler did.
 """
 import struct
 import sys
@@ -59,7 +63,7 @@ WRITES = ('acquire', 'start', 'sacquire', 'release', 'rstart', 'srelease', 'rene
           'set', 'down', 'wait')  # calls that change something at the service
 TAKES = ('acquire', 'start', 'sacquire')
 MS = 1000000
-PLACE = 64500 * MS  # a waiter's place is kept up every 4.5 s, for a minute
+PLACE = 64500 * MS  # a waiter's queue entry is refreshed every 4.5 s and is valid for a minute
 FOREVER = 1 << 62
 ROW = struct.Struct(f'<{len(FIELDS)}q')
 
@@ -88,46 +92,46 @@ class Facts:
     def __init__(self, bound_ms=5000, exchange_ms=2000, lease_ms=30000):
         self.bound = bound_ms * MS
         self.exchange = exchange_ms * MS  # the clients' limit of one exchange
-        self.lease = lease_ms * MS        # the longest one
+        self.lease = lease_ms * MS        # the longest lease
         self.tied = False    # a lock ends with the connection of its holder
-        self.far = 0         # how long a message takes at the most, where there is no fault
+        self.far = 0         # the longest time that a message takes without a fault
         self.killed = {}    # process: instant
         self.stopped = {}   # process: [(from, to)]
         self.disturbed = []  # [(from, to)]: network or server
         self.data_lost = []  # [(from, to)]
-        self.counts_lost = []  # likewise, of latches
+        self.counts_lost = []  # [(from, to)]: latches may have lost counts
         self.tokens_lost = []
         self.stale = []
-        self.waits = []      # likewise, but only for those who wait
+        self.waits = []      # [(from, to)]: as `stale`, but for waits only
         self.anew = []
         self.cuts = []       # [(from, to)]: connections may be cut, or given up
-        self.silent = []     # [(from, to)]: nobody who asks the service can get an answer
+        self.silent = []     # [(from, to)]: the service can't answer any client
         self.away = []  # clients need not have a connection
-        self.writes = None  # how much was written to the service
+        self.writes = None  # the number of writes that the service counted
         self.sessions = False  # a lock ends with its connection
         self.few = False  # a client has fewer connections than it may wait for locks at a time
-        self.late = []      # [(from, to)]: the machine stood still
-        self.places = []    # [(name, from, to, places)]: what the servers kept for waiters
+        self.late = []      # [(from, to)]: the machine gave a process no processor time
+        self.places = []    # [(name, from, to, places)]: queue entries of waiters on the servers
         self.status = {}    # process: exit status
 
     def fault(self, excuses, begin, end, lease_ms):
-        """Something was done to the network or the servers. What was lost is asked again after the limit
-        of an exchange, and a new connection backs off. The excuses:
+        """The network or the servers were disturbed. A client repeats a request that got no answer after
+        the limit of an exchange, and backs off before it reconnects. The excuses:
 
-        data    grants may have been forgotten
-        tokens  ... and the counters of tokens
-        counts  a latch may be back at an older count; so it may if data were lost
-        stale   what ended before may be there again, or at a server of several, until its lease and
-                the longest time that the documentation states (4.5 s) are over
-        left    what ended is there still at a server of several. That excuses PAWL_EBUSY as `stale` does,
-                but not a wait: three exchanges after the fault a waiter has overruled that server
-        connected  this is no reason to give a connection up
-        anew    every lease had its whole time again, at the end of the fault
+        data    the service may have lost grants
+        tokens  the service may have lost the counters of tokens, too
+        counts  a latch may be back at an older count; data loss excuses that, too
+        stale   ended grants may exist again, on all servers or some of them, until their lease and the
+                longest time that the documentation states (4.5 s) are over
+        left    ended grants may still exist on some of the servers. This excuses PAWL_EBUSY as `stale`
+                does, but not a wait: three exchanges after the fault a waiter has overruled such a server
+        connected  the fault is no reason to give up a connection
+        anew    every lease began again, with its whole time, at the end of the fault
         """
         self.disturbed.append((begin, end + 2 * self.exchange))
         if 'connected' not in excuses:
             self.cuts.append(self.disturbed[-1])
-        if excuses:  # who has seen newer data connects again when its lease is over
+        if excuses:  # a client that has seen newer data connects again when its lease is over
             self.away.append((begin, end + lease_ms * MS + 2 * self.exchange))
         if 'data' in excuses:
             self.data_lost.append((begin, end + self.exchange))
@@ -143,7 +147,7 @@ class Facts:
             self.anew.append((begin, end))
 
     def quiet(self, process, begin, end, more=()):
-        """Of begin to end, how long nothing disturbed the process or the service."""
+        """The part of begin to end in which nothing disturbed the process or the service."""
         cuts = self.disturbed + self.late + self.stopped.get(process, []) + list(more)
         return end - begin - overlap(cuts, begin, end)
 
@@ -193,7 +197,7 @@ class Judge:
     # ---- exclusion ----
 
     def claim(self, h):
-        """[from, to] of a hold for the exclusion check, or None. A break may hit what was granted
+        """[from, to] of a hold for the exclusion check, or None. A break may end a grant that was made
         before the break returned, even if the acquire returned later than the break did."""
         end = h.valid
         for b in self.breaks.get(h.name, []) + self.multi_breaks():
@@ -205,7 +209,8 @@ class Judge:
         return (h.got, end) if end > h.got else None
 
     def multi_breaks(self):
-        """A break through a multi-lock breaks its members: the log does not say which names."""
+        """A break through a multi-lock breaks the members. The log does not say which names these
+        are."""
         return [b for b in self.calls if b.word == 'break' and b.at_least == MULTI]
 
     def exclusion(self):
@@ -286,8 +291,8 @@ class Judge:
                 self.bad('done', f'{c}: {c.word} was accepted and done never called')
 
     def closed(self):
-        """The process asked the service right after the close (free.c). A service that went back to an
-        older state may have again what was released."""
+        """The process asked the service for its holders right after the close (free.c). A service that
+        went back to an older state may have released grants again."""
         for c in self.calls:
             if c.word == 'close' and c.got and c.code == 0 and c.permits and not any(
                     a < c.got for a, _ in self.facts.stale + self.facts.data_lost):
@@ -299,8 +304,8 @@ class Judge:
                 self.bad('end', f'process {process} ended with {status}')
 
     def lost(self):
-        """A lock that was promised to be valid is gone only if the service lost it: no disturbance of the
-        network, and no busy machine, takes a lease away before its end."""
+        """A lock that was promised to be valid is gone only if the service lost the lock. Neither a
+        disturbed network nor a busy machine ends a lease early."""
         for h in self.holds:
             if not h.lost:
                 continue
@@ -318,7 +323,7 @@ class Judge:
                          f'lease {h.lease} ms), but nothing had happened')
 
     def connection(self):
-        """A client gives a connection up if an answer does not come within an exchange."""
+        """A client gives up a connection if an answer does not come within an exchange."""
         for r in self.reconnects:
             spans = self.facts.cuts + self.slow + self.facts.stopped.get(r.process, [])
             if not any(a < r.got and b > r.begin - 2 * self.facts.exchange for a, b in spans):
@@ -326,7 +331,7 @@ class Judge:
                          'nothing had cut its connection')
 
     def place(self, c):
-        """[from, to] in which the service can have a place for this acquire."""
+        """[from, to] in which the service can have a queue entry for this acquire."""
         end = c.got or self.facts.killed.get(c.process) or FOREVER
         if not c.got or c.code in UNANSWERED or self.unsure(c):
             end += PLACE
@@ -360,7 +365,7 @@ class Judge:
         return None
 
     def most(self, h):
-        """The longest that the service can have had this hold."""
+        """The latest instant at which the service can still have had this hold."""
         grace = h.lease * MS + self.facts.exchange
         end = h.left if h.how == RELEASED and h.left else None
         if end is None:
@@ -381,15 +386,15 @@ class Judge:
         return end + overlap(self.facts.disturbed, h.begin, end)
 
     def dead(self):
-        """How long at most those who waited when they were killed stand in the way: as long as what they
-        may have been granted, then 4.5 s until the first is noticed, and 3 s for each
+        """How long at most killed waiters delay the others: the lease of a grant that one of them may
+        have got, then 4.5 s until the first dead waiter is noticed, and 3 s for each dead waiter
         (docs/promises.md)."""
         waited = sum(1 for c in self.calls if c.process in self.facts.killed and not c.got
                      and c.word in TAKES)
         return self.facts.lease + self.facts.exchange + (4500 + 3000 * waited) * MS
 
     def leftover(self, c):
-        """A call that may have taken the name although it does not say so."""
+        """[from, to] in which a call may have had the name although its result does not say so."""
         if c.process in self.facts.killed and not c.got:
             return (c.begin, self.facts.killed[c.process] + self.dead())
         if c.got and c.code in UNANSWERED:
@@ -397,7 +402,7 @@ class Judge:
         return None
 
     def occupied(self, name):
-        """When somebody can have had the name, at the most."""
+        """All times at which an owner can have had the name."""
         spans = [(h.got, self.most(h)) for h in self.holds if h.name == name]
         spans += [s for s in (self.leftover(c) for c in self.calls
                               if c.word in TAKES and (c.name == name or c.at_least == MULTI)) if s]
@@ -406,7 +411,7 @@ class Judge:
         return union(spans)
 
     def granted_unheard(self, c):
-        """A process that is stopped while it waits may get the name, and can't say so."""
+        """A process that is stopped while one of its calls waits may get the name and not log that."""
         for a, b in self.facts.stopped.get(c.process, []):
             if c.begin < b and (c.got or FOREVER) > a:
                 yield max(a, c.begin), b + self.facts.exchange
@@ -445,8 +450,8 @@ class Judge:
                          'asked for it')
 
     def silent(self):
-        """What the client knows by itself is no answer of the service: whoever has the name, or asks for
-        it, through the same client."""
+        """A client may know without the service that the name is busy: if another owner has the name, or
+        asks for the name, through the same client."""
         for c in self.calls:
             if c.word not in TAKES or c.code not in (EBUSY, ETIMEDOUT) or not c.got or \
                     c.at_least == MULTI:
@@ -457,7 +462,8 @@ class Judge:
                          'answer')
 
     def reach(self):
-        """A node of a quorum that forgot does not vote for a while (settle): that is `stale`."""
+        """A node of a quorum that lost its data does not vote for a while (settle=). The spans of `stale`
+        cover this time."""
         for c in self.calls:
             if c.code not in (EUNKNOWN, ECONN, EQUORUM) or not c.got or self.facts.few:
                 continue
@@ -468,7 +474,7 @@ class Judge:
                          'which nothing was disturbed')
 
     def written(self):
-        """A bound on what a program may write, whatever is refused, repeated and asked for again."""
+        """A limit for the number of writes, which includes refused and repeated requests."""
         if self.facts.writes is None:
             return
         asked = sum(1 for c in self.calls if c.word in WRITES)
@@ -483,7 +489,8 @@ class Judge:
 
     @staticmethod
     def may_cancel(d, c):
-        """What happens to a multi-lock is about its members as well, and the other way round."""
+        """Whether call d may have cancelled call c. Cancelling or freeing a multi-lock affects its
+        members as well, and the other way round."""
         if d.process != c.process or d.begin > c.got:
             return False
         return d.word == 'close' and d.client == c.client or d.word in ('cancel', 'free') and \
@@ -513,7 +520,8 @@ class Judge:
         return bool(c.got) and c.code == 0
 
     def unsure(self, c):
-        """Without an answer: carried out or not, now or later. A close ends calls as well."""
+        """Whether the outcome of a call is unknown: the call may have been carried out or not, now or
+        later. A close ends calls with an unknown outcome as well."""
         return not c.got or c.code in UNANSWERED or c.code == ESTATE and any(
             d.word == 'close' and d.process == c.process and d.client == c.client and
             d.begin < c.got for d in self.calls)
@@ -533,7 +541,7 @@ class Judge:
                     self.bad('honest', f'latch {name}: {w} was told {w.code}, but nobody had set it')
 
     def open_from(self, s, downs):
-        """From when on a latch that was set is certainly at 0, if it is not set again."""
+        """The instant from which a latch that was set is certainly at 0, if nobody sets the latch again."""
         if not self.certain(s):
             return FOREVER
         ends = sorted(d.got for d in downs if self.certain(d) and d.begin >= s.got)

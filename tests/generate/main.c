@@ -5,7 +5,7 @@
  *     generate sequence URL ordered|unordered   programs from the standard input, each in turn
  *     generate free URL LOG PREFIX              one program from the standard input, with its log
  *     generate expect                           one program from the standard input, on memory:
- *     generate list URL PREFIX                  the names that begin so and are in use
+ *     generate list URL PREFIX                  the names in use that begin with PREFIX
  */
 #include <signal.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * parse.c - a program from its text. One line per thing, "key=value" words in any order:
+ * parse.c - reads a program from its text. Each line declares a client, an object or a step;
+ * "key=value" words may come in any order:
  *
  *     program 12345
  *     after 9000

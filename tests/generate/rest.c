@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rest.c - how sequence.c finds out that nothing moves any more.
+ * rest.c - tells sequence.c when nothing moves any more.
  *
- * A barrier is an acquire and a release of a lock of its own, through each client, from start to
- * done. Requests of a client are carried out in their order on memory:, and callbacks run in
- * their order, one at a time; so whatever was under way before has been carried out and told. What
- * that set in motion (another client's grant, a step of a callback) needs another pass.
+ * A barrier is an asynchronous acquire and release of a separate lock, through each client. memory:
+ * carries out the requests of a client in their order, and callbacks run in their order, one at a
+ * time. When the barrier's callback runs, all earlier requests have therefore been carried out and
+ * reported. Effects of these requests (another client's grant, a step of a callback) need another
+ * pass.
  */
 #include "sequence.h"
 
@@ -21,7 +22,7 @@ static void probe_told(void *arg, pawl_lock *lock, int code)
     ++*(atomic_int *)arg;
 }
 
-/* Of a client whose loop has ended no callback runs any more, until the close. */
+/* After the loop of a client has ended, none of its callbacks runs until the close. */
 static bool await_told(struct client *c, atomic_int *of, int code)
 {
     int64_t until = clock_ns() + HANG_MS * 1000000LL;
@@ -43,7 +44,7 @@ static bool through(struct run *run, int i)
 
     snprintf(name, sizeof name, "probe%d-%.60s", i, run->prefix);
     if (!probes[i] && pawl_lock_new(&probes[i], c->p, name, &options, NULL))
-        return true; /* it is being closed */
+        return true; /* the client is being closed */
     told[i] = 0;
     return await_told(c, &told[i],
                       pawl_lock_acquire_start(probes[i], 0, probe_told, &told[i])) &&

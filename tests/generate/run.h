@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * run.h - a random program over pawl.h, and what runs it.
+ * run.h - a random program that uses pawl.h, and the types of the code that runs the program.
  *
- * A program is text (program.py makes and explains it): clients, objects (locks, multi-locks,
- * semaphores, latches), and steps, each of which one thread does to one object. Two runners share
- * the code that does a step (steps.c):
+ * A program is text (program.py makes the text and explains the format): clients, objects (locks,
+ * multi-locks, semaphores, latches), and steps. A step is one call on one object by one thread. Two
+ * runners share the code that does a step (steps.c):
  *
  *   sequence.c  one step at a time, first on memory: and then on the engine under test, whose
  *               results must be the same;
- *   free.c      every thread does its own steps as fast as it can, and a log in a mapped file says
- *               what happened when (holds.c), for the judge (judge.py).
+ *   free.c      every thread does its own steps as fast as possible, and logs each call and hold in
+ *               a mapped file (holds.c), which the judge reads (judge.py).
  *
- * Nothing here looks inside the library: pawl.h is all that is included.
+ * Nothing here looks inside the library: pawl.h is the only header of Pawl that is included.
  *
- * Who may touch what: a program is read-only once it is parsed. An object's handle may be freed,
- * and a client closed, by any thread at any time. Each step therefore holds the `guard` of its
- * object for reading, and freeing takes the guard for writing without waiting (a step that can't
- * have the guard is left out). pawl.h forbids only that: calls on a handle beside its free. A
- * client's guard is the same for the few calls that take a client; closing beside calls on
- * handles is allowed.
+ * Threads: a program is read-only once the text has been parsed. Any thread may free an object's
+ * handle, and close a client, at any time. pawl.h forbids calls on a handle while another thread
+ * frees the handle. Each step therefore holds the `guard` of its object for reading, and a free
+ * takes the guard for writing without waiting (if the guard is taken, the free is left out). The
+ * few calls that take a client use the client's guard in the same way. A close is allowed during
+ * calls on handles.
  */
 #ifndef PAWL_GENERATE_RUN_H
 #define PAWL_GENERATE_RUN_H
@@ -31,16 +31,16 @@
 #include "pawl.h"
 
 enum { MAX_CLIENTS = 8, MAX_OBJECTS = 64, MAX_THREADS = 8, MAX_STEPS = 400, MAX_MEMBERS = 4 };
-/* Operations: one per step, one per step that its done callback started, one per object that its
- * on_lost callback started. */
+/* Operations: one for each step, one that the done callback of each step may start, and one that
+ * the on_lost callback of each object may start. */
 enum { MAX_OPS = 2 * MAX_STEPS + MAX_OBJECTS, MAX_NAMES = 64 };
-enum { HANG_MS = 20000 };  /* what takes longer hangs */
-enum { SHORT_LEASE = 3000 }; /* a lease up to this ends while a step waits for that */
-enum { SHORT_WAIT = 2000 }; /* a wait up to this is run to its end; a longer one may stay pending */
+enum { HANG_MS = 20000 };  /* a call that takes longer counts as hanging */
+enum { SHORT_LEASE = 3000 }; /* a step waits for the end of leases up to this */
+enum { SHORT_WAIT = 2000 }; /* a wait up to this runs to its end; a longer one may stay pending */
 
 enum type { LOCK, MULTI, SEM, LATCH };
 
-/* What a callback does in addition to telling. */
+/* The action of a callback, in addition to recording the result. */
 enum act { ACT_NONE, ACT_RELEASE, ACT_FREE, ACT_CANCEL, ACT_AGAIN, ACT_ASK, ACT_BLOCK, ACTS };
 
 #define STEP_KINDS(X)                                                                              \
@@ -64,13 +64,13 @@ struct step {
 struct client {
     bool present;
     int64_t loop, cohort, watchdog, timeout;
-    int64_t reconnects; /* free.c: those that are in the log */
+    int64_t reconnects; /* free.c: how many reconnects are in the log */
     pawl_client *p;
     pthread_rwlock_t guard;
     atomic_bool closed;
     pthread_t looper;
     atomic_bool looping, stop;
-    char label[64]; /* tells its holders from those of others */
+    char label[64]; /* shows which holders belong to this client */
 };
 
 struct object {
@@ -86,8 +86,8 @@ struct object {
     struct run *run;
 };
 
-/* One call, or one asynchronous operation from its start to its done. Number: its step's, or for
- * what a callback started, one of those from MAX_STEPS on. */
+/* One call, or one asynchronous operation from its start to its done callback. The number is the
+ * number of the step; operations that callbacks started have numbers from MAX_STEPS on. */
 struct op {
     struct run *run;
     int number, thread;
@@ -99,9 +99,9 @@ struct op {
     int code, hold_count, held, token_class, reason;
     int64_t value; /* of inspect, avail, count */
     int64_t waiters; /* of inspect */
-    int64_t began, ended, seen; /* seen: what the handle says was asked */
-    struct record *record; /* free.c: its line in the log */
-    struct record *leaves; /* free.c: the hold that a release is about */
+    int64_t began, ended, seen; /* seen: when the state of the handle was read */
+    struct record *record; /* free.c: the record of this operation in the log */
+    struct record *leaves; /* free.c: the record of the hold that a release ends */
 };
 
 struct program {
@@ -114,7 +114,7 @@ struct program {
     struct step steps[MAX_STEPS];
 };
 
-/* A program at work. */
+/* The state of a program while it runs. */
 struct run {
     struct program *program;
     const char *url;
@@ -123,16 +123,16 @@ struct run {
     struct op ops[MAX_OPS];
     atomic_int begun, finished; /* ops */
     atomic_int extra;           /* ops that callbacks started */
-    atomic_int blocked_wrong;   /* blocking calls that a callback was not refused */
+    atomic_int blocked_wrong;   /* blocking calls that were not refused in a callback */
     uint64_t max_token[MAX_NAMES];
-    const struct hooks *hooks;  /* free.c: what is logged; else NULL */
+    const struct hooks *hooks;  /* free.c: the functions that write the log; else NULL */
 };
 
-/* Called around each step, by the thread or callback that does it. */
+/* Called around each step, by the thread or callback that does the step. */
 struct hooks {
     void (*before)(struct op *op);
     void (*after)(struct op *op); /* code is set */
-    void (*done)(struct op *op);  /* each time that its callback is called */
+    void (*done)(struct op *op);  /* each time that the done callback is called */
     void (*hold)(struct op *op);  /* the step `hold` */
     void (*fault)(struct op *op); /* the step `fault` */
     void (*freeing)(struct object *o);
@@ -140,12 +140,13 @@ struct hooks {
     void (*lost)(struct object *o);
 };
 
-/* parse.c. A program from text, up to "end"; 0, or -1 at the end of the input. */
+/* parse.c. Read a program from text, up to the line "end". Returns 0, or -1 at the end of the
+ * input. */
 int parse_program(struct program *ret, void *file);
 const char *step_name(int kind);
 
 /* steps.c */
-int run_open(struct run *run); /* 0, or the code of what failed, which is on stderr */
+int run_open(struct run *run); /* 0, or an error code; the error text is on stderr */
 bool run_close(struct run *run); /* false: something hangs */
 bool run_await_all(struct run *run, int64_t ms); /* until no operation is under way */
 void run_step(struct op *op);

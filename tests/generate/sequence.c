@@ -3,20 +3,22 @@
  * sequence.c - programs from the standard input, each run one step at a time: on memory: first,
  * then on the engine under test, which must give the same results.
  *
- * After each step the runner waits until nothing moves any more. On memory: the operations under
- * way are then as many as the clients say are waiting, and a request that is sent through each
- * client and told by its callback (rest.c) changes nothing any more. On the engine under test the
- * runner knows from memory: which operations end in this step and how many hold each name
- * afterwards, and waits for that and for nothing else; so no time passes in vain and a slow machine
- * changes nothing. An operation that ends in a step in which the oracle's did not, or not within
- * HANG_MS, is a difference. So is a different code, hold count, loss, lost reason or count, and a
- * token that is not larger than all earlier ones of its name where the oracle's was.
+ * After each step the runner waits until nothing moves any more. On memory: (the oracle) this is
+ * the case when as many operations are under way as the clients count waiters, and a barrier
+ * request through each client (rest.c) changes nothing any more. For the engine under test the
+ * runner knows from the oracle which operations end in this step and how many holders each name has
+ * afterwards. The runner waits for exactly that, so no time is wasted and a slow machine changes
+ * nothing.
  *
- * What the end of the program cuts off (handles are freed and clients closed while operations wait)
- * must end once, with whatever code.
+ * An operation that ends in a step in which the oracle's did not, or not within HANG_MS, is a
+ * difference. So is a different code, hold count, loss, lost reason or count, and a token that is
+ * not larger than all earlier tokens of the name where the oracle's token was.
  *
- * Steps whose outcome may rightly differ are left out, on both: a second acquire of a name that is
- * waited for, where the service does not promise who comes first (`ordered`).
+ * Operations that the end of the program cuts off (handles are freed and clients closed while
+ * operations wait) must end once, with any code.
+ *
+ * Steps whose outcome may rightly differ are left out, on both: a second acquire of a name for
+ * which an operation waits, where the service does not promise the order of waiters (`ordered`).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +35,7 @@ struct seat {
     bool quit;
 };
 
-/* What happened on memory:. */
+/* The results on memory:. */
 struct trace {
     int done_step[MAX_OPS];
     bool skip[MAX_STEPS];
@@ -88,7 +90,7 @@ static void seat_end(struct seat *seat)
     pthread_join(seat->thread, NULL);
 }
 
-/* A thread whose call has ended, or only started something, is free in a moment. */
+/* A thread whose call has ended, or has only started an operation, is free in a moment. */
 static bool seat_busy(struct seat *seat)
 {
     for (;;) {
@@ -142,8 +144,9 @@ static bool takes(const struct step *s)
     return s->kind == DO_acquire || s->kind == DO_start || s->kind == DO_sacquire;
 }
 
-/* Whether callbacks of this name may try to acquire while a wait ends: they may come before or
- * after the waiter's callback gives the lock back, and without an order before the waiter. */
+/* Whether callbacks may try to acquire this name while a wait ends. Such a callback may run before
+ * or after the waiter's callback releases the lock; on a service without an order, the callback may
+ * even run before the waiter gets the lock. */
 static bool callbacks_try(const struct program *p, const struct object *o)
 {
     bool try = false, give = false;
@@ -160,7 +163,7 @@ static bool callbacks_try(const struct program *p, const struct object *o)
     return try && (give || !ordered);
 }
 
-/* Where there is no order, also a mere try may or may not overtake those who wait. */
+/* On a service without an order of waiters, a try may or may not overtake the waiters, too. */
 static bool ambiguous(struct run *run, const struct step *s)
 {
     struct program *p = run->program;
@@ -190,7 +193,7 @@ static int all_losses(struct run *run)
     return n;
 }
 
-/* A wait for a latch ends if the latch is at 0, or the handle or the client is gone. */
+/* A wait for a latch ends if the latch is at 0, the handle is freed or the client is closed. */
 static bool latch_is_closed(struct run *run, struct object *o)
 {
     int64_t count = 0;
@@ -203,8 +206,9 @@ static bool latch_is_closed(struct run *run, struct object *o)
     return count > 0;
 }
 
-/* At rest: all that is under way waits without an end, and the clients say so. A wait of a
- * multi-lock that no client counts (it is between two members, say) is at rest after 300 ms. */
+/* At rest: all operations under way wait without an end, and the clients count as many waiters. A
+ * wait of a multi-lock that no client counts (for example between two members) is at rest after
+ * 300 ms. */
 static bool at_rest(struct run *run, int64_t since)
 {
     int n = 0;
@@ -231,8 +235,8 @@ static _Noreturn void no_rest(void)
     _exit(3);
 }
 
-/* Five rounds through all clients in which nothing has changed. Time alone says nothing: a thread
- * that gets no turn sees nothing move. */
+/* The oracle is at rest after five rounds through all clients in which nothing has changed. Waiting
+ * for a fixed time would prove nothing: a thread that gets no processor time sees nothing move. */
 static void settle_oracle(struct run *run, int kind)
 {
     int64_t begin = clock_ns(), enough = kind == DO_break ? 20000000 : 0;
@@ -294,8 +298,8 @@ static int waits_under_way(struct run *run)
     return n;
 }
 
-/* A wait that has just begun is in the queue once its client counts it, and has had an answer
- * since. A multi-lock between two members is not counted. */
+/* A wait that has just begun is in the queue once its client counts the wait, and has had an answer
+ * since. A client does not count a multi-lock between two members. */
 static void await_queued(struct run *run, int k)
 {
     int64_t until = clock_ns() + HANG_MS * 1000000LL / 10;
@@ -306,7 +310,8 @@ static void await_queued(struct run *run, int k)
     nap_us(2000);
 }
 
-/* Names whose holders are counted: of locks, and of semaphores where their holders are shown. */
+/* Whether the holders of a name are counted: the names of locks, and of semaphores if the service
+ * shows the holders of semaphores. */
 static bool is_counted(const struct program *p, int64_t name)
 {
     for (int i = 0; i < p->nobjects; i++)
@@ -316,8 +321,8 @@ static bool is_counted(const struct program *p, int64_t name)
     return false;
 }
 
-/* What a free, a cancel, a close or a callback gives back in the background is given back: the
- * service shows as many holders as memory: does. */
+/* A free, a cancel, a close or a callback may release locks in the background. Wait until the
+ * service shows as many holders as memory: did. */
 static void await_holders(struct run *run, int k, int64_t until)
 {
     for (int64_t name = 0; name < MAX_NAMES; name++)
@@ -456,7 +461,7 @@ static int class_of(const struct op *want, const struct op *got)
         is_among_readers(got, oracle.done_step))
         return want->token_class;
 
-    /* memory: gives the reader a larger one; the writer's is then the smaller one */
+    /* memory: gives the reader a larger token than the writer's */
     return writers_token && got->token_class == 2 &&
                    (want->token_class == 3 || (reads && want->token_class == 1))
                ? want->token_class
@@ -485,12 +490,12 @@ static void compare_op(const struct op *want, const struct op *got, bool less)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (rows[i].want != rows[i].got) {
             differ(got, rows[i].what, rows[i].want, rows[i].got);
-            return; /* the rest follows from that */
+            return; /* later differences may follow from this one */
         }
 }
 
-/* Whatever memory: does: a blocking acquire that returned 0 has all that it asked for, unless the
- * end of the program let it return. */
+/* This check does not depend on memory:. After a blocking acquire that returned 0 the lock, or all
+ * members of the multi-lock, are held, unless the acquire returned at the end of the program. */
 static void check_grants(const struct run *run)
 {
     for (int i = 0; i < MAX_STEPS && !differences; i++) {
@@ -543,7 +548,7 @@ static void begin_oracle(void)
         oracle.done_step[i] = MAX_STEPS + 1;
 }
 
-/* What memory: says of one program, for c_test.py: a line for each step. */
+/* Print the results of one program on memory:, a line for each step, for c_test.py. */
 int expect_main(void)
 {
     static struct program p;
@@ -562,10 +567,10 @@ int expect_main(void)
     return 0;
 }
 
-/* `way`: "ordered" if the service serves waiters of all kinds in order, as memory: does. "gone" in
- * it: a holder can't tell a break from a lost connection (pawl.h: layout=advisory). "writer" in it:
- * who reads beside its own exclusive hold has that hold's token (docs/zookeeper.md). "less" in it:
- * a semaphore's holders are not shown (docs/redisson.md). */
+/* Words in `way`: "ordered" if the service serves waiters of all kinds in order, as memory: does.
+ * "gone" if a holder can't tell a break from a lost connection (pawl.h: layout=advisory). "writer"
+ * if a reader that also holds the name exclusively has the token of the exclusive hold
+ * (docs/zookeeper.md). "less" if a semaphore's holders are not shown (docs/redisson.md). */
 int sequence_main(const char *url, const char *way)
 {
     static struct program p;

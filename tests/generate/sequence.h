@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sequence.h - what sequence.c, rest.c and excuse.c share.
+ * sequence.h - functions that sequence.c, rest.c and excuse.c share.
  */
 #ifndef PAWL_GENERATE_SEQUENCE_H
 #define PAWL_GENERATE_SEQUENCE_H
 
 #include "run.h"
 
-/* One operation through each client, from start to done. False: one does not end. */
+/* Run one asynchronous operation through each client. False: an operation did not end. */
 bool barrier_pass(struct run *run);
 void barrier_end(void); /* before the clients are closed */
 int waiting_at_clients(struct run *run);
 int holders_of(struct run *run, int64_t name); /* at the service; 0: no client is open */
 bool told_beside_grant(const struct run *run, const int *done_step, int number);
 bool was_disturbed(const struct run *run);     /* a difference is excused: docs/testing.md */
-/* An acquire that a callback started is refused with PAWL_ESTATE while an earlier one of the same
- * kind is under way. On memory: the earlier one has ended at once, and the lock is busy. */
+/* An acquire that a callback started is refused with PAWL_ESTATE while an earlier acquire of the
+ * same kind is under way. On memory: the earlier acquire ended at once, and the lock is busy. */
 bool is_under_way(const struct op *want, const struct op *got);
 bool is_read(const struct op *op);
 /* Readers that one step lets in together may return in any order. */

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shrinking: the smallest program that still fails, found by leaving things out.
+"""Shrinking: finds a smaller program that still fails, by leaving parts out.
 
-shrink(program, fails) tries, from large to small: a whole thread, a whole object, runs of steps, a
-single step, then simpler values; and starts over as long as something could be left out. `fails`
-says whether a program still fails; it may be wrong at times (races), so it is asked as often as the
-caller thinks right.
+shrink(program, fails) tries to leave out, from large to small: a whole thread, a whole object, runs of
+steps, a single step; then it tries simpler values. It starts over as long as something could be left
+out. `fails` says whether a program still fails. Because of races a failing program may pass at times, so
+`fails` should run a program as often as the caller thinks right.
 """
 import time
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * steps.c - does one step of a program, and opens and ends everything that a program has.
+ * steps.c - does one step of a program, and opens and closes the clients and objects of a program.
  */
 #include "steps.h"
 
@@ -61,7 +61,7 @@ struct op *op_new(struct run *run, const struct step *step, int number)
     return op;
 }
 
-/* ---- What a handle says ---------------------------------------------------------------------- */
+/* ---- The state of a handle ------------------------------------------------------------------- */
 
 static bool is_grant(const struct op *op)
 {
@@ -70,8 +70,8 @@ static bool is_grant(const struct op *op)
     return !op->code && (kind == DO_acquire || kind == DO_start || kind == DO_sacquire);
 }
 
-/* 0: none; 1: larger than every one before of this name; 2: the largest, again; 3: smaller. What is
- * not told of a grant is 2. */
+/* 0: no token; 1: larger than every earlier token of this name; 2: the largest token, again; 3:
+ * smaller. A token in a result that is no grant is always 2. */
 static int token_class(const struct op *op, int64_t name, uint64_t token)
 {
     struct run *run = op->run;
@@ -92,9 +92,9 @@ void steps_observe(struct op *op)
     struct object *o = op->object;
 
     if (!o || o->freed || op->run->free || op->step.kind == DO_break)
-        return; /* a break is told at any time */
+        return; /* a break may be reported before or after the handle is read */
     if (o->type == MULTI && op->step.kind == DO_cancel)
-        return; /* what the acquire has goes back at any time */
+        return; /* the members that the acquire has are released at any time */
     if (o->type == LOCK || o->type == MULTI) {
         op->hold_count = pawl_lock_hold_count(o->p);
         op->held = pawl_lock_held(o->p) && pawl_lock_valid_ms(o->p) > 0;
@@ -161,7 +161,8 @@ bool steps_free(struct object *o)
     return true;
 }
 
-/* The callback may come before this returns: whatever it reads is written before the call. */
+/* The callback may run before this function returns, so everything that the callback reads is
+ * written before the call. */
 void steps_start(struct op *op, struct object *o)
 {
     int code;
@@ -206,8 +207,9 @@ static int find_token(void *arg, const pawl_info *info)
     return 0;
 }
 
-/* Until the hold is lost, that was told (through this handle or another of the name), and the
- * service has ended the hold, too: the service's lease lasts a little longer than the holder's. */
+/* Wait until the hold is lost, a callback of this or another handle of the name has reported the
+ * loss, and the service has ended the hold, too: the service's lease lasts a little longer than the
+ * holder's. */
 static void await_loss(struct op *op, struct object *o)
 {
     int64_t until = clock_ns() + 1000000LL * op->step.a;
@@ -228,7 +230,7 @@ static void await_loss(struct op *op, struct object *o)
         pthread_rwlock_unlock(&c->guard);
         nap_us(2000);
     }
-    nap_us(60000 + o->lease * 20); /* what the lease has more, where no holder's token is shown */
+    nap_us(60000 + o->lease * 20); /* the service's extra time, if no holder is shown */
 }
 
 static int on_lock(struct op *op, struct object *o)
@@ -330,7 +332,7 @@ void run_close_client(struct run *run, struct client *c, int *code)
         pthread_join(c->looper, NULL);
         c->looping = false;
     }
-    while (pthread_rwlock_trywrlock(&c->guard)) /* never blocks: steered threads take turns */
+    while (pthread_rwlock_trywrlock(&c->guard)) /* doesn't block: steered threads take turns */
         nap_us(50);
     if (!c->closed) {
         c->closed = true;
@@ -339,7 +341,7 @@ void run_close_client(struct run *run, struct client *c, int *code)
     pthread_rwlock_unlock(&c->guard);
 }
 
-/* The child of a closed client may as well be told that. */
+/* In the child of a closed client, PAWL_ESTATE is right, too. */
 static void fork_here(struct op *op, struct object *o)
 {
     bool closed = op->run->program->clients[o->client].closed;
@@ -430,13 +432,13 @@ void run_step(struct op *op)
                 run->hooks->after(op);
         }
     }
-    if (!op->async || op->skipped) { /* else its callback does that */
+    if (!op->async || op->skipped) { /* else the callback does that */
         op->state = 2;
         run->finished++;
     }
 }
 
-/* ---- Everything that a program has ----------------------------------------------------------- */
+/* ---- Opening and closing a program ----------------------------------------------------------- */
 
 static void *loop_main(void *arg)
 {
@@ -553,7 +555,7 @@ bool run_await_all(struct run *run, int64_t ms)
     return true;
 }
 
-/* Handles in both orders: some go before their client, some after. False: something hangs. */
+/* Some handles are freed before their client is closed, others afterwards. False: a call hangs. */
 bool run_close(struct run *run)
 {
     struct program *p = run->program;

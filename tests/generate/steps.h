@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * steps.h - what steps.c and callbacks.c share.
+ * steps.h - functions that steps.c and callbacks.c share.
  */
 #ifndef PAWL_GENERATE_STEPS_H
 #define PAWL_GENERATE_STEPS_H
 
 #include "run.h"
 
-/* Owners that are no thread of the program: who runs callbacks, and whoever lost a lock. */
+/* Owners that are no thread of the program: the thread that runs callbacks, and the unknown owner
+ * of a lost lock. */
 enum { CALLBACK_THREAD = 90, UNKNOWN_THREAD = 91 };
 
 void steps_done(void *arg, pawl_lock *lock, int code);
 void steps_lost(void *arg, pawl_lock *lock, int code);
 void steps_start(struct op *op, struct object *o); /* acquire_start or release_start */
-bool steps_free(struct object *o);                 /* false: somebody is inside a call on it */
-void steps_observe(struct op *op);                 /* what the handle says now */
-int steps_fork(struct object *o);                  /* fork.c: how many calls went wrong */
+bool steps_free(struct object *o);                 /* false: a thread is inside a call on `o` */
+void steps_observe(struct op *op);                 /* read the state of the handle */
+int steps_fork(struct object *o);                  /* fork.c: how many calls were not refused */
 
 #endif

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The judge judged: forged logs, each of which breaks one rule, and the same logs without the breach.
+"""Tests of the judge: forged logs, each of which violates one rule, and the same logs without the violation.
 
-A judge that never says "wrong" is worthless, and one that says so of a good log hides what matters.
+The judge must report each violation, and must accept each correct log.
 """
 import sys
 import tempfile
@@ -158,7 +158,7 @@ def a_place_of_nobody():
 
 @case
 def a_killed_waiter_in_the_way():
-    """Lease 1 s, exchange 2 s, 4.5 s, and 3 s for the one that was killed: 10.5 s after the kill."""
+    """Lease 1 s, exchange 2 s, 4.5 s, and 3 s for the killed waiter: 10.5 s after the kill."""
     facts = Facts(bound_ms=1000, lease_ms=1000)
     facts.killed[2] = 100 * MS
     dead = call('acquire', 50, 0, process=2, wait=-1)
@@ -168,7 +168,7 @@ def a_killed_waiter_in_the_way():
 
 @case
 def what_is_left_at_one_of_several_servers():
-    """A waiter has overruled that server after three exchanges, whatever the lease is."""
+    """A waiter has overruled the server after three exchanges, independent of the lease."""
     for words, last in (('left', 7000), ('stale', 36500)):
         facts = Facts(bound_ms=1000)
         facts.fault([words], 0, 10 * MS, 27000)

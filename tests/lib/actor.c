@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * actor.c - actor URL [LABEL]: a process that does with libpawl what it is told, a line at a time,
- * so that tests in any language can drive real processes.
+ * actor.c - actor URL [LABEL]: a process that calls libpawl as lines on its standard input tell, so
+ * that tests in any language can drive real processes.
  *
  * In:   VERB [ID] [ARGUMENT ...]      words with a space between; %XX in a NAME stands for a byte
  * Out:  VERB ID CODE NS [KEY=VALUE ...] [: WORDS OF THE ERROR]
  *
- * CODE is PAWL_OK or the error's name, NS the boot-time clock in ns when it was known; where a verb
- * has no ID, "-" stands for it. The first line out is about `open`; if that fails, the actor ends.
- * ID is any word of the caller's; it names the object in later lines.
+ * CODE is PAWL_OK or the error's name, NS the boot-time clock in ns when the result was known. ID
+ * is any word that the caller chooses; later lines name the object by this ID. "-" stands for the
+ * ID if the verb has none. The first output line is about `open`; if opening fails, the actor ends.
  *
  *   lock ID NAME [kind=mutex|fair|read|write|spin] [lease=MS] [max_hold=MS] [at_least=MS]
- *                [thread=1]     owned by the thread, so that a writer can become a reader
+ *                [thread=1]     the thread is the owner, so that a writer can become a reader
  *   sem ID NAME [permits=N] [lease=MS]            latch ID NAME           free ID
- *   acquire ID WAIT_MS    a lock, in the background: answered when it is done (token= valid=)
- *   release ID            likewise
+ *   acquire ID WAIT_MS    a lock, asynchronously: answered when the acquire ends (token= valid=)
+ *   release ID            a lock, asynchronously
  *   take ID WAIT_MS [PERMITS]    lock, semaphore or latch, blocking; errors have words
  *   try ID [PERMITS]             take ID 0
  *   drop ID [PERMITS]            release, blocking
@@ -24,19 +24,20 @@
  *   set ID COUNT, down ID, count ID (n=)      of a latch
  *   show NAME, ls [GLOB]         a line "row NAME ..." for each row, then the answer
  *   stats                        every counter by its name
- *   sync                         answers; what was due before has been told
- *   stopself ID                  SIGSTOP; when continued, the first thing is to ask valid and held
- *   ticks MS, late               wake up every MS from now on; how late that was at most (us=)
- *   become UID, chroot DIR       for this process, from now on
- *   fork ID                      a child tries the lock and closes the client (n=0: as it should)
+ *   sync                         answers when all callbacks that were due have run
+ *   stopself ID                  SIGSTOP; after SIGCONT the actor first asks for valid and held
+ *   ticks MS, late               wake up every MS from now on; the largest delay so far (us=)
+ *   become UID, chroot DIR       change the user id or root folder of this process
+ *   fork ID                      a child tries the lock and closes the client (n=0: was refused)
  *   close                        pawl_close, answer, end        die      SIGKILL
  *
- * The end of the input is a `close`. Unasked for, at once: "lost ID PAWL_ELOST NS", and with
- * ACTOR_LOG in the environment "log - PAWL_OK NS : WORDS" for each warning.
+ * The end of the input means `close`. Some lines come without a request: "lost ID PAWL_ELOST NS"
+ * for a lost lock, and, if ACTOR_LOG is in the environment, "log - PAWL_OK NS : WORDS" for each
+ * warning.
  *
- * Every lock belongs to its handle (but see thread=1) and there is one loop, over the input and
- * pawl_client_fd(), in one thread; callbacks come where the loop calls pawl_client_process(). The
- * input is not read while a blocking verb is under way.
+ * Every lock belongs to its handle (but see thread=1). One thread runs one loop over the input and
+ * pawl_client_fd(); callbacks run where the loop calls pawl_client_process(). The input is not read
+ * during a blocking verb.
  */
 #include "actor.h"
 
@@ -143,7 +144,8 @@ static void do_line(char *line)
     }
 }
 
-/* Whatever has arrived; true until the input ends. A line is at most as long as the buffer. */
+/* Read and carry out the lines that have arrived. Returns false at the end of the input, and if a
+ * line is longer than the buffer. */
 static bool read_lines(void)
 {
     static char buffer[65536];

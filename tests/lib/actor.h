@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * actor.h - what the halves of the actor share: the loop (actor.c) and the verbs (actor_verbs.c).
+ * actor.h - the interface between the two halves of the actor: the loop (actor.c) and the verbs
+ * (actor_verbs.c).
  */
 #ifndef PAWL_TEST_ACTOR_H
 #define PAWL_TEST_ACTOR_H
@@ -16,20 +17,20 @@ extern pawl_client *client;
 
 int64_t boot_ns(void);
 
-/* An answer: VERB ID CODE NS, then the rest as formatted (begin it with a space), then the words
- * of err if the code is not 0 and there are any. */
+/* Print an answer: VERB ID CODE NS, then the formatted text (which must begin with a space), then
+ * the text of err if the code is not 0. */
 void answer(const char *verb, const char *id, int code, const pawl_error *err, const char *format,
             ...) __attribute__((format(printf, 5, 6)));
 
-/* Text as one word: blanks, control characters and % become %XX. In a static buffer, which is
- * used again by the eighth call after this one. */
+/* Encode text as one word: blanks, control characters and % become %XX. The result is in a static
+ * buffer, which the eighth call after this one reuses. */
 const char *as_word(const char *text);
 void from_word(char *word);
 
-/* Do what the words say. False: no such verb. */
+/* Carry out the command in `words`. False: no such verb. */
 bool do_verb(int n, char **words);
 
-/* Forget every object; only after the client is closed. */
+/* Free every object; to be called after the client was closed. */
 void free_objects(void);
 
 #endif

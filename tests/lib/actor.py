@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process with a Pawl client, driven by lines of text; actor.c says which.
+"""A process with a Pawl client, driven by lines of text, which actor.c documents.
 
     a = Actor('redis://127.0.0.1:6379')
     a.lock('l', 'stock:42', lease=5000)
@@ -7,8 +7,8 @@
     a.send('acquire', 'k', -1)          # answered later
     a.answer('acquire', 'k')            # waits for that
 
-Answers are kept until somebody asks for them, so the order of asking is free. Waiting here has a
-limit only so that a test can't hang.
+Answers are kept until a test asks for them, in any order. Waiting for an answer has a time limit only so
+that a test can't hang.
 """
 import collections
 import os
@@ -48,7 +48,7 @@ class Answer:
         return self.be('PAWL_OK')
 
     def be(self, *codes):
-        """This answer, which must have one of these codes."""
+        """Returns this answer, which must have one of these codes."""
         assert self.code in codes, f'"{self.line}", wanted {" or ".join(codes)}'
         return self
 
@@ -58,8 +58,8 @@ class Answer:
 
 class Actor:
     def __init__(self, url, label='', environ=None, opens=True, prefix=()):
-        """opens=False: the caller looks at .opened itself. prefix: words of a command in front of
-        the actor's, as `unshare -m`."""
+        """opens=False: opening may fail, and the caller checks .opened. prefix: the words of a command
+        that runs the actor, such as `unshare -m`."""
         self.process = subprocess.Popen([*prefix, PROGRAM, url, label], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE,
                                         env=dict(os.environ, **(environ or {})))
@@ -90,7 +90,7 @@ class Actor:
         self.process.stdin.flush()
 
     def have(self, verb, name='-'):
-        """The next such answer if it has come, else None."""
+        """The next answer of this verb and name if it has arrived, else None."""
         with self.changed:
             for line in self.lines:
                 if line.verb == verb and line.id == str(name):
@@ -99,7 +99,7 @@ class Actor:
         return None
 
     def answer(self, verb, name='-', patience=PATIENCE):
-        """The next such answer, waiting for it."""
+        """Wait for the next answer of this verb and name."""
         end = time.monotonic() + patience
         with self.changed:
             while True:
@@ -117,7 +117,7 @@ class Actor:
         return self.answer(verb, words[0] if words else '-', patience)
 
     def lost(self, name):
-        """The message that the lock was lost, waiting for it."""
+        """Wait for the message that the lock was lost."""
         return self.answer('lost', name).be('PAWL_ELOST')
 
     # ---- objects ----
@@ -136,7 +136,7 @@ class Actor:
         return self._make('latch', name, what, {})
 
     def rows(self, verb, *words):
-        """What show or ls say."""
+        """The rows that `show` or `ls` prints."""
         self.ask(verb, *words).ok()
         with self.changed:
             rows = [line for line in self.lines if line.verb == 'row']
@@ -150,7 +150,7 @@ class Actor:
         self.process.send_signal(number)
 
     def stop(self):
-        """SIGSTOP; returns when it has stopped."""
+        """Send SIGSTOP; returns when the actor has stopped."""
         self.signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
 

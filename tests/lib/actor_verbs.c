@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * actor_verbs.c - the verbs of the actor (actor.c says what they are): a table of them, and the
- * objects by their ids.
+ * actor_verbs.c - the verbs of the actor, which actor.c documents: the functions, a table of verbs,
+ * and the objects by their ids.
  */
 #include "actor.h"
 
@@ -326,7 +326,7 @@ static void verb_stats(const char *verb)
 
 /* ---- another identity ------------------------------------------------------------------------ */
 
-/* The child may ask nothing of the parent's client, and may free its copy. */
+/* In the child, calls on the parent's client must be refused. The child may free its copies. */
 static void verb_fork(const char *verb, struct object *o, int n, char **words)
 {
     int status = -1;

@@ -172,7 +172,7 @@ char *temp_dir(void)
     char path[4096];
 
     snprintf(path, sizeof path, "%s/pawl-test-XXXXXX", base && *base ? base : "/tmp");
-    return mkdtemp(path) ? strdup(path) : NULL; /* mkdtemp makes it with mode 0700 */
+    return mkdtemp(path) ? strdup(path) : NULL; /* mkdtemp uses mode 0700 */
 }
 
 static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)

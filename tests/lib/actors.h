@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * actors.h - who takes part in a test: threads, events between them, and peer processes.
+ * actors.h - threads, events between threads, and peer processes for tests.
  *
  * Tests wait for events, not for time: an event is a counter that threads raise and await, and a
- * peer is a process at the other end of a socket. Neither wait has a limit of its own, since the
+ * peer is a process at the other end of a socket. These waits have no time limit, because the test
  * case as a whole has one.
  */
 #ifndef PAWL_TEST_ACTORS_H
@@ -30,7 +30,7 @@ typedef struct event {
 
 void event_init(event *e);
 void event_raise(event *e);
-void event_await(event *e, int count); /* until it was raised so many times in all */
+void event_await(event *e, int count); /* until `e` was raised `count` times in all */
 int event_count(event *e);
 
 /* ---- Threads --------------------------------------------------------------------------------- */
@@ -47,26 +47,26 @@ void actor_join(actor *a);
 /* ---- Peer processes -------------------------------------------------------------------------- */
 
 typedef struct peer {
-    pid_t pid; /* the peer's; in the peer itself: its parent's */
+    pid_t pid; /* of the peer; in the peer itself: of the parent */
     int fd;
 } peer;
 
 typedef void peer_fn(peer *parent, void *arg);
 
-/* Fork a process that runs fn and ends. Only while this process has opened no client. */
+/* Fork a process that runs fn and exits. To be called before this process opens a client. */
 void peer_start(peer *p, peer_fn *fn, void *arg);
 void peer_send(peer *p, uint64_t value);
-uint64_t peer_recv(peer *p);  /* waits; the case fails if the other side ended instead */
+uint64_t peer_recv(peer *p);  /* waits; if the other side has ended, the case fails */
 void peer_signal(peer *p, int number);
-void peer_join(peer *p);      /* waits for its end, which must be a good one */
-void peer_kill(peer *p);      /* SIGKILL; returns when it is gone */
+void peer_join(peer *p);      /* waits until the peer exits; the status must be 0 */
+void peer_kill(peer *p);      /* SIGKILL; returns when the peer has ended */
 
-/* Run fn in a forked child of this process, clients or not, and return its exit status. */
+/* Run fn in a forked child and return the child's exit status. This process may have clients. */
 int in_child(int (*fn)(void *arg), void *arg);
 
 /* ---- Files ----------------------------------------------------------------------------------- */
 
-/* A new folder that only this user can enter; the string is the caller's to free. */
+/* Make a folder that only this user can enter. The caller frees the string. */
 char *temp_dir(void);
 void remove_tree(const char *path);
 

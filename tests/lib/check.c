@@ -2,10 +2,10 @@
  *
  * check.c - runs test cases, each in its own process, and prints TAP.
  *
- * The runner forks a process per case (several at a time), catches all it prints in a memory file,
- * and prints the verdict when it ends. What a case has to say beyond its exit status, the reason
- * of a skip, it leaves in a page that is shared with the runner. When a case has ended, whatever
- * is left of its process group is killed before its id can be used again.
+ * The runner forks a process for each case (several at a time), collects the output of the case in
+ * a memory file, and prints the result when the case ends. A case that is skipped writes the reason
+ * to a page that is shared with the runner. When a case has ended, the runner kills the processes
+ * that are left in its process group, before the process id can be reused.
  */
 #include "check.h"
 
@@ -27,7 +27,7 @@ enum { EXIT_FAILED = 1, EXIT_SKIPPED = 77, MAX_JOBS = 64, DEFAULT_LIMIT_S = 60 }
 typedef struct job {
     check_case *entry;
     pid_t pid;
-    int output; /* memory file with all that the case printed */
+    int output; /* memory file with the output of the case */
     char (*skip)[160];
 } job;
 
@@ -47,7 +47,7 @@ void check_register(check_case *entry)
 
 /* ---- Inside a case --------------------------------------------------------------------------- */
 
-/* One write per line, so that lines of several threads and peers don't mix. */
+/* Each line is one write, so that lines of several threads and peers don't mix. */
 __attribute__((format(printf, 1, 0)))
 static void print_line(const char *format, va_list args)
 {
@@ -69,7 +69,7 @@ void check_note(const char *format, ...)
     va_end(args);
 }
 
-/* _exit: the library may be in any state, and nothing that atexit would do matters now. */
+/* Ends with _exit: the library may be in any state, and no exit handler is needed. */
 void check_fail(const char *file, int line, const char *format, ...)
 {
     char text[768];
@@ -97,7 +97,7 @@ void check_str(const char *file, int line, const char *expression, const char *h
         check_fail(file, line, "%s is \"%s\", not \"%s\"", expression, have, want);
 }
 
-/* The harness's own table: tests link the library in different ways, or not at all. */
+/* The harness has its own table of names, because some tests don't link the library. */
 static const char *code_name(int code)
 {
 #define CODE_NAME(name, value, text)                                                               \
@@ -187,7 +187,7 @@ static void print_output(int fd)
     fclose(file);
 }
 
-/* Prints the verdict; returns whether it was good. */
+/* Print the result of a case; returns whether the case passed or was skipped. */
 static bool report(job *j, int number, int status)
 {
     bool skipped = WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SKIPPED;
@@ -215,7 +215,7 @@ static job *wait_for_one(job *jobs, int njobs, int *status)
     while (waitid(P_ALL, 0, &info, WEXITED | WNOWAIT))
         if (errno != EINTR)
             return NULL;
-    kill(-info.si_pid, SIGKILL); /* peers that it left behind */
+    kill(-info.si_pid, SIGKILL); /* peers that the case left behind */
     waitpid(info.si_pid, status, 0);
     for (int i = 0; i < njobs; i++)
         if (jobs[i].pid == info.si_pid)

@@ -7,14 +7,15 @@
  *         CHECK_CODE(pawl_lock_acquire(lock, 0, NULL), PAWL_OK);
  *     }
  *
- * Every case runs in a process of its own, in a process group of its own, with a time limit: a
- * crash or a hang is "not ok" of that case and the rest goes on. A check that fails ends its case
- * at once, from whichever thread or peer process it was made. The runner itself never opens
- * anything, so a case may fork peers (actors.h) as long as it has not opened a client itself.
+ * Every case runs in a process and process group of its own, with a time limit: a crash or a hang
+ * is "not ok" for that case, and the other cases go on. A check that fails in any thread or peer
+ * process ends its case at once. The runner never opens a client, so a case may fork peers
+ * (actors.h) until the case itself opens a client.
  *
  *     program [--list] [-j JOBS] [FILTER]     FILTER: a part of the case's name
  *
- * $CHECK_LIMIT is the limit of one case in seconds, $CHECK_JOBS how many run side by side.
+ * $CHECK_LIMIT is the limit of one case in seconds, $CHECK_JOBS the number of cases that run at the
+ * same time.
  */
 #ifndef PAWL_TEST_CHECK_H
 #define PAWL_TEST_CHECK_H
@@ -28,7 +29,7 @@ typedef struct check_case {
     struct check_case *next;
 } check_case;
 
-/* Defines and registers a case; its body follows. */
+/* Defines and registers a case; the body follows the macro. */
 #define CASE(title) CASE_AT(title, __LINE__)
 #define CASE_AT(title, line) CASE_ON(title, line)
 #define CASE_ON(text, line)                                                                        \
@@ -45,7 +46,7 @@ typedef struct check_case {
 #define CHECK_EQ(have, want)                                                                       \
     check_eq(__FILE__, __LINE__, #have, (int64_t)(have), #want, (int64_t)(want))
 #define CHECK_STR(have, want) check_str(__FILE__, __LINE__, #have, have, want)
-/* A result of a pawl function, shown by its name. */
+/* Compare a result of a pawl function; a failure shows the names of the codes. */
 #define CHECK_CODE(have, want) check_code(__FILE__, __LINE__, #have, have, want)
 #define CHECK_OK(have) check_code(__FILE__, __LINE__, #have, have, 0)
 
@@ -58,20 +59,20 @@ void check_str(const char *file, int line, const char *expression, const char *h
                const char *want);
 void check_code(const char *file, int line, const char *expression, int have, int want);
 
-/* End the case: it can't be run here. */
+/* End the case as skipped: the case can't be run here. */
 _Noreturn void check_skip(const char *reason);
 
-/* A line of explanation in the output. */
+/* Print a line of explanation. */
 void check_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Called at the end of a case that went well, and of each of its peers. */
+/* `fn` is called at the end of each case that passed, and of each of its peers. */
 void check_cleanup(void (*fn)(void));
 void check_run_cleanup(void);
 
-/* A name that no other case and no other run uses; the same in the case's peers. */
+/* A name that no other case and no other run uses. A case and its peers get the same name. */
 const char *check_name(const char *suffix);
 
-/* Runs the cases; returns the program's exit status. argv[0] is not looked at. */
+/* Runs the cases; returns the program's exit status. argv[0] is ignored. */
 int check_main(int argc, char **argv);
 
 #endif

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actors that take and give back a few names of every kind at random, and what they claim to have
-had: for tests that trouble the service meanwhile.
+"""Actors that acquire and release a few names of every kind at random, and log their claims. Tests use
+these actors while they disturb the service.
 
-A claim is the time from the answer "granted" to the moment the release was sent, or to the message
-that it was lost. At no time do claims overlap that exclude each other; and whoever asked after
-somebody had got a token got a larger one. All clocks are the machine's boot-time clock.
+A claim is the time for which an actor had a lock: from the answer "granted" to the moment the release was
+sent, or to the message that the lock was lost. Claims that exclude each other must never overlap, and an
+acquire that began after a token had been granted must get a larger token. All times are of the machine's
+boot-time clock.
 """
 import itertools
 import random
@@ -13,9 +14,9 @@ import time
 
 from actor import Actor, boot_ns
 
-ALL = 9  # the share of a claim that is alone
+ALL = 9  # the share of an exclusive claim
 CAPACITY = 3
-LATE_NS = 200000000  # a message of loss may be so late on a busy machine
+LATE_NS = 200000000  # the message of a loss may be this late on a busy machine
 
 
 class Claim:
@@ -25,8 +26,8 @@ class Claim:
 
 
 class Worker(threading.Thread):
-    """One actor. Objects: a mutex, a fair one, both sides of a read-write lock, a semaphore; fewer
-    where the service has fewer."""
+    """One actor with these objects, as far as the service has them: a mutex, a fair mutex, a read lock, a
+    write lock and a semaphore."""
 
     OBJECTS = ('m', 'f', 'r', 'w', 's')
 
@@ -87,7 +88,7 @@ class Worker(threading.Thread):
 
 
 def check_exclusion(claims, name, capacity):
-    """A sweep over beginnings and ends: never more than the capacity."""
+    """Go through begins and ends in order of time: the sum of the shares never exceeds the capacity."""
     edges = []
     for c in claims:
         share = capacity if c.share == ALL else c.share
@@ -99,7 +100,7 @@ def check_exclusion(claims, name, capacity):
 
 
 def check_tokens(claims, name):
-    """Who asked after a token had been given out has a larger one; none is given twice."""
+    """An acquire that began after a token had been granted has a larger token; no token comes twice."""
     assert len({c.token for c in claims}) == len(claims), f'{name}: a token was given twice'
     granted = sorted(claims, key=lambda c: c.start)
     largest, i = 0, 0
@@ -111,7 +112,7 @@ def check_tokens(claims, name):
 
 
 def overlaps(claims):
-    """Pairs of claims of one name that exclude each other and were there at the same time."""
+    """Pairs of claims of one name that overlap although they exclude each other."""
     found = []
     for name, mine in itertools.groupby(sorted(claims, key=lambda c: (c.name, c.start)),
                                         key=lambda c: c.name):
@@ -124,7 +125,7 @@ def overlaps(claims):
 
 
 def codes(workers):
-    """How often which code was told."""
+    """How often each code was returned."""
     told = {}
     for w in workers:
         for code, n in w.codes.items():
@@ -133,7 +134,7 @@ def codes(workers):
 
 
 def check(workers, least=5):
-    """Does what all of them say fit together? Returns the claims."""
+    """Check that the claims of all workers are consistent. Returns the claims."""
     for w in workers:
         if w.failure:
             raise w.failure
@@ -147,13 +148,13 @@ def check(workers, least=5):
 
 
 def check_all(workers, least=5):
-    """The same; returns how many claims, and how often which code was told."""
+    """As check(); returns the number of claims, and how often each code was returned."""
     return len(check(workers, least)), codes(workers)
 
 
 def check_alive(workers):
-    """The faults are over: everybody gets everything."""
+    """After the faults are over, every worker must be able to acquire every object."""
     for w in workers:
         for which in w.OBJECTS:
             w.actor.ask('take', which, 30000).ok()
-            w.actor.ask('drop', which).be('PAWL_OK', 'PAWL_EUNKNOWN')  # too slow for its time-out
+            w.actor.ask('drop', which).be('PAWL_OK', 'PAWL_EUNKNOWN')  # EUNKNOWN: slower than the timeout

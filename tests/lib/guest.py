@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line `KIND PROGRAM [ARGUMENT ...]`: run a program on private servers of that kind.
 
-@URL@ in an argument is their URL, @SERVER@ the same without parameters, @PORT@ the port of the first
-that has one. The status is the program's. Servers and program end with this process.
+In an argument, @URL@ is replaced by the URL of the servers, @SERVER@ by the URL without parameters, and
+@PORT@ by the port of the first server that has one. The exit status is that of the program. Servers and
+program end with this process.
 """
 import shutil
 import signal
@@ -16,7 +17,7 @@ def ended(number, frame):
 
 
 def run(usage, kinds, start):
-    """start(kind, folder, servers) adds what it starts to the servers, and returns their URL."""
+    """start(kind, folder, servers) starts servers, adds them to `servers`, and returns their URL."""
     if len(sys.argv) < 3 or sys.argv[1] not in kinds:
         print(usage.strip(), file=sys.stderr)
         return 64

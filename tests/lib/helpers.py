@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Helpers of other tests' folders, for tests that need servers of several kinds at once. Several
-folders have a server.py, so an ordinary import finds only one of them."""
+"""Imports helpers from the folders of other tests, for tests that need servers of several kinds at once.
+Several folders have a server.py, so an ordinary import finds only one of these files."""
 import importlib.util
 import os
 import sys
@@ -12,7 +12,7 @@ _importing = threading.Lock()
 
 
 def module(folder, name):
-    """tests/FOLDER/NAME.py, with that folder's own helpers."""
+    """Import tests/FOLDER/NAME.py, with the helpers of that folder."""
     path = os.path.join(TESTS, folder)
     with _importing:
         sys.path.insert(0, path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics, read by the parsers of Prometheus' own client library and, where there is one, promtool.
+"""Parses metrics with the parsers of Prometheus' client library and, if installed, with promtool.
 """
 import shutil
 import subprocess
@@ -22,7 +22,7 @@ def families(text):
 
 
 def samples(text):
-    """{(sample, its label `lock` or `name`): value}; a sample must not come twice."""
+    """{(sample, label `lock` or `name`): value}. Fails if a sample comes twice."""
     found, seen = {}, set()
     for family in families(text):
         for sample in family.samples:

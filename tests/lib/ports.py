@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ports for servers: below those that the system hands out by itself, to whoever connects or binds
-to port 0. So nobody gets one by chance while its server starts, or is down for a while. Nor does
-another test: each port has a name, an abstract socket, that only one process has until it ends. Two
-servers on one port are worse than none: the second ends, but the first answers for it.
+"""Ports for servers. The ports are below the range from which the system assigns ports to connections and
+to sockets bound to port 0, so no other process gets a port by chance while its server starts or is down.
+Other tests don't use the port either: the process binds an abstract socket that is named after the port,
+until the process ends. Otherwise two servers could use one port: the second would exit, and the first
+would answer the requests for the second.
 """
 import random
 import socket
 
-CHANCE = random.SystemRandom()  # processes that were forked must not go the same way
+CHANCE = random.SystemRandom()  # forked processes must not get the same numbers
 NAMES = []
 
 

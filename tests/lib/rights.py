@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Least rights: the statements of docs/security.md, and what must come of it if one is missing.
+"""Least rights: runs Pawl with the statements of docs/security.md, and with one right missing.
 
-A block of statements is fenced and has a mark, a line `<!-- rights: MARK -->`, before the fence. The
-tests carry out these statements and no others, so that what is documented is what is tested.
+A block of statements is a fenced block with a mark, a line `<!-- rights: MARK -->`, before the fence. The
+tests carry out these statements and no others, so that the documented statements are the tested ones.
 
-everything() does all that Pawl can do with the rights of one user. missing() is the same with one
-right too few: each part of it either works or ends with PAWL_EAUTH and words that name the right; no
-call hangs, or says that somebody else has the lock.
+everything() uses all functions of Pawl with the rights of one user. missing() does the same with one right
+too few: each part either works or ends with PAWL_EAUTH and a text that names the right. No call hangs or
+says that another owner has the lock.
 """
 import os
 import re
@@ -16,12 +16,12 @@ import time
 from actor import Actor
 
 PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'docs', 'security.md')
-WAIT = 15000  # ms: a limit for calls that should not need it
+WAIT = 15000  # ms: a limit that calls should not reach
 KINDS = ('mutex', 'fair', 'read', 'write', 'spin')
 
 
 def block(mark):
-    """The lines of the block: without prompts, and a line that ends with a backslash goes on."""
+    """The lines of the block, without prompts. A backslash at the end continues a line."""
     with open(PAGE, encoding='utf-8') as f:
         found = re.findall(r'^<!-- rights: ' + re.escape(mark) + r' -->\n```\w*\n(.*?)^```', f.read(),
                            re.M | re.S)
@@ -36,7 +36,7 @@ def commands(mark):
 
 
 def redis_rules(mark):
-    """What the block gives to a user on Redis; the password is "pw"."""
+    """The ACL rules of the block for a user on Redis; the password is "pw"."""
     (words,) = commands(mark)
     at = words.index('ACL')
     assert words[0] == 'redis-cli' and words[at + 1] == 'SETUSER', words
@@ -69,10 +69,10 @@ class Refused(Exception):
 
 
 class Scene:
-    """Two clients of one user, and what they do. Each call succeeds or raises Refused."""
+    """Two clients of one user, and their calls. Each call succeeds or raises Refused."""
 
     def __init__(self, url, environ=None, seen=True):
-        """seen: it is shown who waits, for all kinds and not only for fair locks."""
+        """seen: the service shows the waiters of all kinds of locks, not only of fair locks."""
         self.url, self.environ, self.seen, self.actors = url, environ, seen, []
         self.a, self.b = self.client('a'), self.client('b')
 
@@ -106,7 +106,8 @@ class Scene:
         return rows
 
     def waits(self, name, actor, *answer, n=1):
-        """Until n are seen to wait for the name. A wait that ends before is what it is."""
+        """Wait until n waiters are shown for the name. A wait that ends before fails the test, or raises
+        Refused."""
         end = time.monotonic() + WAIT / 1000
         while sum(r.role == 'waiter' for r in self.rows('show', name)) < n:
             had = actor.have(*answer)
@@ -137,7 +138,7 @@ class Scene:
         self.rows('ls')
 
     def fair(self):
-        """Two wait, and each has its turn."""
+        """Two clients wait, and get the lock in turn."""
         actors = [self.a, self.b, self.client('c')]
         for i, x in enumerate(actors):
             x.lock('f', 'line', kind='fair')
@@ -155,7 +156,7 @@ class Scene:
         for x in (self.a, self.b):
             x.lock('c', name, kind=kind)
         self.ask(self.b, 'take', 'c', WAIT)
-        for ms in (100, 1000, WAIT):  # a service that is busy is waited for longer
+        for ms in (100, 1000, WAIT):  # a busy service gets more time
             given_up = self.ask(self.a, 'take', 'c', ms, codes=('PAWL_ETIMEDOUT', 'PAWL_ECONN'))
             if given_up.code == 'PAWL_ETIMEDOUT':
                 break
@@ -187,7 +188,7 @@ class Scene:
         self.ask(self.a, 'break', 'r')
 
     def downgrade(self):
-        """A writer that reads as well, and leaves one after the other."""
+        """A writer also acquires the read lock, and releases one after the other."""
         self.a.lock('down', 'both', kind='write', thread=1)
         self.a.lock('downr', 'both', kind='read', thread=1)
         self.ask(self.a, 'take', 'down', WAIT)
@@ -214,7 +215,7 @@ class Scene:
         self.ask(self.a, 'set', 'd', 2)
         self.ask(self.a, 'down', 'd')
         self.b.send('take', 'd', WAIT)
-        time.sleep(0.1)  # it may wait by now
+        time.sleep(0.1)  # by now the actor may wait
         self.ask(self.a, 'count', 'd')
         self.ask(self.a, 'down', 'd')
         self.good(self.b.answer('take', 'd'))
@@ -231,7 +232,7 @@ PARTS = ('mutex', 'fair', 'give_up', 'give_up_fair', 'evict', 'kinds', 'shared',
 
 
 def play(url, part, names=(), environ=None, seen=True, **more):
-    """One part, with two new clients of this user; None, or the words of the refusal."""
+    """Run one part with two new clients of this user. Returns None, or the error text of the refusal."""
     scene = Scene.__new__(Scene)
     scene.actors = []
     try:
@@ -254,7 +255,7 @@ def play(url, part, names=(), environ=None, seen=True, **more):
 
 
 def everything(url, parts=PARTS, **options):
-    """All of it works with this user's rights."""
+    """All parts work with this user's rights."""
     for part in parts:
         words = play(url, part, **options)
         assert words is None, f'{part}: {words}'

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fewer steps that still fail, for generators whose programs are lists of steps of which any
-subset is a program, too."""
+"""Shrinks failing lists of steps, for generators for which any subset of the steps is a program, too."""
 import re
 import time
 
 
 def shrink(broken, steps, found, seconds=240, tries=3):
-    """broken(steps) says what is wrong, as a list; `found` is what it said of all steps. Real
-    processes are not deterministic, so each smaller program gets some tries. Leaves out halves
-    first, then single steps. Returns steps and what is wrong with them."""
+    """broken(steps) returns a list of errors; `found` is the list for all steps. Leaves out halves first,
+    then single steps. Real processes are not deterministic, so each smaller program gets some tries.
+    Returns the remaining steps and their errors."""
     def still(rest):
         for _ in range(tries if rest else 0):
             wrong = broken(rest)
@@ -32,6 +31,6 @@ def shrink(broken, steps, found, seconds=240, tries=3):
 
 
 def seconds(text):
-    """Of 90, 90s, 30m or 2h."""
+    """The number of seconds in a text such as 90, 90s, 30m or 2h."""
     n, unit = re.fullmatch(r'(\d+)([smh]?)', text).groups()
     return int(n) * {'': 1, 's': 1, 'm': 60, 'h': 3600}[unit]

@@ -3,11 +3,11 @@
 
     c = Cluster()
     c.url()                           redis+cluster://...
-    c.master_of(slot_of('pawl:n'))    the node that serves it; a Live
-    old, new = c.kill(node)           a master, and wait for its replica
-    c.failover(node)                  CLUSTER FAILOVER of its replica, no fault
-    m = c.migration(slot, node)       m.move(n), m.finish(): the real way, in as many steps
-    c.synced()                        until all that run agree, and replicas have everything
+    c.master_of(slot_of('pawl:n'))    the node that serves the slot; a Live
+    old, new = c.kill(node)           kill a master, and wait until its replica has taken over
+    c.failover(node)                  CLUSTER FAILOVER of the node's replica; nothing is lost
+    m = c.migration(slot, node)       m.move(n), m.finish(): move a slot in several steps
+    c.synced()                        wait until the running nodes agree and replicas have all data
 """
 import re
 import socket
@@ -19,9 +19,9 @@ from sentinel import Node, in_sync, role, together
 from server import VERSION, Error, crc16, helper_base, keys
 
 NODE_TIMEOUT_MS = 1500  # a busy machine must not look dead
-PATIENT = 20000  # ms: a time-out that a pause of the servers or of the machine does not reach
+PATIENT = 20000  # ms: a timeout that is longer than pauses of the servers or of the machine
 SLOTS = 16384
-BUS = 10000  # so far above its port an old server has its bus
+BUS = 10000  # an old server has its cluster bus at its port plus this number
 
 
 def slot_of(key):
@@ -53,7 +53,7 @@ class ClusterNode(Node):
         return [line.split(' ') for line in self.call('CLUSTER', 'NODES').splitlines()]
 
     def errors(self):
-        """How often it said MOVED, ASK, TRYAGAIN, ..."""
+        """How often the node answered MOVED, ASK, TRYAGAIN, ..."""
         found = re.findall(r'^errorstat_(\w+):count=(\d+)', self.call('INFO', 'errorstats'), re.M)
         return {word: int(n) for word, n in found}
 
@@ -62,7 +62,7 @@ class Cluster:
     kind = ClusterNode
 
     def __init__(self, *options, masters=3, replicas=3):
-        """Options of every node."""
+        """options: for the command line of every node."""
         self.nodes = together(lambda _: self.kind(*options), range(masters + replicas))
         heads = self.nodes[:masters]
         for i, node in enumerate(self.nodes):
@@ -97,7 +97,7 @@ class Cluster:
         return next(n for n in self.nodes if n.id == number)
 
     def masters(self):
-        """Those that run and serve slots, in their own opinion."""
+        """The running nodes that serve slots according to their own CLUSTER NODES."""
         return [n for n in self.running()
                 for row in n.rows() if 'myself,master' in row[2] and len(row) > 8]
 
@@ -106,11 +106,11 @@ class Cluster:
                 and any('myself,slave' in row[2] and row[3] == master.id for row in n.rows())]
 
     def master_of(self, slot):
-        """The node that serves it and says so, waiting for it."""
+        """Wait for a node that serves the slot according to its own CLUSTER NODES."""
         return until(lambda: self._serving(slot), f'for a master of slot {slot}')
 
     def _serving_beside(self, slot, old):
-        """Who serves it, in the opinion of all but the old one."""
+        """The node that serves the slot, without asking the old one."""
         return self._serving(slot, [n for n in self.running() if n is not old])
 
     def _serving(self, slot, nodes=None):
@@ -125,7 +125,7 @@ class Cluster:
         return self.master_of(lock_slot(name)).call('ZRANGE', keys(name)[2], 0, -1)
 
     def view(self, node):
-        """Who serves what, as this node sees it."""
+        """The slots of each master, as this node sees them."""
         return sorted((row[0], sorted(w for w in row[8:] if w[0] != '[')) for row in node.rows()
                       if 'master' in row[2] and 'fail' not in row[2] and len(row) > 8)
 
@@ -136,7 +136,7 @@ class Cluster:
                 and all(n.info()['cluster_state'] == 'ok' for n in nodes))
 
     def synced(self):
-        """Until all that run agree that all is well, and their replicas have everything."""
+        """Wait until the running nodes agree, their state is ok, and the replicas have all data."""
         def settled():
             if not self.agreed():
                 return False
@@ -145,14 +145,14 @@ class Cluster:
                 if 'slave' in row[2] and not in_sync(self.by_id(row[3]), n):
                     return False
                 if 'master' in row[2] and len(row) == 8:
-                    return False  # it has come back and does not know that it is a replica now
+                    return False  # the node has come back and does not know yet that it is a replica
             return True
         until(settled, 'for the cluster')
 
     # ---- what happens to it ----
 
     def promoted(self, old):
-        """Until a replica has taken over what this one had, and all agree; which."""
+        """Wait until a replica has taken over the slots of `old`, and all nodes agree. Returns the replica."""
         def taken():
             views = [self.view(n) for n in self.running()]
             return all(v == views[0] for v in views) and not any(i == old.id for i, _ in views[0])
@@ -161,18 +161,18 @@ class Cluster:
         return self.master_of(slots)
 
     def kill(self, master):
-        """SIGKILL of a master, and wait for its replica: (old, new)."""
+        """Kill a master with SIGKILL, and wait until its replica has taken over: (old, new)."""
         self.note(master)
         master.kill()
         return master, self.promoted(master)
 
     def note(self, master):
-        """Remember what it serves, so that promoted() knows what to look for."""
+        """Remember the slots of a master, so that promoted() can wait for their new master."""
         row = next(r for r in master.rows() if 'myself' in r[2])
         self.served = ranged(row[8])[0]
 
     def failover(self, master):
-        """By command, nothing is lost: (old, new)."""
+        """Fail over by command, without data loss: (old, new)."""
         self.note(master)
         new = self.replicas_of(master)[0]
         asked = 0
@@ -185,7 +185,7 @@ class Cluster:
                 asked = time.monotonic()
                 try:
                     new.call('CLUSTER', 'FAILOVER')
-                except Error:  # it may have become the master just now
+                except Error:  # the replica may have become the master just now
                     assert role(new) == ('master', None)
             return False
         until(taken, 'for CLUSTER FAILOVER')
@@ -198,11 +198,11 @@ class Cluster:
         self.migration(slot, to).finish()
 
     def errors(self, word):
-        """How often nodes answered with this: MOVED, ASK, TRYAGAIN, CLUSTERDOWN."""
+        """How often all nodes answered with this error: MOVED, ASK, TRYAGAIN, CLUSTERDOWN."""
         return sum(n.errors().get(word, 0) for n in self.running())
 
     def stat(self, *commands):
-        """How often nodes were called with these."""
+        """How often these commands were called on all nodes."""
         return sum(n.stat(*commands) for n in self.running())
 
     def stop(self):
@@ -211,7 +211,7 @@ class Cluster:
 
 
 class Calm(Cluster):
-    """One for tests in which nobody dies: no slow node is taken for dead, by nodes or clients."""
+    """A cluster for tests in which no node dies: neither nodes nor clients take a slow node for dead."""
 
     def __init__(self, *options, **counts):
         super().__init__(*options, **counts)
@@ -223,7 +223,8 @@ class Calm(Cluster):
 
 
 class Bus:
-    """The way to a node's cluster bus, which can be cut for some: who calls says its id first."""
+    """A proxy in front of a node's cluster bus, which can be cut for some nodes. A node that connects sends
+    its id first."""
 
     def __init__(self):
         self.listener = socket.socket()
@@ -269,7 +270,7 @@ class Bus:
         hang_up(a, b)
 
     def close_to(self, caller):
-        """No more for this one, or for all."""
+        """Cut the connections of this node, or of all nodes ('all'), now and in the future."""
         self.cut.add(caller)
         for who, *sockets in self.sides:
             if caller in ('all', who):
@@ -295,7 +296,7 @@ class BusNode(ClusterNode):
 
 
 class Severable(Cluster):
-    """One whose nodes can be cut off from the others, but not from clients."""
+    """A cluster whose nodes can be cut off from the other nodes, but not from clients."""
     kind = BusNode
 
     def sever(self, node):
@@ -305,7 +306,7 @@ class Severable(Cluster):
 
 
 class Migration:
-    """A slot on its way to another master: announced at once, moved in pieces."""
+    """Moves a slot to another master: announced at once, moved in several steps."""
 
     def __init__(self, cluster, slot, to):
         self.cluster, self.slot, self.to = cluster, slot, to
@@ -315,13 +316,13 @@ class Migration:
             self.source.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', to.id)
 
     def keys(self, n=1000):
-        """What is still at the old place."""
+        """The keys of the slot that are still on the old master."""
         return self.source.call('CLUSTER', 'GETKEYSINSLOT', self.slot, n)
 
     def move(self, *keys, n=10):
-        """These keys, or so many; False: there are none left."""
+        """Move these keys, or n keys. False: no key is left."""
         keys = keys or self.keys(n)
-        if keys:  # NOKEY: they have expired meanwhile
+        if keys:  # NOKEY: the keys have expired meanwhile
             self.source.call('MIGRATE', '127.0.0.1', self.to.port, '', 0, 5000, 'KEYS', *keys)
         return bool(keys)
 
@@ -333,18 +334,18 @@ class Migration:
         others = [m for m in self.cluster.masters() if m not in (self.source, self.to)]
         for node in (self.to, self.source, *others):
             node.call('CLUSTER', 'SETSLOT', self.slot, 'NODE', self.to.id)
-        # Before the next one, or a late message of this one may be taken for newer than that.
+        # Wait before the next migration, or a late message of this one may be taken for newer.
         until(lambda: len({self._seen_by(n) for n in self.cluster.running()}) == 1,
               'for all nodes to hear of it')
 
     def _seen_by(self, node):
-        """The new owner's epoch, and whether it is the owner."""
+        """The epoch of the new master, and whether the node sees it as the slot's master."""
         row = next(r for r in node.rows() if r[0] == self.to.id)
         return row[6], any(self.slot in ranged(w) for w in row[8:])
 
 
 def ranged(word):
-    """"5" or "0-99" of CLUSTER NODES as a range; empty for a slot that is on its way."""
+    """"5" or "0-99" of CLUSTER NODES as a range; empty for a slot that is being moved."""
     if word.startswith('['):
         return range(0)
     ends = word.split('-')
@@ -352,7 +353,7 @@ def ranged(word):
 
 
 def forget_all(replica):
-    """Nothing has reached this replica."""
+    """Delete all data of a replica, as if no write had reached the replica."""
     replica.call('CONFIG', 'SET', 'replica-read-only', 'no')
     try:
         replica.call('FLUSHALL')

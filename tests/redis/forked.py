@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases for real processes and servers, told in TAP: each a sentence and a function.
+"""Runs test cases with real processes and servers, and prints TAP. A case is a sentence and a function.
 
-Each case runs in a process of its own, with a process group and a folder for temporary files of its
-own, some of them side by side; what a case has left running ends with its group. A case that takes
-longer than its limit failed.
+Each case runs in a process, process group and temporary folder of its own; several cases can run at the
+same time. Processes that a case has left running end with its process group. A case that takes longer than
+its limit fails.
 
-    program [-j JOBS] [-t] [FILTER]     -t: say how long each took; FILTER: a part of the sentence
+    program [-j JOBS] [-t] [FILTER]     -t: print the duration of each case; FILTER: a part of the sentence
 """
 import os
 import shutil
@@ -23,7 +23,7 @@ _cases = []
 
 
 def case(sentence, *options, server=Live, limit=LIMIT):
-    """The function gets such a server with these options; server=False: it gets none."""
+    """The function gets a server of this class with these options; server=False: no server."""
     def add(function):
         _cases.append((sentence, options, server, limit, function))
         return function
@@ -31,7 +31,7 @@ def case(sentence, *options, server=Live, limit=LIMIT):
 
 
 def _inside(server, options, function):
-    """In the case's own process; 0 or 1."""
+    """Run the case in its own process. Returns the exit status, 0 or 1."""
     made = None
     try:
         if server:
@@ -50,7 +50,7 @@ def _inside(server, options, function):
 
 
 class _Run:
-    """One case under way."""
+    """A running case."""
 
     def __init__(self, number, entry):
         self.number, (self.sentence, options, server, limit, function) = number, entry
@@ -71,17 +71,17 @@ class _Run:
         try:
             os.setpgid(self.pid, self.pid)
         except (ProcessLookupError, PermissionError):
-            pass  # it did so itself
+            pass  # the child has done so itself
 
     def end(self):
-        """What it has started ends, whatever that is doing."""
+        """End all processes that the case has started."""
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
 
     def over(self):
-        """None while it runs, else the lines that tell how it went."""
+        """None while the case runs, else the lines with its result."""
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         late = not pid and time.monotonic() > self.ends
         if not pid and not late:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A private server as a program finds it: on a port of the loopback, beside the unix socket of
-server.py; nothing is loaded into it. It can be stopped, restarted, and listened to.
+"""A private Redis server for programs: on a port of the loopback, in addition to the unix socket of
+server.py, without preloaded scripts. The server can be stopped, restarted, and monitored.
 """
 import hashlib
 import os
@@ -27,7 +27,7 @@ def query(params):
 
 class Live(Server):
     def __init__(self, *options, **kind):
-        """Options of redis-server; @PORT@ in them is a free port, @SELF@ its usual one."""
+        """options: for redis-server; @PORT@ is replaced by a free port, @SELF@ by the server's port."""
         for attempt in range(5):
             self.port = free_port()
             self.extra_port = free_port()
@@ -37,11 +37,11 @@ class Live(Server):
                 super().__init__('--bind', '127.0.0.1', '--port', self.port, *given, **kind)
                 return
             except Exception:
-                if attempt == 4:  # somebody else took the port each time?
+                if attempt == 4:  # another process took the port each time?
                     raise
 
     def load(self):
-        pass  # NOSCRIPT is a part of what is tested
+        pass  # the tests cover NOSCRIPT, too
 
     def url(self, **params):
         return f'redis://127.0.0.1:{self.port}/{query(params)}'
@@ -59,7 +59,7 @@ class Live(Server):
         return Connection(self.path)
 
     def is_busy(self):
-        """Whether a script runs for so long that others are refused."""
+        """Whether a script runs for so long that other clients are refused."""
         try:
             self.call('PING')
             return False
@@ -84,7 +84,7 @@ class Live(Server):
         self.start()
 
     def runs(self):
-        """Neither dead nor stopped."""
+        """Whether the server is neither dead nor stopped."""
         if self.process.poll() is not None:
             return False
         with open(f'/proc/{self.process.pid}/stat', encoding='utf-8') as f:
@@ -96,7 +96,7 @@ class Live(Server):
         return Monitor(self)
 
     def connections(self):
-        """CLIENT LIST as dictionaries, of all but this one."""
+        """CLIENT LIST as dictionaries, without this connection."""
         mine = str(self.call('CLIENT', 'ID'))
         rows = [dict(w.split('=', 1) for w in line.split(' '))
                 for line in self.call('CLIENT', 'LIST').splitlines()]
@@ -112,20 +112,20 @@ class Live(Server):
         return sum(int(n) for name, n in found if name in commands)
 
     def queue(self, name, prefix='pawl:'):
-        """Owners in order."""
+        """The waiting owners in order."""
         return self.call('ZRANGE', '{%s%s}:queue' % (prefix, name), 0, -1)
 
     def value(self, name, prefix='pawl:'):
         return self.call('GET', prefix + name)
 
     def holder(self, name):
-        """Owner of an exclusive grant, or None."""
+        """The owner of the exclusive grant, or None."""
         words = (self.value(name) or '').split(' ')
         return words[2] if words[:2] == ['pawl', 'x'] else None
 
 
 def until(predicate, what='', patience=PATIENCE):
-    """Until the predicate says something true, which is returned."""
+    """Wait until the predicate returns a true value, and return this value."""
     end = time.monotonic() + patience
     while True:
         value = predicate()
@@ -135,10 +135,10 @@ def until(predicate, what='', patience=PATIENCE):
         time.sleep(0.002)
 
 
-# ---- what the server does, by its own clock ------------------------------------------------------
+# ---- commands that the server carries out, by its own clock --------------------------------------
 
 class Event:
-    """A line of MONITOR: time (s), where it came from ('lua' inside a script), command, arguments.
+    """A line of MONITOR: time (s), origin of the command ('lua' inside a script), command, arguments.
 
     Of a script: its name, its keys, its arguments."""
 
@@ -170,7 +170,7 @@ class Event:
 
     @property
     def owner(self):
-        """Who asks, of acquire, release and cancel."""
+        """The owner that an acquire, release or cancel is for."""
         return self.args[0] if self.args else None
 
     @property
@@ -178,7 +178,7 @@ class Event:
         return self.us / 1000
 
     def granted(self):
-        """To whom an exclusive grant is written here, or None."""
+        """The owner for which this event writes an exclusive grant, or None."""
         if self.command == 'set' and self.words[2].startswith('pawl x '):
             return self.words[2].split(' ')[2]
         return None
@@ -208,7 +208,7 @@ class Monitor:
             pass
 
     def wait(self, predicate, after=0, what=''):
-        """The first event at or behind this index for which it is true; (index, event)."""
+        """Wait for the first event from this index on for which the predicate is true: (index, event)."""
         end = time.monotonic() + PATIENCE
         with self.changed:
             at = after
@@ -226,7 +226,7 @@ class Monitor:
                          f'script {name}')
 
     def grant(self, after=0, owner=None):
-        """When an exclusive grant is written."""
+        """Wait for the event that writes an exclusive grant."""
         return self.wait(lambda e: e.granted() and owner in (None, e.granted()), after,
                          f'a grant to {owner}')
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many processes on a few locks, and a record of what each believed to have, while a test does
-something to the servers.
+"""Many processes use a few locks, and log the times for which each believed to hold a lock, while a test
+disturbs the servers.
 
-A round: acquire, write to the resource, be sure of the lock once more, and so on; release. The
-resource refuses a token that is smaller than the largest it has seen, as every guarded resource
-should. Who is told that it is not his any more stops at once.
+A round: acquire; check that the lock is held and write to the resource, perhaps several times; release.
+The resource refuses a token that is smaller than the largest one so far, as every guarded resource should.
+A worker that learns that its lock is lost stops writing at once.
 
-While the load lingers, LINGERs keep what they have until it is lost. The SLEEPER comes only then,
-takes a lock and is stopped (SIGSTOP); the first thing it does when it goes on is to look whether it
-believes to have it, and to write.
+While the load lingers, workers with the habit LINGER keep their locks until these are lost. Then the
+SLEEPER acquires a lock and is stopped (SIGSTOP); when the SLEEPER is resumed, it first checks whether it
+still holds the lock, and writes.
 """
 import random
 import threading
@@ -20,11 +20,11 @@ from claims import ALL, Claim, check_tokens, overlaps
 WAITS_MS = (0, 300, 3000)
 NOT_GRANTED = ('PAWL_EBUSY', 'PAWL_ETIMEDOUT', 'PAWL_ECONN', 'PAWL_EUNKNOWN')
 TOO_FEW_REPLICAS = 'PAWL_EBACKEND'
-BUSY, LINGER, SLEEPER = range(3)  # what a worker is like
+BUSY, LINGER, SLEEPER = range(3)  # habits of a worker
 
 
 class Resource:
-    """What the locks guard: the largest token it has seen, per name."""
+    """The guarded resource: remembers the largest token of each name."""
 
     def __init__(self):
         self.mutex = threading.Lock()
@@ -68,7 +68,7 @@ class Worker(threading.Thread):
         self.count(got.code)
         if got.code != 'PAWL_OK':
             got.be(*self.allowed)
-            time.sleep(0.005)  # it may be refused at once each time
+            time.sleep(0.005)  # the next acquires may be refused at once, too
             return
         claim = Claim(name, ALL, asked, got.ns, got.token)
         claim.end, claim.told = claim.start, None
@@ -77,11 +77,11 @@ class Worker(threading.Thread):
         self.claims.append(claim)
 
     def use(self, claim):
-        """Write; while the load lingers, until it is lost."""
+        """Write to the resource once; while the load lingers, until the lock is lost."""
         if self.habit == SLEEPER and self.load.linger.is_set():
             self.sleep(claim)
         while True:
-            sure = boot_ns()  # not later than the moment in which it is held
+            sure = boot_ns()  # taken before the check, so the lock was held at this instant
             if not self.actor.ask('held', claim.name).held:
                 break
             claim.end = max(claim.start, sure)
@@ -92,7 +92,7 @@ class Worker(threading.Thread):
             time.sleep(0.002)
 
     def sleep(self, claim):
-        self.actor.ask('renew', claim.name, 0).ok()  # it may have come by message, with a short one
+        self.actor.ask('renew', claim.name, 0).ok()  # the grant may have come by message, with a short lease
         self.load.lingering.add(claim.name)
         self.actor.send('stopself', claim.name)
         woken = self.actor.answer('stopself', claim.name)
@@ -131,7 +131,7 @@ class Load:
                 if names is None or c.name in names]
 
     def progress(self, names, n):
-        """Until each of the names was held so many times more."""
+        """Wait until each of the names was held n times more."""
         before = len_by_name(self.claims(), names)
 
         def enough():
@@ -143,7 +143,7 @@ class Load:
         until(enough, f'for {n} more grants of each of {names}: {before}')
 
     def linger_on(self, names):
-        """Until each of the names has a holder that keeps it."""
+        """Wait until each of the names has a holder that keeps the lock."""
         self.lingering.clear()
         self.linger.set()
         until(lambda: self.lingering >= set(names), 'for everything to be held')
@@ -154,7 +154,7 @@ class Load:
                 w.actor.resume()
 
     def finish(self):
-        """Stop, and see that everybody gets everything again."""
+        """Stop the rounds, and check that every worker can acquire each of its names again."""
         self.linger.clear()
         self.over.set()
         for w in self.workers:
@@ -167,8 +167,9 @@ class Load:
                 w.actor.ask('drop', name).ok()
 
     def check(self, names, lease_ms, alone):
-        """Tokens rise. Nobody held together with another, or (not alone) one of them was told so,
-        and the other has not believed it for longer than a lease. Says how many did."""
+        """Check that tokens rise. If `alone`, claims of one name never overlap. Otherwise, of two claims
+        that overlap one must have been told of its loss, and the overlap is no longer than a lease. Prints
+        the number of overlaps."""
         claims = self.claims(names)
         for name in names:
             check_tokens([c for c in claims if c.name == name], name)
@@ -200,7 +201,7 @@ def len_by_name(claims, names):
 
 
 def longest_pause(claims):
-    """In which nobody had it, ms."""
+    """The longest time in which no worker held the lock, in ms."""
     ends = sorted((c.start, c.end) for c in claims)
     return max((b[0] - a[1] for a, b in zip(ends, ends[1:])), default=0) / 1e6
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A master, its replicas and the sentinels that watch them, all private and on the loopback.
+"""A private master with replicas and sentinels, on the loopback.
 
     w = Watched()                     1 master, 2 replicas, 3 sentinels; all know each other
     w.url(replicas=1)                 redis+sentinel://...
     w.master()                        the server that all sentinels name; a Live
-    old = w.kill_master()             and wait for another one
-    w.failover()                      SENTINEL FAILOVER, and wait
-    w.synced()                        until every server that runs follows, with all the data
+    old, new = w.kill_master()        kill the master, and wait for the next one
+    w.failover()                      SENTINEL FAILOVER, and wait for the next master
+    w.synced()                        wait until all running servers follow the master, with all data
 
 The sentinels' periods are a fraction of the usual ones, so that a fail-over takes about 2 s.
 """
@@ -21,20 +21,21 @@ from server import VERSION, Connection, Error
 NAME = 'shop'
 FAILOVER_MS = 3000
 DOWN_AFTER_MS = 1000  # a busy machine must not look dead
-# In a fail-over a replica's INFO, asked for once a second, must not be older than five pings; and
-# sentinels that don't lead it leave the new master alone for four publish periods only.
+# In a fail-over the INFO of a replica, which a sentinel requests once a second, must not be older than
+# five pings. Sentinels that don't lead the fail-over leave the new master alone for only four publish
+# periods.
 PERIODS = {'info-period': 200, 'ping-period': 300, 'ask-period': 200, 'publish-period': 600,
            'tilt-trigger': 20000, 'min-link-reconnect-period': 300, 'election-timeout': FAILOVER_MS}
 
 
 def together(function, *lists):
-    """The function on each, side by side; the results in order."""
+    """Call the function on each element, in parallel. Returns the results in order."""
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         return list(pool.map(function, *lists))
 
 
 def role(server):
-    """What the server says it is, with where its master is; None if it does not answer."""
+    """The server's role, with the address of its master. None: the server does not answer."""
     try:
         answer = server.call('ROLE')
     except (OSError, Error):
@@ -43,7 +44,7 @@ def role(server):
 
 
 def in_sync(master, replica):
-    """Does it follow this master, with everything?"""
+    """Whether the replica follows this master and has all data."""
     info = dict(line.split(':', 1) for line in replica.call('INFO', 'replication').splitlines()
                 if ':' in line)
     if info['role'] != 'slave' or int(info['master_port']) != master.port:
@@ -54,7 +55,7 @@ def in_sync(master, replica):
 
 
 class Node(Live):
-    """A server that others may tell to drop its connections: sentinels do so."""
+    """A server whose connections may be dropped by others: sentinels tell it to do so."""
 
     def call(self, *words):
         try:
@@ -65,7 +66,7 @@ class Node(Live):
 
 
 class Sentinel(Live):
-    """One sentinel. Its configuration is a file that it writes itself."""
+    """One sentinel. Sentinels write their configuration files themselves."""
 
     def __init__(self, master_port, quorum, *options):
         self.monitors = (master_port, quorum)
@@ -86,15 +87,15 @@ class Sentinel(Live):
         self.periods(PERIODS)
 
     def periods(self, some):
-        if VERSION >= 7:  # an older one keeps its own, and takes seconds for what follows
+        if VERSION >= 7:  # an older sentinel keeps its periods, and takes seconds for the rest
             self.call('SENTINEL', 'DEBUG', *(w for pair in some.items() for w in pair))
 
     def names(self):
-        """The port of the master, in its opinion."""
+        """The port of the master according to this sentinel."""
         return int(self.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', NAME)[1])
 
     def knows(self, replicas, sentinels):
-        """Does it know so many, and nothing bad of any?"""
+        """Whether the sentinel knows this many replicas and sentinels, and all of them are up."""
         rows = (self.call('SENTINEL', 'REPLICAS', NAME), self.call('SENTINEL', 'SENTINELS', NAME))
         good = [sum('down' not in r['flags'] and 'disconnected' not in r['flags'] for r in found)
                 for found in rows]
@@ -102,7 +103,7 @@ class Sentinel(Live):
 
 
 class Announcements(threading.Thread):
-    """+switch-master, as a sentinel tells it: (when, port) in .heard."""
+    """Listens for a sentinel's +switch-master messages: (time, port) in .heard."""
 
     def __init__(self, sentinel):
         super().__init__(daemon=True)
@@ -124,7 +125,7 @@ class Announcements(threading.Thread):
 
 class Watched:
     def __init__(self, *everywhere, replicas=2, sentinels=3):
-        """Options of every server and sentinel."""
+        """everywhere: options for every server and sentinel."""
         options = ('--repl-diskless-sync-delay', 0, '--repl-ping-replica-period', 1, *everywhere)
         master = Node(*options)
         self.servers = [master] + together(
@@ -150,11 +151,11 @@ class Watched:
     # ---- who is what ----
 
     def running(self, servers=None):
-        """Those that are neither dead nor stopped."""
+        """The servers that are neither dead nor stopped."""
         return [s for s in servers or self.servers + self.sentinels if s.runs()]
 
     def named(self):
-        """The server that all sentinels agree on, or None."""
+        """The server that all sentinels name as the master, or None."""
         ports = {s.names() for s in self.running(self.sentinels)}
         return next((s for s in self.servers if {s.port} == ports), None)
 
@@ -163,7 +164,7 @@ class Watched:
                      'for the sentinels to agree on a master')
 
     def replicas(self):
-        """Those that run and are not the master."""
+        """The running servers except the master."""
         master = self.master()
         return [s for s in self.running(self.servers) if s is not master]
 
@@ -172,7 +173,7 @@ class Watched:
         return self.master().queue(name)
 
     def synced(self):
-        """Until all that run know each other and have everything; the master."""
+        """Wait until all running servers know each other and have all data. Returns the master."""
         def settled():
             master = self.master()
             replicas = [s for s in self.running(self.servers) if s is not master]
@@ -184,17 +185,17 @@ class Watched:
     # ---- what happens to them ----
 
     def switched(self, old):
-        """Until all sentinels name another one; which."""
+        """Wait until all sentinels name another master. Returns the new one."""
         return until(lambda: (s := self.named()) and s is not old and s, 'for a new master')
 
     def kill_master(self):
-        """SIGKILL, and wait for the next one: (old, new)."""
+        """Kill the master with SIGKILL, and wait for the next one: (old, new)."""
         old = self.master()
         old.kill()
         return old, self.switched(old)
 
     def failover(self):
-        """By command, no fault: (old, new)."""
+        """Fail over by command, without a fault: (old, new)."""
         old = self.master()
         asked = 0
 
@@ -210,7 +211,7 @@ class Watched:
         return old, until(done, 'for SENTINEL FAILOVER')
 
     def calm(self):
-        """For tests in which nobody dies: no slow server is taken for dead."""
+        """For tests in which no server dies: sentinels don't take a slow server for dead."""
         for s in self.sentinels:
             s.call('SENTINEL', 'SET', NAME, 'down-after-milliseconds', 60000)
         return self
@@ -221,7 +222,7 @@ class Watched:
 
 
 def order_failover(sentinel):
-    """False: it knows of no good replica, or another fail-over is under way."""
+    """Ask for a fail-over. False: the sentinel knows of no good replica, or a fail-over is under way."""
     try:
         return sentinel.call('SENTINEL', 'FAILOVER', NAME) == 'OK'
     except Error as e:
@@ -230,16 +231,16 @@ def order_failover(sentinel):
 
 
 def forget(replica, *keys):
-    """These keys did not reach the replica. The others don't learn of it, even if it becomes their
-    master: they may still have them."""
+    """Delete keys on a replica only, as if the writes had not reached the replica. Other servers may still
+    have the keys, even if this replica becomes their master."""
     replica.call('CONFIG', 'SET', 'replica-read-only', 'no')
     replica.call('DEL', *keys)
     replica.call('CONFIG', 'SET', 'replica-read-only', 'yes')
 
 
 def cut_off(master, replicas):
-    """No more replication, until each is resumed: they are stopped, and the master closes their
-    connections, so that nothing is under way to them either."""
+    """Stop replication until the replicas are resumed: the replicas are stopped, and the master closes
+    their connections, so that no data is under way to them either."""
     for r in replicas:
         r.pause()
     master.call('CLIENT', 'KILL', 'TYPE', 'replica')

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A private redis-server, and clients that speak RESP3 to it and send the scripts.
+"""A private redis-server, and clients that speak RESP3 and call the scripts.
 
-The server listens on a unix socket in a folder of its own and is stopped by its process id. A
-Client is what the engine will be: one connection for requests and pushes, subscribed to its own
-channel before it asks for anything.
+The server listens on a unix socket in a folder of its own and is stopped by its process id. A Client acts
+like the engine: one connection for requests and pushes, which subscribes to the client's channel before the
+first request.
 """
 import hashlib
 import functools
@@ -31,7 +31,7 @@ class Error(Exception):
 
 class Connection:
     def __init__(self, address):
-        """A path, or a host and a port."""
+        """address: a path, or a host and a port."""
         family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
         self.socket = socket.socket(family)
         self.socket.settimeout(60)
@@ -97,7 +97,7 @@ class Connection:
             return value
 
     def push(self):
-        """The next push, waiting for it."""
+        """Wait for the next push."""
         while not self.pushes:
             assert self._value() is _Push
         return self.pushes.pop(0)
@@ -126,7 +126,7 @@ def crc16(data):
 
 @functools.lru_cache(None)
 def helper_base(k):
-    """What the helper keys begin with, so that they share a slot with k (docs/redis.md)."""
+    """The prefix of the helper keys of k, which puts them into the slot of k (docs/redis.md)."""
     start = k.find('{')
     end = k.find('}', start + 1) if start >= 0 else -1
     if end > start + 1:
@@ -141,7 +141,7 @@ def helper_base(k):
 
 
 def secret(seq):
-    """Of an acquire: what messages about it repeat."""
+    """The secret of an acquire, which messages about the acquire repeat."""
     return '%x' % (0x5ec2e7 + seq)
 
 
@@ -183,7 +183,7 @@ class Client:
         return self.script('release', keys(name)[:5], self.owner(seq), keep, linger)
 
     def cancel(self, name, seq, *told):
-        """told: the token and the time of a grant that the client does not know of."""
+        """told: the token and the time of a grant that the client does not know."""
         return self.script('cancel', keys(name)[:5], self.owner(seq), *told)
 
     def renew(self, items, step=3):
@@ -205,7 +205,7 @@ class Client:
                            remember)
 
     def messages(self):
-        """What has been pushed to this client until now."""
+        """The messages that have been pushed to this client so far."""
         self.conn.call('PING')
         got = [p[2].split(' ') for p in self.conn.pushes if p[0] == 'message']
         self.conn.pushes.clear()
@@ -264,7 +264,7 @@ class Server:
         return made
 
     def forget(self, client):
-        """Until the server has noticed that the client is gone."""
+        """Wait until the server has noticed that the client is gone."""
         while self.admin.call('PUBSUB', 'NUMSUB', client.channel)[1]:
             time.sleep(0.001)
 

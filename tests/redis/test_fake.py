@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A server that answers nonsense: each call ends in its time with a documented error, there is
-never a grant that the server did not make, and the next connection that behaves is as good as any.
+"""A server that answers nonsense: each call ends within its limit with a documented error, the client never
+reports a grant that the server did not make, and works again as soon as a connection gives correct answers.
 """
 import itertools
 import os
@@ -16,7 +16,7 @@ from scenes import free_again  # noqa: E402
 
 FAILED = ('PAWL_EPROTO', 'PAWL_EUNKNOWN', 'PAWL_ECONN', 'PAWL_EBACKEND', 'PAWL_ETIMEDOUT',
           'PAWL_ESTATE', 'PAWL_EINVAL', 'PAWL_ENOTSUP', 'PAWL_EBUSY')
-# It is asked again until the time is over, and on a slow machine that may be before the answer.
+# The client repeats the request until the time is over; on a slow machine the time may end before the answer.
 UNREADABLE = ('PAWL_EPROTO', 'PAWL_EUNKNOWN', 'PAWL_ECONN', 'PAWL_ETIMEDOUT')
 
 
@@ -31,7 +31,7 @@ def bounded(a):
 
 
 def no_grant(f, a, reply, what, codes=UNREADABLE, wait=400):
-    """The acquire fails, with words; afterwards it works."""
+    """The acquire fails with an error text; afterwards an acquire works."""
     f.spoil('acquire', reply)
     failure = a.ask('take', 'l', wait, patience=30)
     assert failure.code in codes and failure.words, f'{what}: {failure}'
@@ -44,7 +44,7 @@ def no_grant(f, a, reply, what, codes=UNREADABLE, wait=400):
 
 
 def called_by_name(f):
-    """It was not refused: what became of the request is unknown, or the answer was nonsense."""
+    """The request was not refused: its outcome is unknown, or the answer was nonsense."""
     assert set(f.codes) <= {'PAWL_EPROTO', 'PAWL_EUNKNOWN'}, f.codes
 
 
@@ -173,7 +173,7 @@ def _(s):
         failure = a.ask('take', 'l', 700, patience=30)
         assert failure.code in FAILED, failure
         f.behave()
-        b.ask('take', 'l', 15000).ok()  # and not only when the lease of 30 s is over
+        b.ask('take', 'l', 15000).ok()  # before the lease of 30 s is over
         b.ask('drop', 'l').ok()
 
 
@@ -185,8 +185,8 @@ NONSENSE = (b'*x\r\n', b'+OK\r\n', b'*0\r\n', b':0\r\n', bulk('OK', 'somebody', 
 
 
 def spoil_one(s, name, act, outcome):
-    """`act` while the answers to it are nonsense; then it is held again, at the latest after the
-    lease."""
+    """Call `act` while its answers are nonsense. Afterwards the lock can be acquired again, at the latest
+    after the lease."""
     f, a = pair(s, timeout=300, watchdog=4000)
     a.ask('take', 'l', 30000).ok()
     for reply in NONSENSE:
@@ -204,7 +204,7 @@ def spoil_one(s, name, act, outcome):
 
 
 def works(a, *words):
-    """Now that the server behaves; on a slow machine perhaps not at the first try."""
+    """The call works now that the server answers correctly; on a slow machine perhaps not at the first try."""
     until(lambda: a.ask(*words).code == 'PAWL_OK', f'for {words} to work')
 
 
@@ -296,10 +296,10 @@ def _(s):
             s.call('FLUSHALL')
 
 
-# ---- what nobody asked for -----------------------------------------------------------------------
+# ---- unexpected messages -------------------------------------------------------------------------
 
 def survives(s, f, a, data, what):
-    """It may drop the connection, but not the lock, and goes on."""
+    """The client may drop the connection, but must keep the lock and go on."""
     token = a.ask('take', 'l', 30000).ok().token
     f.push(data)
     a.lock('k', 'k')

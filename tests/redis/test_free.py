@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long a lock may stand free while somebody waits for it: the bounds that docs/redis.md states.
+"""How long a lock may stand free while a client waits for the lock: the bounds of docs/redis.md.
 
-What is in the way is a lease or a claim of a known length; from its end, by the server's clock,
-until the next grant at most BOUND_MS may pass. A machine that keeps the control waiting
-(scenes.Control) is given that much more.
+In each case a lease or a claim of a known length blocks the lock. From the end of that lease or claim, by
+the server's clock, the next grant must come within BOUND_MS. The bound is extended by the delay that
+scenes.Control measures on a busy machine.
 
-A ghost is an acquire that has ended, of a client that lives, which the queue names again because
-the server's data are older than that.
+A ghost (a stale entry in docs/redis.md) is a queue entry of an acquire that has ended, of a client that
+lives. The queue contains the entry again because the server went back to older data.
 """
 import os
 import shutil
@@ -27,7 +27,7 @@ LEASE_MS = 3000
 
 
 def ends_at(s, name='n'):
-    """When what is in the way ends, by the server's clock, ms."""
+    """The end of the lease or claim that blocks the lock, by the server's clock, in ms."""
     seconds, micros = s.call('TIME')
     return int(seconds) * 1000 + int(micros) // 1000 + max(s.call('PTTL', 'pawl:' + name), 0)
 
@@ -38,8 +38,8 @@ def since(s, at):
 
 
 def in_time(control, s, waiters, ends, what):
-    """One of the waiters has it soon after what was in their way; which. (Who is not connected
-    again when it is passed on loses its turn.)"""
+    """Wait until one of the waiters has the lock, which must be soon after `ends`. Returns that waiter. (A
+    waiter that has not reconnected when the lock is passed on loses its turn.)"""
     got, who = until(lambda: next(((a, w) for w in waiters if (a := w.have('acquire', 'l'))), None),
                      what, patience=90)
     got.ok()
@@ -58,8 +58,8 @@ def both(control, s, waiters, ends, what):
 # ---- ghosts --------------------------------------------------------------------------------------
 
 def contended(service, s, ghosts, params=None):
-    """A holder, a queue of those who will be ghosts and then of who waits on: (holder, ghosts,
-    waiters)."""
+    """Make a holder and a queue: first the clients that will be ghosts, then the real waiters. Returns
+    (holder, ghosts, waiters)."""
     made = [service.actor(watchdog=LEASE_MS, timeout=1000, **(params or {}))
             for _ in range(ghosts + 3)]
     made[0].lock('l', 'n')
@@ -169,7 +169,7 @@ def _(s):
     a.ask('renew', 'l', 0).ok()
 
 
-# ---- those who die or stop together --------------------------------------------------------------
+# ---- clients that die or stop together -----------------------------------------------------------
 
 @case('a holder and all who watch die together: the last waiter has it within 5 s of the lease',
       limit=120)
@@ -192,7 +192,7 @@ def _(s):
     h.lock('l', 'n')
     h.ask('take', 'l', 0).ok()
     queue_up(s, 'n', crew[:3])
-    h.ask('drop', 'l').ok()  # from here on the last one watches
+    h.ask('drop', 'l').ok()  # from here on the last waiter is the watcher
     crew[0].answer('acquire', 'l').ok()
     queue_up_more(s, crew[3])
     watch = s.call('HGET', '{pawl:n}:rec', 'watch').split(' ')[1]
@@ -214,7 +214,7 @@ def queue_up_more(s, a):
     until(lambda: len(s.queue('n')) == n + 1)
 
 
-# ---- what is lost without a word -----------------------------------------------------------------
+# ---- losses without a notification ---------------------------------------------------------------
 
 @case('a client that is not subscribed, as it thinks: 5 s after the release', limit=120)
 def _(s):

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A quorum of five Redis servers, of which some are killed, restarted empty, and slow.
 
-A claim is the time from the answer "granted" to the moment the release was sent, or to the message
-that it was lost. Claims never overlap that exclude each other; whoever asked after somebody had got
-a token got a larger one; and who lost it was told, by the message or by its release. All clocks are
-the machine's boot-time clock.
+A claim is the time from the answer "granted" to the moment the release was sent, or to the message that
+the lock was lost. Claims that exclude each other never overlap; an acquire that began after a token had
+been granted gets a larger token; and a client that lost its lock was told, by the message or by the result
+of its release. All times are of the machine's boot-time clock.
 
     test_quorum.py [-t] [FILTER]
 """
@@ -27,7 +27,7 @@ TOOL = os.environ['PAWL_TOOL']
 SECONDS = int(os.environ.get('QUORUM_SECONDS', 25))
 ACTORS = 6
 LEASE_MS = 1500
-LATE_NS = 200000000  # a message of loss may be so late on a busy machine
+LATE_NS = 200000000  # the message of a loss may be this late on a busy machine
 SEED = int(os.environ.get('QUORUM_SEED', random.randrange(10 ** 6)))
 
 
@@ -47,7 +47,7 @@ class Five:
         return ports
 
     def url(self, settle=1, **params):
-        """settle: the servers are new, and nobody relies on what they knew before."""
+        """settle: short, because the servers are new and no grant can have been lost."""
         return '|'.join([f'quorum:settle={settle}',
                          *(f'redis://127.0.0.1:{p}/{query(params)}' for p in self.ports())])
 
@@ -61,7 +61,7 @@ class Five:
             self.servers[i].start()
 
     def holders(self, name):
-        """At how many servers that run somebody has it."""
+        """The number of running servers at which the lock is held."""
         return sum(s.process.poll() is None and s.holder(name) is not None for s in self.servers)
 
     def stop(self):
@@ -126,7 +126,7 @@ def _(five):
         told = subprocess.run([TOOL, 'run', *limit, '-u', five.url(), 'a', '--', 'true'],
                               capture_output=True, text=True, timeout=60)
         equal(told.returncode, 69)
-        # The wait is asynchronous: the tool has its code, and words from the library's last warning.
+        # The wait is asynchronous: the tool has the code, and the text of the library's last warning.
         assert ' of 5: node 1 busy, 2 busy, 3 ' in told.stderr or \
             'Connection refused' in told.stderr, told.stderr
 
@@ -147,7 +147,7 @@ def _(five):
             if released:
                 a.ask('drop', 'l').ok()
             a.close().ok()
-            five.proxy.cut()  # what is still under way is lost
+            five.proxy.cut()  # messages under way are lost
             time.sleep(0.5)
             equal(five.holders('a'), 0)
             five.proxy.delay = 0
@@ -159,7 +159,7 @@ def _(five):
     a.lock('l', 'a')
     a.ask('take', 'l', 0).ok()
     until(lambda: five.holders('a') == 5, 'for all five')
-    for pair in ((0, 1), (2, 3)):  # one pair after the other: each time three know it
+    for pair in ((0, 1), (2, 3)):  # one pair after the other: each time three nodes know the grant
         five.restart(*pair)
         until(lambda: five.holders('a') == 5, 'for the healing')
     equal(a.have('lost', 'l'), None)
@@ -173,7 +173,7 @@ def _(five):
     a = five.actor(watchdog=LEASE_MS)
     a.lock('l', 'a')
     a.ask('take', 'l', 0).ok()
-    until(lambda: five.holders('a') == 5, 'for all five')  # else the rest is asked after the restart
+    until(lambda: five.holders('a') == 5, 'for all five')  # else the other nodes are asked after the restart
     five.restart(0, 2, 4)
     a.lost('l')
     a.ask('drop', 'l').be('PAWL_ELOST')
@@ -305,8 +305,8 @@ def _(five):
 
 # ---- how long a lock may stand free --------------------------------------------------------------
 
-# Who dies or stops, and after which time at most (beyond LEASE_MS where a lease must end first) the
-# last of three waiters has the lock: the bounds of one Redis server, in docs/promises.md.
+# Which clients die or stop, and the longest time (in addition to LEASE_MS if a lease must end first) after
+# which the last of three waiters has the lock: the bounds of one Redis server, in docs/promises.md.
 BOUNDS = {
     'the holder is killed': (lambda h, *_: h.kill(), LEASE_MS + 100),
     'the holder is stopped': (lambda h, *_: h.stop(), LEASE_MS + 100),
@@ -397,7 +397,7 @@ class Worker(threading.Thread):
 
 
 class Killer(threading.Thread):
-    """Kills two servers and starts them again, empty; then leaves all in peace until they vote."""
+    """Kills two servers and starts them again, empty; then waits until all servers vote again."""
 
     def __init__(self, five, over):
         super().__init__(daemon=True)
@@ -421,7 +421,7 @@ class Killer(threading.Thread):
 
 
 def overlaps(claims):
-    """How many pairs of claims overlap that exclude each other."""
+    """The number of pairs of claims that overlap although they exclude each other."""
     found, ending = 0, []
     for c in sorted(claims, key=lambda c: c.start):
         ending = [e for e in ending if e.end > c.start]
@@ -431,8 +431,8 @@ def overlaps(claims):
 
 
 def falling(claims):
-    """How many have a token that is not larger than all that were granted before they asked. (Two
-    readers at the same time may have the same.)"""
+    """The number of claims whose token is not larger than all tokens granted before the acquire began. (Two
+    readers at the same time may have the same token.)"""
     granted = sorted(claims, key=lambda c: c.start)
     largest, i, found = 0, 0, 0
     for c in sorted(claims, key=lambda c: c.asked):
@@ -445,7 +445,7 @@ def falling(claims):
 
 
 def gap_ms(claims, at):
-    """From a kill to the next grant."""
+    """The time from a kill to the next grant."""
     after = [c.start - at for c in claims if c.start > at]
     return min(after) / 1e6 if after else 0.0
 
@@ -486,7 +486,7 @@ def _(five):
           f'longest {gaps[-1]:.0f} ms')
     equal(double, 0)
     equal(falls, 0)
-    for w in workers:  # the faults are over: everybody gets everything
+    for w in workers:  # the faults are over: every worker can acquire every object
         for which in Worker.OBJECTS:
             w.actor.ask('take', which, 30000).ok()
             w.actor.ask('drop', which).ok()

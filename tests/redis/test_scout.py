@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster that changes behind a client's back: nodes that are removed or cut off, slots that move
-while the client is stopped, channels that may not be used. The bounds are those of
-docs/redis-servers.md: a lock that is free while somebody waits is granted within BOUND seconds of
-the moment from which the cluster serves it (again).
+"""Changes of a cluster that a client is not told about: nodes that are removed or cut off, slots that move
+while the client is stopped, channels that the client may not use. The bounds are those of
+docs/redis-servers.md: a lock that is free while a client waits is granted within BOUND seconds of the
+instant from which the cluster serves the lock (again).
 """
 import os
 import re
@@ -20,12 +20,12 @@ from scenes import LONG, holder, waiters  # noqa: E402
 from rights import PARTS, missing, play, redis_rules  # noqa: E402
 
 BOUND = 5
-SLACK = 3  # of a crowded machine; without what is tested it takes 17 s, or for ever
+SLACK = 3  # for a crowded machine; without the tested mechanism a grant takes 17 s, or for ever
 LAYOUTS = ('pawl', 'redisson')
 
 
 class Plain(Cluster):
-    """Three masters, none of which dies."""
+    """Three masters without replicas, none of which dies."""
 
     def __init__(self):
         super().__init__(masters=3, replicas=0)
@@ -39,14 +39,14 @@ def in_time(since, answer, what):
 
 
 def slot_tag(node, c):
-    """A tag whose names are in slots of this node."""
+    """A hash tag; names with this tag are in a slot of this node."""
     return next(f'{{t{i}}}' for i in range(100000) if c.master_of(lock_slot(f'{{t{i}}}')) is node)
 
 
 # ---- nodes that leave ----------------------------------------------------------------------------
 
 def delete(c, node):
-    """What redis-cli --cluster del-node does."""
+    """Remove a node as redis-cli --cluster del-node does."""
     for other in c.nodes:
         other.call('CLUSTER', 'FORGET', node.id)
     node.call('CLUSTER', 'RESET', 'SOFT')
@@ -69,9 +69,9 @@ def _(c):
         b[w].lock('l', 'n' + w)
         b[w].send('acquire', 'l', -1)
         a[w].lock('k', 'k' + w)
-    time.sleep(0.5)  # so that they wait; if not yet, nothing is harder
+    time.sleep(0.5)  # so that they wait; the test is right even if they don't wait yet
     delete(c, extra)
-    time.sleep(6)  # twice a lease, and each has asked for the map since
+    time.sleep(6)  # two leases; each client has asked for the slot map since
     for w in LAYOUTS:
         equal(a[w].ask('held', 'l').held, 1, w)
         a[w].ask('take', 'k', 5000).ok()
@@ -181,7 +181,7 @@ def _(c):
             since = boot_ns()
             a.send('drop' if kind == 'sem' else 'release', 'l2' if kind == 'read' else 'l')
             for r in node.connections():
-                if 'P' in r['flags']:  # who listens to anything
+                if 'P' in r['flags']:  # a connection with subscriptions
                     node.call('CLIENT', 'KILL', 'ID', r['id'])
             in_time(since, b.answer('take' if kind == 'sem' else 'acquire', 'l'), f'{w} {kind}')
             a.kill()
@@ -191,7 +191,7 @@ def _(c):
 # ---- slots that move -----------------------------------------------------------------------------
 
 def wait_for(c, w, kind, name):
-    """(holder, waiter): one holds, the other waits for it."""
+    """Two actors: one holds the lock, the other waits. Returns (holder, waiter)."""
     a, b = (c.actor(layout=w, watchdog=LONG) for _ in range(2))
     for x in (a, b):
         if kind == 'sem':
@@ -220,7 +220,7 @@ def there_and_back(c, w):
     c.migrate(slot, here)
     for _, b in pairs.values():
         b.resume()
-    time.sleep(2)  # they have read what there was to read, and have asked
+    time.sleep(2)  # the clients have read all pending messages, and have asked
     for kind, (a, b) in pairs.items():
         since = boot_ns()
         a.ask('drop', 'l2' if kind == 'read' else 'l').ok()
@@ -240,7 +240,8 @@ def _(c):
 # ---- Redis 6.2 -----------------------------------------------------------------------------------
 
 class Old(Fake):
-    """A node before the fake says that it is of version 6.2, and that the others are here."""
+    """A proxy in front of a node. It makes the node look like version 6.2, and the other nodes as if they
+    were at the proxies' addresses."""
 
     def pretend(self, c, fakes):
         hello = {'server': 'redis', 'version': '6.2.14', 'proto': 3, 'id': 1, 'mode': 'cluster',
@@ -276,7 +277,7 @@ PARAMS = {'pawl': {}, 'redisson': {'layout': 'redisson', 'prefix': 'shop:'}}
 
 
 def documented(layout):
-    """The rules that docs/security.md gives a user of this layout, and those that it recommends."""
+    """The ACL rules that docs/security.md gives a user of this layout, and the recommended rules."""
     must = [r for mark in MUST[layout] for r in redis_rules(mark)]
     return must, redis_rules(MUST[layout][-1] + ', recommended')
 
@@ -307,7 +308,7 @@ def hand_over(url, what, kinds=('mutex', 'fair', 'read', 'write'), a=None, b=Non
 
 
 def has_everything(c, url, w):
-    """Nothing is refused, also not while a slot moves."""
+    """No call is refused, even while a slot moves."""
     for part in PARTS[:-1]:
         equal(play(url, part, seen=w == 'pawl'), None, part)
     a, b = hand_over(url, w)
@@ -319,7 +320,7 @@ def has_everything(c, url, w):
 
 
 def migrate_under(c, a, w):
-    """A slot whose keys are on their way: ASK. Its lock is taken when it has arrived."""
+    """Use a lock whose slot is being moved (ASK). The lock is acquired when the slot has been moved."""
     slot = lock_slot('nfair', 'shop:' if w == 'redisson' else 'pawl:')
     c.migrate(slot, next(m for m in c.masters() if m is not c.master_of(slot)))
     a.ask('take', 'fair', 20000).ok()
@@ -333,7 +334,7 @@ def _(c):
 
 
 def asking(c, w, url, name):
-    """A renewal while the slot is on its way: the node that has the key must be asked with ASKING."""
+    """A renewal while the slot is being moved: the client must send ASKING to the node that has the key."""
     slot = lock_slot(name, 'shop:' if w == 'redisson' else 'pawl:')
     here = c.master_of(slot)
     a = Actor(url)
@@ -352,7 +353,7 @@ def _(c):
     for w in LAYOUTS:
         must, more = documented(w)
         url = with_rights(c, must + more, **PARAMS[w])
-        # Redisson's renewal has several keys, which must wait until the slot has arrived.
+        # Redisson's renewal uses several keys, and must wait until the slot has been moved.
         asking(c, w, url, 'moves').be('PAWL_OK' if w == 'pawl' else 'PAWL_ECONN')
         url = with_rights(c, [r for r in must if r != '+asking'] + more, **PARAMS[w])
         assert "'asking'" in asking(c, w, url, 'stays').be('PAWL_EAUTH').words

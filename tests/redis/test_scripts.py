@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The scripts on a real server: hand-over, tokens, those who are gone, the same again.
+"""The scripts on a real server: hand-over, tokens, dead clients, repeated requests.
 
-Beside test_random.py, which compares whole runs with the rules, each case here shows one promise.
+Each case here tests one promise. test_random.py compares whole random runs with the rules.
 """
 import os
 import sys
@@ -55,7 +55,7 @@ def _(s):
         a = s.client()
         for i in range(n + 1):
             a.acquire('n%d' % n, i, wait=600000)
-        a.release('n%d' % n, 0)  # and somebody is told to watch
+        a.release('n%d' % n, 0)  # and a waiter is told to watch
         before = commands()
         a.release('n%d' % n, 1)
         after = commands()
@@ -87,14 +87,14 @@ def _(s):
         c.acquire('n', 1, wait=60000)
 
     def passed(holder, to, told=None):
-        """Who is told to watch when it passes from the one to the other."""
+        """Check which waiter is told to watch when the lock passes from `holder` to `to`."""
         holder.release('n', 1)
         equal(to.messages()[0][0], 'g')
         for c in others:
             equal([m[0] for m in c.messages()], ['f'] if c is told else [], 'told:')
         return int(s.admin.call('HGET', watch, 'watch').split(' ')[0])
 
-    passed(a, others[0], others[5])  # the first in line watched, and has it now
+    passed(a, others[0], others[5])  # the first waiter was the watcher, and has the lock now
     at = passed(others[0], others[1])
     others[5].cancel('n', 1)
     equal([m[0] for m in others[2].messages()], ['f'], 'the front is told:')
@@ -170,7 +170,7 @@ def _(s):
         equal(s.admin.call('EXISTS', keys('n')[0]), 0)
 
 
-# ---- those who are gone --------------------------------------------------------------------------
+# ---- dead clients --------------------------------------------------------------------------------
 
 @case('a waiter whose connection is closed is skipped at once')
 def _(s):
@@ -260,7 +260,7 @@ def _(s):
             assert 0 < s.admin.call('PTTL', k) <= 15000, k
 
 
-# ---- the same again ------------------------------------------------------------------------------
+# ---- repeated requests ---------------------------------------------------------------------------
 
 @case('an acquire that is repeated finds its grant, whether the push came or not')
 def _(s):
@@ -300,7 +300,7 @@ def _(s):
     a.release('n', 1)
     equal(b.cancel('n', 1)[0], 'HELD')
     equal([m[0] for m in c.messages()], ['f', 'g'])
-    equal(b.acquire('n', 1, wait=60000)[0], 'QUEUED')  # from an old socket, long given up
+    equal(b.acquire('n', 1, wait=60000)[0], 'QUEUED')  # from an old connection that the client gave up
     b.messages()
     c.release('n', 1)
     equal(b.message()[:2], ['g', b.owner(1)])
@@ -334,10 +334,10 @@ def _(s):
     assert s.admin.call('PTTL', keys('n')[0]) > 20000
 
 
-# ---- ghosts, and what is left behind -------------------------------------------------------------
+# ---- ghosts (stale entries), and keys that are left behind ---------------------------------------
 
 def granted_by_message(s, mode='x'):
-    """A ghost at the front gets the lock: (its client, token, when)."""
+    """A ghost at the front of the queue gets the lock. Returns (its client, token, time of the grant)."""
     a, b = s.client(), s.client()
     a.acquire('n', 1)
     b.acquire('n', 2, mode=mode, wait=60000)
@@ -394,7 +394,7 @@ def _(s):
 @case('a counter ends a day or more after its last token, or after the clock has reached it')
 def _(s):
     a = s.client()
-    fence, most = keys('n')[1], 96400 * 1000  # a day, and how long that is not looked at
+    fence, most = keys('n')[1], 96400 * 1000  # a day, and the time for which the expiry is not refreshed
     a.acquire('n', 1)
     a.release('n', 1)
     assert most - 5000 < s.admin.call('PTTL', fence) <= most

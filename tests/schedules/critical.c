@@ -2,11 +2,11 @@
  *
  * critical.c - programs of critical sections: long leases, no faults.
  *
- * Each step of a worker is a section (or a wait that somebody may cancel) through a handle of its
- * own, blocking, asynchronous, of a multi-lock or of a semaphore. `inside` is a plain counter: if
- * the library lets two owners in it shows, and if the library's mutexes do not order the two,
- * ThreadSanitizer tells. Sections last some points of the scheduler. So nobody has to wait longer
- * than SOON, and a wake-up that was lost shows as a wait for the next timer of the library.
+ * Each step of a worker is a section (or a wait that another thread may cancel) through a handle of
+ * its own: blocking, asynchronous, of a multi-lock or of a semaphore. `inside` is a plain counter:
+ * the counter shows if the library lets two owners in, and ThreadSanitizer reports if the library's
+ * mutexes do not order the two. Sections last some points of the scheduler, so no thread has to
+ * wait longer than SOON, and a lost wake-up shows as a wait for the next timer of the library.
  */
 #include "programs.h"
 
@@ -24,8 +24,9 @@ static void check_wait(struct program *p, int64_t began, const char *what)
         program_fail(p, "%s took %lld ms", what, (long long)took);
 }
 
-/* Two clients of local: are ordered by atomics in one file that each has mapped at an address of
- * its own. ThreadSanitizer goes by addresses and can't see that: there the counter is atomic. */
+/* Two clients of local: are ordered by atomics in one file, which each client has mapped at another
+ * address. ThreadSanitizer compares addresses and can't see this order, so for local: the counter
+ * is atomic. */
 static int enter(struct program *p, size_t name, int by)
 {
     if (p->folder && p->nclients > 1)
@@ -45,7 +46,7 @@ static void section(struct program *p, size_t name)
         program_fail(p, "two owners of '%s'", name_of(name));
 }
 
-/* May the call have ended so because the client closes? */
+/* Whether the call may have ended with this code because the client is being closed. */
 static bool closed(struct program *p, size_t client, int code)
 {
     return (code == PAWL_ESTATE || code == PAWL_ECANCELED || code == PAWL_ELOST ||
@@ -83,7 +84,7 @@ static void blocking(struct program *p, struct worker *w, size_t client, size_t 
     if (code == 0) {
         bool open = !atomic_load_explicit(&p->closing[client], memory_order_relaxed);
 
-        if (open && !p->closes) /* closing releases what is held: no section beside that */
+        if (open && !p->closes) /* a close releases held locks: no section then */
             section(p, name);
         if (draw(&w->chance, 3)) {
             code = pawl_lock_release(lock, &err);
@@ -181,7 +182,7 @@ static void *free_lock(void *arg)
     return NULL;
 }
 
-/* Members outlive the multi-lock, or go with it. */
+/* Members are freed together with the multi-lock, or later. */
 static void free_members(struct worker *w, pawl_lock **members)
 {
     bool keeps = w->nkept + NAMES <= KEPT && draw(&w->chance, 2);
@@ -193,7 +194,7 @@ static void free_members(struct worker *w, pawl_lock **members)
             pawl_lock_free(members[i]);
 }
 
-/* Freeing the multi-lock, here or in another thread, gives back what was acquired through it. */
+/* Freeing the multi-lock, here or in another thread, releases the locks acquired through it. */
 static void free_multi(struct program *p, struct worker *w, pawl_lock *multi)
 {
     pthread_t thread;
@@ -241,7 +242,8 @@ static void chain_ended(void *arg, pawl_lock *multi, int code)
         program_fail(s->program, "an acquire of several was told %s", pawl_errname(code));
 }
 
-/* Started, and freed at once with all members, or in the other order: the chain cleans up. */
+/* Start an acquire of a multi-lock, and free the multi-lock and its members at once, in any order:
+ * the asynchronous acquire must clean up. */
 static void several_freed(struct program *p, struct worker *w)
 {
     pawl_lock *members[NAMES], *multi = multi_new(p, w, PAWL_OWNER_HANDLE, members);
@@ -286,7 +288,7 @@ static void permits(struct program *p, struct worker *w, size_t client)
         program_fail(p, "permits: %s", err.text);
 }
 
-/* A handle of all: who waits through it may be cancelled by others. */
+/* A handle that all threads share: other threads may cancel a wait through this handle. */
 static void cancelled(struct program *p, struct worker *w)
 {
     struct slot *slot = &p->slots[draw(&w->chance, SLOTS)];
@@ -320,8 +322,8 @@ static void *wait_for_both(void *arg)
     return NULL;
 }
 
-/* The second member is held until the multi-lock's acquire has ended, so it must end by the cancel,
- * which said that it found it. Else: a deadlock. */
+/* The second member is held until the acquire of the multi-lock has ended. So the acquire must end
+ * by the cancel, which reported that it found the acquire; otherwise there is a deadlock. */
 void cancel_duel(struct program *p)
 {
     struct worker w = {.program = p, .chance = p->seed};

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * programs.c - what all programs have in common: clients and threads, the judge, the end.
+ * programs.c - the parts that all programs share: clients and threads, the judge, the end.
  *
  * A program opens its clients, starts its workers and perhaps a foreign loop, joins them, closes
- * what no worker has closed, and looks: every start was told once, and a new client finds every
- * name free.
+ * the clients that no worker has closed, and checks that the done callback of every start ran once
+ * and that a new client finds every name free.
  *
- * THE JUDGE. valid_ms is a promise: nobody else is granted the name before. So after each grant
- * the owner writes down until when, and looks at what the others wrote. Entries are cleared before
- * a release begins; an entry whose owner lost the lock ends by itself. If two threads use one
- * handle, one may release what the other is about to write down: nothing is written while a release
- * is under way, or if one began since the acquire did. All this is sound because a steered thread
- * runs alone between two points, and the judge has none.
+ * THE JUDGE. valid_ms is a promise: no other owner is granted the name before the end of that time.
+ * After each grant the owner therefore writes the end of the time into a table, and compares it
+ * with the entries of the other owners. Entries are cleared before a release begins; the entry of
+ * an owner that lost the lock ends by itself. If two threads use one handle, one may release the
+ * lock while the other is about to write: nothing is written while a release is under way, or if a
+ * release has begun since the acquire. All this is sound because a steered thread runs alone
+ * between two points, and the judge has no points.
  */
 #include "programs.h"
 
@@ -195,7 +196,7 @@ static char *label_of(size_t client)
     return labels[client];
 }
 
-/* pawl.h: a close that returns 0 says that the service has no lock of this client any more. */
+/* pawl.h: a close that returns 0 means that the service has no lock of this client any more. */
 static void look_for_holder(struct program *p, size_t which)
 {
     pawl_client *client;
@@ -215,7 +216,7 @@ static void look_for_holder(struct program *p, size_t which)
     pawl_close(client);
 }
 
-/* The client that closes gives back what its owners have: nothing of theirs is judged any more. */
+/* Closing a client releases its owners' locks: the judge no longer checks these owners. */
 static void close_client(struct program *p, size_t which)
 {
     int code;
@@ -271,7 +272,7 @@ static void open_clients(struct program *p)
     }
 }
 
-/* Nothing is left: a client that comes now gets every name. */
+/* Nothing is left behind: a new client can acquire every name. */
 static void look_for_remains(struct program *p)
 {
     pawl_client *client;
@@ -291,8 +292,8 @@ static void look_for_remains(struct program *p)
     pawl_close(client);
 }
 
-/* Sections in callbacks come to their end before a client closes, which would give back what they
- * hold. */
+/* Wait for the end of sections in callbacks before a client is closed, because the close would
+ * release their locks. */
 static void await_outcomes(struct program *p)
 {
     int64_t began = clock_ms();

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * programs.h - small concurrent programs at random, to be run under the scheduler (steer.h), by
- * seed. The seed of a program is that of its schedule divided by SCHEDULES, so each program is run
- * under several schedules.
+ * programs.h - small random concurrent programs, made from seeds, that run under the scheduler
+ * (steer.h). The seed of a program is the seed of its schedule divided by SCHEDULES, so each
+ * program runs under several schedules.
  *
- * Two kinds. *Critical* programs (critical.c) have long leases and no faults: every section is
- * exclusive (a plain counter, which ThreadSanitizer sees, too), every wait without a limit ends,
- * and soon. *Wild* programs (wild.c) have leases of some ms, late, lost and refused answers, and
- * calls of every kind on handles that all threads share; a judge (programs.c) looks at what each
- * owner was told about its lease. In both: each `done` comes once, closing returns, and nothing is
- * left in the service or, in AddressSanitizer's build, in memory.
+ * There are two kinds. *Critical* programs (critical.c) have long leases and no faults: every
+ * section is exclusive (a plain counter, which ThreadSanitizer checks, too), and every wait without
+ * a limit ends soon. *Wild* programs (wild.c) have leases of some ms, late, lost and refused
+ * answers, and calls of every kind on handles that all threads share; a judge (programs.c) compares
+ * the leases that the owners were told. In both kinds each `done` is called once, closing returns,
+ * and nothing is left in the service or, in AddressSanitizer's build, in memory.
  *
- * The programs keep to the rules of pawl.h (no call on a handle beside or after its free). What
- * they share among threads are relaxed atomics, which order nothing: a mutex of the program would
- * hide from ThreadSanitizer that the library forgot one.
+ * The programs follow the rules of pawl.h (no call on a handle during or after its free). Threads
+ * share only relaxed atomics, which order nothing: a mutex of the program would hide from
+ * ThreadSanitizer that the library forgot a mutex.
  */
 #ifndef PAWL_SCHED_PROGRAMS_H
 #define PAWL_SCHED_PROGRAMS_H
@@ -43,12 +43,12 @@ struct slot {
     size_t client, name;
     bool shared;       /* PAWL_READ */
     bool by_handle;
-    _Atomic unsigned releases;  /* how often the program began to give it back */
-    _Atomic int releasing;      /* calls that do so now */
+    _Atomic unsigned releases;  /* how many releases of the program have begun */
+    _Atomic int releasing;      /* how many of these are under way */
     bool judged;
 };
 
-/* An operation that was started. */
+/* An asynchronous operation. */
 struct start {
     struct program *program;
     struct slot *slot;
@@ -56,7 +56,7 @@ struct start {
     uint64_t chance;
     _Atomic int told;
     _Atomic bool begun;
-    _Atomic bool freed; /* its handle was freed in a callback before: it must not be told 0 */
+    _Atomic bool freed; /* a callback freed the handle before: the code must not be 0 */
     pawl_lock *_Atomic lock;
     unsigned releases;
     int64_t began; /* ms */
@@ -74,7 +74,7 @@ struct worker {
 
 struct program {
     uint64_t seed;
-    uint64_t chance; /* of the thread that prepares it */
+    uint64_t chance; /* random state of the thread that prepares the program */
     bool wild, faults, breaks, fd_mode, closes; /* closes: a worker closes the first client */
     size_t nclients, nworkers;
     char url[300], plain[300]; /* plain: the same service without faults */
@@ -89,7 +89,7 @@ struct program {
     struct start starts[STARTS];
     _Atomic unsigned nstarts;
     _Atomic bool loop_ends, ended;
-    /* until when each owner surely holds each name, as it was told; 0: it does not */
+    /* until when each owner certainly holds each name according to valid_ms; 0: not held */
     _Atomic int64_t sole[NAMES][OWNERS], joint[NAMES][OWNERS];
     int inside[NAMES]; /* critical sections: plain on purpose */
     _Atomic int inside_files[NAMES];
@@ -104,18 +104,18 @@ _Noreturn void program_fail(const struct program *p, const char *format, ...)
 const char *name_of(size_t name);
 
 struct start *start_new(struct program *p, struct worker *w, struct slot *slot, pawl_lock *lock);
-void start_told(struct start *s); /* exactly once */
+void start_told(struct start *s); /* the done callback ran: exactly once */
 
-/* Use of a shared handle. NULL: it is being freed. */
+/* Begin to use a shared handle. NULL: the handle is being freed. */
 pawl_lock *slot_claim(struct slot *slot);
-bool slot_claim_as(struct slot *slot, const pawl_lock *lock); /* if it is that one */
+bool slot_claim_as(struct slot *slot, const pawl_lock *lock); /* if the slot has this handle */
 void slot_leave(struct slot *slot);
 
-/* The owner was granted `slot` and asks how long that lasts. `releases` is what slot->releases was
- * before. */
+/* The owner was granted `slot` and asks how long the grant is valid. `releases` is the value of
+ * slot->releases before the acquire. */
 void judge_granted(struct program *p, struct slot *slot, size_t owner, pawl_lock *lock,
                    unsigned releases);
-/* Around a call that gives back what the owner holds through `slot`. */
+/* Called before and after a release of the owner's lock through `slot`. */
 void judge_release_begins(struct program *p, struct slot *slot, size_t owner);
 void judge_release_ends(struct slot *slot);
 size_t judge_owner(const struct program *p, const struct slot *slot, const struct worker *w);

@@ -7,8 +7,8 @@
  *     schedules [--first SEED] [--count N] [--for SECONDS] --exec PROGRAM [ARGUMENT ...]
  *
  * --free runs the programs without the scheduler, to compare. --exec runs another program, linked
- * with the scheduler, with PAWL_SCHEDULE_SEED in its environment. The first seed that fails ends
- * the run (--keep-on: it does not); its number, given as --first with --count 1, replays it.
+ * with the scheduler, with PAWL_SCHEDULE_SEED in its environment. The run ends with the first seed
+ * that fails, unless --keep-on is given. --first SEED --count 1 replays a seed.
  */
 #include <errno.h>
 #include <signal.h>
@@ -53,7 +53,7 @@ static _Noreturn void child(uint64_t seed)
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (args.exec) {
-        dup2(STDERR_FILENO, STDOUT_FILENO); /* its TAP is not ours */
+        dup2(STDERR_FILENO, STDOUT_FILENO); /* its TAP is not that of this run */
         snprintf(text, sizeof text, "%llu", (unsigned long long)seed);
         setenv("PAWL_SCHEDULE_SEED", text, 1);
         execv(args.exec[0], args.exec);
@@ -67,7 +67,7 @@ static _Noreturn void child(uint64_t seed)
     exit(0); /* not _exit: a leak checker reports here */
 }
 
-/* True: it ended well. */
+/* Run one seed. True: the program succeeded. */
 static bool run(uint64_t seed)
 {
     int64_t end = seconds() + (args.free ? LIMIT_FREE : LIMIT);
@@ -113,7 +113,7 @@ static uint64_t run_all(uint64_t *ran)
     return failed;
 }
 
-/* The first seeds once more: the same decisions, point by point. */
+/* Run the first seeds once more: the decisions must be the same, point by point. */
 static bool replays(void)
 {
     for (uint64_t seed = args.first; seed < args.first + 16; seed++) {

@@ -1,35 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * steer.c - who runs next (steer.h says what for).
+ * steer.c - decides which thread runs next (steer.h explains the purpose).
  *
  * STATES. A thread is RUNNABLE, blocked (ON_MUTEX, ON_COND, IN_POLL, IN_JOIN, ASLEEP) or ENDED. One
- * thread, `running`, has the baton; every other managed thread sits in a futex wait on its own `go`
- * word. Only the thread with the baton changes states and picks the next one, at a point (a call of
- * wraps.c, an atomic or a function of the core). It gives the baton away by storing 1 to the
- * other's `go`, and then waits for its own. So all of this file's data have one writer at a time.
+ * thread, `running`, has the baton; every other managed thread waits in a futex wait on its own
+ * `go` word. Only the thread with the baton changes states and picks the next thread, at a point (a
+ * call of wraps.c, an atomic or a function of the core). The thread stores 1 to the `go` word of
+ * the next thread, and then waits on its own. So all data of this file have one writer at a time.
  *
- * Two kinds of threads are beside that order: threads that the scheduler does not know (made by
- * libraries that were not linked with it), which may unlock a mutex or signal a condition, and
- * `strays`. Therefore every access is also under `big`, a lock made of one futex word.
+ * Two kinds of threads don't follow this order: `strays`, and threads that the scheduler does not
+ * know (made by libraries that were not linked with it), which may unlock a mutex or signal a
+ * condition. Therefore every access is also under `big`, a lock made of one futex word.
  *
- * A STRAY is a thread that did not come to a point for STUCK seconds of real time: it is taken to
- * be blocked in the kernel. A waiting thread notices, takes the baton away and gives it to the next
- * one. The stray queues up at its next point. Product code that blocks only in wrapped calls has no
- * strays; the schedule of a process with strays is still safe, since all mutexes are real ones, but
- * it does not replay.
+ * A STRAY is a thread that did not come to a point for STUCK seconds of real time, and is assumed
+ * to be blocked in the kernel. A waiting thread notices this, and passes the baton to the next
+ * thread. The stray queues up at its next point. Code that blocks only in wrapped calls has no
+ * strays. A schedule with strays is safe, because all mutexes are real, but can't be replayed.
  *
- * WHAT THREADSANITIZER SEES. This file is compiled without it, and uses raw futex calls only. So
- * the baton makes no "happens before": threads that run one after the other are still concurrent
- * to ThreadSanitizer unless the program's own mutexes order them. Mutexes are really locked (by
- * trylock); a wait on a condition is an unlock and a lock, which is all the order it gives.
+ * THREADSANITIZER. This file is compiled without ThreadSanitizer, and uses raw futex calls only.
+ * The baton therefore makes no "happens before": threads that run one after the other are still
+ * concurrent to ThreadSanitizer unless the program's own mutexes order them. Mutexes are really
+ * locked (by trylock); a wait on a condition is an unlock and a lock, and gives no other order.
  *
- * WHO IS NEXT. PCT (Burckhardt and others, 2010): each thread has a random priority, the runnable
- * thread with the highest one runs, and at `depth` random points the thread that runs falls below
- * all others. A race that needs d ordered events is met with a probability of at least
+ * THE NEXT THREAD. PCT (Burckhardt and others, 2010): each thread has a random priority, the
+ * runnable thread with the highest priority runs, and at `depth` random points the running thread
+ * falls below all others. A race that needs d ordered events is met with a probability of at least
  * 1/(n k^(d-1)) per seed, for n threads and k points. One seed in four walks at random instead.
- * Time passes by a microsecond per point. When nobody can run it jumps to the next timer, and at
- * random points it jumps although somebody can (a process that was stopped): so leases end in the
- * middle of calls.
+ * Each point takes a microsecond of virtual time. The clock jumps to the next timer when no thread
+ * can run, and at random points (as if the process had been stopped), so that leases end in calls.
  */
 #include "steer.h"
 
@@ -47,7 +45,7 @@
 
 #define THREADS 512
 #define STUCK 8          /* seconds */
-#define STARVED 10000    /* so many points of its own, and a thread falls below all others */
+#define STARVED 10000    /* a thread falls below all others after this many points of its own */
 #define STEPS_MAX 3000000
 #define LONGEST (INT64_C(600) * 1000000000) /* of virtual time */
 #define TICK 1000
@@ -61,7 +59,7 @@ struct sched_thread {
     struct pollfd *fds;
     nfds_t nfds;
     int64_t priority;
-    unsigned ran; /* points since it was put in its place */
+    unsigned ran; /* points since the thread got its priority */
     bool stray, joined, late;
     pthread_t id;
     enum sched_point point;
@@ -79,7 +77,7 @@ static struct sched_options opt;
 static enum sched_way way;
 static uint64_t changes[64];
 static bool tracing;
-static bool stale; /* since the pollers were looked at, something was written or closed */
+static bool stale; /* a descriptor was written or closed since the pollers were checked */
 static __thread struct sched_thread *me;
 
 /* ---- raw pieces ------------------------------------------------------------------------------ */
@@ -215,7 +213,7 @@ static void ring(void)
     stale = false;
 }
 
-/* ---- who is next ----------------------------------------------------------------------------- */
+/* ---- the next thread ------------------------------------------------------------------------- */
 
 static struct sched_thread *highest(void)
 {
@@ -246,7 +244,8 @@ static struct sched_thread *choose_next(void)
     return way == SCHED_PCT ? highest() : by_lot();
 }
 
-/* Nobody can run. True: time went on, or a thread that is not steered may have done something. */
+/* No thread can run. True: time went on, or a thread that is not steered may have done
+ * something. */
 static bool pass_time(unsigned *naps)
 {
     int64_t due = next_due();
@@ -274,7 +273,7 @@ static struct sched_thread *pick(void)
 
     ring();
     next = choose_next();
-    if (!next) { /* libraries may have written or closed something unseen */
+    if (!next) { /* a library may have written or closed a descriptor */
         stale = true;
         ring();
         next = choose_next();
@@ -290,7 +289,8 @@ static struct sched_thread *pick(void)
 
 /* ---- the baton ------------------------------------------------------------------------------- */
 
-/* With `big`. The thread that has the baton did nothing for long: somebody else goes on. */
+/* Called with `big`. The thread with the baton came to no point for long: another thread goes
+ * on. */
 static void steal(void)
 {
     if (!running || running->stray)
@@ -321,7 +321,7 @@ static void await_turn(void)
     }
 }
 
-/* With `big`, which is let go of. */
+/* Called with `big`, which this function unlocks. */
 static void hand_over(void)
 {
     struct sched_thread *next = pick();
@@ -343,7 +343,7 @@ static void hand_over(void)
         await_turn();
 }
 
-/* A stray comes back: it queues up. With `big`. */
+/* A stray has come to a point again and queues up. Called with `big`. */
 static void come_back(void)
 {
     if (!me->stray)
@@ -374,7 +374,7 @@ static void count_point(enum sched_point kind, const void *what)
     for (int i = 0; way == SCHED_PCT && i < opt.depth; i++)
         if (changes[i] == steps)
             sched_demote();
-    if (++me->ran > STARVED) /* it may poll for what the others would do */
+    if (++me->ran > STARVED) /* the thread may poll for something that others must do */
         sched_demote();
     if (opt.jumps > 0 && sched_draw((uint64_t)opt.jumps) == 0) {
         int64_t due = next_due();
@@ -580,7 +580,7 @@ bool sched_begins(void)
     return sched_managed();
 }
 
-/* Threads that are left (there should be none) run on by themselves. */
+/* Threads that are left (there should be none) go on without the scheduler. */
 void sched_stop(void)
 {
     active = false;

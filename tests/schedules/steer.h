@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * steer.h - a scheduler for the threads of one process: one thread runs at a time, and a seed says
- * which.
+ * steer.h - a scheduler for the threads of one process: one thread runs at a time, and a seed
+ * decides which one.
  *
  * Link a program with `sched_dep` (meson.build): the core is compiled with points at its atomics
  * and functions, and the linker sends its calls of pthread_*, poll, epoll_wait, read, write, send,
@@ -10,13 +10,13 @@
  *     sched_start(seed, NULL);  ... threads ...  sched_stop();
  *
  * in the program, or PAWL_SCHEDULE_SEED=N in the environment: the scheduler then starts with the
- * first timerfd_create or pthread_create of the process (after each fork anew). Threads are
- * taken in by pthread_create and leave when their last destructor has run. PAWL_SCHEDULE_TRACE=1
- * prints every change of thread.
+ * first timerfd_create or pthread_create of the process (again after each fork). pthread_create
+ * puts a thread under the scheduler, until the last destructor of the thread has run.
+ * PAWL_SCHEDULE_TRACE=1 prints every change of thread.
  *
  * Time is virtual: each point takes a microsecond, and when no thread can run the clock jumps to
- * the next timer. No thread can run and no timer is pending: a deadlock, which ends the process
- * with a report (abort).
+ * the next timer. If no thread can run and no timer is pending, this is a deadlock, which ends the
+ * process with a report (abort).
  */
 #ifndef PAWL_SCHED_H
 #define PAWL_SCHED_H
@@ -28,12 +28,12 @@
 
 enum sched_way { SCHED_PCT, SCHED_WALK };
 
-/* All drawn from the seed where they are 0. */
+/* Fields that are 0 are drawn from the seed. */
 struct sched_options {
     int depth;       /* how many priority changes (PCT) */
-    uint64_t length; /* within so many points */
-    int functions;   /* 1: functions of the core are points, too; -1: they are not */
-    int jumps;       /* at one of so many points the clock jumps to the next timer; -1: never */
+    uint64_t length; /* the changes happen within this many points */
+    int functions;   /* 1: functions of the core are points, too; -1: no */
+    int jumps;       /* at one of this many points the clock jumps to the next timer; -1: never */
 };
 
 void sched_start(uint64_t seed, const struct sched_options *options);
@@ -41,12 +41,12 @@ void sched_stop(void);
 bool sched_active(void);
 /* The calling thread may lose its turn here. */
 void sched_yield_point(void);
-/* End the process with a message, the seed and what each thread does. */
+/* End the process with a message, the seed and the state of each thread. */
 _Noreturn void sched_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* So many points have passed; a hash of all that was decided; how often a thread was stuck in the
- * kernel, and others ran beside it (then the seed does not replay). */
+/* The number of points so far; a hash of all decisions; and how often a thread was stuck in the
+ * kernel and others ran at the same time (then the seed can't be replayed). */
 uint64_t sched_steps(void), sched_hash(void), sched_strays(void);
-int64_t sched_now(void); /* virtual ns; a moment passes */
+int64_t sched_now(void); /* virtual ns; the call takes some virtual time */
 
 /* ---- for wraps.c ----------------------------------------------------------------------------- */
 
@@ -62,12 +62,13 @@ enum sched_state { RUNNABLE, ON_MUTEX, ON_COND, IN_POLL, IN_JOIN, ASLEEP, ENDED 
 struct sched_thread;
 
 bool sched_managed(void); /* the calling thread is steered */
-bool sched_begins(void);  /* as sched_managed, but starts by the environment if that says so */
+bool sched_begins(void);  /* as sched_managed, but first starts if the environment says so */
 void sched_point(enum sched_point kind, const void *what);
-/* Let others run until woken or `until`. False: the time has passed. */
+/* Let other threads run until this thread is woken, or until `until`. False: the time has
+ * passed. */
 bool sched_block(enum sched_state state, const void *what, int64_t until);
 bool sched_block_poll(struct pollfd *fds, nfds_t n, int64_t until);
-/* Threads that block in this state on `what` can run; all of them, or one by lot. */
+/* Make threads that block in this state on `what` runnable: all of them, or a random one. */
 void sched_wake(enum sched_state state, const void *what, bool all);
 bool sched_anybody(enum sched_state state, const void *what);
 uint64_t sched_draw(uint64_t n); /* 0 .. n-1; 0: all 64 bits */
@@ -77,17 +78,17 @@ struct sched_thread *sched_thread_new(void);         /* NULL: too many */
 void sched_thread_begin(struct sched_thread *t);     /* first thing of a new thread: waits */
 void sched_thread_id(struct sched_thread *t, pthread_t id);
 void sched_thread_end(void);
-struct sched_thread *sched_thread_find(pthread_t id); /* one that has not been joined */
+struct sched_thread *sched_thread_find(pthread_t id); /* a thread that was not joined */
 bool sched_thread_ended(const struct sched_thread *t);
 void sched_thread_joined(struct sched_thread *t);
-void sched_thread_poke(struct sched_thread *t);       /* it can run, whatever it waits for */
+void sched_thread_poke(struct sched_thread *t);       /* make a waiting thread runnable */
 void sched_forked(void);
 
 /* Virtual timer descriptors. */
 void sched_timer_add(int fd);
-bool sched_timer_set(int fd, int64_t due); /* SCHED_NEVER: off. False: not one of ours */
+bool sched_timer_set(int fd, int64_t due); /* SCHED_NEVER: off. False: no virtual timer */
 void sched_timer_remove(int fd);
-/* With the scheduler's lock. */
+/* Called with the scheduler's lock. */
 int64_t sched_timers_next(void);
 bool sched_timers_ring(int64_t now); /* true: one was due */
 void sched_timers_clear(void);

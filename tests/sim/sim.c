@@ -7,14 +7,14 @@
  * Each seed draws its own mix: clients, handles, kinds, leases, fault rates; then a schedule of
  * acquire, release, renew, cancel, break, permits, latches and stopped clients. Checked all along:
  *
- *   exclusion   what pawl_lock_held() says of all handles at one instant is compatible (a name
- *               that was broken is excused until its old holders have been told)
- *   tokens      unique, and larger than those of all that had returned before this acquire began
- *   told        a holder whose lease is over is told at its next turn
- *   once        every started operation is told exactly once; every loss at most once, and only of
- *               a held lock; a lost lock is never held again
- *   permits     never more in use than there are
- *   progress    when the faults end, everything that waits is told, and a newcomer gets every lock
+ *   exclusion   the handles for which pawl_lock_held() is true at one instant are compatible (a
+ *               name that was broken is excused until its old holders have been notified)
+ *   tokens      unique, and larger than all tokens returned before this acquire began
+ *   told        a holder whose lease is over is notified at its next turn
+ *   once        every operation is reported exactly once; every loss at most once, and only of a
+ *               held lock; a lost lock is never held again
+ *   permits     never more in use than the capacity
+ *   progress    when the faults end, every wait ends, and a new client gets every lock
  *
  * The first hundred seeds are run twice and must leave the same trace.
  */
@@ -36,7 +36,7 @@ struct handle {
     uint64_t kind;
     enum what what;
     bool lost, broken;
-    int64_t ended; /* when it was first seen to be held no more, without being told; 0: not so */
+    int64_t ended; /* when the lock was first seen as not held, without a notification; 0: never */
     uint64_t floor; /* the largest token returned before this acquire began */
     int id;
 };
@@ -95,7 +95,7 @@ static void check_exclusion(struct sim *s)
     }
 }
 
-/* A running program is told of a loss no later than its next turn. */
+/* A running program is notified of a loss no later than its next turn. */
 static void check_told(struct sim *s)
 {
     for (size_t i = 0; i < s->nhandles; i++) {
@@ -226,7 +226,7 @@ static void break_it(struct sim *s, struct handle *h)
 {
     for (size_t i = 0; i < s->nhandles; i++)
         if (s->handles[i].name == h->name && s->handles[i].what != IDLE)
-            s->handles[i].broken = true; /* granted or about to be: not sure who is hit */
+            s->handles[i].broken = true; /* granted or about to be: may be hit, or not */
     say(s, "break", h, pawl_lock_break(h->lock, NULL));
     for (size_t i = 0; i < s->nhandles; i++)
         if (s->handles[i].name == h->name && s->handles[i].what != IDLE)
@@ -344,7 +344,7 @@ static void make_handle(struct sim *s, int id)
         fail(s, "no handle", id);
 }
 
-/* The faults are over: everything that waits must come to an end by itself. */
+/* The faults are over: every wait must end by itself. */
 static void calm_down(struct sim *s)
 {
     struct world *w = &s->world;
@@ -417,7 +417,7 @@ static void run_seed(struct sim *s, uint64_t seed, bool verbose)
     if (!s->failed)
         newcomer(s);
     if (s->failed)
-        return; /* nothing can be relied on any more, not even closing */
+        return; /* after a violation even closing may fail */
     for (size_t i = 0; i < s->nhandles; i++)
         pawl_lock_free(s->handles[i].lock);
     for (size_t i = 0; i < w->nclients; i++) {

@@ -3,27 +3,28 @@
  * stress.c - stress [OPTIONS] URL [SECONDS] [PROCESSES] [THREADS]: a counter in a file, guarded by
  * one lock, while processes are killed at random moments, stopped for a while, and replaced.
  *
- *     --lease=MS    of the lock; where no kernel tells of a death, it is what a killed holder costs
- *     --pause=MS    at most, between two kills
- *     --cut=PORT    a Redis server here, whose connections are cut at random all the while
+ *     --lease=MS    lease of the lock; a killed holder delays the others by the lease, unless the
+ *                   service notices the death
+ *     --pause=MS    longest pause between two kills
+ *     --cut=PORT    a Redis server on this machine, whose connections are cut at random meanwhile
  *
- * The file holds {value, token, intent}. Inside the lock a thread reads it, demands that its own
- * token is larger than the last one, writes its token as the intent, and then value + 1 with its
- * token in one write. An intent that differs from the token is what a holder left that died in
- * between; there can be no more of those than kills.
+ * The file holds {value, token, intent}. A thread that has the lock reads the file, checks that its
+ * own token is larger than the last one, writes its token as the intent, and then value + 1 with
+ * its token in one write. If intent and token differ, a holder died in between; this must not
+ * happen more often than there were kills.
  *
- * What happened is counted on a page shared by all processes, one slot per thread, written only by
- * that thread; the parent reads a slot when the process is dead. A thread marks `writing` before
- * the write and clears it after it has counted the write as done, so that a kill leaves exactly
- * one increment in doubt, or none. At the end
+ * Events are counted on a page that all processes share. Each thread has a slot, and only that
+ * thread writes the slot; the parent reads a slot when the process is dead. A thread sets `writing`
+ * before the write and clears `writing` after it has counted the write as done, so that a kill
+ * leaves exactly one increment in doubt, or none. At the end
  *
  *     done <= value <= done + in doubt
  *
- * A lease that the machine let run out is not a mistake of the lock's as long as its holder knows:
- * who has less than an eighth of it left does not write.
+ * A lease may end because the machine was too busy. This is no error of the lock as long as the
+ * holder knows: a holder with less than an eighth of its lease left does not write.
  *
- * Processes 0 and 1 are never killed: each of their threads must have had the lock repeatedly.
- * Afterwards nobody is left, and the lock must be free with nobody in its queue.
+ * Processes 0 and 1 are never killed: each of their threads must have had the lock repeatedly. At
+ * the end, when no process is left, the lock must be free and its queue empty.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -54,7 +55,7 @@ struct slot {
     _Alignas(64) atomic_ullong done;
     atomic_int writing;
     atomic_ullong gave_up;   /* short waits that ended without the lock */
-    atomic_llong longest_ms; /* wait of one that got it */
+    atomic_llong longest_ms; /* longest wait that ended with the lock */
 };
 
 struct board {
@@ -93,7 +94,7 @@ static void violation(const char *what, uint64_t a, uint64_t b)
                 (unsigned long long)a, (unsigned long long)b);
 }
 
-/* What may happen to a lease or an answer while connections are cut, and only then. */
+/* Count an error that may happen while connections are cut, and only then. */
 static void excuse(atomic_ullong *counter, const char *what, int code)
 {
     if (cut_port)
@@ -129,7 +130,7 @@ static void add_one(struct worker *w, pawl_lock *lock)
     atomic_store(&w->slot->writing, 0);
 }
 
-/* Most wait until they get it; some give up soon, which exercises leaving the queue. */
+/* Most acquires wait until they get the lock; some give up soon, which tests leaving the queue. */
 static void one_round(struct worker *w)
 {
     int dice = rand_r(&w->seed) % 16;
@@ -254,7 +255,7 @@ static void end_cutter(void)
         violation("connections could not be cut", (uint64_t)status, 0);
 }
 
-/* Kills and stops until the time is over; returns the number of kills. */
+/* Kill and stop processes until the time is over; returns the number of kills. */
 static uint64_t torment(int64_t ms, uint64_t *stops)
 {
     int64_t end = now_ms() + ms, resume_at = 0;
@@ -266,7 +267,7 @@ static uint64_t torment(int64_t ms, uint64_t *stops)
 
         if (now >= resume_at)
             resume_all();
-        if (rand_r(&seed) % 16 == 0) { /* also one that is spared from death */
+        if (rand_r(&seed) % 16 == 0) { /* also a process that is never killed */
             victim = rand_r(&seed) % processes;
             children[victim].stopped = true;
             kill(children[victim].pid, SIGSTOP);

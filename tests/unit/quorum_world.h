@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * quorum_world.h - a world for the engine "quorum:" alone: virtual time, five stores that can
- * be slow, silent, young or forgetful, and clients that are instances of the engine.
+ * quorum_world.h - an environment for the engine "quorum:" alone: virtual time, five stores that
+ * can be slow, silent, restarted or empty, and clients that are instances of the engine.
  *
- * A store is reached through the inner engine "node:K". Each request travels `delay`, is carried
- * out in one step, and its answer travels as long. The engine's own rule is checked all the time:
- * no inner engine is entered while one of its ops is being answered.
+ * Clients reach a store through the inner engine "node:K". Each request takes `delay` to arrive, is
+ * carried out in one step, and the answer takes as long. This rule of the engine is checked all the
+ * time: no function of an inner engine is called while one of its ops is being answered.
  */
 #ifndef PAWL_QUORUM_WORLD_H
 #define PAWL_QUORUM_WORLD_H
@@ -37,12 +37,12 @@ typedef struct name_state {
 typedef struct store {
     int64_t delay, jitter; /* ns, each way */
     bool silent;           /* takes requests, answers nothing */
-    int refuses;           /* with this code, at once */
-    int64_t beat;          /* > 0: a renewal counts from so long before, as with a session */
-    bool restarted;        /* it knows when it began */
+    int refuses;           /* refuses requests with this code, at once */
+    int64_t beat;          /* > 0: a renewal counts from this long before, as with a session */
+    bool restarted;        /* the store reports when it was started */
     int64_t born;
-    unsigned drop, lose;   /* so many of 1000 requests, answers vanish */
-    uint64_t clock;        /* counters never stay behind it (us), like a server's own */
+    unsigned drop, lose;   /* requests, answers that are lost, of 1000 */
+    uint64_t clock;        /* counters are never behind this clock (us), as on a server */
     size_t requests[PAWL_OP_EVENT + 1];
     name_state names[NAMES];
 } store;
@@ -51,12 +51,12 @@ typedef struct client {
     pawl_env env;
     pawl_instance engine;
     int number;
-    uint32_t caps; /* what its nodes can do */
-    int64_t late_ms; /* by how much its wall clock is behind */
+    uint32_t caps; /* capabilities of the nodes */
+    int64_t late_ms; /* how far the client's wall clock is behind */
     struct tied *tied[STORES];
 } client;
 
-/* One op of the test's, and what became of it. */
+/* One op of the test, and its result. */
 typedef struct ask {
     pawl_op op;
     pawl_error err;
@@ -73,16 +73,16 @@ extern uint64_t world_seed;
 void world_begin(uint64_t seed);
 /* Let time pass. */
 void world_run(int64_t ms);
-bool world_run_until(const ask *a, int64_t ms); /* or so long at most */
-void world_restart(int k);                      /* it forgets everything, and is young */
+bool world_run_until(const ask *a, int64_t ms); /* until `a` is done, at most `ms` */
+void world_restart(int k);                      /* store k loses all data, and was just started */
 void world_tell(int k, const client *c, int event);
 uint64_t world_random(uint64_t below);
 size_t world_requests(int kind); /* of all stores since the beginning */
-size_t world_held(int name);     /* at how many stores somebody has it */
+size_t world_held(int name);     /* the number of stores at which the name is held */
 size_t world_waits(int name);
 bool world_has(int k, int name, const client *c);
 
-extern const char *const world_url; /* five nodes, that vote when they are 10 s old */
+extern const char *const world_url; /* five nodes, which vote from 10 s after their start */
 void client_open(client *c, const char *url);
 int client_try_open(client *c, const char *url, pawl_error *err);
 void client_close(client *c);
@@ -93,12 +93,12 @@ void ask_release(client *c, ask *a, int name, uint64_t seq, uint8_t mode);
 void ask_renew(client *c, ask *a, int name, uint64_t seq, int64_t lease_ms);
 void ask_submit(client *c, ask *a, uint8_t kind, int name);
 void ask_cancel(client *c, ask *a);
-/* Acquire and release, which must go well; one try, and its code. */
+/* Acquire and release, which must succeed; one try, which returns its code. */
 void ask_take(client *c, ask *a, int name, uint64_t seq);
 void ask_give(client *c, int name, uint64_t seq);
 int ask_try(client *c, ask *a, int name, uint64_t seq);
 
-/* Between quorum_world.c and quorum_store.c. */
+/* Functions that quorum_world.c and quorum_store.c share. */
 void world_timer_set(pawl_env *env, pawl_timer *timer, int64_t due);
 void world_timer_clear(pawl_env *env, pawl_timer *timer);
 void world_expire(name_state *n);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_local_crowd.c - the engine local with many clients, and with no room left: whoever holds a
- * lock can release it, and what the many needed is there again when they are gone.
+ * test_local_crowd.c - the engine local with many clients, and with no room left: a holder can
+ * always release its lock, and the room that many clients used is free again when they are gone.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -14,7 +14,7 @@
 #include "local/local.h"
 #include "local_client.h"
 
-/* ---- many who wait for one name -------------------------------------------------------------- */
+/* ---- many waiters of one name ---------------------------------------------------------------- */
 
 enum { PARTS = 4, EACH = 350 };
 
@@ -35,7 +35,7 @@ static _Noreturn void crowd(int say, int hear)
     }
     if (write(say, good == EACH ? "y" : "n", 1) != 1 || read(hear, &byte, 1) != 1)
         _exit(1);
-    _exit(0); /* as if killed: nothing is given back */
+    _exit(0); /* as if killed: nothing is released */
 }
 
 static void more_files(void)
@@ -149,7 +149,7 @@ CASE("the last free place is found, wherever it is; when there is none, the clie
 
 /* ---- no room --------------------------------------------------------------------------------- */
 
-/* Take names until there is no room; how many. */
+/* Acquire names until there is no room; returns how many. */
 static int take_all(struct client *c, pawl_op *ops, int n)
 {
     static char names[40000][16];
@@ -166,7 +166,7 @@ static int take_all(struct client *c, pawl_op *ops, int n)
     return held;
 }
 
-/* The limit on the size of files is as good as a full disk, and needs no disk. */
+/* A limit on the size of files has the same effect as a full disk. */
 CASE("whoever holds locks can release them all although no room is left")
 {
     static pawl_op ops[40000];
@@ -251,7 +251,7 @@ CASE("after many deaths the next one is still noticed at once")
     client_close(&c);
 }
 
-/* ---- a process that became somebody else ----------------------------------------------------- */
+/* ---- a process that changed its identity ----------------------------------------------------- */
 
 static _Noreturn void change_and_release(int say, int hear, bool jail)
 {
@@ -318,7 +318,7 @@ CASE("whoever waits is woken by a holder that changed its user or its root since
     wake_after(true);
 }
 
-/* ---- one who is killed between two messages -------------------------------------------------- */
+/* ---- a process that is killed between two messages ------------------------------------------- */
 
 /* The waiting clients a and b read; the process that has the write lock publishes its release, and
  * tells nobody. Before, a was told of something else: it must not take that for the whole news. */
@@ -336,8 +336,8 @@ static _Noreturn void release_in_silence(int say, int hear)
     if (client_finish(&c, &op, 20 * SECOND) || write(say, "x", 1) != 1 || read(hear, &byte, 1) != 1)
         _exit(2);
     l = c.self;
-    close(l->wake); /* nothing leaves */
-    l->mute = true; /* and nobody hears why */
+    close(l->wake); /* no message is sent */
+    l->mute = true; /* and the process does not report that */
     if (client_release(&c, &op))
         _exit(3);
     if (write(say, "x", 1) != 1)

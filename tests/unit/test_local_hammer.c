@@ -2,17 +2,17 @@
  *
  * test_local_hammer.c - the engine local under processes that are killed and stopped at random.
  *
- * Several processes take, share, queue, cancel and release a few names as fast as they can; a
+ * Several processes acquire, share, queue, cancel and release a few names as fast as possible. A
  * parent kills one of them with SIGKILL every millisecond or so, thousands of times, and stops and
- * continues others. Beside the locks each process writes down in plain shared memory what it
- * believes to hold. Whoever enters looks there: a mark of somebody else is a crime unless that
- * process has been sent SIGKILL.
+ * continues others. Besides the locks, each process writes marks for the locks that it believes to
+ * hold into plain shared memory. A process that gets a lock checks these marks: the mark of another
+ * process is a crime unless that process has been sent SIGKILL.
  *
- * A seat is one of the places for workers; a life is one process in it, and its mark is life + 1.
- * A seat's marks are written by the worker in it, and by the parent once that worker is gone; the
- * mark of a name's writer by whoever believes to be the writer.
+ * A seat is one of the places for workers; a life is one process in a seat, and its mark is
+ * life + 1. The marks of a seat are written by its worker, and by the parent once that worker has
+ * ended; the mark of a name's writer is written by the process that believes to be the writer.
  *
- * $HAMMER_KILLS is how many are killed.
+ * $HAMMER_KILLS is the number of kills.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -28,10 +28,10 @@ enum { WORKERS = 8, NAMES = 3, LIVES = 8192, PERMITS = 2 };
 static const char *const names[NAMES] = {"a", "b", "c"};
 
 static struct shared {
-    atomic_bool killed[LIVES]; /* has been sent SIGKILL, or is about to be */
+    atomic_bool killed[LIVES]; /* SIGKILL has been sent, or will be at once */
     _Atomic uint32_t writer[NAMES];
     _Atomic uint32_t reader[NAMES][WORKERS];
-    _Atomic uint32_t permit[WORKERS]; /* how many this worker holds, in its life */
+    _Atomic uint32_t permit[WORKERS]; /* how many permits the worker holds, in its life */
     _Atomic uint32_t permit_life[WORKERS];
     _Atomic uint64_t token[NAMES], writer_token[NAMES]; /* the largest of all, and of writers */
     _Atomic uint64_t grants, crimes, longest, late;
@@ -69,7 +69,7 @@ static void enter(struct worker *w, int name, int mode, uint64_t token)
 {
     uint64_t last = atomic_load(&shared->token[name]);
 
-    /* Readers come in together, in any order, but after every writer before them. */
+    /* Readers get the lock together, in any order, but after every earlier writer. */
     if (token <= (mode == PAWL_MODE_EXCLUSIVE ? last : atomic_load(&shared->writer_token[name])))
         crime(w, "token not larger, name", name, (uint32_t)(last - token));
     while (token > last && !atomic_compare_exchange_weak(&shared->token[name], &last, token))
@@ -107,7 +107,7 @@ static void linger_a_bit(struct worker *w)
         usleep((useconds_t)rnd(w, 200));
 }
 
-/* The grant, or a code. Some are given up after a moment. */
+/* Wait for the grant, or an error code. Some acquires are given up after a moment. */
 static int get(struct worker *w, pawl_op *op)
 {
     int64_t from = clock_now(), took;
@@ -193,7 +193,7 @@ static void worker(uint32_t seat, uint32_t life)
 /* ---- the parent ------------------------------------------------------------------------------ */
 
 static struct crew {
-    struct client client; /* the parent's own, with which it looks on */
+    struct client client; /* the parent's client, which only inspects */
     pid_t pids[WORKERS];
     uint32_t lives[WORKERS], next_life;
     uint64_t rng;
@@ -211,7 +211,8 @@ static void spawn(uint32_t seat)
     crew.lives[seat] = crew.next_life++;
 }
 
-/* Kill one, the k-th, and put another in its seat. Some are stopped before, and go on or not. */
+/* The k-th kill: kill a worker, and start another one in its seat. Some workers are stopped before,
+ * and continued or not. */
 static void strike(int k)
 {
     uint32_t i;

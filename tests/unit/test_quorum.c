@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_quorum.c - the engine "quorum:" alone, in virtual time (quorum_world.h): how a lock is got.
- * test_quorum_keep.c has how it is kept, shown and given back.
+ * test_quorum.c - the engine "quorum:" alone, in virtual time (quorum_world.h): acquiring a lock.
+ * test_quorum_keep.c tests renewing, inspecting and releasing.
  */
 #include "quorum_world.h"
 
@@ -123,7 +123,7 @@ CASE("a slow gate is waited for once, then another node is the gate")
     began = world_now;
     ask_take(&one, &b, 1, 2);
     CHECK_EQ(b.at - began, MS);
-    world_run(1000); /* it has answered, but is slow */
+    world_run(1000); /* the node has answered, but is slow */
     began = world_now;
     ask_take(&one, &c, 2, 3);
     CHECK_EQ(c.at - began, MS);
@@ -150,7 +150,7 @@ CASE("counters that differ: the largest is written back to a majority before the
     CHECK(known >= 3);
     ask_give(&one, 0, 1);
     uint64_t last = a.op.token + 9;
-    for (int i = 0; i < 20; i++) { /* whichever three answer next */
+    for (int i = 0; i < 20; i++) { /* any three answer next */
         for (int k = 0; k < STORES; k++)
             stores[k].delay = (int64_t)world_random(40) * MS / 10;
         ask_take(i % 2 ? &one : &two, &b, 0, 10 + (uint64_t)i);
@@ -190,7 +190,7 @@ CASE("a grant that was lost before it was raised is no vote")
     ask_acquire(&one, &a, 0, 1, false, LEASE, TIMEOUT_MS);
     world_run(1); /* three grants, and two requests to raise are on their way */
     CHECK_EQ(a.done, 0);
-    stores[0].names[0].holders[0].owner.seq += 1000; /* somebody else has it now */
+    stores[0].names[0].holders[0].owner.seq += 1000; /* another owner has the lock now */
     CHECK(world_run_until(&a, TIMEOUT_MS));
     CHECK(a.op.code != 0);
     client_close(&one);
@@ -205,7 +205,7 @@ CASE("a grant that was lost and got again before it was raised counts with its n
     ask_acquire(&one, &a, 0, 1, false, LEASE, TIMEOUT_MS);
     world_run(1);
     CHECK_EQ(a.done, 0);
-    stores[0].names[0].nholders = 0; /* it ended meanwhile */
+    stores[0].names[0].nholders = 0; /* the grant ended meanwhile */
     CHECK(world_run_until(&a, TIMEOUT_MS));
     CHECK_CODE(a.op.code, 0);
     CHECK_EQ(a.op.token, stores[0].names[0].holders[0].token);
@@ -214,7 +214,7 @@ CASE("a grant that was lost and got again before it was raised counts with its n
     client_close(&one);
 }
 
-/* ---- too few --------------------------------------------------------------------------------- */
+/* ---- no majority ----------------------------------------------------------------------------- */
 
 CASE("two of five may be silent, refuse or be held by others; three may not, and it says who")
 {
@@ -357,17 +357,17 @@ CASE("of two that try at the same moment one gets it, whatever the order at the 
     }
 }
 
-/* ---- young nodes ----------------------------------------------------------------------------- */
+/* ---- restarted nodes ------------------------------------------------------------------------- */
 
 CASE("a node younger than one lease does not vote")
 {
     begin();
     ask_take(&one, &a, 0, 1);
-    stores[3].names[0].nholders = stores[4].names[0].nholders = 0; /* it stands on three */
+    stores[3].names[0].nholders = stores[4].names[0].nholders = 0; /* three nodes have the grant */
     world_restart(2);
     CHECK(ask_try(&two, &b, 0, 1) != 0);
     CHECK_STR(b.err.text, "2 of 5: node 1 busy, 2 busy, 3 too young (0 of 10 s), 4 ok, 5 ok");
-    world_run(LEASE + 10); /* what it forgot is over */
+    world_run(LEASE + 10); /* the grants that the node lost have ended */
     CHECK_CODE(ask_try(&two, &b, 0, 2), 0);
     client_close(&one);
     client_close(&two);
@@ -455,7 +455,7 @@ CASE("a try does not overtake who waits")
     }
 }
 
-/* The first node has a grant of somebody that is gone, for a long lease. */
+/* The first node has a grant of a client that is gone, with a long lease. */
 static void leave_stale_grant(int64_t lease_ms)
 {
     name_state *n = &stores[0].names[0];
@@ -564,7 +564,7 @@ CASE("who has the gate and who has other nodes do not wait for each other for ev
         client_open(&one, world_url);
         client_open(&two, world_url);
         stores[4].silent = true;
-        stores[0].silent = true; /* for one's eyes */
+        stores[0].silent = true; /* as client `one` sees it */
         CHECK(ask_try(&one, &a, 1, 1) == 0);
         stores[0].silent = false;
         ask_acquire(&one, &a, 0, 2, true, LEASE, 60000); /* its gate is node 2, two's node 1 */

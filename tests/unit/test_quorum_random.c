@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_quorum_random.c - the engine "quorum:" under faults drawn by a seed, in virtual time.
+ * test_quorum_random.c - the engine "quorum:" with faults made from a seed, in virtual time.
  *
- *     test_quorum_random [FROM TO]     seeds of one's own
+ *     test_quorum_random [FROM TO]     run these seeds
  *
- * Six clients want one name, hold it, renew it, give it back, give up, die; stores are slow, lose
- * requests and answers, fall silent, and restart empty one at a time. Checked all the time:
+ * Six clients acquire, renew and release one name, give up, or die. Stores are slow, lose requests
+ * and answers, fall silent, and restart empty one at a time. The test checks all the time:
  *
- *  - Two clients never hold it at the same time (readers may), each counted until its lease, from
- *    the instant and for the time that the engine told, less the margin of the core.
- *  - Tokens: of exclusive grants all are different; one that was asked for after another had been
- *    granted has a larger one. So have readers after writers and writers after readers.
- *  - Every op is answered, once (quorum_world.c), within its time.
- *  - When the faults end, everybody gets it; when all have left, nothing is left behind.
+ *  - Two clients never hold the name at the same time (readers may). A client counts as a holder
+ *    from the instant and for the lease that the engine reported, less the margin of the core.
+ *  - The tokens of exclusive grants are all different. An acquire that began after another had been
+ *    granted gets a larger token; so do readers after writers and writers after readers.
+ *  - Every op is answered once (quorum_world.c), within its time.
+ *  - When the faults end, every client gets the name; at the end, the stores are empty.
  */
 #include "quorum_world.h"
 
-enum { CLIENTS = 6, HISTORY = 4096, CLOCKS = 1200 /* ms: so far ahead are counters at most */ };
+enum { CLIENTS = 6, HISTORY = 4096, CLOCKS = 1200 /* ms: counters are at most this far ahead */ };
 
 enum doing { IDLE, ASKING, HOLDING, RELEASING };
 
@@ -25,9 +25,9 @@ typedef struct actor {
     ask acquire, renew, release;
     bool renewing, canceled;
     enum doing doing;
-    uint64_t seq, before, before_shared; /* the largest token granted before it asked */
+    uint64_t seq, before, before_shared; /* the largest token granted before the acquire */
     int64_t valid_until;
-    uint64_t patience; /* the larger, the longer it holds */
+    uint64_t patience; /* the larger, the longer the actor holds the name */
     int wins;
 } actor;
 
@@ -40,7 +40,7 @@ static char url[80];
 static bool calm;
 static uint64_t seed_now;
 
-/* As the core counts (src/lease.c). */
+/* As the core computes the deadline (src/lease.c). */
 static int64_t valid_until(int64_t from, int64_t ms)
 {
     int64_t ns = ms * MS, margin = ns / 10 < 2 * MS ? ns / 10 : 2 * MS;
@@ -48,7 +48,7 @@ static int64_t valid_until(int64_t from, int64_t ms)
     return from + ns - ns / 100 - margin;
 }
 
-/* An answer that it has not looked at yet has told it all the same. */
+/* An answer counts as known even if the actor has not read the answer yet. */
 static bool believes(const actor *a)
 {
     bool told = a->renewing && a->renew.done && a->renew.op.code == 0 &&
@@ -123,14 +123,14 @@ static void give_back(actor *me)
     me->release.op.deadline = world_now + TIMEOUT_MS * MS;
 }
 
-/* Its clock may be wrong: then tokens of the stores differ. */
+/* The clock of the actor may be wrong: then tokens of the stores differ. */
 static void begin(actor *me)
 {
     client_open(&me->client, url);
     me->client.late_ms = world_random(2) ? (int64_t)world_random(3000) : 0;
 }
 
-/* The process dies: its engine is closed with the lock in its hands, and another one begins. */
+/* The process dies: its engine is closed while it holds the lock, and another process begins. */
 static void die(actor *me)
 {
     if (me->renewing)
@@ -211,8 +211,8 @@ static void act(actor *me)
     }
 }
 
-/* At most two stores are in trouble at any time; one forgets only when all the others are older
- * than a lease. */
+/* At most two stores are disturbed at any time. A store loses its data only when all others are
+ * older than a lease. */
 static void trouble(void)
 {
     int k = (int)world_random(STORES), bad = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_redis_oom.c - out of memory, at every place where the Redis engine asks for some, with a
- * private server. As test_oom.c; here a call may also end with the connection, which needs memory
- * itself. And when there is memory again, nothing is left at the server that keeps others out.
+ * test_redis_oom.c - every allocation of the Redis engine fails once, with a private server. As
+ * test_oom.c; but here a call may also fail because the connection needs memory and ends. When
+ * there is memory again, the server must have no grant left that keeps others out.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -68,7 +68,8 @@ static void server_stop(server *s)
 
 /* ---- The play -------------------------------------------------------------------------------- */
 
-/* What a call may come to in such times; and what it must not: held twice, a bad argument ... */
+/* Check that a code is one that a call may return without memory. Other codes are errors: held
+ * twice, a bad argument ... */
 static int fine(const char *what, int code)
 {
     static const int codes[] = {0, PAWL_ENOMEM, PAWL_ECONN, PAWL_EUNKNOWN, PAWL_EBUSY,
@@ -123,7 +124,7 @@ static void take_and_give(void *arg)
         fine("release behind", pawl_lock_release(arg, NULL));
 }
 
-/* One holds it, one waits for it and is handed it. */
+/* One client holds the lock; the other waits, and gets the lock by a hand-over. */
 static void play_locks(pawl_lock *mine, pawl_lock *yours)
 {
     actor behind;
@@ -178,7 +179,7 @@ static void play(const server *s, const char *name, int timeout_ms)
 
 /* ---- Rounds ---------------------------------------------------------------------------------- */
 
-/* Nothing is left that keeps others out: its lease would be longer than the case. */
+/* No grant is left that keeps others out: its lease would be longer than the case. */
 static void check_free(const server *s, const char *name)
 {
     pawl_client *client = open_client(s, 20000);
@@ -212,7 +213,7 @@ static void rounds(const char *layout, bool all_after)
     long n = 1;
 
     server_start(&s);
-    play(&s, "n", 2000); /* what is kept for the life of the process */
+    play(&s, "n", 2000); /* makes the allocations that stay until the process ends */
     CHECK(round_of(&s, 0, all_after) > 20);
     while (round_of(&s, n, all_after) >= n)
         n++;

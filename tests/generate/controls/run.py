@@ -1,24 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""run.py [OPTIONS] [NAME ...]: put known defects back, one by one, and see who catches them.
+"""run.py [OPTIONS] [NAME ...]: put known defects back, one by one, and see whether a test catches them.
 
-Each NAME.patch of this folder puts one defect, which Pawl once had, into today's sources. Its head
-says what the defect is and what should catch it:
+Each NAME.patch of this folder puts one defect, which Pawl once had, into today's sources. The head of the
+patch describes the defect and names the test that should catch it:
 
     Defect: one line
     Run: generate MODE ENGINE [OPTION ...] | environment [OPTION ...] | tool [OPTION ...] |
          schedules [OPTION ...] | driver
-    Seed: of the first program (default 1)
+    Seed: seed of the first program (default 1)
     Limit: in seconds (default 120, at most 180)
-    Caught: what the first run showed, or why nothing catches the defect (for the reader)
+    Caught: the output of the first run, or why nothing catches the defect (for the reader)
 
 For each patch the script brings a copy of the sources (build/controls/tree) up to date, applies the
-patch, builds what the machine needs (build/controls/build), runs the machine until it fails or the
-limit is over, and takes the patch away again. No regression test is run. TAP: a control that nothing
-catches is "not ok". The output of the machine is kept in build/controls/NAME.log.
+patch, builds the targets that the machine (generator or explorer) needs (build/controls/build), runs the
+machine until it fails or the limit is over, and removes the patch again. No regression test is run. TAP: a
+control that nothing catches is "not ok". The output of the machine is kept in build/controls/NAME.log.
 
     --clean   the same runs without the patches: these must pass. Equal runs are made once
-    --check   do all patches apply? Builds nothing
+    --check   only check that all patches apply; builds nothing
     --list    names and defects
     --limit N instead of the limits of the patches
 """
@@ -71,7 +71,7 @@ def names():
 # ---- the copy ------------------------------------------------------------------------------------
 
 def refresh():
-    """Makes the copy equal to the tracked files; touches nothing that is equal already."""
+    """Make the copy equal to the tracked files, without touching files that are equal already."""
     listed = subprocess.run(['git', 'ls-files', '-z'], cwd=ROOT, check=True, capture_output=True)
     files = [f for f in listed.stdout.decode().split('\0') if f and os.path.exists(f'{ROOT}/{f}')]
     for f in files:
@@ -136,8 +136,8 @@ def environ():
 
 
 def lanes(control, limit):
-    """The commands that run at the same time: faults are the whole service's, so more than one program
-    at a time needs more than one service."""
+    """The commands that run at the same time. A fault affects the whole service, so each program that runs
+    at the same time needs a service of its own."""
     first = command(control, limit)
     if control.run[:2] != ['generate', 'faults']:
         return [first]
@@ -147,7 +147,8 @@ def lanes(control, limit):
 
 
 def await_first(processes, end):
-    """Until one has failed, or all are over; the others are ended. The one that failed, or None."""
+    """Wait until one process has failed, all have ended, or the time is over; then end the rest. Returns
+    the process that failed or did not end in time, or None."""
     while True:
         codes = [p.poll() for p in processes]
         bad = [p for p, c in zip(processes, codes) if c]
@@ -167,7 +168,7 @@ def await_first(processes, end):
 
 
 def run(control, limit, log):
-    """(failed, programs, seconds, what was seen)"""
+    """Returns (failed, number of programs, seconds, first error text)."""
     env = environ()
     if control.run[0] not in ('schedules', 'driver'):
         del env['PAWL_ENGINE_DIR']
@@ -193,7 +194,7 @@ def run(control, limit, log):
 
 
 def seen(text):
-    """The first words of the machine that say what was wrong."""
+    """The first error text in the machine's output."""
     broken = re.search(r'^.*(Traceback|SyntaxError|IndentationError|broke down|do not start)', text, re.M)
     if broken:
         return f'{BROKEN}: {text[broken.start():][:300]}'

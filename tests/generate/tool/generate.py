@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random scenes for the pawl command, judged; prints TAP.
+"""Plays and judges random scenes for the pawl command; prints TAP.
 
     generate.py [--for 30m] [--seed N] [--scenes N] [--engine local|redis|both] [--jobs N]
-    generate.py --seed N --scenes 1 --engine redis      one scene again
+    generate.py --seed N --scenes 1 --engine redis      play one scene again
 
-A scene that breaks a promise is played again with fewer and fewer steps, as long as it still breaks
-one; the rest is printed as a Python script, which calls replay() below. Real processes on a real machine are not deterministic:
-each smaller scene gets a few tries.
+A scene that breaks a promise is played again with fewer and fewer steps, as long as a promise is still
+broken. The smallest scene is printed as a Python script, which calls replay() below. Real processes are
+not deterministic, so each smaller scene gets a few tries.
 """
 import argparse
 import json
@@ -137,7 +137,7 @@ def main():
     parser.add_argument('--no-shrink', dest='shrink', action='store_false')
     options = parser.parse_args()
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
-        if signal.getsignal(number) == signal.SIG_IGN:  # as of a job in the background
+        if signal.getsignal(number) == signal.SIG_IGN:  # ignored, as in a job in the background
             signal.signal(number, signal.SIG_DFL)
     print('1..1', flush=True)
     print(f'# seed {options.seed}', flush=True)

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The judge of a scene: from the witnesses' own records and from what the world did, were the
-promises of pawl(1) kept? It shares no code with Pawl and asks Pawl nothing.
+"""The judge of a scene: decides from the witnesses' records and the world's log whether the promises of
+pawl(1) were kept. The judge shares no code with Pawl and does not ask Pawl.
 
 Why an overlap is a proof: a witness that made records at t1 and at t2 was alive from t1 to t2. Two
-commands whose spans overlap were there at the same time, whatever any clock or lease said. The
-machine's own delay, measured meanwhile, is allowed on top: a guardian that the kernel wakes late
+commands with overlapping spans ran at the same time, whatever any clock or lease said. The judge measures
+how late the machine wakes processes and allows for this delay: a guardian that the kernel wakes late
 kills late.
 
-What is excused, and only that:
-  - a command whose pawl and whose guardian were both killed or stopped (world.unguarded_since);
-  - for a while after `pawl break`, whose page says that the old holder may be working still;
+Only these are excused:
+  - a command whose pawl and guardian were both killed or stopped (world.unguarded_since);
+  - a short overlap after `pawl break`: the manual says that the old holder may still be working;
   - children that the command left behind when it ended by itself; daemons.
 """
 import json
@@ -19,8 +19,8 @@ from world import (FOREVER, JOBS, SECOND, TERMINALS, TIMEOUT_MS, is_stop, number
 
 CRASHES = {4, 5, 6, 7, 8, 11, 24, 25, 31}  # ILL TRAP ABRT BUS FPE SEGV XCPU XFSZ SYS
 BREAK_NS = 4 * SECOND  # "within a second or so"
-FREE_NS = 9 * SECOND   # a lock may be free so long while somebody waits, of which 4.5 s are stated
-SILENT_NS = 5 * SECOND  # a second, a time-out, and some more until it is said that nobody answers
+FREE_NS = 9 * SECOND   # longest time that a lock is free while a command waits; the docs state 4.5 s
+SILENT_NS = 5 * SECOND  # pawl must report by then that no server answers: a timeout, and some more
 LEASES = {'1s': 1000, '1500ms': 1500, '2s': 2000, '3s': 3000}
 
 
@@ -32,7 +32,7 @@ def duration(words, key, none=0):
 
 
 class Command:
-    """What the records say of one run: when it began, when it was last alive, its children."""
+    """One run according to the records: its begin, when it was last alive, its children."""
 
     def __init__(self, run):
         self.run = run
@@ -53,7 +53,8 @@ class Command:
             self.kid_last = max(at, self.kid_last or 0)
 
     def span(self):
-        """From when to when it had to be alone: its children too if it did not end by itself."""
+        """The time in which the command had to be the only one. It includes the children's time if the
+        command did not end by itself."""
         end = self.last
         killed_first = any(t == 'pawl' and s == 'KILL' and at < self.last
                            for at, t, s, _ in self.run.done)
@@ -88,7 +89,7 @@ def share_of(run):
 
 
 def excused(world, name, a, b, begin, end):
-    """Is this overlap all within what a break may do to one of the two?"""
+    """Whether a break of the lock excuses the overlap."""
     for broken, at, until, _, _ in world.breaks:
         late = max(duration(r.step['options'], '--kill-after', SECOND) for r in (a.run, b.run))
         if broken == name and at <= end and begin <= until + BREAK_NS + late:
@@ -114,7 +115,7 @@ def overlaps(world, commands):
 
 
 def permits(world, commands):
-    """At most two of -p 2 at a time."""
+    """At most two commands with -p 2 run at a time."""
     found = []
     mine = [c for c in commands if '-p' in c.run.step['options']]
     for a in mine:
@@ -130,7 +131,7 @@ def permits(world, commands):
 
 
 def tokens(world, commands):
-    """Who began later has the larger token, unless both may be there at the same time."""
+    """The command that began later has the larger token, unless both may run at the same time."""
     found = []
     for a in commands:
         for b in commands:
@@ -146,7 +147,7 @@ def tokens(world, commands):
 # ---- exit statuses -------------------------------------------------------------------------------
 
 def sent(run, *targets, since=0):
-    """Numbers of the signals that were sent to these parts at `since` or later."""
+    """The signals that were sent to these processes of a run at `since` or later."""
     numbers = set()
     for at, target, sig, _ in run.done:
         if target in targets and at >= since:
@@ -156,20 +157,19 @@ def sent(run, *targets, since=0):
 
 
 def may_lose(world, run):
-    """Something happened that may have cost this run its lock."""
+    """Whether a fault may have cost this run its lock."""
     if any(name == run.name for name, *_ in world.breaks) or world.faults:
         return True
     if out_of_action(run, 'pawl') or out_of_action(run, 'shell'):
         return True
-    # The guardian begins after 0.6 leases, the renewal after a third. On a server its way has four
-    # sleepers that may each be woken late.
+    # The guardian begins after 0.6 leases, the renewal after a third. A renewal on a server involves four
+    # sleeping threads or processes, and each of these may be woken late.
     late = world.lateness.worst(run.launched, run.ended or FOREVER) * (4 if world.server else 1)
     return late > duration(run.step['options'], '-l') / 4
 
 
 def allowed(world, run, command):
-    """The statuses that pawl(1) allows for this run, signals that ended pawl as negative numbers;
-    and what must be said on the standard error."""
+    """The exit statuses that pawl(1) allows for this run. A negative number is a signal that ended pawl."""
     words, step = run.step['options'], run.step
     outside = sent(run, 'pawl', 'group', 'key', 'shell')
     ok = {-9} if 9 in outside else set()
@@ -189,7 +189,7 @@ def allowed(world, run, command):
     if 'reader' in {t for _, t, _, _ in run.done} or step['witness'].get('out'):
         ok.add(128 + 13)
     if command is None or 2 in outside:
-        ok |= {-n for n in outside}  # before it had blocked them; ^C on a terminal
+        ok |= {-n for n in outside}  # before pawl had blocked them; ^C on a terminal
     if 2 in inside and run.shape in TERMINALS:
         ok.add(-2)
     if command is None:
@@ -200,7 +200,7 @@ def allowed(world, run, command):
 
 
 def slow(world, begin, end, ms):
-    """A request to the server and its answer may have taken so long on this machine."""
+    """Whether an exchange with the server may have taken so long on this machine."""
     return world.server and 6 * world.lateness.worst(begin, end) > ms * 10**6
 
 
@@ -231,7 +231,7 @@ def statuses(world, commands):
 
 
 def broken_ends(world, commands):
-    """A break that took the lock ends the command in time, and its run says 75."""
+    """A break that took the lock ends the command in time, and the exit status of the run is 75."""
     found = []
     for name, begin, end, status, err in world.breaks:
         if status not in (0, 1) and not (status == 69 and (world.faults or slow(world, begin, end,
@@ -250,7 +250,7 @@ def broken_ends(world, commands):
 
 
 def passed_on(commands):
-    """SIGUSR1 and SIGUSR2 to pawl reach the command if it is there, and stays a while."""
+    """SIGUSR1 and SIGUSR2 to pawl reach the command if the command is running and goes on for a while."""
     found = []
     for c in commands.values():
         for at, target, sig, _ in c.run.done:
@@ -262,7 +262,7 @@ def passed_on(commands):
 
 
 def stopped(world):
-    """A job that nobody has stopped never stops, whoever reads the terminal."""
+    """A job that was not sent a stop signal never stops, whichever process reads the terminal."""
     return [f'run {r.id} ({r.shape}) was stopped, and nobody had done that'
             for r in world.runs.values() if r.shape in JOBS and
             any(is_stop(t) for t in r.told()) and
@@ -272,18 +272,18 @@ def stopped(world):
 # ---- liveness ------------------------------------------------------------------------------------
 
 def busy_until(world, command):
-    """When at the latest the lock of this command was free again."""
+    """The latest instant at which the lock of this command was free again."""
     run = command.run
     lease = duration(run.step['options'], '-l')
     least = duration(run.step['options'], '--at-least')
     end = max(run.ended or command.last, command.last, command.kid_last or 0)
     if run.status is None or run.status in (75, -9, 137) or out_of_action(run, 'pawl'):
-        end += lease + SECOND  # it was not given back
+        end += lease + SECOND  # the lock was not released
     return max(end, command.start + least + SECOND)
 
 
 def gaps(world, commands):
-    """Nobody waits long for a lock that nobody has."""
+    """No command waits long for a free lock."""
     found = []
     if world.faults:
         return found
@@ -334,7 +334,7 @@ def latches(world):
 
 
 def only_dead_waiters(world):
-    """On a server the place of a waiter that was killed stays for a minute: docs/redis.md."""
+    """On a server the queue entry of a killed waiter stays for a minute: docs/redis.md."""
     try:
         rows = json.loads(world.names)
     except ValueError:
@@ -355,7 +355,7 @@ def left_over(world):
 
 
 def silences(world):
-    """When the service could not be reached, and until when."""
+    """[(from, to)] in which the service could not be reached."""
     spans, begun = [], {}
     backs = {'flow': 'stall', 'accept': 'refuse', 'resume': 'pause'}
     for at, what in world.faults:
@@ -367,7 +367,7 @@ def silences(world):
 
 
 def told_of_silence(world, commands):
-    """Who waits without a limit for a service that does not answer says so once."""
+    """A command that waits without a limit for a service that does not answer says so once."""
     found = []
     for run in world.runs.values():
         if run.step['do'] != 'start' or run.shape not in ('plain', 'shell', 'pipe') or \
@@ -383,7 +383,7 @@ def told_of_silence(world, commands):
 
 
 def judge(world):
-    """What was broken, as sentences."""
+    """The broken promises, as sentences."""
     commands = read_log(world)
     runs = [c for c in commands.values() if c.run.step['do'] == 'start']
     return (overlaps(world, runs) + permits(world, runs) + tokens(world, runs) +

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenes: what happens to some `pawl run`s, as a list of steps that a seed decides.
+"""Scenes: lists of steps, made from a seed, that start and disturb some `pawl run`s.
 
 A step is a dictionary with `at` (ms from the beginning) and `do`:
 
-    start    a `pawl run` number `run` on the lock `name`; `shape` is how it is started (world.py),
-             `options` are those of pawl run, `ms` and `witness` what the command does (witness.c),
-             `quit` when a pager leaves (0: at the end)
+    start    start `pawl run` number `run` on the lock `name`; `shape` is the way to start it (world.py),
+             `options` are the options of pawl run, `ms` and `witness` the arguments of the command
+             (witness.c), `quit` is when the pager exits (0: at the end)
     signal   `sig` to the process `target` of `run`: pawl, guardian, command, kid, shell, reader,
              group (the process group of pawl)
     key      a key on the terminal of `run`: ^C, ^Z, fg, bg, hangup
     break    `pawl break` of `name`
     latch    `pawl latch` with `words`, number `run`
-    service  `what` happens to the service: cut, stall, flow, refuse, accept, pause, resume, restart
+    service  the action `what` on the service: cut, stall, flow, refuse, accept, pause, resume, restart
 
-A step whose run does not exist any more does nothing, so any subset of the steps is a scene, too:
-that is what shrinking uses.
+A step whose run does not exist any more does nothing, so any subset of the steps is a scene, too.
+Shrinking relies on this.
 """
 import random
 
@@ -66,7 +66,7 @@ def start(chance, at, run, kinds):
 
 
 def trouble(chance, at, starts, service):
-    """One thing that goes wrong, and how it ends if it ends."""
+    """The steps of one fault, with its end if it ends."""
     dice = chance.random()
     if service and dice < 0.2:
         what, back = chance.choice((('cut', None), ('stall', 'flow'), ('refuse', 'accept'),
@@ -99,7 +99,7 @@ def trouble(chance, at, starts, service):
 
 
 def latches(chance, length):
-    """A latch that is set, counted down and waited for while its processes are troubled."""
+    """A latch that is set, counted down and waited for, with faults in these processes."""
     count = chance.randrange(1, 4)
     steps = [{'at': 0, 'do': 'latch', 'run': 100, 'words': ['set', 'l', str(count)]}]
     for i in range(chance.randrange(1, 4)):
@@ -119,7 +119,7 @@ def latches(chance, length):
 
 
 def scene(seed, service):
-    """The scene of a seed. `service`: there is a server that can be troubled."""
+    """The scene of a seed. `service`: there is a server, which can be disturbed."""
     chance = random.Random(seed)
     length = chance.choice((600, 1500, 3000))
     kinds = {n: chance.choice(('mutex', 'mutex', 'shared', 'permits')) for n in LOCKS}

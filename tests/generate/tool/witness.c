@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * witness.c - the command that the tool generator runs under a lock: it proves by its own records
- * when it was alive. It shares no code with Pawl.
+ * witness.c - the command that the tool generator runs under a lock. The records of the command
+ * prove when the command was alive. This program shares no code with Pawl.
  *
  *     witness LOG RUN MS [KEY=VALUE ...]
  *
- * Every process of it appends lines "NS PID RUN KIND VALUE" to LOG. NS is CLOCK_BOOTTIME, read
- * before the line is written: at that moment the process was alive. One write(2) with O_APPEND per
- * line, so lines of different processes never mix.
+ * The command and its children append lines "NS PID RUN KIND VALUE" to LOG. NS is CLOCK_BOOTTIME,
+ * read before the line is written: at that moment the process was alive. Each line is one write(2)
+ * with O_APPEND, so lines of different processes never mix.
  *
- *     S token   the command began            K parent  a child of it began
+ *     S token   the command began            K parent  a child began
  *     B 0       the command is alive         k parent  the child is alive
  *     T signal  the command got a signal     X status  the command is about to exit
  *
@@ -17,13 +17,14 @@
  *     exit=N     status of the exit             kids=N      children in the same process group
  *     term=exit  SIGTERM: record, exit with 40  kidterm=ignore  the children ignore SIGTERM
  *     term=ignore                               stay=MS     how long a child outlives the command
- *     (else SIGTERM ends it as by default)      out=1       write a byte to stdout now and then
- *     daemon=MS  a child that leaves the process group, and lives so long; it makes no records
+ *     (else SIGTERM kills, as by default)       out=1       write a byte to stdout now and then
+ *     daemon=MS  a child that leaves the process group, lives for MS and makes no records
  *
  *     pager [MS]
  *
- * Under this name it is what reads the command's output: it drains its standard input and looks for
- * keys on the terminal, as less does, until the input ends or MS milliseconds are over.
+ * Under the name `pager` this program reads the command's output: the pager drains its standard
+ * input and looks for keys on the terminal, as less does, until the input ends or MS milliseconds
+ * are over.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -86,7 +87,7 @@ static int64_t number_of(int argc, char **argv, const char *key)
     return atoll(text_of(argc, argv, key, "0"));
 }
 
-/* Alive as long as its parent, and `stay` longer. */
+/* The child lives as long as its parent, and `stay` longer. */
 static void be_child(pid_t parent, int64_t stay)
 {
     int64_t until = 0;
@@ -148,7 +149,7 @@ static void prepare_signals(const char *term)
         signal(SIGTERM, SIG_IGN);
 }
 
-/* A read of the terminal stops whoever has no right to the terminal, whether or not a key waits. */
+/* The kernel stops a background process that reads the terminal, whether or not a key waits. */
 static int be_pager(int64_t ms)
 {
     int tty = open("/dev/tty", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -192,5 +193,5 @@ int main(int argc, char **argv)
     }
     take_signals();
     record('X', status);
-    _exit((int)status); /* at once: a signal that comes between the record and the end wins */
+    _exit((int)status); /* at once; a signal may still come before the exit */
 }

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plays a scene with real processes, and writes down what was done to whom and when.
+"""Plays a scene with real processes, and logs each action with its target and time.
 
 Shapes of a run:
 
     plain   pawl in a session of its own, no terminal
     shell   bash -c 'pawl run ...; echo $? > STATUS': bash, pawl in one group, no terminal
     pipe    bash -c 'head | pawl run ... | cat', likewise
-    pty     an interactive bash with job control on a terminal runs it in the foreground
+    pty     an interactive bash with job control on a terminal runs pawl in the foreground
     pager   the same bash runs `pawl run ... | pager`: the pager (witness.c) looks for keys
     bare    pawl itself leads the session of a terminal, no shell around it
 
-Every process of a scene has PAWL_SCENE (and that of a run PAWL_RUN) in its environment, also the
-guardian, and is found by that: process numbers are not handed from one to the other. Processes of
-the world are ended by number. A world's clock is CLOCK_BOOTTIME in ns, as the witness's.
+Every process of a scene, including the guardian, has PAWL_SCENE in its environment, and a process of a
+run has PAWL_RUN. The world finds processes by these variables, because process ids are not passed on.
+Processes of the world are ended by process id. A world's clock is CLOCK_BOOTTIME in ns, as in witness.c.
 """
 import fcntl
 import os
@@ -53,7 +53,7 @@ def now():
 
 
 def is_stop(told):
-    """Is this status bash's word for a job that was stopped? With pipefail, bash also adds 128 to the
+    """Whether this status of bash means that the job was stopped. With pipefail, bash also adds 128 to the
     status of a part of the job that has ended."""
     return told in (b'147', b'148', b'149', b'150') or int(told) > 128 + 64
 
@@ -63,7 +63,7 @@ def number(name):
 
 
 class Lateness(threading.Thread):
-    """How late this machine wakes a sleeper: promises about time hold on top of that."""
+    """Measures how late this machine wakes a sleeping thread. Time limits are extended by this delay."""
 
     def __init__(self):
         super().__init__(daemon=True)
@@ -83,7 +83,7 @@ class Lateness(threading.Thread):
 
 
 class Process:
-    """A line of /proc: pid, its command's name, parent, state, group."""
+    """A process according to /proc: pid, name of the command, parent, state, group."""
 
     def __init__(self, pid):
         with open(f'/proc/{pid}/stat', errors='replace', encoding='utf-8') as f:
@@ -95,15 +95,15 @@ class Process:
 
 
 class Strangers:
-    """Processes that are known not to be ours, so that not every look reads all environments. One
-    that has just been started may still become ours by its exec; numbers are used again: so only
-    those that are a second old are remembered, and for a few seconds."""
+    """Processes that are known not to belong to a scene, so that not every search reads all environments.
+    A new process may still become one of ours by its exec, and process ids are reused. Therefore only
+    processes that are at least a second old are remembered, and for a few seconds only."""
 
     def __init__(self):
         self.known, self.since = set(), 0
 
     def look(self):
-        """Candidates."""
+        """The processes that may be ours."""
         if time.monotonic() - self.since > 5:
             self.known, self.since = set(), time.monotonic()
         return [int(e) for e in os.listdir('/proc') if e.isdigit() and int(e) not in self.known]
@@ -118,7 +118,7 @@ STRANGERS = Strangers()
 
 
 def find(**wanted):
-    """Processes with these variables in their environment; no zombies."""
+    """Processes with these variables in their environment, without zombies."""
     marks = [f'{k}={v}'.encode() for k, v in wanted.items()]
     found = []
     for pid in STRANGERS.look():
@@ -137,7 +137,7 @@ def find(**wanted):
 
 
 class Run:
-    """One `pawl run` or `pawl latch`, and all that was done to it."""
+    """One `pawl run` or `pawl latch`, and the actions on it."""
 
     def __init__(self, world, step):
         self.world, self.step = world, step
@@ -214,14 +214,14 @@ class Run:
             pass
 
     def watch_terminal(self):
-        """Collects what it shows."""
+        """Collect the output on the terminal."""
         gone = False
         while self.fd is not None:
             try:
                 if not select.select([self.fd], [], [], 0.2)[0]:
                     if gone:
                         break
-                    gone = self.leader_gone()  # what it wrote last may have come since
+                    gone = self.leader_gone()  # its last output may have come since
                     continue
                 data = os.read(self.fd, 65536)
             except (OSError, ValueError, TypeError):
@@ -280,7 +280,7 @@ class Run:
     # ---- its processes ----
 
     def processes(self):
-        """By their part in it: pawl, guardian, command, kid, shell, reader."""
+        """The processes by their role: pawl, guardian, command, kid, shell, reader."""
         parts = {}
         found = find(PAWL_SCENE=self.world.id, PAWL_RUN=self.id)
         pawls = [p.pid for p in found if p.comm == 'pawl']
@@ -348,7 +348,7 @@ class World:
         return path
 
     def play(self, steps):
-        """Returns when all is over, or it takes too long: `hanging` says what has not ended."""
+        """Returns when all processes have ended, or after a time limit: `hanging` then lists the rest."""
         self.count += 1
         self.id = f'{os.getpid()}-{id(self)}-{self.count}'
         self.folder = os.path.join(self.home, str(self.count))
@@ -399,7 +399,7 @@ class World:
                               check=False)
 
     def ask(self, *words):
-        """Not through the proxy, and with more time: the world's own questions."""
+        """Requests of the world itself, not through the proxy and with a longer limit."""
         url = self.server.url(timeout=20000) if self.server else None
         return self.pawl(*words, url=url)
 
@@ -429,8 +429,8 @@ class World:
     # ---- the end of a scene ----
 
     def heal(self):
-        """All faults end: who was stopped goes on, the service answers. Jobs that a shell has
-        stopped are asked to the foreground."""
+        """End all faults: resume stopped processes and let the service answer. Jobs that a shell has
+        stopped are brought to the foreground."""
         if self.server:
             self.server.resume()
             self.accept()
@@ -444,7 +444,7 @@ class World:
             self.foreground(run, there)
 
     def foreground(self, run, there):
-        """A job that its shell says to be stopped goes on; a shell that has lost its job ends."""
+        """Resume a job that its shell reports as stopped; end a shell that has lost its job."""
         if run.ended is not None or run.shape not in JOBS or run.fd is None:
             return
         told = run.told()
@@ -452,7 +452,7 @@ class World:
             run.asked = len(told)
             run.key('fg')
         elif run.shape == 'pager' and not (told and is_stop(told[-1])):
-            for p in there:  # to its shell the job goes on as long as the pager does
+            for p in there:  # for its shell the job runs as long as the pager runs
                 if p.run == str(run.id) and p.comm == 'pawl' and p.state in 'Tt':
                     self.cont(p.pid)
         if not [p for p in there if p.run == str(run.id) and p.comm != 'bash']:
@@ -470,7 +470,7 @@ class World:
             pass
 
     def patience(self):
-        """Seconds in which everything that was started must end once the faults are over."""
+        """Seconds within which all processes must end once the faults are over."""
         ms = sum(r.step.get('ms', 0) + 1500 for r in self.runs.values())
         return ms / 1000 + 5 * len(self.runs) + 30
 
@@ -486,7 +486,7 @@ class World:
                 return
             for r in open_runs:
                 if r.step['do'] == 'latch' and time.monotonic() > latches:
-                    r.waits = True  # perhaps nobody counts it down: the judge knows
+                    r.waits = True  # perhaps nobody counts the latch down: the judge allows that
                     r.signal('pawl', 'TERM')
                 self.foreground(r, there)
             if time.monotonic() > end:
@@ -495,7 +495,7 @@ class World:
             time.sleep(0.1)
 
     def look_after(self):
-        """What is left: processes, names. Both have some time to go."""
+        """Look for processes and names that are left, after giving them some time to end."""
         self.hang_text = [self.describe(r) for r in self.hanging]
         orphans = [r for r in self.runs.values() if unguarded_since(r) is not None]
         for r in orphans + self.hanging:
@@ -520,7 +520,7 @@ class World:
 
     @staticmethod
     def is_prop(p):
-        """A shell or a part of its pipeline, ended here: what the shell does is not judged."""
+        """Whether a process is a shell or a part of its pipeline. These are ended here and not judged."""
         if p.comm not in ('bash', 'cat', 'head', 'pager'):
             return False
         try:
@@ -561,7 +561,7 @@ class World:
 
 
 def out_of_action(run, part):
-    """When pawl or its guardian was killed or stopped: (from, to), without end if killed."""
+    """[(from, to)] in which pawl or its guardian was killed or stopped; `to` has no end if killed."""
     spans = []
     parts = {'group': 'pawl', 'key': 'pawl'}
     if run.shape in TERMINALS:
@@ -578,9 +578,9 @@ def out_of_action(run, part):
 
 
 def unguarded_since(run):
-    """When nobody could guard the command any more: pawl and its guardian were killed or stopped at
-    the same time. pawl replaces a guardian that was killed or stopped within a second, and takes
-    another second at most on a busy machine; a guardian does its duty without pawl."""
+    """The instant from which the command was unguarded: pawl and its guardian were killed or stopped at
+    the same time. pawl replaces a guardian that was killed or stopped within a second, and needs at most
+    another second on a busy machine. A guardian ends the command even without pawl."""
     both = [max(p, g) for p, p_end in out_of_action(run, 'pawl')
             for g, _ in out_of_action(run, 'guardian') if p - 2 * SECOND < g < p_end]
     return min(both) if both else None
