@@ -88,8 +88,8 @@ static void take_size(void)
         resizeterm(size.ws_row, size.ws_col);
 }
 
-/* newterm() sets handlers for these signals. Here the signals are blocked and read as events, and ^Z
- * must have the usual effect once unblocked; a signal that the caller ignores must stay ignored. */
+/* newterm() sets handlers for these signals. Here the signals are blocked and read as events, and
+ * ^Z must have the usual effect once unblocked; a signal that the caller ignores stays ignored. */
 static SCREEN *open_terminal(void)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGTSTP, SIGWINCH};

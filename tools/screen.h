@@ -24,8 +24,8 @@ void screen_await(void);
 const char *screen_open(void);
 void screen_close(void);
 
-/* Stop this process, by SIGTSTP as ^Z does or by SIGTTOU, with the terminal given back. Returns when
- * the process is continued, or at once if no shell could continue the process. */
+/* Stop this process, by SIGTSTP as ^Z does or by SIGTTOU, with the terminal given back. Returns
+ * when the process is continued, or at once if no shell could continue the process. */
 void screen_stop(int number);
 /* After screen_stop, a SIGCONT or a SIGWINCH: take the terminal and its size, and draw everything
  * again. Returns false if the process is in the background and must not. */
