@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 MESON  ?= meson
 SETUP   = $(MESON) setup --prefix $(PREFIX)
 
-.PHONY: all deps demo test generate versions interop bench bench-peers bench-compare \
+.PHONY: all pawl deps test-deps demo test generate versions interop bench bench-peers bench-compare \
     bench-long fuzz fuzz-long asan tsan check picture install clean
 
 all: $(BUILD)/build.ninja
@@ -13,8 +13,17 @@ all: $(BUILD)/build.ninja
 $(BUILD)/build.ninja:
 	$(SETUP) $(BUILD)
 
-# The packages that building and testing need (apt; elsewhere their names are printed).
+# Only the files that are installed: the library, its modules, the command, the manual pages.
+INSTALLED = $$($(MESON) introspect $(BUILD) --targets | python3 scripts/lib/installed.py $(BUILD))
+pawl: $(BUILD)/build.ninja
+	@ninja -C $(BUILD) $(INSTALLED)
+
+# The packages that building needs (apt; elsewhere their names are printed); and those of the tests,
+# among them every server.
 deps:
+	@scripts/deps build
+
+test-deps:
 	@scripts/deps build test
 
 # Builds only the tool and the library, in a folder of their own: with fewer packages than `make`,
@@ -27,14 +36,14 @@ demo:
 	@ninja -C build/demo tools/pawl
 	@scripts/demo build/demo/tools/pawl
 
-test: deps all
+test: test-deps all
 	$(MESON) test -C $(BUILD) --print-errorlogs --num-processes 4
 
 # Random programs on every engine for as long as told, judged, shrunk if they fail (docs/testing.md):
 # make generate FOR=30m [ENGINE="redis local"] [SEED=1] [MODE=sequence,free,steered,faults]
 FOR    ?= 10m
 ENGINE ?= all
-generate: deps all
+generate: test-deps all
 	@PYTHONDONTWRITEBYTECODE=1 python3 tests/generate/generate.py --for $(FOR) --keep build/generate \
 	    --exe $(BUILD)/tests/generate/generate $(if $(SEED),--seed $(SEED)) \
 	    $(if $(MODE),--mode $(MODE)) $(ENGINE)
@@ -87,11 +96,11 @@ fuzz-long:
 
 # The suite again with the compilers' watchers. TSan leaves out what is about files, signals and
 # damaged answers rather than threads.
-asan: deps build/asan/build.ninja
+asan: test-deps build/asan/build.ninja
 	ninja -C build/asan
 	$(MESON) test -C build/asan --print-errorlogs --num-processes 4 --timeout-multiplier 4
 
-tsan: deps build/tsan/build.ninja
+tsan: test-deps build/tsan/build.ninja
 	ninja -C build/tsan
 	$(MESON) test -C build/tsan --print-errorlogs --num-processes 4 --timeout-multiplier 4 \
 	    --no-suite tool --no-suite damage --no-suite local --no-suite doctor
@@ -111,12 +120,12 @@ check:
 	@scripts/check
 
 # PREFIX and DESTDIR as usual. What an earlier `make` has built is not touched if it will do, so
-# that `make && sudo make install` leaves no files of root in build/.
+# that `make pawl && sudo make install` leaves no files of root in build/.
 install:
 	@test -f $(BUILD)/build.ninja || $(SETUP) $(BUILD)
 	@$(MESON) introspect $(BUILD) --buildoptions | grep -q '"value": "$(PREFIX)"' || \
 	    $(MESON) configure $(BUILD) --prefix $(PREFIX)
-	@ninja -n -C $(BUILD) | grep -q 'no work to do' || ninja -C $(BUILD)
+	@ninja -n -C $(BUILD) $(INSTALLED) | grep -q 'no work to do' || ninja -C $(BUILD) $(INSTALLED)
 	DESTDIR=$(DESTDIR) $(MESON) install -C $(BUILD) --no-rebuild
 	@test -n "$(DESTDIR)" || test "$$(id -u)" != 0 || ldconfig
 

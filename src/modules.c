@@ -52,8 +52,8 @@ static int load(const pawl_engine **ret, const char *path, const char *scheme, p
     void *symbol;
 
     if (!handle)
-        return pawl_error_set(err, PAWL_ENOTSUP, "can't load the engine for '%s:': %.160s", scheme,
-                              dlerror());
+        return pawl_error_set(err, PAWL_ENOTSUP, "can't load the engine for '%s:': %.160s; install "
+                              "that file again", scheme, dlerror());
     symbol = dlsym(handle, PAWL_ENGINE_SYMBOL);
     memcpy(&module, &symbol, sizeof module);
     engine = module ? module() : NULL;
@@ -134,18 +134,24 @@ static bool find_file(char *ret, size_t size, char folders[3][520], size_t n, co
     return false;
 }
 
-void *pawl__module_symbol(const char *file, const char *symbol)
+void *pawl__module_symbol(const char *file, const char *symbol, pawl_error *err)
 {
     char folders[3][520], path[600];
     void *handle, *found = NULL;
 
-    if (!find_file(path, sizeof path, folders, own_folders(folders), file))
+    if (!find_file(path, sizeof path, folders, own_folders(folders), file)) {
+        pawl_error_set(err, PAWL_ENOTSUP, "the module %s is not in %.80s or %.80s; install that "
+                       "file", file, folders[0], PAWL_MODULE_DIR);
         return NULL;
+    }
     pawl__fork_mutex_add(&loading);
     pthread_mutex_lock(&loading);
     handle = dlopen(path, LOAD_FLAGS);
     if (handle)
         found = dlsym(handle, symbol);
+    if (!found)
+        pawl_error_set(err, PAWL_ENOTSUP, "can't load the module %s: %.160s; install that file "
+                       "again", file, dlerror());
     pthread_mutex_unlock(&loading);
     return found;
 }

@@ -56,7 +56,7 @@ struct engine_entry {
 const struct engine_entry *pawl__registry_find(const char *word, size_t length);
 
 /* A symbol of a module that is not an engine, in a folder of Pawl's own modules ($PAWL_ENGINE_DIR
- * is for engines only). NULL: there is no such module, or it can't be loaded. */
-void *pawl__module_symbol(const char *file, const char *symbol);
+ * is for engines only). NULL and an error: there is no such module, or it can't be loaded. */
+void *pawl__module_symbol(const char *file, const char *symbol, pawl_error *err);
 
 #endif

@@ -57,7 +57,7 @@ static int row(void *arg, const pawl_info *info)
     struct slow *slow = arg;
     const char *label = info->label && *info->label ? info->label : info->program;
     bool labelled = label && *label, hosted = info->host && *info->host;
-    char who[64], age[40] = "";
+    char who[57], age[28] = "";
 
     if (slow->attempt != slow->request.attempts)
         slow->holder[0] = '\0';
@@ -67,7 +67,7 @@ static int row(void *arg, const pawl_info *info)
     if (info->pid)
         snprintf(who, sizeof who, "pid %lld", (long long)info->pid);
     else
-        snprintf(who, sizeof who, "%.60s",
+        snprintf(who, sizeof who, "%.56s",
                  info->owner && *info->owner ? info->owner : "an unknown process");
     if (info->since_ms >= 0)
         snprintf(age, sizeof age, " for %lld s", (long long)info->since_ms / 1000);

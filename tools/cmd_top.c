@@ -229,19 +229,36 @@ static int signals_fd(void)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-static void on_signals(top *t, int fd)
+/* Returns whether the screen must be drawn anew. The terminal is taken again only when all signals
+ * are read: `kill %1` in a shell sends SIGTERM and SIGCONT to a stopped job. */
+static bool read_signals(top *t, int fd)
 {
     struct signalfd_siginfo info;
+    bool again = false;
 
     while (read(fd, &info, sizeof info) == sizeof info) {
         int n = (int)info.ssi_signo;
 
-        if (n == SIGTSTP)
-            screen_stop();
-        else if (n == SIGCONT || n == SIGWINCH)
-            screen_again();
-        else
+        if (n != SIGTSTP && n != SIGCONT && n != SIGWINCH)
             t->quit = STATUS_SIGNAL + n;
+        else if (n == SIGTSTP && t->quit < 0)
+            screen_stop(SIGTSTP);
+        again = true;
+    }
+    return again;
+}
+
+/* A process that was continued in the background (`bg`) stops again, as any program does that wants
+ * the terminal. If the process can't be stopped because no shell is left, it ends. */
+static void on_signals(top *t, int fd)
+{
+    bool again = read_signals(t, fd);
+
+    while (again && t->quit < 0 && !screen_again()) {
+        screen_stop(SIGTTOU);
+        again = read_signals(t, fd);
+        if (!again)
+            t->quit = STATUS_SIGNAL + SIGHUP;
     }
 }
 
@@ -357,6 +374,7 @@ int view_top(tool *tl, int argc, char **argv)
     t.pattern = argv[optind] ? argv[optind] : "";
     text_locale(false);
     set_service(&t);
+    screen_await();
     signals = signals_fd();
     status = client_open(tl, &client, &options);
     if (status)

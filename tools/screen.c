@@ -88,15 +88,35 @@ static void take_size(void)
         resizeterm(size.ws_row, size.ws_col);
 }
 
-/* ncurses sets handlers for these signals; here the signals are blocked and read as events, and ^Z
- * must have the usual effect once unblocked. */
-static void no_handlers(void)
+/* newterm() sets handlers for these signals. Here the signals are blocked and read as events, and
+ * ^Z must have the usual effect once unblocked; a signal that the caller ignores stays ignored. */
+static SCREEN *open_terminal(void)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGTSTP, SIGWINCH};
-    struct sigaction action = {.sa_handler = SIG_DFL};
+    struct sigaction before[sizeof signals / sizeof signals[0]];
+    SCREEN *screen;
 
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
-        sigaction(signals[i], &action, NULL);
+        sigaction(signals[i], NULL, &before[i]);
+    screen = newterm(NULL, stdout, stdin);
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
+        sigaction(signals[i], &before[i], NULL);
+    return screen;
+}
+
+/* A process in the background may not touch the terminal: the kernel would stop the process in the
+ * middle of tcsetattr(), where a blocked SIGTERM can't end it. */
+static bool in_background(void)
+{
+    pid_t group = tcgetpgrp(STDIN_FILENO);
+
+    return group >= 0 && group != getpgrp();
+}
+
+void screen_await(void)
+{
+    if (in_background())
+        raise(SIGTTOU);
 }
 
 const char *screen_open(void)
@@ -117,13 +137,12 @@ const char *screen_open(void)
     del_curterm(cur_term); /* asked first: a newterm that fails leaks memory of ncurses' */
     if (!moves)
         return "needs a terminal that can move its cursor; 'pawl ls --watch' works without";
-    terminal = newterm(NULL, stdout, stdin);
+    terminal = open_terminal();
     if (!terminal)
         return "can't use this terminal";
     taken = true;
     atexit(screen_close);
     watch_crashes();
-    no_handlers();
     set_escdelay(50);
     set_colours();
     cbreak();
@@ -136,36 +155,43 @@ const char *screen_open(void)
     return NULL;
 }
 
+/* The cursor is left in the last line, where a shell writes its prompt: on a terminal that does not
+ * bring back what was there before, that line must be empty. */
 void screen_close(void)
 {
-    if (!taken)
+    if (!taken || in_background())
         return;
     taken = false;
+    move(LINES - 1, 0);
+    clrtoeol();
+    refresh();
     curs_set(1);
     endwin();
 }
 
-void screen_stop(void)
+void screen_stop(int number)
 {
     sigset_t set, old;
 
-    curs_set(1);
-    endwin();
+    screen_close();
     sigemptyset(&set);
-    sigaddset(&set, SIGTSTP);
-    raise(SIGTSTP);
+    sigaddset(&set, number);
+    raise(number);
     pthread_sigmask(SIG_UNBLOCK, &set, &old); /* stopped here, until SIGCONT */
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    screen_again();
 }
 
-void screen_again(void)
+bool screen_again(void)
 {
+    if (in_background())
+        return false;
+    taken = true;
     reset_prog_mode();
     take_size();
     clearok(curscr, TRUE);
     refresh();
     curs_set(cursor_y >= 0);
+    return true;
 }
 
 /* ---- Drawing ------------------------------------------------------------------------------- */

@@ -17,14 +17,19 @@ enum style {
     STYLE_PLAIN, STYLE_TITLE, STYLE_HEAD, STYLE_HOT, STYLE_STALE, STYLE_ALARM, STYLE_CHOSEN
 };
 
+/* A process that was started in the background (`pawl top &`) stops here until a shell brings the
+ * process to the foreground. Signals must not be blocked yet, so that they can end the process. */
+void screen_await(void);
 /* Take the terminal. Returns NULL, or why that can't be. */
 const char *screen_open(void);
 void screen_close(void);
 
-/* Stop this process as ^Z does, with the terminal given back in between. */
-void screen_stop(void);
-/* After a SIGCONT or SIGWINCH: take the terminal's size and draw everything again. */
-void screen_again(void);
+/* Stop this process, by SIGTSTP as ^Z does or by SIGTTOU, with the terminal given back. Returns
+ * when the process is continued, or at once if no shell could continue the process. */
+void screen_stop(int number);
+/* After screen_stop, a SIGCONT or a SIGWINCH: take the terminal and its size, and draw everything
+ * again. Returns false if the process is in the background and must not. */
+bool screen_again(void);
 
 size_t screen_width(void);
 size_t screen_height(void);

@@ -9,38 +9,62 @@
  */
 #include <dlfcn.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tool.h"
 #include "view.h"
 
 #define FLAGS (RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)
 
-static void *load(void)
+#define FOLDERS 3
+#define WHY_MAX 600
+
+/* The places of the module, in the order in which they are tried. Returns their number. */
+static size_t places(char paths[FOLDERS][600])
 {
     static const char *const folders[] = {"pawl", "tools"};
-    void *module = NULL;
+    size_t n = 0;
     Dl_info info;
 
     if (dladdr((const void *)(uintptr_t)pawl_version, &info) && strrchr(info.dli_fname, '/'))
-        for (size_t i = 0; i < 2 && !module; i++) {
-            char path[600];
-            int n = snprintf(path, sizeof path, "%.*s/%s/view.so",
-                             (int)(strrchr(info.dli_fname, '/') - info.dli_fname), info.dli_fname,
-                             folders[i]);
+        for (size_t i = 0; i < 2; i++)
+            snprintf(paths[n++], sizeof paths[0], "%.*s/%s/view.so",
+                     (int)(strrchr(info.dli_fname, '/') - info.dli_fname), info.dli_fname,
+                     folders[i]);
+    snprintf(paths[n++], sizeof paths[0], "%s", PAWL_MODULE_DIR "/view.so");
+    return n;
+}
 
-            if (n > 0 && (size_t)n < sizeof path)
-                module = dlopen(path, FLAGS);
-        }
-    return module ? module : dlopen(PAWL_MODULE_DIR "/view.so", FLAGS);
+/* The symbol of the module, or NULL with the reason. */
+static void *load(const char *symbol, char why[WHY_MAX])
+{
+    char paths[FOLDERS][600];
+    size_t n = places(paths), i = 0;
+    void *module, *address;
+
+    while (i < n && access(paths[i], F_OK))
+        i++;
+    if (i == n) {
+        snprintf(why, WHY_MAX, "the module view.so is neither %.200s nor %.200s; install that file,"
+                 " or build it with 'make'", paths[0], paths[n - 1]);
+        return NULL;
+    }
+    module = dlopen(paths[i], FLAGS);
+    address = module ? dlsym(module, symbol) : NULL;
+    if (!address)
+        snprintf(why, WHY_MAX, "can't load the module view.so: %.400s; install that file again",
+                 dlerror());
+    return address;
 }
 
 static int call(const char *symbol, tool *t, int argc, char **argv)
 {
-    void *module = load(), *address = module ? dlsym(module, symbol) : NULL;
+    char why[WHY_MAX];
+    void *address = load(symbol, why);
     view_command *command;
 
-    if (!module) {
-        say("can't load the module of '%s': %s", t->verb->name, dlerror());
+    if (!address) {
+        say("%s", why);
         return STATUS_SYSTEM;
     }
     memcpy(&command, &address, sizeof command);
@@ -59,7 +83,8 @@ int cmd_serve(tool *t, int argc, char **argv)
 
 const char *view_library(void)
 {
-    void *module = load(), *address = module ? dlsym(module, "view_screen_library") : NULL;
+    char why[WHY_MAX];
+    void *address = load("view_screen_library", why);
     view_text *text;
 
     memcpy(&text, &address, sizeof text);

@@ -14,25 +14,29 @@
 
 static _Atomic(const net_tls_module *) loaded;
 
-static const net_tls_module *module(void)
+static const net_tls_module *load(pawl_error *err)
 {
     const net_tls_module *m = atomic_load(&loaded);
 
     if (!m) {
-        m = pawl__module_symbol("tls.so", NET_TLS_SYMBOL);
+        m = pawl__module_symbol("tls.so", NET_TLS_SYMBOL, err);
         atomic_store(&loaded, m);
     }
     return m;
 }
 
+static const net_tls_module *module(void)
+{
+    pawl_error err;
+
+    return load(&err);
+}
+
 int net_tls_context(void **ret, pawl_env *env, const net_tls_settings *s, pawl_error *err)
 {
-    const net_tls_module *m = module();
+    const net_tls_module *m = load(err);
 
-    if (!m)
-        return pawl_error_set(err, PAWL_ENOTSUP, "TLS needs Pawl's module tls.so, which can't be "
-                              "loaded; it belongs into the folder 'pawl' beside libpawl");
-    return m->context(ret, env, s, err);
+    return m ? m->context(ret, env, s, err) : PAWL_ENOTSUP;
 }
 
 void net_tls_context_free(void *context)

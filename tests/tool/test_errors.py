@@ -327,6 +327,35 @@ def _(p):
                'that it needs', 64, env={'PAWL_ENGINE_DIR': '/nowhere'})
 
 
+def other_home(p, *files):
+    """A copy of the tool and of libpawl, and of these modules if they are named, each cut off."""
+    home = os.path.join(p.folder, 'home-' + '-'.join(map(os.path.basename, files)))
+    built = os.path.dirname(os.path.dirname(TOOL))
+    for folder in ('tools', 'engines'):
+        os.makedirs(os.path.join(home, folder))
+    shutil.copy(TOOL, os.path.join(home, 'tools'))
+    shutil.copy(os.path.join(built, 'libpawl.so.0'), home)
+    for name in files:
+        with open(os.path.join(built, name), 'rb') as whole, open(os.path.join(home, name), 'wb') as cut:
+            cut.write(whole.read(100))
+    return home
+
+
+@case('tool', 'modules of TLS, of the screens and of an engine that are cut off, or not there')
+def _(p):
+    for files in ((), ('tools/view.so', 'engines/tls.so', 'engines/pawl-zk.so')):
+        home = other_home(p, *files)
+        asks = {'tls.so': ('run', '-n', '-u', 'rediss://127.0.0.1:1', 'x', '--', 'true'),
+                'view.so': ('top', '-u', 'memory:'), 'pawl-zk.so': ('ls', '-u', 'zk://127.0.0.1:1')}
+        for file, args in asks.items():
+            done = subprocess.run([home + '/tools/pawl', *args], capture_output=True, text=True, timeout=90,
+                                  stdin=subprocess.DEVNULL, check=False)
+            assert done.returncode not in (0, 1), args
+            wants = f"can't load the .*{home}/.*/{file}: [^;]+; install that file again" if files else \
+                f'the module {file} is n.*; install '
+            assert re.search(wants, done.stderr), f'{args}: {done.stderr} lacks {wants}'
+
+
 @case('tool', 'a quorum whose servers are too young, or down')
 def _(p):
     live = module('redis', 'live').Live

@@ -299,7 +299,7 @@ def stopped(box):
     terminal.key('\x1a')
     wait_for('the stop', lambda: terminal.feed() or b'STOPPED' in terminal.raw)
     assert terminal.restored(), 'the modes while it is stopped'
-    assert terminal.raw.rfind(b'\x1b[?1049l') < terminal.raw.rfind(b'STOPPED')
+    assert 0 < terminal.raw.rfind(b'\x1b[?1049l') < terminal.raw.rfind(b'STOPPED')
     before = len(terminal.raw)
     terminal.key('\n')
     wait_for('it to be back', lambda: terminal.feed() or b'quit' in terminal.raw[before:])
@@ -309,6 +309,77 @@ def stopped(box):
     wait_for('the end', lambda: terminal.feed() or b'ENDED 0' in terminal.raw)
     equal(terminal.end(), 0)
     check_restored(terminal, 'after ^Z and q')
+
+
+# until the job has stopped because it wants the terminal
+IN_BACKGROUND = 'until [ -n "$(jobs -s)" ]; do sleep 0.1; done'
+KILL = 'kill %1; while kill -0 %1; do sleep 0.1; done; jobs\r'
+
+
+def in_shell(box, line):
+    """bash on a terminal, with the line typed, and pawl top on the screen."""
+    terminal = Terminal(box, term='xterm-256color', command=['bash', '--norc', '--noediting', '-i'],
+                        env={'PS1': 'PROMPT> ', 'PAWL': os.environ['PAWL_TOOL']})
+    typed(terminal, line, 'q quit')
+    return terminal
+
+
+def typed(terminal, keys, *answers):
+    """Type, and await each of the answers, one after the other."""
+    at = len(terminal.raw)
+    terminal.key(keys)
+    for answer in answers:
+        wait_for(answer, lambda word=answer.encode(), begin=at: terminal.feed() or
+                 word in terminal.raw[begin:])
+        at = terminal.raw.find(answer.encode(), at)
+    terminal.settle()
+
+
+@case('a shell can stop it, continue it in the background, and kill it there')
+def jobs(box):
+    box.holder('x')
+    terminal = in_shell(box, '"$PAWL" top\r')
+    for way in ('fg\r', 'kill -CONT %1; ' + IN_BACKGROUND + '; fg\r'):
+        typed(terminal, '\x1a', '\x1b[?1049l', 'Stopped', 'PROMPT> ')
+        typed(terminal, way, '\x1b[?1049h', '1 name, 1 held', 'q quit')
+        typed(terminal, '?', 'any key: back')
+        typed(terminal, ' ', 'q quit')
+    typed(terminal, '\x1a', '\x1b[?1049l', 'Stopped', 'PROMPT> ')
+    typed(terminal, KILL, 'Exit 143', 'PROMPT> ')
+    typed(terminal, '"$PAWL" top\r', 'q quit', '1 name, 1 held')
+    typed(terminal, '\x1a', '\x1b[?1049l', 'Stopped', 'PROMPT> ')
+    typed(terminal, 'bg; ' + IN_BACKGROUND + '\r', 'PROMPT> ')
+    typed(terminal, KILL, 'Exit 143', 'PROMPT> ')
+    typed(terminal, '"$PAWL" top & ' + IN_BACKGROUND + '\r', 'PROMPT> ')
+    typed(terminal, 'fg\r', '\x1b[?1049h', '1 name, 1 held')
+    typed(terminal, 'q', '\x1b[?1049l', 'PROMPT> ')
+    typed(terminal, '"$PAWL" top & ' + IN_BACKGROUND + '\r', 'PROMPT> ')
+    typed(terminal, KILL, 'Terminated', 'PROMPT> ')
+    typed(terminal, 'exit\r', 'exit')
+    check_restored(terminal, 'the end of the shell')
+
+
+@case('^C and ^Z that the caller ignores stay ignored')
+def ignored(box):
+    box.holder('x')
+    terminal = Terminal(box, term='xterm-256color', command=[
+        'sh', '-c', 'trap "" INT TSTP; exec "$0" top', os.environ['PAWL_TOOL']])
+    wait_for('the keys', lambda: terminal.feed() or b'q quit' in terminal.raw)
+    wait_for('its own modes', lambda: not terminal.restored())
+    typed(terminal, '\x03\x1a?', 'any key: back')
+    terminal.key('qq')
+    equal(terminal.end(), 0)
+    check_restored(terminal, 'ignored signals')
+
+
+@case('a terminal that does not bring back its lines gets an empty one for the prompt')
+def last_line(box):
+    terminal = Terminal(box, 'top')
+    terminal.wait_for('no names in use', 'q quit')
+    terminal.key('q')
+    equal(terminal.end(), 0)
+    lines = terminal.lines()
+    assert lines[0].startswith('pawl top') and lines[-1] == '', lines
 
 
 @case('names and labels of others are harmless and aligned')
