@@ -290,14 +290,30 @@ void etcd_watches_dropped(etcd *e);
 
 /* ---- waiters.c, order.c, requests.c, leave.c ------------------------------------------------ */
 
+/* waiters.c has the table of these states. */
 enum etcd_waiter_state {
-    WAITER_ASKS,    /* the acquire is out or to be sent; waiter->maybe: the key may exist */
+    WAITER_ASKS,    /* the acquire is out or to be sent */
     WAITER_QUEUED,  /* the key exists, and another key is ahead */
     WAITER_HOLDS,
     WAITER_SHELL,   /* released, but a downgraded reader still uses the key */
     WAITER_LINGERS, /* released, but the key stays until waiter->linger */
     WAITER_LEAVES,  /* the key is to be deleted */
     WAITER_GONE     /* was held, but the key is gone */
+};
+
+/* QUEUED: the read that is due; a later one includes the earlier ones. */
+enum etcd_recheck {
+    RECHECK_NONE,
+    RECHECK_AHEAD, /* is the key ahead unchanged? The cheapest read */
+    RECHECK_QUEUE, /* which key is ahead? */
+    RECHECK_TAKE   /* the same, because something has changed there: take what is free */
+};
+
+/* What is known of the waiter's key. */
+enum etcd_key_state {
+    KEY_KNOWN,   /* waiter->created: the key exists; 0: the key does not exist */
+    KEY_MAYBE,   /* a request got no answer: the key may exist, or be created late */
+    KEY_MOVED    /* the lease ended during a move: the key may be gone; the next rewrite shows */
 };
 
 struct etcd_waiter {
@@ -311,6 +327,8 @@ struct etcd_waiter {
     etcd_lease *target;    /* the lease that the key is to be moved to; NULL: none */
     etcd_lease *moving;    /* the lease that the key may have been moved to; NULL: none */
     enum etcd_waiter_state state;
+    enum etcd_key_state key_is;
+    enum etcd_recheck recheck;
     pawl_op *acquires;     /* chained by engine[1] */
     pawl_op *releases;
     etcd_call *call;       /* the outstanding call */
@@ -332,16 +350,11 @@ struct etcd_waiter {
     uint32_t permits;
     uint8_t mode;
     bool queue;
-    bool maybe;            /* a request got no answer: the key may exist or not */
     bool cancelled;        /* the acquire was cancelled */
-    bool recheck;          /* QUEUED: read again which key is ahead ... */
-    bool woken;            /* ... because something has changed there */
-    bool check;            /* check whether the key ahead is unchanged */
     bool waited;
     bool past_readers;     /* a shared try: pass a lock whose owner only reads */
     bool rewrite;          /* the key must be written: wrong value or lease */
     bool only_reads;       /* released, while a downgraded reader goes on */
-    bool unsure;           /* HOLDS: the key may be gone; the next rewrite shows */
     bool peeked;           /* the capacity in force is known */
     int refused;           /* LEAVES: the result of the acquires */
     char name[];
@@ -394,6 +407,11 @@ void etcd_waiter_watch_soon(etcd_waiter *s, etcd_soon *soon);
 
 /* requests.c: send the next request of a waiter in ASKS or QUEUED. */
 void etcd_waiter_ask(etcd_waiter *s);
+/* A read of this kind, or of a later one, is due. */
+static inline void etcd_waiter_due(etcd_waiter *s, enum etcd_recheck read)
+{
+    s->recheck = s->recheck < read ? read : s->recheck;
+}
 
 /* leave.c */
 void etcd_acquire_cancel(etcd *e, pawl_op *op);

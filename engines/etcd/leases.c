@@ -63,8 +63,10 @@ static void forget_moves(const etcd_lease *lease)
     struct list *waiters = &lease->e->waiters;
 
     list_each(etcd_waiter, s, waiters, link) {
-        s->rewrite |= s->moving == lease && s->state != WAITER_LEAVES;
-        s->unsure |= s->moving == lease && s->state != WAITER_LEAVES;
+        if (s->moving == lease && s->state != WAITER_LEAVES) {
+            s->rewrite = true;
+            s->key_is = KEY_MOVED;
+        }
         s->moving = s->moving == lease ? NULL : s->moving;
         s->target = s->target == lease ? NULL : s->target;
     }
@@ -228,8 +230,7 @@ static void check_waiters(etcd_lease *lease)
     list_each_safe(etcd_waiter, s, &lease->waiters, in_lease) {
         if (s->state != WAITER_QUEUED || s->call || s->recheck)
             continue;
-        s->recheck = true;
-        s->check = s->ahead_is != 0;
+        s->recheck = s->ahead_is ? RECHECK_AHEAD : RECHECK_QUEUE;
         etcd_waiter_step(s);
     }
 }

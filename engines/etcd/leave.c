@@ -78,7 +78,8 @@ void etcd_waiter_leave(etcd_waiter *s, int code)
     list_remove(&s->fresh);
     s->state = WAITER_LEAVES;
     s->refused = code;
-    s->recheck = s->rewrite = false;
+    s->recheck = RECHECK_NONE;
+    s->rewrite = false;
     etcd_waiter_enter_order(s);
     etcd_waiter_next(s);
     etcd_waiter_step(s);
@@ -139,7 +140,7 @@ static bool answer_rewrite(etcd_call *call, pb_span message)
         return true;
     }
     s->moving = NULL;
-    s->unsure = false;
+    s->key_is = s->key_is == KEY_MOVED ? KEY_KNOWN : s->key_is;
     if (!txn.succeeded) {
         etcd_waiter_vanished(s);
         return true;
@@ -247,7 +248,7 @@ void etcd_acquire_cancel(etcd *e, pawl_op *op)
     op->engine[1] = NULL;
     if (s->base) {
         downgraded_leaves(s);
-    } else if (s->state == WAITER_ASKS && !s->call && !s->maybe) {
+    } else if (s->state == WAITER_ASKS && !s->call && s->key_is != KEY_MAYBE) {
         give_up(s, op);
     } else {
         int64_t ms = !etcd_link_ready(&e->link) ? 0 : s->waited ? CANCEL_MS : ANSWER_MS;

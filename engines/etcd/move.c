@@ -56,7 +56,8 @@ bool etcd_waiter_ended_with(etcd_waiter *s, const etcd_lease *lease)
     s->moving = NULL;
     s->target = s->target == to ? NULL : s->target;
     s->rewrite = s->state != WAITER_LEAVES;
-    s->unsure = s->rewrite;
+    if (s->rewrite)
+        s->key_is = KEY_MOVED;
     return false;
 }
 

@@ -69,13 +69,11 @@ void etcd_waiter_leave_order(etcd_waiter *s)
 
 /* ---- watching -------------------------------------------------------------------------------- */
 
-static void see_again(etcd_waiter *s, bool woken)
+static void see_again(etcd_waiter *s, enum etcd_recheck read)
 {
     if (s->state != WAITER_QUEUED)
         return;
-    s->recheck = true;
-    s->woken |= woken;
-    s->check &= !woken;
+    etcd_waiter_due(s, read);
     etcd_waiter_step(s);
 }
 
@@ -85,8 +83,8 @@ static void ahead_started(etcd_watch *w, int64_t revision)
 
     if (revision == s->revision)
         return;
-    s->check = s->ahead_is != 0; /* there may have been changes before the watch began */
-    see_again(s, false);
+    /* there may have been changes before the watch began */
+    see_again(s, s->ahead_is ? RECHECK_AHEAD : RECHECK_QUEUE);
 }
 
 static void ahead_event(etcd_watch *w, const etcd_event *event)
@@ -98,13 +96,12 @@ static void ahead_event(etcd_watch *w, const etcd_event *event)
     /* in a range, keys behind the own one don't matter */
     if (event->deleted || (event->kv.created < s->created && !etcd_same(event->kv.key,
                                                                         etcd_span(s->key))))
-        see_again(s, true);
+        see_again(s, RECHECK_TAKE);
 }
 
 static void ahead_missed(etcd_watch *w)
 {
-    ((etcd_waiter *)w->arg)->check = false;
-    see_again(w->arg, false);
+    see_again(w->arg, RECHECK_QUEUE);
 }
 
 /* The key was deleted while the lease was valid: by a break, or by hand. */
@@ -145,7 +142,8 @@ static void own_missed(etcd_watch *w)
     etcd_waiter *s = w->arg;
 
     s->rewrite |= s->state == WAITER_HOLDS || s->state == WAITER_SHELL;
-    s->recheck |= s->state == WAITER_QUEUED;
+    if (s->state == WAITER_QUEUED)
+        etcd_waiter_due(s, RECHECK_QUEUE);
     etcd_waiter_step(s);
 }
 
@@ -217,7 +215,7 @@ void etcd_waiter_queue(etcd_waiter *s, const etcd_range *range, int64_t is, int6
         return;
     }
     if (!text) {
-        s->recheck = true;
+        etcd_waiter_due(s, RECHECK_QUEUE);
         kit_timer_ms(s->e->env, &s->timer, RETRY_MS);
         return;
     }

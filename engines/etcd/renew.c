@@ -23,7 +23,7 @@ static bool is_good(etcd_waiter *s, int64_t lease_ms)
         s->rewrite |= s->target != NULL;
         etcd_waiter_step(s);
     }
-    if (s->target || holder->unsure)
+    if (s->target || holder->key_is == KEY_MOVED)
         return false;
     if (etcd_lease_fresh(holder->lease))
         return true;

@@ -162,8 +162,9 @@ void etcd_waiter_ask(etcd_waiter *s)
 {
     bool permits = s->mode == PAWL_MODE_PERMITS, rechecks = s->state == WAITER_QUEUED;
     bool peek = permits && !s->peeked && (s->capacity == 0 || s->permits > s->capacity);
-    bool take = rechecks && s->woken && (permits || s->mode == PAWL_MODE_SHARED);
-    bool try = !rechecks && !s->queue && !s->past_readers, check = rechecks && s->check;
+    bool take = rechecks && s->recheck == RECHECK_TAKE && (permits || s->mode == PAWL_MODE_SHARED);
+    bool try = !rechecks && !s->queue && !s->past_readers;
+    bool check = rechecks && s->recheck == RECHECK_AHEAD;
     etcd_call *call = etcd_call_new(s->e, peek ? &peek_type : check ? &check_type : &ask_type, s);
 
     if (!call)
@@ -180,7 +181,7 @@ void etcd_waiter_ask(etcd_waiter *s)
     if (!etcd_call_send(call))
         goto out;
     s->call = call;
-    s->recheck = s->woken = s->check = false;
+    s->recheck = RECHECK_NONE;
     return;
 out:
     kit_timer_ms(s->e->env, &s->timer, 100);
@@ -227,7 +228,7 @@ static void free_now(etcd_waiter *s, const etcd_call *call, int64_t revision)
         etcd_waiter_granted(s, (uint64_t)revision, call->sent);
         return;
     }
-    s->recheck = s->woken = true;
+    etcd_waiter_due(s, RECHECK_TAKE);
     etcd_waiter_step(s);
 }
 
@@ -318,7 +319,7 @@ static bool not_made(etcd_waiter *s, const etcd_call *call, const etcd_txn *txn)
     if (etcd_next_kv(&own, &kv)) {
         s->created = kv.created;
         s->state = WAITER_QUEUED;
-        s->recheck = true;
+        etcd_waiter_due(s, RECHECK_QUEUE);
         etcd_waiter_step(s);
     } else if (other.n || (way.n && s->mode == PAWL_MODE_PERMITS)) {
         etcd_waiter_refuse(s, PAWL_ESTATE, "is in use as something else");
@@ -344,7 +345,7 @@ static bool not_there(etcd_waiter *s, const etcd_call *call, const etcd_txn *txn
     if (!etcd_txn_range(txn, 0, &own))
         return false;
     if (etcd_next_kv(&own, &kv) && kv.created == s->created) {
-        s->recheck = true;
+        etcd_waiter_due(s, RECHECK_QUEUE);
         etcd_lease_unfenced(s->lease, call->fence);
         etcd_waiter_step(s);
         return true;
@@ -363,7 +364,7 @@ static bool answer_ask(etcd_call *call, pb_span message)
     if (!etcd_read_txn(message, &txn) || txn.revision <= 0)
         return false;
     s->call = NULL;
-    s->maybe = false;
+    s->key_is = KEY_KNOWN;
     if (!txn.succeeded)
         return asked ? not_made(s, call, &txn) : not_there(s, call, &txn);
     if (asked && !(call->tag == TAG_TRY && s->mode == PAWL_MODE_LATCH))
@@ -406,8 +407,8 @@ static bool answer_check(etcd_call *call, pb_span message)
     if (!etcd_read_txn(message, &txn))
         return false;
     s->call = NULL;
-    s->recheck |= !txn.succeeded;
-    s->woken |= !txn.succeeded;
+    if (!txn.succeeded)
+        etcd_waiter_due(s, RECHECK_TAKE);
     if (s->cancelled)
         etcd_waiter_leave(s, PAWL_ECANCELED);
     else

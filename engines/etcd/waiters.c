@@ -2,11 +2,62 @@
  *
  * waiters.c - acquire: an owner's key, from its creation until the key is certainly gone.
  *
- *     ASKS --no key ahead--> HOLDS --release--> LEAVES --> over
- *       |                      | its key vanishes --> GONE --release--> over
- *       v another is ahead     | release, but a downgraded reader stays --> SHELL --> LEAVES
- *     QUEUED --the key ahead is gone, and the own key exists--> HOLDS
- *     HOLDS or SHELL --release of a lock that is to linger--> LINGERS (move.c) --> LEAVES
+ * The table lists every event that changes the state of a waiter. *Over*: the waiter is freed.
+ *
+ *   state    event                                         next state    function
+ *   -------  --------------------------------------------  ------------  --------------------------
+ *   (new)    ACQUIRE                                       ASKS          etcd_acquire
+ *   ASKS     the key was created, and no key is ahead      HOLDS         etcd_waiter_granted
+ *            a downgraded reader, and the base key counts  HOLDS         admit_downgraded
+ *            the reader
+ *            another key is ahead                          QUEUED        etcd_waiter_queue
+ *            a request without an answer created the key   QUEUED        not_made
+ *            another key is ahead of a try                 LEAVES        etcd_waiter_blocked
+ *            - and no key was created                      over          not_made
+ *            another use of the name, wrong capacity       LEAVES        etcd_waiter_refuse
+ *            - and no key was created                      over          etcd_waiter_refuse
+ *            the request fails                             LEAVES        etcd_waiter_failed
+ *            cancelled, and no request was sent            over          give_up
+ *            no connection, and no request was sent        over          etcd_waiters_refuse
+ *   ASKS,    the latch is open                             LEAVES, over  etcd_waiter_opened
+ *   QUEUED   cancelled, and no call is out                 LEAVES        etcd_acquire_cancel
+ *            cancelled, and the call was answered          LEAVES        etcd_waiter_queue,
+ *                                                                        answer_check
+ *            - or failed, or took too long                 LEAVES        etcd_waiter_failed,
+ *                                                                        try_again
+ *            a cancelled downgraded reader                 over          downgraded_leaves
+ *            the own key or its lease is gone              ASKS          etcd_waiter_lost
+ *   QUEUED   the key ahead is gone, the own key exists     HOLDS         etcd_waiter_granted
+ *   HOLDS    granted, but no op waits any more             LEAVES        etcd_waiter_granted
+ *            RELEASE of some permits                       HOLDS         etcd_release
+ *            RELEASE                                       LEAVES        etcd_release
+ *            - and a downgraded reader uses the key        SHELL         etcd_release
+ *            - and the lock is to linger                   LINGERS       etcd_waiter_linger
+ *            - of a downgraded reader                      over          downgraded_leaves
+ *            the key or its lease is gone                  GONE          etcd_waiter_lost,
+ *                                                                        downgraded_lost
+ *   SHELL    the last downgraded reader leaves             LEAVES        shell_ends
+ *            - and the lock is to linger                   LINGERS       shell_ends
+ *            the key or its lease is gone                  over          etcd_waiter_lost
+ *   LINGERS  the time is over                              LEAVES        try_again
+ *            the key or its lease is gone                  over          etcd_waiter_lost
+ *   LEAVES   the key is deleted, or can't exist            over          etcd_waiter_left
+ *            the key or its lease is gone                  over          etcd_waiter_lost
+ *   GONE     RELEASE                                       over          etcd_release
+ *   any      the client is closed                          over          etcd_waiters_free
+ *
+ * `key_is` says what is known of the key:
+ *
+ *   KNOWN    a request got no answer                       MAYBE         etcd_waiter_failed
+ *   MAYBE    an acquire or recheck was answered            KNOWN         answer_ask
+ *   KNOWN,   the lease ended while the key was being       MOVED         etcd_waiter_ended_with,
+ *   MAYBE    moved to or from it                                         etcd_lease_free
+ *   MOVED    a rewrite was answered                        KNOWN         answer_rewrite
+ *   any      the key is gone                               KNOWN         etcd_waiter_lost
+ *
+ * `recheck` is the read that a QUEUED waiter has to send. Events of watches, answers and confirmed
+ * leases raise `recheck` (etcd_waiter_due). Sending the read sets RECHECK_NONE (etcd_waiter_ask),
+ * and so does leaving the queue.
  *
  * A waiter has at most one call out. After an answer, an event of a watch, or a reconnect,
  * etcd_waiter_step decides the next step. An acquire that got no answer is sent again on the next
@@ -146,7 +197,8 @@ void etcd_waiter_granted(etcd_waiter *s, uint64_t token, int64_t from)
     etcd_waiter_leave_order(s);
     s->token = token;
     s->since = env->wall_ms(env);
-    s->recheck = s->woken = s->maybe = false;
+    s->recheck = RECHECK_NONE;
+    s->key_is = KEY_KNOWN;
     env->timer_clear(env, &s->timer);
     if (!op) {
         etcd_waiter_leave(s, PAWL_ECANCELED);
@@ -205,7 +257,9 @@ void etcd_waiter_lost(etcd_waiter *s)
     etcd_watch_stop(&s->own);
     list_remove(&s->fresh);
     s->created = 0;
-    s->maybe = s->rewrite = s->recheck = s->woken = false;
+    s->key_is = KEY_KNOWN;
+    s->recheck = RECHECK_NONE;
+    s->rewrite = false;
     s->moving = NULL;
     if (!s->target || !s->target->ends)
         s->target = NULL;
@@ -264,7 +318,7 @@ void etcd_waiter_step(etcd_waiter *s)
             kit_timer_ms(s->e->env, &s->timer, RETRY_MS);
         break;
     case WAITER_QUEUED:
-        if (ready && s->recheck)
+        if (ready && s->recheck != RECHECK_NONE)
             etcd_waiter_ask(s);
         break;
     case WAITER_HOLDS:
@@ -274,9 +328,9 @@ void etcd_waiter_step(etcd_waiter *s)
             etcd_waiter_rewrite(s);
         break;
     case WAITER_LEAVES:
-        if (!s->created && !s->maybe)
+        if (!s->created && s->key_is != KEY_MAYBE)
             etcd_waiter_left(s, false);
-        else if (ready || !s->maybe) /* fence off late requests first */
+        else if (ready || s->key_is != KEY_MAYBE) /* fence off late requests first */
             etcd_waiter_delete(s);
         break;
     default:
@@ -302,7 +356,7 @@ static void try_again(pawl_timer *timer)
     /* The answer takes too long. The answer will come, and the key will be deleted. The outcome of
      * the acquire is unknown only if the connection is lost or the server never answered. */
     s->acquires = NULL;
-    pawl_op_finish(op, s->waited && !s->maybe && etcd_link_ready(&s->e->link)
+    pawl_op_finish(op, s->waited && s->key_is != KEY_MAYBE && etcd_link_ready(&s->e->link)
                            ? PAWL_ECANCELED
                            : etcd_no_answer(s->e, op->err, PAWL_EUNKNOWN));
     if (s->state != WAITER_LEAVES && !s->call)
@@ -325,8 +379,10 @@ void etcd_waiter_failed(etcd_call *call, int code, const char *words)
         etcd_lease_gone(moves ? s->target : s->lease);
         return;
     }
-    s->maybe |= code == PAWL_EUNKNOWN;
-    s->recheck |= s->state == WAITER_QUEUED;
+    if (code == PAWL_EUNKNOWN && s->key_is == KEY_KNOWN)
+        s->key_is = KEY_MAYBE;
+    if (s->state == WAITER_QUEUED)
+        etcd_waiter_due(s, RECHECK_QUEUE);
     s->rewrite |= lost && (s->state == WAITER_HOLDS || s->state == WAITER_SHELL ||
                            s->state == WAITER_LINGERS);
     etcd_answer_releases(s, code);
@@ -365,7 +421,8 @@ void etcd_waiters_step(etcd *e)
 void etcd_waiters_refuse(etcd *e, int code, const char *words)
 {
     list_each_safe(etcd_waiter, s, &e->waiters, link) {
-        if (s->state != WAITER_ASKS || s->call || s->maybe || !s->acquires || s->base)
+        if (s->state != WAITER_ASKS || s->call || s->key_is == KEY_MAYBE || !s->acquires ||
+            s->base)
             continue;
         pawl_error_set(s->acquires->err, code, "%s", words);
         etcd_waiter_end(s, code);

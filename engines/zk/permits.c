@@ -98,8 +98,8 @@ static bool lease_created(zk_waiter *p, jute_reader *body)
 static void not_taken(zk_waiter *p, int error)
 {
     p->nleases = 0;
-    p->taking = false;
-    p->folders = error == ZK_NO_NODE;
+    p->leases_are = NODE_NONE;
+    p->folders = error == ZK_NO_NODE ? FOLDERS_MISSING : FOLDERS_EXIST;
     if (error != ZK_NO_NODE)
         zk_waiter_note(p, error);
 }
@@ -118,8 +118,10 @@ static bool one_taken(zk_task *task, int64_t tag, int error, jute_reader *body)
     if (!lease_created(p, body))
         return false;
     p->token = (uint64_t)jute_stat(body).czxid;
-    p->taking = !jute_at_end(body);
-    return !p->taking;
+    if (!jute_at_end(body))
+        return false;
+    p->leases_are = NODE_EXISTS;
+    return true;
 }
 
 /* The answer is a list of results, each behind a header with its type: all succeeded or none. The
@@ -139,8 +141,11 @@ static bool all_taken(zk_task *task, int64_t tag, int header, jute_reader *body)
         return false;
     if (error)
         not_taken(p, error);
-    p->taking = !error && p->nleases != p->permits;
-    return !p->taking;
+    else if (p->nleases != p->permits)
+        return false;
+    else
+        p->leases_are = NODE_EXISTS;
+    return true;
 }
 
 static bool mutex_left(zk_task *task, int64_t tag, int error, jute_reader *body)
@@ -148,7 +153,7 @@ static bool mutex_left(zk_task *task, int64_t tag, int error, jute_reader *body)
     (void)tag;
     (void)body;
     if (error != ZK_LOST)
-        zk_waiter_of(task)->node[0] = 0;
+        zk_waiter_of(task)->node_is = NODE_NONE;
     return true;
 }
 
@@ -197,7 +202,7 @@ static int take(zk_waiter *p, int64_t capacity)
 
     zk_watch_clear(&p->ahead);
     zk_watch_clear(&p->own);
-    p->watched = false;
+    p->own_is = OWN_UNWATCHED;
     free(p->leases);
     p->nleases = 0;
     p->leases = calloc(p->permits, sizeof *p->leases);
@@ -207,7 +212,7 @@ static int take(zk_waiter *p, int64_t capacity)
         write_capacity(p, capacity);
     zk_node_name(lease, z, ZK_LEASE, 0, p->seq, p->epoch);
     path = zk_path(z, p->name, "leases", lease);
-    p->taking = true;
+    p->leases_are = NODE_UNSURE;
     p->token = 0;
     p->step = STEP_MORE;
     p->asked = ASKED_TAKE;
@@ -280,7 +285,7 @@ static int permits_decide(zk_waiter *p)
         return PAWL_EBUSY;
     if (p->list.ahead)
         return p->queue ? WAITER_BLOCKED : ask_first(p);
-    if (room && p->node[0])
+    if (room && p->node_is == NODE_EXISTS)
         return take(p, capacity);
     if (room)
         return WAITER_GRANTED; /* the node is created first */
@@ -295,13 +300,13 @@ static int permits_decide(zk_waiter *p)
 static int permits_taken(zk_waiter *p)
 {
     p->watches_leases = false;
-    if (p->gone || !p->nleases)
+    if (p->own_is == OWN_GONE || !p->nleases)
         return WAITER_ANEW;
     if (p->token)
         return WAITER_GRANTED;
     p->asked = ASKED_STAT;
     zk_waiter_ask_own(p);
-    if (p->node[0])
+    if (p->node_is == NODE_EXISTS)
         zk_permits_leave_mutex(p);
     return WAITER_GOES_ON;
 }
@@ -312,7 +317,7 @@ static int permits_more(zk_waiter *p)
 
     if (p->asked == ASKED_FIRST)
         return capacity - p->in_use < p->first_wants ? PAWL_EBUSY : WAITER_BLOCKED;
-    if (p->asked == ASKED_FIND && !p->nleases && p->node[0]) {
+    if (p->asked == ASKED_FIND && !p->nleases && p->node_is == NODE_EXISTS) {
         zk_waiter_recheck(p); /* check that the own node exists and is still first */
         return WAITER_GOES_ON;
     }
@@ -334,7 +339,7 @@ static bool leases_found(zk_task *task, int64_t tag, int error, jute_reader *bod
     if (error == ZK_LOST)
         return true;
     p->nleases = 0;
-    p->taking = !error;
+    p->leases_are = error ? NODE_NONE : NODE_UNSURE;
     if (error)
         return true;
     zk_node_name(id, task->zk, ZK_LEASE, 0, p->seq, p->epoch);
@@ -345,13 +350,15 @@ static bool leases_found(zk_task *task, int64_t tag, int error, jute_reader *bod
         if (zk_bytes_begin(name, id) && p->nleases < p->permits)
             p->leases[p->nleases++] = zk_child_read(false, name).sequence;
     }
-    p->taking = body->bad;
-    return !body->bad;
+    if (body->bad)
+        return false;
+    p->leases_are = p->nleases ? NODE_EXISTS : NODE_NONE;
+    return true;
 }
 
 void zk_permits_find(zk_waiter *p)
 {
-    p->step = p->leaving ? STEP_LEAVE : STEP_MORE;
+    p->step = p->state == WAITER_LEAVES ? STEP_LEAVE : STEP_MORE;
     p->asked = ASKED_FIND;
     zk_ask_turn(&p->task, zk_path(p->task.zk, p->name, "leases", NULL)); /* as in find_own */
     zk_ask(&p->task, ZK_CHILDREN, zk_path(p->task.zk, p->name, "leases", NULL), false,
@@ -367,7 +374,7 @@ static bool lease_deleted(zk_task *task, int64_t tag, int error, jute_reader *bo
     if (error == ZK_LOST)
         p->repeated = true;
     else if (error == ZK_NO_NODE)
-        p->gone |= !p->repeated;
+        p->own_is = p->repeated ? p->own_is : OWN_GONE;
     else if (error)
         zk_waiter_note(p, error);
     return true;

@@ -19,12 +19,27 @@ void zk_queue_clear(zk_waiter_queue *q)
     *q = (zk_waiter_queue){0};
 }
 
+int zk_waiter_in_use(zk_waiter *p)
+{
+    snprintf(p->words, sizeof p->words, "\"%.80s\" is in use as something else", p->name);
+    return PAWL_ESTATE;
+}
+
+void zk_waiter_node_id(const zk_waiter *p, char ret[ZK_NODE_MAX])
+{
+    enum zk_sort sort = p->mode == PAWL_MODE_SHARED  ? ZK_SHARED
+                        : p->mode == PAWL_MODE_LATCH ? ZK_WAITER : ZK_EXCLUSIVE;
+
+    zk_node_name(ret, p->task.zk, sort, p->mode == PAWL_MODE_PERMITS ? -1 : p->lock_kind, p->seq,
+                 p->epoch);
+}
+
 /* Must the owner of this child go before the waiter can be granted? */
 static bool is_ahead(const zk_waiter *p, zk_child child)
 {
     if (p->mode == PAWL_MODE_SHARED && child.sort == ZK_SHARED)
         return false;
-    return !p->node[0] || zk_before(child.sequence, p->sequence);
+    return p->node_is != NODE_EXISTS || zk_before(child.sequence, p->sequence);
 }
 
 static void keep(zk_waiter *p, char **ret, int32_t *sequence, jute_bytes name, zk_child child)
@@ -78,7 +93,7 @@ static void see_contender(zk_waiter *p, jute_bytes name, zk_child child)
 {
     if (!p->kind->dir)
         see_type(&p->list, name, child);
-    if (p->node[0] && zk_bytes_are(name, p->node))
+    if (p->node_is == NODE_EXISTS && zk_bytes_are(name, p->node))
         p->list.own = true;
     else if (child.sort == ZK_EXCLUSIVE || child.sort == ZK_SHARED)
         count_contender(p, name, child);
@@ -98,16 +113,11 @@ bool zk_queue_answered(zk_task *task, int64_t tag, int error, jute_reader *body)
 static void see_found(zk_waiter *p, jute_bytes name, zk_child child)
 {
     char id[ZK_NODE_MAX];
-    enum zk_sort sort = p->mode == PAWL_MODE_SHARED  ? ZK_SHARED
-                        : p->mode == PAWL_MODE_LATCH ? ZK_WAITER : ZK_EXCLUSIVE;
 
-    zk_node_name(id, p->task.zk, sort, p->mode == PAWL_MODE_PERMITS ? -1 : p->lock_kind, p->seq,
-                 p->epoch);
-    if (!zk_bytes_begin(name, id) || name.length >= sizeof p->node)
-        return;
-    memcpy(p->node, name.data, name.length);
-    p->node[name.length] = 0;
-    p->sequence = child.sequence;
+    (void)child;
+    zk_waiter_node_id(p, id);
+    if (zk_bytes_begin(name, id))
+        zk_waiter_keep_node(p, name);
 }
 
 bool zk_queue_found(zk_task *task, int64_t tag, int error, jute_reader *body)
@@ -119,11 +129,11 @@ bool zk_queue_found(zk_task *task, int64_t tag, int error, jute_reader *body)
         return true;
     if (error && error != ZK_NO_NODE)
         zk_waiter_note(p, error);
-    p->node[0] = 0;
-    if (!error && !read_list(p, body, task->zk->settings.kazoo && !p->kind->dir, see_found))
-        return false;
-    p->unsure = false;
-    return true;
+    p->node_is = NODE_NONE;
+    if (error || read_list(p, body, task->zk->settings.kazoo && !p->kind->dir, see_found))
+        return true;
+    p->node_is = NODE_UNSURE;
+    return false;
 }
 
 static void see_name(zk_waiter *p, jute_bytes name, zk_child child)

@@ -7,8 +7,10 @@
  *                v
  *              WATCH --> (waits) --event--> RECHECK --> granted, or WATCH again
  *
- *     granted: held --own node deleted--> gone, and the core is told to ask (PAWL_EVENT_VERIFY)
+ *     granted: the own node is deleted --> the core is told to ask (PAWL_EVENT_VERIFY)
  *     release, cancel, refused: LEAVE --> over
+ *
+ * These are the steps; waiter.h has the table of a waiter's states.
  *
  * Only a waiter that may not queue (or waits for a latch) peeks first. All others take a free lock
  * in one round trip, because the list is requested together with the create. The node must belong
@@ -74,7 +76,7 @@ static bool own_read(zk_task *task, int64_t tag, int error, jute_reader *body)
         return true;
     if (error == ZK_NO_NODE) {
         zk_watch_clear(&p->own);
-        p->gone = true;
+        p->own_is = OWN_GONE;
         return true;
     }
     if (error) {
@@ -85,7 +87,8 @@ static bool own_read(zk_task *task, int64_t tag, int error, jute_reader *body)
     stat = jute_stat(body);
     if (!jute_at_end(body) || stat.ephemeral_owner != task->zk->session.id)
         return false; /* the node's name contains the session's number */
-    p->watched = true;
+    if (p->own_is == OWN_UNWATCHED)
+        p->own_is = OWN_WATCHED;
     if (!p->token)
         p->token = (uint64_t)stat.czxid;
     return true;
@@ -100,26 +103,37 @@ void zk_waiter_ask_own(zk_waiter *p)
         zk_ask(&p->task, ZK_GET, path, true, own_read, 0);
 }
 
-int zk_waiter_in_use(zk_waiter *p)
-{
-    snprintf(p->words, sizeof p->words, "\"%.80s\" is in use as something else", p->name);
-    return PAWL_ESTATE;
-}
-
-/* Store the name of the waiter's node, which has this path. False: not the path of one of our
- * nodes. */
-static bool note_node(zk_waiter *p, jute_bytes path)
+bool zk_waiter_keep_node(zk_waiter *p, jute_bytes name)
 {
     bool kazoo = p->task.zk->settings.kazoo && !p->kind->dir;
+
+    if (name.length >= sizeof p->node)
+        return false;
+    memcpy(p->node, name.data, name.length);
+    p->node[name.length] = 0;
+    p->sequence = zk_child_read(kazoo, name).sequence;
+    p->node_is = NODE_EXISTS;
+    return true;
+}
+
+/* The waiter's node exists and has this path. False: not the path of one of our nodes. */
+static bool keep_path(zk_waiter *p, jute_bytes path)
+{
     const char *slash = path.length ? memrchr(path.data, '/', path.length) : NULL;
     size_t length = slash ? (size_t)(path.data + path.length - slash - 1) : 0;
 
-    if (!slash || length >= sizeof p->node)
-        return false;
-    memcpy(p->node, slash + 1, length);
-    p->node[length] = 0;
-    p->sequence = zk_child_read(kazoo, (jute_bytes){p->node, length}).sequence;
-    return true;
+    return slash && zk_waiter_keep_node(p, (jute_bytes){slash + 1, length});
+}
+
+/* The create failed: no node was created. */
+static void not_created(zk_waiter *p, int error)
+{
+    p->node_is = NODE_NONE;
+    if (error != ZK_NO_NODE)
+        zk_waiter_note(p, error);
+    else if (p->folders == FOLDERS_DENIED && p->tries > 2) /* the folders can't be created */
+        zk_waiter_note(p, ZK_NO_AUTH);
+    p->folders = error == ZK_NO_NODE ? FOLDERS_MISSING : FOLDERS_EXIST;
 }
 
 static bool created(zk_task *task, int64_t tag, int error, jute_reader *body)
@@ -132,19 +146,14 @@ static bool created(zk_task *task, int64_t tag, int error, jute_reader *body)
     if (error == ZK_LOST)
         return true;
     if (error) {
-        p->unsure = false;
-        p->folders = error == ZK_NO_NODE;
-        if (error != ZK_NO_NODE)
-            zk_waiter_note(p, error);
-        else if (p->denied && p->tries > 2) /* the folders can't be created */
-            zk_waiter_note(p, ZK_NO_AUTH);
+        not_created(p, error);
         return true;
     }
     path = jute_get_bytes(body);
     stat = jute_stat(body);
-    if (!jute_at_end(body) || stat.ephemeral_owner != task->zk->session.id || !note_node(p, path))
+    if (!jute_at_end(body) || stat.ephemeral_owner != task->zk->session.id || !keep_path(p, path))
         return false;
-    p->unsure = p->folders = false;
+    p->folders = FOLDERS_EXIST;
     p->token = (uint64_t)stat.czxid;
     return true;
 }
@@ -169,13 +178,13 @@ static bool created_beside(zk_task *task, int64_t tag, int header, jute_reader *
         return false;
     if (error == ZK_NODE_EXISTS) /* an earlier request of this waiter created the node */
         return true;
-    p->unsure = false;
+    if (!error)
+        return keep_path(p, path);
+    p->node_is = NODE_NONE;
     if (error == ZK_NO_NODE)
         p->with_seq = p->token = 0; /* the writer has lost its lock */
-    else if (error)
-        zk_waiter_note(p, error);
     else
-        return note_node(p, path);
+        zk_waiter_note(p, error);
     return true;
 }
 
@@ -206,15 +215,9 @@ static void create_beside(zk_waiter *p, const zk_waiter *writer, const char *pat
     zk_request_end(&p->task, &w, created_beside, 0);
 }
 
-static enum zk_sort sort_of(const zk_waiter *p)
+static void start_query(zk_waiter *p, enum zk_waiter_step step)
 {
-    return p->mode == PAWL_MODE_SHARED  ? ZK_SHARED
-           : p->mode == PAWL_MODE_LATCH ? ZK_WAITER : ZK_EXCLUSIVE;
-}
-
-static void start_query(zk_waiter *p, int step)
-{
-    p->step = (uint8_t)step;
+    p->step = step;
     zk_queue_clear(&p->list);
     p->code = 0;
     p->words[0] = 0;
@@ -229,14 +232,15 @@ static const zk_waiter *partner_of(const zk_waiter *p)
 {
     const zk_waiter *partner = p->with_seq ? zk_waiter_find(p->task.zk, p->with_seq) : NULL;
 
-    return partner && partner->held && !partner->gone ? partner : NULL;
+    return partner && zk_waiter_holds(partner) ? partner : NULL;
 }
 
 static bool folder_made(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
     (void)tag;
     (void)body;
-    zk_waiter_of(task)->denied |= error == ZK_NO_AUTH; /* also returned for folders that exist */
+    if (error == ZK_NO_AUTH) /* also returned for folders that exist */
+        zk_waiter_of(task)->folders = FOLDERS_DENIED;
     return true;
 }
 
@@ -251,21 +255,21 @@ static void enter(zk_waiter *p)
         p->with_seq = 0; /* then the waiter queues like all others */
     p->epoch = z->session.epoch;
     p->token = partner ? partner->token : 0;
-    p->watched = p->gone = false;
-    zk_node_name(node, z, sort_of(p), p->mode == PAWL_MODE_PERMITS ? -1 : p->lock_kind, p->seq,
-                 p->epoch);
+    p->own_is = OWN_UNWATCHED;
+    zk_waiter_node_id(p, node);
     if (partner)
         snprintf(node + strlen(node), 12, "%010d", partner->sequence);
     snprintf(path, sizeof path, "%s", zk_waiter_node_path(p, node));
-    p->denied = false;
-    if (p->folders)
+    if (p->folders != FOLDERS_EXIST) {
+        p->folders = FOLDERS_MISSING;
         zk_ask_folders(&p->task, path, folder_made);
-    if (p->folders && p->mode == PAWL_MODE_PERMITS) {
+    }
+    if (p->folders != FOLDERS_EXIST && p->mode == PAWL_MODE_PERMITS) {
         p->made_leases = true;
         zk_ask_create(&p->task, ZK_CREATE_CONTAINER, zk_path(z, p->name, "leases", NULL), "", 0,
                       ZK_CONTAINER, folder_made, 0);
     }
-    p->unsure = true;
+    p->node_is = NODE_UNSURE;
     if (partner)
         create_beside(p, partner, path, who, length);
     else
@@ -277,9 +281,6 @@ static void enter(zk_waiter *p)
 void zk_waiter_recheck(zk_waiter *p)
 {
     start_query(p, STEP_RECHECK);
-    if (p->recheck && !p->watched)
-        zk_waiter_ask_own(p);
-    p->recheck = false;
 }
 
 static bool deleted(zk_task *task, int64_t tag, int error, jute_reader *body)
@@ -292,8 +293,9 @@ static bool deleted(zk_task *task, int64_t tag, int error, jute_reader *body)
         p->repeated = true;
         return true;
     }
-    p->node[0] = 0;
-    p->gone |= error == ZK_NO_NODE && !p->repeated;
+    p->node_is = NODE_NONE;
+    if (error == ZK_NO_NODE && !p->repeated)
+        p->own_is = OWN_GONE;
     if (error && error != ZK_NO_NODE)
         p->task.zk->env->log(p->task.zk->env, PAWL_LOG_WARNING,
                              "\"%s\": a node can't be deleted (%d)", p->name, error);
@@ -313,23 +315,23 @@ static void leave(zk_waiter *p)
 
     zk_watch_clear(&p->ahead);
     zk_watch_clear(&p->own);
-    if (p->unsure || p->taking) {
+    if (p->node_is == NODE_UNSURE || p->leases_are == NODE_UNSURE) {
         p->step = STEP_LEAVE;
-        if (p->unsure)
+        if (p->node_is == NODE_UNSURE)
             find_own(p);
-        if (p->taking)
+        if (p->leases_are == NODE_UNSURE)
             zk_permits_find(p);
         return;
     }
     p->step = STEP_GONE;
-    if (p->node[0])
+    if (p->node_is == NODE_EXISTS)
         zk_ask_delete(&p->task, zk_path(z, p->name, p->kind->dir, p->node), -1, deleted, 0);
     zk_permits_give_back(p, 0);
     if (p->made_leases && !p->nleases) /* empty containers that never had a child stay forever */
         zk_ask_delete(&p->task, zk_path(z, p->name, "leases", NULL), -1, NULL, 0);
     p->made_leases = false;
     if (!p->task.out && !p->task.lost)
-        zk_waiter_end(p, p->gone ? PAWL_ENOTHELD : 0);
+        zk_waiter_end(p, p->own_is == OWN_GONE ? PAWL_ENOTHELD : 0);
 }
 
 /* ---- decisions ------------------------------------------------------------------------------- */
@@ -338,15 +340,12 @@ static void leave(zk_waiter *p)
 static void refuse(zk_waiter *p, int code)
 {
     p->code = code;
-    p->leaving = true;
+    p->state = WAITER_LEAVES;
     leave(p);
 }
 
-void zk_waiter_grant(zk_waiter *p)
+static void grant(zk_waiter *p)
 {
-    zk *z = p->task.zk;
-    struct list *l;
-
     p->step = STEP_IDLE;
     p->made_leases = false;
     if (p->mode == PAWL_MODE_LATCH) { /* nothing is held; the node is deleted in the background */
@@ -354,18 +353,10 @@ void zk_waiter_grant(zk_waiter *p)
         refuse(p, 0);
         return;
     }
-    p->held = true;
-    if (!p->watched)
+    p->state = WAITER_HOLDS;
+    if (p->own_is == OWN_UNWATCHED)
         zk_waiter_timer(p, WAITER_WATCH_MS);
-    while ((l = list_take(&p->ops))) {
-        pawl_op *op = zk_waiter_op(l);
-
-        op->token = p->token;
-        op->ntokens = 1;
-        op->waited = p->waited;
-        zk_session_lease(z, op);
-        pawl_op_finish(op, 0);
-    }
+    zk_waiter_answer(p);
 }
 
 static bool ahead_read(zk_task *task, int64_t tag, int error, jute_reader *body)
@@ -391,7 +382,7 @@ static void wait_for(zk_waiter *p)
     for (struct list *l = p->ops.next; l != &p->ops; l = l->next)
         pawl_op_waits(zk_waiter_op(l));
     p->step = STEP_WATCH;
-    if (!p->watched)
+    if (p->own_is == OWN_UNWATCHED)
         zk_waiter_timer(p, WAITER_WATCH_MS);
     if (!p->list.ahead) { /* the kind has set a watch already */
         if (!p->task.out)
@@ -405,19 +396,26 @@ static void wait_for(zk_waiter *p)
         refuse(p, PAWL_EBACKEND);
 }
 
+static void verify(zk_waiter *p)
+{
+    p->step = STEP_VERIFY;
+    zk_waiter_ask_own(p);
+}
+
 void zk_waiter_check(zk_waiter *p)
 {
-    if (p->leaving || p->task.out || p->step != STEP_IDLE || p->task.zk->link.state != LINK_READY)
+    bool asks = p->state == WAITER_ASKS;
+
+    if (p->state == WAITER_LEAVES || p->task.out || p->step != STEP_IDLE ||
+        p->task.zk->link.state != LINK_READY)
         return;
     p->task.lost = false;
-    if (p->held && p->watched) {
-        p->step = STEP_VERIFY;
-        zk_waiter_ask_own(p);
-    } else if (!p->held && p->list.ahead) {
+    if (!asks && p->own_is != OWN_UNWATCHED)
+        verify(p);
+    else if (asks && p->list.ahead)
         wait_for(p);
-    } else if (!p->held && p->node[0]) {
+    else if (asks && p->node_is == NODE_EXISTS)
         zk_waiter_recheck(p);
-    }
 }
 
 static void begin(zk_waiter *p)
@@ -432,7 +430,7 @@ static void begin(zk_waiter *p)
 /* The waiter's node is gone: somebody deleted the node, or the server removed the empty folder. */
 static void begin_anew(zk_waiter *p)
 {
-    p->node[0] = 0;
+    p->node_is = NODE_NONE;
     if (++p->tries > TRIES_MAX) {
         snprintf(p->words, sizeof p->words, "\"%.80s\": its nodes vanish again and again", p->name);
         refuse(p, PAWL_EBACKEND);
@@ -451,7 +449,7 @@ static void peek_again(zk_waiter *p)
 
 static void act(zk_waiter *p, int verdict)
 {
-    bool peeked = !p->node[0] && !p->nleases;
+    bool peeked = p->node_is == NODE_NONE && p->leases_are == NODE_NONE;
     bool refused = verdict < 0 || (verdict == WAITER_BLOCKED && !p->queue &&
                                    p->mode != PAWL_MODE_PERMITS);
 
@@ -466,7 +464,7 @@ static void act(zk_waiter *p, int verdict)
     else if (verdict == WAITER_GRANTED && peeked && p->mode != PAWL_MODE_LATCH)
         enter(p);
     else if (verdict == WAITER_GRANTED)
-        zk_waiter_grant(p);
+        grant(p);
     else if (!p->queue && p->mode != PAWL_MODE_PERMITS)
         refuse(p, PAWL_EBUSY);
     else if (peeked)
@@ -480,9 +478,10 @@ static void queried(zk_waiter *p)
 {
     if (p->code)
         refuse(p, p->code);
-    else if (p->unsure)
+    else if (p->node_is == NODE_UNSURE)
         zk_task_go(&p->task);
-    else if (p->step != STEP_PEEK && (!p->node[0] || !p->list.own || p->gone))
+    else if (p->step != STEP_PEEK &&
+             (p->node_is == NODE_NONE || !p->list.own || p->own_is == OWN_GONE))
         begin_anew(p);
     else
         act(p, p->kind->decide(p));
@@ -491,13 +490,15 @@ static void queried(zk_waiter *p)
 /* The requests of a held waiter have been answered. */
 static void settled(zk_waiter *p)
 {
+    bool gone = p->own_is == OWN_GONE;
+
     if (p->step == STEP_TRIM) {
         p->nleases = p->trim < p->nleases ? p->trim : p->nleases;
         if (p->keep >= p->trim)
-            zk_waiter_finish(&p->releases, p->gone ? PAWL_ENOTHELD : 0, NULL);
+            zk_waiter_finish(&p->releases, gone ? PAWL_ENOTHELD : 0, NULL);
     }
     p->step = STEP_IDLE;
-    if (p->gone)
+    if (gone)
         pawl_events_report(&p->task.zk->events, PAWL_EVENT_VERIFY, PAWL_LOST_BROKEN);
     if (!list_empty(&p->releases))
         zk_task_go(&p->task);
@@ -508,9 +509,9 @@ static void zk_waiter_next(zk_task *task)
 {
     zk_waiter *p = zk_waiter_of(task);
 
-    if (p->leaving && p->step == STEP_GONE)
-        zk_waiter_end(p, p->gone ? PAWL_ENOTHELD : 0);
-    else if (p->leaving)
+    if (p->state == WAITER_LEAVES && p->step == STEP_GONE)
+        zk_waiter_end(p, p->own_is == OWN_GONE ? PAWL_ENOTHELD : 0);
+    else if (p->state == WAITER_LEAVES)
         leave(p);
     else if (p->step == STEP_PEEK || p->step == STEP_ENTER || p->step == STEP_RECHECK)
         queried(p);
@@ -520,7 +521,7 @@ static void zk_waiter_next(zk_task *task)
         refuse(p, p->code);
     else if (p->step == STEP_MORE)
         act(p, p->kind->more(p));
-    else if (p->step == STEP_FIND ? !p->node[0] : p->gone)
+    else if (p->step == STEP_FIND ? p->node_is == NODE_NONE : p->own_is == OWN_GONE)
         begin_anew(p);
     else if (p->step == STEP_FIND) {
         p->step = STEP_STAT;
@@ -531,33 +532,40 @@ static void zk_waiter_next(zk_task *task)
         p->step = STEP_IDLE;
 }
 
+/* The server no longer watches the own node for this waiter. */
+static void unwatched(zk_waiter *p)
+{
+    if (p->own_is == OWN_WATCHED)
+        p->own_is = OWN_UNWATCHED;
+}
+
 /* There is a new connection, or something happened: start the step that fits the stored state. */
 static void zk_waiter_go(zk_task *task)
 {
     zk_waiter *p = zk_waiter_of(task);
 
-    if (p->leaving) {
+    if (p->state == WAITER_LEAVES) {
         leave(p);
-    } else if (p->held && !list_empty(&p->releases)) {
+    } else if (p->state == WAITER_HOLDS && !list_empty(&p->releases)) {
         p->step = STEP_TRIM;
         p->trim = p->keep;
         zk_permits_give_back(p, p->trim);
-    } else if (p->held) {
-        p->step = STEP_VERIFY;
-        zk_waiter_ask_own(p);
-        if (p->nleases && p->node[0])
+    } else if (p->state == WAITER_HOLDS) {
+        verify(p);
+        if (p->leases_are == NODE_EXISTS && p->node_is == NODE_EXISTS)
             zk_permits_leave_mutex(p);
-    } else if (p->taking || p->nleases) {
+    } else if (p->leases_are != NODE_NONE) {
         p->code = 0;
         zk_permits_find(p);
-    } else if (p->unsure) {
+    } else if (p->node_is == NODE_UNSURE) {
         p->step = STEP_FIND;
         p->code = 0;
         find_own(p);
-    } else if (p->node[0]) {
-        p->waited = p->recheck = true;
-        p->watched = false;
+    } else if (p->node_is == NODE_EXISTS) {
+        p->waited = true;
+        unwatched(p);
         zk_waiter_recheck(p);
+        zk_waiter_ask_own(p);
     } else {
         begin(p);
     }
@@ -567,23 +575,19 @@ static void zk_waiter_woken(zk_task *task, zk_watch *watch, int happened)
 {
     zk_waiter *p = zk_waiter_of(task);
 
-    if (watch == &p->own && p->held && happened == ZK_DELETED) {
-        p->gone = true;
+    if (watch == &p->own && p->state == WAITER_HOLDS && happened == ZK_DELETED) {
+        p->own_is = OWN_GONE;
         pawl_events_report(&task->zk->events, PAWL_EVENT_VERIFY, PAWL_LOST_BROKEN);
         return;
     }
     if (watch == &p->own)
-        p->watched = false;
-    if (p->leaving || task->out) {
+        unwatched(p);
+    if (p->state == WAITER_LEAVES || task->out)
         p->again = true;
-        return;
-    }
-    if (p->held) {
-        p->step = STEP_VERIFY;
-        zk_waiter_ask_own(p);
-    } else {
+    else if (p->state == WAITER_HOLDS)
+        verify(p);
+    else
         zk_waiter_recheck(p);
-    }
 }
 
 const zk_task_type zk_waiter_type = {.go = zk_waiter_go, .next = zk_waiter_next,

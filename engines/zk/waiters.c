@@ -30,7 +30,7 @@ bool zk_holds(zk *z, uint64_t seq)
 {
     const zk_waiter *p = zk_waiter_find(z, seq);
 
-    return p && p->held && !p->gone;
+    return p && zk_waiter_holds(p);
 }
 
 static void timer_fired(pawl_timer *timer);
@@ -72,6 +72,21 @@ void zk_waiter_finish(struct list *ops, int code, const char *words)
     }
 }
 
+void zk_waiter_answer(zk_waiter *p)
+{
+    struct list *l;
+
+    while ((l = list_take(&p->ops))) {
+        pawl_op *op = zk_waiter_op(l);
+
+        op->token = p->token;
+        op->ntokens = 1;
+        op->waited = p->waited;
+        zk_session_lease(p->task.zk, op);
+        pawl_op_finish(op, 0);
+    }
+}
+
 void zk_waiter_end(zk_waiter *p, int release_code)
 {
     struct list ops, releases;
@@ -102,20 +117,26 @@ void zk_waiter_timer(zk_waiter *p, int64_t ms)
     kit_timer_ms(p->task.zk->env, &p->timer, ms);
 }
 
+/* Does the server have a node of the waiter, or may have one? */
+static bool has_nodes(const zk_waiter *p)
+{
+    return p->node_is != NODE_NONE || p->leases_are != NODE_NONE;
+}
+
 /* ---- the ops --------------------------------------------------------------------------------- */
 
 void zk_acquire(zk *z, pawl_op *op)
 {
     zk_waiter *p = zk_waiter_find(z, op->owner.seq);
 
-    if (p && p->leaving) { /* a late retry; a leaving waiter keeps leaving */
+    if (p && p->state == WAITER_LEAVES) { /* a late retry; a leaving waiter keeps leaving */
         pawl_op_finish(op, pawl_error_set(op->err, PAWL_ECONN, "the last one is being given back"));
         return;
     }
     if (p) {
         list_append(&p->ops, zk_waiter_link(op));
-        if (p->held)
-            zk_waiter_grant(p);
+        if (p->state == WAITER_HOLDS)
+            zk_waiter_answer(p);
         return;
     }
     p = zk_waiter_new(z, op);
@@ -145,14 +166,14 @@ static void timer_fired(pawl_timer *timer)
 {
     zk_waiter *p = timer->arg;
 
-    if (p->leaving)
+    if (p->state == WAITER_LEAVES)
         give_up(p);
-    else if (p->watched || p->task.zk->link.state != LINK_READY)
+    else if (p->own_is != OWN_UNWATCHED || p->task.zk->link.state != LINK_READY)
         return; /* the next connection reads the node anyway */
     else if (p->task.out)
         zk_waiter_timer(p, WAITER_WATCH_MS);
-    else if (p->held || p->node[0]) {
-        p->step = p->held ? STEP_VERIFY : STEP_WATCH;
+    else if (p->state == WAITER_HOLDS || p->node_is == NODE_EXISTS) {
+        p->step = p->state == WAITER_HOLDS ? STEP_VERIFY : STEP_WATCH;
         zk_waiter_ask_own(p);
     }
 }
@@ -161,18 +182,18 @@ void zk_acquire_cancel(zk *z, pawl_op *op)
 {
     zk_waiter *p = zk_waiter_find(z, op->owner.seq);
 
-    if (p->leaving) {
+    if (p->state == WAITER_LEAVES) {
         zk_waiter_timer(p, CANCEL_MS);
         return;
     }
-    if (!p->node[0] && !p->unsure && !p->taking && !p->task.out) { /* no node can exist */
+    if (!has_nodes(p) && !p->task.out) {
         list_remove(zk_waiter_link(op));
         if (list_empty(&p->ops))
             zk_waiter_end(p, PAWL_ENOTHELD);
         zk_give_up(z, op, false);
         return;
     }
-    p->leaving = true;
+    p->state = WAITER_LEAVES;
     p->code = PAWL_ECANCELED;
     p->words[0] = 0;
     zk_waiter_timer(p, z->link.state != LINK_READY ? 0 : p->waited ? CANCEL_MS : ANSWER_MS);
@@ -184,16 +205,15 @@ void zk_release(zk *z, pawl_op *op)
     zk_waiter *p = zk_waiter_find(z, op->owner.seq);
     bool part = op->mode == PAWL_MODE_PERMITS && op->permits > 0;
 
-    if (!p || (p->held && p->gone && part)) {
+    if (!p || (p->state == WAITER_HOLDS && !zk_waiter_holds(p) && part)) {
         pawl_op_finish(op, PAWL_ENOTHELD);
         return;
     }
     list_append(&p->releases, zk_waiter_link(op));
-    if (part && !p->leaving) {
+    if (part && p->state != WAITER_LEAVES) {
         p->keep = op->permits;
     } else {
-        p->leaving = true;
-        p->held = false;
+        p->state = WAITER_LEAVES;
         z->env->timer_clear(z->env, &p->timer);
     }
     zk_task_go(&p->task);
@@ -224,13 +244,14 @@ void zk_waiter_expired(zk_task *task)
 {
     zk_waiter *p = zk_waiter_of(task);
 
-    p->node[0] = 0;
+    p->node_is = p->leases_are = NODE_NONE;
+    p->own_is = OWN_UNWATCHED;
     p->nleases = 0;
-    p->unsure = p->taking = p->watched = p->watches_leases = p->gone = false;
+    p->watches_leases = false;
     p->token = 0;
     zk_watch_clear(&p->ahead);
     zk_watch_clear(&p->own);
-    if (p->held || p->leaving)
+    if (p->state != WAITER_ASKS)
         zk_waiter_end(p, PAWL_ENOTHELD);
 }
 
@@ -238,7 +259,7 @@ void zk_waiter_refused(zk_task *task, int code, const char *words)
 {
     zk_waiter *p = zk_waiter_of(task);
 
-    if (p->node[0] || p->unsure || p->taking || p->nleases)
+    if (has_nodes(p))
         return;
     p->code = code;
     snprintf(p->words, sizeof p->words, "%s", words);

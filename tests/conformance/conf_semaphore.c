@@ -255,6 +255,7 @@ CASE("a wait for permits times out, not before its time, and is cancelled by its
     CHECK_CODE(pawl_semaphore_acquire(b, 1, 0, NULL), PAWL_EBUSY);
     CHECK_TIMES_OUT(pawl_semaphore_acquire(b, 1, limit_ms, NULL));
     CHECK_EQ(pawl_semaphore_cancel(b), 0);
+    await_waiters(mine, name, 0); /* the server may still have the waiter that timed out */
     taker_start(&t, b, 1);
     await_waiters(mine, name, 1);
     CHECK_EQ(pawl_semaphore_cancel(b), 1);

@@ -173,6 +173,19 @@ def _(w):
     until(lambda: not w.queue('x'), 'until what was given up is gone')
 
 
+@case('permits whose acquire is given up between two connections are returned')
+def _(w):
+    f, a = spoilt(w)
+    a.sem('s', 'pool', permits=3)
+    for wait in (400, 700, 1000, 1500):
+        f.spoil('get', lambda b: b[:3] if any(b[-24:-16]) else b)  # no ephemeral node can be read
+        a.send('take', 's', wait, 2)
+        until(lambda: len(w.children('pool/leases')) == 2, 'until the permits are taken')
+        a.answer('take', 's').be('PAWL_ECONN', 'PAWL_EUNKNOWN', 'PAWL_EPROTO', 'PAWL_ETIMEDOUT')
+        f.behave()
+        until(lambda: not w.children('pool/leases'), 'until the permits are returned', 15)
+
+
 @case('an answer that comes byte by byte is an answer')
 def _(w):
     from proxy import Proxy

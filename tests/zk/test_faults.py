@@ -95,7 +95,7 @@ def _(w):
 @case('an answer that is lost, at whatever byte, never makes two nodes')
 def _(w):
     p = proxy_of(w)
-    a = w.actor(port=p.port, session=10000, timeout=300)
+    a = w.actor(port=p.port, session=10000, timeout=3000)
     a.lock('l', 'x')
     a.sem('s', 'pool', permits=4)
     a.ask('take', 'l', 5000).ok()
@@ -119,7 +119,7 @@ def _(w):
 @case('count-downs whose answers are lost are counted once')
 def _(w):
     p = proxy_of(w)
-    a, b = w.actor(port=p.port, session=10000, timeout=300), w.actor()
+    a, b = w.actor(port=p.port, session=10000, timeout=3000), w.actor()
     a.latch('c', 'n')
     b.latch('c', 'n')
     a.ask('set', 'c', 1000).ok()
