@@ -490,10 +490,13 @@ class Judge:
     @staticmethod
     def may_cancel(d, c):
         """Whether call d may have cancelled call c. Cancelling or freeing a multi-lock affects its
-        members as well, and the other way round."""
+        members as well, and the other way round. The members of a multi-lock may belong to several
+        clients."""
         if d.process != c.process or d.begin > c.got:
             return False
-        return d.word == 'close' and d.client == c.client or d.word in ('cancel', 'free') and \
+        if d.word == 'close':
+            return d.client == c.client or c.at_least == MULTI
+        return d.word in ('cancel', 'free') and \
             (d.got or FOREVER) > c.begin and (d.object == c.object or MULTI in (c.at_least, d.at_least))
 
     def others(self, c, client=None):

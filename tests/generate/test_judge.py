@@ -7,7 +7,7 @@ The judge must report each violation, and must accept each correct log.
 import sys
 import tempfile
 
-from judge import (CALL, END, EXCLUSIVE, HOLD, LATCH, MS, PERMITS, RECONNECT, RELEASED, SHARED, VERBS, Facts,
+from judge import (CALL, END, EXCLUSIVE, HOLD, LATCH, MS, MULTI, PERMITS, RECONNECT, RELEASED, SHARED, VERBS, Facts,
                    Record, judge)
 from scenario import sanitizer_reports
 
@@ -90,6 +90,9 @@ def a_wait_that_nobody_cancelled():
     for verb in ('cancel', 'free', 'close'):
         differs('cancelled', log(verb), log(verb, process=2))
     differs('cancelled', log('cancel'), log('cancel', object=5))
+    one = log('close', client=2)
+    several = [call('acquire', 100, 900, code=-3, wait=5000, object=4, client=1, at_least=MULTI), one[1]]
+    differs('cancelled', several, one)
 
 
 @case
