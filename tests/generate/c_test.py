@@ -95,7 +95,7 @@ static void on_lost(void *arg, pawl_lock *lock, int code)
 
     (void)lock;
     check(-1, "code of on_lost", code, PAWL_ELOST);
-    act(h, h->lost, h->losses == 0);
+    act(h, h->lost, h->losses < (h->lost == RELEASE ? 4 : 1));
     h->losses++;
 }
 

@@ -122,7 +122,8 @@ void steps_done(void *arg, pawl_lock *lock, int code)
 void steps_lost(void *arg, pawl_lock *lock, int code)
 {
     struct object *o = arg;
-    bool first = o->losses == 0;
+    /* several threads may lose the object at once, in any order: each of them releases */
+    int most = o->lost == ACT_RELEASE ? MAX_LOSSES : 1, loss = o->losses;
 
     if (code != PAWL_ELOST)
         o->run->blocked_wrong++;
@@ -135,6 +136,7 @@ void steps_lost(void *arg, pawl_lock *lock, int code)
     if (o->run->hooks)
         o->run->hooks->lost(o);
     if (o->type == LOCK)
-        act_guarded(o, o->lost, UNKNOWN_THREAD, first ? 2 * MAX_STEPS + o->id : -1);
+        act_guarded(o, o->lost, UNKNOWN_THREAD,
+                    loss < most ? 2 * MAX_STEPS + loss * MAX_OBJECTS + o->id : -1);
     o->losses++;
 }

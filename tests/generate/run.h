@@ -31,9 +31,10 @@
 #include "pawl.h"
 
 enum { MAX_CLIENTS = 8, MAX_OBJECTS = 64, MAX_THREADS = 8, MAX_STEPS = 400, MAX_MEMBERS = 4 };
-/* Operations: one for each step, one that the done callback of each step may start, and one that
- * the on_lost callback of each object may start. */
-enum { MAX_OPS = 2 * MAX_STEPS + MAX_OBJECTS, MAX_NAMES = 64 };
+/* Operations: one for each step, one that the done callback of each step may start, and those that
+ * the on_lost callback of each object may start: a release for each owner. */
+enum { MAX_LOSSES = 4 };
+enum { MAX_OPS = 2 * MAX_STEPS + MAX_LOSSES * MAX_OBJECTS, MAX_NAMES = 64 };
 enum { HANG_MS = 20000 };  /* a call that takes longer counts as hanging */
 enum { SHORT_LEASE = 3000 }; /* a step waits for the end of leases up to this */
 enum { SHORT_WAIT = 2000 }; /* a wait up to this runs to its end; a longer one may stay pending */

@@ -17,8 +17,7 @@
  * Operations that the end of the program cuts off (handles are freed and clients closed while
  * operations wait) must end once, with any code.
  *
- * Steps whose outcome may rightly differ are left out, on both: a second acquire of a name for
- * which an operation waits, where the service does not promise the order of waiters (`ordered`).
+ * Steps whose outcome may rightly differ are left out, on both: see ambiguous().
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -144,9 +143,8 @@ static bool takes(const struct step *s)
     return s->kind == DO_acquire || s->kind == DO_start || s->kind == DO_sacquire;
 }
 
-/* Whether callbacks may try to acquire this name while a wait ends. Such a callback may run before
- * or after the waiter's callback releases the lock; on a service without an order, the callback may
- * even run before the waiter gets the lock. */
+/* Whether callbacks may try to acquire this name while a wait ends: before or after the waiter's
+ * callback (or a multi-lock) releases it or, without an order, before the waiter gets the lock. */
 static bool callbacks_try(const struct program *p, const struct object *o)
 {
     bool try = false, give = false;
@@ -157,26 +155,28 @@ static bool callbacks_try(const struct program *p, const struct object *o)
         if (!x->present || !names_meet(p, x, o))
             continue;
         try |= x->done == ACT_AGAIN || x->lost == ACT_AGAIN;
-        /* a multi-lock that lost another member gives this one back as soon as it has it */
         give |= x->done == ACT_RELEASE || x->done == ACT_FREE || x->type == MULTI;
     }
     return try && (give || !ordered);
 }
 
-/* On a service without an order of waiters, a try may or may not overtake the waiters, too. */
+/* On a service without an order of waiters, a try may or may not overtake the waiters, too. A break
+ * of a multi-lock breaks its members in turn, and a multi-lock that waits may come in between. */
 static bool ambiguous(struct run *run, const struct step *s)
 {
     struct program *p = run->program;
     const struct object *o = &p->objects[s->object];
     bool tries = s->kind != DO_close && s->kind != DO_list && callbacks_try(p, o);
+    bool in_parts = s->kind == DO_break && o->type == MULTI;
 
-    if (!tries && !may_wait(s) && (ordered || !takes(s)))
+    if (!tries && !in_parts && !may_wait(s) && (ordered || !takes(s)))
         return false;
     for (int i = 0; i < MAX_OPS; i++) {
         struct op *op = &run->ops[i];
 
         if (op->state == 1 && op->object && may_wait(&op->step) &&
-            names_meet(p, op->object, o) && (tries || !order_is_known(op->object, o)))
+            names_meet(p, op->object, o) && (tries || (in_parts && op->object->type == MULTI) ||
+             (!in_parts && !order_is_known(op->object, o))))
             return true;
     }
     return false;
