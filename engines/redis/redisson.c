@@ -261,14 +261,17 @@ static int write_release(redis_call *call, resp_buf *out)
     struct request q = about_op(call, op);
     uint32_t held = q.mode == 'p' ? (uint32_t)op->count : 0;
     uint32_t ids = held > op->permits ? held - op->permits : 0;
+    uint32_t remains = q.mode == 'p' && op->permits > 0;
     resp_command c;
 
     q.receipt = ":a"; /* the receipt of the acquire */
-    c = begin(&q, &redisson_script_release, out, 4 + ids);
+    c = begin(&q, &redisson_script_release, out, 4 + remains + ids);
     resp_add_text(&c, "");
     resp_add_uint(&c, op->permits);
     resp_add_int(&c, op->lease_ms);
     resp_add_int(&c, op->linger_ms);
+    if (remains)
+        add_permit(&c, &op->owner, 0);
     for (uint32_t i = 0; i < ids; i++)
         add_permit(&c, &op->owner, op->permits + i);
     return resp_end(&c);

@@ -253,6 +253,26 @@ def _(s):
     equal(s.call('ZCARD', '{n}:timeout'), 3)
 
 
+@case('a partial release of permits whose answer was lost is repeated: the rest is kept')
+def _(s):
+    p = Proxy(s.port)
+    a = Actor(f'redis://127.0.0.1:{p.port}/?layout=redisson&timeout=10000')
+    a.sem('s', 'n', permits=4)
+    a.ask('take', 's', 0).ok()
+    a.ask('drop', 's').ok()  # now the server has the scripts
+    a.ask('take', 's', 0, 4).ok()
+    p.stall('down')
+    a.send('drop', 's', 1)
+    until(lambda: s.call('GET', 'n') == '1', 'for the release')
+    p.cut()
+    p.flow()
+    a.answer('drop', 's').ok()
+    equal(a.have('lost', 's'), None)
+    equal([s.call('GET', 'n'), s.call('ZCARD', '{n}:timeout')], ['1', 3])
+    a.ask('drop', 's', 3).ok()
+    equal([s.call('GET', 'n'), s.call('ZCARD', '{n}:timeout')], ['4', 0])
+
+
 @case('a reader whose lease has ended is not shown beside one that holds on')
 def _(s):
     a, b = s.actor(layout='redisson'), s.actor(layout='redisson')

@@ -5,7 +5,8 @@
 --
 -- KEYS, ARGV 1-7: as in common.lua. ARGV 8 "" or "leave", 9 how many holds remain (0: none;
 -- permits: how many permits remain), 10 lease ms that the remaining holds need at least, 11 for
--- "leave": wait ms of a fair lock's waiter; else linger ms, 12... ids of the permits to give back.
+-- "leave": wait ms of a fair lock's waiter; else linger ms, 12... ids of permits with leases: the
+-- first permit that remains, if permits remain, and the permits to give back.
 -- Replies: OK tag now | NOTHELD tag now.
 --
 -- Two faults of Redisson that harm others are avoided: an expired fair lock is not "released" for
@@ -135,18 +136,24 @@ local function fair()
     return how and write() or plain()
 end
 
+-- If permits remain, the owner still has its permits as long as the first of them is there: a
+-- partial release whose answer was lost is repeated, and finds nothing to give back.
 local function leased_permits()
-    local n, live = 0, false
-    for i = 12, #ARGV do
+    local n, live, first = 0, false, 12
+    if keep > 0 then
+        first = 13
+        live = tonumber(call('ZSCORE', PERMITS, ARGV[12]) or 0) > now
+    end
+    for i = first, #ARGV do
         local score = call('ZSCORE', PERMITS, ARGV[i])
         if score then
             call('ZREM', PERMITS, ARGV[i])
-            n, live = n + 1, live or tonumber(score) > now
+            n, live = n + 1, live or keep == 0 and tonumber(score) > now
         end
     end
     if n > 0 then -- the message has the number of free permits, or (several ids) of returned ones
         local free = call('INCRBY', N, n)
-        tell(#ARGV > 12 and n or free)
+        tell(#ARGV > first and n or free)
     end
     return ended(live)
 end
