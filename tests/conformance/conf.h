@@ -3,9 +3,9 @@
  * conf.h - what the conformance cases share.
  *
  * The cases know pawl.h and the URL of an engine. Cases that the service can't do, according to
- * pawl_client_can, are skipped. Two clients of one process stand
- * for two processes, so that an engine that lives in one process is measured too; cases that need
- * real processes say so first (need_processes). Clients and handles made through the helpers are
+ * pawl_client_can, are skipped. Two clients of one process stand for two processes, so that an
+ * engine that lives in one process is measured too; cases that need real processes say so first
+ * (need_processes). Clients and handles made through the helpers are
  * freed at the end of the case, handles first.
  */
 #ifndef PAWL_TEST_CONF_H
@@ -29,8 +29,10 @@ extern const char *conf_url;
 
 /* What the service can do: pawl_client_can of a client that was opened before the first case. */
 bool can(enum pawl_can what);
-/* Skip the case unless the service can do that. */
-void need(enum pawl_can what, const char *otherwise);
+/* Skip the case unless the service can do that. The reason of the skip names the capability, and
+ * the summary at the end counts the skipped cases by reason. */
+void need_named(enum pawl_can what, const char *name, const char *otherwise);
+#define need(what, otherwise) need_named(what, #what, otherwise)
 /* The same, with the text: other processes share the names; */
 void need_processes(void);
 /* a grant can reserve tokens for other threads of the process; */
