@@ -29,8 +29,10 @@ extern const char *conf_url;
 
 /* The result of pawl_client_can, for a client that was opened before the first case. */
 bool can(enum pawl_can what);
-/* Skip the case, with the text `otherwise`, unless the service can do this. */
-void need(enum pawl_can what, const char *otherwise);
+/* Skip the case, with the text `otherwise`, unless the service can do this. The reason of the skip
+ * names the capability, and the summary at the end counts the skipped cases by reason. */
+void need_named(enum pawl_can what, const char *name, const char *otherwise);
+#define need(what, otherwise) need_named(what, #what, otherwise)
 /* Skip the case unless other processes share the names; */
 void need_processes(void);
 /* unless a grant can reserve tokens for other threads of the process; */

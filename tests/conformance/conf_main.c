@@ -15,10 +15,14 @@ bool can(enum pawl_can what)
     return answers >> what & 1;
 }
 
-void need(enum pawl_can what, const char *otherwise)
+void need_named(enum pawl_can what, const char *name, const char *otherwise)
 {
-    if (!can(what))
-        check_skip(otherwise);
+    char reason[160];
+
+    if (can(what))
+        return;
+    snprintf(reason, sizeof reason, "%s (%s)", otherwise, name);
+    check_skip(reason);
 }
 
 uint64_t ordered_kind(void)

@@ -22,7 +22,8 @@
 
 #include "pawl.h"
 
-enum { EXIT_FAILED = 1, EXIT_SKIPPED = 77, MAX_JOBS = 64, DEFAULT_LIMIT_S = 60 };
+enum { EXIT_FAILED = 1, EXIT_SKIPPED = 77, MAX_JOBS = 64, MAX_REASONS = 32,
+       DEFAULT_LIMIT_S = 60 };
 
 typedef struct job {
     check_case *entry;
@@ -187,6 +188,38 @@ static void print_output(int fd)
     fclose(file);
 }
 
+/* ---- the summary ----------------------------------------------------------------------------- */
+
+/* How many cases were skipped for the same reason. */
+static struct {
+    char reason[160];
+    int n;
+} skips[MAX_REASONS];
+
+static void count_skip(const char *reason)
+{
+    int i = 0;
+
+    while (i < MAX_REASONS - 1 && skips[i].n && strcmp(skips[i].reason, reason) != 0)
+        i++;
+    if (!skips[i].n)
+        snprintf(skips[i].reason, sizeof skips[i].reason, "%s",
+                 i < MAX_REASONS - 1 ? reason : "other reasons");
+    skips[i].n++;
+}
+
+static void print_summary(int done, int failed)
+{
+    int skipped = 0;
+
+    for (int i = 0; i < MAX_REASONS; i++)
+        skipped += skips[i].n;
+    printf("# %d cases: %d passed, %d failed, %d skipped\n", done, done - failed - skipped, failed,
+           skipped);
+    for (int i = 0; i < MAX_REASONS && skips[i].n; i++)
+        printf("# %d skipped: %s\n", skips[i].n, skips[i].reason);
+}
+
 /* Print the result of a case; returns whether the case passed or was skipped. */
 static bool report(job *j, int number, int status)
 {
@@ -194,8 +227,10 @@ static bool report(job *j, int number, int status)
     bool ok = skipped || (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SUCCESS);
 
     printf("%s %d - %s", ok ? "ok" : "not ok", number, j->entry->title);
-    if (skipped)
+    if (skipped) {
         printf(" # SKIP %s", *j->skip);
+        count_skip(*j->skip);
+    }
     printf("\n");
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
         printf("# not done after %u s\n", limit_s);
@@ -268,6 +303,7 @@ static int run_all(const char *filter, int njobs)
         j->pid = 0;
         running--;
     }
+    print_summary(done, failed);
     return failed ? EXIT_FAILED : EXIT_SUCCESS;
 }
 
