@@ -194,8 +194,9 @@ static int no_engine(const char *scheme, pawl_error *err)
         return pawl_error_set(err, PAWL_ENOTSUP, "no engine for '%s:'; did you mean '%s:'?", scheme,
                               near);
     linked_text(known, sizeof known);
-    return pawl_error_set(err, PAWL_ENOTSUP, "no engine for '%s:' (built in: %s; others are "
-                          "modules in %s or $PAWL_ENGINE_DIR)", scheme, known, PAWL_MODULE_DIR);
+    return pawl_error_set(err, PAWL_ENOTSUP, "no engine for '%.20s:'; a URL looks like "
+                          "redis://host:port (built in: %s; modules are in %.40s or "
+                          "$PAWL_ENGINE_DIR)", scheme, known, PAWL_MODULE_DIR);
 }
 
 int pawl__engine_find(const pawl_engine **ret, const char *scheme, pawl_error *err)

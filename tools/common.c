@@ -242,16 +242,19 @@ static bool machine_refused(const pawl_error *err)
            (err->backend == EMFILE || err->backend == ENFILE || err->backend == ENOMEM);
 }
 
+/* "can't show it" and "'x': no answer" are said as "can't show 'x': no answer". */
 int failed(const tool *t, const char *what, const pawl_error *err)
 {
     char buf[256] = "";
-    const char *why = words(err, buf, sizeof buf);
+    const char *why = words(err, buf, sizeof buf), *it = strstr(what, " it");
+    bool named = it && !it[3] && why[0] == '\'';
 
     (void)t;
     if (err->code == PAWL_EINVAL && err->text[0]) /* "the name is empty" needs no "can't" */
         say("%s", err->text);
     else
-        say("%s: %s%s", what, why, advice(err, why, err->text[0] || buf[0]));
+        say("%.*s%s%s%s", named ? (int)(it - what) : (int)strlen(what), what,
+            named ? " " : ": ", why, advice(err, why, err->text[0] || buf[0]));
     return machine_refused(err) ? STATUS_SYSTEM : status_of(err->code);
 }
 

@@ -26,7 +26,7 @@ TOOL = os.environ['PAWL_TOOL']
 SOON = 'timeout=700'  # for services that don't answer at all
 LONG = 30000  # for those that do, also on a crowded machine
 ADVICE = '; check the host and port in -u or PAWL_URL, and that the service is up'
-CANT = "pawl: can't acquire it: 'x': "
+CANT = "pawl: can't acquire 'x': "
 
 
 class Place:
@@ -318,9 +318,10 @@ def _(p):
 
 @case('tool', 'an engine that does not exist, a module that is not installed')
 def _(p):
-    p.says('consul://here', "pawl: can't open the service: no engine for 'consul:' (built in: local, "
-           'memory, redis, rediss, redis+unix, redis+sentinel, redis+cluster, quorum, trace, fault; '
-           'others are modules in ... or $PAWL_ENGINE_DIR)', 64)
+    for url, scheme in (('consul://here', 'consul'), ('localhost:6379', 'localhost')):
+        p.says(url, f"pawl: can't open the service: no engine for '{scheme}:'; a URL looks like "
+               'redis://host:port (built in: local, memory, redis, rediss, redis+unix, redis+sentinel, redis+cluster, quorum, '
+               'trace, fault; modules are in ... or $PAWL_ENGINE_DIR)', 64)
     for scheme in ('etcd', 'zk', 'postgres', 'mysql'):
         p.says(f'{scheme}://here', f"pawl: can't open the service: the module pawl-{scheme}.so is "
                'not in ... or $PAWL_ENGINE_DIR; install it, or build Pawl with the client library '
@@ -343,13 +344,15 @@ def other_home(p, *files):
 
 @case('tool', 'modules of TLS, of the screens and of an engine that are cut off, or not there')
 def _(p):
+    environ = {k: v for k, v in os.environ.items()
+               if not k.startswith('PAWL_') and k != 'LD_LIBRARY_PATH'}  # the copy has its own library
     for files in ((), ('tools/view.so', 'engines/tls.so', 'engines/pawl-zk.so')):
         home = other_home(p, *files)
         asks = {'tls.so': ('run', '-n', '-u', 'rediss://127.0.0.1:1', 'x', '--', 'true'),
                 'view.so': ('top', '-u', 'memory:'), 'pawl-zk.so': ('ls', '-u', 'zk://127.0.0.1:1')}
         for file, args in asks.items():
             done = subprocess.run([home + '/tools/pawl', *args], capture_output=True, text=True, timeout=90,
-                                  stdin=subprocess.DEVNULL, check=False)
+                                  stdin=subprocess.DEVNULL, env=environ, check=False)
             assert done.returncode not in (0, 1), args
             wants = f"can't load the .*{home}/.*/{file}: [^;]+; install that file again" if files else \
                 f'the module {file} is n.*; install '
