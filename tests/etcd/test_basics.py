@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the engine writes to etcd, what others see of it, and what becomes of it in the end."""
+"""The keys that the engine writes to etcd, the view of other programs, and the end of the keys."""
 import os
 import signal
 import sys
@@ -16,7 +16,7 @@ import rights  # noqa: E402
 
 
 def on_etcd(sentence, *options, **more):
-    """A case with a server of its own."""
+    """A case with a separate server."""
     def add(function):
         @case(sentence, server=False, **more)
         def _():
@@ -233,7 +233,7 @@ def _(s):
     a.ask('take', 'l', 0).ok()
     b.send('acquire', 'l', -1)
     until(lambda: len(s.keys('pawl/one/')) == 2)
-    a.stop()  # its watch falls behind
+    a.stop()  # the watch of a stopped client falls behind
     b.stop()
     for i in range(20):
         s.ctl('put', 'else', i)
@@ -264,7 +264,7 @@ def _(s):
 # ---- users, TLS, endpoints ----
 
 def in_memory(pid, word):
-    """How often the word stands in memory that the process allocated."""
+    """How often the word occurs in the memory that the process allocated."""
     found = 0
     with open(f'/proc/{pid}/maps', encoding='ascii') as maps, open(f'/proc/{pid}/mem', 'rb') as mem:
         for line in maps:
@@ -312,7 +312,7 @@ def _(s):
     a.ask('take', 'l', 20000).ok()
     b.send('acquire', 'l', -1)
     until(lambda: len(s.keys('pawl/one/')) == 2)
-    s.ctl('user', 'add', 'more:x')  # the rights have changed: tokens of before are refused
+    s.ctl('user', 'add', 'more:x')  # the rights have changed: etcd refuses earlier tokens
     a.ask('drop', 'l').be('PAWL_OK')
     b.answer('acquire', 'l').ok()
     for url in (s.url(), s.url().replace('//', '//shop:wrong@'), good + '?prefix=other/'):

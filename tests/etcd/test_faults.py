@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What comes of connections that end, servers that stop, and processes that are stopped."""
+"""Connections that end, servers that stop, and processes that are stopped."""
 import os
 import random
 import sys
@@ -16,8 +16,8 @@ from proxy import Proxy  # noqa: E402
 SEED = int(os.environ.get('CHAOS_SEED', random.randrange(10 ** 6)))
 
 
-LONG = 30000  # ms: what is over within it was not waited for in vain
-HICCUP = 3000  # ms: a lease that a busy machine does not miss to renew
+LONG = 30000  # ms: a limit that a call reaches only if it waits for an answer that does not come
+HICCUP = 3000  # ms: a lease that is renewed in time even on a busy machine
 
 
 def through(p, **params):
@@ -25,7 +25,7 @@ def through(p, **params):
 
 
 def on_etcd(sentence, **more):
-    """A case with a server and a proxy before it."""
+    """A case with a server and a proxy in front of it."""
     def add(function):
         @case(sentence, server=False, **more)
         def _():
@@ -39,7 +39,7 @@ def on_etcd(sentence, **more):
 
 
 def ready(p, name='one', **params):
-    """An actor whose session is there: its next acquire is one request."""
+    """An actor with a session: its next acquire is one request."""
     a = through(p, **params)
     a.lock('l', name)
     a.ask('take', 'l', LONG).ok()
@@ -48,7 +48,7 @@ def ready(p, name='one', **params):
 
 
 def drop(a):
-    """When the time-out is short an answer may be too late for it; the key goes all the same."""
+    """Release. With a short timeout the answer may be too late; the key is deleted all the same."""
     a.ask('drop', 'l').be('PAWL_OK', 'PAWL_EUNKNOWN')
 
 
@@ -106,7 +106,7 @@ def _(s, p):
 @on_etcd('a request from an old connection can do nothing once there is a new one')
 def _(s, p):
     a = ready(p, timeout=400)
-    old = Proxy(p.port)  # what is held back here is still delivered when a is long on p
+    old = Proxy(p.port)  # a second proxy, which holds back requests of b and delivers them later
     b = ready(old, 'two', timeout=400)
     old.stall('up')
     b.send('acquire', 'l', 300)
@@ -275,7 +275,7 @@ def _(s, p):
     for w in workers:
         w.actor.close().ok()
     print(f'# {claims} claims; {codes}; {done}')
-    until(lambda: s.keys('') == [])  # one whose connection was cut at the end leaves its lease
+    until(lambda: s.keys('') == [])  # a client whose connection was cut at the end leaves its lease
 
 
 if __name__ == '__main__':

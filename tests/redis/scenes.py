@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several of the tests with actors do."""
+"""Helpers of tests with actors."""
 import re
 import socket
 import threading
@@ -7,11 +7,11 @@ import threading
 from live import Actor, until
 
 PROMPT_MS = 100
-LONG = 600000  # a lease whose renewal no test sees: who is told, is told by other means
+LONG = 600000  # a lease that is not renewed during a test: a loss is noticed by other means
 
 
 class Control:
-    """A process that wakes up every 5 ms and notes how late it was: so late may others be."""
+    """A process that wakes up every 5 ms and notes its delay: other processes may be as late."""
 
     def __init__(self):
         self.actor = Actor('memory:')
@@ -22,13 +22,13 @@ class Control:
         return self.actor.ask('late').us / 1e3
 
     def prompt(self, ms, limit, what):
-        """At most so many ms and 100 more, or as late as the control was."""
+        """Check that `ms` is at most the limit, plus PROMPT_MS and three times the control's delay."""
         late = self.late_ms()
         print(f'# {what}: {ms:.1f} ms; the control was up to {late:.1f} ms late')
         assert ms <= limit + PROMPT_MS + 3 * late, f'{what}: {ms:.1f} ms, the limit is {limit}'
 
     def before(self, first_ns, second_ns, what):
-        """In this order, by the clocks of two processes, each as late as the control."""
+        """Check the order of two instants of two processes, each of which may be as late as the control."""
         late = self.late_ms()
         ms = (second_ns - first_ns) / 1e6
         print(f'# {what}: {ms:.1f} ms apart; the control was up to {late:.1f} ms late')
@@ -36,7 +36,7 @@ class Control:
 
 
 def kill_connections(s):
-    """Every connection of a Pawl client; returns when the new ones are there."""
+    """Cut every connection of Pawl clients; returns when the clients have reconnected."""
     old = {r['id'] for r in s.subscribers()}
     for number in old:
         s.call('CLIENT', 'KILL', 'ID', number)
@@ -45,7 +45,7 @@ def kill_connections(s):
 
 
 def queue_up(s, name, actors):
-    """Each actor's lock 'l' in the queue, one behind the other."""
+    """Put each actor's lock 'l' into the queue, one after the other."""
     for n, a in enumerate(actors, 1):
         a.lock('l', name)
         a.send('acquire', 'l', -1)
@@ -57,7 +57,7 @@ def counter(s, name):
 
 
 def free_again(s, name):
-    """It can be had by somebody else, without waiting for a lease."""
+    """Another client can acquire the lock, without waiting for the end of a lease."""
     b = s.actor()
     b.lock('f', name)
     token = b.ask('take', 'f', 20000).ok().token
@@ -67,7 +67,7 @@ def free_again(s, name):
 
 
 def warm_up(s):
-    """Every script is loaded: where they are counted, NOSCRIPT must not come in between."""
+    """Load every script, for tests that count commands: NOSCRIPT must not come in between."""
     a, b = s.actor(), s.actor()
     a.lock('l', 'warm')
     b.lock('l', 'warm')
@@ -84,7 +84,7 @@ def warm_up(s):
 
 
 def seen_until_now(s, m):
-    """What MONITOR shows of all that the server has done."""
+    """All MONITOR lines of commands that the server has carried out so far."""
     mark = f'until now {m.now()}'
     s.call('ECHO', mark)
     at, _ = m.wait(lambda e: e.command == 'echo' and e.words[1] == mark, what='the echo')
@@ -92,7 +92,7 @@ def seen_until_now(s, m):
 
 
 def first_failure(url, wait=500, environ=None):
-    """The actor, and how opening or the first acquire failed."""
+    """Returns the actor, and the failed answer of opening or of the first acquire."""
     a = Actor(url, environ=environ, opens=False)
     if a.opened.code != 'PAWL_OK':
         return a, a.opened
@@ -108,7 +108,7 @@ def fails(url, codes, pattern, wait=500, environ=None):
 
 
 def talker(text, closes=True):
-    """A server of something else, that greets everybody with this; its port."""
+    """A server of another protocol that greets every connection with this text. Returns its port."""
     listener = socket.socket()
     listener.bind(('127.0.0.1', 0))
     listener.listen(16)
@@ -127,14 +127,14 @@ def talker(text, closes=True):
 # ---- more than one server: sentinel.Watched, cluster.Cluster -------------------------------------
 
 def holder(servers, name='n', **params):
-    """An actor that holds this lock as 'l', and its token."""
+    """An actor that holds this lock as 'l', and the token."""
     a = servers.actor(**params)
     a.lock('l', name)
     return a, a.ask('take', 'l', 30000).ok().token
 
 
 def waiters(servers, name, n, **params):
-    """So many actors in the queue, one behind the other."""
+    """n actors in the queue, one after the other."""
     actors = []
     for i in range(n):
         a = servers.actor(**params)
@@ -146,13 +146,13 @@ def waiters(servers, name, n, **params):
 
 
 def moved(actors, n=1):
-    """Until each has counted so many fail-overs."""
+    """Wait until each actor has counted n fail-overs."""
     for a in actors:
         until(lambda: a.ask('stats').failovers >= n, 'for a client to follow')
 
 
 def turns(a, token, others):
-    """The holder's release hands it to each of the others in this order; the last token."""
+    """Releases pass the lock to each of the others in this order. Returns the last token."""
     a.ask('drop', 'l').ok()
     for b in others:
         got = b.answer('acquire', 'l').ok().token

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Servers that die, stop and hand over their data while many processes take a few locks.
 
-Where each grant waits for every replica (`replicas`), nobody ever holds together with another.
-Where it does not, that may happen in a fail-over: then the tokens differ, one of the two is told
-(on_lost, or by its release), and neither believes it for longer than its lease. While slots move
-nothing is lost at all.
+If each grant waits for every replica (`replicas`), two owners never hold a lock at once. Otherwise a
+fail-over may cause two holders: then the tokens differ, one of the two is notified (on_lost, or by the
+result of its release), and neither believes to hold the lock for longer than its lease. While slots move,
+nothing is lost.
 
-Before a server dies its replicas are cut off for a while: what it grants then does not survive.
+The replicas of a server are cut off for a while before the server dies: grants of this time are lost.
 """
 import os
 import sys
@@ -22,7 +22,7 @@ from sentinel import Watched, cut_off, role  # noqa: E402
 
 WORKERS = 3  # with replicas, and as many without
 LEASE_MS = 3000
-LONG_MS = 15000  # of the sleeper
+LONG_MS = 15000  # lease of the sleeper
 TIMEOUT_MS = 400
 PLAIN, SAFE, ASLEEP = ['plain1', 'plain2'], ['safe1', 'safe2'], ['asleep']
 
@@ -40,7 +40,7 @@ def begin(service, replicas, lease=LEASE_MS, timeout=TIMEOUT_MS):
 
 
 def all_moved(load):
-    """Until every client has noticed."""
+    """Wait until every client has noticed the fail-over."""
     until(lambda: all(w.actor.ask('stats').failovers
                       for w in load.workers if w.habit != SLEEPER),
           'for the clients to follow')
@@ -95,7 +95,7 @@ def _(w):
 @case('Cluster: a master is killed', server=Cluster)
 def _(c):
     old = c.master_of(lock_slot(PLAIN[0]))
-    for names in (PLAIN, SAFE, ASLEEP):  # the first of each where it happens
+    for names in (PLAIN, SAFE, ASLEEP):  # the first name of each list is on the node that fails
         names[0] = on_node(c, old, names[0])
     load = begin(c, replicas=1)
     replicas = c.replicas_of(old)
@@ -117,7 +117,7 @@ def _(c):
 
 
 def on_node(c, node, word):
-    """A name that starts so and is on this node."""
+    """A name that begins with `word` and is on this node."""
     return next(name for name in (f'{word}-{i}' for i in range(1000))
                 if c.master_of(lock_slot(name)) is node)
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Servers that stop, restart or sleep, and data that goes away under a holder.
 
-A holder whose key vanished is told at its next renewal or reconnect at the latest, and its release
-touches nobody's lock.
+A holder whose key vanished is notified at its next renewal or reconnect at the latest, and its release
+affects no other owner's lock.
 """
 import os
 import sys
@@ -191,7 +191,7 @@ def _(s):
 
 
 def told_at_next_renewal(s, destroy):
-    """The holder is told of it by its next renewal, and the waiter gets the lock."""
+    """The holder is notified by its next renewal, and the waiter gets the lock."""
     warm_up(s)
     m = s.monitor()
     a, b = s.actor(watchdog=3000), s.actor(watchdog=3000)

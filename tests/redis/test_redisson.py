@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The layout redisson: what other kinds of a name are told, what dead and closed clients leave
-behind, answers that were lost, and plain semaphores. The rest is in the conformance suite.
+"""The layout redisson: notifications between kinds of a name, keys of dead and closed clients, lost
+answers, and plain semaphores. The conformance suite tests the rest.
 """
 import os
 import sys
@@ -18,12 +18,12 @@ PROMPT = 5  # s, of a lease of 30
 
 
 def listening(s, n):
-    """So many channels, besides each client's own, have a listener."""
+    """Whether at least n channels, besides the clients' own channels, have a listener."""
     return len([c for c in s.call('PUBSUB', 'CHANNELS') if not c.startswith('redisson_pawl:')]) >= n
 
 
 def pair(s, held, wanted, name):
-    """Two actors: one holds the name as one kind, the other waits for it as another."""
+    """Two actors: one holds the name as one kind of lock, the other waits for the name as another kind."""
     a, b = s.actor(layout='redisson'), s.actor(layout='redisson')
     a.lock('l', name, kind=held)
     b.lock('l', name, kind=wanted)
@@ -31,7 +31,7 @@ def pair(s, held, wanted, name):
     b.send('acquire', 'l', 25000)
     if wanted != 'spin':
         until(lambda: listening(s, 1), 'for the waiter to listen')
-        time.sleep(0.05)  # it asks once more after that; sooner is no harm
+        time.sleep(0.05)  # the waiter asks once more after subscribing; an earlier release does no harm
     return a, b
 
 
@@ -215,7 +215,7 @@ def _(s):
     p.flow()
     until(lambda: a.ask('stats').reconnects, 'for a new connection')
     a.ask('take', 's', 20000, 3).ok()
-    time.sleep(1)  # what the client had to give back has been given back
+    time.sleep(1)  # by now the client has given back everything
     equal(s.call('GET', 'n'), '0')
     a.ask('drop', 's', 3).ok()
     equal(s.call('GET', 'n'), '3')
@@ -244,7 +244,7 @@ def _(s):
     a = s.actor(layout='redisson', watchdog=900)
     a.sem('s', 'n', permits=5)
     a.ask('take', 's', 0, 4).ok()
-    # As a release whose answer is under way leaves it.
+    # The state after a release whose answer has not arrived.
     equal(s.call('ZREMRANGEBYRANK', '{n}:timeout', -1, -1), 1)
     s.call('INCRBY', 'n', 1)
     time.sleep(2)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""replicas=N: what N replicas do not have is not granted and not renewed, and the error says how
-many have it.
+"""replicas=N: a grant or renewal that fewer than N replicas have does not count, and the error says how many
+have it.
 
-A replica that is to lack something is stopped (SIGSTOP): it acknowledges nothing, and the master
-does not notice.
+The tests stop a replica (SIGSTOP) that must not get a write: the replica then acknowledges nothing, and the
+master does not notice.
 """
 import os
 import re
@@ -18,7 +18,7 @@ from forked import case, run  # noqa: E402
 from live import until  # noqa: E402
 from sentinel import Watched  # noqa: E402
 
-BUSY_MS = 1000  # WAIT waits for half of it
+BUSY_MS = 1000  # WAIT waits for half of this time
 
 
 def refused(answer, have, want):
@@ -27,7 +27,7 @@ def refused(answer, have, want):
 
 
 def given_back(service, name):
-    """Somebody else gets it, long before its lease is over."""
+    """Another client gets the lock, long before the end of the lease."""
     b = service.actor()
     b.lock('l', name)
     b.ask('take', 'l', 10000).ok()
@@ -36,7 +36,7 @@ def given_back(service, name):
 
 
 def stopped(w, n):
-    """So many replicas, stopped. The sentinels are, too: this is not about them."""
+    """Stop n replicas, and the sentinels, which must not interfere."""
     replicas = w.replicas()[:n]
     for s in w.sentinels:
         s.pause()
@@ -155,7 +155,7 @@ def _(w):
     a.ask('drop', 'l0').ok()
     stopped(w, 2)
     before = a.ask('stats').reconnects
-    for name in names:  # each leaves in a piece of its own, with a WAIT behind it
+    for name in names:  # each acquire is sent separately, followed by a WAIT
         a.send('acquire', name, 20000)
         time.sleep(0.02)
     for name in names:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""TLS: who the server is, is checked before anything is said to it; and it may ask who we are."""
+"""TLS: the client verifies the server before it sends anything, and has a certificate if the server asks."""
 import os
 import re
 import shutil
@@ -46,7 +46,7 @@ class World:
         until(lambda: not self.server.subscribers())
 
     def fails(self, url, pattern, codes=REFUSED):
-        """And nothing is said to the server."""
+        """Opening or acquiring fails, and nothing is sent to the server."""
         m = self.server.monitor()
         a = Actor(url, opens=False)
         failure = a.opened
@@ -101,7 +101,7 @@ def _():
     w = World(clients='yes')
     c = w.certs
     w.works(w.trusted(cert=c.pem('client'), key=c.key('client')))
-    late = ('PAWL_EAUTH', 'PAWL_ECONN')  # TLS 1.3 refuses when it seems all done, and hangs up
+    late = ('PAWL_EAUTH', 'PAWL_ECONN')  # with TLS 1.3 the refusal comes after the handshake, and the server hangs up
     w.fails(w.trusted(), 'certificate|alert|closed|reset', late)
     w.fails(w.trusted(cert=c.pem('stranger'), key=c.key('stranger')),
             'certificate|alert|unknown ca|closed|reset', late)
@@ -212,7 +212,8 @@ def _():
 # ---- more than one server ------------------------------------------------------------------------
 
 def many(servers, certs, kill):
-    """They are found by TLS alone, also after a master was killed; and only with the authority."""
+    """The servers are found by TLS alone, also after a master was killed; and only with the authority's
+    certificate."""
     try:
         trust = {'tls': 1, 'cafile': certs.pem('ca')}
         a, b = servers.actor(**trust), servers.actor(**trust)

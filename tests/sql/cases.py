@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases told in TAP, all on one server unless a case wants another: cases.run('postgres'). More
-words: only cases with them in their sentence.
+"""Runs test cases and prints TAP: cases.run('postgres'). All cases use one server unless a case asks for
+its own. A second argument selects the cases with this text in their sentence.
 
-A case gets the server and a name of its own. Its actors are ended afterwards.
+A case gets the server and a lock name of its own. The actors of a case are ended afterwards.
 """
 import sys
 import time
@@ -14,7 +14,7 @@ _cases = []
 
 
 def case(sentence, only=None, own=None):
-    """only: the one engine it is about. own: options for a server of its own."""
+    """only: the engine that the case is for. own: options for a separate server."""
     def add(function):
         _cases.append((sentence, only, own, function))
         return function
@@ -26,7 +26,7 @@ def equal(got, wanted, what=''):
 
 
 class _Actors:
-    """Remembers who was made, so that nobody stays behind."""
+    """Remembers the actors that a case makes, so that all of them can be ended."""
 
     def __init__(self):
         self.made = []

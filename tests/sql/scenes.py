@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several of the tests do."""
+"""Helpers that several of the tests use."""
 import os
 import re
 import signal
@@ -8,7 +8,7 @@ from server import Actor, until
 
 
 def fails(url, codes, pattern, wait=1500, environ=None):
-    """Opening, or the first acquire, fails in these words."""
+    """Opening, or the first acquire, fails with one of these codes and a text that matches."""
     a = Actor(url, environ=environ, opens=False)
     failure = a.opened
     if failure.code == 'PAWL_OK':
@@ -26,7 +26,7 @@ def queue_up(s, name, actors):
 
 
 def processes(s):
-    """Of a server that is stopped: its own, and with PostgreSQL its children, which do the work."""
+    """The processes of a server: with PostgreSQL also its children, which do the work."""
     children = []
     if s.scheme == 'postgres':
         path = f'/proc/{s.process.pid}/task/{s.process.pid}/children'
@@ -41,7 +41,7 @@ def stopped(pid):
 
 
 def freeze(s):
-    """The parent first: once it has stopped its list of children stays as it is."""
+    """Stop all processes of a server, the parent first: a stopped parent makes no new children."""
     os.kill(s.process.pid, signal.SIGSTOP)
     until(lambda: stopped(s.process.pid))
     for pid in processes(s):
@@ -50,6 +50,6 @@ def freeze(s):
 
 
 def thaw(s):
-    """The parent last."""
+    """Resume all processes of a server, the parent last."""
     for pid in processes(s):
         os.kill(pid, signal.SIGCONT)

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """test_failover.py postgres|mysql: a replica takes over while processes take locks of every kind.
 
-With synchronous replication nothing is lost: no two hold at once, and who held holds on. Without,
-what the replica had not got is lost: its holders are told, others may have got it meanwhile; then
-their tokens are larger. Before the server dies its replica is cut off, so that something is lost.
+With synchronous replication nothing is lost: two owners never hold a lock at once, and holders keep their
+locks. Without it, grants that had not reached the replica are lost: their holders are notified, and other
+owners may have got the locks meanwhile, with larger tokens. The replica is cut off before the server dies,
+so that some grants are lost.
 
-layout=advisory: no lock survives its server, however it is replicated. Holders are told when the
-connection ends, and tokens rise, since a promotion begins a new timeline.
+layout=advisory: no lock survives its server, with any replication. Holders are notified when the
+connection ends, and tokens rise, because a promotion begins a new timeline.
 """
 import os
 import sys
@@ -44,7 +45,7 @@ class Load:
         return [c for w in self.workers for c in list(w.claims) if c.name == name]
 
     def progress(self, n):
-        """Until each name was had so many times more."""
+        """Wait until each name was held n times more."""
         before = {name: len(self.claims(name)) for name in self.names}
 
         def enough():
@@ -55,7 +56,7 @@ class Load:
         until(enough, f'for more claims than {before}')
 
     def finish(self, alone):
-        """Stop. Nobody held together with another, where that is promised; tokens rise always."""
+        """Stop the workers. Check that no two held a lock at once, if `alone`, and that tokens rise."""
         self.over.set()
         for w in self.workers:
             w.join()
@@ -73,7 +74,7 @@ class Load:
 
 
 def holder(pair, name, **params):
-    """Somebody who holds before the take-over, with a long lease."""
+    """An actor that holds a lock before the take-over, with a long lease."""
     a = Actor(pair.url(watchdog=60000, timeout=1500, **params))
     a.lock('l', name)
     return a, a.ask('take', 'l', 20000).ok().token
@@ -91,7 +92,7 @@ def stop(a):
 
 
 def wake(a):
-    """Its lease has not ended, so it may believe that it holds; but not for long."""
+    """Resume a holder. Its lease has not ended, so it may believe to hold the lock; but not for long."""
     a.resume()
     first = a.answer('stopself', 'l')
     after = (a.lost('l').ns - first.ns) / 1e6
@@ -99,7 +100,7 @@ def wake(a):
 
 
 def widowed(pair):
-    """Somebody who waits for a holder that has died."""
+    """An actor that waits for a holder that has died."""
     a, _ = holder(pair, 'widow')
     b = Actor(pair.url(**TIMES))
     b.lock('l', 'widow')
@@ -111,8 +112,8 @@ def widowed(pair):
 
 
 def in_time(pair, b):
-    """The waiter has the lock within 5 s of the lease or of its new connection, and 1 s between two
-    attempts to connect; a busy machine is given more."""
+    """The waiter has the lock within 5 s of the end of the lease or of its new connection, plus 1 s between
+    two attempts to connect; a busy machine gets more time."""
     ends = pair.second.number(f"SELECT expires FROM {pair.second.prefix} WHERE name = 'widow'")
     begun = max(ends / 1000, time.time())
     b.answer('acquire', 'l').ok()

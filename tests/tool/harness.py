@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases for the pawl command, told in TAP.
+"""Runs test cases of the pawl command and prints TAP.
 
-Each case is a function with a sentence as its name; it gets a Box: a private folder, which is also
-the lock folder behind PAWL_URL, and helpers to run the tool there. What a case leaves running is
-ended by its process id. Cases wait for events (a file, a state that `pawl show` tells), never
-for a time, unless time is what they are about.
+Each case is a function with a sentence as its name. The function gets a Box: a private folder, which is
+also the lock folder of PAWL_URL, and helpers that run the tool there. Processes that a case leaves running
+are ended by their process ids. Cases wait for events (a file, a state in the output of `pawl show`), never
+for a time, unless they test time.
 """
 import json
 import os
@@ -17,7 +17,7 @@ import time
 import traceback
 
 TOOL = os.environ.get('PAWL_TOOL') or sys.exit('set PAWL_TOOL to the path of the pawl command')
-PATIENCE = 90  # seconds; only a hang takes so long
+PATIENCE = 90  # seconds; only a process that hangs takes this long
 
 _cases = []
 
@@ -30,7 +30,7 @@ def case(sentence):
 
 
 def wait_for(what, predicate, patience=PATIENCE):
-    """Until predicate() is true; its value."""
+    """Wait until predicate() returns a true value, and return the value."""
     end = time.monotonic() + patience
     while True:
         value = predicate()
@@ -46,7 +46,7 @@ def equal(got, wanted, what=''):
 
 
 def alive(pid):
-    """Runs, and is no zombie that nobody reaps."""
+    """Whether the process runs and is no zombie."""
     try:
         with open(f'/proc/{pid}/stat', errors='replace') as f:
             return f.read().rpartition(')')[2].split()[0] not in 'ZX'
@@ -55,7 +55,7 @@ def alive(pid):
 
 
 def children(pid):
-    """(pid, command name) of its child processes."""
+    """(pid, command name) of the child processes."""
     found = []
     for entry in os.listdir('/proc'):
         if entry.isdigit():
@@ -70,7 +70,7 @@ def children(pid):
 
 
 def wake_ups(pid):
-    """How often the process, all its threads together, has gone to sleep and woken up."""
+    """How often the threads of the process have gone to sleep, all together."""
     total = 0
     for task in os.listdir(f'/proc/{pid}/task'):
         with open(f'/proc/{pid}/task/{task}/status') as f:
@@ -105,11 +105,11 @@ class Box:
             return ''
 
     def lines(self, name):
-        """Complete lines only: a writer may be at it."""
+        """The complete lines of a file to which a process may still be writing."""
         return [line[:-1] for line in self.read(name).splitlines(True) if line.endswith('\n')]
 
     def pid_in(self, name):
-        """The process id that a command wrote into a file, once it is there."""
+        """Wait for the process id that a command writes into a file."""
         pid = int(wait_for(name, lambda: self.lines(name))[0])
         self.pids.append(pid)
         return pid
@@ -169,7 +169,7 @@ class Box:
 
 
 class Skip(Exception):
-    """The case can't be run in this build; its text says why."""
+    """The case can't be run in this build; the text says why."""
 
 
 def run_case(number, sentence, function):
@@ -192,7 +192,7 @@ def run_case(number, sentence, function):
 
 def main():
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
-        if signal.getsignal(number) == signal.SIG_IGN:  # as of a job in the background
+        if signal.getsignal(number) == signal.SIG_IGN:  # ignored, as in a job in the background
             signal.signal(number, signal.SIG_DFL)
     wanted = [c for c in _cases if len(sys.argv) < 2 or sys.argv[1] in c[0]]
     print(f'1..{len(wanted)}', flush=True)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Completion, in real shells: what bash, zsh and fish make of a line and a tab.
+"""Completion in real shells: bash, zsh and fish complete a line at a tab.
 
-fish lists its candidates by itself. bash and zsh run on a terminal: a line is typed with a tab in
-it and then entered, and what is run, or shown, tells what the shell has put there.
+fish has a command that lists the candidates. bash and zsh run on a terminal: the test types a line with a
+tab and then enter, and the output shows how the shell completed the line.
 """
 import json
 import os
@@ -32,7 +32,7 @@ def holders(box):
 
 
 class Shell:
-    """On a terminal. `expect` gives what was shown since the last one, up to a pattern."""
+    """A shell on a terminal. `expect` returns the output since the last call, up to a pattern."""
 
     def __init__(self, box, shell, *words, setup):
         need(shell)
@@ -58,7 +58,7 @@ class Shell:
         os.write(self.fd, text.encode())
 
     def run(self, line):
-        """Until the next prompt; what was shown."""
+        """Run a line; returns the output up to the next prompt."""
         mark = f'end-{time.monotonic_ns()}'
         self.type(f'{line}\n')
         self.type(f'echo {mark[:4]}""{mark[4:]}\n')
@@ -82,7 +82,7 @@ def fish(box, line):
 
 
 def bash(box, line):
-    """The candidates that the function gives for a line."""
+    """The candidates that the completion function returns for a line."""
     script = ('source "$1"; COMP_LINE=$2 COMP_POINT=${#2}; _pawl pawl; '
               'printf "%s\\n" "${COMPREPLY[@]}"')
     env = dict(box.env, PATH=os.path.dirname(TOOL) + ':' + os.environ['PATH'], LC_ALL='C.UTF-8')
@@ -94,7 +94,7 @@ def bash(box, line):
 
 
 def check(box, complete):
-    """What bash and fish have in common; names are quoted in different ways."""
+    """Checks for both bash and fish, which quote names in different ways."""
     assert COMMANDS <= complete(box, 'pawl '), complete(box, 'pawl ')
     assert {'show'} <= complete(box, 'pawl sh') <= {'show', 'shell'}, complete(box, 'pawl sh')
     assert COMMANDS <= complete(box, 'pawl help ')
@@ -122,7 +122,7 @@ def _(box):
     need('bash')
     holders(box)
     check(box, bash)
-    equal(bash(box, 'pawl show alpha:'), {'1', '2'})  # bash replaces what follows the colon
+    equal(bash(box, 'pawl show alpha:'), {'1', '2'})  # bash replaces only the part after the colon
     equal(bash(box, 'pawl show alp'), {'alpha:1', 'alpha:2'})
     equal(bash(box, 'pawl show x'), {'x\\;y'})
     equal(bash(box, 'pawl show $'), {'\\$\\(touch\\ bad\\)'})

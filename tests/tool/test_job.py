@@ -54,14 +54,14 @@ def background(box):
 
 
 class Terminal:
-    """A pseudo-terminal with `leader` as its session leader; what it prints is collected."""
+    """A pseudo-terminal with `leader` as its session leader; the output is collected."""
 
     def __init__(self, box, leader):
         self.text = ''
         self.status = None
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            # wide enough for every line: what is cut off depends on how long things took
+            # wide enough for every line: otherwise the cut part would depend on durations
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack('HHHH', 50, 200, 0, 0))
             try:
                 os.chdir(box.dir)
@@ -75,7 +75,7 @@ class Terminal:
         if select.select([self.fd], [], [], wait)[0]:
             try:
                 self.text += os.read(self.fd, 65536).decode(errors='replace')
-            except OSError:  # everybody has closed it
+            except OSError:  # all processes have closed the terminal
                 time.sleep(wait)
 
     def until(self, what, predicate):
@@ -107,7 +107,8 @@ def execute(*args):
 
 
 def job_shell(*args, background=False):
-    """What a shell does with one job: stopped, it says so, waits for a line and continues it."""
+    """Acts like a shell with one job: reports that the job was stopped, waits for a line, and continues the
+    job."""
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     shell = os.getpgrp()
     pid = os.fork()
@@ -246,7 +247,7 @@ def background_read(box):
 
 
 def pipeline(box, script, pager):
-    """What a shell does with `pawl run x -- sh -c SCRIPT | PAGER`: one group, in the foreground."""
+    """Acts like a shell that runs `pawl run x -- sh -c SCRIPT | PAGER`: one group, in the foreground."""
     def leader():
         read, write = os.pipe()
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)
@@ -295,7 +296,7 @@ def pager(box):
     t.until('the command', lambda: box.read('pid'))
     t.type(b'q\n')
     t.until_text('key q')
-    time.sleep(1.5)  # longer than the lease: it is renewed
+    time.sleep(1.5)  # longer than the lease, which is renewed
     open(box.path('go'), 'w').close()
     equal(t.end(), 0)
     equal(box.read('ended'), '0\n')
@@ -315,7 +316,7 @@ def reads_terminal(box):
 @case('^Z stops a command in front of a pipe and pawl with it, and both go on')
 def stop_in_pipe(box):
     # A shell that starts a program at the moment of the ^Z may wait for a child that was stopped before
-    # its exec (vfork), and can't be stopped itself then; so this one only reads.
+    # its exec (vfork). Such a shell can't be stopped, so this script only reads.
     os.mkfifo(box.path('go'))
     t = pipeline(box, 'echo $$ > pid; read line < go', 'import sys; sys.stdin.read()')
     t.until('the command', lambda: box.read('pid'))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the engine writes, what it is called, who may touch it, and what it refuses."""
+"""The nodes that the engine writes, their names and ACLs, and the requests that the engine refuses."""
 import os
 import re
 import subprocess
@@ -277,7 +277,7 @@ def _(w):
 
 
 def pawl_run(w, *words, **params):
-    """Its status."""
+    """The exit status of `pawl run`."""
     return subprocess.run([TOOL, 'run', '-u', w.url(**params), *words], timeout=60,
                           capture_output=True, check=False).returncode
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Three servers, of which some are killed, stopped and brought back while processes work: never two
-holders, tokens rise, every loser is told, and when all is over nothing is left."""
+"""Three servers, of which some are killed, stopped and restarted while processes use locks: never two
+holders, tokens rise, every owner that loses a lock is notified, and nothing is left at the end."""
 import os
 import random
 import sys
@@ -48,7 +48,7 @@ def start_workers(w, n=6):
 
 
 def show_left(w, workers):
-    """Who stands in whose way, and whether the servers agree about it."""
+    """Print the ephemeral nodes that are left, and which servers have them."""
     seen = [Client(s.port).ephemerals(w.chroot) for s in w.servers.servers]
     for path in sorted(set().union(*seen)):
         print(f'# {path}: of the servers {[i for i, paths in enumerate(seen) if path in paths]}')
@@ -78,9 +78,9 @@ def finish(w, workers, over, done):
     print(f'# {len(made)} claims, {lost} lost; {claims.codes(workers)}; {done}')
 
 
-# What makes the servers vote happens once to each three of them: with ZooKeeper 3.8.0 one that was
-# away and has caught up may forget what it was given when they vote again (ZOOKEEPER-4785). Deletes
-# that had been confirmed were seen to be undone on all of them.
+# Each ensemble has only one fault that causes an election. In ZooKeeper 3.8.0 a server that was away and
+# has caught up may lose these transactions at the next election (ZOOKEEPER-4785). Confirmed deletes were
+# seen to be undone on all servers.
 
 @case('a leader that dies together with the holder costs a session')
 def _(w):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long a lock may stand free while somebody waits for it, what is left behind, who is refused,
-and what a server that does not answer looks like. docs/zookeeper.md states the bounds."""
+"""How long a lock may stand free while a client waits for the lock, nodes that are left behind, users that
+are refused, and servers that do not answer. docs/zookeeper.md states the bounds."""
 import os
 import shutil
 import socket
@@ -17,7 +17,7 @@ from server import Server  # noqa: E402
 from proxy import Proxy  # noqa: E402
 
 SESSION = 2000  # ms
-BEYOND = 5      # s: so long after the session nobody may still wait
+BEYOND = 5      # s: this long after the end of the session no client may still wait
 
 
 def proxy_of(w):
@@ -36,7 +36,7 @@ def within(function, seconds=SESSION / 1000 + BEYOND):
 
 
 def restart(server, change):
-    """With other data."""
+    """Restart the server with other data."""
     server.kill()
     change(os.path.join(server.folder, 'data', 'version-2'))
     server.launch()
@@ -46,13 +46,13 @@ def restart(server, change):
 # ---- downgrade ----
 
 def deaf_writer(w, **params):
-    """A writer whose node is deleted without its hearing of it, and who has the lock now."""
+    """A writer whose node is deleted without a notification, and another writer that has the lock now."""
     p = proxy_of(w)
     a, b = w.actor(port=p.port, session=20000, timeout=15000, **params), w.actor(**params)
     a.lock('l', 'x', kind='write', thread=1)
     a.lock('r', 'x', kind='read', thread=1)
     a.ask('take', 'l', 5000).ok()
-    time.sleep(0.3)  # it watches its node by now
+    time.sleep(0.3)  # by now the writer watches its node
     b.lock('l', 'x', kind='write')
     b.send('acquire', 'l', -1)
     until(lambda: len(w.queue('x')) == 2)
@@ -204,7 +204,7 @@ def _(w):
 # ---- silence ----
 
 def all_silent(a, codes=('PAWL_ECONN', 'PAWL_EUNKNOWN')):
-    """No call takes silence for an answer."""
+    """No call treats a missing answer as an answer."""
     a.lock('l', 'one')
     a.lock('r', 'two', kind='read')
     a.sem('s', 'pool', permits=3)
@@ -302,7 +302,7 @@ def _(w):
                 a.ask('drop', 'l').ok()
 
 
-# ---- what others write, or answer ----
+# ---- data and answers of other programs ----
 
 @case('numbers that others write are brought within bounds')
 def _(w):
