@@ -43,12 +43,29 @@ def now_ns():
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
+SUITED = {  # the kinds of faults that suit a shape, each with the lengths in ms to choose from
+    'limits': {'stall': (700, 2000, 5000), 'lose': (700, 2000), 'freeze': (700, 2000, 5000),
+               'backend': (200, 4000, 6000)},
+    'downgrade': {'stall': (700, 2000), 'lose': (700, 2000), 'late': (50, 300)},
+    'move': {'vanish': (2000, 6000, 6000), 'lose': (700, 2000)},
+    'steady': {'slots': (20, 20, 200, 700), 'failover': (20,)},
+}
+DELETED = ['cut', 'cut', 'wipe', 'wipe', 'stall', 'stop']  # for a crowd: reconnects, and deleted keys
+
+
 def kinds_of(c, service, shape, mode):
     """Which kinds of faults suit a program of this shape (shapes.py). Leases of the shape `long` outlast
     the time after which a service that forgot something may grant again, and the program itself. In the
     mode `network` other programs use the service at the same time, so nothing happens to its servers."""
+    suited = [k for k in SUITED.get(shape, ()) if
+              (service.port if k in NETWORK else k in service.own and mode != 'network')]
+    servers = [k for k in suited if k in service.own]
+    if suited:  # a mixture has more faults of the servers
+        return suited + servers * 2 * (len(servers) < len(suited))
     processes = ['stop', 'kill'] if shape != 'long' else ['stop']
     luck = 0 if mode == 'network' else c.random()
+    if shape == 'crowd' and mode != 'network' and 'wipe' in service.own:
+        return DELETED
     own = [k for k in service.own if shape != 'long' or k not in service.forgets]
     if service.port and shape == 'ends':  # what is lost, or carried out late, matters at the end of a lease
         return list(DISTURBS)
@@ -69,15 +86,20 @@ def draw_plan(c, service, processes, shape='usual', mode='faults'):
     kinds = kinds_of(c, service, shape, mode)
     chosen = c.sample(kinds, min(len(kinds), 3))
     most, gaps = {'patient': (3, (200, 700, 2000)), 'ends': (10, (60, 150, 400)),
-                  'long': (4, (20, 100, 400, 1000))}.get(shape, (6, (20, 100, 400, 1000)))
-    plan, at = [], c.randint(0, 200)
+                  'long': (4, (20, 100, 400, 1000)), 'limits': (4, (400, 2000)),
+                  'downgrade': (3, (400, 1000, 2000)), 'move': (2, (2000, 5000)),
+                  'steady': (3, (1000, 3000, 5000))}.get(shape, (6, (20, 100, 400, 1000)))
+    plan, at = [], c.randint(0, 200) + 1000 * (shape == 'steady')
     for _ in range(c.randint(1, most)):
-        plan.append((at, *draw_fault(c, c.choice(chosen), processes, shape == 'patient')))
+        plan.append((at, *draw_fault(c, c.choice(chosen), processes, shape)))
         at += c.choice(gaps)
-    if any(k in DISTURBS for k in chosen) and c.random() < 0.6:
-        wanted = [(ASKED, *draw_fault(c, c.choice(DISTURBS), processes, whose=(ALL, OWN, OWN)))
+    disturbs = [k for k in chosen if k in DISTURBS] if shape in SUITED else DISTURBS
+    if any(k in DISTURBS for k in chosen) and c.random() < (0.9 if shape in SUITED else 0.6):
+        wanted = [(ASKED, *draw_fault(c, c.choice(disturbs), processes, shape, (ALL, OWN, OWN)))
                   for _ in range(c.randint(1, MOST_ASKED))]
-        plan = wanted + c.choice((plan, []))
+        if not (shape in SUITED and any(k in service.own for k in chosen)):
+            plan = c.choice((plan, []))
+        plan = wanted + plan
     return plan
 
 
@@ -92,11 +114,15 @@ def draw_distance(c, service, shape):
     return [(0, 'far', ALL, c.choice((2, 10, 30)))]
 
 
-def draw_fault(c, kind, processes, spare=False, whose=None):
+def draw_fault(c, kind, processes, shape=None, whose=None):
+    if kind in SUITED.get(shape, ()):
+        who = c.choice(whose or (ALL, c.randrange(processes)))
+        ms = c.choice(SUITED[shape][kind])
+        return (kind, who, ms) if kind in NETWORK else (kind, ms, c.randrange(60))
     if kind == 'stop':
         return kind, c.randrange(processes), c.choice((50, 300, 800, 2500))
     if kind == 'kill':
-        return kind, c.randrange(int(spare), processes)
+        return kind, c.randrange(int(shape == 'patient'), processes)
     if kind in ('apart', 'majority', 'replica', 'severed'):  # what takes the service away is to last
         return kind, c.choice((200, 700, 2000)), c.randrange(60)
     if kind not in NETWORK:

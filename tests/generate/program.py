@@ -15,6 +15,7 @@ KINDS = ('PAWL_MUTEX', 'PAWL_FAIR', 'PAWL_READ', 'PAWL_WRITE', 'PAWL_SPIN')
 ACTS = ('none', 'release', 'free', 'cancel', 'again', 'ask', 'block')
 FREE, CANCEL, AGAIN, ASK = (ACTS.index(a) for a in ('free', 'cancel', 'again', 'ask'))
 MOST_PERMITS = 4  # of a semaphore
+EARLY = 16  # steps of a thread
 LONG = 60000  # a wait that nothing but its grant, a cancel, a free or a close ends
 
 
@@ -310,7 +311,7 @@ class Free(Shapes, Maker):
 
     def make_process(self):
         c, s = self.chance, self.shared
-        for n in range(self.pick(1, 1, 2)):
+        for n in range(s.get('clients') or self.pick(1, 1, 2)):
             self.program.clients[n] = {'loop': int(c.random() < 0.1), 'cohort': self.pick(0, 0, 1, 2),
                                        'watchdog': s['watchdog'],
                                        'timeout': self.profile.exchange}
@@ -318,6 +319,9 @@ class Free(Shapes, Maker):
             self.make_lock()
             if self.shape == 'crowd':
                 self.fields(n)['name'] = n
+        for kind in s.get('locks', ()):  # one of each in any case
+            self.make_lock()
+            self.fields(len(self.program.objects) - 1)['kind'] = kind
         if s['multi'] and s['names'] > 1:
             self.make_multi(self.of('lock'))
         if s['sems'] and not self.profile.locks_only:
@@ -351,6 +355,8 @@ class Free(Shapes, Maker):
             return 0
         if self.shape == 'long':
             return self.pick(0, s['watchdog'])
+        if self.shape == 'move':
+            return self.pick(0, s['short'], s['short'], 2 * s['short'])
         return self.pick(0, s['watchdog'] // 2, s['watchdog'], 2 * s['watchdog'])
 
     def wait(self):
@@ -416,9 +422,16 @@ class Free(Shapes, Maker):
                  c.randint(1, 2), self.pick(0, 20, 300))]
 
 
-def weave(c, programs, count, after):
+def is_early(program, at):
+    """Whether the step is among the first of its thread: faults can be asked for only in the first
+    seconds (faults.py)."""
+    return sum(s[0] == program.steps[at][0] for s in program.steps[:at]) < EARLY
+
+
+def weave(c, programs, count, after, preferred=None):
     """Programs with faults: the steps that ask for faults of the plan (faults.py), each before a call,
-    and the closing round. Each verb gets as many as any other, however rare it is."""
+    and the closing round. Each verb gets as many as any other, however rare it is; the preferred one
+    gets half of all."""
     for p in programs:
         p.after = after
     for k in range(count):
@@ -426,8 +439,9 @@ def weave(c, programs, count, after):
         verbs = sorted({s[1] for s in p.steps} - {'sleep', 'hold', 'fault', 'fork', 'close', 'free'})
         if not verbs:
             continue
-        verb = c.choice(verbs)
-        at = c.choice([i for i, s in enumerate(p.steps) if s[1] == verb])
+        verb = preferred if preferred in verbs and c.random() < 0.5 else c.choice(verbs)
+        found = [i for i, s in enumerate(p.steps) if s[1] == verb]
+        at = c.choice([i for i in found if not preferred or is_early(p, i)] or found)
         thread = p.steps[at][0]
         for _ in range(c.choice((0, 0, 1, 2))):  # what is between the two goes on during the fault
             at -= at > 0 and p.steps[at - 1][0] == thread

@@ -11,6 +11,7 @@ import time
 from faults import NETWORK, Disturber, Metronome, Watcher, asked, draw_distance, draw_plan
 from judge import Facts, judge, read_log
 from program import Free, Program, weave
+from shapes import PREFERRED
 from shrink import candidates
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -66,7 +67,8 @@ class Scenario:
         programs = maker.make(processes)
         if faults:
             weave(c, programs, len(asked(plan)),
-                  c.choice(PATIENT if maker.shape == 'patient' else CLOSING))
+                  c.choice(PATIENT if maker.shape in ('patient', 'move') else CLOSING),
+                  PREFERRED.get(maker.shape))
         scenario = Scenario(seed, programs, plan, seed if mode == 'steered' else None)
         scenario.alone = mode == 'faults'
         return scenario

@@ -15,9 +15,18 @@ who waits to the end, hardly comes up. Each shape is about one sort, and draws a
                places must not stay. Only in runs of five minutes or more of an engine and mode
     long       leases much longer than the program, each given back at once: whatever is not given
                back everywhere shows, because somebody waits for the name
+    limits     threads of one client ask for a name with limits shorter than most holds and faults
+    downgrade  a thread that writes a name reads the name, too, and then ends the writing; others
+               break the name if they can't get it
+    move       a hold with a short lease is renewed to a longer lease, which the client also has
+    steady     holds of seconds, with long pauses and long leases: whoever is not notified of a
+               release waits in vain, and nobody else comes who would help
 
 `plan` says which faults suit a shape (faults.py), and `least` how many processes there must be.
+The last four shapes are for programs with faults only.
 """
+import random
+
 MUTEX, FAIR, READ, WRITE, SPIN = range(5)
 ALL_KINDS = [MUTEX, FAIR, READ, WRITE]
 
@@ -26,14 +35,22 @@ WEIGHTS = {'usual': 9, 'one_owner': 6, 'patient': 4, 'ends': 2, 'parts': 2, 'lon
 SIEGE_MS = 82000
 FAULTY = {'usual': 6, 'one_owner': 3, 'patient': 6, 'ends': 4, 'parts': 1, 'long': 2, 'brief': 2,
           'crowd': 3}
-SHAPES = (*WEIGHTS, 'siege')
+APART = {'limits': 2, 'downgrade': 1, 'move': 1, 'steady': 1}
+APART_SHARE = 0.2
+SHAPES = (*WEIGHTS, 'siege', *APART)
+PREFERRED = {'move': 'renew', 'downgrade': 'acquire', 'limits': 'acquire'}  # which calls meet faults
 LONG_LEASE = 12000  # ms
 CROWD = 60          # names
 
 
 class Shapes:
     def draw_shape(self, mode, seconds):
-        """seconds: of the whole run. A short run has no program that may take much longer than others."""
+        """seconds: of the whole run. A short run has no program that may take much longer than others.
+        The shapes APART have a draw of their own, so that they do not change the programs of the other
+        seeds."""
+        apart = random.Random(self.program.seed ^ 0xa9a47)
+        if mode in ('faults', 'network') and seconds >= 10 and apart.random() < APART_SHARE:
+            return apart.choices(list(APART), list(APART.values()))[0]
         table = dict(FAULTY if mode in ('faults', 'network') else WEIGHTS)
         for shape in ('patient', 'ends', 'long') if seconds < 10 else ():
             table[shape] = 0 if mode in ('faults', 'network') else table[shape] * (shape == 'patient')
@@ -47,7 +64,8 @@ class Shapes:
 
     def least(self):
         """Processes. Somebody must be left when one is killed."""
-        return {'patient': 3, 'ends': 2, 'long': 2, 'siege': 6}.get(self.shape, 1)
+        return {'patient': 3, 'ends': 2, 'long': 2, 'siege': 6, 'limits': 2, 'downgrade': 3,
+                'move': 2, 'steady': 3}.get(self.shape, 1)
 
     def set_shape(self, mode):
         getattr(self, 'shape_' + self.shape)(mode)
@@ -99,11 +117,35 @@ class Shapes:
                            latch=False, fixed=False, threads=2, watchdog=10000, run=SIEGE_MS + 4000,
                            kinds=self.pick([MUTEX], [FAIR], [READ, WRITE, WRITE], ALL_KINDS))
 
+    def shape_limits(self, mode):
+        self.shared.update(names=self.pick(1, 2, 3), handles=0, sems=False, multi=False, latch=False,
+                           callbacks=False, keep=False, fixed=False, threads=self.pick(2, 3, 4),
+                           run=12000, kinds=self.pick([MUTEX], [FAIR], [WRITE], ALL_KINDS))
+
+    def shape_downgrade(self, mode):
+        self.shared.update(names=1, handles=0, sems=False, multi=False, latch=False, callbacks=False,
+                           keep=False, fixed=False, threads=self.pick(1, 2), run=12000, clients=1,
+                           kinds=[READ, WRITE], locks=[WRITE, READ],
+                           watchdog=max(self.profile.watchdogs))
+
+    def shape_move(self, mode):
+        self.shared.update(names=self.pick(1, 1, 2), handles=0, sems=False, multi=False, latch=False,
+                           callbacks=False, keep=False, fixed=True, threads=self.pick(1, 2),
+                           clients=1, watchdog=LONG_LEASE, short=min(self.profile.watchdogs),
+                           run=LONG_LEASE + 12000, kinds=self.pick([MUTEX], [FAIR], [READ, WRITE]))
+
+    def shape_steady(self, mode):
+        self.shared.update(names=1, handles=0, sems=False, multi=False, latch=False, callbacks=False,
+                           keep=False, fixed=False, threads=1, watchdog=LONG_LEASE, beat=600, run=25000,
+                           kinds=self.pick([MUTEX], [FAIR], [WRITE], [READ, WRITE], ALL_KINDS))
+
     # ---- steps ----
 
     def shape_steps(self, thread, n):
         """None: as in a usual program."""
         kind = self.program.objects[n][0]
+        if self.shape in APART:
+            return getattr(self, self.shape + '_steps')(thread, n)
         if self.shape == 'siege':
             return self.siege(thread, n)
         if self.shape == 'crowd':
@@ -140,6 +182,39 @@ class Shapes:
                     (thread, 'release', n, 0, 0)]
         return [(thread, *s) for _ in range(20)
                 for s in (('acquire', n, -1, 0), ('release', n, 0, 0), ('sleep', n, 200, 0))]
+
+    def limits_steps(self, thread, n):
+        stay = self.weighted({0: 3, 20: 2, 900: 2, 2500: 1})
+        return [(thread, 'acquire', n, self.pick(20, 300, 300, 900, 900, 2500, -1), 0),
+                (thread, 'hold', n, stay, 0), (thread, 'release', n, 0, 0)] + \
+            [(thread, 'sleep', n, self.pick(20, 300), 0)] * (self.chance.random() < 0.5)
+
+    def downgrade_steps(self, thread, n):
+        write, read = [next(k for k in self.of('lock') if self.fields(k)['kind'] == kind)
+                       for kind in (WRITE, READ)]
+        if self.chance.random() < 0.4:  # not to be had: broken
+            return [(thread, 'acquire', write, self.pick(20, 300), 0), (thread, 'break', write, 0, 0),
+                    (thread, 'acquire', write, 2500, 0),
+                    (thread, 'hold', write, self.pick(300, 900, 2000), 0),
+                    (thread, 'release', write, 0, 0)]
+        return [(thread, 'acquire', write, self.pick(2500, 2500, -1), 0),
+                (thread, 'hold', write, self.pick(2, 20, 300), 0),
+                (thread, 'acquire', read, self.pick(900, 2500), 0),
+                (thread, 'hold', read, self.pick(2, 300), 0), (thread, 'release', write, 0, 0),
+                (thread, 'hold', read, self.pick(2, 300), 0), (thread, 'release', read, 0, 0)]
+
+    def move_steps(self, thread, n):
+        """Waits have no limit: an acquire that ended without an answer could have got the lock, and so
+        would excuse a lock that nobody has."""
+        return [(thread, 'acquire', n, -1, 0),
+                (thread, 'hold', n, self.pick(2, 20, 300), 0),
+                (thread, 'renew', n, self.shared['watchdog'], 0),
+                (thread, 'hold', n, self.pick(2, 300, self.shared['short']), 0),
+                (thread, 'release', n, 0, 0)]
+
+    def steady_steps(self, thread, n):
+        return [(thread, 'acquire', n, -1, 0), (thread, 'hold', n, self.pick(20, 900, 3000), 0),
+                (thread, 'release', n, 0, 0), (thread, 'sleep', n, self.pick(20, 4000, 8000), 0)]
 
     def to_the_end(self, n):
         lease = self.fields(n)['lease'] or self.shared['watchdog']
