@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "etcd.h"
+#include "kit/hash.h"
 
 #define RETRY_MS 1000
 
@@ -21,11 +22,7 @@
 
 static struct list *asking_bucket(etcd *e, const char *name)
 {
-    uint32_t h = 2166136261u;
-
-    for (; *name; name++)
-        h = (h ^ (unsigned char)*name) * 16777619u;
-    return &e->asking[h % ETCD_ASKING_BUCKETS];
+    return &e->asking[kit_hash_text(name) % ETCD_ASKING_BUCKETS];
 }
 
 void etcd_waiter_enter_order(etcd_waiter *s)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "inspect.h"
+#include "kit/hash.h"
 #include "kit/rows.h"
 
 #define DOWNGRADED_SHOWN 1000 /* rows of readers on one key; the summary counts all */
@@ -134,10 +135,8 @@ static bool fill_row(void *of, size_t i, pawl_info *info, char id[KIT_ID_MAX])
     const struct shown *s = of;
     bool reader = i > 0 && i <= s->downgraded;
     const etcd_inspect_entry *entry = &s->n->entries[i <= s->downgraded ? 0 : i - s->downgraded];
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
+    uint64_t h = kit_hash_text(entry->tail);
 
-    for (const char *c = entry->tail; *c; c++)
-        h = (h ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
     if (entry->value.ours)
         snprintf(id, KIT_ID_MAX, "%08x", (unsigned)(h >> 32 ^ h));
     else

@@ -25,6 +25,7 @@
  */
 #include <stdlib.h>
 
+#include "kit/hash.h"
 #include "waiters.h"
 
 #define RETRY_MS 1000
@@ -44,11 +45,7 @@ struct redis_channel {
 
 static struct list *bucket_of(redis *r, const char *name, size_t length)
 {
-    uint32_t hash = 2166136261u; /* FNV-1a */
-
-    for (size_t i = 0; i < length; i++)
-        hash = (hash ^ (unsigned char)name[i]) * 16777619u;
-    return &r->channels[hash % REDIS_CHANNEL_BUCKETS];
+    return &r->channels[kit_hash(name, length) % REDIS_CHANNEL_BUCKETS];
 }
 
 static redis_channel *find(redis *r, const char *name, size_t length)

@@ -13,6 +13,7 @@
  */
 #include <stdlib.h>
 
+#include "kit/hash.h"
 #include "redis.h"
 
 static bool read_host(char host[NET_HOST_MAX], const resp_node *node, const redis_link *from)
@@ -29,21 +30,12 @@ static bool read_host(char host[NET_HOST_MAX], const resp_node *node, const redi
     return strlen(host) == node->length && redis_is_host(host);
 }
 
-static uint32_t hash_of(const char *host, uint16_t port)
-{
-    uint32_t hash = 2166136261u ^ port; /* FNV-1a */
-
-    for (; *host; host++)
-        hash = (hash ^ (unsigned char)*host) * 16777619u;
-    return hash;
-}
-
 /* The index of this master in the node map, plus 1; a new master is added. 0: the node map has a
  * flaw. */
 static uint16_t index_of(redis_node_map *node_map, const redis_link *from, const char *host,
                          uint16_t port)
 {
-    uint32_t at = hash_of(host, port) % REDIS_NODE_MAP_BUCKETS;
+    size_t at = (kit_hash_text(host) + port) % REDIS_NODE_MAP_BUCKETS;
     redis_node_map_node *node;
 
     for (; node_map->table[at]; at = (at + 1) % REDIS_NODE_MAP_BUCKETS) {

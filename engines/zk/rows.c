@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "inspect.h"
+#include "kit/hash.h"
 #include "kit/rows.h"
 
 /* ---- order ----------------------------------------------------------------------------------- */
@@ -106,11 +107,8 @@ static bool fill_row(void *of, size_t i, pawl_info *info, char id[KIT_ID_MAX])
 {
     const struct shown *s = of;
     const zk_inspect_node *node = &s->n->nodes[i];
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
 
-    for (const char *c = node->name; *c; c++)
-        h = (h ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
-    snprintf(id, KIT_ID_MAX, "%08x", (unsigned)(h >> 32));
+    snprintf(id, KIT_ID_MAX, "%08x", (unsigned)(kit_hash_text(node->name) >> 32));
     info->role = node->holder ? PAWL_ROLE_HOLDER : PAWL_ROLE_WAITER;
     info->shared = node->child.sort == ZK_SHARED;
     info->since_ms = since(s->k, node);

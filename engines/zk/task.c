@@ -9,6 +9,7 @@
  */
 #include <stdlib.h>
 
+#include "kit/hash.h"
 #include "zk.h"
 
 #define SPARE_MAX 256
@@ -309,11 +310,7 @@ int zk_error_code(const zk *z, int error, char words[ZK_WORDS])
 
 static struct list *bucket_of(zk *z, const char *path, size_t length)
 {
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
-
-    for (size_t i = 0; i < length; i++)
-        h = (h ^ (unsigned char)path[i]) * UINT64_C(0x100000001b3);
-    return &z->watches[h % ZK_BUCKETS];
+    return &z->watches[kit_hash(path, length) % ZK_BUCKETS];
 }
 
 bool zk_watch_set(zk_watch *watch, zk_task *task, const char *path)
