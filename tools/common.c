@@ -230,7 +230,7 @@ static const char *words(const pawl_error *err, char *buf, size_t size)
 {
     if (err->text[0])
         return err->text;
-    if (status_of(err->code) != STATUS_NO && last_warning(buf, size)[0])
+    if (status_of(err->code) != STATUS_NO && last_failure(buf, size)[0])
         return buf;
     return pawl_strerror(err->code);
 }

@@ -84,7 +84,8 @@ bool url_has_password(const char *url)
 /* ---- The log ------------------------------------------------------------------------------- */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static char warning[256];
+static char warning[256]; /* under `mutex`, as the next */
+static char failure[256]; /* the last warning about a call */
 static bool loud; /* set before the first client is opened */
 
 /* A client has several connections, and each one logs the same line about its server. Only the
@@ -104,12 +105,16 @@ static bool is_news(const char *text)
     return news;
 }
 
+/* The text of a call that failed is "'NAME': ...". Another thread may log trouble with a connection
+ * between that text and the end of the call. */
 static void log_line(void *arg, int level, const char *text)
 {
     (void)arg;
     if (level <= PAWL_LOG_WARNING && strncmp(text, "lost '", 6)) { /* a loss explains nothing */
         pthread_mutex_lock(&mutex);
         snprintf(warning, sizeof warning, "%s", text);
+        if (text[0] == '\'' && strstr(text, "': "))
+            snprintf(failure, sizeof failure, "%s", text);
         pthread_mutex_unlock(&mutex);
     }
     if (loud && (level != PAWL_LOG_INFO || is_news(text)))
@@ -120,6 +125,14 @@ const char *last_warning(char *buf, size_t size)
 {
     pthread_mutex_lock(&mutex);
     snprintf(buf, size, "%s", warning);
+    pthread_mutex_unlock(&mutex);
+    return buf;
+}
+
+const char *last_failure(char *buf, size_t size)
+{
+    pthread_mutex_lock(&mutex);
+    snprintf(buf, size, "%s", failure[0] ? failure : warning);
     pthread_mutex_unlock(&mutex);
     return buf;
 }

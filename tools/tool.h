@@ -116,6 +116,8 @@ int client_try(const tool *, pawl_client **ret, pawl_client_options *options, pa
 
 /* The last warning of the library, or "". Returns buf. */
 const char *last_warning(char *buf, size_t size);
+/* The same for the text of a call that has failed, if there is one. */
+const char *last_failure(char *buf, size_t size);
 
 /* The URL in force: -u, else $PAWL_URL, else "local:". */
 const char *service_url(const tool *);

@@ -10,6 +10,7 @@ import urllib.parse
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path += [os.path.join(HERE, '..', part) for part in ('tool', 'lib', 'redis')]
 from harness import case, equal, main, wait_for  # noqa: E402
+from helpers import module  # noqa: E402
 from hostile import LABEL, LISTED, plant  # noqa: E402
 from live import Live  # noqa: E402
 from website import Site  # noqa: E402
@@ -246,6 +247,57 @@ def silent(box):
     down = Site(box, url=f'redis://127.0.0.1:{port}/?timeout=300')
     equal(down.get('/healthz').status, 503)
     equal(down.json('/api/v1/status')['ok'], False)
+
+
+class Three:
+    """Three Redis servers, as one service."""
+
+    def __init__(self):
+        self.servers = [Live() for _ in range(3)]
+
+    def url(self, **more):
+        return 'quorum:settle=1|' + '|'.join(s.url(**more) for s in self.servers)
+
+    def stop(self):
+        for server in self.servers:
+            server.stop()
+
+
+def services():
+    """Every engine and layout: what it is called, how its server is started, the URL, and whether a
+    waiter is in a queue that others can see."""
+    sql, long = module('sql', 'server'), {'timeout': 30000}
+    yield 'redis', Live, lambda s: s.url(**long), True
+    yield 'redisson', Live, lambda s: s.url(layout='redisson', **long), False
+    yield 'quorum', Three, lambda s: s.url(**long), True
+    yield 'etcd', module('etcd', 'etcds').Etcd, lambda s: s.url(**long), True
+    yield 'curator', lambda: module('zk', 'server').Server().start(), lambda s: s.url(), True
+    yield 'postgres', sql.Postgres, lambda s: s.url(**long), True
+    yield 'advisory', sql.Postgres, lambda s: s.url(layout='advisory', **long), True
+    yield 'mysql', sql.Mysql, lambda s: s.url(**long), True
+
+
+@case('the locks of every engine and layout are shown')
+def engines(box):
+    for what, start, url, queue in services():
+        server = start()
+        try:
+            box.env['PAWL_URL'] = url(server)
+            holder, _ = box.holder('stock:42')
+            waiter = box.start('run', 'stock:42', '--', 'true')
+            site = Site(box)
+            one = wait_for(what, lambda: [lock for lock in site.locks().values()
+                                          if lock['waiter_count'] == queue])[0]
+            equal(one['name'], 'stock:42')
+            equal((one['pid'], one['held'], one['waiter_count']), (holder.pid, True, queue), what)
+            lock = site.lock('stock:42')
+            equal([h['pid'] for h in lock['holders']], [holder.pid], what)
+            equal([w['pid'] for w in lock['waiters']], [waiter.pid] * queue, what)
+            for process in (site.process, waiter, holder):
+                process.terminate()
+                box.end(process)
+        finally:
+            server.stop()
 
 
 def commands_per_round(server, site, rounds=4):
