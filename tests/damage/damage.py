@@ -31,7 +31,7 @@ HUGE = (b'9223372036854775807', b'4294967296', b'-1', b'99999999999999999999999'
 
 
 class Damage:
-    """What happens to one connection."""
+    """The damage of one connection."""
 
     def __init__(self, chance):
         self.chance = chance

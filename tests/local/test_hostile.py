@@ -154,7 +154,7 @@ def attack(scene, act, long):
     assert not os.WIFSIGNALED(status), 'the member itself hung: the case is wrong'
     assert status == 0, 'the member could do nothing'
     for process, log in long:
-        # Those may have lost the lock and ended, with a code; a signal is a crash.
+        # These processes may have lost the lock and exited with a code; a signal is a crash.
         code = process.poll()
         text = said(log)
         assert code is None or 0 <= code <= 125, f'a holder died: {code}\n{text[-2000:]}'

@@ -86,7 +86,7 @@ CONTROLS = {
         '    pthread_mutex_lock(&spaces_mutex);\n    if (!gone(s, to->peer, to->gen)) {',
         '    if (!gone(s, to->peer, to->gen)) {', 'tsan'),
 }
-# What goes with a replaced text.
+# Changes that go with a replaced text.
 ALSO = {
     'chain-unreferenced': [],
     'wake-lost': [('        if (atomic_exchange(&wake->sent, false))\n            wake->fn(wake);\n    }\n',
