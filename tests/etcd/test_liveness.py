@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long a lock may stand free while somebody waits for it, what is left behind, and what a
-server that does not answer looks like. docs/etcd.md states the bounds."""
+"""How long a lock may stand free while a client waits for the lock, keys that are left behind, and servers
+that do not answer. docs/etcd.md states the bounds."""
 import os
 import shutil
 import sys

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A member of the group that means harm, beside users of local: in a folder of the group (2770).
+"""A hostile member of the group, beside users of local: in a folder of the group (2770).
 
 The member (a user of its own) may deny service: calls may fail. It must not crash the others, nor
 read or change anything of theirs, nor keep a call of theirs from returning. Each case lets the
-victims (root and another user) take and wait for locks all the time, while the member does one
-thing again and again. Afterwards no victim has died of a signal, hung in a call or printed what a
-sanitizer says, and the canaries (a file, a folder and a socket outside, which the member can't
-touch) are as they were.
+victims (root and another user) acquire and wait for locks all the time, while the member repeats one
+attack. Afterwards no victim has died of a signal, hung in a call or printed a sanitizer's report, and the
+canaries (a file, a folder and a socket outside, which the member can't access) are unchanged.
 """
 import os
 import random

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page of pawl serve in headless Chromium: light and dark, one lock, hostile names, ten thousand
-locks, a service that goes away. $PAWL_PICTURES is a folder that gets the pictures for the docs,
-$PAWL_PICTURE_SECONDS how long the locks of those are at work before.
+locks, a service that goes away. $PAWL_PICTURES is the folder for the pictures of the docs,
+$PAWL_PICTURE_SECONDS how long the locks in these pictures are used before.
 """
 import os
 import random

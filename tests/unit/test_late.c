@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * test_late.c - answers that come late, or never: through the module "late:" (tests/module/late.c),
- * which keeps and loses what a case wants, and through "fault:".
+ * which keeps and loses the ops that a case chooses, and through "fault:".
  */
 #include "actors.h"
 #include "check.h"
