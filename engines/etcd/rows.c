@@ -117,15 +117,15 @@ static uint64_t token_of(const etcd_inspect_entry *e)
     return !e->value.ours ? 0 : e->value.token ? e->value.token : (uint64_t)e->modified;
 }
 
-static int64_t since_of(etcd *e, const etcd_inspect_entry *entry)
+static int64_t since_of(int64_t now, const etcd_inspect_entry *entry)
 {
-    int64_t ms = e->env->wall_ms(e->env) - entry->value.since;
+    int64_t ms = now - entry->value.since;
 
     return !entry->value.since ? -1 : ms > 0 ? ms : 0;
 }
 
 struct shown {
-    etcd *e;
+    int64_t now; /* the same for all rows, so that the summary agrees with them */
     const etcd_inspect_name *n;
     size_t downgraded; /* rows of readers on the first key, after its own row */
 };
@@ -145,7 +145,7 @@ static bool fill_row(void *of, size_t i, pawl_info *info, char id[KIT_ID_MAX])
     info->shared = reader || entry->section == ETCD_READS || entry->value.shared;
     if (s->n->type == PAWL_TYPE_SEMAPHORE)
         info->permits = (uint64_t)entry->value.permits;
-    info->since_ms = since_of(s->e, entry);
+    info->since_ms = since_of(s->now, entry);
     info->lease_ms = entry->holder ? entry->lease_ms : -1;
     if (entry->holder)
         info->token = reader ? (uint64_t)entry->modified : token_of(entry);
@@ -161,7 +161,7 @@ static bool fill_row(void *of, size_t i, pawl_info *info, char id[KIT_ID_MAX])
 int etcd_inspect_show(etcd *e, pawl_op *op, const etcd_inspect_name *n, bool all)
 {
     char id[KIT_ID_MAX];
-    struct shown s = {.e = e, .n = n};
+    struct shown s = {.now = e->env->wall_ms(e->env), .n = n};
     pawl_info sum = kit_summary(n->name, (uint64_t)(n->type > 0 ? n->type : 0), n->count, fill_row,
                                 &s, n->n, id);
 

@@ -91,15 +91,15 @@ void zk_inspect_sort(zk_inspect_name *n)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static int64_t since(const zk_inspection *k, const zk_inspect_node *node)
+static int64_t since(int64_t now, const zk_inspect_node *node)
 {
-    int64_t now = k->task.zk->env->wall_ms(k->task.zk->env), ctime = node->stat.ctime;
+    int64_t ctime = node->stat.ctime;
 
     return !node->known ? -1 : ctime > 0 && ctime < now ? now - ctime : 0;
 }
 
 struct shown {
-    const zk_inspection *k;
+    int64_t now; /* the same for all rows, so that the summary agrees with them */
     const zk_inspect_name *n;
 };
 
@@ -111,7 +111,7 @@ static bool fill_row(void *of, size_t i, pawl_info *info, char id[KIT_ID_MAX])
     snprintf(id, KIT_ID_MAX, "%08x", (unsigned)(kit_hash_text(node->name) >> 32));
     info->role = node->holder ? PAWL_ROLE_HOLDER : PAWL_ROLE_WAITER;
     info->shared = node->child.sort == ZK_SHARED;
-    info->since_ms = since(s->k, node);
+    info->since_ms = since(s->now, node);
     info->token = node->holder ? (uint64_t)node->stat.czxid : 0;
     info->lease_ms = node->holder && node->known ? node->who.lease_ms : -1;
     if (info->type == PAWL_TYPE_SEMAPHORE)
@@ -131,7 +131,7 @@ int zk_inspect_show(const zk_inspection *k, const zk_inspect_name *n, bool all)
                    ? PAWL_TYPE_SEMAPHORE : PAWL_TYPE_LOCK;
     int64_t count = !n->latch ? n->capacity : n->count > 0 ? n->count : 0;
     char id[KIT_ID_MAX];
-    struct shown s = {k, n};
+    struct shown s = {k->task.zk->env->wall_ms(k->task.zk->env), n};
     pawl_info sum = kit_summary(n->name, (uint64_t)type, count, fill_row, &s, n->nnodes, id);
 
     if (type == PAWL_TYPE_SEMAPHORE) /* count also leases beyond INSPECT_NODES_MAX */

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """damage.py PROGRAM URL PORT CONNECTIONS [SEED]: a program (damaged.c) behind a proxy that damages
-the server's answers, until so many connections were damaged. Prints TAP.
+the server's answers, until CONNECTIONS connections were damaged. Prints TAP.
 
-Each connection gets one kind of damage, at a random place of what the server sends: a flipped bit, a
+Each connection gets one kind of damage, at a random place of the server's data: a flipped bit, a
 random byte, bytes that are left out, repeated, inserted or replaced by 0xff or by a huge number, a
 cut, a stall, or noise from there on. The place is drawn so that greetings and later answers are
 both hit. The seed is printed; PAWL_DAMAGE_SEED repeats a run as far as the threads' timing allows.
@@ -31,7 +31,7 @@ HUGE = (b'9223372036854775807', b'4294967296', b'-1', b'99999999999999999999999'
 
 
 class Damage:
-    """What happens to one connection."""
+    """The damage of one connection."""
 
     def __init__(self, chance):
         self.chance = chance

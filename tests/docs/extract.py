@@ -41,7 +41,7 @@ class Block:
         self.where = f'{page}:{line}'
 
     def marker(self, word):
-        """What follows this word in a marker, or None."""
+        """The text after this word in a marker, or None."""
         for m in self.markers:
             if m == word or m.startswith((word + ' ', word + ', ')):
                 return m[len(word):].lstrip(' ,')

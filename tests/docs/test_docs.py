@@ -46,7 +46,7 @@ def pages():
 
 
 def manual_faults(names):
-    """What groff has to say about the pages; and functions that man(1) does not find."""
+    """The warnings of groff about the pages, and functions that man(1) does not find."""
     for name in names:
         done = subprocess.run(['groff', '-mandoc', '-Tutf8', '-ww', name], cwd=ROOT, check=False,
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -58,7 +58,7 @@ def manual_faults(names):
 
 
 class Tally:
-    """What was found and what became of it."""
+    """Counts the blocks that were found, by result."""
 
     def __init__(self):
         self.commands = self.programs = self.files = self.compared = 0

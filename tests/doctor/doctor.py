@@ -23,7 +23,7 @@ def run(url, *words):
 
 
 def ask(url, *words):
-    """What --json says; the status must fit it, and each finding must be complete."""
+    """The output of --json. The exit status must fit, and each finding must be complete."""
     status, out, err = run(url, '--json', *words)
     assert out, f'{url}: status {status}: {err}'
     said = json.loads(out)

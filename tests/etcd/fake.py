@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server that speaks just enough HTTP/2 to say what it is told: each case is a function from a
-request's stream to the bytes of the answer. Headers are sent without compression of any kind.
+"""A fake server with just enough HTTP/2 to send given answers: each case is a function from a request's
+stream to the bytes of the answer. Headers are sent without compression of any kind.
 """
 import socket
 import struct

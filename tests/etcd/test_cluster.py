@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """A cluster of three under load, while its leader is killed, a minority and then the majority
-stands still, and clients are stopped past their leases: what they say they had is checked
-afterwards (claims.py).
+is stopped, and clients are stopped for longer than their leases. Afterwards the test checks the claims of
+the clients (claims.py).
 
-A leader is killed here, never only stopped: one that is stopped, deposed meanwhile and woken ends
-leases that are not its any more (etcd before 3.4.31 and 3.5.13), which no client can help.
+A leader is killed here, never only stopped: a leader that is stopped, replaced meanwhile and resumed ends
+leases that it no longer manages (etcd before 3.4.31 and 3.5.13), which no client can prevent.
 
     test_cluster.py [SEED]
 """

@@ -37,7 +37,7 @@ def whole(stream, body):
 
 
 def granted_then(say):
-    """The lease is granted; what comes then is strange."""
+    """The lease is granted; the following answers are wrong."""
     return lambda stream, n: whole(stream, GRANT) if n == 1 else say(stream)
 
 

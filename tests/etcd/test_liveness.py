@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long a lock may stand free while somebody waits for it, what is left behind, and what a
-server that does not answer looks like. docs/etcd.md states the bounds."""
+"""How long a lock may stand free while a client waits for the lock, keys that are left behind, and servers
+that do not answer. docs/etcd.md states the bounds."""
 import os
 import shutil
 import sys
@@ -164,7 +164,7 @@ def _(s, p):
     a, b = s.actor(), through(between, watchdog=LEASE)
     queue_up(s, 'one', [a, b])
     a.answer('acquire', 'l').ok()
-    time.sleep(1)  # until what is ahead is watched
+    time.sleep(1)  # until the waiter watches the key before its own
     between.deaf = True
     a.ask('drop', 'l').ok()
     within(lambda: b.answer('acquire', 'l').ok(), LEASE / 1000 + BEYOND)
@@ -322,7 +322,7 @@ def _():
     a.kill()
 
 
-# ---- what others write ----
+# ---- keys of other programs ----
 
 @on_etcd('numbers that others write are brought within bounds, and rows have a limit')
 def _(s, p):

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz.h - what a fuzz target is: a function that takes any bytes and aborts if something is wrong.
- * libFuzzer calls it with bytes it makes up, replay.c with those of the corpus.
+ * fuzz.h - a fuzz target is a function that takes any bytes and aborts if a rule is violated.
+ * libFuzzer calls this function with random bytes, replay.c with the bytes of the corpus.
  */
 #ifndef PAWL_TEST_FUZZ_H
 #define PAWL_TEST_FUZZ_H

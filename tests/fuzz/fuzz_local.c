@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_local.c - the engine local as a whole, on a table that somebody else writes to.
+ * fuzz_local.c - the whole engine local, with a table to which another process writes.
  *
- * The first byte says whether the table is mapped (even) or a group's, which is read and written
- * (odd). Then come steps of five bytes: what, where (two), and two more.
+ * The first byte says whether the table is mapped (even) or is a group's table, which is read and
+ * written (odd). Steps of five bytes follow: an action, a position (two bytes), and two more bytes.
  *
  *     0-3  a word of the table gets these bytes (kind 0: of the head, buckets and slots that are in
- *          use; 1: owners; 2, 3: the blocks), or one bit of it flips
+ *          use; 1: owners; 2, 3: the blocks), or one bit of the word flips
  *     4    an op of the first client; 5: of the second
  *     6    100 ms pass for both        7  the second client leaves, or comes
  *
- * Two clients hold and want the same name when the script begins. What must hold is in world.h.
- * The table is put back before each script; it lies in a folder of its own below /dev/shm.
+ * When the script begins, one client holds a name and another one waits for the name. The rules are
+ * in world.h. The table is restored before each script; it is in a separate folder in /dev/shm.
  */
 #include <fcntl.h>
 #include <ftw.h>
@@ -91,7 +91,7 @@ static int open_table(int shared)
     return fd;
 }
 
-/* An empty table, as its first client leaves it. */
+/* Make an empty table, as its first client leaves the table. */
 static void make(int shared)
 {
     static world w;

@@ -2,9 +2,9 @@
  *
  * fuzz_names.c - any two names, as each engine writes them into its service.
  *
- * What must hold: a name that was written and read back is the same name, and two names never
- * share a key, a node or a part of either. The engines' headers don't go together, so there is one
- * file for each: this one is Redis's.
+ * Rules: a name that was written and read back is the same name, and two names never share a key, a
+ * node or a part of either. The engines' headers can't be included together, so each engine has a
+ * file; this one is for Redis.
  */
 #include "names.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_pg_auth.c - any bytes as what a PostgreSQL server says before it has let us in, through the
- * relay that keeps the password from it (postgres/relay.c).
+ * fuzz_pg_auth.c - any bytes as the messages of a PostgreSQL server before the end of the
+ * authentication, through the relay that protects the password (postgres/relay.c).
  *
- * What must hold: libpq gets a beginning of the server's bytes, unchanged, and never a message that
- * asks for the password in clear; with 'T' as the first byte libpq has asked for TLS before.
+ * Rules: libpq gets a prefix of the server's bytes, unchanged, and never a message that asks for
+ * the password in clear. With 'T' as the first byte libpq has asked for TLS before.
  */
 #include <string.h>
 #include <sys/socket.h>

@@ -2,9 +2,10 @@
  *
  * fuzz_quorum.c - any bytes as the URL of a quorum.
  *
- * What must hold: an accepted URL has 3 or more members, all different, and each was opened once,
- * in order, as it was written; a refused one has words, without control characters. Members that
- * refuse to open (here: those whose URL can't be parsed, or whose scheme has an 'x') end it.
+ * Rules: an accepted URL has 3 or more members, all different, and each was opened once, in order,
+ * as it was written. A refused URL has an error text without control characters. A member that
+ * refuses to open (here: if its URL can't be parsed, or its scheme has an 'x') makes the whole URL
+ * fail.
  */
 #include "core.h"
 #include "quorum/quorum.h"

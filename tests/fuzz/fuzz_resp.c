@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_resp.c - any bytes as what a server sends.
+ * fuzz_resp.c - any bytes as the data that a Redis server sends.
  *
- * What must hold: resp_next says of each reply the same as the reference; it says the same, down to
- * the words of the error, if the bytes come in pieces and lie elsewhere each time; it looks at no
- * byte outside (each call gets a block of exactly the bytes there are). And the bytes, written as
- * the arguments of a command, are read back as they were.
+ * Rules: resp_next reads each reply as the reference does. The result is the same, including the
+ * error text, if the bytes come in pieces and are at another address each time. resp_next reads no
+ * byte outside (each call gets a block of exactly the available bytes). Bytes that are written as
+ * the arguments of a command are read back unchanged.
  */
 #include "fuzz.h"
 #include "resp_reference.h"
@@ -26,7 +26,7 @@ static char *block(const char *bytes, size_t length)
     return copy;
 }
 
-/* All replies in data[0..length), as one text with the last result. */
+/* Print all replies in data[0..length) as one text, with the last result. */
 static void read_whole(const resp_limits *limits, const char *data, size_t length, struct text *out)
 {
     resp_reader r;
@@ -61,7 +61,7 @@ static void read_whole(const resp_limits *limits, const char *data, size_t lengt
     resp_reader_free(&r);
 }
 
-/* Print the replies that are whole and leave the rest in *data; returns what is said of it. */
+/* Print the complete replies and leave the rest in *data; returns the result for the rest. */
 static enum resp_result drain(resp_reader *r, const char **data, size_t *length, struct text *out)
 {
     char *bytes = block(*data, *length);

@@ -2,9 +2,9 @@
  *
  * fuzz_shelf.c - any bytes as a shelf of local:, which another user may have written.
  *
- * What must hold: what lockstate_check passes can go through every rule, for a name on it and for
- * one that is not, and is a good shelf afterwards; nothing is read or written outside of it, and no
- * number overflows (the sanitizers look).
+ * Rules: every rule can be applied to a shelf that lockstate_check accepts, for a name on the shelf
+ * and for another name, and the shelf is valid afterwards. Nothing is read or written outside of
+ * the shelf, and no number overflows (the sanitizers check this).
  */
 #include "fuzz.h"
 #include "shelf/lockstate.h"

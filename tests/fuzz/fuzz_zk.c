@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_zk.c - the ZooKeeper engine as a whole, on servers that answer with anything: sessions,
- * lists of children, nodes' contents, events, errors.
+ * fuzz_zk.c - the whole ZooKeeper engine, with servers that answer with any bytes: sessions, lists
+ * of children, data of nodes, events, errors.
  *
  * A script (world.h) begins with a digit: 0 Curator's layout, 1 kazoo's. Then, besides ops:
  *
- *     xBYTES   the oldest request is answered, with this behind a good header
- *     eBYTE    the oldest request is refused, with minus this as the error
- *     wBYTES   an event: a byte for what has happened, and the path
- *     fBYTES   the server says just this
- *     @        everything is answered as a good server would, which has the nodes it was asked to
- *              create. %: the oldest request alone
- *     B T      a node of somebody else appears below the name: it is before, behind ours
- *     K        all nodes are gone
- *     W        an event for each of the paths that were watched last: it is gone, or has changed
+ *     xBYTES   the oldest request is answered with these bytes after a correct header
+ *     eBYTE    the oldest request is refused; the error is minus BYTE
+ *     wBYTES   an event: a byte for its type, and the path
+ *     fBYTES   the server sends just these bytes
+ *     @        all requests are answered as by a correct server, which has the nodes that it was
+ *              asked to create. %: only the oldest request
+ *     B T      a node of another client appears under the name, before or after ours
+ *     K        all nodes are deleted
+ *     W        an event for each of the last watched paths: deleted, or changed
  *     !        the server hangs up         +   100 ms pass       *   5 s pass
  *     ^0 ... ^9  cancel that op
  */
@@ -23,7 +23,7 @@
 
 enum { NODES = 64, HEARD_MAX = 1 << 16, HEADER = 20 };
 
-/* What the good server has. */
+/* The nodes of the correct server. */
 static struct {
     char path[ZK_PATH_MAX];
     char data[256];
@@ -59,7 +59,7 @@ void stream_hears(net_stream *s, const void *data, size_t length)
     used += length;
 }
 
-/* ---- what a good server says ----------------------------------------------------------------- */
+/* ---- answers of a correct server ------------------------------------------------------------- */
 
 static void put_stat(jute_writer *w)
 {
@@ -235,7 +235,8 @@ static int carry_out(int opcode, jute_reader *r, jute_writer *w)
     }
 }
 
-/* Not all or nothing, as a good server has it; but in good order. */
+/* A multi. Unlike on a real server, some parts may succeed if others fail; but the order is
+ * right. */
 static void several(jute_reader *r, jute_writer *w)
 {
     for (int type; (type = jute_int(r)) != -1 && !r->bad;) {
@@ -275,7 +276,7 @@ static void answer_attach(void)
     send_message(&out);
 }
 
-/* The oldest request, which is forgotten. False: there is none. */
+/* Take the oldest request off the list. False: there is none. */
 static bool next_request(jute_reader *r, kit_buf *kept)
 {
     size_t size;
@@ -298,7 +299,7 @@ static void put_header(jute_writer *w, int32_t xid, int error)
     jute_put_int(w, error);
 }
 
-/* How it is answered: by a good server (NULL), by this error, or with these bytes. */
+/* Answer a request: as a correct server (NULL), with this error, or with these bytes. */
 static bool answer(int error, const char *bytes, size_t length)
 {
     kit_buf kept = {0}, out = {0};
@@ -319,7 +320,7 @@ static bool answer(int error, const char *bytes, size_t length)
     opcode = jute_int(&r);
     w = jute_begin(&out);
     put_header(&w, xid, error);
-    if (bytes) /* as they are */
+    if (bytes) /* unchanged */
         for (size_t i = 0; i < length; i++)
             jute_put_bool(&w, false);
     else if (!error && opcode == ZK_MULTI)

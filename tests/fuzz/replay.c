@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * replay.c - runs a fuzz target on its corpus without a fuzzer, so that what was once found stays
- * found in every build: each file of a folder as it is; a short one also cut off at each place, and
- * with each byte replaced by some others. A target aborts if something is wrong; the file's name is
- * then the last line.
+ * replay.c - runs a fuzz target on its corpus without a fuzzer, so that every build checks inputs
+ * that once failed: each file of a folder as it is; a short file also cut off at each place, and
+ * with each byte replaced by some others. If a rule is violated, the target aborts; the name of the
+ * file is then the last line.
  *
  *     replay_NAME FOLDER
  */
@@ -18,7 +18,8 @@
 
 enum { ROOM = 1 << 16 };
 
-/* In a block of exactly its length: what reads behind it is seen. */
+/* The data are copied into a block of exactly their length, so that a read after the end is
+ * detected. */
 static void once(const uint8_t *data, size_t size)
 {
     uint8_t *copy = malloc(size ? size : 1);

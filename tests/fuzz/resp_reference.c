@@ -2,8 +2,8 @@
  *
  * resp_reference.c - a second reader of RESP; see resp_reference.h.
  *
- * Every byte is taken by next(), which leaves through longjmp when there is none or it must not be
- * looked at. So each function reads as the grammar does.
+ * next() takes every byte, and leaves through longjmp if there is no byte or the byte must not be
+ * read. So each function follows the grammar.
  */
 #include <regex.h>
 #include <setjmp.h>
@@ -234,7 +234,7 @@ static bool aggregate(struct source *s, char type, bool push_kind)
     text_format(s->out, "%c%d(", type, (int)n);
     elements(s, (uint64_t)n, type == '>');
     text_add(s->out, ")", 1);
-    if (type == '|') { /* nobody sees it; it belongs to the value behind it */
+    if (type == '|') { /* an attribute, which is not printed; it belongs to the next value */
         s->out->length = before;
         value(s, push_kind);
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * resp_reference.h - a second reader of RESP, to compare the first one with.
+ * resp_reference.h - a second reader of RESP, for comparison with the first one.
  *
- * Written the plain way: recursive, byte after byte, with no state between calls, and printing
- * instead of building anything. What a reply prints as:
+ * The reader is simple: recursive, byte after byte, with no state between calls, and it prints
+ * instead of building a tree. A reply is printed like this:
  *
  *     [1, "ab", {x: true}]  ->  *3(:[1]=1 $[ab] %2(+[x] #[t]=1 ) )
  */

@@ -6,7 +6,7 @@
 
 #include "core.h"
 
-#define STEPS_MAX 20000 /* timers that fire without an end: a loop that never rests */
+#define STEPS_MAX 20000 /* if more timers fire, the engine is in an endless loop */
 
 static const char name[] = "a";
 
@@ -26,7 +26,7 @@ static int64_t env_wall(pawl_env *env)
     return env_now(env) / PAWL_NS_PER_MS;
 }
 
-/* Always the same: what is made from it can stand in a script. */
+/* Always the same number, so that scripts can contain values that are made from it. */
 static uint64_t env_random(pawl_env *env)
 {
     (void)env;
@@ -45,7 +45,7 @@ static void env_clear(pawl_env *env, pawl_timer *timer)
     timer->armed = false;
 }
 
-/* In order, those that are due at the same time in the order they were set. */
+/* Timers are in order of time; timers with equal times are in the order in which they were set. */
 static void env_set(pawl_env *env, pawl_timer *timer, int64_t due)
 {
     world *w = (world *)(void *)env;
@@ -226,7 +226,7 @@ static world_op *new_op(world *w, int kind)
     return o;
 }
 
-/* It is out all the time, as the core has it. */
+/* An EVENT op is always submitted, as in the core. */
 static void submit_event(world *w)
 {
     world_op *o = &w->ops[0];
@@ -398,7 +398,7 @@ void world_close(world *w)
     w->closing = true;
     w->engine->close(w->self);
     DEMAND(!w->ops[0].out);
-    DEMAND(!w->timers); /* they would point to what is freed */
+    DEMAND(!w->timers); /* timers would point to freed memory */
     for (int i = 0; uv_loop_close(&w->loop); i++) {
         DEMAND(i < 1000); /* a handle was not closed */
         uv_run(&w->loop, UV_RUN_NOWAIT);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * use_header.c - a program that uses pawl.h as C99, C11 or C++ would; compiled, never run. The
- * header comes first and twice: it must stand alone. What the ABI promises of the structs is
- * checked with array types, since C99 has no static assertions.
+ * use_header.c - a program that uses pawl.h, compiled as C99, C11 and C++, never run. The header is
+ * included first and twice: it must not need other headers. The sizes of the structs, which the ABI
+ * promises, are checked with array types, because C99 has no static assertions.
  */
 #include <pawl.h>
 #include <pawl-observe.h>

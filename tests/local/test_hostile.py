@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A member of the group that means harm, beside users of local: in a folder of the group (2770).
+"""A hostile member of the group, beside users of local: in a folder of the group (2770).
 
 The member (a user of its own) may deny service: calls may fail. It must not crash the others, nor
 read or change anything of theirs, nor keep a call of theirs from returning. Each case lets the
-victims (root and another user) take and wait for locks all the time, while the member does one
-thing again and again. Afterwards no victim has died of a signal, hung in a call or printed what a
-sanitizer says, and the canaries (a file, a folder and a socket outside, which the member can't
-touch) are as they were.
+victims (root and another user) acquire and wait for locks all the time, while the member repeats one
+attack. Afterwards no victim has died of a signal, hung in a call or printed a sanitizer's report, and the
+canaries (a file, a folder and a socket outside, which the member can't access) are unchanged.
 """
 import os
 import random
@@ -154,7 +153,7 @@ def attack(scene, act, long):
     assert not os.WIFSIGNALED(status), 'the member itself hung: the case is wrong'
     assert status == 0, 'the member could do nothing'
     for process, log in long:
-        # Those may have lost the lock and ended, with a code; a signal is a crash.
+        # These processes may have lost the lock and exited with a code; a signal is a crash.
         code = process.poll()
         text = said(log)
         assert code is None or 0 <= code <= 125, f'a holder died: {code}\n{text[-2000:]}'

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * late.c - an engine around another one that is late at chosen moments: "late:OPTIONS;INNER-URL".
+ * late.c - a wrapper that delays ops of the inner engine at chosen moments:
+ * "late:OPTIONS;INNER-URL".
  *
- *   renew=MS     a renewal stays here so long before it goes on; one at a time, others pass it
+ *   renew=MS     a renewal is kept for MS before it goes on; one at a time, others are not kept
  *   lose=list    the answer of the first listing is lost
- *   lose=down    the answer of the first count-down of a latch is lost, later ones stay here
- *   claim=MS     the first grant is given as a claim of so long, to be renewed to the whole lease
- *   without=N    capabilities (enum pawl_caps) that the inner engine has and this one hides
- *   counts=1     CAP_COUNTS: entering once more and leaving once are a renewal below
- *   grant=MS     a grant whose lease is shorter than that is answered so late
- *   refuse=N     the first N releases are refused with PAWL_EBACKEND; -N: each Nth is
+ *   lose=down    the answer of the first count-down of a latch is lost, later ones are kept
+ *   claim=MS     the first grant becomes a claim of MS, to be renewed to the whole lease
+ *   without=N    capabilities (enum pawl_caps) of the inner engine that this wrapper hides
+ *   counts=1     CAP_COUNTS: the inner engine gets a renewal for a re-entry and a partial release
+ *   grant=MS     a grant whose lease is shorter than MS is answered MS later
+ *   refuse=N     the first N releases are refused with PAWL_EBACKEND; -N: every Nth release is
  *
- * Options are joined by commas. Unlike "fault:" nothing is drawn by lot, and what happens is
- * written to the log, so that a test can wait for it: "late: kept", "late: let go", "late: lost",
- * and "late: changed" if the name in a renewal was not the same any more when it was let go. With
- * grant=, each release of permits is logged as "late: release N".
+ * Options are joined by commas. Unlike in "fault:" nothing is random, and the wrapper logs its
+ * actions, so that a test can wait for them: "late: kept", "late: let go", "late: lost", and "late:
+ * changed" if the name in a kept renewal had changed when the renewal went on. With grant=, each
+ * release of permits is logged as "late: release N".
  */
 #include <stdlib.h>
 
@@ -34,11 +35,11 @@ typedef struct late {
     pawl_op *kept; /* a renewal or a count-down */
     pawl_timer timer;
     char name[PAWL_NAME_MAX + 1]; /* in the kept renewal */
-    pawl_op child; /* goes down instead of the op whose answer is lost or changed */
+    pawl_op child; /* sent to the inner engine instead of an op whose answer is lost or changed */
     pawl_op *outer;
 } late;
 
-/* ---- Renewals that stay a while -------------------------------------------------------------- */
+/* ---- Renewals that are kept ------------------------------------------------------------------ */
 
 static void let_go(pawl_timer *timer)
 {
@@ -138,7 +139,7 @@ static void part_done(pawl_op *op)
     l->env->timer_set(l->env, &p->timer, l->env->now(l->env) + l->grant_ms * PAWL_NS_PER_MS);
 }
 
-/* The op itself, or a renewal instead of it. */
+/* Send the op itself, or a renewal in its place. */
 static void send_part(late *l, pawl_op *op, bool renewal)
 {
     part *p = calloc(1, sizeof *p);
@@ -177,7 +178,7 @@ static bool grant_is_late(const late *l, const pawl_op *op)
     return op->kind == PAWL_OP_ACQUIRE && l->grant_ms > op->lease_ms;
 }
 
-/* True: this release is refused. */
+/* Whether this release is refused. */
 static bool refused(late *l, const pawl_op *op)
 {
     if (op->kind != PAWL_OP_RELEASE || !l->refuse)
@@ -186,7 +187,7 @@ static bool refused(late *l, const pawl_op *op)
     return l->refuse > 0 ? l->releases <= l->refuse : l->releases % -l->refuse == 0;
 }
 
-/* ---- Slots ----------------------------------------------------------------------------------- */
+/* ---- Functions of the engine ----------------------------------------------------------------- */
 
 static int option(late *l, const char *text)
 {
@@ -269,7 +270,7 @@ static void late_cancel(void *self, pawl_op *op)
     } else if (counts_only(l, op) || grant_is_late(l, op)) {
         part *p = op->engine[0];
 
-        if (!p->timer.armed) /* else the answer is on its way */
+        if (!p->timer.armed) /* else the answer is only delayed */
             l->inner.engine->cancel(l->inner.state, &p->op);
     } else {
         l->inner.engine->cancel(l->inner.state, op);

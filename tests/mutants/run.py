@@ -61,7 +61,7 @@ def compile_object(cc, flags, source, target):
 
 
 def groups(words):
-    """The library's sources, made by the build or not, and those of each program."""
+    """The library's sources, generated or not, and the sources of each program."""
     found = [[]]
     for word in words:
         if word == '--':

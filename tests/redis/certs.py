@@ -57,11 +57,11 @@ class Certs:
                  '-out', self.pem(name))
 
     def options(self, name='server', clients='no'):
-        """What redis-server needs to serve TLS on a free port (Live.extra_port)."""
+        """The options with which redis-server serves TLS on a free port (Live.extra_port)."""
         return ['--tls-port', '@PORT@', *self._files(name), '--tls-auth-clients', clients]
 
     def only(self):
-        """What it needs to serve nothing else, and to speak to its like so."""
+        """The options with which redis-server uses TLS only, also between servers."""
         return ['--port', '0', '--tls-port', '@SELF@', *self._files('server'), '--tls-auth-clients',
                 'no', '--tls-replication', 'yes']
 

@@ -88,7 +88,7 @@ class Cluster:
     def actor(self, label='', **params):
         return Actor(self.url(**params), label)
 
-    # ---- who is what ----
+    # ---- roles of the nodes ----
 
     def running(self):
         return [n for n in self.nodes if n.runs()]
@@ -149,7 +149,7 @@ class Cluster:
             return True
         until(settled, 'for the cluster')
 
-    # ---- what happens to it ----
+    # ---- faults and fail-overs ----
 
     def promoted(self, old):
         """Wait until a replica has taken over the slots of `old`, and all nodes agree. Returns the replica."""

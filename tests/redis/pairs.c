@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pairs.c - pairs URL NAME PROCESSES ROUNDS: processes that all want one lock, each ROUNDS times.
+ * pairs.c - pairs URL NAME PROCESSES ROUNDS: processes that acquire one lock, each ROUNDS times.
  *
- * Says "ready" when every process is connected, begins when a line arrives, says "done" with what
- * went wrong, and ends with its input: in between somebody can count what the server did, without
- * connecting and closing in it. Inside the lock nobody else may be, and the token must be larger
- * than the last one's.
+ * The program prints "ready" when every process is connected, begins when a line arrives, prints
+ * "done" with the number of errors, and ends with its input. Between these lines a test can count
+ * the server's commands, without those of connecting and closing. It is an error if two processes
+ * hold the lock at once, or if a token is not larger than the last one.
  */
 #include <errno.h>
 #include <signal.h>

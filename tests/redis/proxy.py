@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A proxy between a client and a server, with switches for what networks do.
+"""A proxy between a client and a server, with switches for faults of a network.
 
     p = Proxy(server.port)
     p.cut()                   both sides of every connection, now: a reset, or with
@@ -36,7 +36,7 @@ OTHER = {'up': 'down', 'down': 'up'}
 
 
 class _Link:
-    """One connection: sockets by the direction that is read from them, and what is under way."""
+    """One connection: the sockets by direction, and the data under way."""
 
     def __init__(self, client, server):
         self.source = {'up': client, 'down': server}
@@ -204,7 +204,7 @@ class Proxy:
         link.waiting[direction].extend((at, piece) for piece in pieces)
 
     def _write(self, link, direction):
-        """What is due. An empty piece is the end."""
+        """Deliver the pieces that are due. An empty piece is the end of the stream."""
         queue = link.waiting[direction]
         budget = 1 if self.trickle else 1000
         while link.open and queue and budget and queue[0][0] <= time.monotonic():

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules once more, in the plainest way: lists and loops, no leases, nothing about Redis.
+"""A second implementation of the rules, as simple as possible: lists and loops, no leases, no Redis.
 
-One Name is one lock, semaphore or latch-free name. Each method does what the script of that name
-should do, and returns the status it should answer with; self.told collects (letter, owner) of the
-messages that should be sent. Tokens are checked by the caller: here a grant only says how many.
+One Name is one lock, semaphore or unused name. Each method has the effect that the script of the same name
+should have, and returns the expected status; self.told collects (letter, owner) of the expected messages.
+The caller checks tokens: here a grant only says how many.
 """
 
 

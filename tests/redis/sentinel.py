@@ -148,7 +148,7 @@ class Watched:
     def actor(self, label='', **params):
         return Actor(self.url(**params), label)
 
-    # ---- who is what ----
+    # ---- roles of the servers ----
 
     def running(self, servers=None):
         """The servers that are neither dead nor stopped."""
@@ -182,7 +182,7 @@ class Watched:
                     and all(s.knows(len(replicas), len(sentinels)) for s in sentinels) and master)
         return until(settled, 'for replicas and sentinels')
 
-    # ---- what happens to them ----
+    # ---- faults and fail-overs ----
 
     def switched(self, old):
         """Wait until all sentinels name another master. Returns the new one."""

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a client writes and leaves behind: keys of every kind of name, databases, prefixes, who it
-says it is, and that in the end only the counters of tokens stay.
+"""The keys that a client writes and leaves behind: keys of every kind of name, databases, prefixes, the
+client's entry. At the end only the counters of tokens stay.
 """
 import os
 import sys

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Many processes on a few names of every kind, while connections are cut, frozen, slowed and
-killed, the server stops and forgets its scripts: what they say they had is checked afterwards
-(claims.py). When the faults end, everybody gets everything again, and soon after nothing is left.
+killed, and the server stops and loses its scripts. Afterwards the test checks the claims of the processes
+(claims.py). When the faults end, every process can acquire every name again, and soon nothing is left.
 
     test_chaos.py [SEED]
 """
@@ -91,7 +91,7 @@ def _(s):
 
     def left():
         return {k for k in s.call('KEYS', '*') if not k.endswith((':fence', ':client'))}
-    # what a late duplicate of a request was granted ends with its lease, and its records soon after
+    # a grant to a late duplicate of a request ends with its lease, and its records soon afterwards
     until(lambda: not left(), 'until nothing is left', 30)
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Locks on a Redis Cluster: every name where its slot is, waiters that keep their place while slots
-move and masters die, and words that say what is wrong when too little of the cluster is left.
+"""Locks on a Redis Cluster: every name is on the node of its slot, waiters keep their place while slots move
+and masters die, and errors name the cause when too little of the cluster is left.
 """
 import os
 import sys

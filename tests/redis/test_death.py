@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holders and waiters that die, stop, or leave: what that costs the others, by the server's clock.
+"""Holders and waiters that die, stop, or leave: the delay for the others, by the server's clock.
 
 Times are those that the server writes in MONITOR, compared with the ends of leases that it was
 told.
@@ -40,7 +40,7 @@ def same_script(events, start, end):
 # ---- a holder that dies --------------------------------------------------------------------------
 
 def killed_holder(s, make, name, take):
-    """What a killed -9 holder costs the front: from the end of its lease to the acquire."""
+    """The delay for the front after a kill -9 of the holder: from the end of the lease to the acquire."""
     control = Control()
     warm_up(s)
     for _ in range(2):
@@ -54,7 +54,7 @@ def killed_holder(s, make, name, take):
             until(lambda: len(s.queue(name)) == n)
         front = s.queue(name)[0]
         at = m.now()
-        for _ in range(4):  # longer than the lease: what the front was told at first is not true
+        for _ in range(4):  # longer than the lease: the first end that the front was told is too early
             at = m.script('renew', at)[0] + 1
         a.kill()
         at, grant = m.grant(owner=front)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a hand-over costs the server, however many wait: counted by INFO commandstats.
+"""The commands that a hand-over costs the server, with few and many waiters: by INFO commandstats.
 
 An acquire and a release are one script each, with 2 waiting processes or with 256; renewals come on
 top and are told apart by MONITOR, which also shows the order. Only a machine so slow that a claim

@@ -40,7 +40,7 @@ class World:
             if self.up[c.id]:
                 c.close()
 
-    # -- what may happen
+    # -- random actions
 
     def someone(self):
         """An owner that once asked, and its client if it is up."""
@@ -145,7 +145,7 @@ class World:
             client.close()
             self.up[client.id] = False
 
-    # -- what must be so
+    # -- checks
 
     def same(self, what, got, wanted):
         self.log.append(what)

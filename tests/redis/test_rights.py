@@ -27,7 +27,7 @@ def url_of(s, rules, **params):
 
 
 def names_it(right):
-    """What the words must have if this rule is missing."""
+    """The text that the error must contain if this rule is missing."""
     if right[0] == '+':
         return rf"'{re.escape(right[1:])}' command|\+{re.escape(right[1:])}\b"
     return re.escape(right)

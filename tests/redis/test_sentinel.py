@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The master that sentinels name is found and followed: what was replicated goes on as if nothing
-had happened, and who lost a lock with the old master is told at once.
+"""Clients find and follow the master that the sentinels name: replicated grants stay valid, and a holder
+that lost its lock with the old master is notified at once.
 """
 import os
 import sys

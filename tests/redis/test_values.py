@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What somebody else wrote under a lock's key, and looks like Pawl's, is a stranger's lock: it is
-shown, waited for and broken like one, and never taken for free.
+"""A value under a lock's key that another program wrote, and that looks like Pawl's, counts as a lock of
+another program: Pawl shows it, waits for it, breaks it, and never treats the lock as free.
 """
 import os
 import sys

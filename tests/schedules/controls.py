@@ -5,7 +5,7 @@
     controls.py BUILD [--free] [--seeds N] [--seconds S] [NAME ...]
 
 BUILD is a build folder (release, asan or tsan) in which tests/schedules/schedules was built. Each
-control is a text in a source file and what it is replaced by; that file alone is compiled again
+control is a text in a source file and its replacement; only that file is compiled again
 (compile_commands.json says how) and linked with the other objects. --free runs the same programs
 without the scheduler, to compare. TAP: a control that is not found is "not ok".
 """
@@ -86,7 +86,7 @@ CONTROLS = {
         '    pthread_mutex_lock(&spaces_mutex);\n    if (!gone(s, to->peer, to->gen)) {',
         '    if (!gone(s, to->peer, to->gen)) {', 'tsan'),
 }
-# What goes with a replaced text.
+# Changes that go with a replaced text.
 ALSO = {
     'chain-unreferenced': [],
     'wake-lost': [('        if (atomic_exchange(&wake->sent, false))\n            wake->fn(wake);\n    }\n',

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * wild.c - programs of any calls on shared handles: leases of some ms, late, lost and refused
- * answers, callbacks that call back, handles that are freed and made anew.
+ * answers, callbacks that make calls, handles that are freed and made again.
  *
- * Return codes are not judged one by one (nearly all are possible), but what they mean is: a grant
- * by the judge (programs.c), a start by its `done`. Waits have limits, so every call ends.
+ * Single return codes are not checked (nearly all are possible), but their meaning is: the judge
+ * checks each grant (programs.c), and each start must be followed by its `done`. Waits have limits,
+ * so every call ends.
  */
 #include "programs.h"
 
@@ -14,7 +15,8 @@
 static void told(void *arg, pawl_lock *lock, int code);
 static bool renew_handle(struct program *p, struct worker *w, size_t i, const pawl_lock *only);
 
-/* pawl.h: these two say that another owner holds the lock, so only an acquire is told them. */
+/* pawl.h: these two codes mean that another owner holds the lock, so only an acquire returns
+ * them. */
 static void check_not_busy(const struct program *p, const char *what, int code)
 {
     if (code == PAWL_EBUSY || code == PAWL_ETIMEDOUT)
@@ -42,7 +44,7 @@ static void begin_acquire(struct program *p, struct worker *w, struct slot *slot
         atomic_store_explicit(&s->begun, false, memory_order_relaxed);
 }
 
-/* A handle of the same client whose outcome is not told yet, or NULL. */
+/* A start of the same client whose `done` has not been called yet, or NULL. */
 static struct start *untold(const struct start *s)
 {
     struct program *p = s->program;
@@ -60,7 +62,8 @@ static struct start *untold(const struct start *s)
     return found;
 }
 
-/* Callbacks of one client come one after the other: what was not told yet is cancelled. */
+/* Callbacks of one client run one after the other: the free cancels an operation whose `done` has
+ * not been called yet. */
 static void free_in_callback(struct start *s)
 {
     struct program *p = s->program;
@@ -75,7 +78,7 @@ static void free_in_callback(struct start *s)
             p->starts[j].freed = true;
 }
 
-/* Of an acquire or a release, or of the multi-lock (no slot). */
+/* The `done` of an acquire or a release, or of the multi-lock (no slot). */
 static void told(void *arg, pawl_lock *lock, int code)
 {
     struct start *s = arg;
@@ -88,7 +91,7 @@ static void told(void *arg, pawl_lock *lock, int code)
         program_fail(p, "an acquire through a handle that was freed was told 0");
     if (s->slot && draw(&s->chance, 2) == 0)
         free_in_callback(s);
-    if (code || !s->slot || !slot_claim_as(s->slot, lock)) /* freed, or another one by now */
+    if (code || !s->slot || !slot_claim_as(s->slot, lock)) /* the handle was freed or replaced */
         return;
     if (s->slot->by_handle && s->releases != UINT32_MAX)
         judge_granted(p, s->slot, judge_owner(p, s->slot, s->worker), lock, s->releases);
@@ -127,8 +130,8 @@ static pawl_lock *lock_new(struct program *p, uint64_t *chance, size_t i)
     return lock;
 }
 
-/* Free the handle, if no call is under way, and make another one. Only handles that own themselves:
- * what a thread holds through another one's handle would go, too. */
+/* Free the handle, if no call is under way, and make another one. Only for handle-owned locks:
+ * freeing a thread-owned handle would also release the locks that threads hold through it. */
 static bool renew_handle(struct program *p, struct worker *w, size_t i, const pawl_lock *only)
 {
     struct slot *slot = &p->slots[i];
@@ -166,8 +169,8 @@ static void release(struct program *p, struct worker *w, struct slot *slot, pawl
     judge_release_ends(slot);
 }
 
-/* The members are the last two handles, which are not judged: the multi-lock gives back what
- * another thread may have acquired through a member. */
+/* The members are the last two handles. The judge ignores these, because the multi-lock may release
+ * a lock that another thread acquired through a member. */
 static void with_multi(struct program *p, struct worker *w, int64_t wait)
 {
     switch (draw(&w->chance, 4)) {
@@ -189,8 +192,9 @@ static void with_semaphore(struct program *p, struct worker *w, int64_t wait)
         pawl_semaphore_release(sem, n, NULL);
 }
 
-/* A lock of the worker's own thread, on a name that nobody breaks. Whatever was freed before:
- * pawl.h says that the owner may acquire the name through another handle at once. */
+/* Acquire a lock owned by the worker's thread, on a name that is never broken. The thread may have
+ * freed a handle of the name before: pawl.h says that it may acquire through another one at
+ * once. */
 static pawl_lock *own_lock(struct program *p, struct worker *w, int64_t lease, int64_t wait,
                            size_t *client)
 {
@@ -212,7 +216,8 @@ static pawl_lock *own_lock(struct program *p, struct worker *w, int64_t lease, i
     return NULL;
 }
 
-/* Entered again and left, and freed while that is under way, perhaps after the lease. */
+/* Acquire again and release, and free the handle while the release is under way, perhaps after the
+ * lease. */
 static void own_handle(struct program *p, struct worker *w, int64_t wait)
 {
     size_t client;
@@ -229,7 +234,7 @@ static void own_handle(struct program *p, struct worker *w, int64_t wait)
     pawl_lock_free(lock);
 }
 
-/* A lock that is not given back: the close does that, or the lease ends. */
+/* A lock that is not released: the close releases it, or the lease ends. */
 static void keep_or_free(struct worker *w, pawl_lock *lock)
 {
     if (lock && w->nkept < KEPT && draw(&w->chance, 4) == 0)
@@ -238,9 +243,9 @@ static void keep_or_free(struct worker *w, pawl_lock *lock)
         pawl_lock_free(lock);
 }
 
-/* Renewed, and released until that succeeds. pawl.h: a release that got no answer, or was refused,
- * can be repeated until the lease is over. The library ends a lease a little earlier than the
- * service does. */
+/* Renew the lock, and repeat the release until it succeeds. pawl.h: a release that got no answer,
+ * or was refused, can be repeated until the lease is over. The library ends a lease a little
+ * earlier than the service does. */
 static void own_releases(struct program *p, struct worker *w, int64_t wait)
 {
     static const int64_t leases[] = {25, 60, 400, 5000};

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * wraps.c - what the linker calls instead of the system's functions (--wrap, meson.build).
+ * wraps.c - functions that replace the system's functions (linker option --wrap, meson.build).
  *
- * A thread that is not steered (sched_managed) gets the system's function. For the others:
+ * A thread that is not steered (sched_managed) gets the system's function. For steered threads:
  *
- *   mutex      lock is trylock, again whenever somebody has unlocked it; so who gets it is the
- *              scheduler's choice, and the mutex is a real one for whoever is not steered
+ *   mutex      lock is trylock, repeated after each unlock; so the scheduler chooses the thread
+ *              that gets the mutex, and the mutex is real for threads that are not steered
  *   condition  never the system's: the thread waits in the scheduler. One wait in 64 ends for no
  *              reason, as POSIX allows
- *   poll       and epoll_wait look without waiting, and wait in the scheduler, which looks again
+ *   poll       and epoll_wait: a call without a wait; the thread waits in the scheduler and repeats
+ *              the call
  *   time       the virtual clock is all clocks; a timer descriptor is an eventfd that the scheduler
  *              writes to
- *   threads    a thread leaves the scheduler in the third round of its destructors: those of the
- *              core are over by then
+ *   threads    a thread leaves the scheduler in the third round of its destructors: the core's
+ *              destructors are over by then
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -81,7 +81,7 @@ class Browser:
         self.wait('document.body && document.body.dataset.ready')
 
     def complaints(self):
-        """What the console, the network and the policy had to say."""
+        """The errors of the console, the network and the content security policy."""
         self.js('1')
         return [e for e in self.events if e.get('method') in
                 ('Runtime.exceptionThrown', 'Page.javascriptDialogOpening') or

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page of pawl serve in headless Chromium: light and dark, one lock, hostile names, ten thousand
-locks, a service that goes away. $PAWL_PICTURES is a folder that gets the pictures for the docs,
-$PAWL_PICTURE_SECONDS how long the locks of those are at work before.
+locks, a service that goes away. $PAWL_PICTURES is the folder for the pictures of the docs,
+$PAWL_PICTURE_SECONDS how long the locks in these pictures are used before.
 """
 import os
 import random
@@ -144,7 +144,7 @@ def many(box):
         return worst;
     })()''')
     print(f'# the slowest of 20 scrolls, a search and a redraw took {spent:.0f} ms')
-    assert spent < 10000, spent  # a crowded machine is slow, too; what counts are the rows above
+    assert spent < 10000, spent  # a crowded machine is slow, too; the rows above matter
     equal(browser.js("document.querySelector('#shown').textContent").split()[0],
           str(len([n for n in range(MANY) if str(n).startswith('99')])))
     took = site.json('/api/v1/status')['round_ms']

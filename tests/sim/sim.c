@@ -2,7 +2,7 @@
  *
  * sim.c - the core, the memory engine and injected faults in virtual time, by seed.
  *
- *     sim [FIRST-SEED [COUNT]]        sim -v SEED: print what happens
+ *     sim [FIRST-SEED [COUNT]]        sim -v SEED: print each event
  *
  * Each seed draws its own mix: clients, handles, kinds, leases, fault rates; then a schedule of
  * acquire, release, renew, cancel, break, permits, latches and stopped clients. Checked all along:

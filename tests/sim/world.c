@@ -23,7 +23,7 @@ void world_note(struct world *w, uint64_t a, uint64_t b)
     w->trace = (w->trace ^ b ^ (uint64_t)w->now) * 1099511628211u;
 }
 
-/* What a client has to do now. One that is being closed only says so. */
+/* Let a client that is not stopped do its due work. */
 static void process(struct world *w, size_t i)
 {
     pawl_client *client = w->client[i];

@@ -24,7 +24,7 @@ void world_begin(struct world *w, uint64_t seed);
 uint64_t world_draw(struct world *w, uint64_t n); /* 0 .. n-1 */
 void world_note(struct world *w, uint64_t a, uint64_t b);
 
-/* Let every client that is not stopped do what is due; advance to the next thing due, but at most
+/* Let every client that is not stopped do its due work; advance to the next due time, but at most
  * to `until`. */
 void world_run(struct world *w, int64_t until);
 

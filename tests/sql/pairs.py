@@ -3,7 +3,7 @@
 
     p = PAIRS['postgres'](synchronous=True)
     p.url(...)      of whichever serves
-    p.cut_off()     what is committed from now on does not reach the replica
+    p.cut_off()     commits from now on do not reach the replica
     p.fail_over()   the first one is killed, the other serves
 """
 import os
@@ -89,7 +89,7 @@ class PostgresPair(Pair):
 
 
 class MysqlPair(Pair):
-    """Synchronous is what they call semi-synchronous: a commit waits until the replica has it."""
+    """Synchronous is MariaDB's semi-synchronous mode: a commit waits until the replica has it."""
 
     LOG = ('--log-bin=log', '--binlog-format=ROW', '--log-slave-updates', '--gtid-strict-mode=1')
 

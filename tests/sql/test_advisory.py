@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """test_advisory.py postgres [PART]: layout=advisory beside programs that call pg_advisory_lock(),
-and what comes of each fault of docs/sql.md, section 9."""
+and the effect of each fault of docs/sql.md, section 9."""
 import os
 import signal
 import sys

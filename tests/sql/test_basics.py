@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""test_basics.py postgres|mysql [PART]: what users see when all goes well, or they are refused."""
+"""test_basics.py postgres|mysql [PART]: the engine without faults, and refusals."""
 import os
 import re
 import sys
@@ -143,7 +143,7 @@ def _(s, name):
     time.sleep(3)
     sent = s.statements() - before
     print(f'# {sent} statements in 3 s')
-    assert sent <= 12, sent  # what this test asks counts as well
+    assert sent <= 12, sent  # the statements of this test count as well
 
 
 @case('a semaphore and a latch across processes')
@@ -196,7 +196,7 @@ def _(s, name):
     alone = sorted(opens(s, a, b, name, 0) for _ in range(7))[3]
     crowd = sorted(opens(s, a, b, name, 80) for _ in range(15))[7]
     print(f'# {alone * 1000:.0f} ms alone, {crowd * 1000:.0f} ms behind 80')
-    assert crowd < alone + 0.25, crowd  # who is not told looks once a second
+    assert crowd < alone + 0.25, crowd  # a waiter without a notification asks once a second
 
 
 @case('a name with more than 50000 rows is an error, not a long list')
@@ -328,7 +328,7 @@ def _(s, name):
     refuses('postgres', rogue.postgres(first=rogue.CLEAR[:6], second=rogue.CLEAR[6:], pause=0.1),
             clear)
     refuses('postgres', rogue.postgres(), 'SSL', asks=False, sslmode='require')
-    told = rogue.Rogue(rogue.postgres())  # the same server, and somebody who allows it
+    told = rogue.Rogue(rogue.postgres())  # the same server, and a URL that allows cleartext
     a = Actor(f'postgres://joe@127.0.0.1:{told.port}/app?timeout=1000&cleartext=yes',
               environ={'PAWL_PASSWORD': SECRET})
     a.lock('l', name)

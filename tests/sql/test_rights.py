@@ -13,7 +13,7 @@ ADVISORY = [p for p in PARTS if p not in ('permits', 'latches')]
 
 
 def words_of(right, thing):
-    """What the error must have: the right and the table, function or database."""
+    """The text that the error must contain: the right and the table, function or database."""
     name = thing.rpartition(' ')[2].rpartition('.')[2]
     return rf'(?i)({right}.*\b{name}\b|\b{name}\b.*{right})'
 

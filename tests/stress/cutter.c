@@ -2,8 +2,8 @@
  *
  * cutter.c - CLIENT KILL of random connections, through a plain socket.
  *
- * Ids of connections count up, and those that are open are among the newest; so one is drawn from
- * CLIENT LIST, whose lines begin with "id=".
+ * The ids of connections count up, and the open connections are among the newest. A random id is
+ * therefore drawn from CLIENT LIST, whose lines begin with "id=".
  */
 #include "cutter.h"
 

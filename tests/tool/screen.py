@@ -110,7 +110,7 @@ class Terminal:
         self._set_size(columns, lines)  # the kernel sends SIGWINCH
 
     def feed(self, wait=0.02):
-        """What the command has written by now goes to the screen."""
+        """Put the output of the command so far on the screen."""
         while select.select([self.master], [], [], wait)[0]:
             try:
                 data = os.read(self.master, 65536)
@@ -161,7 +161,7 @@ class Terminal:
         os.write(self.master, keys.encode())
 
     def end(self):
-        """The exit status; then the terminal's modes must be what they were."""
+        """The exit status. The terminal's modes must be the same as before the command."""
         deadline = time.monotonic() + PATIENCE
         while self.process.poll() is None:
             self.feed()

@@ -24,13 +24,13 @@ from ports import free_port  # noqa: E402
 
 TOOL = os.environ['PAWL_TOOL']
 SOON = 'timeout=700'  # for services that don't answer at all
-LONG = 30000  # for those that do, also on a crowded machine
+LONG = 30000  # for waits that succeed, also on a crowded machine
 ADVICE = '; check the host and port in -u or PAWL_URL, and that the service is up'
 CANT = "pawl: can't acquire 'x': "
 
 
 class Place:
-    """What a case gets: servers that are started when they are first asked for, and the tool."""
+    """The argument of a case: servers that are started at their first use, and the tool."""
 
     def __init__(self):
         self.folder = tempfile.mkdtemp(prefix='pawl-errors-')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pawl run: statuses, options, environment, and who runs beside whom."""
+"""pawl run: statuses, options, environment, and which commands run at the same time."""
 import os
 import resource
 import signal

@@ -37,7 +37,7 @@ VERBS = [['run', '-w', '0.5', 'x', '--', 'true'], ['run', '-n', 'x', '--', 'true
 
 
 class Silent:
-    """A server that sends `word` to whoever connects, and nothing else, ever."""
+    """A server that sends `word` on each connection, and nothing else."""
 
     def __init__(self, word=b''):
         self.word = word
@@ -62,7 +62,7 @@ class Silent:
 
 
 def words_of(engine):
-    """The beginning of what the service would say first, or nothing."""
+    """The beginning of the service's first message, or nothing."""
     return {'redis': b'%7\r\n$6\r\nserver\r\n', 'redisson': b'%7\r\n', 'quorum': b'%7\r\n',
             'rediss': b'\x16\x03\x03\x00\x7a\x02', 'zk': b'\x00\x00\x00\x25\x00',
             'etcd': b'\x00\x00\x00\x04', 'postgres': b'R\x00\x00', 'advisory': b'R\x00\x00',

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pawl says when something can't be: the reason, in words that help, and only when asked."""
+"""Error texts of pawl: the reason and a remedy, and nothing unless there is an error or -v."""
 import json
 import os
 import re

@@ -13,7 +13,7 @@
 
 enum { FAKE_ARGS = 32 };
 
-/* What was asked. */
+/* A request to the server. */
 typedef struct fake_request {
     int connection; /* from 1 */
     int argc;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lockstate_model.h - a model of one lock, written from the rules alone: a list of persons instead
- * of bytes, and nothing is saved or told. It lives in the time and among the dead of
- * lockstate_world.h. Every function answers what the one of lockstate.h with its name must answer.
+ * lockstate_model.h - a model of one lock, written from the rules alone: a list of owners instead
+ * of bytes, without storing or notifying. The model uses the clock and the dead processes of
+ * lockstate_world.h. Every function returns the right result of the function of lockstate.h with
+ * the same name.
  */
 #ifndef PAWL_TEST_LOCKSTATE_MODEL_H
 #define PAWL_TEST_LOCKSTATE_MODEL_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lockstate_world.h - one shelf and all that its rules need from outside: a clock that is a number,
- * tokens, which processes are dead, and a list of who was told in the latest edit.
+ * lockstate_world.h - one shelf and the environment of its rules: a clock that is a number, tokens,
+ * which processes are dead, and a list of the owners that the latest edit notified.
  *
  * The owner number `seq` belongs to the client and the process seq % PEERS.
  */
@@ -33,7 +33,7 @@ extern struct world {
 /* Begin anew: nothing on the shelf, nobody dead. Its memory is full of old bytes. */
 void world_fresh(void);
 
-/* An edit of that name, at the present time; forgets who was told before. */
+/* Begin an edit of this name at the present time; clears the list of notified owners. */
 lockstate_edit world_edit(const char *name);
 
 lockstate_entry world_person(uint64_t seq, uint8_t mode, uint32_t permits, int64_t lease_ms);

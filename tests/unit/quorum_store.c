@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * quorum_store.c - the stores of quorum_world.h, and the inner engine "node:K" that leads to them.
+ * quorum_store.c - the stores of quorum_world.h, and the inner engine "node:K" that uses them.
  *
  * Stages of a message: COMING (its timer carries it out), WAITING (in a queue, or in a store that
  * is silent), GOING (its timer answers), LOST (its timer says PAWL_EUNKNOWN).
@@ -142,7 +142,7 @@ static void enter(const store *s, name_state *n, pawl_op *op, int64_t ms, bool f
 
     if (floor && n->counter < op->floor)
         n->counter = op->floor;
-    if (n->counter + op->tokens < clock) /* as a Redis server does it */
+    if (n->counter + op->tokens < clock) /* as on a Redis server */
         n->counter = clock - op->tokens;
     n->holders[n->nholders++] = (grant){.owner = op->owner, .token = n->counter + 1,
                                         .ntokens = op->tokens, .mode = op->mode,
@@ -389,7 +389,7 @@ static void node_close(void *self)
             name_state *n = &stores[t->k].names[m->op->name[0] - 'a'];
             grant *g = find_grant(n, &m->op->owner);
 
-            if (g) /* it was written before the connection was closed */
+            if (g) /* the grant was made before the close */
                 drop_grant(n, g);
             world_admit(&stores[t->k], n);
         }

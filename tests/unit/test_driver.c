@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_driver.c - what a client needs of its process: descriptors, threads that are cancelled, a
- * library that is unloaded.
+ * test_driver.c - a client in difficult processes: few descriptors, threads that are cancelled, and
+ * an unloaded library.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -13,7 +13,7 @@
 #include "check.h"
 #include "pawl.h"
 
-/* In a child of its own: libuv keeps descriptors for the whole process once it has them. */
+/* Runs in a separate child: libuv opens descriptors once and keeps them until the process ends. */
 static int open_with(rlim_t limit, const char *url)
 {
     struct rlimit rlimit = {limit, limit};
@@ -74,7 +74,7 @@ CASE("a thread that is cancelled in a call that blocks leaves the others their l
     CHECK(!pthread_create(&thread, NULL, acquire_for_ever, waits));
     while (CHECK_OK(pawl_client_stats(yours, &stats)), !stats.waiting)
         usleep(1000);
-    usleep(20000); /* it sits in the wait */
+    usleep(20000); /* the thread waits by now */
     CHECK(!pthread_cancel(thread));
     usleep(20000);
     CHECK_CODE(pawl_lock_acquire(other, 100, NULL), PAWL_ETIMEDOUT);
@@ -117,7 +117,7 @@ static void *use_and_stay(void *arg)
     CHECK_OK(close_it(client));
     pthread_barrier_wait(&loaded);
     pthread_barrier_wait(&unloaded);
-    return NULL; /* its destructor is the library's */
+    return NULL; /* the thread's destructor is in the library */
 }
 
 CASE("a thread that ends after dlclose does no harm")

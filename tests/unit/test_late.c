@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * test_late.c - answers that come late, or never: through the module "late:" (tests/module/late.c),
- * which keeps and loses what a case wants, and through "fault:".
+ * which keeps and loses the ops that a case chooses, and through "fault:".
  */
 #include "actors.h"
 #include "check.h"
@@ -11,7 +11,7 @@
     (&(pawl_client_options){.size = sizeof(pawl_client_options), __VA_ARGS__})
 #define LOCK_OPTIONS(...) (&(pawl_lock_options){.size = sizeof(pawl_lock_options), __VA_ARGS__})
 
-/* What the engine says in the log. */
+/* Raised when the engine logs these words. */
 static event kept = EVENT_INIT, let_go = EVENT_INIT, changed = EVENT_INIT;
 
 static void listen(void *arg, int level, const char *text)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_local_damage.c - the engine local over damaged tables: bits that flipped, bytes that
- * somebody wrote, files that were cut. Every call ends, with whatever code; nothing crashes.
+ * test_local_damage.c - the engine local with damaged tables: flipped bits, overwritten bytes,
+ * truncated files. Every call ends, with any code; nothing crashes.
  *
- * Clients have the table open while it is damaged, and another one opens it then. Cutting a file
- * that is mapped is only done while nobody has it open: its owner alone can do that (local.h).
- * $DAMAGE_ROUNDS is how many tables are damaged.
+ * Clients have the table open while it is damaged, and another client opens the table afterwards. A
+ * mapped file is truncated only while no client has the file open: only its owner could do that
+ * (local.h). $DAMAGE_ROUNDS is the number of tables that are damaged.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static int no_row(void *arg, const pawl_info *row)
     return row->name == NULL || row->program == NULL;
 }
 
-/* Where damage matters: a few words here, all else is never looked at. */
+/* A position where damage matters: the engine never reads the rest of the table. */
 static size_t place(const uint32_t buckets[3])
 {
     switch (rnd(6)) {
@@ -74,7 +74,7 @@ static void mend(off_t size)
           pwrite(table, good, sizeof good, 0) == (ssize_t)sizeof good);
 }
 
-/* One call of each kind; who is refused is no matter here. */
+/* One call of each kind; the codes don't matter here. */
 static void use(struct client *c, const char *name)
 {
     pawl_op op = op_acquire(c, name, (int)rnd(2), rnd(2)), look = op_of(c, PAWL_OP_LIST, NULL);

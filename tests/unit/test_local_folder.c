@@ -2,9 +2,9 @@
  *
  * test_local_folder.c - the default folder of the engine local when another user was there first.
  *
- * The cases are root, who makes everything, and processes of a user without an account. They write
- * to the real /run/lock and /dev/shm, under names with that user's number, and remove what they
- * made before they look at the outcome.
+ * The cases run as root, and start processes of a user without an account. They write to the real
+ * /run/lock and /dev/shm, under names with that user's number, and remove these files before they
+ * check the results.
  */
 #include <glob.h>
 #include <grp.h>
@@ -19,7 +19,7 @@
 #include "local_client.h"
 #include "registry.h"
 
-/* A user without an account. Another user takes the names of the default folder before. */
+/* A user without an account. Another user has taken the names of the default folder before. */
 struct user {
     uid_t uid, other;
     char usual[2][64], target[64];
@@ -54,7 +54,7 @@ static void end_squat(const struct user *u)
         remove_tree(u->usual[i]);
 }
 
-/* What the user's processes have made. */
+/* Remove the files that the user's processes have made. */
 static void clean_up(const struct user *u)
 {
     char pattern[96];
@@ -76,7 +76,8 @@ typedef int then_fn(struct client *c, const struct user *u);
 
 static int holding[2]; /* a pipe: the user's process holds a lock */
 
-/* In a process of the user. 0: opening local: gave the code that is wanted, and `then` gave 0. */
+/* Runs in a process of the user. Exits with 0 if opening local: returned `wanted`, and `then`
+ * returned 0. */
 static _Noreturn void open_as(const struct user *u, int wanted, then_fn *then)
 {
     struct client c;
@@ -93,7 +94,7 @@ static _Noreturn void open_as(const struct user *u, int wanted, then_fn *then)
     _exit(code);
 }
 
-/* The exit status of open_as. The other user gives the names back as soon as a lock is held. */
+/* The exit status of open_as. The other user removes its files as soon as a lock is held. */
 static int as_user(const struct user *u, int wanted, then_fn *then)
 {
     char byte;
@@ -113,7 +114,7 @@ static int as_user(const struct user *u, int wanted, then_fn *then)
     return WEXITSTATUS(status);
 }
 
-/* The client is in a folder beside the usual one, which is the user's alone. */
+/* The client uses a folder beside the usual one, which only this user can enter. */
 static int beside(struct client *c, const struct user *u)
 {
     char pattern[96], have[96], want[96];
@@ -139,8 +140,8 @@ static int beside(struct client *c, const struct user *u)
     return !found;
 }
 
-/* While the client holds a lock the other user gives the names back. Nobody may hold that lock
- * in the usual folder as well. */
+/* While the client holds a lock, the other user removes its files. No client may then hold the same
+ * lock in the usual folder. */
 static int meet(struct client *c, const struct user *u)
 {
     pawl_op op = op_acquire(c, "x", PAWL_MODE_EXCLUSIVE, false), second;
@@ -162,7 +163,7 @@ static int meet(struct client *c, const struct user *u)
     return code;
 }
 
-/* Cleans up before it looks at the outcome. */
+/* Cleans up before checking the result. */
 static void squatted_case(bool link, then_fn *then)
 {
     struct user u = new_user();
@@ -189,7 +190,7 @@ CASE("when the other user leaves the default folder, a new client still meets th
     squatted_case(false, meet);
 }
 
-/* Folders of the other user beside the usual one don't count, whatever they are called. */
+/* Folders of the other user beside the usual one are ignored, whatever their names are. */
 static void squat_beside(const struct user *u)
 {
     char path[96];
@@ -214,7 +215,7 @@ CASE("folders that another user has made beside the default folder are left alon
     CHECK_EQ(bad, 0);
 }
 
-/* The other user takes the names and gives them back, again and again, until it is killed. Names
+/* A process of the other user makes and removes the names repeatedly, until it is killed. Names
  * that the user has taken meanwhile stay. */
 static _Noreturn void come_and_go(const struct user *u)
 {
@@ -228,8 +229,8 @@ static _Noreturn void come_and_go(const struct user *u)
                 rmdir(u->usual[i]);
 }
 
-/* Each of so many processes, begun at once, enters the one lock `x`, and stays until all have
- * tried: exactly one may have it. */
+/* CROWD processes start at once and try the lock `x`; the one that gets the lock keeps it until all
+ * have tried. Exactly one may get the lock. */
 enum { CROWD = 12 };
 
 static _Noreturn void one_of_crowd(const struct user *u, int begin, int report, int end)
@@ -254,7 +255,7 @@ static _Noreturn void one_of_crowd(const struct user *u, int begin, int report, 
     _exit(0);
 }
 
-/* How many said what is added to the counts. */
+/* Run the processes, and add their reports (h: held, b: busy, e: error) to the counts. */
 static void crowd(const struct user *u, int count[256])
 {
     int begin[2], report[2], end[2];

@@ -122,7 +122,7 @@ CASE("a stopped holder loses the lock when its lease ends")
 
 /* ---- a latch --------------------------------------------------------------------------------- */
 
-/* The one who counts down dies between the change and the telling, or before, or after. */
+/* The process that counts down dies before, between or after the change and the notification. */
 static void count_down_and_die(void)
 {
     pid_t pid = fork();

@@ -51,7 +51,8 @@ static bool same(const struct model *m, const char *name)
     return true;
 }
 
-/* Whoever holds now and waited before must have been told, and whoever is newly in front. */
+/* Every new holder that waited before, and every new front of the queue, must have been
+ * notified. */
 static bool told_enough(const struct model *was, const struct model *is)
 {
     int h = model_holders(is), w = model_holders(was);

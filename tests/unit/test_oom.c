@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_oom.c - out of memory, at every place where Pawl asks for some.
+ * test_oom.c - every allocation of Pawl fails once.
  *
- * A case plays one play again and again: in round n the n-th request for memory fails, only that
- * one or all from there on (failing_memory.h). Whatever happens then, a call says PAWL_ENOMEM or
- * does its work, callbacks that were promised come, nothing hangs or crashes, and at the end no
- * block is left.
+ * A case repeats the same calls ("play") in rounds: in round n the n-th allocation fails, or the
+ * n-th and all later ones (failing_memory.h). In every round a call returns PAWL_ENOMEM or does its
+ * work, promised callbacks are called, nothing hangs or crashes, and no block is left at the end.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -32,13 +31,13 @@ typedef struct stage {
 
 static bool of_many; /* a quorum: some of its members may have memory, or not */
 
-/* A code that is fine in such times; others end the case with what failed. */
+/* Check that a code is one that a call may return without memory; others end the case. */
 static int fine(const char *what, int code, int also)
 {
     bool ok = (of_many && (code == PAWL_EQUORUM || code == PAWL_EUNKNOWN ||
                            code == PAWL_ENOTSUP)) ||
               code == 0 || code == PAWL_ENOMEM ||
-              /* PAWL_ECONN: on a crowded machine nothing was answered within a short limit */
+              /* PAWL_ECONN: on a crowded machine no answer came within a short limit */
               ((also & MAY_WAIT) && (code == PAWL_EBUSY || code == PAWL_ETIMEDOUT ||
                                      code == PAWL_ECONN)) ||
               ((also & MAY_BE_BUSY) && code == PAWL_ESTATE) ||
@@ -70,7 +69,7 @@ static int ignore_row(void *arg, const pawl_info *info)
     return 0;
 }
 
-/* Only "b" has a lease that is renewed, and that a busy machine may lose. */
+/* Only "b" has a lease that is renewed; on a busy machine the lease may be lost. */
 static int set_up(stage *s)
 {
     pawl_client_options options = {.size = sizeof options, .log = ignore_line,
@@ -101,7 +100,7 @@ static void take_and_give(void *arg)
         fine("release behind", pawl_lock_release(arg, NULL), 0);
 }
 
-/* A writer that reads, too, with another thread behind it. */
+/* A writer also acquires the read lock, while another thread waits. */
 static void play_lock(stage *s)
 {
     actor behind;
@@ -117,7 +116,7 @@ static void play_lock(stage *s)
     actor_join(&behind);
 }
 
-/* Held past the first renewal, by Pawl's own thread and by hand. */
+/* Hold a lock past its first renewal, by the background thread and by pawl_lock_renew. */
 static void play_renewal(stage *s)
 {
     if (!s->handle[1] || fine("acquire b", pawl_lock_acquire(s->handle[1], 5, NULL), MAY_WAIT))
@@ -163,7 +162,8 @@ static void play_latch(stage *s)
     fine("wait again", pawl_latch_wait(s->latch, 2, NULL), MAY_WAIT);
 }
 
-/* Some handles go before the client, some after it, one with the lock held. */
+/* Some handles are freed before the client is closed, some afterwards, one while it holds a
+ * lock. */
 static void strike(stage *s)
 {
     if (s->lock)
@@ -197,7 +197,7 @@ static void play(const char *url)
 
 /* ---- Cases ----------------------------------------------------------------------------------- */
 
-/* How many times memory was asked for. */
+/* Run one round; returns the number of allocations. */
 static long round_of(const char *url, long n, bool all_after)
 {
     memory_fails(n, all_after);
@@ -209,7 +209,7 @@ static void rounds(const char *url, bool all_after)
 {
     long n = 1;
 
-    play(url); /* what is kept for the life of the process */
+    play(url); /* makes the allocations that stay until the process ends */
     CHECK(round_of(url, 0, all_after) > 20);
     while (round_of(url, n, all_after) >= n)
         n++;

@@ -60,7 +60,7 @@ CASE("a node whose lease is its session's says from when a renewal counts")
     client_close(&one);
 }
 
-/* Two renewals, the second a time-out later: what is missing is healed. */
+/* Two renewals, the second a timeout later: missing grants are repaired. */
 static void renew_twice(client *who, int name, uint64_t seq)
 {
     for (int i = 0; i < 2; i++) {

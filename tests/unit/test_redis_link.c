@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_redis_link.c - the Redis engine and servers that stop answering, hang up or lie at the wrong
- * moment. Names are resolved here (the program is linked so): "one.test" is 127.0.0.2, "two.test"
+ * test_redis_link.c - the Redis engine and servers that stop answering, hang up or send wrong data
+ * at a bad moment. This program replaces the resolver: "one.test" is 127.0.0.2, "two.test" is
  * 127.0.0.1 and then 127.0.0.2.
  */
 #include <arpa/inet.h>
@@ -92,7 +92,7 @@ CASE("an acquire that was sent and never answered is unknown, and so is the clos
     lock = new_lock(client);
     CHECK_CODE(pawl_lock_acquire(lock, 0, NULL), PAWL_EUNKNOWN);
     CHECK_EQ(pawl_lock_held(lock), 0);
-    event_await(&f.cancels, 1); /* it is taken back */
+    event_await(&f.cancels, 1); /* the acquire is cancelled at the server */
     pawl_lock_free(lock);
     CHECK_CODE(pawl_close(client), PAWL_EUNKNOWN);
     fake_stop(&f);
@@ -120,7 +120,7 @@ CASE("an acquire that was never sent is not unknown")
     fake_stop(&f);
 }
 
-/* The first acquire is carried out, say, but the connection breaks; the second is refused. */
+/* The first acquire may have been carried out, but the connection breaks; the second is refused. */
 static bool loses_then_refuses(fake *f, const fake_request *q)
 {
     int n = event_count(&f->acquires);
@@ -153,7 +153,7 @@ CASE("an acquire whose answer was lost is asked for until the server tells, come
     fake_stop(&f);
 }
 
-/* A replica at first, which also has forgotten the script. */
+/* The server is a replica at first, and has lost the script. */
 static bool refuses_then_forgets(fake *f, const fake_request *q)
 {
     if (fake_greets(f, q))
@@ -185,13 +185,13 @@ CASE("a replica is left, also if its last word is that it does not know a script
 
 /* ---- Messages at the wrong time -------------------------------------------------------------- */
 
-/* Tells the first latch waiter that it is over before it was ever asked. */
+/* Notify the first latch waiter before the server got its request. */
 static bool opens_too_soon(fake *f, const fake_request *q)
 {
     const char *channel = strcmp(q->argv[0], "SUBSCRIBE") ? NULL : q->argv[1];
 
     if (channel) {
-        pause_ms(200); /* the waiter is in line by then */
+        pause_ms(200); /* by then the waiter waits in the client */
         for (int seq = 1; seq < 8; seq++)
             fake_send(f, ">3\r\n+message\r\n+%s\r\n+o %s:%x 1\r\n", channel,
                       strchr(channel, '@') + 1, seq);
@@ -216,7 +216,7 @@ CASE("a message about a wait that was not sent yet does no harm")
     fake_stop(&f);
 }
 
-/* ---- Servers that are away ------------------------------------------------------------------- */
+/* ---- Servers that can't be reached ----------------------------------------------------------- */
 
 static atomic_int away;
 
@@ -376,11 +376,11 @@ CASE("reading a long answer takes a time in proportion to its length")
 
 enum { OTHERS = 16, IN_TIME_MS = 90 }; /* the engine waits 100 ms for the answer to its cancel */
 
-/* No replica has the grant of "a", so the engine gives it back by itself. That cancel is refused
- * once the user has cancelled as well; then other calls begin. */
+/* No replica has the grant of "a", so the engine releases the grant by a cancel. The server refuses
+ * this cancel once the user has cancelled as well; then other calls begin. */
 static event wanted = EVENT_INIT, leaves = EVENT_INIT, cancelled = EVENT_INIT,
              refused = EVENT_INIT, begun = EVENT_INIT, done = EVENT_INIT;
-static int64_t told; /* when the engine learned that it has to leave, at the earliest */
+static int64_t told; /* the earliest time at which the engine knew that it must cancel */
 
 static void until_read(const fake *f)
 {
@@ -428,7 +428,7 @@ static void hold_others(pawl_client *client, pawl_lock *others[OTHERS])
     }
 }
 
-/* Returns whether both have met in time. */
+/* Returns whether both cancels came at the same time. */
 static bool both_cancel(pawl_client *client, pawl_lock *others[OTHERS], int codes[OTHERS])
 {
     pawl_lock *lock = new_lock(client);
@@ -480,7 +480,7 @@ CASE("the user cancels while the engine gives a grant back by itself: other call
     int met = 0;
 
     for (int i = 0; met < 2; i++) {
-        CHECK(i < 20); /* the machine is so slow that they never meet */
+        CHECK(i < 20); /* else the machine is too slow for the two to meet */
         met += user_and_engine_cancel();
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_resp.h - what the files of this test share: allocators that can fail.
+ * test_resp.h - allocators that can fail, for the files of this test.
  */
 #ifndef PAWL_TEST_RESP_H
 #define PAWL_TEST_RESP_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_resp_write.c - the rest of the wire format of Redis: commands, byte by byte and without
- * memory; what is read off nodes; random replies, which a second reader (resp_reference.h) must
- * print the same.
+ * test_resp_write.c - the rest of the wire format of Redis: writing commands, byte by byte and
+ * without memory; reading values from nodes; and random replies, which a second reader
+ * (resp_reference.h) must print the same.
  */
 #include <locale.h>
 #include <math.h>

@@ -44,7 +44,7 @@ def until(predicate, what='', patience=60):
 
 
 class World:
-    """What a case gets: the servers, a chroot, and processes that end with it."""
+    """The argument of a case: the servers, a chroot, and processes that end with the case."""
 
     def __init__(self, servers):
         self.servers = servers

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small client of ZooKeeper's protocol, for tests: an administrator who looks and meddles.
+"""A small client of ZooKeeper's protocol, with which tests read and change nodes.
 
 It blocks, has one session and no watches, and shares no code with the engine.
 """

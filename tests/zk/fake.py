@@ -2,7 +2,7 @@
 """A server that lies: it passes messages on to a real one, and spoils some of its answers.
 
     f = Fake(port)
-    f.spoil('create2', lambda body: body[:5])    what is behind the header of this answer
+    f.spoil('create2', lambda body: body[:5])    the bytes after the header of this answer
     f.spoil('connect', lambda body: b'')         the answer to the session's request
     f.spoil('create2', lambda header, body: ..., whole=True)     the whole message
     f.send(b'...')                               to every client, now
