@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * quorum.c - the cost of one lock at a URL, for quorum.py, which compares the figures.
+ * quorum.c - the cost of one lock at a URL, for special.py, which compares the figures.
  *
  *     bench_quorum pair SECONDS URL       acquire + release without contention, for SECONDS: median
  *                                         and 99th percentile of each

@@ -204,7 +204,9 @@ def publish(results, folder):
     """The Markdown report as benchmark-results.md, its plots in images/."""
     pictures = {name: [(f'bench-{f}', svg) for f, svg in of]
                 for name, of in drawn(results).items()}
-    note = '<!-- Written by bench/compare/compare.py --publish; do not edit. -->\n\n'
-    save({'benchmark-results.md': note + markdown(results, pictures, 'images/')}, folder)
+    heading_line, rest = markdown(results, pictures, 'images/').split('\n', 1)
+    text = ['<!-- Written by bench/compare/compare.py --publish; do not edit. -->', '', heading_line,
+            '', 'How the figures are made: [benchmarks.md](benchmarks.md).', rest]
+    save({'benchmark-results.md': '\n'.join(text)}, folder)
     for of in pictures.values():
         save(dict(of), os.path.join(folder, 'images'))

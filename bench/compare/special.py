@@ -283,6 +283,9 @@ class Quorum(Quorums):
                    self.turns(list(self.sides(ports[:4] + slow.ports[1:]))))
             yield ('quorum slow first', 'five servers, the first one 50 ms late',
                    self.turns(list(self.sides(slow.ports[:1] + ports[1:]))))
+            yield ('quorum handover', 'from the release to the next owner', self.turns([
+                ('Pawl, five servers', lambda: self.handover(quorum_url(ports))),
+                ('Pawl, one server', lambda: self.handover(f'redis://127.0.0.1:{ports[0]}'))]))
             servers[4].kill()
             yield ('quorum dead', 'five servers, the last one dead',
                    self.turns(list(self.sides(ports))))
@@ -290,6 +293,11 @@ class Quorum(Quorums):
             slow.stop()
             for s in servers:
                 s.stop()
+
+    def handover(self, url):
+        p50, p99 = (float(w) for w in output(self.bench('bench_quorum'), 'handover',
+                                             50 if self.quick else 500, url).split())
+        return {'p50': p50, 'p99': p99}
 
 
 class Delay(Quorums):

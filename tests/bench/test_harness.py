@@ -6,6 +6,7 @@ Wrong figures look like right ones, so the counts are checked against the lock's
 """
 import json
 import os
+import re
 import sys
 import tempfile
 
@@ -16,7 +17,7 @@ sys.path.insert(0, os.path.join(TOP, 'bench', 'compare'))
 import peers  # noqa: E402
 from compare import Crew  # noqa: E402
 from goals import GOALS, judge  # noqa: E402
-from report import write  # noqa: E402
+from report import publish, write  # noqa: E402
 from turns import take_turns  # noqa: E402
 from workers import Worker, one_slice  # noqa: E402
 
@@ -174,6 +175,16 @@ def every_goal_can_be_judged():
     assert len(judge(run_of({}, dict.fromkeys(
         ('local', 'redis', 'zk', 'etcd', 'postgres', 'mysql', 'start', 'calls', 'held', 'delay'),
         'failed: x')))) == len(GOALS)
+
+
+@case
+def a_published_report_has_its_plots():
+    run = run_of({'redis': {'own 1': {'Pawl': row(rate=1, p50=1, p99=2)}}})
+    with tempfile.TemporaryDirectory() as folder:
+        publish(run, folder)
+        with open(os.path.join(folder, 'benchmark-results.md'), encoding='utf-8') as f:
+            links = re.findall(r'\]\((images/[^)]*)\)', f.read())
+        assert links and all(os.path.exists(os.path.join(folder, name)) for name in links), links
 
 
 @case
