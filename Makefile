@@ -5,7 +5,7 @@ MESON  ?= meson
 SETUP   = $(MESON) setup --prefix $(PREFIX)
 
 .PHONY: all pawl deps test-deps demo test generate versions interop bench bench-peers bench-compare \
-    bench-long fuzz fuzz-long asan tsan check picture install clean
+    bench-quick bench-long fuzz fuzz-long asan tsan check picture install clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -68,15 +68,22 @@ bench:
 	@$(MAKE) --no-print-directory -s all >/dev/null
 	@scripts/bench $(BUILD)
 
-# Pawl beside real peers on the same servers; bench/compare/compare.py explains it. The report is
-# build/compare/report.html. SERVICE="redis zk" takes some of them.
+# Pawl beside real peers on the same servers; docs/benchmarks.md explains it. The report is
+# build/compare/report.html. SERVICE="redis zk" takes some of them; PUBLISH=docs also writes the
+# report to docs/benchmark-results.md.
 bench-peers:
 	@scripts/deps build bench interop
 	@$(MAKE) --no-print-directory -s all >/dev/null
 	@bench/compare/setup $(BUILD)
 
 bench-compare: bench-peers
-	@bench/compare/compare.py $(BUILD) $(SERVICE)
+	@bench/compare/compare.py $(BUILD) $(if $(PUBLISH),--publish $(PUBLISH)) $(SERVICE)
+
+# The same in small, with the peers that are there already: shows that the harness works.
+bench-quick:
+	@scripts/deps build bench
+	@$(MAKE) --no-print-directory -s all >/dev/null
+	@bench/compare/compare.py $(BUILD) --quick $(SERVICE)
 
 # 100,000 locks held for a minute, 10,000 waiters on one name.
 bench-long:

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""failover.py ACTOR [ROUNDS]: how long a fail-over takes for Pawl's clients, beside the time that
-Sentinel and Redis Cluster take themselves.
+"""failover.py [--json] [--quick] ACTOR [ROUNDS]: how long a fail-over takes for Pawl's clients,
+beside the time that Sentinel and Redis Cluster take themselves. --json: for compare.py, a line for
+each kind of fail-over, in ms. --quick: Sentinel and a kill only.
 
 In each round HOLDERS processes hold one lock each, which does not survive the fail-over, and one
 more process waits for the first lock. Times are measured from the cause of the fail-over to these
@@ -10,13 +11,16 @@ to the waiter; the last holder is notified (on_lost). The private servers decide
 ones: their time-outs are printed first.
 """
 import itertools
+import json
 import os
 import statistics
 import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-os.environ['PAWL_ACTOR'] = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else 'actor'
+OPTIONS = [w for w in sys.argv[1:] if w.startswith('--')]
+WORDS = [w for w in sys.argv[1:] if not w.startswith('--')]
+os.environ['PAWL_ACTOR'] = os.path.abspath(WORDS[0]) if WORDS else 'actor'
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(HERE, '..', 'tests', 'redis'))
 from cluster import NODE_TIMEOUT_MS, Cluster, forget_all, lock_slot  # noqa: E402
@@ -28,7 +32,7 @@ from server import keys  # noqa: E402
 HOLDERS = 8
 LEASE_MS = 600000  # so long that no holder learns of the loss by a renewal
 ROUND = itertools.count()  # part of the names, so that leftovers of earlier rounds don't matter
-ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 5
+ROUNDS = int(WORDS[1]) if len(WORDS) > 1 else 5
 
 
 class Clients:
@@ -101,24 +105,39 @@ def cluster_round(c, by_command):
     return first, last, grant, lost
 
 
-def table(what, servers, one_round):
-    for cause, by_command in (('killed', False), ('by command', True)):
-        rows = [one_round(servers, by_command) for _ in range(ROUNDS)]
-        columns = [[ns / 1e6 for ns in column] for column in zip(*rows)]
-        words = ('named first', 'last', 'grant', 'last on_lost')
-        print(f'failover   {what} {cause:10}' + ''.join(
-            f'   {word} {statistics.median(ms):6.0f} ({max(ms):.0f}) ms'
-            for word, ms in zip(words, columns)), flush=True)
+def timeouts():
+    return (f'sentinels: down-after {DOWN_AFTER_MS} ms, cluster-node-timeout {NODE_TIMEOUT_MS} ms; '
+            f'{HOLDERS} holders are told')
+
+
+def sentences(what, cause, rows):
+    columns = [[ns / 1e6 for ns in column] for column in zip(*rows)]
+    words = ('named first', 'last', 'grant', 'last on_lost')
+    print(f'failover   {what:8} {cause:13}' + ''.join(
+        f'   {word} {statistics.median(ms):6.0f} ({max(ms):.0f}) ms'
+        for word, ms in zip(words, columns)), flush=True)
+
+
+def as_json(what, cause, rows):
+    names = ('first', 'last', 'grant', 'lost')
+    print(json.dumps({'what': f'{what} {cause}',
+                      'heading': f'{what}, {cause}: time since then ({timeouts()})',
+                      'rows': [{k: ns / 1e6 for k, ns in zip(names, row)} for row in rows]}),
+          flush=True)
 
 
 def main():
-    print(f'# median (largest) of {ROUNDS}; sentinels: down-after {DOWN_AFTER_MS} ms, '
-          f'cluster-node-timeout {NODE_TIMEOUT_MS} ms; {HOLDERS} holders are told')
+    show = as_json if '--json' in OPTIONS else sentences
+    quick = '--quick' in OPTIONS
+    if show is sentences:
+        print(f'# median (largest) of {ROUNDS}; {timeouts()}')
     for what, servers, one_round in (('sentinel', Watched, sentinel_round),
-                                     ('cluster ', Cluster, cluster_round)):
+                                     ('cluster', Cluster, cluster_round))[:1 if quick else 2]:
         running = servers()
         try:
-            table(what, running, one_round)
+            causes = (('master killed', False), ('by command', True))
+            for cause, by_command in causes[:1 if quick else 2]:
+                show(what, cause, [one_round(running, by_command) for _ in range(ROUNDS)])
         finally:
             running.stop()
     return 0

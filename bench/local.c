@@ -1,21 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * local.c - the cost of `local:`, beside flock(2), a pthread mutex with a condition, and Redis.
+ * local.c - what the worker of bench/compare does not measure of `local:`.
  *
  *     bench_local FOLDER [REDIS-SOCKET]
  *
- *   pair      acquire + release without contention; flock(2) with an 8-byte counter in the file
- *             (its fencing token); one PING to a Redis server over a unix socket
- *   process   from the release in one process to the return of acquire in another that waits
+ *   pair      acquire + release without contention; one PING to a Redis server over a unix socket
  *   thread    two threads that pass one lock back and forth, beside mutex + condition
  *   kill      from kill -9 of the holder to the return of acquire in a waiting process
  */
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -28,9 +24,7 @@
 #define ROUNDS 3000
 #define KILLS 100
 
-static char url[600], flock_path[600];
-
-/* ---- the two sides --------------------------------------------------------------------------- */
+static char url[600];
 
 static void *local_open(void)
 {
@@ -39,37 +33,8 @@ static void *local_open(void)
     return bench_lock(&client, url, "bench", PAWL_FAIR);
 }
 
-static void *flock_open(void)
-{
-    int *fd = malloc(sizeof *fd);
-
-    *fd = open(flock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (*fd < 0)
-        bench_die(flock_path);
-    return fd;
-}
-
-/* A lock with a token: lock the file, and increment a counter in the file. */
-static void flock_acquire(void *fd)
-{
-    uint64_t token = 0;
-
-    if (flock(*(int *)fd, LOCK_EX) || pread(*(int *)fd, &token, sizeof token, 0) < 0)
-        bench_die("flock");
-    token++;
-    if (pwrite(*(int *)fd, &token, sizeof token, 0) != sizeof token)
-        bench_die("flock");
-}
-
-static void flock_release(void *fd)
-{
-    flock(*(int *)fd, LOCK_UN);
-}
-
 static const struct subject local = {"local:", local_open, bench_pawl_acquire,
                                      bench_pawl_release};
-static const struct subject flocked = {"flock(2)+counter", flock_open, flock_acquire,
-                                       flock_release};
 
 /* ---- pair ------------------------------------------------------------------------------------ */
 
@@ -107,7 +72,7 @@ static double ping_ns(const char *path)
     return (double)(bench_ns() - from) / 20000;
 }
 
-/* ---- hand-over between processes ------------------------------------------------------------- */
+/* ---- hand-over between threads --------------------------------------------------------------- */
 
 static struct bench_gaps *new_gaps(void)
 {
@@ -125,16 +90,6 @@ static void quantiles(struct bench_gaps *gaps, double *p50, double *p99)
     *p50 = (double)bench_quantile(gaps->gaps, gaps->n, 0.5) / 1e3;
     munmap(gaps, sizeof *gaps);
 }
-
-static void handover(const struct subject *s, double *p50, double *p99)
-{
-    struct bench_gaps *gaps = new_gaps();
-
-    bench_handover(s, gaps);
-    quantiles(gaps, p50, p99);
-}
-
-/* ---- hand-over between threads --------------------------------------------------------------- */
 
 /* The same hand-over without Pawl: a mutex and a condition. */
 struct ring {
@@ -266,7 +221,7 @@ static void kill_holder(int64_t *gap)
 
 int main(int argc, char **argv)
 {
-    double mine, theirs, p50, p99, flock50, flock99;
+    double mine, theirs, p50, p99, ring50, ring99;
     int64_t kills[KILLS];
 
     if (argc < 2) {
@@ -274,30 +229,21 @@ int main(int argc, char **argv)
         return 64;
     }
     snprintf(url, sizeof url, "local:%s/table", argv[1]);
-    snprintf(flock_path, sizeof flock_path, "%s/flock", argv[1]);
     /* measurements with processes first: no client may be open when this process forks */
-    handover(&flocked, &flock50, &flock99);
-    handover(&local, &p50, &p99);
     for (int i = 0; i < KILLS; i++)
         kill_holder(&kills[i]);
-
-    theirs = pair_ns(&flocked);
     mine = pair_ns(&local);
-    printf("pair       local: %8.0f ns   flock(2)+counter %8.0f ns   ratio %5.2f\n", mine, theirs,
-           mine / theirs);
     if (argc > 2) {
         theirs = ping_ns(argv[2]);
         printf("pair       local: %8.0f ns   one Redis PING   %8.0f ns   ratio %5.2f\n", mine,
                theirs, mine / theirs);
     }
-    printf("process    local: p50 %5.1f p99 %6.1f us   flock(2)+counter p50 %5.1f p99 %6.1f us   "
-           "ratio of p50 %5.2f\n", p50, p99, flock50, flock99, p50 / flock50);
     thread_lock = bench_lock(&thread_client, url, "threads", PAWL_MUTEX);
-    thread_handover(&ringed, &flock50, &flock99);
+    thread_handover(&ringed, &ring50, &ring99);
     thread_handover(&cohort, &p50, &p99);
     printf("thread     local: p50 %5.1f p99 %6.1f us   mutex+condition  p50 %5.1f p99 %6.1f us   "
-           "ratio of p50 %5.2f   (%llu of %d without the engine)\n", p50, p99, flock50, flock99,
-           p50 / flock50, (unsigned long long)handed_over(), 2 * ROUNDS);
+           "ratio of p50 %5.2f   (%llu of %d without the engine)\n", p50, p99, ring50, ring99,
+           p50 / ring50, (unsigned long long)handed_over(), 2 * ROUNDS);
     pawl_lock_free(thread_lock);
     pawl_close(thread_client);
     p99 = (double)bench_quantile(kills, KILLS, 1.0) / 1e3;

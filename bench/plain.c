@@ -237,14 +237,14 @@ void plain_lock_init(struct plain_lock *lock, const char *name, uint64_t client,
     snprintf(channel, sizeof channel, "ppawl:@%016llx", (unsigned long long)client);
     snprintf(wait, sizeof wait, "%d", wait_ms);
     lock->number = 0;
-    plain_begin(a, 3 + 5 + 11);
+    plain_begin(a, 3 + 5 + 12);
     plain_arg(a, "EVALSHA");
     plain_arg(a, pawl__redis_acquire_sha);
     plain_arg(a, "5");
     plain_keys(a, name);
     owner(a, client);
     for (const char *const *p = (const char *const[]){"x", "30000", wait, "1", channel, "0", "0",
-                                                      "", "0", "", NULL}; *p; p++)
+                                                      "", "0", "", PLAIN_SECRET, NULL}; *p; p++)
         plain_arg(a, *p);
     plain_begin(b, 3 + 5 + 3);
     plain_arg(b, "EVALSHA");

@@ -70,5 +70,6 @@ void plain_granted(struct plain *c);  /* wait for the reply GRANTED */
 void plain_released(struct plain *c); /* ... OK */
 
 extern const char *const plain_acquire_sha;
+#define PLAIN_SECRET "0123456789abcdef" /* of a waiter */
 
 #endif

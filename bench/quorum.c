@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * quorum.c - the cost of one lock at a URL, for quorum.py, which compares the figures.
+ * quorum.c - the cost of one lock at a URL, for special.py, which compares the figures.
  *
  *     bench_quorum pair SECONDS URL       acquire + release without contention, for SECONDS: median
  *                                         and 99th percentile of each
- *     bench_quorum handover ROUNDS URL    from the release in one process to the return of acquire
- *                                         in another that waits: median and 99th percentile
+ *     bench_quorum handover ROUNDS URL [HOLD_US]
+ *                                         from the release in one process to the return of acquire
+ *                                         in another that waits: median and 99th percentile. The
+ *                                         lock is held for HOLD_US each time (default: 0)
  *
  * The figures are microseconds, on one line.
  */
@@ -59,29 +61,34 @@ static void *open_subject(void)
     return bench_lock(&client, url, "handover", PAWL_MUTEX);
 }
 
-static void handover(int rounds)
+static void handover(int rounds, int64_t hold_us)
 {
     static const struct subject subject = {"pawl", open_subject, bench_pawl_acquire,
                                            bench_pawl_release};
     struct bench_gaps *gaps = bench_share(sizeof *gaps);
 
     gaps->rounds = rounds;
+    gaps->hold_ns = hold_us * 1000;
+    gaps->pause_ns = hold_us * 500;
     bench_handover(&subject, gaps);
-    if (gaps->n)
-        print_quantiles(gaps->gaps, gaps->n);
+    if (!gaps->n) {
+        fprintf(stderr, "bench_quorum: nobody ever waited\n");
+        exit(1);
+    }
+    print_quantiles(gaps->gaps, gaps->n);
 }
 
 int main(int argc, char **argv)
 {
-    if (argc != 4) {
-        fprintf(stderr, "usage: bench_quorum pair|handover SECONDS|ROUNDS URL\n");
+    if (argc != 4 && argc != 5) {
+        fprintf(stderr, "usage: bench_quorum pair|handover SECONDS|ROUNDS URL [HOLD_US]\n");
         return 64;
     }
     url = argv[3];
     if (!strcmp(argv[1], "pair"))
         pairs(atof(argv[2]));
     else
-        handover(atoi(argv[2]));
+        handover(atoi(argv[2]), argc > 4 ? atoll(argv[4]) : 0);
     printf("\n");
     return 0;
 }

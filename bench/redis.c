@@ -3,17 +3,18 @@
  * redis.c - the cost of `redis://`, beside a plain blocking client that sends the same scripts, and
  * beside subscribe-and-retry, the way in which most libraries wait.
  *
- *     bench_redis [-u URL] SOCKET PORT [PART...]
+ *     bench_redis [-u URL] [-n COUNT] [-s SECONDS] [-f] SOCKET PORT [PART...]
  *
  *   pair      acquire + release without contention
  *   threads   the same by 64 threads at once, each with a lock of its own, all with one client
  *   async     the same for 1000 locks at once through the asynchronous calls
  *   crowd     hand-overs of one lock among 2 to 256 processes
  *   latency   from the release in one process to the return of acquire in another that waits
- *   held      100,000 locks held for a minute: the cost of renewing them        (only if named)
- *   waiters   10,000 waiters of one lock, served in order                       (only if named)
+ *   held      100,000 locks (-n) held for a minute (-s): the cost of renewals   (only if named)
+ *   waiters   10,000 waiters (-n) of one lock, served in order                  (only if named)
  *
  * With -u Pawl opens URL instead of the server (any engine can be measured roughly in this way).
+ * With -f `held` and `waiters` print names and numbers for compare.py instead of sentences.
  * The server must be private: its keys are flushed.
  */
 #include "redis.h"
@@ -82,30 +83,50 @@ static void check_names(char **names)
     }
 }
 
+void bench_figure(const char *name, double value)
+{
+    if (setup.figures)
+        printf("%s %.17g\n", name, value);
+}
+
+static int usage(void)
+{
+    fprintf(stderr, "usage: bench_redis [-u URL] [-n COUNT] [-s SECONDS] [-f] SOCKET PORT "
+                    "[PART...]\n");
+    return 64;
+}
+
 int main(int argc, char **argv)
 {
     const char *url = NULL;
+    int option;
 
-    if (argc > 2 && !strcmp(argv[1], "-u")) {
-        url = argv[2];
-        argv += 2;
-        argc -= 2;
+    while ((option = getopt(argc, argv, "+u:n:s:f")) != -1) {
+        if (option == 'u')
+            url = optarg;
+        else if (option == 'n')
+            setup.count = atoi(optarg);
+        else if (option == 's')
+            setup.seconds = atoi(optarg);
+        else if (option == 'f')
+            setup.figures = 1;
+        else
+            return usage();
     }
-    if (argc < 3) {
-        fprintf(stderr, "usage: bench_redis [-u URL] SOCKET PORT [PART...]\n");
-        return 64;
-    }
-    check_names(argv + 3);
-    setup.by_socket.path = argv[1];
-    setup.by_tcp.port = atoi(argv[2]);
+    argv += optind;
+    if (argc - optind < 2)
+        return usage();
+    check_names(argv + 2);
+    setup.by_socket.path = argv[0];
+    setup.by_tcp.port = atoi(argv[1]);
     snprintf(setup.tcp, sizeof setup.tcp, "redis://127.0.0.1:%d", setup.by_tcp.port);
-    snprintf(setup.socket, sizeof setup.socket, "redis+unix://%s", argv[1]);
+    snprintf(setup.socket, sizeof setup.socket, "redis+unix://%s", argv[0]);
     if (url) {
         snprintf(setup.tcp, sizeof setup.tcp, "%s", url);
         snprintf(setup.socket, sizeof setup.socket, "%s", url);
     }
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        if (wanted(&parts[i], argv + 3))
+        if (wanted(&parts[i], argv + 2))
             run(&parts[i]);
     return 0;
 }

@@ -209,7 +209,8 @@ static double redis_benchmark(void *arg)
     snprintf(command, sizeof command,
              "redis-benchmark -p %d -c %d -P %d -n %d -r 1000000000000 --csv evalsha %s 5 "
              "pawl:__rand_int__ {pawl:b}:fence {pawl:b}:queue {pawl:b}:rec {pawl:b}:hold "
-             "0000000000000001:00000001 x 3000 60000 1 ppawl:@0000000000000001 0 0 '' 0 ''",
+             "0000000000000001:00000001 x 3000 60000 1 ppawl:@0000000000000001 0 0 '' 0 '' "
+             PLAIN_SECRET,
              setup.by_tcp.port, CONNECTIONS, DEPTH, FRESH, plain_acquire_sha);
     in = popen(command, "r");
     while (in && fgets(line, sizeof line, in)) {
@@ -227,11 +228,12 @@ static double redis_benchmark(void *arg)
 
 static void fresh_request(struct plain_request *r)
 {
-    plain_begin(r, 3 + 5 + 11);
+    plain_begin(r, 3 + 5 + 12);
     for (const char *const *p = (const char *const[]){
              "EVALSHA", plain_acquire_sha, "5", "pawl:fresh000000000000", "{pawl:b}:fence",
              "{pawl:b}:queue", "{pawl:b}:rec", "{pawl:b}:hold", "0000000000000001:00000001", "x",
-             "3000", "60000", "1", "ppawl:@0000000000000001", "0", "0", "", "0", "", NULL}; *p; p++)
+             "3000", "60000", "1", "ppawl:@0000000000000001", "0", "0", "", "0", "",
+             PLAIN_SECRET, NULL}; *p; p++)
         plain_arg(r, *p);
     r->number = (size_t)(strstr(r->data, "fresh000000000000") + 5 - r->data);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * redis_held.c - 100,000 locks held by one client for a minute with the default lease of 30 s: the
- * cost of renewals for client and server, the memory that each lock takes, and lost locks.
+ * redis_held.c - 100,000 locks (or -n) held by one client for a minute (or -s) with the default
+ * lease of 30 s: the cost of renewals for client and server, the memory that each lock takes, and
+ * lost locks.
  *
  * For comparison, the plain client keeps the minimum of a lock with a lease: a string with a time
  * to live, and for the renewal one script per lock that compares the owner and sets the time
@@ -15,17 +16,16 @@
 
 #include "redis.h"
 
-#define LOCKS 100000
 #define WINDOW 1000
 #define DEPTH 32
-#define HOLD_NS 60000000000
 
 struct figures {
     double client_cpu, server_cpu, scripts, server_bytes, client_bytes;
 };
 
 static struct plain *admin;
-static pawl_lock *locks[LOCKS];
+static pawl_lock **locks;
+static int count, hold_s; /* how many locks, and for how long */
 static atomic_long lost;
 static sem_t window, finished;
 
@@ -93,12 +93,12 @@ static void done(void *arg, pawl_lock *lock, int code)
 /* Acquire or release all locks, WINDOW at a time. */
 static void all(int acquire)
 {
-    for (int i = 0; i < LOCKS; i++) {
+    for (int i = 0; i < count; i++) {
         sem_wait(&window);
         bench_must(acquire ? pawl_lock_acquire_start(locks[i], 0, done, NULL)
                            : pawl_lock_release_start(locks[i], done, NULL), "start", NULL);
     }
-    for (int i = 0; i < LOCKS; i++)
+    for (int i = 0; i < count; i++)
         sem_wait(&finished);
 }
 
@@ -109,7 +109,7 @@ static void new_locks(pawl_client *client)
     pawl_error err;
     char name[40];
 
-    for (int i = 0; i < LOCKS; i++) {
+    for (int i = 0; i < count; i++) {
         snprintf(name, sizeof name, "held:%d", i);
         bench_must(pawl_lock_new(&locks[i], client, name, &options, &err), "pawl_lock_new", &err);
     }
@@ -138,14 +138,17 @@ static struct figures keep_by_pawl(double *renewed)
     *renewed = (double)stats.renewed;
     before = since(before);
     keeping = look();
-    bench_nap(HOLD_NS);
+    bench_nap(hold_s * 1000000000LL);
     keeping = since(keeping);
     stats = stats_of(client);
     *renewed = (double)stats.renewed - *renewed;
-    printf("held       %d locks for %d s: %llu still held, %ld lost\n", LOCKS,
-           (int)(HOLD_NS / 1000000000), (unsigned long long)stats.held, atomic_load(&lost));
+    if (!setup.figures)
+        printf("held       %d locks for %d s: %llu still held, %ld lost\n", count, hold_s,
+               (unsigned long long)stats.held, atomic_load(&lost));
+    bench_figure("held", (double)stats.held);
+    bench_figure("lost", (double)atomic_load(&lost));
     all(0);
-    for (int i = 0; i < LOCKS; i++)
+    for (int i = 0; i < count; i++)
         pawl_lock_free(locks[i]);
     pawl_close(client);
     keeping.server_bytes = before.server_bytes;
@@ -165,8 +168,8 @@ static void pipelined(int n, const char *const *args, int key)
     char name[40];
     size_t len;
 
-    for (int sent = 0, got = 0; got < LOCKS; got++) {
-        for (; sent < LOCKS && sent - got < DEPTH; sent++) {
+    for (int sent = 0, got = 0; got < count; got++) {
+        for (; sent < count && sent - got < DEPTH; sent++) {
             snprintf(name, sizeof name, "pawl:held:%d", sent);
             plain_begin(&r, n);
             for (int i = 0; i < n; i++)
@@ -197,6 +200,35 @@ static struct figures keep_plainly(void)
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
+static void sentences(const struct figures *mine, const struct figures *theirs, double renewed)
+{
+    printf("held       %.0f renewals in %.0f scripts   client %.2f s CPU, server %.2f s CPU in the "
+           "whole minute\n", renewed, mine->scripts, mine->client_cpu, mine->server_cpu);
+    printf("held       one renewal: pawl %.2f us server CPU, %.2f us client CPU   one script each "
+           "%.2f, %.2f   ratio %.2f, %.2f\n", mine->server_cpu * 1e6 / renewed,
+           mine->client_cpu * 1e6 / renewed, theirs->server_cpu * 1e6 / count,
+           theirs->client_cpu * 1e6 / count,
+           mine->server_cpu / renewed / (theirs->server_cpu / count),
+           mine->client_cpu / renewed / (theirs->client_cpu / count));
+    printf("held       one lock: pawl %.0f bytes in the server, %.0f in the client   one key with "
+           "a time to live %.0f bytes   ratio %.2f\n", mine->server_bytes / count,
+           mine->client_bytes / count, theirs->server_bytes / count,
+           mine->server_bytes / theirs->server_bytes);
+}
+
+static void figures(const struct figures *mine, const struct figures *theirs, double renewed)
+{
+    bench_figure("renewed", renewed);
+    bench_figure("scripts", mine->scripts);
+    bench_figure("client_bytes", mine->client_bytes / count);
+    bench_figure("server_bytes", mine->server_bytes / count);
+    bench_figure("client_percent", mine->client_cpu * 100 / hold_s);
+    bench_figure("server_percent", mine->server_cpu * 100 / hold_s);
+    bench_figure("plain_server_bytes", theirs->server_bytes / count);
+    bench_figure("plain_client_us", theirs->client_cpu * 1e6 / count);
+    bench_figure("plain_server_us", theirs->server_cpu * 1e6 / count);
+}
+
 void bench_held(void)
 {
     const char *const flush[] = {"FLUSHALL"};
@@ -204,24 +236,21 @@ void bench_held(void)
     double renewed;
     size_t len;
 
+    count = setup.count ? setup.count : 100000;
+    hold_s = setup.seconds ? setup.seconds : 60;
+    locks = calloc((size_t)count, sizeof *locks);
+    if (!locks)
+        bench_die("calloc");
     sem_init(&window, 0, WINDOW);
     sem_init(&finished, 0, 0);
     admin = plain_open(&setup.by_tcp);
     mine = keep_by_pawl(&renewed);
     plain_do(admin, 1, flush, &len);
     theirs = keep_plainly();
-    printf("held       %.0f renewals in %.0f scripts   client %.2f s CPU, server %.2f s CPU in the "
-           "whole minute\n", renewed, mine.scripts, mine.client_cpu, mine.server_cpu);
-    printf("held       one renewal: pawl %.2f us server CPU, %.2f us client CPU   one script each "
-           "%.2f, %.2f   ratio %.2f, %.2f\n", mine.server_cpu * 1e6 / renewed,
-           mine.client_cpu * 1e6 / renewed, theirs.server_cpu * 1e6 / LOCKS,
-           theirs.client_cpu * 1e6 / LOCKS,
-           mine.server_cpu / renewed / (theirs.server_cpu / LOCKS),
-           mine.client_cpu / renewed / (theirs.client_cpu / LOCKS));
-    printf("held       one lock: pawl %.0f bytes in the server, %.0f in the client   one key with "
-           "a time to live %.0f bytes   ratio %.2f\n", mine.server_bytes / LOCKS,
-           mine.client_bytes / LOCKS, theirs.server_bytes / LOCKS,
-           mine.server_bytes / theirs.server_bytes);
+    if (setup.figures)
+        figures(&mine, &theirs, renewed);
+    else
+        sentences(&mine, &theirs, renewed);
     plain_close(admin);
     if (atomic_load(&lost))
         exit(1);

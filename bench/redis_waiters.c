@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * redis_waiters.c - 10,000 waiters queue for one name at the server and are then served; the order
- * is checked.
+ * redis_waiters.c - 10,000 waiters (or -n) queue for one name at the server and are then served;
+ * the order is checked.
  *
- * There are ten clients with 1000 handles each, with PAWL_FAIR, so that every handle has its own
- * place at the server. A client starts to queue when all handles of the client before are queued,
- * so that the order is known. Each grant is released at once.
+ * There are ten clients with a tenth of the handles each, with PAWL_FAIR, so that every handle has
+ * its own place at the server. A client starts to queue when all handles of the client before are
+ * queued, so that the order is known. Each grant is released at once.
  *
  * For comparison, a plain client owns all places of the same queue: the client releases, reads the
  * message to the next owner, and releases for that owner, which takes one round trip each.
@@ -17,14 +17,13 @@
 #include "redis.h"
 
 #define CLIENTS 10
-#define EACH 1000
-#define WAITERS (CLIENTS * EACH)
 #define TURNS 3
 
 static struct plain *admin;
 static struct pollfd fds[CLIENTS];
 static pawl_client *clients[CLIENTS];
-static pawl_lock *locks[WAITERS];
+static pawl_lock **locks;
+static int each, waiters; /* for each client, for all */
 static int granted, ended;
 static uint64_t last_token;
 
@@ -75,10 +74,10 @@ static void process(int timeout_ms)
 
 static void queue_up(int client)
 {
-    for (int i = client * EACH; i < (client + 1) * EACH; i++)
+    for (int i = client * each; i < (client + 1) * each; i++)
         bench_must(pawl_lock_acquire_start(locks[i], PAWL_FOREVER, acquired, &locks[i]),
                    "acquire_start", NULL);
-    while (queue_length("{pawl:waiters}:queue") < (client + 1) * EACH)
+    while (queue_length("{pawl:waiters}:queue") < (client + 1) * each)
         process(1);
 }
 
@@ -94,9 +93,9 @@ static double pawl_slice(void *arg)
         queue_up(i);
     from = bench_ns();
     bench_pawl_release(holder);
-    while (ended < WAITERS)
+    while (ended < waiters)
         process(1000);
-    return WAITERS * 1e9 / (double)(bench_ns() - from);
+    return waiters * 1e9 / (double)(bench_ns() - from);
 }
 
 static void pawl_begin(void)
@@ -108,7 +107,7 @@ static void pawl_begin(void)
     for (int i = 0; i < CLIENTS; i++) {
         bench_must(pawl_open(&clients[i], setup.tcp, NULL, &err), "pawl_open", &err);
         fds[i] = (struct pollfd){pawl_client_fd(clients[i]), POLLIN, 0};
-        for (int k = i * EACH; k < (i + 1) * EACH; k++)
+        for (int k = i * each; k < (i + 1) * each; k++)
             bench_must(pawl_lock_new(&locks[k], clients[i], "waiters", &options, &err),
                        "pawl_lock_new", &err);
     }
@@ -116,7 +115,7 @@ static void pawl_begin(void)
 
 static void pawl_end(void)
 {
-    for (int i = 0; i < WAITERS; i++)
+    for (int i = 0; i < waiters; i++)
         pawl_lock_free(locks[i]);
     for (int i = 0; i < CLIENTS; i++)
         pawl_close(clients[i]);
@@ -150,17 +149,17 @@ static double plain_slice(void *arg)
     int64_t from;
     size_t len;
 
-    for (int i = 0; i <= WAITERS; i++) { /* the holder, then the waiters */
+    for (int i = 0; i <= waiters; i++) { /* the holder, then the waiters */
         plain_lock_next(lock);
         plain_send(s->requests, lock->acquire.data, lock->acquire.len);
         plain_reply(s->requests, &len);
     }
-    if (queue_length("{pawl:plain}:queue") != WAITERS)
-        out_of_order(WAITERS, queue_length("{pawl:plain}:queue"));
+    if (queue_length("{pawl:plain}:queue") != waiters)
+        out_of_order(waiters, queue_length("{pawl:plain}:queue"));
     lock->number = first - 1;
     plain_lock_next(lock);
     from = bench_ns();
-    for (int i = 0; i < WAITERS; i++) {
+    for (int i = 0; i < waiters; i++) {
         plain_send(s->requests, lock->release.data, lock->release.len);
         plain_released(s->requests);
         plain_lock_next(lock);
@@ -169,7 +168,7 @@ static double plain_slice(void *arg)
     from = bench_ns() - from;
     plain_send(s->requests, lock->release.data, lock->release.len);
     plain_released(s->requests);
-    return WAITERS * 1e9 / (double)from;
+    return waiters * 1e9 / (double)from;
 }
 
 static void plain_start(struct served *s)
@@ -190,13 +189,21 @@ void bench_waiters(void)
     pawl_client *client;
     pawl_lock *holder = bench_lock(&client, setup.tcp, "waiters", PAWL_FAIR);
 
+    each = (setup.count ? setup.count : 10000) / CLIENTS;
+    waiters = each * CLIENTS;
+    locks = calloc((size_t)waiters, sizeof *locks);
+    if (!locks)
+        bench_die("calloc");
     admin = plain_open(&setup.by_tcp);
     pawl_begin();
     plain_start(&served);
     v = bench_versus(TURNS, pawl_slice, holder, plain_slice, &served);
-    printf("waiters    %d of one name, all served in order: pawl %7.0f/s   plain client "
-           "%7.0f/s   ratio %5.2f (%.2f to %.2f)\n", WAITERS, v.mine, v.theirs, v.ratio, v.low,
-           v.high);
+    bench_figure("rate", v.mine);
+    bench_figure("plain_rate", v.theirs);
+    if (!setup.figures)
+        printf("waiters    %d of one name, all served in order: pawl %7.0f/s   plain client "
+               "%7.0f/s   ratio %5.2f (%.2f to %.2f)\n", waiters, v.mine, v.theirs, v.ratio,
+               v.low, v.high);
     pawl_end();
     pawl_lock_free(holder);
     pawl_close(client);

@@ -19,23 +19,49 @@ def path_to(folder):
         sys.path.insert(0, os.path.join(TOP, 'tests', f))
 
 
+use_peers = True  # False: leave out all that make bench-peers fetches
+EVERY = ('own', 'shared', 'same', 'eights')
+PROCESSES = ('handover', 'stopped', 'killed')  # workers with a process for each contender
+
+
 class Peer:
-    def __init__(self, title, command, needs=None, folder=None, most=512, modes=None):
-        """needs: a file without which it can't run. most: contenders that it can have."""
+    def __init__(self, title, command, needs=None, folder=None, most=512, modes=EVERY, flying=0,
+                 helper=False):
+        """needs: a file without which the peer can't run. modes: what the peer can do, or {mode:
+        what its worker calls that}. most: contenders that the peer can have. flying: locks that it
+        can have in flight with `async`, which is `shared` to workers in languages whose threads
+        cost little. helper: no library of locks, and not mentioned where it has no part."""
         self.title, self.command, self.folder, self.most = title, command, folder, most
-        self.modes = modes or ('own', 'same', 'shared')
-        self.missing = needs if needs and not os.path.exists(needs) else None
+        self.modes = dict(modes) if isinstance(modes, dict) else {m: m for m in modes}
+        self.flying, self.helper = flying, helper
+        if flying:
+            self.modes.setdefault('async', 'shared')
+        self.missing = needs if needs and not (use_peers and os.path.exists(needs)) else None
+
+    def why_not(self, mode, contenders):
+        """Why there are no figures, or None."""
+        if self.missing and not use_peers:
+            return 'not measured: peers are left out of this run'
+        if self.missing:
+            return f'not here: {os.path.relpath(self.missing, TOP)} is missing (make bench-peers)'
+        if mode not in self.modes and mode in PROCESSES:
+            return 'not measured: only workers in C have what this takes'
+        if mode not in self.modes:
+            return 'not measured: this library has no such lock or calls'
+        limit = self.flying if mode == 'async' else self.most
+        return f'not measured: too slow with more than {limit}' if contenders > limit else None
 
 
 def java(title, library, address, jars, most):
     classes = os.path.join(BUILT, 'java')
     command = ['java', '-cp', f'{classes}:{INTEROP}/{jars}/lib/*', 'Worker', library, address]
-    return Peer(title, command, os.path.join(classes, 'Worker.class'), most=most)
+    return Peer(title, command, os.path.join(classes, 'Worker.class'), most=most,
+                modes=(*EVERY, 'permits', 'reading'))
 
 
-def go(title, library, address):
+def go(title, library, address, **more):
     worker = os.path.join(BUILT, 'go-worker')
-    return Peer(title, [worker, library, address], worker)
+    return Peer(title, [worker, library, address], worker, **more)
 
 
 def python(title, library, address):
@@ -44,10 +70,10 @@ def python(title, library, address):
                 interpreter, modes=('own', 'same'), most=64)
 
 
-def node(title, library, address):
+def node(title, library, address, modes=EVERY):
     folder = os.path.join(INTEROP, 'node')
     return Peer(title, ['node', os.path.join(HERE, 'node', 'worker.js'), library, address],
-                os.path.join(folder, 'node_modules'), folder)
+                os.path.join(folder, 'node_modules'), folder, modes=modes, flying=10000)
 
 
 class Service:
@@ -55,18 +81,39 @@ class Service:
     title = None
     pids = ()
     contenders = (2, 16, 64)
+    in_flight = ()
+    permits = reading = halved = 0  # contenders of these modes; 0: not measured here
+    halved_ms = 5000
 
-    def __init__(self, build):
-        self.build = build
+    def __init__(self, build, quick=False):
+        self.build, self.quick = build, quick
         self.start()
 
-    def c(self, title, library, address, **more):
+    def c(self, title, library, address, modes=(*EVERY, 'handover'), **more):
         return Peer(title, [os.path.join(self.build, 'bench', 'bench_worker'), library, address],
-                    **more)
+                    modes=modes, **more)
 
     def cost(self):
-        """Commands and bytes that the server has counted so far, or None."""
-        return None
+        """What the server has counted so far: commands, bytes, or nothing."""
+        return {}
+
+    def workloads(self):
+        """(mode, contenders) in their order."""
+        if self.quick:
+            return self.quick_workloads()
+        alone = [('own', 1), ('own', 8), ('shared', 1), ('shared', 8), ('shared', 64)]
+        hot = [('same', n) for n in self.contenders] + [('eights', 64), ('handover', 2)]
+        return alone + [('async', n) for n in self.in_flight] + hot + self.others(1)
+
+    def quick_workloads(self):
+        self.halved_ms = 300
+        return [('own', 1), ('shared', 4), *(('async', n) for n in self.in_flight[:3:2]),
+                ('same', 2), ('same', 8), ('eights', 16), ('handover', 2), *self.others(8)]
+
+    def others(self, divisor):
+        counts = (('permits', self.permits), ('reading', self.reading), ('stopped', self.halved),
+                  ('killed', self.halved))
+        return [(mode, max(n // divisor, 8)) for mode, n in counts if n]
 
     def stop(self):
         pass
@@ -74,15 +121,22 @@ class Service:
 
 class Local(Service):
     title = 'One machine, no server'
+    permits, reading, halved = 100, 64, 16
 
     def start(self):
         self.folder = tempfile.mkdtemp(prefix='pawl-compare-', dir='/dev/shm')
 
     def peers(self):
-        f = self.folder
-        return [self.c('Pawl, `local:`', 'pawl', 'local:' + f), self.c('flock(2)', 'flock', f),
-                self.c('robust POSIX mutex in shared memory', 'mutex', f),
-                self.c('POSIX semaphore in shared memory', 'semaphore', f)]
+        f, all_modes = self.folder, (*EVERY, *PROCESSES)
+        return [self.c('Pawl, `local:`', 'pawl', 'local:' + f,
+                       modes=(*all_modes, 'permits', 'reading')),
+                self.c('flock(2)', 'flock', f, modes=(*all_modes, 'reading')),
+                self.c('flock(2) and a counter in the file', 'flock-token', f, modes=all_modes),
+                self.c('robust POSIX mutex in shared memory', 'mutex', f, modes=all_modes),
+                self.c('POSIX semaphore in shared memory', 'semaphore', f,
+                       modes=(*all_modes, 'permits')),
+                self.c('POSIX read-write lock in shared memory', 'rwlock', f, modes=('reading',),
+                       helper=True)]
 
     def stop(self):
         shutil.rmtree(self.folder)
@@ -91,6 +145,8 @@ class Local(Service):
 class Redis(Service):
     title = 'Redis, one server, TCP on the loopback'
     contenders = (2, 16, 64, 256)
+    in_flight = (1, 10, 100, 1000, 10000)
+    permits, reading, halved = 100, 64, 64
 
     def start(self):
         path_to('redis')
@@ -100,22 +156,35 @@ class Redis(Service):
 
     def peers(self):
         a = f'127.0.0.1:{self.server.port}'
-        url = f'redis://{a}/'
-        return [self.c('Pawl', 'pawl', url),
-                self.c("Pawl, Redisson's layout", 'pawl', url + '?layout=redisson'),
-                self.c('SET NX PX and a script, in C', 'plain', a, modes=('own', 'same')),
-                java('Redisson 4 (Java)', 'redisson', a, 'redisson4', 64),
-                go('redsync (Go)', 'redsync', a), go('rueidislock (Go)', 'rueidislock', a),
-                go('bsm/redislock (Go)', 'redislock', a), node('redlock 5 (Node)', 'redlock', a),
-                node('redis-semaphore (Node)', 'redis-semaphore', a),
+        url = f'redis://{a}/?timeout=30000'  # so that a crowded machine is slow instead of failing
+        pawl = (*EVERY, *PROCESSES, 'permits', 'reading')
+        return [self.c('Pawl', 'pawl', url, modes=(*pawl, 'async'), flying=10000),
+                self.c("Pawl, Redisson's layout", 'pawl', url + '&layout=redisson'),
+                self.c("Pawl's scripts, plain client in C", 'scripts', a, modes=('own', 'shared'),
+                       helper=True),
+                self.c('SET NX PX and a script, in C', 'plain', a,
+                       modes=(*EVERY, *PROCESSES, 'async'), flying=10000),
+                self.c('the same, pipelined on 50 connections', 'plain-many', a, modes=('async',),
+                       flying=10000, helper=True),
+                self.c('one PING after a sleep', 'ping', a, modes={'handover': 'own'},
+                       helper=True),
+                java('Redisson 4 (Java)', 'redisson', a, 'redisson4', 100),
+                go('redsync (Go)', 'redsync', a, flying=1000),
+                go('rueidislock (Go)', 'rueidislock', a, flying=1000),
+                go('bsm/redislock (Go)', 'redislock', a, flying=1000),
+                node('redlock 5 (Node)', 'redlock', a),
+                node('redis-semaphore (Node)', 'redis-semaphore', a, modes=(*EVERY, 'permits')),
                 python('redis-py', 'redis-py', a),
                 python('python-redis-lock', 'python-redis-lock', a)]
 
     def cost(self):
         fields = dict(line.split(':', 1) for line in self.server.call('INFO').splitlines()
                       if ':' in line)
-        return (int(fields['total_commands_processed']),
-                int(fields['total_net_input_bytes']) + int(fields['total_net_output_bytes']))
+        return {'commands': int(fields['total_commands_processed']),
+                'bytes': int(fields['total_net_input_bytes']) +
+                int(fields['total_net_output_bytes']),
+                'server_us': 1e6 * (float(fields['used_cpu_user']) +
+                                    float(fields['used_cpu_sys']))}
 
     def stop(self):
         self.server.stop()
@@ -123,11 +192,12 @@ class Redis(Service):
 
 class ZooKeeper(Service):
     title = 'ZooKeeper, one server, writes not forced to the disk'
+    sync = False
 
     def start(self):
         path_to('zk')
         from server import Server
-        self.server = Server(tick=2000, least=4000).start()
+        self.server = Server(tick=2000, least=4000, sync=self.sync).start()
         self.pids = (self.server.process.pid,)
 
     def peers(self):
@@ -137,6 +207,12 @@ class ZooKeeper(Service):
 
     def stop(self):
         self.server.stop()
+
+
+class ZooKeeperSync(ZooKeeper):
+    title = 'ZooKeeper, one server, every write forced to the disk'
+    sync = True
+    contenders = (2, 16)
 
 
 class Etcd(Service):
@@ -151,19 +227,27 @@ class Etcd(Service):
     def peers(self):
         port = self.server.members[0].port
         return [self.c('Pawl', 'pawl', self.server.url()),
-                go("etcd's own client (Go)", 'etcd', f'127.0.0.1:{port}')]
+                # Contenders of one session would all own its lock: no `eights`.
+                go("etcd's own client (Go)", 'etcd', f'127.0.0.1:{port}',
+                   modes=('own', 'shared', 'same'))]
 
     def stop(self):
         self.server.stop()
 
 
 class Sql(Service):
+    modes = ('own', 'shared', 'same', 'handover')
+
     def start(self):
         path_to('redis')
         path_to('sql')
         from server import SERVERS
         self.server = SERVERS[self.kind](durable=True)
-        self.pids = ()
+        self.pids = (self.server.process.pid,)
+        self.prepare()
+
+    def prepare(self):
+        pass
 
     def stop(self):
         self.server.stop()
@@ -173,28 +257,37 @@ class Postgres(Sql):
     title = 'PostgreSQL, each commit on the disk'
     kind = 'postgres'
 
+    def prepare(self):
+        self.server.sql('CREATE EXTENSION pg_stat_statements')
+
+    def cost(self):
+        return {'commands': self.server.number('SELECT sum(calls) FROM pg_stat_statements')}
+
     def peers(self):
         url = self.server.url()
         return [self.c('Pawl, tables', 'pawl', url),
                 self.c('Pawl, `layout=advisory`', 'pawl', url + '?layout=advisory'),
-                self.c('pg_advisory_lock', 'pg_advisory_lock', url, modes=('own', 'same')),
-                self.c('SELECT ... FOR UPDATE', 'pg_for_update', url, modes=('own', 'same')),
-                self.c('INSERT, and again after 5 ms', 'pg_insert_poll', url,
-                       modes=('own', 'same'))]
+                self.c('pg_advisory_lock', 'pg_advisory_lock', url, modes=self.modes),
+                self.c('SELECT ... FOR UPDATE', 'pg_for_update', url, modes=self.modes),
+                self.c('INSERT, and again after 5 ms', 'pg_insert_poll', url, modes=self.modes)]
 
 
 class Mysql(Sql):
     title = 'MariaDB, each commit on the disk'
     kind = 'mysql'
 
+    def cost(self):
+        words = self.server.sql("SHOW GLOBAL STATUS LIKE 'Questions'").split()
+        return {'commands': int(words[-1])}
+
     def peers(self):
         url = self.server.url()
         return [self.c('Pawl, tables', 'pawl', url),
-                self.c('GET_LOCK', 'get_lock', url, modes=('own', 'same')),
-                self.c('SELECT ... FOR UPDATE', 'my_for_update', url, modes=('own', 'same')),
-                self.c('INSERT, and again after 5 ms', 'my_insert_poll', url,
-                       modes=('own', 'same'))]
+                self.c('Pawl, `layout=session`', 'pawl', url + '?layout=session'),
+                self.c('GET_LOCK', 'get_lock', url, modes=self.modes),
+                self.c('SELECT ... FOR UPDATE', 'my_for_update', url, modes=self.modes),
+                self.c('INSERT, and again after 5 ms', 'my_insert_poll', url, modes=self.modes)]
 
 
-SERVICES = {'local': Local, 'redis': Redis, 'zk': ZooKeeper, 'etcd': Etcd, 'postgres': Postgres,
-            'mysql': Mysql}
+SERVICES = {'local': Local, 'redis': Redis, 'zk': ZooKeeper, 'zk-sync': ZooKeeperSync, 'etcd': Etcd,
+            'postgres': Postgres, 'mysql': Mysql}

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * local.c - locks of one machine, between processes: flock(2), a robust POSIX mutex and a POSIX
- * semaphore in a mapped file. The address is a folder. None of them has a lease or a token, and
- * only the mutex survives the death of its holder as `local:` does.
+ * local.c - locks of one machine, between processes: flock(2), a robust POSIX mutex, a POSIX
+ * semaphore and a POSIX read-write lock in a mapped file. The address is a folder. None of them has
+ * a lease, and only `flock-token` has a token. Only flock(2) and the mutex survive the death of
+ * their holder, as `local:` does.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -40,27 +41,48 @@ static int file_open(const char *folder, const char *name, const char *what, int
 
 /* ---- flock ----------------------------------------------------------------------------------- */
 
-static void *flock_lock(void *folder, const char *name)
+struct flocked {
+    int fd, operation;
+};
+
+static void *flock_lock(void *folder, const char *name, enum kind kind)
 {
-    int made, fd = file_open(folder, name, "flock", &made), *lock = malloc(sizeof *lock);
+    int made, fd = file_open(folder, name, "flock", &made);
+    struct flocked *lock = malloc(sizeof *lock);
 
     flock(fd, LOCK_UN);
     if (!lock)
         die("malloc", "failed");
-    *lock = fd;
-    return lock;
+    *lock = (struct flocked){fd, kind == READER ? LOCK_SH : LOCK_EX};
+    return kind == PERMIT ? NULL : lock;
 }
 
-static void flock_acquire(void *lock)
+static void flock_acquire(void *arg)
 {
-    if (flock(*(int *)lock, LOCK_EX))
+    struct flocked *lock = arg;
+
+    if (flock(lock->fd, lock->operation))
         die("flock", strerror(errno));
 }
 
-static void flock_release(void *lock)
+static void flock_release(void *arg)
 {
-    if (flock(*(int *)lock, LOCK_UN))
+    if (flock(((struct flocked *)arg)->fd, LOCK_UN))
         die("flock", strerror(errno));
+}
+
+/* A lock with a token: the token is a counter in the file. */
+static void flock_token_acquire(void *arg)
+{
+    struct flocked *lock = arg;
+    uint64_t token = 0;
+
+    flock_acquire(arg);
+    if (pread(lock->fd, &token, sizeof token, 0) != sizeof token)
+        die("pread", "failed");
+    token++;
+    if (pwrite(lock->fd, &token, sizeof token, 0) != sizeof token)
+        die("pwrite", "failed");
 }
 
 /* ---- in shared memory ------------------------------------------------------------------------ */
@@ -89,15 +111,19 @@ static void mutex_init(void *at)
     pthread_mutex_init(at, &attr);
 }
 
-static void *mutex_lock(void *folder, const char *name)
+static void *mutex_lock(void *folder, const char *name, enum kind kind)
 {
-    return mapped(folder, name, "mutex", mutex_init);
+    return kind == EXCLUSIVE ? mapped(folder, name, "mutex", mutex_init) : NULL;
 }
 
 static void mutex_acquire(void *at)
 {
-    if (pthread_mutex_lock(at))
-        die("pthread_mutex_lock", "failed");
+    int code = pthread_mutex_lock(at);
+
+    if (code == EOWNERDEAD) /* the holder was killed */
+        code = pthread_mutex_consistent(at);
+    if (code)
+        die("pthread_mutex_lock", strerror(code));
 }
 
 static void mutex_release(void *at)
@@ -105,14 +131,21 @@ static void mutex_release(void *at)
     pthread_mutex_unlock(at);
 }
 
-static void semaphore_init(void *at)
+static void semaphore_init_one(void *at)
 {
     sem_init(at, 1, 1);
 }
 
-static void *semaphore_lock(void *folder, const char *name)
+static void semaphore_init(void *at)
 {
-    return mapped(folder, name, "semaphore", semaphore_init);
+    sem_init(at, 1, PERMITS);
+}
+
+static void *semaphore_lock(void *folder, const char *name, enum kind kind)
+{
+    return kind == EXCLUSIVE ? mapped(folder, name, "semaphore", semaphore_init_one)
+           : kind == PERMIT  ? mapped(folder, name, "permits", semaphore_init)
+                             : NULL;
 }
 
 static void semaphore_acquire(void *at)
@@ -127,9 +160,57 @@ static void semaphore_release(void *at)
     sem_post(at);
 }
 
-const struct library library_flock = {"flock", same, flock_lock, flock_acquire, flock_release,
-                                      free, NULL};
-const struct library library_mutex = {"mutex", same, mutex_lock, mutex_acquire, mutex_release,
-                                      free, NULL};
-const struct library library_semaphore = {"semaphore", same, semaphore_lock, semaphore_acquire,
-                                          semaphore_release, free, NULL};
+/* ---- read-write ------------------------------------------------------------------------------ */
+
+struct sided {
+    pthread_rwlock_t *lock;
+    bool reads;
+};
+
+static void rwlock_init(void *at)
+{
+    pthread_rwlockattr_t attr;
+
+    pthread_rwlockattr_init(&attr);
+    pthread_rwlockattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    pthread_rwlock_init(at, &attr);
+}
+
+static void *rwlock_lock(void *folder, const char *name, enum kind kind)
+{
+    struct sided *s = malloc(sizeof *s);
+
+    if (!s)
+        die("malloc", "failed");
+    *s = (struct sided){mapped(folder, name, "rwlock", rwlock_init), kind == READER};
+    return kind == PERMIT ? NULL : s;
+}
+
+static void rwlock_acquire(void *arg)
+{
+    struct sided *s = arg;
+
+    if (s->reads ? pthread_rwlock_rdlock(s->lock) : pthread_rwlock_wrlock(s->lock))
+        die("pthread_rwlock", "failed");
+}
+
+static void rwlock_release(void *arg)
+{
+    pthread_rwlock_unlock(((struct sided *)arg)->lock);
+}
+
+const struct library library_flock = {.name = "flock", .open = same, .lock = flock_lock,
+                                      .acquire = flock_acquire, .release = flock_release,
+                                      .close = free};
+const struct library library_flock_token = {.name = "flock-token", .open = same,
+                                            .lock = flock_lock, .acquire = flock_token_acquire,
+                                            .release = flock_release, .close = free};
+const struct library library_mutex = {.name = "mutex", .open = same, .lock = mutex_lock,
+                                      .acquire = mutex_acquire, .release = mutex_release,
+                                      .close = free};
+const struct library library_semaphore = {.name = "semaphore", .open = same,
+                                          .lock = semaphore_lock, .acquire = semaphore_acquire,
+                                          .release = semaphore_release, .close = free};
+const struct library library_rwlock = {.name = "rwlock", .open = same, .lock = rwlock_lock,
+                                       .acquire = rwlock_acquire, .release = rwlock_release,
+                                       .close = free};

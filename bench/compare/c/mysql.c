@@ -70,9 +70,9 @@ static void prepare(const char *address)
     mysql_close(c);
 }
 
-static void *new_lock(void *client, const char *name)
+static void *new_lock(void *client, const char *name, enum kind kind)
 {
-    return sql_lock_new(client, name, run);
+    return sql_lock_new(client, name, kind, run);
 }
 
 static void user_acquire(void *lock)
@@ -97,9 +97,12 @@ static void poll_release(void *lock)
         ; /* a deadlock: nothing was changed */
 }
 
-const struct library library_get_lock = {"get_lock", open_client, new_lock, user_acquire,
-                                         user_release, close_client, NULL};
-const struct library library_my_row = {"my_for_update", open_client, new_lock, sql_row_acquire,
-                                       sql_row_release, close_client, prepare};
-const struct library library_my_poll = {"my_insert_poll", open_client, new_lock, poll_acquire,
-                                        poll_release, close_client, prepare};
+const struct library library_get_lock = {
+    .name = "get_lock", .open = open_client, .lock = new_lock, .acquire = user_acquire,
+    .release = user_release, .close = close_client, .one_thread = true};
+const struct library library_my_row = {
+    .name = "my_for_update", .open = open_client, .lock = new_lock, .acquire = sql_row_acquire,
+    .release = sql_row_release, .close = close_client, .prepare = prepare, .one_thread = true};
+const struct library library_my_poll = {
+    .name = "my_insert_poll", .open = open_client, .lock = new_lock, .acquire = poll_acquire,
+    .release = poll_release, .close = close_client, .prepare = prepare, .one_thread = true};

@@ -51,9 +51,9 @@ static void prepare(const char *address)
     PQfinish(c);
 }
 
-static void *new_lock(void *client, const char *name)
+static void *new_lock(void *client, const char *name, enum kind kind)
 {
-    return sql_lock_new(client, name, run);
+    return sql_lock_new(client, name, kind, run);
 }
 
 static void advisory_acquire(void *lock)
@@ -77,10 +77,12 @@ static void poll_release(void *lock)
         die("PostgreSQL", "the row is gone");
 }
 
-const struct library library_pg_advisory = {"pg_advisory_lock", open_client, new_lock,
-                                            advisory_acquire, advisory_release, close_client,
-                                            NULL};
-const struct library library_pg_row = {"pg_for_update", open_client, new_lock, sql_row_acquire,
-                                       sql_row_release, close_client, prepare};
-const struct library library_pg_poll = {"pg_insert_poll", open_client, new_lock, poll_acquire,
-                                        poll_release, close_client, prepare};
+const struct library library_pg_advisory = {
+    .name = "pg_advisory_lock", .open = open_client, .lock = new_lock, .acquire = advisory_acquire,
+    .release = advisory_release, .close = close_client, .one_thread = true};
+const struct library library_pg_row = {
+    .name = "pg_for_update", .open = open_client, .lock = new_lock, .acquire = sql_row_acquire,
+    .release = sql_row_release, .close = close_client, .prepare = prepare, .one_thread = true};
+const struct library library_pg_poll = {
+    .name = "pg_insert_poll", .open = open_client, .lock = new_lock, .acquire = poll_acquire,
+    .release = poll_release, .close = close_client, .prepare = prepare, .one_thread = true};

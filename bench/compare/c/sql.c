@@ -10,10 +10,12 @@
 #include "sql.h"
 #include "worker.h"
 
-struct sql_lock *sql_lock_new(void *client, const char *name, sql_run_fn *run)
+struct sql_lock *sql_lock_new(void *client, const char *name, enum kind kind, sql_run_fn *run)
 {
-    struct sql_lock *lock = malloc(sizeof *lock);
+    struct sql_lock *lock = kind == EXCLUSIVE ? malloc(sizeof *lock) : NULL;
 
+    if (kind != EXCLUSIVE)
+        return NULL;
     if (!lock)
         die("malloc", "failed");
     *lock = (struct sql_lock){client, run, atoi(strrchr(name, '-') + 1)};

@@ -6,6 +6,8 @@
 #ifndef PAWL_COMPARE_SQL_H
 #define PAWL_COMPARE_SQL_H
 
+#include "worker.h"
+
 /* Carry out a statement. Returns how many rows were changed, or the number in the first cell. */
 typedef int sql_run_fn(void *client, const char *text);
 
@@ -16,7 +18,7 @@ struct sql_lock {
 };
 
 /* Names end in the number of the lock. */
-struct sql_lock *sql_lock_new(void *client, const char *name, sql_run_fn *run);
+struct sql_lock *sql_lock_new(void *client, const char *name, enum kind kind, sql_run_fn *run);
 /* Carry out a statement with the number of the lock between its two parts. */
 int sql_run_numbered(const struct sql_lock *lock, const char *before, const char *behind);
 

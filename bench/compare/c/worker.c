@@ -1,53 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * worker.c - measures one lock library for compare.py, which explains the lines that a worker reads
- * and writes: worker LIBRARY ADDRESS.
+ * worker.c - measures one lock library for compare.py: worker LIBRARY ADDRESS. The head of
+ * workers.py explains the lines that a worker reads and writes.
  *
- * Contenders of `own` and `same` are processes with a client each; contenders of `shared` are
- * threads that share one client. All contenders use one shared mapping: each contender reports when
- * it is ready, all begin at `go`, and all stop acquiring at `stop`. Each contender writes only its
- * own part of the mapping.
+ * Contenders are processes with a client each, except: contenders of `shared` are threads that
+ * share one client, and those of `eights` are processes of eight threads that share a client. All
+ * contenders use one shared mapping: each contender reports when it is ready, all begin at `go`,
+ * and all stop acquiring at `stop`.
  */
 #include <errno.h>
 #include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "worker.h"
+#include "contend.h"
+#include "flight.h"
 
-enum { CONTENDERS_MAX = 512, SAMPLES_MAX = 4000, WARM_UP = 3 };
-
-struct part {
-    int64_t rounds, handovers, cpu_us;
-    int64_t ns[SAMPLES_MAX]; /* a sample of the rounds, evenly spread once the part is full */
-};
-
-struct meeting {
-    atomic_int ready, go, stop;
-    atomic_int holder; /* the last contender that had the lock of `same` */
-    struct part parts[CONTENDERS_MAX];
-};
-
-struct contender {
-    const struct library *library;
-    const char *address;
-    void *client; /* NULL: the contender opens its own */
-    struct meeting *meeting;
-    int number;
-    char mode[8];
-};
+enum { EIGHT = 8 };
 
 static const struct library *const libraries[] = {
-    &library_pawl, &library_plain, &library_flock, &library_mutex, &library_semaphore,
+    &library_pawl, &library_plain, &library_plain_many, &library_scripts, &library_ping,
+    &library_flock, &library_flock_token, &library_mutex, &library_semaphore, &library_rwlock,
 #ifdef WITH_POSTGRES
     &library_pg_advisory, &library_pg_row, &library_pg_poll,
 #endif
@@ -57,96 +37,61 @@ static const struct library *const libraries[] = {
     NULL,
 };
 
-_Noreturn void die(const char *what, const char *why)
+/* ---- the report ------------------------------------------------------------------------------ */
+
+static void print_times(const struct sample *s)
 {
-    fprintf(stderr, "%s: %s\n", what, why);
-    _exit(1);
+    for (int i = 0; i < s->n; i++)
+        printf(" %lld", (long long)s->ns[i]);
 }
 
-static int64_t now_ns(void)
+/* before and during: hand-overs of the two phases of `stopped` and `killed`, else -1. */
+static void report(struct meeting *m, int n, int64_t elapsed_ns, int64_t before, int64_t during)
 {
-    struct timespec t;
+    int64_t rounds = 0, handovers = 0, cpu = 0, slept = 0, fewest = INT64_MAX, most = 0;
 
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
+    for (int i = 0; i < n; i++) {
+        struct part *p = &m->parts[i];
 
-static void nap_ms(int64_t ms)
-{
-    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-
-    while (nanosleep(&t, &t) && errno == EINTR)
-        ;
-}
-
-static int64_t cpu_us(int who)
-{
-    struct rusage u;
-
-    getrusage(who, &u);
-    return (u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000LL + u.ru_utime.tv_usec +
-           u.ru_stime.tv_usec;
-}
-
-/* Of many rounds every n-th is kept; n doubles whenever the part is full. */
-static void keep(struct part *p, int64_t round, int64_t *stride, int *n, int64_t ns)
-{
-    if (round % *stride)
-        return;
-    if (*n == SAMPLES_MAX) {
-        for (int i = 0; i < SAMPLES_MAX / 2; i++)
-            p->ns[i] = p->ns[2 * i];
-        *n = SAMPLES_MAX / 2;
-        *stride *= 2;
+        rounds += p->rounds;
+        handovers += p->handovers;
+        cpu += p->cpu_us;
+        slept += p->wakeups;
+        fewest = p->rounds < fewest ? p->rounds : fewest;
+        most = p->rounds > most ? p->rounds : most;
     }
-    p->ns[(*n)++] = ns;
+    printf("ran rounds=%lld handovers=%lld cpu_us=%lld elapsed_us=%lld fewest=%lld most=%lld "
+           "wakeups=%lld", (long long)rounds, (long long)handovers, (long long)cpu,
+           (long long)elapsed_ns / 1000, (long long)fewest, (long long)most, (long long)slept);
+    if (before >= 0)
+        printf(" before=%lld during=%lld", (long long)before, (long long)during);
+    printf(" times");
+    for (int i = 0; i < n; i++)
+        print_times(&m->parts[i].times);
+    printf(" gaps");
+    for (int i = 0; i < n; i++)
+        print_times(&m->parts[i].gaps);
+    puts("");
+    fflush(stdout);
 }
 
-/* The time of a round is that of the pair, or of the acquire if others want the same lock. */
-static void contend(struct contender *c)
+static int64_t handovers(struct meeting *m, int n)
 {
-    const struct library *l = c->library;
-    struct part *part = &c->meeting->parts[c->number];
-    bool same = !strcmp(c->mode, "same");
-    void *client = c->client ? c->client : l->open(c->address);
-    int64_t stride = 1, round = 0, before;
-    int n = 0;
-    char name[64];
-    void *lock;
+    int64_t sum = 0;
 
-    snprintf(name, sizeof name, "bench-%d", same ? 0 : c->number);
-    lock = l->lock(client, name);
-    for (int i = 0; i < WARM_UP; i++) {
-        l->acquire(lock);
-        l->release(lock);
-    }
-    c->meeting->ready++;
-    while (!c->meeting->go)
-        nap_ms(1);
-    before = cpu_us(c->client ? RUSAGE_THREAD : RUSAGE_SELF);
-    while (!c->meeting->stop) {
-        int64_t began = now_ns(), held;
-        bool changed;
-
-        l->acquire(lock);
-        held = now_ns();
-        changed = atomic_exchange(&c->meeting->holder, c->number) != c->number;
-        l->release(lock);
-        keep(part, round++, &stride, &n, (same ? held : now_ns()) - began);
-        if (c->meeting->stop) /* this round ended too late to count for the rate */
-            break;
-        part->rounds++;
-        part->handovers += changed;
-    }
-    part->cpu_us = cpu_us(c->client ? RUSAGE_THREAD : RUSAGE_SELF) - before;
-    if (!c->client && l->close)
-        l->close(client);
+    for (int i = 0; i < n; i++)
+        sum += m->parts[i].handovers;
+    return sum;
 }
 
-static void *contend_in_thread(void *arg)
+/* ---- contenders ------------------------------------------------------------------------------ */
+
+static void must_end_well(pid_t pid)
 {
-    contend(arg);
-    return NULL;
+    int status;
+
+    if (waitpid(pid, &status, 0) != pid || status)
+        die("worker", "a contender failed");
 }
 
 static void wait_for_go(struct meeting *m, int n)
@@ -156,7 +101,9 @@ static void wait_for_go(struct meeting *m, int n)
     for (int tries = 0; m->ready < n; tries++) {
         if (tries > 120000)
             die("worker", "not all contenders are ready after two minutes");
-        nap_ms(1);
+        if (waitpid(-1, NULL, WNOHANG) > 0)
+            die("worker", "a contender ended before the measurement began");
+        nap_us(1000);
     }
     puts("ready");
     fflush(stdout);
@@ -165,93 +112,180 @@ static void wait_for_go(struct meeting *m, int n)
     m->go = 1;
 }
 
-static void report(struct meeting *m, int n, int64_t more_cpu_us)
+static pid_t start(struct contender *c, int number, void (*work)(struct contender *))
 {
-    int64_t rounds = 0, handovers = 0, cpu = more_cpu_us;
+    pid_t pid;
 
-    for (int i = 0; i < n; i++) {
-        rounds += m->parts[i].rounds;
-        handovers += m->parts[i].handovers;
-        cpu += m->parts[i].cpu_us;
-    }
-    printf("ran %lld %lld %lld", (long long)rounds, (long long)handovers, (long long)cpu);
-    for (int i = 0; i < n; i++)
-        for (int k = 0; k < SAMPLES_MAX && m->parts[i].ns[k]; k++)
-            printf(" %lld", (long long)m->parts[i].ns[k]);
-    puts("");
     fflush(stdout);
-}
-
-static void run_processes(struct contender *c, int n, int64_t ms)
-{
-    pid_t pids[CONTENDERS_MAX];
-    int status;
-
-    for (int i = 0; i < n; i++) {
-        pids[i] = fork();
-        if (pids[i] < 0)
-            die("fork", strerror(errno));
-        c->number = i;
-        if (!pids[i]) {
-            contend(c);
-            _exit(0);
-        }
+    pid = fork();
+    if (pid < 0)
+        die("fork", strerror(errno));
+    if (!pid) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* contenders end if the worker is killed */
+        c->number = number;
+        work(c);
+        _exit(0);
     }
-    wait_for_go(c->meeting, n);
-    nap_ms(ms);
-    c->meeting->stop = 1;
-    for (int i = 0; i < n; i++)
-        if (waitpid(pids[i], &status, 0) != pids[i] || status)
-            die("worker", "a contender failed");
-    report(c->meeting, n, 0);
+    return pid;
 }
 
-/* The threads of the library itself count, too: the CPU time is that of the process. */
-static void run_threads(struct contender *c, int n, int64_t ms)
+static void *contend_in_thread(void *arg)
 {
-    static struct contender all[CONTENDERS_MAX];
-    pthread_t threads[CONTENDERS_MAX];
-    int64_t before, used, in_parts = 0;
+    contend(arg);
+    return NULL;
+}
 
-    c->client = c->library->open(c->address);
+/* n threads of this process, from c->number on. */
+static void threads(struct contender *c, int n)
+{
+    struct contender *all = calloc((size_t)n, sizeof *all);
+    pthread_t *ids = calloc((size_t)n, sizeof *ids);
+    struct part *first = &c->meeting->parts[c->number];
+    int64_t cpu, slept;
+
+    if (!all || !ids)
+        die("calloc", "failed");
+    c->client = c->library->one_thread ? NULL : c->library->open(c->address);
+    c->thread = true;
     for (int i = 0; i < n; i++) {
         all[i] = *c;
-        all[i].number = i;
-        if (pthread_create(&threads[i], NULL, contend_in_thread, &all[i]))
+        all[i].number = c->number + i;
+        if (pthread_create(&ids[i], NULL, contend_in_thread, &all[i]))
             die("pthread_create", "failed");
     }
-    wait_for_go(c->meeting, n);
-    before = cpu_us(RUSAGE_SELF);
-    nap_ms(ms);
-    c->meeting->stop = 1;
+    while (!c->meeting->go)
+        nap_us(1000);
+    cpu = cpu_us(RUSAGE_SELF);
+    slept = wakeups(RUSAGE_SELF);
     for (int i = 0; i < n; i++)
-        pthread_join(threads[i], NULL);
-    used = cpu_us(RUSAGE_SELF) - before;
-    for (int i = 0; i < n; i++)
-        in_parts += c->meeting->parts[i].cpu_us;
-    report(c->meeting, n, used - in_parts);
-    if (c->library->close)
+        pthread_join(ids[i], NULL);
+    /* The threads of the library itself count, too: the figures are those of the process. */
+    for (int i = 1; i < n; i++)
+        first[i].cpu_us = first[i].wakeups = 0;
+    first->cpu_us = cpu_us(RUSAGE_SELF) - cpu;
+    first->wakeups = wakeups(RUSAGE_SELF) - slept;
+    if (c->client && c->library->close)
         c->library->close(c->client);
+    free(all);
+    free(ids);
 }
+
+static void all_threads(struct contender *c)
+{
+    threads(c, c->contenders);
+}
+
+static void eight_threads(struct contender *c)
+{
+    c->number *= EIGHT;
+    threads(c, EIGHT);
+}
+
+/* Start `processes` of them, let them run for ms, and report on all contenders. */
+static void run_processes(struct contender *c, int processes, void (*work)(struct contender *),
+                          int64_t ms)
+{
+    int parts = !strcmp(c->mode, "async") ? 1 : c->contenders;
+    pid_t pids[CONTENDERS_MAX];
+    int64_t began;
+
+    for (int i = 0; i < processes; i++)
+        pids[i] = start(c, i, work);
+    wait_for_go(c->meeting, parts);
+    began = now_ns();
+    nap_us(ms * 1000);
+    c->meeting->stop = 1;
+    began = now_ns() - began;
+    for (int i = 0; i < processes; i++)
+        must_end_well(pids[i]);
+    report(c->meeting, parts, began, -1, -1);
+}
+
+/* ---- half of the waiters stop or die --------------------------------------------------------- */
+
+/* Stop a contender that waits. One that has the lock continues, and is stopped a little later. */
+static void stop_waiter(struct meeting *m, pid_t pid, int number)
+{
+    int status;
+
+    for (;;) {
+        if (kill(pid, SIGSTOP) || waitpid(pid, &status, WUNTRACED) != pid || !WIFSTOPPED(status))
+            die("worker", "a contender failed");
+        if (!m->parts[number].inside)
+            return;
+        kill(pid, SIGCONT);
+        nap_us(100);
+    }
+}
+
+/* Undisturbed for ms; then every second contender is stopped (or killed while it is stopped), and
+ * the others go on for ms. */
+static void run_halved(struct contender *c, int64_t ms)
+{
+    bool kills = !strcmp(c->mode, "killed");
+    int n = c->contenders;
+    struct meeting *m = c->meeting;
+    pid_t pids[CONTENDERS_MAX];
+    int64_t before, during, elapsed;
+
+    for (int i = 0; i < n; i++)
+        pids[i] = start(c, i, contend);
+    wait_for_go(m, n);
+    nap_us(ms * 1000);
+    before = handovers(m, n);
+    for (int i = 1; i < n; i += 2) {
+        stop_waiter(m, pids[i], i);
+        if (kills)
+            kill(pids[i], SIGKILL);
+    }
+    during = handovers(m, n);
+    elapsed = now_ns();
+    nap_us(ms * 1000);
+    during = handovers(m, n) - during;
+    elapsed = now_ns() - elapsed;
+    m->stop = 1;
+    for (int i = 0; i < n; i++) {
+        if (i % 2)
+            kill(pids[i], SIGCONT);
+        if (i % 2 && kills)
+            waitpid(pids[i], NULL, 0);
+    }
+    for (int i = 0; i < n; i++)
+        if (i % 2 == 0 || !kills)
+            must_end_well(pids[i]);
+    report(m, n, elapsed, before, during);
+}
+
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 static void run(const struct library *library, const char *address, const char *line)
 {
+    static int measurements;
     struct contender c = {.library = library, .address = address};
-    long long ms;
+    long long ms, hold_us = 0;
     int n;
 
-    if (sscanf(line, "run %7s %d %lld", c.mode, &n, &ms) != 3 || n < 1 || n > CONTENDERS_MAX)
-        die("worker", "a line that it does not know");
+    if (sscanf(line, "run %11s %d %lld %lld", c.mode, &n, &ms, &hold_us) < 3 || n < 1 ||
+        n > (!strcmp(c.mode, "async") ? FLIGHT_MAX : CONTENDERS_MAX))
+        die("worker does not know this line", line);
+    c.contenders = n;
+    c.hold_us = hold_us;
+    /* A name for each measurement: contenders that were killed leave their places in the queue. */
+    snprintf(c.name, sizeof c.name, "bench-%d-%d", (int)getpid(), measurements++);
     c.meeting = mmap(NULL, sizeof *c.meeting, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
                      -1, 0);
     if (c.meeting == MAP_FAILED)
         die("mmap", strerror(errno));
     if (library->prepare)
         library->prepare(address);
-    if (!strcmp(c.mode, "shared"))
-        run_threads(&c, n, ms);
+    if (!strcmp(c.mode, "stopped") || !strcmp(c.mode, "killed"))
+        run_halved(&c, ms);
+    else if (!strcmp(c.mode, "shared"))
+        run_processes(&c, 1, all_threads, ms);
+    else if (!strcmp(c.mode, "eights"))
+        run_processes(&c, (c.contenders = n / EIGHT * EIGHT) / EIGHT, eight_threads, ms);
     else
-        run_processes(&c, n, ms);
+        run_processes(&c, !strcmp(c.mode, "async") ? 1 : n, contend, ms);
     munmap(c.meeting, sizeof *c.meeting);
 }
 

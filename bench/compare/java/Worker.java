@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// java Worker LIBRARY HOST:PORT: measures a lock library of Java for compare.py. LIBRARY is
-// redisson or curator; only the classes of that library need to be there. Contenders are threads; each has a
-// client of its own, except with `shared`.
+// java Worker LIBRARY HOST:PORT [first]: measures a lock library of Java for compare.py. LIBRARY is
+// redisson or curator; only the classes of that library need to be there. Contenders are threads;
+// each has a client of its own, except with `shared` and `eights`. `permits` is a semaphore of ten;
+// with `reading` each contender writes once in 20 rounds.
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.lang.management.ManagementFactory;
@@ -12,7 +13,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicInteger;
 
 public class Worker {
-    static final int WARM_UP = 3, SAMPLES = 4000;
+    static final int WARM_UP = 3, SAMPLES = 4000, PERMITS = 10, WRITE_EVERY = 20;
 
     interface Lock {
         void acquire() throws Exception;
@@ -20,8 +21,10 @@ public class Worker {
         void release() throws Exception;
     }
 
+    enum Kind { EXCLUSIVE, READER, WRITER, PERMIT }
+
     interface Client {
-        Lock lock(String name) throws Exception;
+        Lock lock(String name, Kind kind) throws Exception;
 
         void close() throws Exception;
     }
@@ -38,17 +41,16 @@ public class Worker {
             client = org.redisson.Redisson.create(config);
         }
 
-        public Lock lock(String name) {
-            var lock = client.getLock(name);
-            return new Lock() {
-                public void acquire() {
-                    lock.lock();
-                }
-
-                public void release() {
-                    lock.unlock();
-                }
-            };
+        public Lock lock(String name, Kind kind) {
+            if (kind == Kind.PERMIT) {
+                var permits = client.getSemaphore(name);
+                permits.trySetPermits(PERMITS);
+                return Worker.lock(permits::acquire, permits::release);
+            }
+            var both = client.getReadWriteLock(name);
+            var lock = kind == Kind.READER ? both.readLock() : kind == Kind.WRITER ?
+                both.writeLock() : client.getLock(name);
+            return Worker.lock(lock::lock, lock::unlock);
         }
 
         public void close() {
@@ -65,18 +67,21 @@ public class Worker {
             client.start();
         }
 
-        public Lock lock(String name) {
-            var mutex = new org.apache.curator.framework.recipes.locks.InterProcessMutex(client,
-                "/bench-curator/" + name);
-            return new Lock() {
-                public void acquire() throws Exception {
-                    mutex.acquire();
-                }
-
-                public void release() throws Exception {
-                    mutex.release();
-                }
-            };
+        public Lock lock(String name, Kind kind) {
+            String path = "/bench-curator/" + name;
+            if (kind == Kind.PERMIT) {
+                var permits = new org.apache.curator.framework.recipes.locks
+                    .InterProcessSemaphoreV2(client, path, PERMITS);
+                var held = new org.apache.curator.framework.recipes.locks.Lease[1];
+                return Worker.lock(() -> held[0] = permits.acquire(),
+                    () -> permits.returnLease(held[0]));
+            }
+            var both = new org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock(
+                client, path);
+            var mutex = kind == Kind.READER ? both.readLock() : kind == Kind.WRITER ?
+                both.writeLock() : new org.apache.curator.framework.recipes.locks
+                    .InterProcessMutex(client, path);
+            return Worker.lock(mutex::acquire, mutex::release);
         }
 
         public void close() {
@@ -94,46 +99,79 @@ public class Worker {
         return os.getProcessCpuTime() / 1000;
     }
 
-    static volatile boolean stop;
-    // The last contender that had the lock, and how often another one had it before.
-    static final AtomicInteger holder = new AtomicInteger(), rounds = new AtomicInteger(),
-        handovers = new AtomicInteger();
+    interface Step {
+        void run() throws Exception;
+    }
 
-    static void contend(Lock lock, int number, boolean same, List<Long> times)
-            throws Exception {
-        for (;;) {
-            long began = System.nanoTime();
-            lock.acquire();
-            long held = System.nanoTime();
-            boolean changed = holder.getAndSet(number) != number;
-            lock.release();
-            times.add((same ? held : System.nanoTime()) - began);
-            if (stop) // this round ended too late to count for the rate
-                return;
-            rounds.incrementAndGet();
-            if (changed)
-                handovers.incrementAndGet();
+    static Lock lock(Step acquire, Step release) {
+        return new Lock() {
+            public void acquire() throws Exception {
+                acquire.run();
+            }
+
+            public void release() throws Exception {
+                release.run();
+            }
+        };
+    }
+
+    static volatile boolean stop;
+    // The last contender that had the lock, and when it began to release the lock.
+    static final AtomicInteger holder = new AtomicInteger();
+    static volatile long released;
+
+    static class Part {
+        long rounds, handovers;
+        final List<Long> times = new ArrayList<>(), gaps = new ArrayList<>();
+
+        // writer: null unless `reading`.
+        void contend(Lock usual, Lock writer, int number, boolean oneName) throws Exception {
+            for (int i = number;; i++) {
+                Lock lock = writer != null && i % WRITE_EVERY == 0 ? writer : usual;
+                long asked = System.nanoTime();
+                lock.acquire();
+                long held = System.nanoTime(), last = released;
+                boolean changed = holder.getAndSet(number) != number;
+                if (oneName && changed && last > asked)
+                    gaps.add(held - last);
+                if (oneName)
+                    released = System.nanoTime();
+                lock.release();
+                times.add((oneName ? held : System.nanoTime()) - asked);
+                if (stop) // this round ended too late to count for the rate
+                    return;
+                rounds++;
+                if (changed)
+                    handovers++;
+            }
         }
     }
 
     static void run(String library, String address, String line, BufferedReader in)
             throws Exception {
         String[] word = line.split(" ");
-        boolean same = word[1].equals("same"), shared = word[1].equals("shared");
+        String mode = word[1];
         int n = Integer.parseInt(word[2]);
+        int each = mode.equals("shared") ? n : mode.equals("eights") ? 8 : 1;
+        boolean oneName = !mode.equals("own") && !mode.equals("shared");
+        boolean reading = mode.equals("reading");
+        Kind kind = mode.equals("permits") ? Kind.PERMIT : reading ? Kind.READER : Kind.EXCLUSIVE;
         var clients = new ArrayList<Client>();
-        var parts = new ArrayList<List<Long>>();
+        var parts = new ArrayList<Part>();
         var threads = new ArrayList<Thread>();
         var ready = new CountDownLatch(n);
         var go = new CountDownLatch(1);
         stop = false;
         for (int i = 0; i < n; i++) {
-            if (i == 0 || !shared)
+            if (i % each == 0)
                 clients.add(open(library, address));
-            Lock lock = clients.get(shared ? 0 : i).lock("bench-" + (same ? 0 : i));
-            var times = new ArrayList<Long>();
+            Client client = clients.get(i / each);
+            String name = "bench-" + mode + "-" + (oneName ? 0 : i);
+            Lock lock = client.lock(name, kind);
+            Lock writer = reading ? client.lock(name, Kind.WRITER) : null;
+            var part = new Part();
             int number = i;
-            parts.add(times);
+            parts.add(part);
             var thread = new Thread(() -> {
                 try {
                     for (int k = 0; k < WARM_UP; k++) {
@@ -142,7 +180,7 @@ public class Worker {
                     }
                     ready.countDown();
                     go.await();
-                    contend(lock, number, same, times);
+                    part.contend(lock, writer, number, oneName);
                 } catch (Exception e) {
                     e.printStackTrace();
                     System.exit(1);
@@ -154,30 +192,53 @@ public class Worker {
         ready.await();
         System.out.println("ready");
         in.readLine();
-        rounds.set(0);
-        handovers.set(0);
-        long before = cpuMicros();
+        long before = cpuMicros(), began = System.nanoTime();
         go.countDown();
         Thread.sleep(Long.parseLong(word[3]));
         stop = true;
+        long elapsed = System.nanoTime() - began;
         for (Thread t : threads)
             t.join();
-        report(parts, cpuMicros() - before);
+        report(parts, cpuMicros() - before, elapsed / 1000);
         for (Client c : clients)
             c.close();
     }
 
-    static void report(List<List<Long>> parts, long cpu) {
-        var text = new StringBuilder();
+    static void sample(StringBuilder text, List<Long> times) {
+        int step = Math.max(1, times.size() / SAMPLES);
+        for (int i = 0; i < times.size(); i += step)
+            text.append(' ').append(times.get(i));
+    }
+
+    static void report(List<Part> parts, long cpu, long elapsed) {
+        var times = new StringBuilder();
+        var gaps = new StringBuilder();
+        long rounds = 0, handovers = 0, fewest = Long.MAX_VALUE, most = 0;
         for (var p : parts) {
-            int step = Math.max(1, p.size() / SAMPLES);
-            for (int i = 0; i < p.size(); i += step)
-                text.append(' ').append(p.get(i));
+            rounds += p.rounds;
+            handovers += p.handovers;
+            fewest = Math.min(fewest, p.rounds);
+            most = Math.max(most, p.rounds);
+            sample(times, p.times);
+            sample(gaps, p.gaps);
         }
-        System.out.println("ran " + rounds.get() + " " + handovers.get() + " " + cpu + text);
+        System.out.println("ran rounds=" + rounds + " handovers=" + handovers + " cpu_us=" + cpu
+            + " elapsed_us=" + elapsed + " fewest=" + fewest + " most=" + most + " times" + times
+            + " gaps" + gaps);
+    }
+
+    static void first(Client client) throws Exception {
+        Lock lock = client.lock("bench-first", Kind.EXCLUSIVE);
+        lock.acquire();
+        lock.release();
+        client.close();
     }
 
     public static void main(String[] args) throws Exception {
+        if (args.length > 2 && args[2].equals("first")) {
+            first(open(args[0], args[1]));
+            System.exit(0);
+        }
         var in = new BufferedReader(new InputStreamReader(System.in));
         for (String line = in.readLine(); line != null; line = in.readLine())
             run(args[0], args[1], line, in);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""worker.py LIBRARY ADDRESS: measures a lock library of Python for compare.py.
+"""worker.py LIBRARY ADDRESS [first]: measures a lock library of Python for compare.py.
 
 LIBRARY is redis-py, python-redis-lock or kazoo; ADDRESS is HOST:PORT. Contenders are processes with
 a client each.
@@ -40,41 +40,63 @@ def kazoo(address, name):
 LIBRARIES = {'redis-py': redis_py, 'python-redis-lock': python_redis_lock, 'kazoo': kazoo}
 
 
-def cpu_us():
+def usage():
+    """CPU time in us, and how often the process has slept and was woken."""
     u = resource.getrusage(resource.RUSAGE_SELF)
-    return int((u.ru_utime + u.ru_stime) * 1e6)
+    return int((u.ru_utime + u.ru_stime) * 1e6), u.ru_nvcsw
 
 
-def contend(library, address, mode, number, ready, go, stop, results, holder):
+def contend(library, address, mode, number, ready, go, stop, results, holder, released):
     acquire, release = LIBRARIES[library](address, f'bench-{0 if mode == "same" else number}')
     for _ in range(WARM_UP):
         acquire()
         release()
     ready.release()
     go.wait()
-    before, times, rounds, handovers = cpu_us(), [], 0, 0
+    (cpu, slept), times, gaps, rounds, handovers = usage(), [], [], 0, 0
     while True:
-        began = time.monotonic_ns()
+        asked = time.monotonic_ns()
         acquire()
         held = time.monotonic_ns()
         changed = holder.value != number
         holder.value = number
+        if mode == 'same' and changed and released.value > asked:
+            gaps.append(held - released.value)
+        released.value = time.monotonic_ns()
         release()
-        times.append((held if mode == 'same' else time.monotonic_ns()) - began)
+        times.append((held if mode == 'same' else time.monotonic_ns()) - asked)
         if stop.is_set():  # this round ended too late to count for the rate
             break
         rounds += 1
         handovers += changed
-    step = max(1, len(times) // SAMPLES)
-    results.put((rounds, handovers, cpu_us() - before, times[::step]))
+    used = usage()
+    results.put((rounds, handovers, used[0] - cpu, used[1] - slept, sample(times), sample(gaps)))
+
+
+def sample(times):
+    return times[::max(1, len(times) // SAMPLES)]
+
+
+def collect(crew, results):
+    """What the contenders put. A contender that failed puts nothing."""
+    parts = []
+    while len(parts) < len(crew):
+        if not results.empty():
+            parts.append(results.get())
+        elif any(p.exitcode for p in crew):
+            sys.exit('a contender failed')
+        else:
+            time.sleep(0.001)
+    return parts
 
 
 def run(library, address, mode, contenders, ms):
     fork = multiprocessing.get_context('fork')
     ready, go, stop, results = fork.Semaphore(0), fork.Event(), fork.Event(), fork.SimpleQueue()
-    holder = fork.Value('i', -1, lock=False)
-    crew = [fork.Process(target=contend, args=(library, address, mode, i, ready, go, stop, results,
-                                               holder)) for i in range(contenders)]
+    holder, released = fork.Value('i', -1, lock=False), fork.Value('q', 0, lock=False)
+    crew = [fork.Process(target=contend, daemon=True,
+                         args=(library, address, mode, i, ready, go, stop, results, holder,
+                               released)) for i in range(contenders)]
     for p in crew:
         p.start()
     for _ in crew:
@@ -82,18 +104,32 @@ def run(library, address, mode, contenders, ms):
             sys.exit('not all contenders are ready after two minutes')
     print('ready', flush=True)
     sys.stdin.readline()
+    began = time.monotonic_ns()
     go.set()
     time.sleep(ms / 1000)
     stop.set()
-    parts = [results.get() for _ in crew]
+    elapsed = (time.monotonic_ns() - began) // 1000
+    parts = collect(crew, results)
     for p in crew:
         p.join()
-    print('ran', *(sum(p[i] for p in parts) for i in range(3)), *(t for p in parts for t in p[3]),
+    rounds, handovers, cpu, slept = (sum(p[i] for p in parts) for i in range(4))
+    print(f'ran rounds={rounds} handovers={handovers} cpu_us={cpu} elapsed_us={elapsed}',
+          f'fewest={min(p[0] for p in parts)} most={max(p[0] for p in parts)} wakeups={slept}',
+          'times', *(t for p in parts for t in p[4]), 'gaps', *(t for p in parts for t in p[5]),
           flush=True)
 
 
+def first(library, address):
+    acquire, release = LIBRARIES[library](address, 'bench-first')
+    acquire()
+    release()
+
+
 def main():
-    library, address = sys.argv[1:]
+    library, address, *more = sys.argv[1:]
+    if more == ['first']:
+        first(library, address)
+        return
     for line in iter(sys.stdin.readline, ''):
         word, mode, contenders, ms = line.split()
         assert word == 'run' and mode in ('own', 'same'), line
