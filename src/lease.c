@@ -118,11 +118,21 @@ static void set_by(struct hold *hold, const char *by)
     hold->by = by ? strdup(by) : NULL; /* without memory: not known */
 }
 
+/* A renewal that the engine sent late, or again, counts from that time, but its length was computed
+ * before. */
+static int64_t within_max_hold(const struct hold *hold, int64_t from, int64_t lease_ms)
+{
+    int64_t left = hold->terms.max_hold_ms - (from - hold->since) / PAWL_NS_PER_MS;
+
+    return hold->terms.max_hold_ms && left < lease_ms ? left : lease_ms;
+}
+
 void pawl__lease_confirm(struct hold *hold, int64_t from, int64_t lease_ms)
 {
     pawl_client *client = hold->client;
     int64_t now = pawl__now(client);
 
+    lease_ms = within_max_hold(hold, from, lease_ms);
     hold->claim = false;
     hold->renewal_late = 0;
     hold->verify_why = 0;

@@ -45,7 +45,7 @@ def now_ns():
 
 SUITED = {  # the kinds of faults that suit a shape, each with the lengths in ms to choose from
     'limits': {'stall': (700, 2000, 5000), 'lose': (700, 2000), 'freeze': (700, 2000, 5000),
-               'backend': (200, 4000, 6000)},
+               'backend': (200, 4000, 6000), 'leave': (20, 700), 'slots': (20, 700)},
     'downgrade': {'stall': (700, 2000), 'lose': (700, 2000), 'late': (50, 300)},
     'move': {'vanish': (2000, 6000, 6000), 'lose': (700, 2000)},
     'steady': {'slots': (20, 20, 200, 700), 'failover': (20,)},

@@ -7,6 +7,7 @@ affects no other owner's lock.
 """
 import os
 import sys
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cases import equal  # noqa: E402
@@ -69,6 +70,26 @@ def _(s):
     s.restart()
     assert int(s.call('GET', '{pawl:n}:fence')) < older, 'the snapshot is not older'
     assert b.ask('take', 'l', 30000).ok().token > token
+
+
+@case('a renewal that is sent late, because there was no connection, does not go past max_hold')
+def _(s):
+    p = Proxy(s.port)
+    a = Actor(p.url(watchdog=6000, timeout=20000))
+    a.lock('l', 'n', max_hold=8000)
+    a.ask('take', 'l', 0).ok()
+    got = time.monotonic()
+    p.refuse()
+    p.cut()
+    time.sleep(3.5)  # the renewal is due after 2 s: it asks for 6 s more, and is not sent yet
+    p.accept()
+
+    def end():
+        at = time.monotonic()
+        return at - got + a.ask('valid', 'l').valid / 1000
+
+    until(lambda: end() > 6.1, 'for the renewal')
+    assert end() <= 8, f'valid until {end():.1f} s after the acquire'
 
 
 @case('a client that comes back to a restarted server leaves the connections of others alone')
