@@ -329,21 +329,13 @@ CASE("done of a waiting handle that is freed is never 0, also if the grant came 
 
 /* ---- Why it was lost ------------------------------------------------------------------------- */
 
-/* Does the service tell a holder who broke its lock? etcd and ZooKeeper only tell that a key or
- * node is gone, and the example of an engine has no text in its notice. */
-static bool tells_breaker(void)
-{
-    return can(PAWL_CAN_TELL_BROKEN) && !strstr(conf_url, "etcd:") && !strstr(conf_url, "zk:") &&
-           !strstr(conf_url, "lines:");
-}
-
 /* The cause of the loss, as far as the service can tell: for a break also by whom. */
 static void check_broken_cause(const char *cause)
 {
     char by[64];
 
     snprintf(by, sizeof by, "it was broken by pid %d ", (int)getpid());
-    if (tells_breaker())
+    if (can(PAWL_CAN_NAME_BREAKER))
         CHECK(!strncmp(cause, by, strlen(by)) && strstr(cause, "(an operator)"));
     else
         CHECK(!strcmp(cause, pawl_lost_text(broken_reason())));
