@@ -205,12 +205,12 @@ enum pawl_can {
     PAWL_CAN_BREAK_AT_ONCE, /* a break can't end a grant that is made while the break goes on */
     PAWL_CAN_TELL_BROKEN,   /* a break is PAWL_LOST_BROKEN; else PAWL_LOST_GONE */
     PAWL_CAN_SHARE,         /* other processes share the names */
-    PAWL_CAN_BE_DOWN        /* the service is a server; else this machine alone keeps the locks */
+    PAWL_CAN_BE_DOWN,       /* the service is a server; else this machine alone keeps the locks */
+    PAWL_CAN_NAME_BREAKER   /* the cause of a break names the breaker (pawl_lock_lost_cause) */
 };
 
-/* Does the service have the feature `what` (enum pawl_can)? Returns 1, 0, or PAWL_EINVAL (a feature
- * that this version of the library doesn't know). No I/O; also allowed after fork().
- * Thread: any. Blocks: no. In callbacks: yes. */
+/* Does the service have the feature `what` (enum pawl_can)? Returns 1, 0, or PAWL_EINVAL (unknown
+ * feature). No I/O; also allowed after fork(). Thread: any. Blocks: no. In callbacks: yes. */
 PAWL_API int pawl_client_can(const pawl_client *client, int what);
 
 /* The lease of locks with lease_ms 0 (`watchdog_ms` of the options, `watchdog` of the URL, or the

@@ -38,6 +38,8 @@ static bool can(uint32_t caps, int what)
         return !(caps & PAWL_CAP_BREAKS_LATE);
     case PAWL_CAN_TELL_BROKEN:
         return !(caps & PAWL_CAP_BREAKS_UNSEEN);
+    case PAWL_CAN_NAME_BREAKER:
+        return !(caps & (PAWL_CAP_BREAKS_UNSEEN | PAWL_CAP_BREAKER_UNNAMED));
     case PAWL_CAN_SHARE:
         return !(caps & PAWL_CAP_PRIVATE);
     default:
@@ -47,7 +49,7 @@ static bool can(uint32_t caps, int what)
 
 int pawl_client_can(const pawl_client *client, int what)
 {
-    if (!client || what < PAWL_CAN_FENCE || what > PAWL_CAN_BE_DOWN)
+    if (!client || what < PAWL_CAN_FENCE || what > PAWL_CAN_NAME_BREAKER)
         return PAWL_EINVAL;
     return can(client->caps, what);
 }

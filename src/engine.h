@@ -139,7 +139,9 @@ enum pawl_caps {
                                         made after the BREAK was submitted */
     PAWL_CAP_BREAKS_UNSEEN = 1 << 18, /* the holder can't tell a BREAK from another loss: the reason
                                         is PAWL_LOST_GONE instead of PAWL_LOST_BROKEN */
-    PAWL_CAP_EXAMINE = 1 << 19       /* EXAMINE */
+    PAWL_CAP_EXAMINE = 1 << 19,      /* EXAMINE */
+    PAWL_CAP_BREAKER_UNNAMED = 1 << 20 /* the holder learns of a BREAK, but not who broke: op->by of
+                                        an EVENT is NULL */
 };
 
 /* ---- Ops ------------------------------------------------------------------------------------- */

@@ -190,7 +190,8 @@ static const char *engine_libraries(void)
 const pawl_engine pawl_engine_etcd = {
     .abi = PAWL_ENGINE_ABI,
     .caps = PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_SHARED | PAWL_CAP_PERMITS | PAWL_CAP_LATCH |
-            PAWL_CAP_SESSION_LEASE | PAWL_CAP_LINGER | PAWL_CAP_LIST | PAWL_CAP_EXAMINE,
+            PAWL_CAP_SESSION_LEASE | PAWL_CAP_LINGER | PAWL_CAP_LIST | PAWL_CAP_EXAMINE |
+            PAWL_CAP_BREAKER_UNNAMED,
     .scheme = "etcd",
     .state_size = sizeof(etcd),
     .open = engine_open,

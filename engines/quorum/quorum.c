@@ -171,7 +171,8 @@ static void set_caps(quorum *q)
     if (any & PAWL_CAP_COUNTS)
         all &= ~(uint32_t)PAWL_CAP_SHARED;
     q->caps = (all & ~(uint32_t)PAWL_CAP_FLOOR) | PAWL_CAP_BREAKS_LATE |
-              (any & (PAWL_CAP_PRIVATE | PAWL_CAP_FAIR_ONLY | PAWL_CAP_BREAKS_UNSEEN));
+              (any & (PAWL_CAP_PRIVATE | PAWL_CAP_FAIR_ONLY | PAWL_CAP_BREAKS_UNSEEN |
+                      PAWL_CAP_BREAKER_UNNAMED));
 }
 
 static int quorum_open(void *self, pawl_env *env, const pawl_url *url, pawl_error *err)

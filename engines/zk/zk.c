@@ -135,7 +135,7 @@ static int engine_identity(void *self, char *ret, size_t size)
 const pawl_engine pawl_engine_zk = {
     .abi = PAWL_ENGINE_ABI,
     .caps = PAWL_CAP_FENCE | PAWL_CAP_QUEUE | PAWL_CAP_SHARED | PAWL_CAP_PERMITS | PAWL_CAP_LATCH |
-            PAWL_CAP_SESSION_LEASE | PAWL_CAP_LIST | PAWL_CAP_EXAMINE,
+            PAWL_CAP_SESSION_LEASE | PAWL_CAP_LIST | PAWL_CAP_EXAMINE | PAWL_CAP_BREAKER_UNNAMED,
     .scheme = "zk",
     .state_size = sizeof(zk),
     .open = engine_open,

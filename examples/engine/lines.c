@@ -399,7 +399,7 @@ static int lines_identity(void *self, char *ret, size_t size)
 
 static const pawl_engine engine = {
     .abi = PAWL_ENGINE_ABI,
-    .caps = PAWL_CAP_FENCE | PAWL_CAP_LIST,
+    .caps = PAWL_CAP_FENCE | PAWL_CAP_LIST | PAWL_CAP_BREAKER_UNNAMED,
     .scheme = "lines",
     .state_size = sizeof(lines),
     .open = lines_open,

@@ -329,14 +329,6 @@ CASE("done of a waiting handle that is freed is never 0, also if the grant came 
 
 /* ---- The reason of a loss -------------------------------------------------------------------- */
 
-/* Whether the service tells a holder which client broke the lock. etcd and ZooKeeper only tell that
- * a key or node is gone, and the notification of the example engine has no text. */
-static bool tells_breaker(void)
-{
-    return can(PAWL_CAN_TELL_BROKEN) && !strstr(conf_url, "etcd:") && !strstr(conf_url, "zk:") &&
-           !strstr(conf_url, "lines:");
-}
-
 /* Check the text of a loss by a break: it names the client that broke the lock if the service tells
  * which client did. */
 static void check_broken_cause(const char *cause)
@@ -344,7 +336,7 @@ static void check_broken_cause(const char *cause)
     char by[64];
 
     snprintf(by, sizeof by, "it was broken by pid %d ", (int)getpid());
-    if (tells_breaker())
+    if (can(PAWL_CAN_NAME_BREAKER))
         CHECK(!strncmp(cause, by, strlen(by)) && strstr(cause, "(an operator)"));
     else
         CHECK(!strcmp(cause, pawl_lost_text(broken_reason())));

@@ -10,7 +10,7 @@
 #include "registry.h"
 
 #define LOCK_OPTIONS(...) (&(pawl_lock_options){.size = sizeof(pawl_lock_options), __VA_ARGS__})
-#define QUESTIONS (PAWL_CAN_BE_DOWN + 1)
+#define QUESTIONS (PAWL_CAN_NAME_BREAKER + 1)
 
 static pawl_client *open_client(const char *url)
 {
@@ -50,6 +50,7 @@ CASE("words of other engines in a URL change no answer")
     CHECK_EQ(ask("redis://zk:6379", PAWL_CAN_LINGER), 1);
     CHECK_EQ(ask("redis://zk:6379", PAWL_CAN_LEASE), 1);
     CHECK_EQ(ask("redis://local:6379", PAWL_CAN_BE_DOWN), 1);
+    CHECK_EQ(ask("redis://etcd:6379", PAWL_CAN_NAME_BREAKER), 1);
 }
 
 CASE("an alias of a scheme is the same engine")
