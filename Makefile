@@ -2,7 +2,10 @@
 BUILD  ?= build/release
 PREFIX ?= /usr/local
 MESON  ?= meson
-SETUP   = $(MESON) setup --prefix $(PREFIX)
+# Debian's loader looks in lib/x86_64-linux-gnu, not in lib64, which Meson takes where dpkg-dev is
+# missing. Elsewhere gcc names no such folder, and Meson decides.
+LIBDIR ?= $(addprefix lib/,$(shell gcc -print-multiarch 2>/dev/null))
+SETUP   = $(MESON) setup --prefix $(PREFIX) $(addprefix --libdir=,$(LIBDIR))
 
 .PHONY: all pawl deps test-deps demo test generate versions interop bench bench-peers bench-compare \
     bench-quick bench-long fuzz fuzz-long asan tsan check picture install clean
