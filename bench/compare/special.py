@@ -126,7 +126,7 @@ class Calls(Special):
         done = subprocess.run(words, stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
         found = re.search(r'^(\d+),.*raw_syscalls:sys_enter', done.stderr, re.M)
         if done.returncode or not found:
-            raise RuntimeError((done.stderr.strip().splitlines() or ['perf failed'])[-1])
+            raise RuntimeError('perf: ' + (done.stderr.strip().splitlines() or ['failed'])[-1])
         return int(found[1])
 
     def slice(self, command):
