@@ -119,8 +119,10 @@ int main(int argc, char **argv)
     check_names(argv + 2);
     setup.by_socket.path = argv[0];
     setup.by_tcp.port = atoi(argv[1]);
-    snprintf(setup.tcp, sizeof setup.tcp, "redis://127.0.0.1:%d", setup.by_tcp.port);
-    snprintf(setup.socket, sizeof setup.socket, "redis+unix://%s", argv[0]);
+    /* With a time-out that a busy machine won't reach: slow figures are better than none. */
+    snprintf(setup.tcp, sizeof setup.tcp, "redis://127.0.0.1:%d/?timeout=30000",
+             setup.by_tcp.port);
+    snprintf(setup.socket, sizeof setup.socket, "redis+unix://%s?timeout=30000", argv[0]);
     if (url) {
         snprintf(setup.tcp, sizeof setup.tcp, "%s", url);
         snprintf(setup.socket, sizeof setup.socket, "%s", url);

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The goals for Pawl's speed, judged by the results of a run: for each goal the measured figure
 with its spread, the limit, and whether the goal is met. A goal whose measurement is missing is said
@@ -18,9 +19,10 @@ from turns import middle  # noqa: E402
 
 PLAIN, SCRIPTS = 'SET NX PX and a script, in C', "Pawl's scripts, plain client in C"
 PIPELINED = 'the same, pipelined on 50 connections'
-# Pawl's own rows, and rows that are no lock.
-OWN = ('Pawl', "Pawl, Redisson's layout", 'Pawl, `local:`', 'Pawl, tables', SCRIPTS,
-       'Pawl, `layout=advisory`', 'Pawl, `layout=session`', 'one PING after a sleep')
+# Rows that are no library of others: Pawl, and programs that show what a part of the work costs.
+OWN = (SCRIPTS, PLAIN, PIPELINED, 'Pawl', "Pawl, Redisson's layout", 'Pawl, `local:`',
+       'Pawl, tables', 'Pawl, `layout=advisory`', 'Pawl, `layout=session`',
+       'one PING after a sleep')
 
 
 class Missing(Exception):
@@ -45,13 +47,13 @@ class Results:
         """Keys of a mode, as 'same 16', in their order."""
         found = [k for k in self.service(service) if k.split()[0] == mode]
         if not found:
-            raise Missing(f'{service}, {mode}: not measured')
+            raise Missing(f'{service}, {mode}: not in this run')
         return found
 
     def row(self, service, workload, title):
         found = self.service(service).get(workload, {}).get(title)
         if not isinstance(found, dict):
-            raise Missing(f'{service}, {workload}, {title}: {found or "not measured"}')
+            raise Missing(f'{service}, {workload}, {title}: {found or "not in this run"}')
         return found
 
     def others(self, service, workload):
@@ -297,7 +299,7 @@ def main():
     with open(sys.argv[1], encoding='utf-8') as f:
         rows = judge(json.load(f))
     for number, words, limit, figure, verdict in rows:
-        print(f'{number}  {words}\n     {limit}; measured: {figure}: {verdict}')
+        print(f'{number}  {words}\n     {verdict}: {limit}; {figure}')
     return 0
 
 

@@ -45,7 +45,8 @@ class Peer:
         if self.missing:
             return f'not here: {os.path.relpath(self.missing, TOP)} is missing (make bench-peers)'
         if mode not in self.modes and mode in PROCESSES:
-            return 'not measured: only workers in C have what this takes'
+            return ('not measured: this takes a worker with a process for each contender, and a '
+                    'lock that survives the death of its holder')
         if mode not in self.modes:
             return 'not measured: this library has no such lock or calls'
         limit = self.flying if mode == 'async' else self.most
@@ -133,8 +134,9 @@ class Local(Service):
                 self.c('flock(2)', 'flock', f, modes=(*all_modes, 'reading')),
                 self.c('flock(2) and a counter in the file', 'flock-token', f, modes=all_modes),
                 self.c('robust POSIX mutex in shared memory', 'mutex', f, modes=all_modes),
+                # Nobody returns the permit of a contender that was killed: no `killed`.
                 self.c('POSIX semaphore in shared memory', 'semaphore', f,
-                       modes=(*all_modes, 'permits')),
+                       modes=(*EVERY, 'handover', 'stopped', 'permits')),
                 self.c('POSIX read-write lock in shared memory', 'rwlock', f, modes=('reading',),
                        helper=True)]
 

@@ -9,7 +9,8 @@ import math
 
 COLOURS = ('#d9480f', '#1c7ed6', '#2f9e44', '#9c36b5', '#e8a100', '#0c8599', '#c2255c', '#5c940d',
            '#6741d9', '#868e96', '#a0522d')
-WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 760, 340, 70, 30, 250, 45
+WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 760, 350, 70, 44, 250, 45
+PERCENT = (1, 25, 50, 75, 90, 99)  # ticks of a distribution
 
 
 def number(value):
@@ -35,7 +36,7 @@ def bars(title, unit, rows):
     """rows: (name, value, upper value or None), the shortest bar is the best."""
     top = max(max(v, u or 0) for _, v, u in rows)
     low = min(v for _, v, _ in rows) / 2
-    height = TOP + 24 * len(rows) + 20
+    height = TOP + 24 * len(rows) + 24
     left = 270
 
     def x(value):
@@ -51,19 +52,21 @@ def bars(title, unit, rows):
             parts.append(f'<path d="M{x(value):.1f} {y + 8}H{x(upper):.1f}m0 -4v8" fill="none" '
                          f'stroke="currentColor"/>')
         parts.append(text(max(x(value), x(upper or value)) + 6, y + 13, number(value)))
-    parts.append(text(left, height - 6, f'{unit}; logarithmic axis', size=11))
+    parts.append(text(left, height - 6, f'{unit}; logarithmic axis'.lstrip('; '), size=11))
     return picture(title, parts, height)
 
 
-def lines(title, x_label, y_label, series):
-    """series: (name, [(x, y)]); both axes are logarithmic."""
+def lines(title, x_label, y_label, series, ticks=None):
+    """series: (name, [(x, y)]); both axes are logarithmic. With ticks the x axis is linear."""
     points = [p for _, s in series for p in s if p[1] > 0]
     x0, x1 = min(p[0] for p in points), max(p[0] for p in points)
     y0, y1 = min(p[1] for p in points) / 1.2, max(p[1] for p in points) * 1.2
     width, height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
 
     def x(value):
-        return LEFT + width * math.log(value / x0) / math.log(x1 / x0 or 2) if x1 > x0 else LEFT
+        if ticks:
+            return LEFT + width * (value - x0) / (x1 - x0)
+        return LEFT + width * math.log(value / x0) / math.log(x1 / x0) if x1 > x0 else LEFT
 
     def y(value):
         return TOP + height * (1 - math.log(value / y0) / math.log(y1 / y0))
@@ -71,9 +74,8 @@ def lines(title, x_label, y_label, series):
     parts = [f'<path d="M{LEFT} {TOP}v{height}h{width}" fill="none" stroke="currentColor"/>',
              text(LEFT + width / 2, HEIGHT - 8, x_label, 'middle'),
              text(LEFT, TOP - 4, y_label, size=11)]
-    for value in sorted({p[0] for p in points}):
-        if len({p[0] for p in points}) < 12:
-            parts.append(text(x(value), TOP + height + 16, number(value), 'middle', 11))
+    for value in ticks or sorted({p[0] for p in points}):
+        parts.append(text(x(value), TOP + height + 16, number(value), 'middle', 11))
     for power in range(math.floor(math.log10(y0)), math.ceil(math.log10(y1)) + 1):
         if y0 <= 10 ** power <= y1:
             parts += [text(LEFT - 6, y(10 ** power) + 4, number(10 ** power), 'end', 11),
@@ -92,5 +94,6 @@ def lines(title, x_label, y_label, series):
 
 def distribution(title, unit, series):
     """series: (name, 101 quantiles): how many percent of the times are below a value."""
-    return lines(title, 'percent of all times are below', unit,
-                 [(name, [(i, v) for i, v in enumerate(q) if 1 <= i <= 99]) for name, q in series])
+    return lines(title, 'percent of all times are below the line', unit,
+                 [(name, [(i, v) for i, v in enumerate(q) if 1 <= i <= 99]) for name, q in series],
+                 PERCENT)

@@ -112,7 +112,7 @@ def plots(name, service):
                        ('commands', 'commands')):
         rows = [(t, r[key], None) for t, r in measured(service, 'own 1', key)]
         if rows:
-            yield f'{name}-{key}.svg', bars(f'{title}: a pair, alone', words, rows)
+            yield f'{name}-{key}.svg', bars(f'{title}: {words}, of a pair, alone', '', rows)
     for mode, key, x, y in (('same', 'rate', 'contenders', 'hand-overs per second'),
                             ('same', 'cpu_us', 'contenders', 'CPU us of clients per hand-over'),
                             ('same', 'commands', 'contenders', 'commands per hand-over'),
@@ -142,7 +142,7 @@ def row(cells):
 
 
 def intro(results):
-    words = f'{results["machine"]}; {results["rounds"]} rounds of {results["ms"]} ms.'
+    words = f'{results["machine"]}. Rounds: {results["rounds"]}, slices of {results["ms"]} ms.'
     return [words, *([QUICK] if results['quick'] else []), NOTES]
 
 
@@ -204,9 +204,9 @@ def publish(results, folder):
     """The Markdown report as benchmark-results.md, its plots in images/."""
     pictures = {name: [(f'bench-{f}', svg) for f, svg in of]
                 for name, of in drawn(results).items()}
-    heading_line, rest = markdown(results, pictures, 'images/').split('\n', 1)
-    text = ['<!-- Written by bench/compare/compare.py --publish; do not edit. -->', '', heading_line,
-            '', 'How the figures are made: [benchmarks.md](benchmarks.md).', rest]
+    title, rest = markdown(results, pictures, 'images/').split('\n', 1)
+    text = ['<!-- Written by bench/compare/compare.py --publish; do not edit. -->', '', title, '',
+            'How the figures are made: [benchmarks.md](benchmarks.md).', rest]
     save({'benchmark-results.md': '\n'.join(text)}, folder)
     for of in pictures.values():
         save(dict(of), os.path.join(folder, 'images'))

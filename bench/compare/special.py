@@ -126,7 +126,7 @@ class Calls(Special):
         done = subprocess.run(words, stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
         found = re.search(r'^(\d+),.*raw_syscalls:sys_enter', done.stderr, re.M)
         if done.returncode or not found:
-            raise RuntimeError((done.stderr.strip().splitlines() or ['perf failed'])[-1])
+            raise RuntimeError('perf: ' + (done.stderr.strip().splitlines() or ['failed'])[-1])
         return int(found[1])
 
     def slice(self, command):
@@ -234,8 +234,7 @@ class Delayed:
         self.process.wait(20)
 
 
-def quorum_url(ports):
-    return '|'.join(['quorum:settle=1', *(f'redis://127.0.0.1:{p}' for p in ports)])
+PATIENT = '/?timeout=30000'  # a busy machine won't reach this time-out
 
 
 class Quorums(Servers):
@@ -246,13 +245,18 @@ class Quorums(Servers):
         return {'acquire': a50, 'acquire99': a99, 'release': r50, 'release99': r99,
                 'p50': a50 + r50}
 
+    def url(self, ports):
+        """The time-out decides how long a quorum waits for a node, so it stays the usual one."""
+        more = PATIENT if self.quick or len(ports) == 1 else ''
+        urls = [f'redis://127.0.0.1:{p}{more}' for p in ports]
+        return '|'.join(['quorum:settle=1', *urls]) if len(ports) > 1 else urls[0]
+
     def seconds(self):
         return 0.2 if self.quick else 1
 
     def sides(self, ports):
         """Pawl, and the others on the same servers; (title, function or reason)."""
-        url = quorum_url(ports) if len(ports) > 1 else f'redis://127.0.0.1:{ports[0]}'
-        pawl = [self.bench('bench_quorum'), 'pair', self.seconds(), url]
+        pawl = [self.bench('bench_quorum'), 'pair', self.seconds(), self.url(ports)]
         yield 'Pawl', lambda: self.pair(*pawl)
         redsync, node = os.path.join(INTEROP, 'redsync'), os.path.join(INTEROP, 'node')
         script = os.path.join(TOP, 'interop', 'node', 'bench.js')
@@ -284,8 +288,8 @@ class Quorum(Quorums):
             yield ('quorum slow first', 'five servers, the first one 50 ms late',
                    self.turns(list(self.sides(slow.ports[:1] + ports[1:]))))
             yield ('quorum handover', 'from the release to the next owner', self.turns([
-                ('Pawl, five servers', lambda: self.handover(quorum_url(ports))),
-                ('Pawl, one server', lambda: self.handover(f'redis://127.0.0.1:{ports[0]}'))]))
+                ('Pawl, five servers', lambda: self.handover(self.url(ports))),
+                ('Pawl, one server', lambda: self.handover(self.url(ports[:1])))]))
             servers[4].kill()
             yield ('quorum dead', 'five servers, the last one dead',
                    self.turns(list(self.sides(ports))))
@@ -324,7 +328,7 @@ class Delay(Quorums):
                      for t, s in self.sides(used)]
             yield (f'delay {ms} {name}', f'a round trip of {ms} ms, {words}: round trips (medians '
                    'divided by the median of PING through the same proxy)', self.turns(sides))
-            url = quorum_url(used) if len(used) > 1 else f'redis://127.0.0.1:{used[0]}'
+            url = self.url(used)
             yield (f'delay {ms} {name} handover', f'a round trip of {ms} ms, {words}: round trips '
                    'from the release to the next owner',
                    self.turns([('Pawl', lambda u=url: self.handover(u, ms, ports[0]))]))

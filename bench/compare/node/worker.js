@@ -31,7 +31,7 @@ const libraries = {
   },
   'redis-semaphore': (client) => {
     const { Mutex, Semaphore } = load('redis-semaphore');
-    const options = { lockTimeout: 30000, acquireTimeout: 600000 };
+    const options = { lockTimeout: 30000, acquireTimeout: 600000, retryInterval: 5 };
     return (name, mode) => {
       const mutex = mode === 'permits' ? new Semaphore(client, name, PERMITS, options) :
         new Mutex(client, name, options);

@@ -17,7 +17,7 @@ SAMPLES = 4000
 def redis_py(address, name):
     import redis
     host, port = address.split(':')
-    lock = redis.Redis(host=host, port=int(port)).lock(name, timeout=30)
+    lock = redis.Redis(host=host, port=int(port)).lock(name, timeout=30, sleep=0.005)
     return lock.acquire, lock.release
 
 
