@@ -39,7 +39,7 @@ TREE, BUILD = os.path.join(WORK, 'tree'), os.path.join(WORK, 'build')
 MOST = 180
 BROKEN = 'broke down'
 JOBS = 8    # most programs wait most of the time
-LANES = {'zk': 2, 'postgres': 2, 'mysql': 2, 'advisory': 2, 'cluster': 2,
+LANES = {'zk': 2, 'postgres': 2, 'mysql': 2, 'advisory': 2, 'session': 2, 'cluster': 2,
          'redisson-cluster': 2}  # else 4
 TARGETS = {
     'generate': r'engines/.*\.so|libpawl\.so.*|tests/generate/generate',
