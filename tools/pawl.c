@@ -13,7 +13,7 @@
 #define SERVICE_HELP                                                                               \
     "  -u URL              the service; default: $PAWL_URL, else local:\n"                         \
     "  --layout NAME       how locks are stored there: pawl, redisson (Redis),\n"                  \
-    "                      advisory (PostgreSQL)\n"                                                \
+    "                      advisory (PostgreSQL), session (MariaDB, MySQL)\n"                      \
     "  -v                  tell on stderr who holds it, which server, warnings, and what a\n"      \
     "                      trace: URL traces; -vv: all that the library logs\n"
 #define COMMON_HELP SERVICE_HELP "  --json              print JSON\n"

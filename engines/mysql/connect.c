@@ -38,6 +38,7 @@ struct my_box {
     char words[SQL_WORDS];
     sql_settings s;  /* copies */
     unsigned seconds;
+    unsigned long flags;
 };
 
 static void start_library(void)
@@ -139,7 +140,7 @@ static MYSQL *connect_now(struct my_box *box)
     set_tls(mysql, s);
     set_methods(mysql, s, local);
     if (mysql_real_connect(mysql, local ? NULL : host->host, s->login.user, s->login.password,
-                           s->db, host->port, local ? host->host : NULL, CLIENT_MULTI_RESULTS)) {
+                           s->db, host->port, local ? host->host : NULL, box->flags)) {
         if (is_plain(mysql, box))
             return NULL;
         fcntl(mysql_get_socket(mysql), F_SETFD, FD_CLOEXEC);
@@ -249,6 +250,9 @@ int my_connect(sql_link *link)
     box->wake = &m->wake;
     box->send = link->env->wake_send;
     box->seconds = (unsigned)((link->env->timeout_ms + 999) / 1000);
+    box->flags = CLIENT_MULTI_RESULTS;
+    if (link->sql->driver == &my_session_driver)
+        box->flags |= CLIENT_MULTI_STATEMENTS;
     m->box = box;
     m->wake = (pawl_wake){.fn = woken, .arg = link};
     link->env->wake_begin(link->env, &m->wake);

@@ -18,10 +18,21 @@
     "t.table_schema = $SCHEMA AND t.table_name IN ('$TABLE', '$TABLE_member', '$TABLE_client', "   \
     "'$TABLE_mail')"
 
-const char my_examine[] =
-    ROW("0", "server", "VERSION()", "", "")
-    "UNION ALL " ROW("0", "clock", "CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', "
+#define FACTS                                                                                      \
+    ROW("0", "server", "VERSION()", "", "")                                                        \
+    "UNION ALL " ROW("0", "clock", "CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', "                \
         "UTC_TIMESTAMP(6)) DIV 1000 AS CHAR)", "", "")
+
+#define CONNECTIONS                                                                                \
+    "UNION ALL " ROW("2", "sql-connections", "CONCAT(s.variable_value, ' of ', v.variable_value, " \
+        "' connections are in use')",                                                              \
+        "When none is left, clients that reconnect can''t renew their leases, and lose their "     \
+        "locks.", "Raise max_connections.")                                                        \
+    VARIABLES "JOIN " STATUS "ON s.variable_name = 'threads_connected' "                           \
+    "WHERE v.variable_name = 'max_connections' AND s.variable_value * 10 > v.variable_value * 9 "
+
+const char my_examine[] =
+    FACTS
     "UNION ALL " ROW("IF(v.variable_value = 0, 3, 2)", "sql-commit",
         "CONCAT('innodb_flush_log_at_trx_commit is ', v.variable_value)",
         "A grant is answered before it is on disk. After a power failure the latest grants are "
@@ -35,12 +46,7 @@ const char my_examine[] =
         "SET GLOBAL sync_binlog = 1, and the same in my.cnf.")
     VARIABLES "WHERE v.variable_name = 'sync_binlog' AND v.variable_value <> 1 AND EXISTS "
     "(SELECT 1 " VARIABLES "WHERE v.variable_name = 'log_bin' AND v.variable_value = 'ON') "
-    "UNION ALL " ROW("2", "sql-connections", "CONCAT(s.variable_value, ' of ', v.variable_value, "
-        "' connections are in use')",
-        "When none is left, clients that reconnect can''t renew their leases, and lose their "
-        "locks.", "Raise max_connections.")
-    VARIABLES "JOIN " STATUS "ON s.variable_name = 'threads_connected' "
-    "WHERE v.variable_name = 'max_connections' AND s.variable_value * 10 > v.variable_value * 9 "
+    CONNECTIONS
     "UNION ALL " ROW("3", "sql-engine", "CONCAT('the table ', t.table_name, ' is of the storage "
         "engine ', t.engine)",
         "Only InnoDB locks single rows and survives a crash: with another engine two clients can "
@@ -57,3 +63,22 @@ const char my_examine[] =
     "WHERE NOT EXISTS (SELECT 1 FROM information_schema.statistics AS t WHERE t.table_schema = "
     "$SCHEMA AND t.table_name = e.name AND t.non_unique = 0 GROUP BY t.index_name HAVING "
     "GROUP_CONCAT(t.column_name ORDER BY t.seq_in_index) = e.columns)";
+
+/* layout=session: a lock lasts only as long as the server, so only the tokens are on the disk. */
+const char my_session_examine[] =
+    FACTS CONNECTIONS
+    "UNION ALL " ROW("3", "sql-engine", "CONCAT('the table ', t.table_name, ' is of the storage "
+        "engine ', t.engine)",
+        "Only InnoDB survives a crash: with another engine tokens may repeat.",
+        "ALTER TABLE ... ENGINE=InnoDB.")
+    "FROM information_schema.tables AS t WHERE t.table_schema = $SCHEMA AND t.table_name = "
+    "'$TABLE_session' AND t.engine <> 'InnoDB' "
+    "UNION ALL " ROW("3", "sql-index", "CONCAT('the table ', t.table_name, ' has no unique index "
+        "on (lock_name)')",
+        "Without it a name can have two rows, so that tokens repeat.",
+        "Create the index again, as in share/pawl/mysql-session.sql.")
+    "FROM information_schema.tables AS t WHERE t.table_schema = $SCHEMA AND t.table_name = "
+    "'$TABLE_session' AND NOT EXISTS (SELECT 1 FROM information_schema.statistics AS x WHERE "
+    "x.table_schema = t.table_schema AND x.table_name = t.table_name AND x.non_unique = 0 "
+    "GROUP BY x.index_name HAVING GROUP_CONCAT(x.column_name ORDER BY x.seq_in_index) = "
+    "'lock_name')";

@@ -11,6 +11,9 @@
 
 #include "mysql.h"
 #include "mysql_schema.h"
+#include "mysql_session_schema.h"
+#include "sql/hash.h"
+#include "userlock.h"
 
 static const char *const statements[SQL_STATEMENTS] = {
     [SQL_ACQUIRE] = "CALL @_acquire(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -95,6 +98,7 @@ static const struct {
     {1305, SQL_MISSING, 0}, {1146, SQL_MISSING, 0},
     {1044, SQL_REFUSED, PAWL_EAUTH}, {1045, SQL_REFUSED, PAWL_EAUTH},
     {1142, SQL_REFUSED, PAWL_EAUTH}, {1143, SQL_REFUSED, PAWL_EAUTH},
+    {1094, SQL_REFUSED, PAWL_ENOTHELD}, {1095, SQL_REFUSED, PAWL_EAUTH}, /* KILL */
     {1227, SQL_REFUSED, PAWL_EAUTH}, {1370, SQL_REFUSED, PAWL_EAUTH},
     {1698, SQL_REFUSED, PAWL_EAUTH}, {1251, SQL_REFUSED, PAWL_EAUTH},
     {2026, SQL_REFUSED, PAWL_EAUTH}, /* TLS */
@@ -130,6 +134,9 @@ void my_fault(sql_fault *fault, unsigned error, const char *words)
     if (error == 1142 || error == 1143 || error == 1227 || error == 1370)
         snprintf(fault->words, sizeof fault->words, "the server says: %.120s; see docs/security.md",
                  words);
+    if (error == 1095)
+        snprintf(fault->words, sizeof fault->words, "the server says: %.60s; to end sessions of "
+                 "other users, GRANT CONNECTION ADMIN (MySQL: CONNECTION_ADMIN)", words);
     if (error == 5010)
         snprintf(fault->words, sizeof fault->words, "%.90s Whoever answers could read the "
                  "password: use verify=full with cafile, or cleartext=yes", words);
@@ -200,6 +207,17 @@ static int my_query(sql_link *link, const char *text)
     return 0;
 }
 
+/* The call has a text of its own, which is not prepared. */
+static int send_text(sql_link *link, sql_call *call)
+{
+    sql_params params = {.n = 0};
+    my *m = link->conn;
+
+    call->type->fill(call, &params);
+    m->call = call;
+    return my_query(link, params.text);
+}
+
 static int my_send(sql_link *link, sql_call *call)
 {
     my *m = link->conn;
@@ -207,6 +225,8 @@ static int my_send(sql_link *link, sql_call *call)
 
     if (m->step != MY_IDLE)
         return 1;
+    if (!link->sql->texts[statement])
+        return send_text(link, call);
     if (!m->stmts[statement])
         m->stmts[statement] = mysql_stmt_init(m->mysql);
     if (!m->stmts[statement])
@@ -227,7 +247,7 @@ static int my_send(sql_link *link, sql_call *call)
 
 /* Some users may write to a read-only server; but such a server is a replica, or about to be
  * one. */
-static bool my_greeted(sql_link *link, const sql_reply *reply)
+bool my_greeted(sql_link *link, const sql_reply *reply)
 {
     const char *read_only = reply->cell(reply, 0, 1);
 
@@ -320,18 +340,46 @@ static const sql_driver driver = {
     .greeted = my_greeted,
 };
 
+static const char *const session_statements[SQL_STATEMENTS] = {[SQL_EXAMINE] = my_session_examine};
+
+const sql_driver my_session_driver = {
+    .scheme = "mysql",
+    .product = "MySQL",
+    .port = 3306,
+    .resolves = true,
+    .statements = session_statements,
+    .greeting = my_session_greeting,
+    .version = my_session_version,
+    .lock = "DO GET_LOCK('pawl:making', 10)",
+    .unlock = "DO RELEASE_LOCK('pawl:making')",
+    .here = "DATABASE()",
+    .check = my_session_check,
+    .schema = mysql_session_schema,
+    .script = "mysql-session",
+    .start = my_start,
+    .ready = my_ready,
+    .query = my_query,
+    .send = my_send,
+    .end = my_end,
+    .greeted = my_session_greeted,
+};
+
 static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_error *err)
 {
     my_library(env);
-    return sql_open(self, &driver, env, url, err);
+    sql_hash_init(env);
+    return sql_layouts_open(self, &driver, &my_layout, env, url, err);
 }
 
 static int engine_identity(void *self, char *ret, size_t size)
 {
-    const sql_settings *s = &((const sql *)self)->settings;
+    const sql *q = self;
+    const sql_settings *s = &q->settings;
     char more[SQL_PREFIX_MAX + 100];
 
     snprintf(more, sizeof more, "%.64s %s", s->db ? s->db : "", s->prefix);
+    if (q->layout) /* user locks belong to the whole server */
+        snprintf(more, sizeof more, "layout=%s", q->layout->name);
     return net_identity(ret, size, "mysql", &s->hosts, more);
 }
 
@@ -347,11 +395,12 @@ const pawl_engine pawl_engine_mysql = {
     .abi = PAWL_ENGINE_ABI,
     .caps = SQL_CAPS,
     .scheme = "mysql",
-    .state_size = sizeof(sql),
+    .state_size = sizeof(sql_sessions),
     .open = engine_open,
-    .close = sql_close,
-    .submit = sql_submit,
-    .cancel = sql_cancel,
+    .close = sql_layouts_close,
+    .submit = sql_layouts_submit,
+    .cancel = sql_layouts_cancel,
+    .caps_of = sql_layouts_caps,
     .identity = engine_identity,
     .libraries = engine_libraries,
 };

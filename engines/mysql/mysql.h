@@ -5,6 +5,7 @@
  *     mysql.c    the engine, statements, classifying errors
  *     steps.c    one statement, step by step, on libmariadb's non-blocking calls
  *     connect.c  connecting, in a thread of its own
+ *     userlock.h layout=session
  */
 #ifndef PAWL_MYSQL_DRIVER_H
 #define PAWL_MYSQL_DRIVER_H
@@ -73,7 +74,10 @@ void my_unhush(const my_hushed *h);
 
 /* ---- mysql.c --------------------------------------------------------------------------------- */
 
-extern const char my_examine[]; /* examine.c */
+extern const char my_examine[], my_session_examine[]; /* examine.c */
+extern const sql_driver my_session_driver;
+/* Refuse a server that is read only: the answer to SHOW GLOBAL VARIABLES LIKE 'read_only'. */
+bool my_greeted(sql_link *link, const sql_reply *reply);
 void my_fault(sql_fault *fault, unsigned error, const char *words);
 
 #endif

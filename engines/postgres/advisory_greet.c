@@ -31,14 +31,14 @@ const char *const advisory_greeting[] = {
 
 bool advisory_greeted(sql_link *link, const sql_reply *reply)
 {
-    advisory *adv = (advisory *)(void *)link->sql;
+    sql_sessions *pool = (sql_sessions *)(void *)link->sql;
     const char *backend = reply->cell(reply, 0, 0), *file = reply->cell(reply, 0, 1);
     unsigned timeline;
-    advisory_session *s = (advisory_session *)(void *)link;
+    sql_session *s = (sql_session *)(void *)link;
 
-    if (!backend || link == &adv->sql.link)
+    if (!backend || link == &pool->sql.link)
         return true;
-    if (atoi(backend) != pg_backend(link) && !adv->keeps_session) {
+    if (atoi(backend) != pg_backend(link) && !pool->keeps_session) {
         sql_link_drop(link, PAWL_EINVAL, "a pooler is in between: if it keeps sessions, add "
                                          "pooler=session to the URL; else layout=advisory can't "
                                          "work");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * advisory_inspect.c - inspect, list and break, on a connection of its own.
+ * advisory_inspect.c - inspect, list and break, on the connection for these.
  *
  * pg_locks lists holders and waiters, of Pawl and of other programs. pg_stat_activity describes
  * their sessions: by the comment before the latest statement, if Pawl's user may see it, else by
@@ -137,11 +137,6 @@ static void share_names(line *lines, size_t n)
 
 /* ---- the ops --------------------------------------------------------------------------------- */
 
-static advisory *adv_of(const sql_call *call)
-{
-    return (advisory *)(void *)call->on->sql;
-}
-
 static void fill_inspect(const sql_call *call, sql_params *p)
 {
     const pawl_op *op = call->about;
@@ -149,7 +144,7 @@ static void fill_inspect(const sql_call *call, sql_params *p)
 
     if (op->kind == PAWL_OP_INSPECT)
         key = advisory_key_of(op->name);
-    advisory_say_inspect(adv_of(call), op->kind == PAWL_OP_INSPECT ? &key : NULL, p);
+    advisory_say_inspect(sql_sessions_of(call), op->kind == PAWL_OP_INSPECT ? &key : NULL, p);
 }
 
 static bool answer_inspect(sql_call *call, const sql_reply *reply)
@@ -174,7 +169,7 @@ static void fill_break(const sql_call *call, sql_params *p)
 {
     const pawl_op *op = call->about;
 
-    advisory_say_break(adv_of(call), advisory_key_of(op->name), p);
+    advisory_say_break(sql_sessions_of(call), advisory_key_of(op->name), p);
 }
 
 static bool answer_break(sql_call *call, const sql_reply *reply)
@@ -192,13 +187,7 @@ static void failed(sql_call *call, int code, const char *words)
     sql_done(call->about, code, words);
 }
 
-void advisory_inspect(advisory *adv, pawl_op *op)
-{
-    static const sql_call_type inspection = {.fill = fill_inspect, .answer = answer_inspect,
-                                             .failed = failed};
-    static const sql_call_type breaks = {.fill = fill_break, .answer = answer_break,
-        .failed = failed};
-
-    advisory_link(adv);
-    sql_start(&adv->sql, op, op->kind == PAWL_OP_BREAK ? &breaks : &inspection);
-}
+const sql_call_type advisory_inspection = {.fill = fill_inspect, .answer = answer_inspect,
+    .failed = failed};
+const sql_call_type advisory_breaks = {.fill = fill_break, .answer = answer_break,
+    .failed = failed};

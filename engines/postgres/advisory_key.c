@@ -11,17 +11,14 @@
  * hashtextextended(), because every language has SHA-256, and a name may be any bytes.
  */
 #include <errno.h>
-#include <openssl/sha.h>
 #include <stdlib.h>
 
 #include "advisory.h"
-
-/* Held around OpenSSL, because a forked child could find OpenSSL's internal locks taken. */
-static pthread_mutex_t hashing = PTHREAD_MUTEX_INITIALIZER;
+#include "sql/hash.h"
 
 void advisory_key_init(pawl_env *env)
 {
-    env->fork_mutex_add(&hashing);
+    sql_hash_init(env);
 }
 
 /* The number at text[0..length), if the text is the same as printf would write. */
@@ -42,7 +39,7 @@ static bool number(const char *text, size_t length, long long *ret)
 advisory_key advisory_key_of(const char *name)
 {
     const char *colon = strchr(name, ':');
-    unsigned char hash[SHA256_DIGEST_LENGTH];
+    unsigned char hash[SQL_HASH_BYTES];
     long long a, b;
     uint64_t key = 0;
 
@@ -52,9 +49,7 @@ advisory_key advisory_key_of(const char *name)
     if (number(name, strlen(name), &a)) {
         key = (uint64_t)a;
     } else {
-        pthread_mutex_lock(&hashing);
-        SHA256((const unsigned char *)name, strlen(name), hash);
-        pthread_mutex_unlock(&hashing);
+        sql_hash(name, hash);
         for (int i = 0; i < 8; i++)
             key = key << 8 | hash[i];
     }

@@ -122,6 +122,7 @@ static void missing(sql_link *link)
 static int failed(sql_link *link, const sql_fault *fault)
 {
     const sql_settings *s = &link->sql->settings;
+    const sql_driver *driver = link->sql->driver;
     bool asked = link->step == ASK_VERSION || link->step == ASK_AGAIN;
 
     if (asked && fault->sense == SQL_MISSING) {
@@ -131,7 +132,8 @@ static int failed(sql_link *link, const sql_fault *fault)
     if (link->step == MAKE && fault->sense == SQL_REFUSED)
         sql_link_drop(link, fault->code == PAWL_EAUTH ? PAWL_EAUTH : PAWL_EBACKEND,
                       "no tables \"%s\"; let an administrator run share/pawl/%s.sql and GRANT "
-                      "(sql.md); %.60s", s->prefix, link->sql->driver->scheme, fault->words);
+                      "(sql.md); %.60s", s->prefix,
+                      driver->script ? driver->script : driver->scheme, fault->words);
     else
         sql_link_drop(link, fault->sense == SQL_REFUSED ? fault->code : PAWL_ECONN, "%s",
                       fault->words);

@@ -10,6 +10,7 @@
  *     ops.c       release, renew, break, latch
  *     inspect.c   inspect, count and list
  *     examine.c   EXAMINE: defects of the server
+ *     layouts.c   the parameter `layout`: the tables, or locks of sessions (session.h)
  *
  * One design serves all servers. The rules (which owner gets a lock, which client is notified) are
  * functions in the database, one per request, written once in each server's language
@@ -244,6 +245,7 @@ typedef struct sql_driver {
     const char *examine;     /* EXAMINE without tables; else statements[SQL_EXAMINE] is used */
     const char *schema;      /* creates the tables; ";;" lines separate the statements if the server
                                 takes one at a time */
+    const char *script;      /* share/pawl/SCRIPT.sql has the schema; NULL: named as the scheme */
 
     /* Begin to connect. `address` is numeric, or NULL if the host is a path or the driver resolves
      * names. 0 or a code. */
@@ -266,6 +268,7 @@ typedef struct sql_driver {
 struct sql {
     pawl_env *env;
     const sql_driver *driver;
+    const struct sql_layout *layout; /* locks of sessions (session.h); NULL: tables */
     sql_settings settings;
     sql_link link, listener;
     char *texts[SQL_STATEMENTS]; /* the driver's statements, with the prefix */

@@ -141,6 +141,15 @@ def mysql(s):
     planted(s, 'sql-engine', 'ALTER TABLE distributed_lock_client ENGINE=Aria',
             'ALTER TABLE distributed_lock_client ENGINE=InnoDB')
     expect(url_of(s))
+    expect(url_of(s, layout='session'))
+    table = 'ALTER TABLE distributed_lock_session '
+    for ident, plant, mend in (('sql-engine', 'ENGINE=Aria', 'ENGINE=InnoDB'),
+                               ('sql-index', 'DROP PRIMARY KEY', 'ADD PRIMARY KEY (lock_name)')):
+        s.sql(table + plant)
+        expect(url_of(s, layout='session'), ident)
+        s.sql('DELETE FROM distributed_lock_session')  # without its key it has a name twice
+        s.sql(table + mend)
+    expect(url_of(s, layout='session'))
 
 
 @case('settings and tables')

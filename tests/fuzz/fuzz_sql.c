@@ -285,22 +285,23 @@ static int open_listener(void *self, pawl_env *env, const pawl_url *url, pawl_er
 
 static int open_advisory(void *self, pawl_env *env, const pawl_url *url, pawl_error *err)
 {
-    return advisory_open(self, env, url, err);
+    advisory_key_init(env);
+    return sql_sessions_open(self, &advisory_layout, env, url, err);
 }
 
 static void close_advisory(void *self)
 {
-    advisory_close(self);
+    sql_sessions_close(self);
 }
 
 static void submit_advisory(void *self, pawl_op *op)
 {
-    advisory_submit(self, op);
+    sql_sessions_submit(self, op);
 }
 
 static void cancel_advisory(void *self, pawl_op *op)
 {
-    advisory_cancel(self, op);
+    sql_sessions_cancel(self, op);
 }
 
 static const pawl_engine engines[] = {
@@ -308,7 +309,7 @@ static const pawl_engine engines[] = {
      .cancel = sql_cancel},
     {.state_size = sizeof(sql), .open = open_listener, .close = sql_close, .submit = sql_submit,
      .cancel = sql_cancel},
-    {.state_size = sizeof(advisory), .open = open_advisory, .close = close_advisory,
+    {.state_size = sizeof(sql_sessions), .open = open_advisory, .close = close_advisory,
      .submit = submit_advisory, .cancel = cancel_advisory},
     {.state_size = sizeof(sql), .open = open_tables, .close = sql_close, .submit = sql_submit,
      .cancel = sql_cancel},

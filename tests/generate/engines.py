@@ -257,8 +257,9 @@ class Zk(Service):
 
 
 class Sql(Service):
-    """With layout=advisory no lock survives a restart (docs/promises.md). Tokens are then transaction
-    numbers, which a server with an older copy of its files uses again (docs/sql.md)."""
+    """With layout=advisory and layout=session no lock survives a restart (docs/promises.md). With
+    layout=advisory, tokens are transaction numbers, which a server with an older copy of its files uses
+    again (docs/sql.md); with layout=session they also follow the clock."""
 
     def __init__(self, kind, profile=None, **params):
         path_to('sql')
@@ -268,7 +269,7 @@ class Sql(Service):
         super().__init__(self.server.url(**params), profile or Profile(brief=1500, watchdogs=(900, 2000)))
 
         advisory = params.get('layout') == 'advisory'
-        self.own = {'freeze': '', 'restart': 'data' if advisory else '',
+        self.own = {'freeze': '', 'restart': 'data' if self.sessions else '',
                     'older': 'data stale' + ' tokens' * advisory}
 
         self.stopped = False
@@ -325,15 +326,15 @@ class Sql(Service):
         self.server.stop()
 
 
-class Advisory(Sql):
-    """Clients with a connection for each thread, or with fewer connections. With fewer, one wait may have
-    to wait until another wait of the same client has ended (docs/sql.md)."""
+class Sessions(Sql):
+    """Locks of the server's sessions. Clients have a connection for each thread, or fewer connections.
+    With fewer, one wait may have to wait until another wait of the same client has ended (docs/sql.md)."""
     sessions = True
 
-    def __init__(self):
-        super().__init__('postgres', Profile(locks_only=True, ordered=False, brief=1500, way=' gone',
-                                             watchdogs=(900, 2000)),
-                         layout='advisory', connections=ENOUGH)
+    def __init__(self, kind, layout):
+        super().__init__(kind, Profile(locks_only=True, exclusive=layout == 'session', ordered=False,
+                                       brief=1500, way=' gone', watchdogs=(900, 2000)),
+                         layout=layout, connections=ENOUGH)
 
     def url_for(self, c):
         return self.url.replace(f'connections={ENOUGH}', f'connections={c.choice((ENOUGH, ENOUGH, 1, 2, 3))}')
@@ -369,9 +370,10 @@ ENGINES = {  # name: the class that starts the service, and the modes for this s
     'zk': (Zk, ONE),
     'zk3': (ensemble('Zk'), ALL[2:]),
     'postgres': (lambda: Sql('postgres'), ONE),
-    'advisory': (Advisory, ONE),
+    'advisory': (lambda: Sessions('postgres', 'advisory'), ONE),
     'postgres2': (ensemble('Pair', 'postgres'), ALL[2:]),
     'mysql': (lambda: Sql('mysql'), ONE),
+    'session': (lambda: Sessions('mysql', 'session'), ONE),
     'mysql2': (ensemble('Pair', 'mysql'), ALL[2:]),
 }
 

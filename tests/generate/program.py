@@ -22,15 +22,16 @@ LONG = 60000  # a wait that nothing but its grant, a cancel, a free or a close e
 class Profile:
     """What an engine can do, and how long things take.
 
-    locks_only: neither semaphores nor latches. ordered: waiters of all kinds are served in order.
-    short: a fixed lease that ends during a step. watchdogs: leases of free programs. exchange: the
+    locks_only: neither semaphores nor latches. exclusive: no read locks. ordered: waiters of all
+    kinds are served in order. short: a fixed lease that ends during a step. watchdogs: leases of free programs. exchange: the
     clients' limit of one exchange, ms. brief: a wait in which a service surely answers. foreign: a
     layout of others, which shows less of semaphores and latches. way: see sequence.c.
     """
 
-    def __init__(self, locks_only=False, ordered=True, short=400, watchdogs=(400, 900, 2000),
-                 exchange=1500, brief=30, foreign=False, way=''):
+    def __init__(self, locks_only=False, exclusive=False, ordered=True, short=400,
+                 watchdogs=(400, 900, 2000), exchange=1500, brief=30, foreign=False, way=''):
         self.locks_only = locks_only
+        self.exclusive = exclusive
         self.ordered = ordered
         self.short = short
         self.watchdogs = watchdogs
@@ -129,6 +130,8 @@ class Maker:
 
     def add(self, type_, **fields):
         n = len(self.program.objects)
+        if self.profile.exclusive and fields.get('kind') == READ:
+            fields['kind'] = WRITE
         self.program.objects[n] = (type_, fields)
         return n
 

@@ -38,7 +38,8 @@ class Worker(threading.Thread):
         self.actor = Actor(url)
         self.actor.lock('m', 'm')
         self.actor.lock('f', 'm', kind='fair')
-        self.actor.lock('r', 'rw', kind='read')
+        if 'r' in self.OBJECTS:
+            self.actor.lock('r', 'rw', kind='read')
         self.actor.lock('w', 'rw', kind='write')
         if 's' in self.OBJECTS:
             self.actor.sem('s', 's', permits=CAPACITY)

@@ -287,7 +287,8 @@ class Mysql(Server):
                 f'--datadir={self.data}', f'--tmpdir={self.folder}',
                 f'--socket={self.folder}/socket',
                 f'--pid-file={self.folder}/pid', '--bind-address=127.0.0.1',
-                f'--port={self.port}', '--skip-name-resolve', '--innodb-buffer-pool-size=32M',
+                f'--port={self.port}', '--skip-name-resolve', '--max-connections=400',
+                '--innodb-buffer-pool-size=32M',
                 '--loose-innodb-log-file-size=8M', '--skip-log-bin',
                 f'--innodb-flush-log-at-trx-commit={1 if self.durable else 2}',
                 # TLS only with a certificate of the test: MySQL and MariaDB 11.4 make their own
@@ -350,9 +351,10 @@ class Mysql(Server):
         self.sql('DROP TABLE ' + ', '.join(self.prefix + t for t in self.tables))
 
     def schema(self):
-        with open(os.environ['PAWL_MYSQL_SQL'], encoding='utf-8') as f:
-            self.run('mariadb', '--no-defaults', '-S', f'{self.folder}/socket', '-u', 'root',
-                     'pawl', stdin=f)
+        for name in ('PAWL_MYSQL_SQL', 'PAWL_MYSQL_SESSION_SQL'):
+            with open(os.environ[name], encoding='utf-8') as f:
+                self.run('mariadb', '--no-defaults', '-S', f'{self.folder}/socket', '-u', 'root',
+                         'pawl', stdin=f)
 
     def grant(self, name, mark='mysql'):
         for statement in rights.statements(mark, shop=name, app='pawl'):

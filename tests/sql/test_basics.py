@@ -342,6 +342,7 @@ def _(s, name):
     for mode in ('disable', 'prefer', 'require', 'verify-ca', 'verify-full'):
         refuses('mysql', rogue.mysql, 'could read the password|TLS|SSL',
                 asks=not mode.startswith('verify'), sslmode=mode)
+    refuses('mysql', rogue.mysql, 'could read the password', layout='session')
 
 
 @case('TLS: the server\'s certificate is checked as asked for', own={})

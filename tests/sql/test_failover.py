@@ -7,8 +7,9 @@ locks. Without it, grants that had not reached the replica are lost: their holde
 owners may have got the locks meanwhile, with larger tokens. The replica is cut off before the server dies,
 so that some grants are lost.
 
-layout=advisory: no lock survives its server, with any replication. Holders are notified when the
-connection ends, and tokens rise, because a promotion begins a new timeline.
+layout=advisory, layout=session: no lock survives its server, with any replication. Holders are notified
+when the connection ends, and tokens rise, because a promotion of PostgreSQL begins a new timeline, and
+tokens of MariaDB follow the clock.
 """
 import os
 import sys
@@ -25,11 +26,19 @@ MORE = 4  # claims of each name before and after each step
 CAPACITY = {'m': 9, 'rw': 9, 's': 3}
 SYNCHRONOUS = {'postgres': (True,), 'mysql': (True,)}
 ASYNCHRONOUS = {'postgres': (False,), 'mysql': (False,)}
+LAYOUTS = {'postgres': 'advisory', 'mysql': 'session'}
 TIMES = {'watchdog': 2500, 'timeout': 1000}
 
 
 class Sessions(Worker):
     OBJECTS = ('m', 'f', 'r', 'w')
+
+
+class Exclusive(Worker):
+    OBJECTS = ('m', 'f', 'w')
+
+
+KINDS = {'advisory': Sessions, 'session': Exclusive}
 
 
 class Load:
@@ -173,38 +182,37 @@ def _(pair, _name):
     token = a.ask('take', 'l', 20000).ok().token
     b.send('acquire', 'l', -1)
     until(lambda: pair.first.waiters('kept') == 1, 'for a place in the queue')
-    sessions = pair.first.scheme == 'postgres' and Actor(pair.hosts(layout='advisory'))
-    if sessions:
-        sessions.lock('l', 'x')
-        its_token = sessions.ask('take', 'l', 20000).ok().token
+    sessions = Actor(pair.hosts(layout=LAYOUTS[pair.first.scheme]))
+    sessions.lock('l', 'x')
+    its_token = sessions.ask('take', 'l', 20000).ok().token
     pair.fail_over()
     until(lambda: all(x.ask('stats').failovers for x in (a, b)), 'for both to follow')
     equal((a.ask('renew', 'l', 60000).code, a.ask('stats').lost), ('PAWL_OK', 0))
     a.ask('drop', 'l').ok()
     assert b.answer('acquire', 'l').ok().token > token
-    if sessions:
-        sessions.lost('l')
-        sessions.ask('drop', 'l').be('PAWL_ELOST')
-        assert sessions.ask('take', 'l', 20000).ok().token > its_token
+    sessions.lost('l')
+    sessions.ask('drop', 'l').be('PAWL_ELOST')
+    assert sessions.ask('take', 'l', 20000).ok().token > its_token
 
 
-@case('layout=advisory: holders are told, tokens rise, and a standby is refused', own=ASYNCHRONOUS,
-      only='postgres')
+@case('locks of sessions: holders are told, tokens rise, and a standby is refused',
+      own=ASYNCHRONOUS)
 def _(pair, _name):
-    load = Load(Sessions, pair.url(layout='advisory', **TIMES))
+    layout = LAYOUTS[pair.first.scheme]
+    load = Load(KINDS[layout], pair.url(layout=layout, **TIMES))
     pair.cut_off()
-    a, token = holder(pair, 'gone', layout='advisory')
-    sleeper, its_token = holder(pair, 'asleep', layout='advisory')
+    a, token = holder(pair, 'gone', layout=layout)
+    sleeper, its_token = holder(pair, 'asleep', layout=layout)
     stop(sleeper)
     load.progress(MORE)
-    standby = Actor(pair.second.url(layout='advisory', timeout=1000))
+    standby = Actor(pair.second.url(layout=layout, timeout=1000))
     standby.lock('l', 'x')
     refused = standby.ask('take', 'l', 1500)
     assert 'read only' in refused.be('PAWL_ECONN', 'PAWL_ETIMEDOUT').words, refused
     pair.fail_over()
     a.lost('l')
-    assert next_token(pair, 'gone', layout='advisory') > token
-    assert next_token(pair, 'asleep', layout='advisory') > its_token
+    assert next_token(pair, 'gone', layout=layout) > token
+    assert next_token(pair, 'asleep', layout=layout) > its_token
     wake(sleeper)
     load.progress(MORE)
     load.finish(alone=False)

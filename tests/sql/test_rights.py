@@ -7,6 +7,7 @@ import sys
 
 from cases import case, equal, run
 import rights
+from server import until
 
 PARTS = [p for p in rights.PARTS if p != 'odd']
 ADVISORY = [p for p in PARTS if p not in ('permits', 'latches')]
@@ -44,6 +45,38 @@ def _(s, name):
 @case('layout=advisory needs the right to connect, and no other', 'postgres', own={})
 def _(s, name):
     take_away(s, 'advisory', ADVISORY, layout='advisory')
+
+
+@case('layout=session: each right on its table that is missing is named', 'mysql', own={})
+def _(s, name):
+    s.schema()
+    take_away(s, 'session', PARTS, layout='session')
+
+
+@case('layout=session: to break locks of others, and to see their waiters, needs the rights for that',
+      'mysql', own={})
+def _(s, name):
+    s.schema()
+    for user in ('shop', 'other'):
+        s.user(user)
+        s.grant(user, 'session')
+    a, b, c = (s.actor(user=user, layout='session') for user in ('shop', 'other', 'other'))
+    for x in (a, b, c):
+        x.lock('l', name)
+    b.ask('take', 'l', 20000).ok()
+    c.send('acquire', 'l', -1)
+    quoted = name.replace(' ', '%20')
+    until(lambda: len(b.rows('show', quoted)) == 3, 'for the wait')
+    assert 'CONNECTION ADMIN' in a.ask('break', 'l').be('PAWL_EAUTH').words
+    equal(len(a.rows('show', quoted)), 2)  # the summary and the holder
+    s.grant('shop', 'session, others')
+    a.close()
+    a = s.actor(user='shop', layout='session')  # rights count from the next connection on
+    a.lock('l', name)
+    equal(len(a.rows('show', quoted)), 3)
+    a.ask('break', 'l').ok()
+    b.lost('l')
+    c.answer('acquire', 'l').ok()
 
 
 @case('layout=advisory: to break locks of others, and to see them, needs the rights for that',

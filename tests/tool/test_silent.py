@@ -23,10 +23,11 @@ URLS = {
     'postgres': 'postgres://u@127.0.0.1:%d/d',
     'advisory': 'postgres://u@127.0.0.1:%d/d?layout=advisory',
     'mysql': 'mysql://u@127.0.0.1:%d/d',
+    'session': 'mysql://u@127.0.0.1:%d/d?layout=session',
     'quorum': 'quorum:redis://127.0.0.1:%d?db=0|redis://127.0.0.1:%d?db=1|redis://127.0.0.1:%d?db=2',
 }
 MODULES = os.path.join(os.path.dirname(os.path.dirname(TOOL)), 'engines')
-LOCKS_ONLY = ('advisory', 'quorum')
+LOCKS_ONLY = ('advisory', 'session', 'quorum')
 VERBS = [['run', '-w', '0.5', 'x', '--', 'true'], ['run', '-n', 'x', '--', 'true'],
          ['run', '-s', '-w', '0.5', 'x', '--', 'true'],
          ['run', '-p', '2', '-w', '0.5', 'x', '--', 'true'],
@@ -66,13 +67,16 @@ def words_of(engine):
     return {'redis': b'%7\r\n$6\r\nserver\r\n', 'redisson': b'%7\r\n', 'quorum': b'%7\r\n',
             'rediss': b'\x16\x03\x03\x00\x7a\x02', 'zk': b'\x00\x00\x00\x25\x00',
             'etcd': b'\x00\x00\x00\x04', 'postgres': b'R\x00\x00', 'advisory': b'R\x00\x00',
-            'mysql': b'\x4a\x00\x00\x00\x0a5.5.5'}.get(engine, b'*')
+            'mysql': b'\x4a\x00\x00\x00\x0a5.5.5',
+            'session': b'\x4a\x00\x00\x00\x0a5.5.5'}.get(engine, b'*')
 
 
 def try_all(box, engine, url):
     started = []
     for verb in VERBS:
         if engine in LOCKS_ONLY and (verb[0] == 'latch' or '-p' in verb):
+            continue
+        if engine == 'session' and '-s' in verb:
             continue
         at = 2 if verb[0] == 'latch' else 1
         started.append((verb, box.start(*verb[:at], '-u', url, *verb[at:])))

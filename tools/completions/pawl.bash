@@ -72,7 +72,7 @@ _pawl() {
         compopt -o nospace 2>/dev/null
         _pawl_offer "$cur" < <(_pawl_urls)
     elif [[ $want == --layout ]]; then
-        _pawl_offer "$cur" <<<$'pawl\nredisson\nadvisory'
+        _pawl_offer "$cur" <<<$'pawl\nredisson\nadvisory\nsession'
     elif [[ -n $want ]]; then
         return
     elif [[ -n $dashes && $command == run ]]; then

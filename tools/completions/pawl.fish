@@ -60,7 +60,7 @@ function __pawl_complete
         printf '%s\n' local: memory: redis:// rediss:// redis+unix:// redis+sentinel:// \
             redis+cluster:// postgres:// mysql:// etcd:// zk:// quorum: trace: fault:
     else if test "$want" = --layout
-        printf '%s\n' pawl redisson advisory
+        printf '%s\n' pawl redisson advisory session
     else if test -n "$want"
         return
     else if test $dashes = 1 -a "$command" = run

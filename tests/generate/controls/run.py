@@ -39,7 +39,8 @@ TREE, BUILD = os.path.join(WORK, 'tree'), os.path.join(WORK, 'build')
 MOST = 180
 BROKEN = 'broke down'
 JOBS = 8    # most programs wait most of the time
-LANES = {'zk': 2, 'postgres': 2, 'mysql': 2, 'cluster': 2, 'redisson-cluster': 2}  # else 4
+LANES = {'zk': 2, 'postgres': 2, 'mysql': 2, 'session': 2, 'cluster': 2,
+         'redisson-cluster': 2}  # else 4
 TARGETS = {
     'generate': r'engines/.*\.so|libpawl\.so.*|tests/generate/generate',
     'environment': r'engines/.*\.so|libpawl\.so.*|tools/pawl|tests/lib/actor|tests/generate/.*/\w+'

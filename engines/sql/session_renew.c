@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * advisory_renew.c - leases: one statement on each session of the batch, all at once.
+ * session_renew.c - leases: one statement on each session of the batch, all at once.
  *
  * A lease that lasts long enough already is not renewed: a statement would make the lease longer,
  * because every statement restarts the server's timer. If a renewal gets no answer, the session is
@@ -11,11 +11,12 @@
  */
 #include <stdlib.h>
 
-#include "advisory.h"
+#include "session.h"
 
 typedef struct batch {
     pawl_op *op;  /* NULL: cancelled */
     size_t out;   /* statements without an answer, plus one during sending */
+    int64_t lease_max_ms;
 } batch;
 
 typedef struct item {
@@ -30,11 +31,11 @@ static void done(batch *b)
 
     if (--b->out)
         return;
+    if (op)
+        op->granted_ms = b->lease_max_ms;
     free(b);
-    if (!op)
-        return;
-    op->granted_ms = ADVISORY_LEASE_MAX;
-    sql_done(op, 0, NULL);
+    if (op)
+        sql_done(op, 0, NULL);
 }
 
 static void item_done(item *i, int code)
@@ -50,17 +51,18 @@ static void item_done(item *i, int code)
 static void fill_renew(const sql_call *call, sql_params *p)
 {
     const item *i = call->about;
+    const sql_session *s = sql_session_of(call);
 
-    advisory_say_renew((const advisory_session *)(void *)call->on, i->lease_ms, p);
+    s->pool->sql.layout->say_renew(s, i->lease_ms, p);
 }
 
 static bool answer_renew(sql_call *call, const sql_reply *reply)
 {
-    advisory_session *s = (advisory_session *)(void *)call->on;
+    sql_session *s = sql_session_of(call);
     const char *backend = reply->cell(reply, 0, 0);
     item *i = call->about;
 
-    if (!backend || atoi(backend) != s->backend)
+    if (!backend || strtoll(backend, NULL, 10) != s->backend)
         return false;
     s->timeout_ms = i->lease_ms;
     s->promised = call->sent + i->lease_ms * PAWL_NS_PER_MS;
@@ -76,17 +78,18 @@ static void renew_failed(sql_call *call, int code, const char *words)
 }
 
 /* 0: the renewal was sent, or is not needed; else the item's code. */
-static int renew(batch *b, advisory_session *s, size_t index)
+static int renew(batch *b, sql_session *s, size_t index)
 {
     static const sql_call_type type = {.fill = fill_renew, .answer = answer_renew,
         .failed = renew_failed};
     pawl_env *env = s->link.env;
     int64_t lease_ms = b->op->batch[index].lease_ms;
     int64_t left = (s->promised - env->now(env)) / PAWL_NS_PER_MS;
+    int64_t most = s->pool->sql.layout->lease_max_ms;
     item *i;
     sql_call *call;
 
-    lease_ms = lease_ms < ADVISORY_LEASE_MAX ? lease_ms : ADVISORY_LEASE_MAX;
+    lease_ms = lease_ms < most ? lease_ms : most;
     if (left >= lease_ms)
         return 0;
     i = calloc(1, sizeof *i);
@@ -102,7 +105,7 @@ static int renew(batch *b, advisory_session *s, size_t index)
     return 0;
 }
 
-void advisory_renew(advisory *adv, pawl_op *op)
+void sql_sessions_renew(sql_sessions *pool, pawl_op *op)
 {
     batch *b = malloc(sizeof *b);
 
@@ -110,12 +113,12 @@ void advisory_renew(advisory *adv, pawl_op *op)
         sql_done(op, PAWL_ENOMEM, "out of memory");
         return;
     }
-    *b = (batch){op, 1};
+    *b = (batch){op, 1, pool->sql.layout->lease_max_ms};
     op->engine[0] = b;
     for (size_t i = 0; i < op->batch_len; i++)
         op->batch[i].code = 0;
     for (size_t i = 0; i < op->batch_len; i++) {
-        advisory_session *s = advisory_session_find(adv, op->batch[i].owner.seq, op->batch[i].mode);
+        sql_session *s = sql_session_find(pool, op->batch[i].owner.seq, op->batch[i].mode);
         int code = s ? renew(b, s, i) : PAWL_ENOTHELD;
 
         if (code)
@@ -124,7 +127,7 @@ void advisory_renew(advisory *adv, pawl_op *op)
     done(b);
 }
 
-void advisory_renew_cancel(pawl_op *op)
+void sql_sessions_renew_cancel(pawl_op *op)
 {
     batch *b = op->engine[0];
 

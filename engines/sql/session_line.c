@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * advisory_line.c - acquires that wait in the client: for a session, or for their turn to queue.
+ * session_line.c - acquires that wait in the client: for a session, or for their turn to queue.
  *
  * The server serves waiters in the order in which its processes began to wait, which may differ
  * from the order in which statements were sent on different connections. So of several acquires for
- * one name the next is sent only when the previous one has an answer, or is seen waiting in
- * pg_locks. This check costs a statement for each acquire that comes while others of the same
- * client wait already.
+ * one name the next is sent only when the previous one has an answer, or is seen waiting in the
+ * server's list of sessions. This check costs a statement for each acquire that comes while others
+ * of the same client wait already.
  *
  * The idle session that was used last is taken first, so that unneeded sessions can be closed; a
  * free session is taken next.
  */
 #include <stdlib.h>
 
-#include "advisory.h"
+#include "session.h"
 
 #define CHECK_MIN_MS 1
 #define CHECK_MAX_MS 32
@@ -22,17 +22,16 @@
 struct place {
     struct list link;
     pawl_op *op;
-    advisory_key key;
 };
 
-static advisory_session *take_session(advisory *adv)
+static sql_session *take_session(sql_sessions *pool)
 {
-    advisory_session *idle = NULL, *free_one = NULL;
+    sql_session *idle = NULL, *free_one = NULL;
 
-    for (int i = 0; i < adv->nsessions; i++) {
-        advisory_session *s = &adv->sessions[i];
+    for (int i = 0; i < pool->nsessions; i++) {
+        sql_session *s = &pool->sessions[i];
 
-        if (advisory_session_idle(s) && (!idle || s->turn > idle->turn))
+        if (sql_session_idle(s) && (!idle || s->turn > idle->turn))
             idle = s;
         else if (s->link.state == LINK_CLOSED && !s->op && !free_one)
             free_one = s;
@@ -42,7 +41,7 @@ static advisory_session *take_session(advisory *adv)
 
 /* ---- does the statement wait in the server? -------------------------------------------------- */
 
-static void check_later(advisory_session *s)
+static void check_later(sql_session *s)
 {
     pawl_env *env = s->link.env;
 
@@ -54,12 +53,14 @@ static void check_later(advisory_session *s)
 
 static void fill_check(const sql_call *call, sql_params *p)
 {
-    advisory_say_waits(call->about, p);
+    const sql_session *s = call->about;
+
+    s->pool->sql.layout->say_waits(s, p);
 }
 
 static bool answer_check(sql_call *call, const sql_reply *reply)
 {
-    advisory_session *s = call->about;
+    sql_session *s = call->about;
     const char *text = reply->cell(reply, 0, 0);
 
     s->check = NULL;
@@ -67,7 +68,7 @@ static bool answer_check(sql_call *call, const sql_reply *reply)
     if (s->waits && s->op)
         pawl_op_waits(s->op);
     if (s->waits)
-        advisory_serve(s->adv);
+        sql_sessions_serve(s->pool);
     else if (s->call)
         check_later(s);
     return true;
@@ -75,7 +76,7 @@ static bool answer_check(sql_call *call, const sql_reply *reply)
 
 static void check_failed(sql_call *call, int code, const char *words)
 {
-    advisory_session *s = call->about;
+    sql_session *s = call->about;
 
     (void)code;
     (void)words;
@@ -84,7 +85,7 @@ static void check_failed(sql_call *call, int code, const char *words)
         check_later(s);
 }
 
-void advisory_session_check_waiting(advisory_session *s)
+void sql_session_check_waiting(sql_session *s)
 {
     static const sql_call_type type = {.fill = fill_check, .answer = answer_check,
         .failed = check_failed};
@@ -96,7 +97,7 @@ void advisory_session_check_waiting(advisory_session *s)
         check_later(s);
         return;
     }
-    link = advisory_link(s->adv);
+    link = sql_sessions_link(s->pool);
     s->check = sql_call_new(link, &type, s);
     if (s->check)
         sql_link_send(link, s->check);
@@ -106,89 +107,89 @@ void advisory_session_check_waiting(advisory_session *s)
 
 /* ---- the order of the acquires --------------------------------------------------------------- */
 
-/* The session with a statement not yet seen in the server's queue for this key, or NULL. */
-static advisory_session *ahead_on_session(advisory *adv, advisory_key key)
+/* The session with a statement not yet seen in the server's queue for this name, or NULL. */
+static sql_session *ahead_on_session(sql_sessions *pool, const char *name)
 {
-    for (int i = 0; i < adv->nsessions; i++) {
-        advisory_session *s = &adv->sessions[i];
+    for (int i = 0; i < pool->nsessions; i++) {
+        sql_session *s = &pool->sessions[i];
 
-        if (s->call && s->op->queue && !s->waits && advisory_key_equal(s->key, key))
+        if (s->call && s->op->queue && !s->waits && !strcmp(s->name, name))
             return s;
     }
     return NULL;
 }
 
-static bool ahead_in_line(const advisory *adv, const struct place *p)
+static bool ahead_in_line(const sql_sessions *pool, const struct place *p)
 {
-    for (const struct list *l = adv->line.next; l != &p->link; l = l->next)
-        if (advisory_key_equal(list_entry(l, const struct place, link)->key, p->key))
+    for (const struct list *l = pool->line.next; l != &p->link; l = l->next)
+        if (!strcmp(list_entry(l, const struct place, link)->op->name, p->op->name))
             return true;
     return false;
 }
 
 /* May this acquire be sent? If only an acquire that was sent is ahead, check whether that one
  * waits. */
-static bool is_next(advisory *adv, const struct place *p)
+static bool is_next(sql_sessions *pool, const struct place *p)
 {
-    advisory_session *ahead;
+    sql_session *ahead;
 
-    if (ahead_in_line(adv, p))
+    if (ahead_in_line(pool, p))
         return false;
-    ahead = ahead_on_session(adv, p->key);
+    ahead = ahead_on_session(pool, p->op->name);
     if (ahead && !ahead->timer.armed)
-        advisory_session_check_waiting(ahead);
+        sql_session_check_waiting(ahead);
     return !ahead;
 }
 
-void advisory_serve(advisory *adv)
+void sql_sessions_serve(sql_sessions *pool)
 {
-    advisory_session *s;
+    sql_session *s;
 
-    if (adv->serving || adv->sql.closing)
+    if (pool->serving || pool->sql.closing)
         return;
-    adv->serving = true;
-    list_each_safe(struct place, p, &adv->line, link) {
-        s = take_session(adv);
+    pool->serving = true;
+    list_each_safe(struct place, p, &pool->line, link) {
+        s = take_session(pool);
         if (!s)
             break;
-        if (!is_next(adv, p))
+        if (!is_next(pool, p))
             continue;
         list_remove(&p->link);
-        advisory_session_acquire(s, p->op);
+        sql_session_acquire(s, p->op);
     }
-    adv->serving = false;
+    pool->serving = false;
 }
 
-void advisory_line_refused(advisory *adv, advisory_key key)
+void sql_sessions_line_refused(sql_sessions *pool, const char *name)
 {
-    list_each(struct place, p, &adv->line, link)
-        if (advisory_key_equal(p->key, key))
+    list_each(struct place, p, &pool->line, link)
+        if (!strcmp(p->op->name, name))
             pawl_op_waits(p->op);
-    for (int i = 0; i < adv->nsessions; i++) {
-        advisory_session *s = &adv->sessions[i];
+    for (int i = 0; i < pool->nsessions; i++) {
+        sql_session *s = &pool->sessions[i];
 
-        if (s->call && s->op->queue && advisory_key_equal(s->key, key))
+        if (s->call && s->op->queue && !strcmp(s->name, name))
             pawl_op_waits(s->op);
     }
 }
 
 /* Does a session of this client have the lock, or wait in the server's queue? Then the server has
  * already said that a new acquire must wait. */
-static bool is_refused(const advisory *adv, const struct place *p)
+static bool is_refused(const sql_sessions *pool, const struct place *p)
 {
-    for (int i = 0; i < adv->nsessions; i++) {
-        const advisory_session *s = &adv->sessions[i];
+    for (int i = 0; i < pool->nsessions; i++) {
+        const sql_session *s = &pool->sessions[i];
 
-        if (s->link.state != LINK_READY || !advisory_key_equal(s->key, p->key))
+        if (s->link.state != LINK_READY || strcmp(s->name, p->op->name))
             continue;
         if ((s->call && s->tried) || s->seq[PAWL_MODE_EXCLUSIVE] ||
-            (p->op->mode == PAWL_MODE_EXCLUSIVE && advisory_session_holds(s)))
+            (p->op->mode == PAWL_MODE_EXCLUSIVE && sql_session_holds(s)))
             return true;
     }
     return false;
 }
 
-void advisory_line_enter(advisory *adv, pawl_op *op)
+void sql_sessions_line_enter(sql_sessions *pool, pawl_op *op)
 {
     struct place *p = malloc(sizeof *p);
 
@@ -196,27 +197,27 @@ void advisory_line_enter(advisory *adv, pawl_op *op)
         sql_done(op, PAWL_ENOMEM, "out of memory");
         return;
     }
-    *p = (struct place){.op = op, .key = advisory_key_of(op->name)};
+    *p = (struct place){.op = op};
     op->engine[0] = NULL;
     op->engine[1] = p;
-    list_append(&adv->line, &p->link);
-    if (is_refused(adv, p))
+    list_append(&pool->line, &p->link);
+    if (is_refused(pool, p))
         pawl_op_waits(op);
-    advisory_serve(adv);
+    sql_sessions_serve(pool);
 }
 
-void advisory_line_leave(pawl_op *op)
+void sql_sessions_line_leave(pawl_op *op)
 {
     struct place *p = op->engine[1];
 
     list_remove(&p->link);
 }
 
-bool advisory_line_pass(advisory *adv, pawl_op *op)
+bool sql_sessions_line_pass(sql_sessions *pool, pawl_op *op)
 {
-    advisory_session *s = take_session(adv);
+    sql_session *s = take_session(pool);
 
     if (s)
-        advisory_session_acquire(s, op);
+        sql_session_acquire(s, op);
     return s;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * advisory_session.c - one connection: acquire, release, loss. advisory_leave.c: cancel.
+ * session.c - one connection: acquire, release, loss. session_leave.c: cancel.
  *
  *     free --acquire--> asking --granted--> held --release--> idle --acquire, 10 s--> asking, free
  *                         | cancel, or refused by the server     ^
@@ -12,37 +12,38 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "advisory.h"
+#include "session.h"
 
 #define CLOSE_MS 2000     /* from a cancel without an answer to closing the connection */
 #define IDLE_MS 10000     /* how long an unused connection stays open */
+#define TIDY_MS INT64_C(60000)
 #define NO_TRIES 1000     /* link.c must not retry the call */
 
-void advisory_session_set_timer(advisory_session *s, int64_t ms)
+void sql_session_set_timer(sql_session *s, int64_t ms)
 {
     kit_timer_ms(s->link.env, &s->timer, ms);
 }
 
-bool advisory_session_idle(const advisory_session *s)
+bool sql_session_idle(const sql_session *s)
 {
-    return s->link.state == LINK_READY && !s->op && !advisory_session_holds(s) && !s->leaving &&
+    return s->link.state == LINK_READY && !s->op && !sql_session_holds(s) && !s->leaving &&
            !s->releasing && !s->cancel && !s->check;
 }
 
 /* The server ends an idle session after timeout_ms. Pawl closes the connection earlier, so that the
  * server logs no error. */
-void advisory_session_check_idle(advisory_session *s)
+void sql_session_check_idle(sql_session *s)
 {
     int64_t ms = s->timeout_ms / 2 < IDLE_MS ? s->timeout_ms / 2 : IDLE_MS;
 
-    if (!advisory_session_idle(s))
+    if (!sql_session_idle(s))
         return;
-    s->turn = ++s->adv->turns;
-    advisory_session_set_timer(s, ms);
-    advisory_serve(s->adv);
+    s->turn = ++s->pool->turns;
+    sql_session_set_timer(s, ms);
+    sql_sessions_serve(s->pool);
 }
 
-void advisory_session_finish(advisory_session *s, int code, const char *words)
+void sql_session_finish(sql_session *s, int code, const char *words)
 {
     pawl_op *op = s->op;
 
@@ -50,32 +51,33 @@ void advisory_session_finish(advisory_session *s, int code, const char *words)
     s->call = NULL;
     if (op)
         sql_done(op, code, words);
-    advisory_serve(s->adv);
+    sql_sessions_serve(s->pool);
 }
 
 /* ---- acquire --------------------------------------------------------------------------------- */
 
 /* A second grant on the same session must not shorten the first one's lease. */
-static int64_t lease_for(const advisory_session *s, int64_t lease_ms)
+static int64_t lease_for(const sql_session *s, int64_t lease_ms)
 {
     int64_t left = (s->promised - s->link.env->now(s->link.env)) / PAWL_NS_PER_MS + 1;
+    int64_t most = s->pool->sql.layout->lease_max_ms;
 
-    if (advisory_session_holds(s) && left > lease_ms)
+    if (sql_session_holds(s) && left > lease_ms)
         lease_ms = left;
-    return lease_ms < ADVISORY_LEASE_MAX ? lease_ms : ADVISORY_LEASE_MAX;
+    return lease_ms < most ? lease_ms : most;
 }
 
 static void fill_acquire(const sql_call *call, sql_params *p)
 {
-    advisory_session *s = call->about;
+    sql_session *s = call->about;
 
     s->timeout_ms = lease_for(s, s->op->lease_ms);
-    advisory_say_acquire(s, s->timeout_ms, p);
+    s->pool->sql.layout->say_acquire(s, s->timeout_ms, p);
 }
 
 /* The grant was `took` ms after the statement began, by the server's clock, which may run a little
  * faster than the client's clock; in any case before now. */
-static int64_t granted_at(const advisory_session *s, const sql_call *call, int64_t took)
+static int64_t granted_at(const sql_session *s, const sql_call *call, int64_t took)
 {
     int64_t now = s->link.env->now(s->link.env);
 
@@ -85,7 +87,7 @@ static int64_t granted_at(const advisory_session *s, const sql_call *call, int64
     return call->sent + (took > 0 ? took : 0) * PAWL_NS_PER_MS;
 }
 
-static bool granted(advisory_session *s, const sql_call *call, const char *text)
+static bool granted(sql_session *s, const sql_call *call, const char *text)
 {
     pawl_op *op = s->op;
     long long waited, backend, token, now, took;
@@ -94,7 +96,7 @@ static bool granted(advisory_session *s, const sql_call *call, const char *text)
         token < 1)
         return false;
     if (backend != s->backend) {
-        advisory_session_finish(s, PAWL_EINVAL,
+        sql_session_finish(s, PAWL_EINVAL,
                                 "a pooler gives each transaction another session: no lock of a "
                                 "session works there");
         sql_link_drop(&s->link, PAWL_ECONN, "not the session that it was");
@@ -108,29 +110,35 @@ static bool granted(advisory_session *s, const sql_call *call, const char *text)
     op->lease_from = granted_at(s, call, took);
     op->granted_ms = s->timeout_ms < op->lease_ms ? s->timeout_ms : 0;
     s->promised = op->lease_from + s->timeout_ms * PAWL_NS_PER_MS;
-    advisory_session_finish(s, 0, NULL);
+    sql_session_finish(s, 0, NULL);
     return true;
 }
 
-static void ask(advisory_session *s, int64_t limit_ms);
+static void ask(sql_session *s, int64_t limit_ms);
+static void acquire_failed(sql_call *call, int code, const char *words);
 
 static bool answer_acquire(sql_call *call, const sql_reply *reply)
 {
-    advisory_session *s = call->about;
+    sql_session *s = call->about;
     const char *text = reply->cell(reply, 0, 0);
 
+    if (text && !strcmp(text, "ENDED")) {
+        acquire_failed(call, PAWL_ECONN, "an administrator has ended the wait");
+        return true;
+    }
     if (text)
         return granted(s, call, text);
-    if (s->tried || advisory_session_holds(s))
+    if (s->tried || sql_session_holds(s))
         return false;
     if (s->op->queue) {
         s->tried = true;
-        advisory_line_refused(s->adv, s->key);
-        ask(s, ADVISORY_WAIT_MS);
+        sql_sessions_line_refused(s->pool, s->name);
+        sql_sessions_link(s->pool); /* ready for a cancel */
+        ask(s, SQL_SESSION_WAIT_MS);
         return true;
     }
-    advisory_session_finish(s, PAWL_EBUSY, NULL);
-    advisory_session_check_idle(s);
+    sql_session_finish(s, PAWL_EBUSY, NULL);
+    sql_session_check_idle(s);
     return true;
 }
 
@@ -139,25 +147,25 @@ static bool answer_acquire(sql_call *call, const sql_reply *reply)
  * would unlock the next lock. */
 static void acquire_failed(sql_call *call, int code, const char *words)
 {
-    advisory_session *s = call->about;
+    sql_session *s = call->about;
     pawl_op *op = s->op;
 
     s->op = NULL;
     s->call = NULL;
     if (s->link.state == LINK_READY)
-        advisory_session_undo(s, op->mode);
+        sql_session_undo(s, op->mode);
     sql_done(op, code == PAWL_EUNKNOWN ? PAWL_ECONN : code, words);
-    advisory_serve(s->adv);
+    sql_sessions_serve(s->pool);
 }
 
-static void ask(advisory_session *s, int64_t limit_ms)
+static void ask(sql_session *s, int64_t limit_ms)
 {
     static const sql_call_type type = {.fill = fill_acquire, .answer = answer_acquire,
         .failed = acquire_failed};
 
     s->call = sql_call_new(&s->link, &type, s);
     if (!s->call) {
-        advisory_session_finish(s, PAWL_ENOMEM, "out of memory");
+        sql_session_finish(s, PAWL_ENOMEM, "out of memory");
         return;
     }
     s->call->tries = NO_TRIES;
@@ -166,16 +174,15 @@ static void ask(advisory_session *s, int64_t limit_ms)
     sql_link_send(&s->link, s->call);
 }
 
-void advisory_session_acquire(advisory_session *s, pawl_op *op)
+void sql_session_acquire(sql_session *s, pawl_op *op)
 {
     s->link.env->timer_clear(s->link.env, &s->timer);
     op->engine[0] = s;
     s->op = op;
-    s->key = advisory_key_of(op->name);
     snprintf(s->name, sizeof s->name, "%s", op->name);
     s->check_ms = 0;
     s->waits = s->tried = false;
-    ask(s, advisory_session_holds(s) ? ADVISORY_WAIT_MS : s->link.env->timeout_ms);
+    ask(s, sql_session_holds(s) ? SQL_SESSION_WAIT_MS : s->link.env->timeout_ms);
 }
 
 /* ---- release --------------------------------------------------------------------------------- */
@@ -183,11 +190,53 @@ void advisory_session_acquire(advisory_session *s, pawl_op *op)
 static void fill_release(const sql_call *call, sql_params *p)
 {
     const pawl_op *op = call->about;
+    const sql_session *s = sql_session_of(call);
 
-    advisory_say_release(advisory_session_of(call), op->mode, p);
+    s->pool->sql.layout->say_release(s, op->mode, p);
 }
 
-static void release_over(advisory_session *s, const pawl_op *op)
+static void fill_tidy(const sql_call *call, sql_params *p)
+{
+    const sql_session *s = call->about;
+
+    s->pool->sql.layout->say_tidy(s, p);
+}
+
+static bool answer_tidy(sql_call *call, const sql_reply *reply)
+{
+    (void)call;
+    (void)reply;
+    return true;
+}
+
+/* The next client, or the next time, removes what is left. */
+static void tidy_failed(sql_call *call, int code, const char *words)
+{
+    (void)call;
+    (void)code;
+    (void)words;
+}
+
+/* Delete old rows, if the layout has a table, at times when a session is not needed. */
+static void tidy(sql_session *s)
+{
+    static const sql_call_type type = {.fill = fill_tidy, .answer = answer_tidy,
+        .failed = tidy_failed};
+    int64_t now = s->link.env->now(s->link.env);
+    sql_call *call;
+
+    if (!s->pool->sql.layout->say_tidy || !sql_session_idle(s) ||
+        (s->pool->tidied && now - s->pool->tidied < TIDY_MS * PAWL_NS_PER_MS))
+        return;
+    s->pool->tidied = now;
+    call = sql_call_new(&s->link, &type, s);
+    if (!call)
+        return;
+    call->tries = NO_TRIES;
+    sql_link_send(&s->link, call);
+}
+
+static void release_over(sql_session *s, const pawl_op *op)
 {
     s->releasing--;
     s->seq[op->mode] = 0; /* not a loss, because the owner has released */
@@ -195,7 +244,7 @@ static void release_over(advisory_session *s, const pawl_op *op)
 
 static bool answer_release(sql_call *call, const sql_reply *reply)
 {
-    advisory_session *s = advisory_session_of(call);
+    sql_session *s = sql_session_of(call);
     pawl_op *op = call->about;
     const char *text = reply->cell(reply, 0, 0);
 
@@ -203,24 +252,25 @@ static bool answer_release(sql_call *call, const sql_reply *reply)
         return false;
     release_over(s, op);
     sql_done(op, text[0] == 't' || call->tries ? 0 : PAWL_ENOTHELD, NULL);
-    advisory_session_check_idle(s);
+    tidy(s);
+    sql_session_check_idle(s);
     return true;
 }
 
 static void release_failed(sql_call *call, int code, const char *words)
 {
-    advisory_session *s = advisory_session_of(call);
+    sql_session *s = sql_session_of(call);
     pawl_op *op = call->about;
 
     release_over(s, op);
     if (code == PAWL_EUNKNOWN)
-        advisory_unsure(s->adv, op->owner.seq, s->promised);
+        sql_sessions_unsure(s->pool, op->owner.seq, s->promised);
     sql_done(op, code, words);
     if (s->link.state == LINK_READY) /* refused: closing the connection ends the grant as well */
         sql_link_drop(&s->link, PAWL_ECONN, "%s", words);
 }
 
-void advisory_session_release(advisory_session *s, pawl_op *op)
+void sql_session_release(sql_session *s, pawl_op *op)
 {
     static const sql_call_type type = {.fill = fill_release, .answer = answer_release,
         .failed = release_failed};
@@ -236,14 +286,14 @@ void advisory_session_release(advisory_session *s, pawl_op *op)
 }
 
 /* Close the connection, which ends the grant as well. */
-void advisory_session_release_cancel(pawl_op *op)
+void sql_session_release_cancel(pawl_op *op)
 {
     sql_call *call = op->engine[0];
-    advisory_session *s = advisory_session_of(call);
+    sql_session *s = sql_session_of(call);
 
     call->about = NULL;
     release_over(s, op);
-    advisory_unsure(s->adv, op->owner.seq, s->promised);
+    sql_sessions_unsure(s->pool, op->owner.seq, s->promised);
     sql_done(op, PAWL_EUNKNOWN, "no answer in time");
     sql_link_drop(&s->link, PAWL_ECONN, "no answer to a release");
 }
@@ -252,15 +302,15 @@ void advisory_session_release_cancel(pawl_op *op)
 
 static void timer_fired(pawl_timer *timer)
 {
-    advisory_session *s = timer->arg;
+    sql_session *s = timer->arg;
 
     if (s->call)
-        advisory_session_check_waiting(s);
-    if (!s->leaving && !advisory_session_idle(s))
+        sql_session_check_waiting(s);
+    if (!s->leaving && !sql_session_idle(s))
         return;
     if (s->leaving && s->op) {
-        advisory_session_set_timer(s, CLOSE_MS);
-        advisory_session_finish(s, PAWL_ECANCELED, NULL);
+        sql_session_set_timer(s, CLOSE_MS);
+        sql_session_finish(s, PAWL_ECANCELED, NULL);
         return;
     }
     sql_link_close(&s->link);
@@ -277,8 +327,8 @@ static void forget(sql_call **call)
 /* An acquire that was not sent yet stays with the session, and is sent on the next connection. */
 static void dropped(sql_link *link, int refused)
 {
-    advisory_session *s = (advisory_session *)(void *)link;
-    bool held = advisory_session_holds(s);
+    sql_session *s = (sql_session *)(void *)link;
+    bool held = sql_session_holds(s);
 
     (void)refused;
     s->seq[0] = s->seq[1] = 0;
@@ -288,15 +338,15 @@ static void dropped(sql_link *link, int refused)
     if (!s->op)
         sql_link_close(link);
     if (held)
-        pawl_events_report(&s->adv->sql.events, PAWL_EVENT_VERIFY, 0);
+        pawl_events_report(&s->pool->sql.events, PAWL_EVENT_VERIFY, 0);
     if (!s->op)
-        advisory_serve(s->adv);
+        sql_sessions_serve(s->pool);
 }
 
-void advisory_session_init(advisory_session *s, advisory *adv)
+void sql_session_init(sql_session *s, sql_sessions *pool)
 {
-    s->adv = adv;
-    sql_link_init(&s->link, &adv->sql, adv->sql.driver->greeting);
+    s->pool = pool;
+    sql_link_init(&s->link, &pool->sql, pool->sql.driver->greeting);
     s->link.on_drop = dropped;
     s->timer = (pawl_timer){.fire = timer_fired, .arg = s};
 }
