@@ -351,8 +351,9 @@ class Mysql(Server):
         self.sql('DROP TABLE ' + ', '.join(self.prefix + t for t in self.tables))
 
     def schema(self):
-        for name in ('PAWL_MYSQL_SQL', 'PAWL_MYSQL_SESSION_SQL'):
-            with open(os.environ[name], encoding='utf-8') as f:
+        tables = os.environ['PAWL_MYSQL_SQL']
+        for name in (tables, tables.replace('mysql.sql', 'mysql-session.sql')):
+            with open(name, encoding='utf-8') as f:
                 self.run('mariadb', '--no-defaults', '-S', f'{self.folder}/socket', '-u', 'root',
                          'pawl', stdin=f)
 
