@@ -7,7 +7,7 @@ MESON  ?= meson
 LIBDIR ?= $(addprefix lib/,$(shell gcc -print-multiarch 2>/dev/null))
 SETUP   = $(MESON) setup --prefix $(PREFIX) $(addprefix --libdir=,$(LIBDIR))
 
-.PHONY: all pawl deps test-deps demo test generate versions interop bench bench-peers bench-compare \
+.PHONY: all pawl deps build-deps demo test generate versions interop bench bench-peers bench-compare \
     bench-quick bench-long fuzz fuzz-long asan tsan check picture install clean
 
 all: $(BUILD)/build.ninja
@@ -18,16 +18,17 @@ $(BUILD)/build.ninja:
 
 # Only the files that are installed: the library, its modules, the command, the manual pages.
 INSTALLED = $$($(MESON) introspect $(BUILD) --targets | python3 scripts/lib/installed.py $(BUILD))
-pawl: $(BUILD)/build.ninja
+pawl: build-deps
+	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
 	@ninja -C $(BUILD) $(INSTALLED)
 
-# The packages that building needs (apt; elsewhere their names are printed); and those of the tests,
-# among them every server.
+# The packages that building and testing need, every server among them (apt; elsewhere their names
+# are printed); and those that building alone needs.
 deps:
-	@scripts/deps build
-
-test-deps:
 	@scripts/deps build test
+
+build-deps:
+	@scripts/deps build
 
 # Builds only the tool and the library, in a folder of their own: with fewer packages than `make`,
 # and without optimization, so that the first lock is seen soon.
@@ -39,14 +40,14 @@ demo:
 	@ninja -C build/demo tools/pawl
 	@scripts/demo build/demo/tools/pawl
 
-test: test-deps all
+test: deps all
 	$(MESON) test -C $(BUILD) --print-errorlogs --num-processes 4
 
 # Random programs on every engine for as long as told, judged, shrunk if they fail (docs/testing.md):
 # make generate FOR=30m [ENGINE="redis local"] [SEED=1] [MODE=sequence,free,steered,faults]
 FOR    ?= 10m
 ENGINE ?= all
-generate: test-deps all
+generate: deps all
 	@PYTHONDONTWRITEBYTECODE=1 python3 tests/generate/generate.py --for $(FOR) --keep build/generate \
 	    --exe $(BUILD)/tests/generate/generate $(if $(SEED),--seed $(SEED)) \
 	    $(if $(MODE),--mode $(MODE)) $(ENGINE)
@@ -106,11 +107,11 @@ fuzz-long:
 
 # The suite again with the compilers' watchers. TSan leaves out what is about files, signals and
 # damaged answers rather than threads.
-asan: test-deps build/asan/build.ninja
+asan: deps build/asan/build.ninja
 	ninja -C build/asan
 	$(MESON) test -C build/asan --print-errorlogs --num-processes 4 --timeout-multiplier 4
 
-tsan: test-deps build/tsan/build.ninja
+tsan: deps build/tsan/build.ninja
 	ninja -C build/tsan
 	$(MESON) test -C build/tsan --print-errorlogs --num-processes 4 --timeout-multiplier 4 \
 	    --no-suite tool --no-suite damage --no-suite local --no-suite doctor
