@@ -37,6 +37,8 @@
 #include "local.h"
 #include "url.h"
 
+#define CHOICES_MAX 30 /* of the default folder */
+
 /* File systems on which other machines may write, or locks or mappings are not the kernel's own. */
 static const struct {
     unsigned long magic;
@@ -321,13 +323,38 @@ bool local_folder_elsewhere(local *l)
     return l->other[0];
 }
 
-int local_folder_open(local *l, const pawl_url *url, pawl_error *err)
+static int open_outer(local *l, const pawl_url *url, bool by_default, pawl_error *err)
 {
-    bool by_default = !url->rest || !*url->rest, bad = false;
-    int code;
+    l->outer = open(l->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (by_default ? O_NOFOLLOW : 0));
+    return l->outer < 0 ? refuse_path(l, errno, err) : check_rights(l, url, by_default, err);
+}
 
-    l->path = by_default ? default_path(l)
-                         : pawl__url_decode(url->rest, strlen(url->rest), &bad);
+/* Another user may create or remove the usual name between the choice and the opening. */
+static int open_default(local *l, const pawl_url *url, pawl_error *err)
+{
+    for (int tries = 0;; tries++) {
+        int code;
+
+        l->path = default_path(l);
+        if (!l->path)
+            return pawl_error_set(err, PAWL_ENOMEM, "local: out of memory");
+        if (mkdir(l->path, 0700) && errno != EEXIST)
+            return refuse_path(l, errno, err);
+        code = open_outer(l, url, true, err);
+        if (!code || !mine(l->path) || tries == CHOICES_MAX)
+            return code;
+        if (l->outer >= 0)
+            close(l->outer);
+        l->outer = -1;
+        free(l->path);
+    }
+}
+
+static int open_named(local *l, const pawl_url *url, pawl_error *err)
+{
+    bool bad = false;
+
+    l->path = pawl__url_decode(url->rest, strlen(url->rest), &bad);
     if (!l->path && !bad)
         return pawl_error_set(err, PAWL_ENOMEM, "local: out of memory");
     if (!l->path)
@@ -335,10 +362,13 @@ int local_folder_open(local *l, const pawl_url *url, pawl_error *err)
                               "%%XX with hex digits");
     if (mkdir(l->path, 0700) && errno != EEXIST)
         return refuse_path(l, errno, err);
-    l->outer = open(l->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (by_default ? O_NOFOLLOW : 0));
-    if (l->outer < 0)
-        return refuse_path(l, errno, err);
-    code = check_rights(l, url, by_default, err);
+    return open_outer(l, url, false, err);
+}
+
+int local_folder_open(local *l, const pawl_url *url, pawl_error *err)
+{
+    int code = url->rest && *url->rest ? open_named(l, url, err) : open_default(l, url, err);
+
     if (!code)
         code = check_system(l, err);
     return code ? code : open_inner(l, err);
