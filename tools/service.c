@@ -10,6 +10,7 @@
 #include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tool.h"
@@ -83,7 +84,10 @@ bool url_has_password(const char *url)
 
 /* ---- The log ------------------------------------------------------------------------------- */
 
+#define TEXT_MS 200
+
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t told = PTHREAD_COND_INITIALIZER; /* `failure` has been set */
 static char warning[256]; /* under `mutex`, as the next */
 static char failure[256]; /* the last warning about a call */
 static bool loud; /* set before the first client is opened */
@@ -92,15 +96,15 @@ static bool loud; /* set before the first client is opened */
  * first of these lines is printed. */
 static bool is_news(const char *text)
 {
-    static char told[8][128]; /* under `mutex` */
+    static char lines[8][128]; /* under `mutex` */
     static size_t n;
     bool news = true;
 
     pthread_mutex_lock(&mutex);
     for (size_t i = 0; i < 8; i++)
-        news &= strncmp(told[i], text, sizeof told[i] - 1) != 0;
+        news &= strncmp(lines[i], text, sizeof lines[i] - 1) != 0;
     if (news)
-        snprintf(told[n++ % 8], sizeof told[0], "%s", text);
+        snprintf(lines[n++ % 8], sizeof lines[0], "%s", text);
     pthread_mutex_unlock(&mutex);
     return news;
 }
@@ -113,8 +117,10 @@ static void log_line(void *arg, int level, const char *text)
     if (level <= PAWL_LOG_WARNING && strncmp(text, "lost '", 6)) { /* a loss explains nothing */
         pthread_mutex_lock(&mutex);
         snprintf(warning, sizeof warning, "%s", text);
-        if (text[0] == '\'' && strstr(text, "': "))
+        if (text[0] == '\'' && strstr(text, "': ")) {
             snprintf(failure, sizeof failure, "%s", text);
+            pthread_cond_broadcast(&told);
+        }
         pthread_mutex_unlock(&mutex);
     }
     if (loud && (level != PAWL_LOG_INFO || is_news(text)))
@@ -129,9 +135,18 @@ const char *last_warning(char *buf, size_t size)
     return buf;
 }
 
+/* The thread that logs the text may come after the thread that runs the callback: wait a moment. */
 const char *last_failure(char *buf, size_t size)
 {
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += TEXT_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&mutex);
+    while (!failure[0] && !pthread_cond_timedwait(&told, &mutex, &until))
+        ;
     snprintf(buf, size, "%s", failure[0] ? failure : warning);
     pthread_mutex_unlock(&mutex);
     return buf;

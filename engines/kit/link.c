@@ -43,6 +43,14 @@ void kit_link_fail(kit_link *link, struct list *calls, int code, const char *wor
         link->type->fail(link, l, code, words);
 }
 
+static void set_words(kit_link *link, const char *words)
+{
+    int n = snprintf(link->words, sizeof link->words, "%.70s: ", link->peer);
+    int room = (int)sizeof link->words - n;
+
+    snprintf(link->words + n, (size_t)room, "%.*s", room - 1, words);
+}
+
 /* ---- an attempt ------------------------------------------------------------------------------ */
 
 void kit_link_limit_attempt(kit_link *link)
@@ -51,15 +59,32 @@ void kit_link_limit_attempt(kit_link *link)
     link->env->timer_set(link->env, &link->timer, link->attempt_ends);
 }
 
+static void overdue_words(kit_link *link, char words[NET_WORDS])
+{
+    if (link->state != LINK_LOCATING || !link->type->unlocated ||
+        !link->type->unlocated(link, words))
+        snprintf(words, NET_WORDS, "no answer within %lld ms", (long long)link->limit_ms);
+}
+
 static void overdue(kit_link *link)
 {
     char words[NET_WORDS];
 
-    if (link->state == LINK_LOCATING && link->type->unlocated &&
-        link->type->unlocated(link, words))
-        kit_link_drop(link, PAWL_ECONN, "%s", words);
-    else
-        kit_link_drop(link, PAWL_ECONN, "no answer within %lld ms", (long long)link->limit_ms);
+    overdue_words(link, words);
+    kit_link_drop(link, PAWL_ECONN, "%s", words);
+}
+
+/* The attempt goes on, but a call that is cancelled now has waited for it in vain. */
+static void extend_attempt(kit_link *link)
+{
+    char words[NET_WORDS];
+
+    if (!link->last_code) {
+        overdue_words(link, words);
+        link->last_code = PAWL_ECONN;
+        set_words(link, words);
+    }
+    kit_link_limit_attempt(link);
 }
 
 static void timer_fired(pawl_timer *timer)
@@ -84,7 +109,7 @@ static void timer_fired(pawl_timer *timer)
         else if (limit < PAWL_NEVER)
             link->env->timer_set(link->env, timer, limit);
     } else if (link->state > LINK_PAUSED && late) {
-        kit_link_limit_attempt(link);
+        extend_attempt(link);
     } else if (link->state > LINK_PAUSED) {
         overdue(link);
     }
@@ -114,14 +139,6 @@ void kit_link_ready(kit_link *link)
 }
 
 /* ---- the end of a connection ----------------------------------------------------------------- */
-
-static void set_words(kit_link *link, const char *words)
-{
-    int n = snprintf(link->words, sizeof link->words, "%.70s: ", link->peer);
-    int room = (int)sizeof link->words - n;
-
-    snprintf(link->words + n, (size_t)room, "%.*s", room - 1, words);
-}
 
 void kit_link_drop(kit_link *link, int code, const char *format, ...)
 {

@@ -106,12 +106,24 @@ class Place:
 
     # ---- the tool ----
 
-    def run(self, url, command=('true',), env=(), options=('-n',), name='x'):
+    def run(self, url, command=('true',), env=(), options=('-n',), name='x', stop=None):
+        """stop: after how many seconds the tool is stopped, and for how long."""
         environ = {k: v for k, v in os.environ.items()
                    if not k.startswith('PAWL_') or k == 'PAWL_ENGINE_DIR'}
-        return subprocess.run([TOOL, 'run', *options, '-u', url, name, '--', *command],
-                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                              timeout=90, env=dict(environ, **dict(env)), check=False)
+        tool = subprocess.Popen([TOOL, 'run', *options, '-u', url, name, '--', *command],
+                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                env=dict(environ, **dict(env)))
+        if stop:
+            time.sleep(stop[0])
+            tool.send_signal(signal.SIGSTOP)
+            time.sleep(stop[1])
+            tool.send_signal(signal.SIGCONT)
+        try:
+            err = tool.communicate(timeout=90)[1]
+        except subprocess.TimeoutExpired:
+            tool.kill()
+            raise
+        return subprocess.CompletedProcess(tool.args, tool.returncode, None, err)
 
     def says(self, url, text, status=69, **more):
         """A line that is just this; `...` in it is any text."""
@@ -153,6 +165,11 @@ def unreachable(engine):
     def _(p):
         at = f'127.0.0.1:{p.silent_port}'
         p.says(url(at), CANT + at + ': no answer ...' + ADVICE)
+
+    @case(engine, 'a silent port, and a machine that stands still when the time is over')
+    def _(p):
+        at = f'127.0.0.1:{p.silent_port}'
+        p.says(url(at), CANT + at + ': no answer ...' + ADVICE, stop=(0.35, 0.8))
 
     @case(engine, 'an unknown host')
     def _(p):
