@@ -7,17 +7,13 @@
  * the case when as many operations are under way as the clients count waiters, and a barrier
  * request through each client (rest.c) changes nothing any more. For the engine under test the
  * runner knows from the oracle which operations end in this step and how many holders each name has
- * afterwards. The runner waits for exactly that, so no time is wasted and a slow machine changes
- * nothing.
+ * afterwards, and waits for that.
  *
  * An operation that ends in a step in which the oracle's did not, or not within HANG_MS, is a
  * difference. So is a different code, hold count, loss, lost reason or count, and a token that is
  * not larger than all earlier tokens of the name where the oracle's token was.
- *
- * Operations that the end of the program cuts off (handles are freed and clients closed while
- * operations wait) must end once, with any code.
- *
- * Steps whose outcome may rightly differ are left out, on both: see ambiguous().
+ * Operations that the end of the program cuts off must end once, with any code. ambiguous() says
+ * which steps are left out, on both.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -299,19 +295,23 @@ static int waits_under_way(struct run *run)
 }
 
 /* A wait that has just begun is in the queue once its client counts the wait, and has had an answer
- * since. A client does not count a multi-lock between two members. */
+ * since. A multi-lock has the members before the one that it waits for. */
 static void await_queued(struct run *run, int k)
 {
-    int64_t until = clock_ns() + HANG_MS * 1000000LL / 10;
+    const struct object *o = run->ops[k].object;
+    int64_t until = clock_ns() + HANG_MS * 1000000LL / 10, name;
 
     while (waiting_at_clients(run) < waits_under_way(run) && clock_ns() < until)
         nap_us(50);
-    holders_of(run, run->ops[k].object->name);
+    holders_of(run, o->name);
+    for (int i = 0; o->type == MULTI && i < o->nmembers; i++)
+        for (name = run->program->objects[o->members[i]].name; clock_ns() < until &&
+             holders_of(run, name) < oracle.holders[k][name]; nap_us(1000))
+            ;
     nap_us(2000);
 }
 
-/* Whether the holders of a name are counted: the names of locks, and of semaphores if the service
- * shows the holders of semaphores. */
+/* Whether holders of a name are counted: of locks, and of semaphores if the service shows them. */
 static bool is_counted(const struct program *p, int64_t name)
 {
     for (int i = 0; i < p->nobjects; i++)
