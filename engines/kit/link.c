@@ -19,9 +19,11 @@
  *     CLOSED      kit_link_close          disconnect, calls and backlog fail
  *
  * TIME LIMITS. An attempt may take limit_ms, and the greeting may take the rest of this time unless
- * the engine sets another limit. While no thread makes a call, perhaps no thread runs the loop; so
- * an attempt's timer that fires more than LATE_MS late proves nothing, and the time starts anew. A
- * READY link is dropped when the server has been silent for too long (type->limit).
+ * the engine sets another limit. An attempt ends a little before the calls that began with it, so
+ * that these calls can say which server did not answer. While no thread makes a call, perhaps no
+ * thread runs the loop; so an attempt's timer that fires more than LATE_MS late proves nothing, and
+ * the time starts anew. A READY link is dropped when the server has been silent for too long
+ * (type->limit).
  *
  * CALLS. When a link drops, its calls were sent and not answered: the calls fail as unknown. Calls
  * in the backlog were not sent; these calls stay for the next connection, unless another attempt
@@ -55,7 +57,9 @@ static void set_words(kit_link *link, const char *words)
 
 void kit_link_limit_attempt(kit_link *link)
 {
-    link->attempt_ends = link->env->now(link->env) + link->limit_ms * PAWL_NS_PER_MS;
+    int64_t early = link->limit_ms / 10 < LATE_MS ? link->limit_ms / 10 : LATE_MS;
+
+    link->attempt_ends = link->env->now(link->env) + (link->limit_ms - early) * PAWL_NS_PER_MS;
     link->env->timer_set(link->env, &link->timer, link->attempt_ends);
 }
 

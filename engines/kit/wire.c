@@ -86,7 +86,8 @@ static void stream_opened(net_stream *s)
 {
     kit_wire *wire = s->arg;
 
-    kit_link_connected(&wire->kit, s->ends);
+    kit_link_connected(&wire->kit, wire->kit.attempt_ends < s->ends ? wire->kit.attempt_ends
+                                                                    : s->ends);
 }
 
 static void stream_failed(net_stream *s, int code, const char *words)
