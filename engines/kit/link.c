@@ -119,10 +119,10 @@ static void timer_fired(pawl_timer *timer)
     }
 }
 
-void kit_link_connected(kit_link *link, int64_t ends)
+void kit_link_connected(kit_link *link)
 {
     link->state = LINK_GREETING;
-    link->env->timer_set(link->env, &link->timer, ends);
+    link->env->timer_set(link->env, &link->timer, link->attempt_ends);
     link->type->greet(link);
 }
 

@@ -109,8 +109,8 @@ void kit_link_open(kit_link *link);
 void kit_link_close(kit_link *link);
 /* The attempt may take limit_ms from now. */
 void kit_link_limit_attempt(kit_link *link);
-/* The link is connected: greet, until `ends`. */
-void kit_link_connected(kit_link *link, int64_t ends);
+/* The link is connected: greet, until the attempt ends. */
+void kit_link_connected(kit_link *link);
 /* The greeting is over: send the backlog. */
 void kit_link_ready(kit_link *link);
 /* A call was sent, and its answer must come by `limit`. */

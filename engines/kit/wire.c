@@ -86,8 +86,7 @@ static void stream_opened(net_stream *s)
 {
     kit_wire *wire = s->arg;
 
-    kit_link_connected(&wire->kit, wire->kit.attempt_ends < s->ends ? wire->kit.attempt_ends
-                                                                    : s->ends);
+    kit_link_connected(&wire->kit);
 }
 
 static void stream_failed(net_stream *s, int code, const char *words)

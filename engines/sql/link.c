@@ -172,7 +172,7 @@ static void attempt(kit_link *kit)
 void sql_link_connected(sql_link *link)
 {
     kit_link_limit_attempt(&link->kit);
-    kit_link_connected(&link->kit, link->attempt_ends);
+    kit_link_connected(&link->kit);
 }
 
 static void greet(kit_link *kit)

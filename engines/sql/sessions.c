@@ -204,12 +204,7 @@ void sql_sessions_close(sql_sessions *pool)
     }
     free(pool->sessions);
     pool->sessions = NULL;
-    for (int i = 0; i < SQL_STATEMENTS; i++)
-        free(q->texts[i]);
-    free(q->refusals);
-    q->refusals = NULL;
-    sql_settings_free(&q->settings);
-    q->env = NULL;
+    sql_free(q);
 }
 
 void sql_sessions_submit(sql_sessions *pool, pawl_op *op)

@@ -268,6 +268,16 @@ int sql_open(sql *q, const sql_driver *driver, pawl_env *env, const pawl_url *ur
     return 0;
 }
 
+void sql_free(sql *q)
+{
+    for (int i = 0; i < SQL_STATEMENTS; i++)
+        free(q->texts[i]);
+    free(q->refusals);
+    q->refusals = NULL;
+    sql_settings_free(&q->settings);
+    q->env = NULL;
+}
+
 void sql_close(void *self)
 {
     sql *q = self;
@@ -285,12 +295,7 @@ void sql_close(void *self)
     sql_link_close(&q->listener);
     sql_link_close(&q->link);
     sql_waiters_end(q);
-    for (int i = 0; i < SQL_STATEMENTS; i++)
-        free(q->texts[i]);
-    free(q->refusals);
-    q->refusals = NULL;
-    sql_settings_free(&q->settings);
-    q->env = NULL;
+    sql_free(q);
 }
 
 void sql_submit(void *self, pawl_op *op)

@@ -292,6 +292,8 @@ struct sql {
 int sql_open(sql *q, const sql_driver *driver, pawl_env *env, const pawl_url *url,
              pawl_error *err);
 void sql_close(void *self);
+/* The end of closing, for each layout: free the texts and settings. */
+void sql_free(sql *q);
 void sql_submit(void *self, pawl_op *op);
 void sql_cancel(void *self, pawl_op *op);
 #define SQL_CAPS                                                                                   \
