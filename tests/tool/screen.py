@@ -151,6 +151,18 @@ class Terminal:
                     return text
                 raise AssertionError(f'ended before {what}; the screen:\n{text}')
 
+    def check(self, assertions, patience=PATIENCE):
+        """Until assertions() about the screen hold: the words that a case waited for may arrive
+        before the rest of their screen."""
+        end = time.monotonic() + patience
+        while True:
+            try:
+                return assertions()
+            except AssertionError:
+                if time.monotonic() > end or self.process.poll() is not None:
+                    raise
+            self.feed()
+
     def _readable(self):
         return bool(select.select([self.master], [], [], 0)[0])
 

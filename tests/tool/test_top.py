@@ -67,6 +67,10 @@ def rows_of(lines):
 
 
 def check_list(terminal, width, height):
+    terminal.check(lambda: list_holds(terminal, width, height))
+
+
+def list_holds(terminal, width, height):
     lines = terminal.lines()
     equal(len(lines), height)
     assert lines[0].startswith('pawl top  local:') and 'every 2s' in lines[0], lines[0]
@@ -115,7 +119,8 @@ def resize(box):
                       'Enter open' in terminal.screen.display[h - 1] and
                       '7 names' in terminal.screen.display[1] and
                       terminal.screen.display[2].startswith('NAME'))
-        assert all(columns(line) <= width for line in terminal.lines())
+        terminal.check(lambda w=width: equal(
+            [line for line in terminal.lines() if columns(line) > w], []))
     for width, height in ((5, 3), (1, 1), (200, 2), (80, 24)):
         terminal.resize(width, height)
         time.sleep(0.05)
@@ -135,10 +140,10 @@ def sort_filter(box):
         return lambda _: [r.split()[0] for r in rows_of(terminal.lines())][:len(names)] == [*names]
     terminal.key('n')
     terminal.wait_for('by name')
-    assert rows_of(terminal.lines())[0].startswith('backup '), terminal.text()
+    terminal.wait('the first name', first('backup'))
     terminal.key('r')
     terminal.wait_for('by name, reversed')
-    assert rows_of(terminal.lines())[-1].startswith('backup '), terminal.text()
+    terminal.wait('the last name', lambda _: rows_of(terminal.lines())[-1].startswith('backup '))
     terminal.key('r')
     terminal.key('l')
     terminal.wait_for('by longest wait')
@@ -154,7 +159,8 @@ def sort_filter(box):
     terminal.wait_for("only '上'")
     terminal.key('/\x7fre?*' + ENTER)
     terminal.wait_for("only 're?*'")
-    equal(sorted(r.split()[0] for r in rows_of(terminal.lines())), ['ready', 'report'])
+    terminal.check(lambda: equal(sorted(r.split()[0] for r in rows_of(terminal.lines())),
+                                 ['ready', 'report']))
     terminal.key('/zzz')
     terminal.wait_for("no name passes the filter 're?*zzz'")
     terminal.key(ESCAPE)
@@ -177,10 +183,14 @@ def open_lock(box):
     terminal.wait_for('1 name, 1 held, 30 waiting')
     terminal.key(ENTER)
     terminal.wait_for("'x': lock held, 30 waiting", 'holds', ' 1. ')
-    rows = rows_of(terminal.lines())
-    equal(rows[0].split()[:2], ['holds', str(holder.pid)])
-    equal([row.split()[:2] for row in rows[1:]],
-          [[f'{n + 1}.', str(pid)] for n, pid in enumerate(waiters[:len(rows) - 1])])
+
+    def in_order():
+        rows = rows_of(terminal.lines())
+        equal(len(rows), 20)
+        equal(rows[0].split()[:2], ['holds', str(holder.pid)])
+        equal([row.split()[:2] for row in rows[1:]],
+              [[f'{n + 1}.', str(pid)] for n, pid in enumerate(waiters[:19])])
+    terminal.check(in_order)
     terminal.key(END)
     terminal.wait_for('30. ' + str(waiters[-1]))
     terminal.key(ESCAPE)
