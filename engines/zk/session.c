@@ -187,6 +187,8 @@ void zk_session_ready(zk *z, bool fresh, int64_t sent)
     s->verified = fresh;
     if (!fresh && !s->last_zxid) /* the server may be behind earlier reads */
         zk_ask_sync(&s->beat);
+    if (!fresh)
+        zk_leftovers_ask(z);
     zk_tasks_go(z);
     if (z->link.state != LINK_READY)
         return;

@@ -62,6 +62,7 @@ static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
     z->prepared = true;
     uv_prepare_start(&z->prepare, before_poll);
     zk_session_open(z);
+    zk_leftovers_open(z);
     zk_link_open(z);
     return 0;
 }
@@ -77,6 +78,7 @@ static void engine_close(void *self)
     zk_session_close(z);
     zk_link_close(z);
     zk_waiters_end(z);
+    zk_leftovers_close(z);
     while ((l = list_take(&z->spare_calls)))
         free(list_entry(l, zk_call, link));
     if (z->prepared)

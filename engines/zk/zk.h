@@ -12,6 +12,7 @@
  *     session.c   heartbeats, how long the session is valid, RENEW
  *     task.c      tasks, their requests, and watches
  *     waiters.c   acquire and release      waiter.c  a node in a queue, from creation to end
+ *     leftovers.c deletes nodes of ended acquires after the session was resumed
  *     queue.c     the position of a waiter among the children of a lock
  *     permits.c   the same for a semaphore
  *     latch.c     set and count down
@@ -80,6 +81,7 @@ enum zk_opcode {
     ZK_CREATE2 = 15, /* also returns the new node's Stat */
     ZK_CREATE_CONTAINER = 19,
     ZK_AUTH = 100,
+    ZK_EPHEMERALS = 103, /* all nodes of the session; since ZooKeeper 3.6 */
     ZK_CLOSE = -11
 };
 
@@ -311,6 +313,20 @@ void zk_waiters_check(zk *z);
 /* Does the server, as far as we know, still have this grant? */
 bool zk_holds(zk *z, uint64_t seq);
 
+/* ---- leftovers.c ----------------------------------------------------------------------------- */
+
+typedef struct zk_leftovers {
+    zk_task task;
+    kit_buf paths;  /* of nodes to be deleted, each with its NUL */
+    unsigned lost;  /* connections in a row that were lost before the answer */
+    bool unknown;   /* the server does not know the request */
+} zk_leftovers;
+
+void zk_leftovers_open(zk *z);
+/* The session was resumed: delete its nodes that no waiter knows. */
+void zk_leftovers_ask(zk *z);
+void zk_leftovers_close(zk *z);
+
 /* ---- latch.c, inspect.c ---------------------------------------------------------------------- */
 
 void zk_latch(zk *z, pawl_op *op);
@@ -329,6 +345,7 @@ struct zk {
     void *tls_context;
     zk_link link;
     zk_session session;
+    zk_leftovers leftovers;
     uv_prepare_t prepare; /* writes requests before the loop polls */
     bool prepared;
     pawl_events events;

@@ -129,10 +129,10 @@ class Facts:
         anew    every lease began again, with its whole time, at the end of the fault
         """
         self.disturbed.append((begin, end + 2 * self.exchange))
-        if 'connected' not in excuses:
-            self.cuts.append(self.disturbed[-1])
         if excuses:  # a client that has seen newer data connects again when its lease is over
             self.away.append((begin, end + lease_ms * MS + 2 * self.exchange))
+        if 'connected' not in excuses:
+            self.cuts.append(self.away[-1] if 'stale' in excuses else self.disturbed[-1])
         if 'data' in excuses:
             self.data_lost.append((begin, end + self.exchange))
         if 'data' in excuses or 'counts' in excuses:

@@ -201,6 +201,29 @@ def _(w):
     w.admin = type(w.admin)(w.servers.port)
 
 
+@case('a lock that was released stays free on servers that went back to a time before', fresh=True)
+def _(w):
+    session = 6000  # longer than a restart takes: the holder resumes its session
+    a, b = (w.actor(session=session, timeout=400) for _ in range(2))
+    for actor in (a, b):
+        actor.lock('l', 'x')
+        actor.sem('s', 'pool', permits=1)
+    for name in ('l', 's'):
+        a.ask('take', name, 5000).ok()
+    data = os.path.join(w.servers.folder, 'data', 'version-2')
+    shutil.copytree(data, data + '-old')
+    for name in ('l', 's'):
+        a.ask('drop', name).ok()
+
+    def go_back(data):
+        shutil.rmtree(data)
+        os.rename(data + '-old', data)
+    restart(w.servers, go_back)
+    for name in ('l', 's'):
+        within(lambda n=name: b.ask('take', n, 60000).ok(), session / 1000 + BEYOND)
+    w.admin = type(w.admin)(w.servers.port)
+
+
 # ---- silence ----
 
 def all_silent(a, codes=('PAWL_ECONN', 'PAWL_EUNKNOWN')):
