@@ -94,8 +94,17 @@ int waiting_at_clients(struct run *run)
     return n;
 }
 
+int waits_under_way(struct run *run)
+{
+    int n = 0;
+
+    for (int i = 0; i < MAX_OPS; i++)
+        n += run->ops[i].state == 1 && run->ops[i].step.kind != DO_wait;
+    return n;
+}
+
 struct count {
-    int holders;
+    int holders, waiters;
 };
 
 static int count_holders(void *arg, const pawl_info *info)
@@ -103,11 +112,11 @@ static int count_holders(void *arg, const pawl_info *info)
     struct count *count = arg;
 
     if (info->role == PAWL_ROLE_SUMMARY)
-        count->holders = (int)info->holders;
+        *count = (struct count){(int)info->holders, (int)info->waiters};
     return 0;
 }
 
-int holders_of(struct run *run, int64_t number)
+static struct count count_of(struct run *run, int64_t number)
 {
     struct program *p = run->program;
     struct count count = {0};
@@ -123,7 +132,32 @@ int holders_of(struct run *run, int64_t number)
             asked = !pawl_inspect(c->p, run_name(run, number, name), count_holders, &count, NULL);
         pthread_rwlock_unlock(&c->guard);
         if (asked)
-            return count.holders;
+            break;
     }
-    return 0;
+    return count;
+}
+
+int holders_of(struct run *run, int64_t number)
+{
+    return count_of(run, number).holders;
+}
+
+/* A client with a cohort may keep its waiters to itself. */
+static int calls_for(struct run *run, int64_t name)
+{
+    int n = 0;
+
+    for (int i = 0; i < MAX_OPS; i++) {
+        const struct op *op = &run->ops[i];
+
+        n += op->state == 1 && op->object && op->object->type == LOCK && op->object->name == name &&
+             may_wait(&op->step) && !run->program->clients[op->object->client].cohort;
+    }
+    return n;
+}
+
+void await_waiters(struct run *run, int64_t name, int64_t until)
+{
+    while (count_of(run, name).waiters < calls_for(run, name) && clock_ns() < until)
+        nap_us(1000);
 }

@@ -285,17 +285,9 @@ static void await_losses(struct run *run, int k, int64_t until)
         }
 }
 
-static int waits_under_way(struct run *run)
-{
-    int n = 0;
-
-    for (int i = 0; i < MAX_OPS; i++)
-        n += run->ops[i].state == 1 && run->ops[i].step.kind != DO_wait;
-    return n;
-}
-
 /* A wait that has just begun is in the queue once its client counts the wait, and has had an answer
- * since. A multi-lock has the members before the one that it waits for. */
+ * since; or, with a connection for each wait (layout=advisory), once the service shows the waiter.
+ * A multi-lock has the members before the one that it waits for. */
 static void await_queued(struct run *run, int k)
 {
     const struct object *o = run->ops[k].object;
@@ -303,6 +295,8 @@ static void await_queued(struct run *run, int k)
 
     while (waiting_at_clients(run) < waits_under_way(run) && clock_ns() < until)
         nap_us(50);
+    if (gone_is_broken)
+        await_waiters(run, o->name, until);
     holders_of(run, o->name);
     for (int i = 0; o->type == MULTI && i < o->nmembers; i++)
         for (name = run->program->objects[o->members[i]].name; clock_ns() < until &&

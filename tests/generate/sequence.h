@@ -11,7 +11,10 @@
 bool barrier_pass(struct run *run);
 void barrier_end(void); /* before the clients are closed */
 int waiting_at_clients(struct run *run);
+int waits_under_way(struct run *run); /* calls that have not returned, without latches */
 int holders_of(struct run *run, int64_t name); /* at the service; 0: no client is open */
+/* Until the service shows a waiter for each call under way, or `until`. */
+void await_waiters(struct run *run, int64_t name, int64_t until);
 bool told_beside_grant(const struct run *run, const int *done_step, int number);
 bool was_disturbed(const struct run *run);     /* a difference is excused: docs/testing.md */
 /* An acquire that a callback started is refused with PAWL_ESTATE while an earlier acquire of the
