@@ -8,6 +8,7 @@
  */
 #include <pthread.h>
 #include <pwd.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -90,7 +91,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t told = PTHREAD_COND_INITIALIZER; /* `failure` has been set */
 static char warning[256]; /* under `mutex`, as the next */
 static char failure[256]; /* the last warning about a call */
-static bool loud; /* set before the first client is opened */
+static atomic_bool loud;
 
 /* A client has several connections, and each one logs the same line about its server. Only the
  * first of these lines is printed. */
@@ -154,8 +155,10 @@ const char *last_failure(char *buf, size_t size)
 
 /* ---- The client ---------------------------------------------------------------------------- */
 
-/* Set by client_try when a client has been opened. */
-static enum { NOT_OPENED, OPENED_SERVER, OPENED_HERE } service;
+/* Set by client_try when a client has been opened; several threads of `pawl serve` and `pawl bench`
+ * open clients. */
+enum { NOT_OPENED, OPENED_SERVER, OPENED_HERE };
+static atomic_int service;
 
 bool service_is_here(void)
 {
