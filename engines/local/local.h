@@ -110,7 +110,7 @@ typedef struct local_head {
     local_word fence;         /* the next token to give out */
     char pad2[56];
     local_word fence_durable; /* tokens below this number have been reserved on the disk */
-    local_word fence_wanted;  /* the number on the disk: tokens continue here after a crash */
+    local_word fence_wanted;  /* the number on the disk: tokens continue here after a power loss */
     char pad3[4096 - 512 - 64 - 16];
 } local_head;
 
