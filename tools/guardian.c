@@ -42,9 +42,9 @@ int64_t guardian_needs(int64_t kill_after)
 
 /* ---- In the guardian ----------------------------------------------------------------------- */
 
-/* The guardian inherits nothing from the caller: no terminal, no standard streams (a reader of our
- * output must not wait for the guardian), no signals, no name. A process whose title has no "pawl"
- * survives "pkill -f pawl" and can end the command afterwards. */
+/* The guardian gives up the caller's terminal, standard streams (a reader of our output must not
+ * wait for the guardian), signals and name. A process whose title has no "pawl" survives "pkill -f
+ * pawl" and can end the command afterwards. */
 static void detach(void)
 {
     static const char text[] = "lock-guardian";
