@@ -93,8 +93,8 @@ struct pawl_trace {
 /* The function in pawl_client_options.trace is called soon after the event, by the thread that
  * caused the event or by another thread inside a Pawl call or by Pawl's own thread, with no mutex
  * of Pawl's locked. Calls from several threads may overlap, and a thread that is preempted before
- * its call makes the call late: `at_ns`, `lasted_ns` and the number of the event are the times and
- * the order to record. The function must not call Pawl, and should be short. */
+ * its call makes the call late. So record the times `at_ns` and `lasted_ns`, and order the events
+ * of an acquire by `event`. The function must not call Pawl, and should be short. */
 
 /* ---- Examining the service ------------------------------------------------------------------- */
 
@@ -122,8 +122,8 @@ typedef struct pawl_finding {
  * result. The function runs in the calling thread, after the examination, and may call Pawl. */
 typedef int pawl_finding_fn(void *arg, const pawl_finding *finding);
 
-/* Ask the service for everything that breaks locks: eviction, persistence, replicas, missing
- * rights, TLS ... PAWL_ENOTSUP: the engine can't tell. `pawl doctor` prints the findings.
+/* Ask the service for settings and faults that break locks: eviction, persistence, replicas,
+ * missing rights, TLS ... PAWL_ENOTSUP: the engine can't tell. `pawl doctor` prints the findings.
  * Thread: any. Blocks: up to the time-out. In callbacks: PAWL_EDEADLK. */
 PAWL_API int pawl_examine(pawl_client *client, pawl_finding_fn *fn, void *arg, pawl_error *err);
 

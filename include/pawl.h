@@ -79,22 +79,22 @@ typedef struct pawl_latch pawl_latch;
 /* Every error code, grouped by the caller's next step. This list generates the enum, the names and
  * the texts. */
 #define PAWL_ERRORS(X)                                                                             \
-    /* not yours */                                                                                \
+    /* the lock is not yours */                                                                    \
     X(EBUSY, -1, "held by somebody else")                                                          \
     X(ETIMEDOUT, -2, "not acquired within the given time")                                         \
     X(ECANCELED, -3, "the wait was cancelled")                                                     \
-    /* was yours */                                                                                \
+    /* the lock was yours */                                                                       \
     X(ELOST, -10, "the lock was lost: its lease ended or it was broken")                           \
     X(ENOTHELD, -11, "not held by this owner")                                                     \
-    /* don't know */                                                                               \
+    /* the outcome is unknown */                                                                   \
     X(EUNKNOWN, -20, "no answer came: the request may or may not have been carried out")           \
-    /* service */                                                                                  \
+    /* the service failed */                                                                       \
     X(ECONN, -30, "the service can't be reached")                                                  \
     X(EAUTH, -31, "the service refused the credentials or the rights are missing")                 \
     X(EPROTO, -32, "the service's answer can't be understood")                                     \
     X(EBACKEND, -33, "the service reported an error")                                              \
     X(EQUORUM, -34, "too few servers agreed")                                                      \
-    /* you */                                                                                      \
+    /* the call or the process is at fault */                                                      \
     X(EINVAL, -40, "invalid argument")                                                             \
     X(ESTATE, -41, "not possible in the present state")                                            \
     X(ENOTSUP, -42, "the engine can't do this")                                                    \

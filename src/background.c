@@ -21,7 +21,7 @@
 
 #define LATE (20 * PAWL_NS_PER_MS)
 
-/* Wait for `fd` and for pawl__tell. */
+/* Wait until `fd` is readable or another thread calls pawl__tell. */
 static void background_poll(pawl_client *client, int fd)
 {
     struct driver *d = &client->driver;
@@ -116,7 +116,7 @@ static void background_rest(pawl_client *client)
         b->rest_until = PAWL_NEVER;
 }
 
-/* *seen: the value of `activity` at the last call. */
+/* May the background thread rest? *seen is the value of `activity` at the last call. */
 static bool background_may_rest(pawl_client *client, uint64_t *seen)
 {
     struct driver *d = &client->driver;
@@ -140,7 +140,7 @@ static void *background_main(void *arg)
     while (!b->stops) {
         if (!list_empty(&d->callbacks) && !d->fd_mode && !d->dispatching) {
             if (pawl__dispatch(client, true) < 0)
-                return NULL; /* a forked child, whose only thread ends here */
+                return NULL; /* this is a forked child, whose only thread ends here */
         } else if (d->fd_mode) {
             background_back_up(client);
         } else if (background_may_rest(client, &seen)) {

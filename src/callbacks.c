@@ -34,9 +34,9 @@ void pawl__callback_queue(pawl_client *client, struct callback *callback, int co
     pawl__tell(client);
 }
 
-/* The user's function may start the next operation of the same hold, so that the callback is queued
- * again while the function runs. False: the function forked; this is the child, and the mutex is
- * not locked. */
+/* Run one callback. The user's function may start the next operation of the same hold, which can
+ * queue the same callback again while the function runs. Returns false if the function forked: this
+ * is then the child, and the mutex is not locked. */
 static bool run_callback(pawl_client *client, struct callback *callback)
 {
     pawl_done_fn *fn = callback->fn;
@@ -86,7 +86,7 @@ int pawl__dispatch(pawl_client *client, bool by_background)
     }
     d->dispatching = false;
     if (!list_empty(&d->callbacks))
-        pawl__tell(client); /* callbacks that start new work must not keep a foreign loop here */
+        pawl__tell(client); /* callbacks that start new work must not hold a foreign loop here */
     pthread_cond_broadcast(&client->idle);
     return n;
 }

@@ -73,7 +73,7 @@ static void event_told(struct request *r, int code)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* False: out of memory. */
+/* Copy the option or, if it is NULL, the environment variable. Returns false if out of memory. */
 static bool copy_or_env(char **ret, const char *given, const char *variable)
 {
     const char *text = given ? given : secure_getenv(variable);
@@ -82,7 +82,7 @@ static bool copy_or_env(char **ret, const char *given, const char *variable)
     return *ret || !text;
 }
 
-/* A number from the options, else from the URL, else *ret as set before. */
+/* Read a number from the options, else from the URL; else *ret keeps its value. */
 static int take_number(int64_t *ret, int64_t given, const pawl_url *url, const char *key,
                        int64_t least, int64_t most, pawl_error *err)
 {
@@ -100,7 +100,7 @@ static int take_number(int64_t *ret, int64_t given, const pawl_url *url, const c
     return 0;
 }
 
-/* This client in words, for the holders of locks that the client breaks. */
+/* Describe this client in words, for the holders of locks that the client breaks. */
 static void describe_client(pawl_client *client)
 {
     char host[256] = "";
@@ -310,7 +310,7 @@ void pawl__close_check(pawl_client *client)
         pawl__wait_done(client, closing, 0);
 }
 
-/* PAWL_EUNKNOWN has priority over a refusal. */
+/* Record why a lock may stay behind. PAWL_EUNKNOWN has priority over a refusal. */
 void pawl__close_failed(pawl_client *client, int code)
 {
     if (code == PAWL_EUNKNOWN || code == PAWL_ECONN)
@@ -357,8 +357,8 @@ static void closing_takes_too_long(pawl_timer *timer)
     pawl__timers_set(&client->timers, timer, pawl__now(client) + 10 * PAWL_NS_PER_MS);
 }
 
-/* End all holds and requests and wait for them: at most one time-out for locks that at_least_ms
- * keeps, and then at most one time-out for the rest. */
+/* End all holds and requests and wait for them: at most one timeout for locks that are kept for
+ * at_least_ms, and then at most one timeout for the rest. */
 static void wind_up(pawl_client *client)
 {
     pawl_timer limit = {.fire = closing_takes_too_long, .arg = client};
@@ -475,7 +475,7 @@ void pawl__client_thread_gone(struct pawl_client *client, uint64_t thread)
                   "a thread ended while it held '%s'; its lease is no longer renewed",
                   hold->name_state->name);
     }
-    if (client->log.lines) /* clients_mutex is locked: the background thread logs */
+    if (client->log.lines) /* the background thread logs, because clients_mutex is locked */
         pawl__tell(client);
     pthread_mutex_unlock(&client->mu);
 }

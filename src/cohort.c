@@ -14,9 +14,9 @@
  * A range of tokens is reserved only for names that several threads have wanted at the same time
  * (name_state->contended), so that names of a single thread waste no tokens.
  *
- * A grant whose owner reads beside it (hold->with_seq) is not passed on: the reader's token is
- * larger than the range, and the reader may outlast the mutex. So a request to read gives the rest
- * of the range up, and the mutex goes back to the engine.
+ * A grant is not passed on if its owner also has a read lock of the name (hold->with_seq): the
+ * reader's token is larger than the range, and the reader may outlast the mutex. So a request to
+ * read gives up the rest of the range, and the mutex goes back to the engine.
  *
  * Kinds other than the plain mutex, fixed leases, and engines that can't reserve a range have no
  * cohort: each of their holds goes to the engine itself.
@@ -115,7 +115,8 @@ uint32_t pawl__cohort_tokens(const struct hold *hold)
     return hold->terms.cohort && hold->name_state->contended ? (uint32_t)hold->client->cohort : 1;
 }
 
-/* PAWL_ETIMEDOUT only if the service, or a hold of this process, said that the name is held. */
+/* The time limit of a queued hold has passed. The code is PAWL_ETIMEDOUT only if the service, or a
+ * hold of this process, has said that the name is held. */
 static void waited_too_long(pawl_timer *timer)
 {
     struct hold *hold = timer->arg;

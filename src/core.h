@@ -33,7 +33,7 @@
 /* When the leases of a client are renewed. */
 struct leases {
     struct timers due; /* the renew_timer of each hold */
-    pawl_timer timer;  /* set for the earliest of them */
+    pawl_timer timer;  /* set for the earliest of these */
 };
 
 void pawl__leases_init(pawl_client *client);
@@ -84,8 +84,8 @@ void pawl__names_free(pawl_client *client);
 bool pawl__name_held(const struct name_state *name_state);
 /* May this hold be submitted to the engine now? If not, the hold is queued. */
 bool pawl__cohort_enter(struct hold *hold);
-/* Pass the grant on to the next hold in the process. False: none waits, or it is the turn of
- * others. */
+/* Pass the grant on to the next hold in the process. Returns false if no hold waits, or if it is
+ * the turn of other processes. */
 bool pawl__cohort_pass(struct hold *hold);
 /* The hold is no longer the front: submit the next one to the engine. */
 void pawl__cohort_leave(struct hold *hold);
@@ -194,7 +194,7 @@ enum client_state { CLIENT_OPEN, CLIENT_CLOSING, CLIENT_CLOSED };
 
 #define PAWL_HANDLE_BIT (1ull << 63) /* tells handles' numbers from threads' */
 
-/* What belongs to no part of the core comes first, then one struct for each part. */
+/* Members that belong to no part of the core come first, then one struct for each part. */
 struct pawl_client {
     pawl_env env; /* first: an env is its client */
     pthread_mutex_t mu;
@@ -265,7 +265,7 @@ void pawl__close_check(pawl_client *client);
 /* While the client closes: record that a lock may stay behind, and why. */
 void pawl__close_failed(pawl_client *client, int code);
 
-/* Send one op and wait for the result: inspection, latches, counts. wait_ms 0: the time-out. */
+/* Send one op and wait for the result: inspection, latches, counts. wait_ms 0: the timeout. */
 void pawl__exchange_init(struct request *request, pawl_client *client, int kind, int mode,
                          const char *name);
 int pawl__exchange(struct request *request, int64_t wait_ms, pawl_error *err);
@@ -285,8 +285,9 @@ struct pawl_lock {
     struct multi *multi; /* NULL: an ordinary lock */
 };
 
-/* With the mutex. The last unref drops the lock's reference to the client. The client's memory
- * stays valid, because the caller, or the client being open, holds another reference. */
+/* Called with the mutex locked. The last unref drops the lock's reference to the client. The
+ * client's memory stays valid, because the caller, or the client being open, holds another
+ * reference. */
 void pawl__lock_unref(pawl_lock *lock);
 void pawl__semaphore_ref(pawl_semaphore *sem);
 void pawl__semaphore_unref(pawl_semaphore *sem);
@@ -314,7 +315,7 @@ int pawl__multi_acquire_start(pawl_lock *lock, int64_t wait_ms, pawl_done_fn *do
 int pawl__multi_release_start(pawl_lock *lock, pawl_done_fn *done, void *arg);
 int64_t pawl__multi_valid_ms(const pawl_lock *lock);
 int pawl__multi_hold_count(const pawl_lock *lock);
-/* The words are for LOST_WORDS_MAX bytes, or NULL. */
+/* `words` is NULL, or has room for LOST_WORDS_MAX bytes. */
 int pawl__multi_lost_reason(const pawl_lock *lock, char *words);
 int pawl__lost_reason(const pawl_lock *lock, char *words);
 void pawl__multi_free(pawl_lock *lock);

@@ -22,16 +22,18 @@
  *   - A foreign loop polls the same descriptor and calls pawl_client_process. The background thread
  *     then only steps in when a timer is overdue, until the foreign loop comes round again.
  *
- * Two threads in epoll_wait at once are harmless, because both look for events under the mutex.
+ * Two threads may be in epoll_wait at the same time, because both handle events under the mutex.
  * But an event that one of the threads consumes is not seen by the other. So the background thread
  * and the foreign loop are woken by a descriptor of their own (tell_fd), which callers neither wait
- * for nor read. A foreign loop's descriptor is another epoll over the same four.
+ * for nor read. A foreign loop's descriptor is another epoll descriptor, over the same three
+ * descriptors and tell_fd.
  *
  * A server on the same machine answers sooner than a sleeping thread gets a CPU again. So a driver
- * that has just sent a request spins for a moment before it sleeps. Failed spins back off, for
- * answers that take longer and CPUs that are busy. A client whose last acquire had to wait does not
- * spin at all, because on a machine with few CPUs the spinning would delay the holder. (No
- * sched_yield: the kernel takes sched_yield for a wish to wait for long.)
+ * that has just sent a request spins for a moment before it sleeps. After failed spins (the answer
+ * takes longer, or the CPUs are busy) the driver backs off and spins less often. A client whose
+ * last acquire had to wait does not spin at all, because on a machine with few CPUs the spinning
+ * would delay the holder. (The driver does not call sched_yield, after which the kernel may not run
+ * the thread again for a long time.)
  */
 #include <errno.h>
 #include <sys/epoll.h>
@@ -83,7 +85,7 @@ int pawl__user_fd(pawl_client *client)
 
 /* uv_loop_init opens up to LOOP_FDS descriptors (epoll, io_uring, the wake-up of worker threads and
  * the pipe of signal handlers), and aborts the process if one of the latter two can't be opened. So
- * check before that so many descriptors are free. Another thread may still use them up in between.
+ * check first that LOOP_FDS descriptors are free. (Another thread may still open some in between.)
  * Returns an errno, or 0. */
 static int room_for_loop(void)
 {
@@ -250,7 +252,8 @@ static void turn_once(pawl_client *client)
         pawl__close_check(client); /* the engine may have finished its background work */
 }
 
-/* A watcher or a write that begins in one turn reaches the kernel in the next turn. */
+/* Run the loop until nothing is left to do, at most TURNS_MAX times: a watcher or a write that
+ * begins in one turn reaches the kernel in the next turn. */
 void pawl__turn(pawl_client *client)
 {
     for (int i = 0; i < TURNS_MAX && (i == 0 || client->driver.dirty); i++)
@@ -306,7 +309,8 @@ void pawl__signals_forget(pawl_client *client)
     pawl__forget(client);
 }
 
-/* Without the mutex. Returns as epoll_wait does. */
+/* Poll for events without sleeping, for up to SPIN ns. Called without the mutex. Returns as
+ * epoll_wait does. */
 static int spin(pawl_client *client, struct epoll_event *events, int room)
 {
     int64_t end = pawl__now(client) + SPIN;
@@ -440,8 +444,8 @@ static void hand_on_driving(pawl_client *client)
         pawl__rest_end(client);
 }
 
-/* For calls that don't wait for the operation that they began. `needed` also keeps a background
- * thread awake that is just about to rest. */
+/* Called by functions that don't wait for the operation that they began. `needed` also keeps a
+ * background thread awake that is about to rest. */
 void pawl__background_need(pawl_client *client)
 {
     struct driver *d = &client->driver;
@@ -497,8 +501,9 @@ static void sleep_for(pawl_client *client, struct waiter_thread *thread)
     list_remove(&thread->sleeping);
 }
 
-/* `thread` is on the stack of the caller, and the driver, the engine and other threads point there.
- * So the wait is no cancellation point: pthread_cancel takes effect after the call. */
+/* `thread` is on the stack of the caller, and the driver, the engine and other threads keep
+ * pointers to it. So the wait must not be a cancellation point: pthread_cancel takes effect after
+ * the call. */
 int pawl__wait(pawl_client *client, struct waiter_thread *thread)
 {
     struct driver *d = &client->driver;
@@ -514,7 +519,7 @@ int pawl__wait(pawl_client *client, struct waiter_thread *thread)
         else
             drive_for(client, thread);
     }
-    /* Also if this thread never drove: it may have been woken to drive. */
+    /* Needed even if this thread never drove: another thread may have woken it to drive. */
     hand_on_driving(client);
     client->active--;
     pawl__close_check(client);

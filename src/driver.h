@@ -92,7 +92,7 @@ void pawl__wait_done(pawl_client *client, struct waiter_thread *thread, int code
 /* From now on the call waits for the loop: its thread may become the driver. */
 void pawl__wait_drive(struct waiter_thread *thread);
 int pawl__wait(pawl_client *client, struct waiter_thread *thread);
-/* Instead of pawl__wait, if nothing was started. */
+/* Call this instead of pawl__wait if nothing was started. */
 void pawl__wait_end(struct waiter_thread *thread);
 
 /* Before unlocking the mutex: submit deferred requests and make sure that a thread will wake up for

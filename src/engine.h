@@ -291,8 +291,8 @@ struct pawl_op {
     uint64_t by_seq; /* EVENT: owner.seq of the broken grant; 0: any grant of this client */
 };
 
-/* Make a service's text fit to be shown to people: control characters (C0, DEL, C1), and bytes that
- * are not UTF-8, which a terminal may take for control characters, become '?'. */
+/* Make a text of the service safe to print: control characters (C0, DEL, C1), and bytes that are
+ * not UTF-8, which a terminal may take for control characters, become '?'. */
 static inline void pawl_text_clean(char *text)
 {
     for (unsigned char *c = (unsigned char *)text; *c; c++) {
@@ -309,7 +309,7 @@ static inline void pawl_text_clean(char *text)
     }
 }
 
-/* Fill `err` (which may be NULL: nothing happens) and return the code. */
+/* Fill in `err` (NULL: no effect) and return the code. */
 #if defined(__GNUC__)
 __attribute__((format(printf, 3, 4)))
 #endif
@@ -328,7 +328,7 @@ static inline int pawl_error_set(pawl_error *err, int code, const char *format, 
     return code;
 }
 
-/* EXAMINE: report one finding. The strings need to last only for the call. */
+/* EXAMINE: report one finding. The strings need to be valid only during the call. */
 static inline void pawl_op_found(pawl_op *op, uint64_t level, const char *id, const char *where,
                                  const char *what, const char *why, const char *remedy)
 {
@@ -338,7 +338,7 @@ static inline void pawl_op_found(pawl_op *op, uint64_t level, const char *id, co
     op->finding(op->row_arg, &f);
 }
 
-/* EXAMINE: report a fact with a number ("clock": server's Unix time minus ours, in ms). */
+/* EXAMINE: report a fact with a number ("clock": the server's Unix time minus ours, in ms). */
 static inline void pawl_op_fact(pawl_op *op, const char *id, const char *where, const char *what,
                                 int64_t value)
 {
@@ -395,8 +395,8 @@ typedef struct pawl_param {
     bool used;
 } pawl_param;
 
-/* The keys that were asked for, whether the URL has them or not: what a misspelt parameter may have
- * been meant to be. The keys must live as long as the url; string literals do. */
+/* The keys that were asked for, whether the URL has them or not; from these the suggestion for a
+ * misspelt parameter is chosen. The keys must live as long as the url; string literals do. */
 #define PAWL_ASKED_MAX 64
 typedef struct pawl_asked {
     const char *key[PAWL_ASKED_MAX];
@@ -439,7 +439,7 @@ struct pawl_env {
     int64_t watchdog_ms;         /* lease of renewed locks: how long a session should last */
 
     int64_t (*now)(pawl_env *);       /* boot-time clock, ns */
-    int64_t (*wall_ms)(pawl_env *);   /* Unix time, ms: to show, never to decide */
+    int64_t (*wall_ms)(pawl_env *);   /* Unix time, ms: for display only, never for decisions */
     uint64_t (*random)(pawl_env *);   /* jitter and ids; seeded in the simulator */
     void (*timer_set)(pawl_env *, pawl_timer *, int64_t due);
     void (*timer_clear)(pawl_env *, pawl_timer *);
@@ -534,7 +534,7 @@ static inline uint32_t pawl_instance_caps(const pawl_instance *i)
     return i->engine->caps_of ? i->engine->caps_of(i->state) : i->engine->caps;
 }
 
-/* As the function `identity`; below 0: the engine has none. For wrappers. */
+/* Like the function `identity`, for wrappers. Returns a value below 0 if the engine has none. */
 static inline int pawl_instance_identity(const pawl_instance *i, char *ret, size_t size)
 {
     return i->engine && i->engine->identity ? i->engine->identity(i->state, ret, size) : -1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * error.c - codes in words, all from the one list in pawl.h.
+ * error.c - the names and texts of codes, generated from the list in pawl.h.
  */
 #include "engine.h"
 

@@ -19,7 +19,8 @@ typedef struct pawl_broken {
 } pawl_broken;
 
 /* A notice of a break has come. `by` has `length` bytes; NULL if length is 0. If two breaks with
- * different texts are undelivered, neither is reported: nobody is blamed for another's break. */
+ * different texts are undelivered, neither is reported, so that no client is named for another
+ * client's break. */
 static inline void pawl_broken_note(pawl_broken *b, uint64_t seq, const char *by, size_t length)
 {
     bool same = length < sizeof b->by && strlen(b->by) == length &&

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * examine.c - pawl_examine: facts and defects of the service. As in inspect.c, the engine passes
- * findings under the client's mutex. The findings are copied, and the user's function receives the
- * copies after the mutex is unlocked.
+ * examine.c - pawl_examine: facts and defects of the service. As with rows in inspect.c, the engine
+ * passes findings under the client's mutex. The findings are copied, and the user's function
+ * receives the copies after the mutex is unlocked.
  */
 #include <stdlib.h>
 

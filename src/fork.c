@@ -33,7 +33,7 @@ static pthread_mutex_t *mutexes[16]; /* under guards_mutex */
 static size_t nmutexes;
 
 static _Thread_local uint64_t this_thread;
-static _Thread_local bool watched; /* thread_ends will run */
+static _Thread_local bool watched; /* thread_ends will run for this thread */
 
 static void before_fork(void)
 {
@@ -61,9 +61,9 @@ static void in_child(void)
     in_parent();
 }
 
-/* Runs in the ending thread. A destructor of the program that runs later may still acquire: the
- * thread then keeps its number, is watched again, and thread_ends runs once more. (POSIX lets the
- * system stop after PTHREAD_DESTRUCTOR_ITERATIONS rounds, at least 4.) */
+/* Runs in the ending thread. A destructor of the program that runs later may still acquire a lock:
+ * the thread then keeps its number, is watched again, and thread_ends runs once more. (POSIX lets
+ * the system stop after PTHREAD_DESTRUCTOR_ITERATIONS rounds, at least 4.) */
 static void thread_ends(void *value)
 {
     uint64_t thread = *(uint64_t *)value;
@@ -148,7 +148,7 @@ void pawl__fork_guard_add(int fd)
             room = more;
         }
     }
-    if (nguarded < room) /* else: a forked child may delay the notice of our death, no more */
+    if (nguarded < room) /* if full: a forked child may delay the notice of our death, no more */
         guarded[nguarded++] = fd;
     pthread_mutex_unlock(&guards_mutex);
 }

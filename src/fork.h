@@ -14,8 +14,9 @@ struct pawl_client;
  * parent. */
 uint64_t pawl__fork_generation(void);
 
-/* Register a descriptor by which the system sees that this process lives (a held file lock, a
- * socket). A forked child closes the descriptor at once, so that the parent's death is noticed. */
+/* Register a descriptor by which other processes notice the end of this process (a held file lock,
+ * a socket). A forked child closes the descriptor at once, so that it doesn't hide the end of its
+ * parent. */
 void pawl__fork_guard_add(int fd);
 void pawl__fork_guard_remove(int fd);
 

@@ -166,7 +166,8 @@ static int check_own(struct hold *own, const struct terms *terms, struct hold **
 static int find_own(struct name_state *name_state, const struct terms *terms, uint64_t holder,
                         struct hold **again, uint64_t *with_seq, pawl_error *err)
 {
-    /* The wanted mode first: a writer that also reads may re-enter either lock. */
+    /* Look for a hold in the wanted mode first: a writer that also reads may re-enter either
+     * lock. */
     const uint8_t other = terms->mode == PAWL_MODE_SHARED ? PAWL_MODE_EXCLUSIVE : PAWL_MODE_SHARED;
     const uint8_t modes[] = {terms->mode, other};
 
@@ -185,8 +186,8 @@ static int find_own(struct name_state *name_state, const struct terms *terms, ui
     return 0;
 }
 
-/* The service counts re-entries, too (PAWL_CAP_COUNTS). The owner has the lock, so this request
- * does not wait in a queue. */
+/* Tell a service that counts re-entries (PAWL_CAP_COUNTS) about this one. The owner has the lock,
+ * so the request does not wait in a queue. */
 static void submit_reentry(struct hold *hold)
 {
     struct request *r = &hold->request;
@@ -209,7 +210,7 @@ static void reentry_answered(struct request *r, int code)
         pawl__hold_lost(hold, PAWL_LOST_GONE);
     if (hold->state != HOLD_HELD) {
         if (code != PAWL_ENOTHELD)
-            pawl__hold_release_leftover(hold, r->op.lease_ms); /* with a new lease, perhaps */
+            pawl__hold_release_leftover(hold, r->op.lease_ms); /* it may have a new lease */
         code = PAWL_ELOST;
     } else if (code == 0) {
         int64_t from = r->op.lease_from ? r->op.lease_from : r->first_sent;

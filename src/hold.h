@@ -88,7 +88,7 @@ enum hold_state {
     HOLD_OVER       /* ended; the memory is reused when nothing refers to the hold any more */
 };
 
-/* The options of a handle that its holds need. */
+/* The options of a handle, as far as its holds need them. */
 struct terms {
     uint8_t mode;
     uint8_t kind;  /* enum pawl_kind */
@@ -142,7 +142,7 @@ struct hold {
     /* the grant */
     uint64_t token, token_end; /* own token; end of the reserved range */
     int64_t since;
-    int64_t deadline; /* certainly valid until then */
+    int64_t deadline; /* until this instant the grant is certainly valid */
     int64_t lease_from, lease_len; /* the last confirmed lease, ns */
     int64_t ends;                  /* when the requested lease ends */
     int64_t renewal_late;          /* how much later than due the latest renewal was sent, ns */

@@ -3,9 +3,9 @@
  * hold_end.c - how holds end: released, lost, or abandoned by their owner. hold.h has the table of
  * states and events.
  *
- * at_least_ms with an engine that can't let a lock linger (no PAWL_CAP_LINGER): the client keeps
- * the lock as a finished hold and releases the lock when the time has passed. A client that closes
- * waits for that up to its time-out, and then releases the lock. If the lease ends before
+ * If at_least_ms is used with an engine that can't let a lock linger (no PAWL_CAP_LINGER), the
+ * client keeps the lock as a finished hold and releases the lock when the time has passed. A client
+ * that closes waits up to its timeout, and then releases the lock. If the lease ends before
  * at_least_ms have passed, a closing client leaves the lock to its lease.
  */
 #include "core.h"
@@ -113,7 +113,8 @@ static void begin_linger(struct hold *hold, int64_t until)
     pawl__timers_set(&client->timers, &hold->wait_timer, until);
 }
 
-/* The client closes, and the lease ends by itself before at_least_ms is over. */
+/* The client closes, and the lease ends by itself before at_least_ms is over: don't send a
+ * release. */
 static void leave_to_lease(struct hold *hold)
 {
     pawl__hold_ends(hold, 0);
@@ -205,7 +206,7 @@ int pawl__hold_release(struct hold *hold, uint32_t keep, const struct asker *ask
     return 0;
 }
 
-/* The release of some permits, or of one of several counts, was answered. */
+/* The answer to a release of some permits, or of one of several counts. */
 static void partial_release_answered(struct hold *hold, int code)
 {
     bool permits = hold->terms.mode == PAWL_MODE_PERMITS;
@@ -243,8 +244,8 @@ void pawl__hold_partial_answered(struct hold *hold, int code)
         pawl__hold_release_times(hold, hold->releases_due);
 }
 
-/* If the hold stays HELD, no request is sent. A service that counts, too, learns the count from the
- * next request of the owner. */
+/* Release `times` counts. As long as the hold stays HELD, no request is sent: a service that also
+ * counts learns the count from the next request of the owner. */
 void pawl__hold_release_times(struct hold *hold, unsigned times)
 {
     unsigned count = hold->count > 0 ? (unsigned)hold->count : 1;
@@ -270,8 +271,8 @@ static void unreleased_expired(pawl_timer *timer)
         pawl__hold_over(hold);
 }
 
-/* The release failed. The service may have the lock for at most one more lease from now on; in that
- * time the release can be repeated. */
+/* The release failed. The service may keep the lock for at most one more lease; during that time
+ * the release can be repeated. */
 static void release_failed(struct hold *hold, int code)
 {
     pawl_client *client = hold->client;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * latch.c - pawl_latch: count-down latches. All state is in the service; a handle is a name.
+ * latch.c - pawl_latch: count-down latches. All state is in the service; a handle only stores the
+ * name.
  */
 #include <stdlib.h>
 
@@ -36,7 +37,7 @@ int pawl_latch_new(pawl_latch **ret, pawl_client *client, const char *name, pawl
     return code;
 }
 
-/* Send one op about the latch and wait; count in and out. */
+/* Send one op about the latch and wait. *count goes into the op, and receives the op's result. */
 static int ask(pawl_latch *latch, int kind, int64_t *count, int64_t wait_ms, pawl_error *err)
 {
     struct request r;

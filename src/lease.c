@@ -25,7 +25,7 @@
 #define BATCH_MAX 512
 #define MARGIN (2 * PAWL_NS_PER_MS)
 #define SOON 10 /* a claim is renewed after 1/SOON of its length */
-#define LATE (100 * PAWL_NS_PER_MS) /* a timer that is later: the process was stopped */
+#define LATE (100 * PAWL_NS_PER_MS) /* a timer that is later by more: the process was stopped */
 
 struct batch {
     struct request request;
@@ -79,8 +79,9 @@ static void deadline_reached(pawl_timer *timer)
     pawl__hold_lost(timer->arg, 0);
 }
 
-/* If a timer of this hold fired late (at the deadline, or before the latest renewal), the process
- * was stopped. Else the renewals were sent in time, and the service did not answer. */
+/* Why the deadline has passed. If a timer of this hold fired late (at the deadline, or before the
+ * latest renewal), the process was stopped. Otherwise the renewals were sent in time, and the
+ * service did not answer. */
 int pawl__lease_lost_why(const struct hold *hold, int64_t now)
 {
     int64_t late = hold->lease_len / 10 > LATE ? hold->lease_len / 10 : LATE;
@@ -107,7 +108,8 @@ static bool renewable(const struct hold *hold, int64_t now)
                hold->lease_from + hold->lease_len - now;
 }
 
-/* Who broke the lock of this hold, as the engine was told; NULL: nobody did. */
+/* Store the text that names the breaker of this hold's lock, as the engine reported it; NULL:
+ * unknown. Two different texts become "". */
 static void set_by(struct hold *hold, const char *by)
 {
     if (by && hold->by && strcmp(hold->by, by))
@@ -115,11 +117,11 @@ static void set_by(struct hold *hold, const char *by)
     else if (by && hold->by)
         return;
     free(hold->by);
-    hold->by = by ? strdup(by) : NULL; /* without memory: not known */
+    hold->by = by ? strdup(by) : NULL; /* if there is no memory, the breaker stays unknown */
 }
 
-/* A renewal that the engine sent late, or again, counts from that time, but its length was computed
- * before. */
+/* Limit a lease to max_hold_ms. A renewal that the engine sent late, or again, counts from the
+ * later time, but its length was computed for the earlier one. */
 static int64_t within_max_hold(const struct hold *hold, int64_t from, int64_t lease_ms)
 {
     int64_t left = hold->terms.max_hold_ms - (from - hold->since) / PAWL_NS_PER_MS;
@@ -149,8 +151,8 @@ void pawl__lease_confirm(struct hold *hold, int64_t from, int64_t lease_ms)
         renew_at(hold, from + hold->lease_len / 3);
 }
 
-/* given_ms of the requested lease_ms were granted (0: all). A claim is renewed after 1/part of its
- * length. */
+/* Record that given_ms of the requested lease_ms were granted (0: all). A claim is renewed after
+ * 1/part of its length. */
 static void give(struct hold *hold, int64_t from, int64_t lease_ms, int64_t given_ms, int part)
 {
     bool claim = given_ms && given_ms < lease_ms;
@@ -267,14 +269,14 @@ static void renewed(struct hold *hold, const pawl_renewal *item, int code,
     }
 }
 
-/* The engine reads an item's name until the answer; hold and handle may be freed before, so the
+/* The engine reads an item's name until the answer. Hold and handle may be freed earlier, so the
  * item keeps a reference to the name state. */
 static struct name_state *name_state_of(const pawl_renewal *item)
 {
     return list_entry((uintptr_t)item->name, struct name_state, name);
 }
 
-/* PAWL_ECONN, PAWL_EUNKNOWN: the engine has logged a warning with the cause. */
+/* After PAWL_ECONN and PAWL_EUNKNOWN no warning is needed: the engine has logged the cause. */
 static void log_failure(const struct batch *batch, int code)
 {
     bool known = code == PAWL_ECONN || code == PAWL_EUNKNOWN;

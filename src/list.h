@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * list.h - a doubly linked list whose links live inside the listed things. An empty list and an
- * unlinked element both point at themselves, so removing twice does no harm. A list must be made
- * empty by list_init (or by list_take_all) before anything is appended; appending to an
+ * list.h - a doubly linked list whose links are members of the listed structs. An empty list and an
+ * unlinked element both point at themselves, so removing an element twice is harmless. A list must
+ * be made empty by list_init (or by list_take_all) before anything is appended; appending to an
  * uninitialised list is undefined, and may turn a loop over that list into an endless one.
  *
  * An engine may keep a link in the `void *engine[]` of an op, whose pointers have another type.
@@ -58,7 +58,7 @@ static inline void list_remove(struct list *item)
     list_init(item);
 }
 
-/* All elements of `from` into `to`, which is made empty first. */
+/* Move all elements of `from` into `to`, which is made empty first. */
 static inline void list_take_all(struct list *to, struct list *from)
 {
     list_init(to);
@@ -69,7 +69,7 @@ static inline void list_take_all(struct list *to, struct list *from)
     list_init(from);
 }
 
-/* The first element, unlinked; NULL if there is none. */
+/* Unlink and return the first element; NULL if there is none. */
 static inline struct list *list_take(struct list *l)
 {
     struct list *item = l->next;

@@ -228,7 +228,7 @@ int pawl_lock_acquire_start(pawl_lock *lock, int64_t wait_ms, pawl_done_fn *done
                                : pawl__lock_acquire_start(lock, NULL, 0, wait_ms, done, arg);
 }
 
-/* A frequent mistake: one thread acquires, and another thread releases. */
+/* Detects a frequent mistake: one thread acquires, and another thread releases. */
 static bool another_thread_holds(const pawl_lock *lock)
 {
     const struct list *holds = &lock->name_state->holds;

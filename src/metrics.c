@@ -12,7 +12,7 @@
 #include "core.h"
 
 struct snapshot {
-    char label[256];  /* the client's */
+    char label[256];  /* the client's label option */
     char client[600]; /* client="...", or "" */
     pawl_stats total;
     size_t n;
@@ -23,7 +23,7 @@ struct text {
     char *at;
     size_t length, room;
     bool failed;
-    bool open; /* OpenMetrics */
+    bool open; /* write OpenMetrics */
     const struct snapshot *from;
     size_t n;
 };
@@ -65,7 +65,7 @@ static void head(struct text *t, const char *name, const char *type, const char 
     put(t, "# HELP pawl_%s%s %s\n# TYPE pawl_%s%s %s\n", name, suffix, help, name, suffix, type);
 }
 
-/* "{client="x",lock="stock:*"", without the end. */
+/* Write "{client="x",lock="stock:*"", without the closing brace. */
 static void labels(struct text *t, const struct snapshot *s, const struct series *series)
 {
     char value[2 * PAWL_TEMPLATE_SIZE];
@@ -74,7 +74,7 @@ static void labels(struct text *t, const struct snapshot *s, const struct series
     put(t, "{%s%slock=\"%s\"", s->client, *s->client ? "," : "", value);
 }
 
-/* One number of each series; `field` is the offset in pawl_stats. */
+/* Write one number of each series; `field` is its offset in pawl_stats. */
 static void by_lock(struct text *t, const char *name, const char *type, size_t field,
                     const char *help)
 {
@@ -197,13 +197,13 @@ static int take(struct snapshot *s, pawl_client *client, pawl_error *err)
             s->series[s->n++] = *client->counters.series[i];
     if (in_use(&client->counters.other.stats))
         s->series[s->n++] = client->counters.other;
-    s->total = client->counters.other.stats; /* counters without a name are only there */
+    s->total = client->counters.other.stats; /* counters without a name are only in `other` */
     snprintf(s->label, sizeof s->label, "%s", client->label);
     pawl__leave(client);
     return 0;
 }
 
-/* Samples of two clients must differ by a label. */
+/* Number clients with equal labels: samples of two clients must differ by a label. */
 static void name_client(struct snapshot *all, size_t i)
 {
     char text[sizeof all->label], value[2 * sizeof text], number[32] = "";

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * modules.c - from a URL's scheme to its engine.
+ * modules.c - finds the engine for the scheme of a URL.
  *
- * The registry (registry.h) has the engines that are linked in. Others are modules,
+ * The registry (registry.h) lists the engines that are linked in. Other engines are modules,
  * "pawl-SCHEME.so", so that a program that uses one service does not load the client libraries of
- * all. Pawl looks for a module in $PAWL_ENGINE_DIR if that is set (and only there), else in the
- * folders "pawl" and "engines" beside libpawl itself (installed and in a build folder), else in the
- * folder that libpawl was installed to. A loaded module is never unloaded, because its code may be
- * on the stack of another thread. Loaded modules are remembered by path. They are loaded under a
- * mutex that is locked around fork(): a child that was forked in the middle of dlopen() could not
- * load anything.
+ * all services. Pawl looks for a module in $PAWL_ENGINE_DIR if that variable is set (and only
+ * there), else in the folders "pawl" and "engines" beside libpawl itself (installed and in a build
+ * folder), else in the folder that libpawl was installed to. A loaded module is never unloaded,
+ * because its code may be on the stack of another thread. Loaded modules are remembered by path.
+ * They are loaded under a mutex that is locked around fork(): a child that was forked in the middle
+ * of dlopen() could not load anything.
  */
 #include <dlfcn.h>
 #include <glob.h>
@@ -67,8 +67,8 @@ static int load(const pawl_engine **ret, const char *path, const char *scheme, p
     return 0;
 }
 
-/* The same, but only once for each path. If the table is full, the module is loaded again, which is
- * harmless. */
+/* Load a module, but only once for each path. If the table is full, the module is loaded again,
+ * which is harmless. */
 static int load_once(const pawl_engine **ret, const char *path, const char *scheme,
                      pawl_error *err)
 {
@@ -122,7 +122,7 @@ static size_t module_folders(char folders[3][520])
     return 1;
 }
 
-/* The path of a file, in the first of the folders that has the file. */
+/* Find a file in the first of the folders that has it. Writes the path. */
 static bool find_file(char *ret, size_t size, char folders[3][520], size_t n, const char *file)
 {
     for (size_t i = 0; i < n; i++) {
@@ -156,7 +156,7 @@ void *pawl__module_symbol(const char *file, const char *symbol, pawl_error *err)
     return found;
 }
 
-/* The path of the module, in the first folder that has the module. */
+/* Find the module in the first folder that has it. Writes the path. */
 static bool module_path(char *ret, size_t size, const char *scheme)
 {
     char folders[3][520], file[80];

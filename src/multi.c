@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * multi.c - several locks as one: all or none.
+ * multi.c - multi-locks: several locks that are acquired together or not at all.
  *
  * ORDER. Members are acquired one after the other in an order that every process agrees on: by the
  * identity of the service (engine.h: the same for all spellings of its URL, as far as the engine
@@ -46,7 +46,7 @@ struct owner {
 struct multi {
     struct group group;
     size_t n;
-    atomic_uint refs;      /* the handle's, and the chain's */
+    atomic_uint refs;      /* one for the handle, one for the chain */
     atomic_uint acquiring; /* acquires under way */
     atomic_bool busy;      /* a chain is under way */
     atomic_bool freed;
@@ -250,7 +250,7 @@ static void release_all(struct multi *multi)
     }
 }
 
-/* A chain that is under way releases its members, and then calls `done`. */
+/* Free the handle. A chain that is under way releases its members and then calls `done`. */
 void pawl__multi_free(pawl_lock *lock)
 {
     struct multi *multi = lock->multi;
@@ -316,7 +316,7 @@ static int acquire_member(struct multi *multi, size_t i, unsigned cancels, int64
     return code;
 }
 
-/* Are all members still held, now that the last one is? */
+/* Check that all members are still held after the last one was acquired. */
 static int check_all(struct multi *multi, pawl_error *err)
 {
     int code = 0;
@@ -368,7 +368,8 @@ int pawl__multi_acquire(pawl_lock *lock, int64_t wait_ms, pawl_error *err)
     return code;
 }
 
-/* Checking one member is enough: pawl_multi_new refuses members of a parent process. */
+/* Does the multi-lock belong to the parent of a forked process? Checking one member is enough:
+ * pawl_multi_new refuses members of a parent process. */
 static bool is_parents(const struct multi *multi)
 {
     return multi->members[0]->client->generation != pawl__fork_generation();

@@ -56,7 +56,7 @@ int pawl__name_check(const char *name, pawl_error *err)
 
 int pawl__error_about(pawl_error *err, int code, const char *name, const char *words)
 {
-    bool cut = strlen(name) > 80; /* the reason must not fall off the end */
+    bool cut = strlen(name) > 80; /* cut the name, so that the reason fits into the text */
 
     return pawl_error_set(err, code, "'%.80s%s': %s", name, cut ? "..." : "",
                           words ? words : pawl_strerror(code));

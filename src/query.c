@@ -5,7 +5,8 @@
  */
 #include "core.h"
 
-/* For how many ns the hold is certainly valid. 0: not held, or the deadline has passed. */
+/* The number of ns for which the hold is certainly valid; 0: not held, or the deadline has
+ * passed. */
 static int64_t valid_ns(const pawl_lock *lock, const struct hold *hold)
 {
     int64_t now;

@@ -18,8 +18,8 @@
  *
  * scheme, alias: the word before the first ':' of a URL, and another word for the same engine (the
  * scheme that other clients of the service use) or NULL. how: PLAIN, or WRAPS if the text behind
- * the scheme contains whole URLs of other engines, so that a '?' in the text is theirs. symbol: the
- * pawl_engine. */
+ * the scheme contains whole URLs of other engines, so that a '?' belongs to an inner URL. symbol:
+ * the pawl_engine. */
 #define PAWL_ENGINES(BUILT_IN, MODULE)                                                             \
     BUILT_IN("local", NULL, PLAIN, pawl_engine_local)                                              \
     BUILT_IN("memory", NULL, PLAIN, pawl_engine_memory)                                            \

@@ -234,7 +234,8 @@ static void answered(pawl_op *op)
         end(r, code);
 }
 
-/* Cancelled between two attempts: PAWL_ECONN of the last attempt says more than PAWL_ETIMEDOUT. */
+/* Cancelled between two attempts: the PAWL_ECONN of the last attempt tells more than
+ * PAWL_ETIMEDOUT. */
 static void end_unsent(struct request *r)
 {
     if (r->unknown && !acquire_cancelled(r))

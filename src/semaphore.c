@@ -13,7 +13,7 @@ struct pawl_semaphore {
     struct name_state *name_state;
     struct terms terms;
     uint64_t handle;
-    unsigned refs; /* the user's, and one for each queued on_lost */
+    unsigned refs; /* one for the user, one for each queued on_lost */
 };
 
 int pawl_semaphore_new(pawl_semaphore **ret, pawl_client *client, const char *name,
@@ -130,7 +130,7 @@ static struct hold *newest_free(pawl_semaphore *sem)
     return hold;
 }
 
-/* Release up to `permits` of the newest hold. *given: the number. */
+/* Release up to `permits` permits of the newest hold. *given receives the number. */
 static int release_newest(pawl_semaphore *sem, uint32_t permits, uint32_t *given, pawl_error *err)
 {
     struct hold *hold = newest_free(sem);

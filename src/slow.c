@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * slow.c - a warning in the log about a wait that lasts (30 s by default), naming the holder.
+ * slow.c - logs a warning, which names the holder, when a wait takes long (30 s by default).
  *
- * One timer and one INSPECT request per client, for any number of waits. States: nothing waits
- * (timer off), something waits (timer set), the name of the longest wait is inspected
- * (slow.name_state set, timer off). Everything is under the client's mutex. The warning is for all
- * threads of the process that wait for that name now: the answer marks their waits as warned, and
- * the timer is set for the next wait that has no warning yet. A client without a log function has
- * neither timer nor requests.
+ * Each client has one timer and at most one INSPECT request, for any number of waits. States: no
+ * wait (timer off); waits without a warning (timer set); the name of the longest wait is being
+ * inspected (slow.name_state set, timer off). Everything is under the client's mutex. The warning
+ * is for all threads of the process that wait for that name now: the answer marks their waits as
+ * warned, and the timer is set for the next wait that has no warning yet. A client without a log
+ * function has neither timer nor requests.
  */
 #include "core.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stripe.c - many keys on few locks. The hash is fixed for ever: programs of different versions
- * must agree on the stripe of a key.
+ * stripe.c - maps many keys to few locks. The hash must never change: programs of different
+ * versions must agree on the stripe of a key.
  */
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * suggest.c - see suggest.h. The distance is Damerau's and Levenshtein's, with neighbours swapped
- * as one mistake; words longer than LONGEST are never near.
+ * suggest.c - see suggest.h. The distance is that of Damerau and Levenshtein, in which swapping two
+ * neighbours is one mistake. Words longer than LONGEST are never similar.
  */
 #include "suggest.h"
 

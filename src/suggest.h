@@ -8,8 +8,8 @@
 
 #include <stddef.h>
 
-/* The entry that `word` was probably meant to be: at most two characters are missing, too many,
- * wrong or swapped, and at most a third of the word; or NULL. Entries may be NULL. */
+/* The entry that is most similar to `word`, or NULL. Similar means that at most two characters, and
+ * at most a third of the word, are missing, too many, wrong or swapped. Entries may be NULL. */
 const char *pawl__suggest(const char *word, const char *const *list, size_t n);
 
 #endif

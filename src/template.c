@@ -36,7 +36,7 @@ static size_t run(const char *s, bool (*kind)(char))
     return n;
 }
 
-/* 8-4-4-4-12 hexadecimal digits, which is all of the word. */
+/* Is the whole word a UUID: 8-4-4-4-12 hexadecimal digits? */
 static bool is_uuid(const char *s)
 {
     static const unsigned char groups[] = {8, 4, 4, 4, 12};
@@ -51,7 +51,7 @@ static bool is_uuid(const char *s)
     return true;
 }
 
-/* A word that is an id as a whole. */
+/* Is the whole word an id? */
 static bool is_id(const char *s, size_t length)
 {
     bool digit = false, hex = true;

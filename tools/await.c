@@ -26,7 +26,8 @@ int signals_open(signals *s)
     sigaddset(&read, SIGCHLD);
     sigaddset(&read, SIGCONT);
     for (size_t i = 0; i < sizeof passed_on / sizeof passed_on[0]; i++)
-        /* A signal that the caller ignores (nohup) stays ignored: if blocked, it would reach us. */
+        /* A signal that the caller ignores (nohup) stays ignored: blocking such a signal would
+         * deliver it. */
         if (!sigaction(passed_on[i], NULL, &action) && action.sa_handler != SIG_IGN)
             sigaddset(&read, passed_on[i]);
     block = read;
@@ -99,7 +100,7 @@ int await(task *t, const signals *s)
         if (!ended_by)
             ended_by = ending_signal(s);
         if (ended_by)
-            t->cancel(t); /* again and again: the call on the thread may not have begun to wait */
+            t->cancel(t); /* repeated: the call on the thread may not have begun to wait yet */
         if (t->second && !ended_by && now_ms() >= next) {
             t->second(t);
             next = now_ms() + pause_of(t);

@@ -3,8 +3,8 @@
  * checks.c - the checks of pawl doctor that work with every engine: whether each kind of lock
  * works, how long a question takes against the lease, and the clocks.
  *
- * The names begin with "pawl-doctor-". Two doctors at the same time wait for each other for a
- * moment. A check that fails half-way leaves nothing beyond the client or its lease.
+ * The names begin with "pawl-doctor-". Two runs of pawl doctor at the same time wait for each other
+ * for a moment. A lock that a failed check leaves behind ends with the client or with its lease.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +14,9 @@
 #include "doctor.h"
 
 #define TRIPS 20
-#define TRIPS_MS 5000   /* all of them, at most */
-#define AGAIN_MS 1000   /* between the two looks at the service */
-#define OFFSET_MS 1000  /* a clock that is so far off is wrong */
+#define TRIPS_MS 5000   /* all round trips together, at most */
+#define AGAIN_MS 1000   /* between the two examinations of the service */
+#define OFFSET_MS 1000  /* a clock that differs by more is wrong */
 #define STEP_MS 100
 #define WAIT_MS 2000    /* for another pawl doctor */
 
@@ -37,7 +37,8 @@ typedef struct use {
     char name[64];
 } use;
 
-/* A feature that the engine lacks is no defect; nor is another pawl doctor that is in the way. */
+/* Errors that are not findings: the engine lacks the feature, another pawl doctor uses the same
+ * names at the moment, or the missing right was reported already. */
 static bool excused(const use *u, int code)
 {
     return !code || code == PAWL_ENOTSUP || code == PAWL_EBUSY || code == PAWL_ETIMEDOUT ||
@@ -70,8 +71,8 @@ static int skip_row(void *arg, const pawl_info *info)
     return 0;
 }
 
-/* One more client tries in vain, so that queues and giving up are used as well. A service that does
- * not answer within a short wait gets a longer one. */
+/* Let a second client try the same lock and fail, so that queueing and giving up are used as well.
+ * If the service does not answer within a short wait, try again with a longer one. */
 static int contend(use *u, pawl_error *err)
 {
     static const int64_t waits[] = {100, 1000, 5000};
@@ -157,8 +158,8 @@ static int use_latch(use *u, pawl_error *err)
     return code;
 }
 
-/* A name for each part, so that no part meets the locks of another part; the same names each time,
- * because services keep the token counter of a name for a while. */
+/* Each part has a name of its own, so that it doesn't meet the locks of another part. Every run
+ * uses the same names, because services keep the token counter of a name for a while. */
 static void next_name(use *u, const char *part)
 {
     snprintf(u->name, sizeof u->name, "pawl-doctor-%s", part);
@@ -181,7 +182,7 @@ static void use_kinds(use *u)
         err.code = use_kind(u, kinds[i].kind, &err);
         worked(u, what, &err);
         if (err.code == PAWL_ECONN || err.code == PAWL_EUNKNOWN)
-            return; /* the others would wait as long */
+            return; /* the other parts would take as long to fail */
     }
 }
 
@@ -282,8 +283,8 @@ int check_service(report *r, pawl_client *client, pawl_error *err)
     return code == PAWL_ENOTSUP ? 0 : code;
 }
 
-/* Real time minus time since boot: changes only if somebody sets the clock. A process that loses
- * the processor between the readings reads again; the best of ten tries counts. */
+/* The wall clock minus the time since boot, which changes only if somebody sets the clock. Other
+ * processes may run between the two readings, so the closest of ten pairs counts. */
 static int64_t own_clock_ms(void)
 {
     int64_t best = INT64_MAX, offset = 0;
@@ -300,8 +301,8 @@ static int64_t own_clock_ms(void)
     return offset / 1000;
 }
 
-/* `slack` is the error of the readings, in ms: a reading is made at some moment of its examination,
- * which takes long on a busy machine. */
+/* `slack` is the uncertainty of the readings, in ms: a reading is made at an unknown moment of an
+ * examination, and an examination takes long on a busy machine. */
 static void judge_clock(report *r, int64_t before, int64_t after, int64_t own, int64_t slack)
 {
     int64_t step = after - before + own, limit = STEP_MS + slack;
@@ -326,7 +327,8 @@ static void judge_clock(report *r, int64_t before, int64_t after, int64_t own, i
     }
 }
 
-/* Add findings of the second look only. Numbers in the texts of the others may have changed. */
+/* Add only findings that the first examination did not have. They are compared by id and place,
+ * because numbers in their texts may have changed. */
 static int merge(void *arg, const pawl_finding *f)
 {
     bool fresh = f->level >= PAWL_FINDING_WARNING && !report_knows(arg, f->id, f->where);

@@ -8,13 +8,13 @@
  *
  * THREADS. The main thread waits for signals (await.h). One thread runs the phases; it starts the
  * threads of a phase and joins them. `stop` is set by a signal, by a failure, or when the time is
- * over, and is the only thing that all threads read and write, besides the atomic members of
- * `turn`. Each worker has a client, a lock and samples of its own; the phase reads them after the
- * join. The first failure is kept under `mutex`.
+ * over, and is, besides the atomic members at the end of struct bench, the only member that all
+ * threads read and write. Each worker has a client, a lock and samples of its own; the phase reads
+ * them after the join. The first failure is kept under `mutex`.
  *
- * Nothing is left: workers end between a release and the next acquire, a waiting acquire is limited
- * in time, and all clients are closed. The lock "pawl-bench" is held meanwhile, so that two benches
- * don't measure each other.
+ * A bench leaves no locks behind: workers end between a release and the next acquire, a waiting
+ * acquire is limited in time, and all clients are closed. The bench holds the lock "pawl-bench"
+ * while it runs, so that two benches don't disturb each other's measurements.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -28,7 +28,7 @@
 
 #define CLIENTS_MAX 64
 #define COUNT_MAX 1000000
-#define WAIT_MS 10000 /* for a grant; nobody else uses these names */
+#define WAIT_MS 10000 /* how long to wait for a grant; only benches use these names */
 
 typedef struct bench bench;
 
@@ -42,19 +42,20 @@ typedef struct worker {
 } worker;
 
 struct bench {
-    call call; /* first: await gets it */
+    call call; /* first: await() gets a pointer to this member */
     tool *tool;
     int64_t count, ms; /* bounds of each phase */
     int64_t nclients;
     int64_t pause_ns;  /* hand-over: how long a lock is held at least, so that the other waits */
     atomic_bool stop, interrupted;
-    int64_t ends;      /* of the phase */
+    int64_t ends;      /* when the phase ends */
     pthread_mutex_t mutex;
     pawl_error err;    /* the first failure */
     worker workers[CLIENTS_MAX];
     samples pair, hand_over, rate;
-    /* hand-over: the asker, and when the lock was released last; both 0: none */
-    atomic_int asks;   /* a bit for each of the two */
+    /* The hand-over phase: the waiting workers, the time of the last release, and the last
+     * holder. */
+    atomic_int asks;   /* which of the two workers are waiting: bit 0 and bit 1 */
     _Atomic int64_t released;
     atomic_int last;   /* number of the last holder, plus 1 */
 };
@@ -142,7 +143,7 @@ static void *pairs(void *arg)
     return NULL;
 }
 
-/* The holder releases when the other one has been waiting for a while. */
+/* Keep the lock until the other worker has been waiting for a while. */
 static void hold(worker *w)
 {
     bench *b = w->bench;
@@ -174,7 +175,7 @@ static void *turns(void *arg)
         if (!release(w))
             break;
     }
-    atomic_fetch_or(&b->asks, 1 << w->number); /* nobody waits for us any more */
+    atomic_fetch_or(&b->asks, 1 << w->number); /* the other need not wait for this worker */
     return NULL;
 }
 
@@ -187,7 +188,7 @@ static void gather(samples *to, worker *workers, int n)
             samples_add(to, workers[i].samples.ns[k]);
 }
 
-/* Connect and warm up, so that this is not measured. */
+/* Connect and acquire once, so that the measurement does not include connecting. */
 static bool warm_up(worker *w)
 {
     return acquire(w) && release(w);
@@ -242,7 +243,7 @@ static int run_phases(call *c)
     median = samples_percentile(&b->pair, 0.5);
     b->pause_ns = 3 * median > 1000000 ? 3 * median : 1000000;
     phase(b, &b->hand_over, 2, turns, "turn", false);
-    b->hand_over.elapsed = 0; /* most of the time is the pause */
+    b->hand_over.elapsed = 0; /* no rate: most of the time is the pause */
     phase(b, &b->rate, (int)b->nclients, pairs, "rate", true);
     return 0;
 }
@@ -314,7 +315,7 @@ static int options(bench *b, int argc, char **argv)
     return OPT_BAD;
 }
 
-/* The lock that keeps other benches away, held through `client`. */
+/* Acquire the lock that keeps other benches away, through `client`. */
 static int bench_alone(bench *b, pawl_client *client, pawl_lock **lock)
 {
     pawl_error err = {0};

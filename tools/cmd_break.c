@@ -19,7 +19,8 @@ static int break_name(pawl_client *client, const char *name, pawl_error *err)
     return code;
 }
 
-/* The lock had no holder. A latch that is stuck is no lock, but the user wants an answer. */
+/* Explain why there was nothing to break. `pawl break` doesn't work on latches, but a user who
+ * tries to break a latch gets an explanation. */
 static void say_why(pawl_client *client, const char *name)
 {
     look l = {0};

@@ -2,10 +2,10 @@
  *
  * cmd_doctor.c - pawl doctor: finds settings and faults that break locks.
  *
- * The engine examines its service (pawl_examine), then locks are used as programs would use them,
- * then round trips and clocks are measured. A service that does not answer is no finding: nothing
- * can be said about it, and the status says that (69). A user without rights, and a folder that
- * can't be trusted, are findings.
+ * The engine examines its service (pawl_examine). Then locks are used as programs would use them,
+ * and round trips and clocks are measured. A service that does not answer is not a finding: pawl
+ * doctor then knows nothing about the service and exits with status 69. A user without rights and a
+ * folder that can't be trusted are findings.
  */
 #include "doctor.h"
 
@@ -25,8 +25,8 @@ static int options(tool *t, report *r, int argc, char **argv)
     return c;
 }
 
-/* The service has answered and refuses every request, or has answered before and has findings: a
- * finding as well. Else there was no answer, and nothing can be said. */
+/* Report an error as a finding if the service answered: the service refuses every request, or has
+ * answered before and has findings. Returns false if there was no answer. */
 static bool refused(report *r, const pawl_error *err)
 {
     bool findings = r->n[PAWL_FINDING_WARNING] + r->n[PAWL_FINDING_DANGER] > 0;
@@ -43,7 +43,7 @@ static bool refused(report *r, const pawl_error *err)
     return true;
 }
 
-/* 0, or a Pawl code: no answer. */
+/* Returns 0, or a Pawl code if the service did not answer. */
 static int examine(report *r, const tool *t, pawl_error *err)
 {
     pawl_client_options options = {.watchdog_ms = r->lease_ms, .label = "pawl doctor"};

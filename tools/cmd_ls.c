@@ -2,9 +2,9 @@
  *
  * cmd_ls.c - pawl ls: the names in use, as a table for people or as JSON.
  *
- * The table goes to the standard output; the summary, or the word that there is nothing, goes to
- * the standard error, so that a script that counts lines is not misled. On a terminal the table
- * fits the terminal's width; elsewhere nothing is cut, unless COLUMNS says how wide it may be.
+ * The table goes to the standard output; the summary, or the message that there are no names, goes
+ * to the standard error, so that a script that counts lines is not misled. On a terminal the table
+ * is cut to the terminal's width. Elsewhere the table is cut only if COLUMNS gives a width.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ enum { OPT_WATCH = OPT_OWN };
 typedef struct ls {
     const tool *tool;
     const char *pattern;
-    int64_t watch_ms; /* 0: once */
+    int64_t watch_ms; /* 0: print once */
 } ls;
 
 static const column columns[] = {
@@ -35,7 +35,7 @@ static const column columns[] = {
 };
 #define NCOLUMNS (sizeof columns / sizeof columns[0])
 
-/* 0: no limit. */
+/* Returns the number of columns; 0: no limit. */
 static size_t table_width(void)
 {
     const char *text = getenv("COLUMNS");
@@ -46,7 +46,7 @@ static size_t table_width(void)
     return text ? (size_t)strtoul(text, NULL, 10) : 0;
 }
 
-/* info NULL: the titles. The last column is not padded. */
+/* Print one line of the table; if info is NULL, the titles. The last column is not padded. */
 static void print_line(const column *c, const pawl_info *info)
 {
     char text[600], cell[CELL_MAX];
@@ -92,7 +92,7 @@ static void print_json(const rows *all)
     puts("]");
 }
 
-/* The standard output first: both may be the same terminal. */
+/* Flush stdout before writing to stderr: both may be the same terminal. */
 static void say_summary(const ls *l, const rows *all)
 {
     char text[128];
@@ -139,8 +139,8 @@ static int list_once(const ls *l, pawl_client *client)
     return err.code ? failed(l->tool, "can't list", &err) : STATUS_OK;
 }
 
-/* Until a signal ends the process or the output is gone. A service that does not answer is asked
- * again; a wish that can't be fulfilled is not. */
+/* Print the table every watch_ms, until a signal ends the process or the output is closed. If the
+ * service does not answer, try again; a request that can't be fulfilled is not repeated. */
 static int watch(const ls *l, pawl_client *client)
 {
     struct timespec pause = {.tv_sec = l->watch_ms / 1000,
@@ -187,7 +187,7 @@ int cmd_ls(tool *t, int argc, char **argv)
         return opt == OPT_HELP ? STATUS_OK : STATUS_USAGE;
     if (argc - optind > 1)
         return usage_error(t, "one PATTERN at a time, in quotes");
-    l.pattern = argv[optind]; /* argv ends with NULL: all */
+    l.pattern = argv[optind]; /* NULL, after the last argument: all names */
     text_locale(true);
     status = client_open(t, &client, NULL);
     if (status)

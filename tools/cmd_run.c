@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cmd_run.c - pawl run: a command while a lock is held.
+ * cmd_run.c - pawl run: run a command while a lock is held.
  *
  * In order: block signals, open the client, acquire, start the guardian, start the command, and
  * then one loop that keeps the guardian's deadline up to date, passes signals on and watches the
@@ -19,7 +19,7 @@
 #include "job.h"
 
 #define NS_PER_MS INT64_C(1000000)
-#define SETTLE_NS (3000 * NS_PER_MS) /* by then a claim has become a lease */
+#define SETTLE_NS (3000 * NS_PER_MS) /* after this time a claim has become a full lease */
 
 typedef struct run {
     hold hold;
@@ -28,9 +28,9 @@ typedef struct run {
     signals signals;
     run_metrics metrics;
     int64_t kill_after_ms;
-    int64_t begun; /* the lock was had */
-    int tick_ms; /* how often the guardian hears of the lease */
-    bool stopped; /* this process was, for a while */
+    int64_t begun; /* when the lock was acquired */
+    int tick_ms; /* how often the guardian gets the current deadline */
+    bool stopped; /* this process was stopped for a while */
 } run;
 
 static void poll_events(run *r, int timeout_ms)
@@ -44,8 +44,8 @@ static void poll_events(run *r, int timeout_ms)
     hold_process(&r->hold);
 }
 
-/* A service may grant a shorter lease than requested (ZooKeeper limits sessions). The times here
- * follow from the granted lease. */
+/* A service may grant a shorter lease than requested (ZooKeeper limits sessions). The times of this
+ * run are computed from the granted lease. */
 static void set_pace(run *r, int64_t lease)
 {
     int64_t tick = lease / 20 < 1000 ? lease / 20 : 1000;
@@ -56,9 +56,9 @@ static void set_pace(run *r, int64_t lease)
     r->tick_ms = tick > 10 ? (int)tick : 10;
 }
 
-/* A grant may begin with a short lease that the first renewal makes full (a hand-over on a server).
- * The command starts when there is time to end the command. Returns the deadline; 0: lost; -1: a
- * signal came. */
+/* A grant may begin with a short lease, which the first renewal extends (a claim after a
+ * hand-over). Wait until the lease is long enough to end the command in time. Returns the deadline;
+ * 0: lost; -1: a signal came. */
 static int64_t settle(run *r, int *number)
 {
     int64_t begun = boot_now(), longest = 0;
@@ -80,8 +80,8 @@ static int64_t settle(run *r, int *number)
     }
 }
 
-/* The environment of the command. A pawl inside the command finds the same service, unless the URL
- * has a password: passwords don't belong in the environment of a process. */
+/* The environment of the command. A `pawl` that the command starts uses the same service, unless
+ * the URL has a password: passwords don't belong in the environment of a process. */
 static int prepare_environment(const run *r)
 {
     const char *url = r->hold.tool->url, *outside = getenv("PAWL_URL");
@@ -110,7 +110,7 @@ static void handle_signals(run *r)
     }
 }
 
-/* Until the command has ended. */
+/* The main loop: runs until the command has ended. */
 static void watch(run *r)
 {
     bool told = false, complained = false;
@@ -142,7 +142,7 @@ static int lost_status(run *r, const char *what)
     char words[512];
     int n;
 
-    while ((n = signals_next(&r->signals))) /* the command ended before we looked */
+    while ((n = signals_next(&r->signals))) /* pending when the command ended */
         r->stopped |= n == SIGCONT;
     say("'%s' was lost%s: %s%s", r->hold.options->name, what,
         hold_lost_words(&r->hold, words, sizeof words),
@@ -167,7 +167,7 @@ static void linger(run *r)
     }
 }
 
-/* The command has ended: give the lock back and find the exit status. */
+/* The command has ended: release the lock and compute the exit status. */
 static int finish(run *r)
 {
     bool in_time = guardian_finish(&r->guardian);
@@ -192,7 +192,7 @@ static int cant(run *r, const char *what, int error)
     return STATUS_SYSTEM;
 }
 
-/* The lock is held. */
+/* Run the command. The lock is held. */
 static int run_held(run *r)
 {
     int number = 0, error;
@@ -219,12 +219,12 @@ static int run_held(run *r)
     return finish(r);
 }
 
-/* The times that follow from the lease. Returns HELD, or the exit status after a release. */
+/* Compute the times that depend on the lease. Returns HELD, or the exit status after a release. */
 static int set_times(run *r, const tool *t, const run_options *o)
 {
     int64_t lease = known_lease(r->hold.client, o);
 
-    if (!lease) { /* a session's: nearly as long as the new grant is valid */
+    if (!lease) { /* the lease is a session: it lasts about as long as the new grant is valid */
         int64_t deadline = hold_deadline(&r->hold);
 
         lease = deadline ? (deadline - boot_now()) / NS_PER_MS + 1 : 0;
@@ -237,8 +237,8 @@ static int set_times(run *r, const tool *t, const run_options *o)
     return HELD;
 }
 
-/* ^C on a terminal that the command had: our own group gets the signal as well, so that a shell
- * that runs us ends its loop or script. $? is the same. */
+/* ^C was pressed while the command had the terminal: send SIGINT to our own group as well, so that
+ * a shell that runs us ends its loop or script. $? is the same. */
 static void pass_interrupt(const run *r, int status)
 {
     sigset_t set;

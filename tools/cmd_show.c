@@ -7,7 +7,7 @@
 typedef struct show {
     const tool *tool;
     bool held;
-    uint64_t rows; /* of the role that is being printed */
+    uint64_t rows; /* of the role that is being printed now */
     uint64_t role;
 } show;
 
@@ -30,12 +30,12 @@ static void print_state(const pawl_info *info)
     putchar('\n');
 }
 
-/* "pid 4711 pawl (make) on box": as far as known. */
+/* Print "pid 4711 pawl (make) on box", as far as this is known. */
 static void print_who(const pawl_info *info)
 {
     if (info->pid) {
         printf(" pid %lld", (long long)info->pid);
-    } else if (info->owner && *info->owner) { /* not a client of Pawl's, or gone */
+    } else if (info->owner && *info->owner) { /* not a client of Pawl, or gone */
         putchar(' ');
         text_put(stdout, info->owner);
     }

@@ -2,9 +2,9 @@
  *
  * cmd_top.c - pawl top: locks on a full screen, live.
  *
- * The main thread draws, and waits in poll(2) for keys, signals and answers; the feed's thread
- * talks to the service. Signals are blocked in all threads and read from a descriptor, so nothing
- * but a crash ever runs in a signal handler.
+ * The main thread draws and waits in poll(2) for keys, signals and answers; the feed's thread talks
+ * to the service. Signals are blocked in all threads and read from a descriptor. The only signal
+ * handler is the one that gives the terminal back after a crash (screen.c).
  */
 #include <errno.h>
 #include <poll.h>
@@ -21,7 +21,7 @@
 
 #define DEFAULT_INTERVAL_MS 2000
 #define LEAST_INTERVAL_MS 100
-#define CLOCK_MS 1000 /* ages and the time of day change without answers, too */
+#define CLOCK_MS 1000 /* redraw: ages and the time of day change without answers, too */
 
 /* ---- Keys ---------------------------------------------------------------------------------- */
 
@@ -74,7 +74,8 @@ static void set_interval(top *t, int64_t ms)
     t->next = top_now() + t->interval_ms;
 }
 
-/* Keys that the list and the open lock share. Returns whether it was one. */
+/* Handle keys that work both in the list and in the view of one lock. Returns whether `key` was
+ * such a key. */
 static bool common_key(top *t, int key)
 {
     int64_t page = (int64_t)top_page(t);
@@ -142,7 +143,7 @@ static void list_key(top *t, int key)
     }
 }
 
-/* Typed text: a whole character more, or one less. */
+/* Edit typed text: append one whole character, or delete the last one. */
 static void edit(char *text, size_t size, int key)
 {
     size_t n = strlen(text);
@@ -229,8 +230,8 @@ static int signals_fd(void)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Returns whether the screen must be drawn anew. The terminal is taken again only when all signals
- * are read: `kill %1` in a shell sends SIGTERM and SIGCONT to a stopped job. */
+/* Returns whether the screen must be drawn anew. The terminal is taken again only after all signals
+ * have been read: `kill %1` in a shell sends SIGTERM and SIGCONT to a stopped job. */
 static bool read_signals(top *t, int fd)
 {
     struct signalfd_siginfo info;
@@ -249,7 +250,7 @@ static bool read_signals(top *t, int fd)
 }
 
 /* A process that was continued in the background (`bg`) stops again, as any program does that wants
- * the terminal. If the process can't be stopped because no shell is left, it ends. */
+ * the terminal. If the process can't be stopped because its shell is gone, the process exits. */
 static void on_signals(top *t, int fd)
 {
     bool again = read_signals(t, fd);
@@ -341,7 +342,8 @@ static int run(top *t, int signals)
     return t->quit;
 }
 
-/* An answer that does not come must not keep the user: then the process ends without closing. */
+/* Don't let the user wait for an answer that does not come: exit without closing the client
+ * then. */
 static int finish(top *t, int status)
 {
     bool closed = feed_close(&t->feed);

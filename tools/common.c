@@ -14,10 +14,10 @@
 
 #define CLEAR_LINE "\r\033[K"
 
-/* Under stderr's own lock: the library's threads say things, too. */
+/* Both are accessed under stderr's own lock (flockfile): threads of the library call say(), too. */
 static bool line_shown, silenced;
 
-/* One line, assembled first and written at once, so that lines of several processes on one
+/* Format the whole line first and write it at once, so that lines of several processes on one
  * terminal don't mix. */
 __attribute__((format(printf, 2, 0)))
 static void say_line(const char *prefix, const char *format, va_list args, const char *suffix)
@@ -58,7 +58,7 @@ void status_line(const char *text)
         text_copy(line + 6, sizeof line - 6, text);
     }
     if (strlen(line) > width) {
-        /* Not inside a character: continuation bytes stay with the first byte. */
+        /* Don't cut inside a UTF-8 character: continuation bytes stay with the first byte. */
         while (width && ((unsigned char)line[width] & 0xc0) == 0x80)
             width--;
         line[width] = '\0';
@@ -106,7 +106,7 @@ void forget_url(tool *t)
     t->own_url = NULL;
 }
 
-/* A password does not stay among the arguments, which ps(1) shows to every user. */
+/* Move a password out of the arguments, which ps(1) shows to every user. */
 static void set_url(tool *t, char *text)
 {
     forget_url(t);
@@ -121,7 +121,7 @@ static void set_url(tool *t, char *text)
     memset(text, 'x', strlen(text));
 }
 
-/* A long option that is the beginning of several is unknown, too. */
+/* Ambiguous abbreviations of long options end here, too. */
 static void unknown_option(const tool *t, const char *given, const struct option *longs)
 {
     const char *names[32], *near;
@@ -210,7 +210,8 @@ int status_of(int code)
     }
 }
 
-/* Advice, where the library's text has none: the library knows the engine. */
+/* Advice for an error, unless the library's text has better advice: the library knows the
+ * engine. */
 static const char *advice(const pawl_error *err, const char *why, bool known)
 {
     if (err->code == PAWL_EAUTH)
@@ -225,7 +226,7 @@ static const char *advice(const pawl_error *err, const char *why, bool known)
     return "";
 }
 
-/* An asynchronous call fails with a code alone; the text is in the log then. */
+/* The text of an error. An asynchronous call returns only a code; its text is in the log. */
 static const char *words(const pawl_error *err, char *buf, size_t size)
 {
     if (err->text[0])
@@ -235,7 +236,8 @@ static const char *words(const pawl_error *err, char *buf, size_t size)
     return pawl_strerror(err->code);
 }
 
-/* A service without a server, or opening any service, passes on the errno of this machine. */
+/* This machine ran out of descriptors or memory. Services without a server return such an errno,
+ * and so does opening any service. */
 static bool machine_refused(const pawl_error *err)
 {
     return err->code == PAWL_EBACKEND && (service_is_here() || !service_was_opened()) &&

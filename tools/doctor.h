@@ -21,37 +21,38 @@ typedef struct report {
 void report_begin(report *);
 void report_free(report *);
 
-/* A copy of a finding; one with the same id, place and text is added once. A pawl_finding_fn. */
+/* Add a copy of a finding, unless there is one with the same id, place and text. A
+ * pawl_finding_fn. */
 int report_add(void *report, const pawl_finding *);
 
-/* One of the doctor's own. */
+/* Add a finding that pawl doctor itself has made. */
 void report_found(report *, uint64_t level, const char *id, const char *what, const char *why,
                   const char *remedy);
 
 /* Is there a finding (a warning or worse) with this id? */
 bool report_has(const report *, const char *id);
 
-/* And about this place? */
+/* Is there a finding (a warning or worse) with this id about this place? */
 bool report_knows(const report *, const char *id, const char *where);
 
 /* The number of the fact with this id at the place of the nth such fact. False: there is none. */
 bool report_fact(const report *, const char *id, size_t nth, int64_t *value);
 
-/* Each of them, in order, until fn returns something else than 0. */
+/* Call fn for each finding, in order, until fn returns a value other than 0. */
 void report_each(const report *, pawl_finding_fn *fn, void *arg);
 
-/* On stdout, as text or as JSON. */
+/* Print the report on stdout, as text or as JSON. */
 void report_print(const report *, const tool *);
 
 /* checks.c: checks that work with every engine. */
 
 /* Use each kind of lock once, under names of its own, and report failures. */
 void check_use(report *, const tool *, pawl_client *);
-/* How long does a question take? 0, or a Pawl code. */
+/* Measure how long a request takes. Returns 0, or a Pawl code. */
 int check_round_trips(report *, pawl_client *, pawl_error *);
-/* Ask the service for facts and findings. 0, or a Pawl code. */
+/* Ask the service for facts and findings. Returns 0, or a Pawl code. */
 int check_service(report *, pawl_client *, pawl_error *);
-/* The same once more, a second later: findings that come and go, and clocks that are set. */
+/* Ask once more, a second later, to detect findings that come and go, and clocks that are set. */
 int check_again(report *, pawl_client *, pawl_error *);
 
 #endif

@@ -8,9 +8,9 @@
 
 #include "tool.h"
 
-#define MAX_MS (INT64_C(1000) * 60 * 60 * 24 * 3660) /* ten years: beyond is a typing error */
+#define MAX_MS (INT64_C(1000) * 60 * 60 * 24 * 3660) /* ten years; more is a typing error */
 
-/* Units in microseconds, so that a fraction of any of them is a whole number. */
+/* Units in microseconds, so that fractions of a millisecond are not lost. */
 static int64_t unit_us(const char *unit)
 {
     if (!*unit || !strcmp(unit, "s"))

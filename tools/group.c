@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * group.c - looks through /proc with bare system calls: opendir(3) allocates memory, which a
- * process forked beside other threads must not.
+ * process that was forked from a multi-threaded one must not do.
  */
 #include "group.h"
 
@@ -24,8 +24,8 @@ struct dirent64_raw {
     char name[];
 };
 
-/* One process: "PID (COMM) STATE PPID PGRP ..." where COMM may hold anything, ") Z 1 1" included;
- * so from the last parenthesis on. */
+/* One process: "PID (COMM) STATE PPID PGRP ..." where COMM may contain anything, even ") Z 1 1". So
+ * the fields are read from the last parenthesis on. */
 static bool runs_in(const char *stat, pid_t group)
 {
     const char *p = strrchr(stat, ')');

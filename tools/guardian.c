@@ -23,10 +23,10 @@
 #define NS_PER_S INT64_C(1000000000)
 #define MAX_MARGIN (NS_PER_S / 4)
 #define LAST_WAIT (10 * NS_PER_S) /* for a process that even SIGKILL doesn't end at once */
-#define BLIND_WAIT NS_PER_S       /* the same where the end can't be seen */
+#define BLIND_WAIT NS_PER_S       /* the same, if the end can't be observed (see group_visible) */
 
-/* How long before the deadline all must be over: a busy machine wakes the guardian late, and a
- * killed process takes a moment to be gone. */
+/* The command must be gone this long before the deadline: a busy machine wakes the guardian late,
+ * and a killed process takes a moment to end. */
 static int64_t margin(int64_t kill_after)
 {
     return kill_after / 8 < MAX_MARGIN ? kill_after / 8 : MAX_MARGIN;
@@ -42,9 +42,9 @@ int64_t guardian_needs(int64_t kill_after)
 
 /* ---- In the guardian ----------------------------------------------------------------------- */
 
-/* The guardian keeps nothing of the caller: no terminal, no standard streams (a reader of our
- * output must not wait for the guardian), no signals, no name. A process whose title has no "pawl"
- * survives "pkill -f pawl", and ends the command then. */
+/* The guardian gives up the caller's terminal, standard streams (a reader of our output must not
+ * wait for the guardian), signals and name. A process whose title has no "pawl" survives "pkill -f
+ * pawl" and can end the command afterwards. */
 static void detach(void)
 {
     static const char text[] = "lock-guardian";
@@ -84,7 +84,7 @@ static void end_group(guard_page *page)
     int64_t last = atomic_load(&page->deadline) - margin(page->kill_after);
     pid_t group = atomic_load(&page->group);
 
-    if (!group) /* the command never starts now: see guardian_enlist */
+    if (!group) /* the command will not start any more: see guardian_enlist */
         return;
     if (!atomic_load(&page->lost) && last < kill_at)
         kill_at = last;
@@ -109,7 +109,8 @@ static _Noreturn void guard(guard_page *page, int link, int timer)
             break;
         there = sleep_until(link, timer, term_at);
     }
-    /* A guardian that was killed half-way left GUARD_KILL: the next guardian continues. */
+    /* A guardian that was killed while it ended the command left GUARD_KILL: the next one
+     * continues. */
     if (atomic_compare_exchange_strong(&page->state, &state, GUARD_KILL) || state == GUARD_KILL)
         end_group(page);
     _exit(0);
@@ -149,7 +150,7 @@ static int start(guardian *g)
     }
     g->pid = bare_fork();
     if (g->pid == 0) {
-        close(ends[0]); /* else there would never be an end-of-file */
+        close(ends[0]); /* otherwise the guardian would never see the end-of-file */
         guard(g->page, ends[1], timer);
     }
     error = g->pid < 0 ? errno : 0;
@@ -191,8 +192,9 @@ void guardian_lost(guardian *g)
 }
 
 /* The child holds our end of the socket until exec: the guardian can't see the end-of-file before
- * the group is written, even if `pawl run` is killed at once after fork. And guardian and child
- * each write first and read then (group, state), so at least one of them sees the other. */
+ * the group is written, even if `pawl run` is killed at once after fork. Besides, the child first
+ * writes `group` and then reads `state`, and the guardian first writes `state` and then reads
+ * `group`, so at least one of the two sees the other's write. */
 bool guardian_enlist(guardian *g)
 {
     atomic_store(&g->page->group, (int32_t)getpid());

@@ -3,9 +3,9 @@
  * guardian.h - the process that ends the command when `pawl run` can't.
  *
  * A command must not continue when another owner may have the lock. `pawl run` may be killed or
- * stopped, so a second process, the guardian, watches the time. Both share one page of memory and a
- * socket, whose end-of-file tells the guardian that `pawl run` is gone. Only the guardian sends
- * signals for reasons of time:
+ * stopped, so a second process, the guardian, watches the deadline. Both share one page of memory
+ * and a socket, whose end-of-file tells the guardian that `pawl run` is gone. Only the guardian
+ * sends signals because of a deadline or a loss:
  *
  *     deadline - kill_after     SIGTERM to the command's process group, at the deadline SIGKILL
  *                               (both a little earlier: see margin() in guardian.c)
@@ -44,20 +44,20 @@ typedef struct guard_page {
 
 typedef struct guardian {
     guard_page *page;
-    pid_t pid; /* 0: none at the moment */
+    pid_t pid; /* 0: no guardian at the moment */
     int link;  /* our end of the socket */
     bool over; /* the guardian ended by itself: nothing is left to guard */
 } guardian;
 
-/* Where this process's arguments are, so that the guardian can show a title of its own in ps(1)
- * instead of a second "pawl run". Called by main, first. */
+/* Tell the guardian code where this process's arguments are, so that the guardian can show a title
+ * of its own in ps(1) instead of a second "pawl run". main calls this function first. */
 void guardian_title_area(int argc, char **argv);
 
 /* Start guarding. `deadline` is an instant (boot_now) until which the lock is surely held.
  * Returns 0 or an errno. */
 int guardian_open(guardian *, int64_t deadline, int64_t kill_after_ms);
 
-/* How long before the deadline the guardian begins to end the command; in and out in ns. */
+/* How long before the deadline the guardian begins to end the command. Both times are in ns. */
 int64_t guardian_needs(int64_t kill_after);
 
 /* The lock was renewed until `deadline`. */
@@ -66,14 +66,15 @@ void guardian_deadline(guardian *, int64_t deadline);
 /* The lock is lost: end the command now. */
 void guardian_lost(guardian *);
 
-/* In the forked child, in its own process group and before exec. False: too late to start. */
+/* Called in the forked child, in its own process group and before exec. Returns false if it is too
+ * late to start the command. */
 bool guardian_enlist(guardian *);
 
 /* If somebody killed the guardian, start another. Returns 0 or an errno. */
 int guardian_check(guardian *);
 
-/* The command has ended (and is not yet reaped). True: in time. False: the guardian
- * ended the command or had to, and nothing of the group is left. */
+/* The command has ended (and is not yet reaped). Returns true if it ended in time. False: the
+ * guardian ended the command or should have, and no process of the group is left. */
 bool guardian_finish(guardian *);
 
 void guardian_close(guardian *);

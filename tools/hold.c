@@ -12,7 +12,7 @@
 
 #include "group.h"
 
-#define CONTACT_NS 10000000 /* the deadline is known to a few ms */
+#define CONTACT_NS 10000000 /* the deadline is accurate to a few ms */
 
 static void on_lost(void *arg, pawl_lock *lock, int code)
 {
@@ -136,9 +136,9 @@ static int permit_acquire(hold *h, const signals *s, int *ended_by)
 
 /* ---- Either -------------------------------------------------------------------------------- */
 
-/* A command of `pawl run` that asks for the lock of this run would wait for the end of the run, and
- * the run waits for the command. Only a token of the same service means the same hold; a URL with a
- * password was not handed on, so there the token alone decides. */
+/* Detect a deadlock: the command of `pawl run` asks for the lock of the same run, so each waits for
+ * the other. Tokens can be compared only within one service. A URL with a password is not passed on
+ * to the command, so in this case the token alone decides. */
 static bool waits_for_itself(hold *h)
 {
     const run_options *o = h->options;
@@ -207,8 +207,8 @@ void hold_process(hold *h)
         pawl_client_process(h->client);
 }
 
-/* The clock is read first: if this process is stopped between the two, the result is too early, not
- * too late. */
+/* The clock is read first: if this process is stopped between the two readings, the result is too
+ * early, not too late. */
 int64_t hold_deadline(const hold *h)
 {
     int64_t now = boot_now();
@@ -231,8 +231,8 @@ void hold_note_contact(hold *h, int64_t deadline)
     }
 }
 
-/* No loss was reported yet, but the guardian had to end the command in time: no renewal was
- * confirmed. */
+/* The guardian ended the command because no renewal was confirmed in time, but the library has not
+ * reported a loss yet. */
 static void silence_words(const hold *h, char *buf, size_t size)
 {
     snprintf(buf, size, "%s, %.1f s after the last contact", pawl_lost_text(PAWL_LOST_SILENCE),

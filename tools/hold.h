@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hold.h - the lock or the permit that `pawl run` holds, as one thing.
+ * hold.h - the lock or permit that `pawl run` holds, behind one interface.
  *
  * A lock is acquired asynchronously through the client's descriptor; a permit by a blocking call on
  * a thread, because semaphores have no asynchronous call. `lost` may be set by any thread of Pawl's
@@ -16,18 +16,18 @@ typedef struct run_options {
     int64_t wait_ms;
     int64_t lease_ms;      /* 0: the lease of the URL or of the library */
     int64_t at_least_ms;
-    int64_t kill_after_ms; /* -1: by the lease */
+    int64_t kill_after_ms; /* -1: derived from the lease */
     int64_t warn_after_ms; /* when a long wait is reported, once; 0: never */
     uint32_t permits;      /* 0: a lock */
     bool shared;
-    int not_acquired;      /* -E */
+    int not_acquired;      /* the exit status of -E */
     const char *name;
     char **command;
     const char *metrics;   /* the file for metrics, or NULL */
     char *shell[4];        /* the command of -c */
 } run_options;
 
-/* run_options.c: fill them in. Returns OPT_DONE, OPT_BAD or OPT_HELP. */
+/* run_options.c: fill in the options. Returns OPT_DONE, OPT_BAD or OPT_HELP. */
 int run_options_parse(tool *, run_options *, int argc, char **argv);
 
 /* The lease if known before the lock is acquired, else 0. */
@@ -42,16 +42,16 @@ typedef struct hold {
     const tool *tool;
     const run_options *options;
     pawl_client *client;
-    pawl_lock *lock;     /* or */
+    pawl_lock *lock;     /* this one or `sem` is set */
     pawl_semaphore *sem;
-    int event;           /* eventfd: lost */
+    int event;           /* eventfd: readable when the lock is lost */
     atomic_bool lost;
-    atomic_int why;      /* enum pawl_lost_reason, set before lost; 0: not known */
-    char cause[256];     /* pawl_lock_lost_cause, set before why */
+    atomic_int why;      /* enum pawl_lost_reason, set before `lost`; 0: not known */
+    char cause[256];     /* pawl_lock_lost_cause, set before `why` */
     int64_t deadline, contact; /* the latest deadline, and when it was seen (boot_now) */
-    bool done;           /* of a lock: the acquire was answered with `code` */
+    bool done;           /* a lock's acquire was answered with `code` */
     int code;
-    bool silent;         /* the service did not answer the last question for the holder */
+    bool silent;         /* the service did not answer the last inspection */
     int64_t waiting_since;
     pawl_error err;
 } hold;
@@ -59,8 +59,8 @@ typedef struct hold {
 /* Open the client and make the handle. Returns 0, or the exit status after the message. */
 int hold_open(hold *, const tool *, const run_options *);
 
-/* Wait for the lock. Returns HELD, or the exit status (without a message if the lock is not free).
- * */
+/* Wait for the lock. Returns HELD, or the exit status (without a message if the lock is not
+ * free). */
 enum { HELD = -1 };
 int hold_acquire(hold *, const signals *);
 
@@ -76,13 +76,14 @@ uint64_t hold_token(const hold *);
  * */
 void hold_note_contact(hold *, int64_t deadline);
 
-/* Returns a Pawl code; hold.err has the text. */
+/* Release the lock. Returns a Pawl code; hold.err has the text. */
 int hold_release(hold *);
-/* The cause of the loss, for people. */
+/* Write the cause of the loss, for people, into buf. Returns buf. */
 const char *hold_lost_words(const hold *, char *buf, size_t size);
 void hold_close(hold *);
 
-/* run_metrics.c: write the file of --metrics, if there is one. `status` counts at the end only. */
+/* run_metrics.c: write the file of --metrics, if there is one. `status` is used for RUN_ENDED
+ * only. */
 enum { RUN_WAITS, RUN_HOLDS, RUN_ENDED };
 typedef struct run_metrics {
     double started, acquired, ended; /* seconds of the wall clock; 0: not yet */
@@ -90,8 +91,8 @@ typedef struct run_metrics {
 } run_metrics;
 void run_metrics_write(run_metrics *, const hold *, int phase, int status);
 
-/* waiting.c: choose how and how often the holder is shown during the wait. A wait without anything
- * to show must not wake up. */
+/* waiting.c: choose how and how often the holder is shown during the wait. A wait that has nothing
+ * to show sets no timer. */
 void waiting_begin(hold *);
 /* Print the holder and the age of the hold, once, as an ordinary line. */
 void waiting_say(hold *, const char *prefix);

@@ -51,9 +51,9 @@ static void let_stop(int how)
 
 /* ---- Starting ------------------------------------------------------------------------------ */
 
-/* In the child, which may share its memory with the caller (vfork): nothing is written that the
- * caller would not write, too. Both sides set the group and hand over the terminal: whichever runs
- * first. */
+/* Runs in the child, which may share its memory with the caller (vfork), so the child writes only
+ * values that the caller would write, too. Both sides set the group and hand over the terminal,
+ * because either may run first. */
 static _Noreturn void run_command(job *j, char **command, const signals *s, guardian *g)
 {
     int error;
@@ -81,9 +81,9 @@ int job_start(job *j, char **command, const signals *s, guardian *g)
     if (j->piped)
         let_stop(SIG_BLOCK);
     fflush(NULL);
-    /* vfork copies no page tables, which is a good part of the time of a short command. The caller
-     * sleeps until the child's exec: on a terminal a ^Z right before that could stop the child, and
-     * nobody would be left to hand the terminal back, so there the child is a copy. */
+    /* vfork copies no page tables, which saves a good part of the time of a short command. But the
+     * caller sleeps until the child's exec: on a terminal, a ^Z before the exec could stop the
+     * child, and then nobody could take the terminal back. So on a terminal fork is used. */
     pid = j->tty < 0 ? vfork() : fork();
     if (pid == 0)
         run_command(j, command, s, g);
@@ -110,7 +110,7 @@ void job_signal(job *j, int signal)
     kill(-j->pid, signal);
 }
 
-/* Was this signal sent to us meanwhile? A blocked signal stays pending. */
+/* Was this signal sent to this process in the meantime? A blocked signal stays pending. */
 static bool was_sent(int signal)
 {
     static const struct timespec at_once = {0};
@@ -121,10 +121,10 @@ static bool was_sent(int signal)
     return sigtimedwait(&set, NULL, &at_once) == signal;
 }
 
-/* The command stopped. Without a terminal nothing else happens, and the lock stays held. On a
- * terminal, stop as a job does; kill() returns after a SIGCONT, or at once where the system ignores
- * SIGTSTP because no shell could continue us. A ^Z is then undone; a command that stopped because
- * the terminal is not the command's would only stop again. */
+/* The command has stopped. Without a terminal, do nothing; the lock stays held. On a terminal, stop
+ * this process as a job does. kill() returns after a SIGCONT, or at once where the system ignores
+ * SIGTSTP because no shell could continue us. In the second case a command that ^Z stopped is
+ * continued; a command that stopped because it does not have the terminal would only stop again. */
 static void stop_too(job *j, int signal)
 {
     bool continued;
@@ -155,13 +155,13 @@ bool job_ended(job *j)
     siginfo_t info = {0};
 
     if (j->piped && was_sent(SIGTSTP))
-        kill(-j->pid, SIGTSTP); /* ^Z: we follow when the command has stopped */
+        kill(-j->pid, SIGTSTP); /* ^Z: this process stops when the command has stopped */
     if (waitid(P_PID, (id_t)j->pid, &info, WEXITED | WSTOPPED | WNOHANG | WNOWAIT) ||
         info.si_pid != j->pid)
         return false;
     if (info.si_code != CLD_STOPPED && info.si_code != CLD_TRAPPED)
         return true;
-    waitid(P_PID, (id_t)j->pid, &info, WSTOPPED | WNOHANG); /* seen */
+    waitid(P_PID, (id_t)j->pid, &info, WSTOPPED | WNOHANG); /* consume the stop event */
     stop_too(j, info.si_status);
     return false;
 }
@@ -173,7 +173,7 @@ int job_reap(job *j)
 
     take_terminal(j);
     if (lent && j->piped)
-        kill(0, SIGCONT); /* a pager that wanted the terminal meanwhile was stopped */
+        kill(0, SIGCONT); /* a pager that wanted the terminal in the meantime was stopped */
     while (waitpid(j->pid, &status, 0) < 0 && errno == EINTR)
         ;
     if (j->tty >= 0)

@@ -20,10 +20,10 @@
 
 typedef struct job {
     pid_t pid;     /* also the number of the command's group */
-    int tty;       /* the controlling terminal, or -1 */
+    int tty;       /* a descriptor of the controlling terminal, or -1 */
     bool lent;     /* the terminal was given to the command */
     bool piped;    /* our output goes into a pipe: the terminal stays with our group */
-    bool stopped;  /* the command stopped, and this process as well */
+    bool stopped;  /* the command stopped, and this process stopped with it */
     bool interrupted; /* ended by SIGINT while the command had the terminal */
 } job;
 

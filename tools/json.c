@@ -2,7 +2,8 @@
  *
  * json.c - rows of pawl_inspect and pawl_list for machines.
  *
- * The members are documented in pawl(1); scripts rely on them, so they are only ever added to.
+ * The members are documented in pawl(1). Scripts rely on them: members may be added, but not
+ * changed.
  */
 #include "tool.h"
 

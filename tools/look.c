@@ -57,8 +57,8 @@ bool say_misfit(pawl_client *client, const char *name, uint64_t type, uint64_t p
     return true;
 }
 
-/* Where a server keeps the locks, a holder without a process may also be a client of another
- * library, which stores no process id. */
+/* The process id tells left-over grants only on this machine: on a server, a holder without a
+ * process id may also be a client of another library. */
 bool left_over(const pawl_info *info)
 {
     return info->role == PAWL_ROLE_HOLDER && info->type == PAWL_TYPE_LOCK && !info->pid &&

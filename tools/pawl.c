@@ -183,7 +183,7 @@ static int unknown_verb(const tool *t, const char *name)
     return usage_error(t, "no command '%s'; there are %s", name, list);
 }
 
-/* Options before the verb. Returns -1 to go on with argv[optind], or the exit status. */
+/* Parse the options before the verb. Returns -1 if argv[optind] is the verb, or the exit status. */
 static int leading_options(tool *t, int argc, char **argv)
 {
     static const struct option longs[] = {{"version", no_argument, NULL, 'V'}, COMMON_LONG};
@@ -231,7 +231,7 @@ int main(int argc, char **argv)
     t.verb = find_verb(argv[0]);
     if (!t.verb)
         return unknown_verb(&t, argv[0]);
-    optind = 0; /* GNU: start over, with this verb's own way of ordering */
+    optind = 0; /* GNU getopt: start over, with the verb's own way of ordering arguments */
     status = t.verb->fn(&t, argc, argv);
     forget_url(&t);
     return output_end(status);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * report.c - the findings of pawl doctor: a list in the order of arrival, printed with the gravest
- * ones first. Servers' words are made harmless as everywhere (text.c).
+ * report.c - the findings of pawl doctor: a list in the order of arrival, printed with the most
+ * severe first. Texts from servers are escaped as everywhere (text.c).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -120,7 +120,7 @@ void report_each(const report *r, pawl_finding_fn *fn, void *arg)
 
 /* ---- for people ---------------------------------------------------------------------------- */
 
-/* Words, wrapped at 78 columns behind a margin of 8. */
+/* Print words, wrapped at 78 columns behind a margin of 8. */
 static void print_words(const char *title, const char *text)
 {
     size_t column = 8;
@@ -165,7 +165,7 @@ static void print_finding(const pawl_finding *f)
 static void print_fact(const pawl_finding *f)
 {
     if (!strcmp(f->id, "run") || !strcmp(f->id, "machine"))
-        return; /* for quorum nodes and for machines */
+        return; /* facts for the nodes of a quorum and for JSON only */
     text_put(stdout, *f->where ? f->where : f->id);
     fputs(": ", stdout);
     text_put(stdout, f->what);

@@ -71,7 +71,8 @@ void rows_free(rows *all)
 const char *const row_order_names[ROW_ORDERS] = {"name", "waiters", "longest wait", "held since",
                                                  "lease"};
 
-/* Larger values come first; a remaining lease is turned around for that. */
+/* The sort key; larger values come first. A remaining lease is negated, so that the shortest is
+ * first. */
 static int64_t rank(const pawl_info *info, enum row_order order)
 {
     switch (order) {
@@ -170,7 +171,8 @@ static void state_text(char *buf, size_t size, const pawl_info *info)
                  (unsigned long long)info->holders);
 }
 
-/* The label tells more than the program: of `pawl run` the label is the command's name. */
+/* The label, if there is one, tells more than the program: the label of `pawl run` is the name of
+ * the command. */
 static const char *called(const pawl_info *info)
 {
     return *known(info->label) ? info->label : known(info->program);

@@ -2,10 +2,11 @@
  *
  * run_metrics.c - pawl run --metrics FILE: a text file for the node_exporter of Prometheus.
  *
- * Written three times: when the wait begins, when the lock was acquired, and at the end; never
- * while the command runs, because a slow disk must not delay a renewal. Each time the whole file is
- * written under another name and renamed, so that a reader finds a whole file or the one before. A
- * file that can't be written is reported once and changes nothing else.
+ * The file is written three times: when the wait begins, when the lock is acquired, and at the end.
+ * It is never written while the command runs, because a slow disk must not delay a renewal. Each
+ * time the whole file is written under another name and renamed, so that a reader finds either the
+ * old or the new file, never a part. If the file can't be written, this is reported once and has no
+ * other effect.
  */
 #include <errno.h>
 #include <fcntl.h>

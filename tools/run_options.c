@@ -61,8 +61,8 @@ static int set_option(const tool *t, run_options *o, int c)
     return 0;
 }
 
-/* The length of a session, of which all grants are a part, is known when the service grants the
- * session. */
+/* With sessions the lease is unknown (0) before the acquire: all grants end with the session, whose
+ * length the service decides. */
 int64_t known_lease(const pawl_client *client, const run_options *o)
 {
     if (o->lease_ms)
@@ -80,7 +80,7 @@ int check_kill_after(const tool *t, const run_options *o, int64_t lease_ms)
                        (long long)o->kill_after_ms, (long long)lease_ms);
 }
 
-/* flock(1)'s way to give a line to a shell: NAME -c LINE. */
+/* flock(1)'s way to pass a command line to a shell: NAME -c LINE. */
 static bool is_shell_line(const char *text)
 {
     return text && (!strcmp(text, "-c") || !strcmp(text, "--command"));
@@ -100,7 +100,7 @@ static int set_shell_line(const tool *t, run_options *o, int argc, char **argv)
     return 0;
 }
 
-/* The rest after the options: NAME [--] CMD [ARG...], or NAME -c LINE. */
+/* Parse the arguments after the options: NAME [--] CMD [ARG...], or NAME -c LINE. */
 static int set_arguments(const tool *t, run_options *o, int argc, char **argv)
 {
     if (!argc)
@@ -119,7 +119,7 @@ static int set_arguments(const tool *t, run_options *o, int argc, char **argv)
         return usage_error(t, "the command is missing: pawl run %s -- CMD", o->name);
     if (o->permits && (o->shared || o->at_least_ms))
         return usage_error(t, "-p goes with neither -s nor --at-least");
-    return check_kill_after(t, o, o->lease_ms); /* else when the client is open */
+    return check_kill_after(t, o, o->lease_ms); /* if unknown, checked when the client is open */
 }
 
 int run_options_parse(tool *t, run_options *o, int argc, char **argv)

@@ -49,7 +49,7 @@ static double per_second(const samples *s)
     return s->elapsed > 0 ? (double)s->n * 1e9 / (double)s->elapsed : 0;
 }
 
-/* The bucket i counts samples of less than 2^i microseconds, and half of that at least. */
+/* Bucket i counts the samples from 2^(i-1) up to, not including, 2^i microseconds. */
 static size_t bucket_of(int64_t ns)
 {
     size_t i = 0;
@@ -67,7 +67,7 @@ static void count(const samples *s, size_t buckets[BUCKETS], size_t *first, size
     *last = s->n ? bucket_of(s->ns[s->n - 1]) : 0;
 }
 
-/* Three digits, and a unit of a fixed width. */
+/* Write a time with three digits and a unit of a fixed width. */
 static const char *time_text(char buf[24], int64_t ns)
 {
     double us = (double)ns / 1000;

@@ -12,11 +12,11 @@
 
 typedef struct samples {
     int64_t *ns;
-    size_t n, room;   /* no more than room are kept */
-    int64_t elapsed;  /* ns, from the first to the last; 0: the rate means nothing */
+    size_t n, room;   /* no more than `room` samples are kept */
+    int64_t elapsed;  /* ns, from the first to the last; 0: there is no meaningful rate */
 } samples;
 
-/* False: no memory. */
+/* Returns false if there is no memory. */
 bool samples_begin(samples *, size_t room);
 void samples_free(samples *);
 static inline bool samples_full(const samples *s)
@@ -29,12 +29,13 @@ static inline void samples_add(samples *s, int64_t ns)
         s->ns[s->n++] = ns;
 }
 void samples_sort(samples *);
-/* The smallest sample that `part` (0 to 1) of all don't exceed; 0: there are none. Sorted. */
+/* The smallest sample that at least `part` (0 to 1) of all samples don't exceed; 0: there are no
+ * samples. The samples must be sorted. */
 int64_t samples_percentile(const samples *, double part);
 
-/* Count, rate, percentiles and histogram. Sorted. */
+/* Print count, rate, percentiles and histogram. The samples must be sorted. */
 void samples_print(FILE *, const samples *);
-/* The same as members of a JSON object, without the braces. */
+/* Print the same as members of a JSON object, without the braces. */
 void samples_json(FILE *, const samples *);
 
 #endif

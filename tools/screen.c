@@ -27,7 +27,7 @@ static int cursor_y = -1, cursor_x;
 
 /* ---- Giving the terminal back after a crash ------------------------------------------------ */
 
-static struct termios modes;  /* as they were */
+static struct termios modes;  /* the modes before screen_open */
 static char farewell[128];    /* ends the full screen and shows the cursor */
 
 static void crashed(int number)
@@ -36,7 +36,7 @@ static void crashed(int number)
 
     (void)n;
     tcsetattr(STDIN_FILENO, TCSANOW, &modes);
-    raise(number); /* the handler is gone by now: SA_RESETHAND */
+    raise(number); /* SA_RESETHAND has removed this handler: the process ends */
 }
 
 static void add_farewell(const char *capability)
@@ -134,7 +134,7 @@ const char *screen_open(void)
                              : "can't use this terminal: TERM is not set";
     move = tigetstr("cup");
     moves = move && move != (char *)-1;
-    del_curterm(cur_term); /* asked first: a newterm that fails leaks memory of ncurses' */
+    del_curterm(cur_term); /* asked before newterm: a newterm that fails leaks memory */
     if (!moves)
         return "needs a terminal that can move its cursor; 'pawl ls --watch' works without";
     terminal = open_terminal();
@@ -156,7 +156,7 @@ const char *screen_open(void)
 }
 
 /* The cursor is left in the last line, where a shell writes its prompt: on a terminal that does not
- * bring back what was there before, that line must be empty. */
+ * restore its earlier contents, the last line must be empty. */
 void screen_close(void)
 {
     if (!taken || in_background())

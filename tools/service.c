@@ -89,7 +89,7 @@ bool url_has_password(const char *url)
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t told = PTHREAD_COND_INITIALIZER; /* `failure` has been set */
-static char warning[256]; /* under `mutex`, as the next */
+static char warning[256]; /* this and the next are accessed under `mutex` */
 static char failure[256]; /* the last warning about a call */
 static atomic_bool loud;
 
@@ -110,12 +110,12 @@ static bool is_news(const char *text)
     return news;
 }
 
-/* The text of a call that failed is "'NAME': ...". Another thread may log trouble with a connection
- * between that text and the end of the call. */
+/* The log callback. The text of a failed call is "'NAME': ..." and is kept separately in `failure`,
+ * because another thread may log a connection problem before the call returns. */
 static void log_line(void *arg, int level, const char *text)
 {
     (void)arg;
-    if (level <= PAWL_LOG_WARNING && strncmp(text, "lost '", 6)) { /* a loss explains nothing */
+    if (level <= PAWL_LOG_WARNING && strncmp(text, "lost '", 6)) { /* a loss is not a cause */
         pthread_mutex_lock(&mutex);
         snprintf(warning, sizeof warning, "%s", text);
         if (text[0] == '\'' && strstr(text, "': ")) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * table.c - texts of others in columns: harmless, and as wide as they look.
+ * table.c - shows texts that others chose in columns: escapes them and measures their width.
  *
  * The width of a character is wcwidth(3)'s, so that ncurses and most terminals agree. A character
  * that the C library doesn't know, or that shows nothing, is written as an escape. At most two
@@ -31,8 +31,9 @@ static bool invisible(uint32_t c)
            (c >= 0xfe00 && c <= 0xfe0f) || c == 0xfeff || c >= 0xe0000;
 }
 
-/* The next character of `text` as it may be shown. `marks`: how many without a width came last; at
- * the start as many as may be. Returns how many bytes of `text` it was. */
+/* Decode the next character of `text` in the form in which it may be shown. `marks` counts the
+ * characters without a width that came just before; callers start with MARKS_MAX. Returns the
+ * number of bytes of `text` that were read. */
 static size_t next(const char *text, char shown[12], size_t *width, int *marks)
 {
     uint32_t c;

@@ -3,8 +3,8 @@
  * table.h - rows of locks in columns, for `pawl ls` and `pawl top`.
  *
  * rows.c copies the rows of pawl_list or pawl_inspect, sorts the copies, and writes each value as
- * the text of a cell. table.c makes such texts harmless, measures them in columns of a terminal and
- * finds the widths with which a table fits. None of these functions does any I/O.
+ * the text of a cell. table.c escapes such texts, measures them in columns of a terminal and finds
+ * the widths with which a table fits. None of these functions does any I/O.
  */
 #ifndef PAWL_TABLE_H
 #define PAWL_TABLE_H
@@ -30,8 +30,8 @@ typedef struct rows {
 int rows_add(void *arg, const pawl_info *);
 void rows_free(rows *);
 
-/* By name; by number of waiters, longest wait or age of the hold, largest first; by remaining
- * lease, shortest first. Equal rows are ordered by waiters, longest wait and name. */
+/* Orders: by name; by number of waiters, longest wait or age of the hold, largest first; by
+ * remaining lease, shortest first. Equal rows are ordered by waiters, longest wait and name. */
 enum row_order { BY_NAME, BY_WAITERS, BY_WAIT, BY_SINCE, BY_LEASE, ROW_ORDERS };
 extern const char *const row_order_names[ROW_ORDERS];
 void rows_sort(row **rows, size_t n, enum row_order);
@@ -39,7 +39,8 @@ void rows_sort(row **rows, size_t n, enum row_order);
 /* "12 names, 9 held, 30 waiting, longest wait 3m05s". Returns buf. */
 const char *rows_summary(const rows *, char *buf, size_t size);
 
-/* The texts of a row. A text may be hostile: show the text through text_fit only. */
+/* The texts of a row. A text may contain escape sequences of an attacker: show the text through
+ * text_fit only. */
 enum cell {
     CELL_NAME, CELL_TYPE, CELL_STATE, CELL_WAITERS, CELL_WAIT, CELL_SINCE, CELL_LEASE, CELL_TOKEN,
     CELL_HOST, CELL_HOLDER
@@ -59,12 +60,12 @@ const char *age_text(char *buf, size_t size, int64_t ms);
  * ASCII are shown as escapes; with `always` UTF-8 is used in spite of the environment. */
 bool text_locale(bool always);
 
-/* How many columns the harmless form of `text` takes. */
+/* The number of columns that the escaped form of `text` takes. */
 size_t text_width(const char *text);
 
-/* The harmless form of `text`, cut or padded to exactly `width` columns; a text that was cut ends
- * with a tilde. `size` is at least CELL_MAX, or a text that does not fit is cut earlier. Returns
- * buf. */
+/* Write the escaped form of `text`, cut or padded to exactly `width` columns; a text that was cut
+ * ends with a tilde. `size` is at least CELL_MAX, or a text that does not fit is cut earlier.
+ * Returns buf. */
 const char *text_fit(char *buf, size_t size, const char *text, size_t width, bool right);
 
 #define CELL_MAX 2200 /* bytes: a text_fit of the longest name, escaped, fits */
@@ -72,12 +73,12 @@ const char *text_fit(char *buf, size_t size, const char *text, size_t width, boo
 typedef struct column {
     const char *title;
     enum cell cell;
-    bool right;    /* numbers */
-    size_t least;  /* 0: never narrower than the contents; else may shrink to this */
-    size_t width;  /* by column_widen and columns_fit */
+    bool right;    /* align to the right (numbers) */
+    size_t least;  /* 0: never narrower than the contents; else the least width */
+    size_t width;  /* set by column_widen and columns_fit */
 } column;
 
-/* Make room for the title (info NULL), or for a row. */
+/* Widen a column for its title (info NULL) or for a row. */
 void column_widen(column *, const pawl_info *);
 
 /* Shrink columns until all of them, with one blank between, fit `total` columns as far as they may

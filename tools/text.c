@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * text.c - names, labels and program names were chosen by others; print them harmlessly.
+ * text.c - names, labels and program names were chosen by others; escape them before printing.
  *
  * A lock's label may hold an escape sequence that repaints the operator's terminal, or bytes that
- * are not UTF-8 and would make JSON invalid. All output of the tool that is not its own words goes
- * through here.
+ * are not UTF-8 and would make JSON invalid. All text that the tool prints and did not write itself
+ * goes through this file.
  */
 #include <string.h>
 

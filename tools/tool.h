@@ -3,8 +3,7 @@
  * tool.h - shared by the verbs of the pawl command: exit codes, options, messages, output.
  *
  * Each verb is one function in one file, cmd_VERB.c, and one line in the table of pawl.c. A verb
- * gets its own argv (argv[0] is its name), returns the exit status, and frees all that was
- * allocated.
+ * gets its own argv (argv[0] is its name), returns the exit status, and frees all its memory.
  */
 #ifndef PAWL_TOOL_H
 #define PAWL_TOOL_H
@@ -22,11 +21,11 @@ enum {
     STATUS_NO = 1,        /* not held, not acquired: an answer, not an error */
     STATUS_USAGE = 64,
     STATUS_SERVICE = 69,
-    STATUS_SYSTEM = 71,   /* this machine refused: no process, no descriptor, no memory */
+    STATUS_SYSTEM = 71,   /* this machine is out of processes, descriptors or memory */
     STATUS_LOST = 75,
     STATUS_CANT_RUN = 126,
     STATUS_NOT_FOUND = 127,
-    STATUS_SIGNAL = 128   /* plus the signal */
+    STATUS_SIGNAL = 128   /* plus the number of the signal */
 };
 
 typedef struct tool tool;
@@ -43,7 +42,7 @@ struct tool {
     const verb *verb;
     const char *url; /* -u, else $PAWL_URL, else "local:" */
     char *own_url;   /* a copy of a -u with a password; wiped and freed by main */
-    const char *layout; /* a parameter of the URL */
+    const char *layout; /* the value of --layout, which becomes a parameter of the URL */
     bool json;
     int verbose; /* how many -v */
 };
@@ -69,88 +68,90 @@ enum { OPT_DONE = -1, OPT_BAD = 1000, OPT_HELP, OPT_JSON, OPT_LAYOUT, OPT_OWN };
         {"layout", required_argument, NULL, OPT_LAYOUT},                                           \
         {"verbose", no_argument, NULL, 'v'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}
 
-/* getopt_long that deals with the common options itself. Returns the verb's own option, OPT_DONE,
- * or how to end: OPT_BAD (the message is out; status STATUS_USAGE), OPT_HELP (status 0). */
+/* getopt_long that handles the common options itself. Returns the verb's own option, OPT_DONE, or
+ * OPT_BAD (a message was printed; exit with STATUS_USAGE), or OPT_HELP (exit with 0). */
 int option_next(tool *, int argc, char **argv, const char *shorts, const struct option *longs);
 
 /* Wipe and free the copy of a URL with a password. */
 void forget_url(tool *);
 
-/* For verbs without options of their own. Returns OPT_DONE, OPT_BAD or OPT_HELP. */
+/* Parse the options of a verb that has none of its own. Returns OPT_DONE, OPT_BAD or OPT_HELP. */
 int options_common(tool *, int argc, char **argv);
 
-/* "pawl: ..." and a newline on stderr, control characters escaped. From any thread. */
+/* Print "pawl: ..." and a newline on stderr, control characters escaped. Any thread may call
+ * this. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* From now on say() drops its lines: the terminal is in use. */
+/* While `on`, say() prints nothing, because the terminal is in use. */
 void say_nothing(bool on);
 
-/* The same with "pawl: VERB: " and where to read on. Returns STATUS_USAGE. */
+/* Like say(), with "pawl: VERB: " and a hint at --help. Returns STATUS_USAGE. */
 int usage_error(const tool *, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* The exit status for a failed Pawl call. */
 int status_of(int code);
 
-/* Say that `what` failed because of `err` (the text, or the code's text), with advice. Returns
- * status_of(err->code). */
+/* Print that `what` failed because of `err` (its text, or the text of its code), with advice.
+ * Returns status_of(err->code). */
 int failed(const tool *, const char *what, const pawl_error *err);
 
-/* On a terminal: one line on stderr, which the next call replaces and say() removes. Cut to the
- * terminal's width; NULL clears the line. */
+/* Show a status line on a terminal: one line on stderr, which the next call replaces and say()
+ * removes. The line is cut to the terminal's width; NULL clears the line. */
 void status_line(const char *text);
 
-/* Flush stdout; a full disk or a closed pipe must not look like success. Returns `status`, or
- * STATUS_SYSTEM after a message. */
+/* Flush stdout: a full disk or a closed pipe is an error. Returns `status`, or STATUS_SYSTEM after
+ * a message. */
 int output_end(int status);
 
 /* ---- service.c: the client ----------------------------------------------------------------- */
 
-/* Open the client that -u, $PAWL_URL or the default names. `options` may be NULL. The log goes to
- * stderr as -v says. Returns 0, or the exit status after the message. */
+/* Open the client that -u, $PAWL_URL or the default names. `options` may be NULL. -v decides which
+ * log messages go to stderr. Returns 0, or the exit status after the message. */
 int client_open(const tool *, pawl_client **ret, pawl_client_options *options);
-/* The name of the user, as label of a client that may break locks: holders are told the label. */
+/* The name of the user: the label of a client that may break locks. Pawl tells holders this
+ * label. */
 const char *operator_name(void);
 
-/* The same without a message. Returns a Pawl code. */
+/* Like client_open, without a message. Returns a Pawl code. */
 int client_try(const tool *, pawl_client **ret, pawl_client_options *options, pawl_error *err);
 
 /* The last warning of the library, or "". Returns buf. */
 const char *last_warning(char *buf, size_t size);
-/* The same for the text of a call that has failed, if there is one. */
+/* The last warning about a call that failed, or "". Returns buf. */
 const char *last_failure(char *buf, size_t size);
 
-/* The URL in force: -u, else $PAWL_URL, else "local:". */
+/* The URL that is used: -u, else $PAWL_URL, else "local:". */
 const char *service_url(const tool *);
 
-/* The client that was opened last has no server that might be down: its locks are kept by this
- * machine. False before client_open has succeeded. */
+/* Does the client that was opened last keep its locks on this machine, without a server that might
+ * be down? False before client_open has succeeded. */
 bool service_is_here(void);
 
 /* Has client_open succeeded? */
 bool service_was_opened(void);
 
-/* The URL may contain a password. In doubt: yes. */
+/* May the URL contain a password? In doubt: true. */
 bool url_has_password(const char *url);
 
 /* ---- look.c: one pawl_inspect, boiled down ------------------------------------------------- */
 
 typedef struct look {
-    uint64_t token;     /* in: the hold to look for; 0: none */
+    uint64_t token;     /* input: the token of the hold to look for; 0: none */
     bool used;          /* held or waited for, or a latch that is set */
     uint64_t type;      /* enum pawl_type */
     int64_t count;      /* semaphore's capacity, latch's count */
-    int64_t pid;        /* the holder with `token`; 0: none, or the process is unknown */
-    bool shared;        /* that hold is */
+    int64_t pid;        /* of the holder with `token`; 0: no such holder, or not known */
+    bool shared;        /* the hold with `token` is shared */
 } look;
 
-/* Returns a Pawl code. */
+/* Inspect `name` and fill in the look. Returns a Pawl code. */
 int look_at(pawl_client *, const char *name, look *, pawl_error *);
 
-/* After PAWL_ESTATE: if `name` is not of this type, or a semaphore without this number of permits,
- * say so. Returns whether that was the cause. */
+/* After PAWL_ESTATE: if `name` is not of this type, or is a semaphore with another number of
+ * permits, print that. Returns whether this was the cause. */
 bool say_misfit(pawl_client *, const char *name, uint64_t type, uint64_t permits);
 
-/* A holder that is just the time that --at-least adds: the process has released the lock. */
+/* Was this grant released, and is it kept only for the time of --at-least? */
 bool left_over(const pawl_info *);
 
 /* ---- duration.c ---------------------------------------------------------------------------- */
@@ -167,18 +168,18 @@ const char *duration_text(char *buf, size_t size, int64_t ms);
  * forms, surrogates and numbers beyond Unicode included). */
 size_t text_decode(const char *text, uint32_t *ret);
 
-/* Characters that do something instead of showing something: C0, DEL, C1, line and paragraph
- * separators, and the marks that turn the direction of the text around. */
+/* Characters that control the terminal instead of being shown: C0, DEL, C1, line and paragraph
+ * separators, and the marks that change the direction of the text. */
 bool text_harmful(uint32_t c);
 
-/* Print `text` with everything escaped that could move a terminal's cursor or hide: control
- * characters, invalid UTF-8, direction overrides. */
+/* Print `text`. Control characters, invalid UTF-8 and direction overrides are escaped, because they
+ * could move a terminal's cursor or hide text. */
 void text_put(FILE *, const char *text);
 
-/* The same into a buffer, cut to fit. Returns buf. */
+/* Like text_put, into a buffer, cut to fit. Returns buf. */
 const char *text_copy(char *buf, size_t size, const char *text);
 
-/* `text` as a JSON string, quotes included; invalid UTF-8 becomes U+FFFD. */
+/* Print `text` as a JSON string, quotes included; invalid UTF-8 becomes U+FFFD. */
 void json_string(FILE *, const char *text);
 
 /* ---- json.c -------------------------------------------------------------------------------- */

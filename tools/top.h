@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * top.h - the state of `pawl top`. All of it belongs to the main thread; see feed.h for the other.
+ * top.h - the state of `pawl top`. Only the main thread uses it; see feed.h for the other thread.
  */
 #ifndef PAWL_TOP_H
 #define PAWL_TOP_H
@@ -10,18 +10,18 @@
 #define TOP_COLUMNS 9
 #define TEXT_MAX 600
 
-/* The meaning of the keys at the moment. */
+/* The mode decides what the keys mean. */
 enum top_mode {
     MODE_LIST,
     MODE_LOCK,    /* one lock is open */
     MODE_FILTER,  /* the filter is being typed */
-    MODE_CONFIRM, /* break it? */
+    MODE_CONFIRM, /* the question whether to break a lock */
     MODE_HELP
 };
 
 typedef struct top {
     const tool *tool;
-    const char *pattern;   /* of the names that the service is asked for; "": all */
+    const char *pattern;   /* the pattern of names in the request to the service; "": all */
     char service[200];     /* the URL without secrets */
     int64_t interval_ms;
     enum top_mode mode, before; /* `before`: where MODE_CONFIRM, MODE_HELP return to */
@@ -29,17 +29,17 @@ typedef struct top {
 
     /* The service. Times are of CLOCK_MONOTONIC, in ms. */
     feed feed;
-    int64_t next;          /* when to ask again */
-    int64_t asked;         /* the last question */
-    int64_t listed, opened; /* the answers in `all` and `open`; 0: none yet */
+    int64_t next;          /* when to send the next request */
+    int64_t asked;         /* when the last request was sent */
+    int64_t listed, opened; /* when the data in `all` and `open` arrived; 0: not yet */
     bool failing;          /* the last answer was an error, since `failing_since` */
     int64_t failing_since;
     int trouble_code;
     char trouble[TEXT_MAX];
-    char notice[TEXT_MAX]; /* until the next key */
+    char notice[TEXT_MAX]; /* shown until the next key */
 
     /* The list. */
-    rows all;              /* as it came */
+    rows all;              /* all rows, as received */
     row **shown;           /* rows that pass the filter, sorted; pointers into `all` */
     size_t nshown;
     enum row_order order;
@@ -57,7 +57,7 @@ typedef struct top {
     /* A break under way. */
     char victim[256];
     rows shown_victim;     /* rows of the service when the question was asked */
-    bool want_victim, want_break; /* to be asked as soon as the feed is free */
+    bool want_victim, want_break; /* to be sent as soon as the feed is free */
     char prompt[TEXT_MAX];
 } top;
 
@@ -65,7 +65,7 @@ typedef struct top {
 
 int64_t top_now(void);
 
-/* Filter and sort anew, after new rows or another wish; the bar stays on its name. */
+/* Filter and sort again, after new rows or a new filter or order; the bar stays on its name. */
 void top_arrange(top *);
 
 /* Move the bar, or the open lock's page, by n rows. */
@@ -77,7 +77,7 @@ void top_ask(top *);
 
 /* ---- top_view.c ---------------------------------------------------------------------------- */
 
-/* The lock is on the screen, not the list. */
+/* Is one lock on the screen, not the list? */
 static inline bool top_is_open(const top *t)
 {
     return (t->mode > MODE_FILTER ? t->before : t->mode) == MODE_LOCK;

@@ -3,9 +3,9 @@
  * top_state.c - the state of `pawl top`: rows from the service, filtered and sorted, and how old
  * they are.
  *
- * One question per interval: the list, or the open lock alone. Besides, a break asks twice: who is
- * the victim, and then the break itself. An error leaves the rows as they are; they grow old, and
- * the screen says so.
+ * Each interval sends one request: for the list, or for the open lock alone. A break sends two
+ * more: one for the holder, which the user confirms, and one for the break itself. After an error
+ * the old rows stay, and the screen shows how old they are.
  */
 #include <fnmatch.h>
 #include <stdlib.h>
@@ -24,7 +24,8 @@ int64_t top_now(void)
 
 /* ---- The list ------------------------------------------------------------------------------ */
 
-/* A filter with * ? [ is a glob, any other a part of the name, the host or the holder. */
+/* A filter with * ? or [ is a glob pattern for the name. Any other filter is a part of the name,
+ * the host or the holder. */
 static bool passes(const top *t, const pawl_info *info)
 {
     char text[TEXT_MAX];
@@ -47,7 +48,7 @@ static void reverse(row **r, size_t n)
     }
 }
 
-/* The bar stays on the same name; if the name is gone, on the same row. */
+/* Keep the bar on the same name; if the name is gone, on the same row. */
 static void follow(top *t)
 {
     for (size_t i = 0; i < t->nshown; i++)
@@ -106,7 +107,8 @@ static const char *words(const pawl_error *err)
     return err->text[0] ? err->text : pawl_strerror(err->code);
 }
 
-/* Of a list or the open lock. An answer about a lock that was closed meanwhile is dropped. */
+/* Take an answer about the list or the open lock. If the lock was closed in the meantime, drop
+ * it. */
 static void take_rows(top *t)
 {
     feed *f = &t->feed;

@@ -30,7 +30,7 @@ static void whole_line(size_t y, enum style style, const char *text)
     screen_text(y, 0, screen_width(), style, text, false);
 }
 
-/* `left`, and `right` at the right edge if there is room for both. */
+/* Draw `left` at the left edge, and `right` at the right edge if there is room for both. */
 static void both_ends(size_t y, enum style style, const char *left, const char *right)
 {
     size_t width = text_width(right);
@@ -54,13 +54,14 @@ static void draw_title(const top *t)
     both_ends(0, STYLE_TITLE, left, right);
 }
 
-/* Else the service has answered, with an error. */
+/* No answer came. Other codes are errors that the service returned. */
 static bool is_silence(int code)
 {
     return code == PAWL_ECONN || code == PAWL_EUNKNOWN || code == PAWL_EQUORUM;
 }
 
-/* Old, and how old: the service failed, or its answer takes too long. */
+/* Are the data old, because the service failed or its answer takes too long? Writes how old into
+ * `buf`. */
 static bool is_stale(const top *t, char *buf, size_t size)
 {
     int64_t now = top_now(), waiting = t->feed.busy ? now - t->asked : 0;
@@ -165,7 +166,7 @@ static void draw_list(top *t, bool stale)
 
 /* ---- One lock ------------------------------------------------------------------------------ */
 
-/* Place, owner, host, since, lease, token. */
+/* Draw a holder or waiter: place, owner, host, since, lease, token. */
 static void draw_person(size_t y, const pawl_info *info, uint64_t place, enum style style)
 {
     static const struct {
@@ -253,8 +254,8 @@ static void draw_help(void)
         whole_line(HEAD_LINES + i, STYLE_PLAIN, lines[i]);
 }
 
-/* A question that is too long for the line takes the lines above it, too: the victim must be
- * readable. */
+/* A question that is too long for the last line also uses the lines above: the holder whose lock is
+ * to be broken must be readable. */
 static void draw_question(const top *t)
 {
     size_t width = screen_width(), columns = text_width(t->prompt);

@@ -3,7 +3,7 @@
  * view.c - the commands that show locks on a screen or a web page. Their code is the module
  * view.so: ncurses and libmicrohttpd bring a dozen libraries with them, and loading these would
  * take longer than everything else that `pawl run` does. The module is loaded when such a command
- * is called. It uses functions of this program, which exports them.
+ * is called, and uses functions that this program exports.
  *
  * The module is beside libpawl: in the folder "pawl" when installed, in "tools" in a build folder.
  */
@@ -19,7 +19,8 @@
 #define FOLDERS 3
 #define WHY_MAX 600
 
-/* The places of the module, in the order in which they are tried. Returns their number. */
+/* List the paths where the module may be, in the order in which they are tried. Returns their
+ * number. */
 static size_t places(char paths[FOLDERS][600])
 {
     static const char *const folders[] = {"pawl", "tools"};
@@ -35,7 +36,7 @@ static size_t places(char paths[FOLDERS][600])
     return n;
 }
 
-/* The symbol of the module, or NULL with the reason. */
+/* Load the module and return one of its symbols, or NULL with the reason in `why`. */
 static void *load(const char *symbol, char why[WHY_MAX])
 {
     char paths[FOLDERS][600];

@@ -2,13 +2,13 @@
  *
  * waiting.c - shows the holder of the lock during a wait.
  *
- * On a terminal: one line, refreshed every second. Without one: an ordinary line, once, after
- * --warn-after (30 seconds), and with -v at once. A wait without end for a server that does not
- * answer is reported once, and once more when the server answers. Otherwise nothing is asked and
- * nothing wakes up.
+ * On a terminal, one line is refreshed every second. Otherwise an ordinary line is printed once,
+ * after --warn-after (30 seconds), or at once with -v. If a wait without a timeout meets a server
+ * that does not answer, this is reported once, and once more when the server answers. In all other
+ * cases the service is not asked, and no timer runs.
  *
- * A question to a service that is silent takes a timeout. So nothing is asked any more when the end
- * of the wait (-w) is that near.
+ * A request to a service that does not answer takes a whole timeout. So the service is not asked
+ * any more when the wait (-w) ends sooner than that.
  */
 #include <string.h>
 #include <time.h>
@@ -23,8 +23,8 @@
 typedef struct holder {
     const tool *tool;
     char text[480];
-    char host[256];     /* this one */
-    uint64_t ahead, all; /* waiters before this process; all of them */
+    char host[256];     /* the host of this process */
+    uint64_t ahead, all; /* waiters before this process; all waiters */
     bool me_seen;
 } holder;
 
@@ -55,7 +55,7 @@ static void first_holder(holder *h, const pawl_info *info)
     snprintf(h->text, sizeof h->text, "held by %s%s", who_text(info, who, sizeof who), time);
 }
 
-/* The first holder, and how many wait before this process. */
+/* A row of pawl_inspect: keep the first holder, and count the waiters before this process. */
 static int row_told(void *arg, const pawl_info *info)
 {
     holder *h = arg;
@@ -70,7 +70,7 @@ static int row_told(void *arg, const pawl_info *info)
     return 0;
 }
 
-/* ", place 2 of 3"; if this process is not among them: ", 3 waiting". */
+/* ", place 2 of 3"; if this process is not among the waiters: ", 3 waiting". */
 static void place_text(const holder *h, char *buf, size_t size)
 {
     buf[0] = '\0';
@@ -81,8 +81,8 @@ static void place_text(const holder *h, char *buf, size_t size)
         snprintf(buf, size, ", %llu waiting", (unsigned long long)h->all);
 }
 
-/* The text about the wait. If the service can't name the holder, the reason; if there is no holder,
- * the last warning of the library. */
+/* Describe the wait. If the service can't name the holder, give the reason; if there is no holder,
+ * give the last warning of the library. */
 static void describe(hold *h, char *buf, size_t size, const char *prefix)
 {
     char age[32], place[64];
@@ -118,7 +118,8 @@ static void refresh(task *t)
     status_line(line);
 }
 
-/* Again only if the service did not answer: later the library warns. */
+/* With -v: print the holder once. If the service does not answer, say this once, and print the
+ * holder as soon as the service answers. */
 static void say_once(task *t)
 {
     hold *h = (hold *)t;
@@ -146,7 +147,7 @@ static void say_late(task *t)
     say("%s", line);
 }
 
-/* The rest of the time until --warn-after; nothing if the wait ends before. */
+/* Schedule the line of --warn-after, unless the wait ends before. */
 static void late_next(hold *h)
 {
     const run_options *o = h->options;
@@ -157,7 +158,7 @@ static void late_next(hold *h)
     h->call.task.pause_ms = o->warn_after_ms > waited ? o->warn_after_ms - waited : 1;
 }
 
-/* Without -v: only that the service is silent, and that this is over. */
+/* Without -v: say only that the service does not answer, and later that it answers again. */
 static void say_silence(task *t)
 {
     hold *h = (hold *)t;
@@ -178,7 +179,7 @@ void waiting_begin(hold *h)
     task *t = &h->call.task;
 
     if (!h->options->wait_ms)
-        return; /* one try is no wait */
+        return; /* a single try does not wait */
     if (isatty(STDERR_FILENO))
         t->second = refresh;
     else if (h->tool->verbose)

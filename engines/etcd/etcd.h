@@ -100,7 +100,7 @@ typedef struct etcd_bounds {
     etcd_range range;
 } etcd_bounds;
 
-/* The bounds of a section of a name; NULL name: of all names and sections. */
+/* The bounds of a section of a name. If name is NULL: of all names and sections. */
 const etcd_range *etcd_bounds_of(etcd_bounds *b, const etcd *e, const char *name,
                                  enum etcd_section section);
 /* The key of an owner. */
@@ -109,7 +109,8 @@ void etcd_key(char key[ETCD_KEY_MAX], const etcd *e, const char *name, enum etcd
 /* <prefix>/WORD/<lease>[-<seq>]: a key that is not a lock's. seq 0: without -<seq>. */
 void etcd_helper(char key[ETCD_KEY_MAX], const etcd *e, const char *word, int64_t lease,
                  uint64_t seq);
-/* The decoded name that a key belongs to, and the rest of the key; false: no name. */
+/* Find the decoded name that a key belongs to, and the rest of the key. Returns false if the key
+ * belongs to no name. */
 bool etcd_key_name(const etcd *e, pb_span key, char name[PAWL_NAME_MAX + 1], pb_span *tail);
 
 #define ETCD_VALUE_MAX 1536
@@ -245,7 +246,7 @@ void etcd_lease_free(etcd_lease *lease);
 bool etcd_lease_is_shorter(const etcd_lease *lease, int64_t lease_ms);
 /* How long the lease is surely valid from the instant `from` on, in ms, at least 1. */
 int64_t etcd_lease_left(const etcd_lease *lease, int64_t from);
-/* Most of the lease's time is still to come. */
+/* Is most of the lease's time still to come? */
 bool etcd_lease_fresh(const etcd_lease *lease);
 /* Confirm the lease now, if possible. */
 void etcd_lease_poke(etcd_lease *lease);
@@ -306,10 +307,10 @@ enum etcd_recheck {
     RECHECK_NONE,
     RECHECK_AHEAD, /* is the key ahead unchanged? The cheapest read */
     RECHECK_QUEUE, /* which key is ahead? */
-    RECHECK_TAKE   /* the same, because something has changed there: take what is free */
+    RECHECK_TAKE   /* as RECHECK_QUEUE, after a change of the queue: take the lock if it is free */
 };
 
-/* What is known of the waiter's key. */
+/* What the client knows about the waiter's key. */
 enum etcd_key_state {
     KEY_KNOWN,   /* waiter->created: the key exists; 0: the key does not exist */
     KEY_MAYBE,   /* a request got no answer: the key may exist, or be created late */
@@ -407,7 +408,7 @@ void etcd_waiter_watch_soon(etcd_waiter *s, etcd_soon *soon);
 
 /* requests.c: send the next request of a waiter in ASKS or QUEUED. */
 void etcd_waiter_ask(etcd_waiter *s);
-/* A read of this kind, or of a later one, is due. */
+/* Note that a read of this kind, or of a later one, is due. */
 static inline void etcd_waiter_due(etcd_waiter *s, enum etcd_recheck read)
 {
     s->recheck = s->recheck < read ? read : s->recheck;
@@ -429,12 +430,12 @@ size_t etcd_waiter_value(const etcd_waiter *s, char text[ETCD_VALUE_MAX]);
 /* move.c */
 /* The key is now under another lease. */
 void etcd_waiter_moved(etcd_waiter *s, etcd_lease *lease);
-/* The waiter's lease has ended. False: the key may be under another lease, where the waiter goes
- * on. */
+/* The waiter's lease has ended. Returns false if the key may be under another lease, under which
+ * the waiter goes on. */
 bool etcd_waiter_ended_with(etcd_waiter *s, const etcd_lease *lease);
 /* Released: keep the key until s->linger, even if the process ends. */
 void etcd_waiter_linger(etcd_waiter *s);
-/* True: the key must still stay. */
+/* Must the key of a released lock still stay? */
 bool etcd_waiter_lingers(const etcd_waiter *s);
 /* The server refuses the lease for a lingering lock. */
 void etcd_linger_refused(etcd_lease *lease);
@@ -533,7 +534,7 @@ struct etcd {
 
 void etcd_connected(etcd *e);
 void etcd_dropped(etcd *e, int code, const char *words, bool refused);
-/* Fill `err`: no answer in time. `code`: PAWL_ECONN (not sent) or PAWL_EUNKNOWN. */
+/* Fill in `err`: no answer came in time. `code`: PAWL_ECONN (not sent) or PAWL_EUNKNOWN. */
 int etcd_no_answer(const etcd *e, pawl_error *err, int code);
 
 #endif

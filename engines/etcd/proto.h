@@ -27,7 +27,7 @@ void etcd_pb_raw(pb_buf *b, const void *data, size_t length);
 /* Append a number; etcd_pb_uint omits 0, as protobuf does, etcd_pb_number never does. */
 void etcd_pb_uint(pb_buf *b, uint32_t field, uint64_t value);
 void etcd_pb_number(pb_buf *b, uint32_t field, uint64_t value);
-/* Append bytes, even if there are none. */
+/* Append a field of bytes, also if it is empty. */
 void etcd_pb_bytes(pb_buf *b, uint32_t field, const void *data, size_t length);
 /* A message inside the message: everything added between begin and end belongs to the inner
  * message. */

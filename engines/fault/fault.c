@@ -11,7 +11,7 @@
  *     seed=N, only=acquire+release+..., for=MS (no faults after MS)
  *
  * Each op becomes a `request` that owns copies of all data, because a repeat outlives the op. The
- * engine does to an op only what a network could do. An EVENT is no message, and is passed on
+ * engine causes only faults that a network can cause. An EVENT is no message, and is passed on
  * unchanged. A BREAK must not arrive twice, and is not repeated; neither are INSPECT, LIST and
  * EXAMINE, because their rows and findings can't be taken back.
  *

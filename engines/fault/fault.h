@@ -49,12 +49,12 @@ struct fault {
     pawl_instance inner;
     fault_options options;
     uint64_t random;
-    int64_t until; /* faults strike before this instant */
+    int64_t until; /* faults are injected until this instant */
     bool evicted; /* report RECONNECT to the next EVENT op */
     fault_request *requests;
 };
 
-/* Draw a random number: does a fault of this chance strike? */
+/* Draw a random number: is a fault of this chance to be injected? */
 bool fault_chance(fault *f, uint32_t millionths);
 
 /* The delay of a message, drawn at random, ns. */
@@ -64,13 +64,13 @@ int64_t fault_delay(fault *f);
  * inner engine has answered. The request keeps no pointer to `op`. NULL: no memory. */
 fault_request *fault_request_new(fault *f, const pawl_op *op, void (*done)(pawl_op *inner));
 
-/* Clear the timer, leave the list, free. */
+/* Clear the timer, remove the request from its list, and free it. */
 void fault_request_free(fault_request *r);
 
-/* Call `fire` with the request's timer (arg: the request) in ns from now. */
+/* Call `fire` with the request's timer (arg: the request) after this many ns. */
 void fault_request_later(fault_request *r, int64_t ns, void (*fire)(pawl_timer *));
 
-/* Another ACQUIRE of the same owner in stage `stage`, or NULL. */
+/* Find another ACQUIRE of the same owner in stage `stage`, or NULL. */
 fault_request *fault_request_twin(const fault_request *of, enum fault_stage stage);
 
 #endif

@@ -149,7 +149,7 @@ const char *fault_options_read(fault_options *options, const char *text, pawl_er
 
 /* ---- Random numbers -------------------------------------------------------------------------- */
 
-/* splitmix64: small, and every seed is a good one. */
+/* splitmix64: small, and works well with any seed. */
 static uint64_t draw(fault *f)
 {
     uint64_t z = f->random += 0x9e3779b97f4a7c15u;

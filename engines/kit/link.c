@@ -78,7 +78,7 @@ static void overdue(kit_link *link)
     kit_link_drop(link, PAWL_ECONN, "%s", words);
 }
 
-/* The attempt goes on, but a call that is cancelled now has waited for it in vain. */
+/* The attempt goes on, but a call that is cancelled now has waited for this attempt in vain. */
 static void extend_attempt(kit_link *link)
 {
     char words[NET_WORDS];

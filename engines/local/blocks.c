@@ -28,7 +28,7 @@
 
 #include "local.h"
 
-#define CHUNK 256 /* words that are looked at together */
+#define CHUNK 256 /* words that are read at a time */
 #define OWNER_MASK UINT64_C(0xffff)
 #define COUNT_SHIFT 24
 
@@ -81,7 +81,7 @@ static bool change_owner(local *l, uint32_t block, uint64_t word, uint64_t owner
     return local_swap(l, LOCAL_AT_OWNER(block), &word, owned(word, owner, ready));
 }
 
-/* The block belongs to this client. */
+/* Make a block of this client free. */
 static void set_free(local *l, uint32_t block)
 {
     uint64_t word = local_load(l, LOCAL_AT_OWNER(block));
@@ -115,7 +115,7 @@ static bool walk(local *l, unsigned class, uint32_t start,
 }
 
 struct search {
-    bool ready, take; /* `ready` of the free block to find; take the block, too */
+    bool ready, take; /* find a free block with this `ready` bit; also take the block */
     int64_t found;
 };
 
@@ -228,7 +228,8 @@ static int64_t grab(local *l, unsigned class)
 
 /* ---- taking and giving ----------------------------------------------------------------------- */
 
-/* Own `wanted` blocks of the smallest class; a search takes some more than needed. */
+/* Make sure that this client owns `wanted` blocks of the smallest class; a search takes a few
+ * more. */
 static bool fill_pile(local *l, uint32_t wanted)
 {
     uint32_t more = 8 + l->grabbed / 4 < LOCAL_PILE / 2 ? 8 + l->grabbed / 4 : LOCAL_PILE / 2;
@@ -245,7 +246,7 @@ static bool fill_pile(local *l, uint32_t wanted)
     return l->npile >= wanted;
 }
 
-/* spare: leave one. */
+/* Take a free block of a class; spare: leave one free. */
 static int64_t take(local *l, unsigned class, bool spare)
 {
     int64_t block, other;

@@ -49,7 +49,8 @@ static void look_at_space(local *l, pawl_op *op)
           "Free some space, or use a folder on another file system.");
 }
 
-/* systemd-tmpfiles and others remove old files from there, in use or not. */
+/* systemd-tmpfiles and similar programs remove old files from these places, even if they are in
+ * use. */
 static void look_at_place(local *l, pawl_op *op)
 {
     char real[PATH_MAX];
@@ -63,7 +64,7 @@ static void look_at_place(local *l, pawl_op *op)
           "Use a folder that nobody cleans, such as /var/lib/NAME, or local: without a folder.");
 }
 
-/* The client's own socket and FIFO. */
+/* Check the client's own socket and FIFO. */
 static void look_at_files(local *l, pawl_op *op)
 {
     struct stat st;

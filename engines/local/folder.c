@@ -18,12 +18,12 @@
  * before, and every process of the user finds it, because its owner is the user. Folders of other
  * users are ignored.
  *
- * CHOICE. A folder with clients, whatever has happened to the usual one; else the usual folder, if
- * the name is free; else the first of the others in order; else a new folder. Two processes may
- * choose differently if they start at the same moment, or if another user creates or removes the
- * usual name at that moment. So a process that has taken a slot in a folder searches the other
- * folders for clients once more. Each process takes its slot before this search, so of two
- * processes at least one sees the other, and starts again.
+ * CHOICE. The first choice is a folder with clients, whatever has happened to the usual one; then
+ * the usual folder, if the name is free; then the first of the other folders in order; then a new
+ * folder. Two processes may choose differently if they start at the same moment, or if another user
+ * creates or removes the usual name at that moment. So a process that has taken a slot in a folder
+ * searches the other folders for clients once more. Each process takes its slot before this search,
+ * so of two processes at least one sees the other, and starts again.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -37,9 +37,10 @@
 #include "local.h"
 #include "url.h"
 
-#define CHOICES_MAX 30 /* of the default folder */
+#define CHOICES_MAX 30 /* candidates for the default folder */
 
-/* File systems on which other machines may write, or locks or mappings are not the kernel's own. */
+/* File systems to which other machines may write, or whose locks or mappings are not the kernel's
+ * own. */
 static const struct {
     unsigned long magic;
     const char *name;
@@ -78,7 +79,8 @@ static void usual_path(char path[64])
         snprintf(path, 64, "/dev/shm/pawl-%u", uid);
 }
 
-/* 0: the folder exists, belongs to this user, and no other user can write there. Else an errno. */
+/* Returns 0 if the folder exists, belongs to this user, and no other user can write there; else an
+ * errno. */
 static int mine(const char *path)
 {
     struct stat st;
@@ -102,8 +104,8 @@ static bool has_clients(const char *path)
     return result;
 }
 
-/* The first, in order, of this user's folders "USUAL.*", without `except`. busy: only folders with
- * clients. "": there is none. */
+/* Find the first, in order, of this user's folders "USUAL.*", except `except`. busy: only folders
+ * with clients. Sets found to "" if there is none. */
 static void find_beside(const char *usual, bool busy, const char *except, char found[64])
 {
     const char *base = strrchr(usual, '/') + 1;
@@ -171,7 +173,7 @@ static int refuse_path(local *l, int error, pawl_error *err)
 
 /* ---- permissions ----------------------------------------------------------------------------- */
 
-/* One step of the way to the folder, which belongs to `owner`. */
+/* Check one step of the way to the folder, which belongs to `owner`. */
 static int check_step(local *l, const char *path, uid_t owner, pawl_error *err)
 {
     struct stat st;
@@ -189,7 +191,7 @@ static int check_step(local *l, const char *path, uid_t owner, pawl_error *err)
                           "trust them", l->path, path);
 }
 
-/* Every folder above `path`, and every symbolic link on the way. */
+/* Check every folder above `path`, and every symbolic link on the way. */
 static int check_way(local *l, const char *path, uid_t owner, pawl_error *err)
 {
     char part[PATH_MAX];
@@ -289,7 +291,7 @@ static int check_system(local *l, pawl_error *err)
     return 0;
 }
 
-/* The sub-folder, with the folder's rights. */
+/* Open or create the sub-folder, with the permissions of the folder. */
 static int open_inner(local *l, pawl_error *err)
 {
     struct stat st;

@@ -93,7 +93,7 @@ static int local_open(void *self, pawl_env *env, const pawl_url *url, pawl_error
         l->host[0] = 0;
     code = begin(l, url, err);
     for (int tries = 0; !code && local_folder_elsewhere(l); tries++) {
-        if (tries == 30) /* a second, or two */
+        if (tries == 30) /* after a second or two */
             return pawl_error_set(err, PAWL_EBACKEND, "local: there are clients in both %s and %s, "
                                   "which are meant to be one: name one of them, as in local:DIR",
                                   l->path, l->other);
@@ -128,7 +128,7 @@ static void local_close(void *self)
     l->env = NULL; /* the loop uses l->poll until the handle is closed */
 }
 
-/* A table that was removed by hand is no longer the one that new clients open. */
+/* A table that was removed by hand is not the table that new clients open. */
 static void give_up(local *l, pawl_op *op)
 {
     if (!l->lost)

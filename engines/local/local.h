@@ -98,7 +98,7 @@
 #define LOCAL_READY (UINT64_C(1) << 16)              /* in an owner's word */
 #define LOCAL_FOLDER ".pawl"
 
-/* Everything in the table that more than one process touches is atomic. */
+/* All data in the table that more than one process accesses is atomic. */
 typedef _Atomic uint64_t local_word;
 
 typedef struct local_head {
@@ -107,10 +107,10 @@ typedef struct local_head {
     uint64_t time_ns; /* the time name space of the creator; 0: unknown */
     char boot[40];    /* the boot of the creator */
     char pad[512 - 7 * 8 - 40];
-    local_word fence;         /* the next token */
+    local_word fence;         /* the next token to give out */
     char pad2[56];
-    local_word fence_durable; /* tokens below have been reserved on the disk */
-    local_word fence_wanted;  /* the number on the disk: after a power failure go on here */
+    local_word fence_durable; /* tokens below this number have been reserved on the disk */
+    local_word fence_wanted;  /* the number on the disk: tokens continue here after a power loss */
     char pad3[4096 - 512 - 64 - 16];
 } local_head;
 
@@ -158,7 +158,7 @@ struct local_peer { /* another client's process that is watched */
     uint32_t slot, gen;
     size_t refs;
     bool dead, mute;
-    bool closed, dropped; /* handle closed; no longer in the list: freed after both */
+    bool closed, dropped; /* the handle is closed; not in the list any more. Freed after both */
 };
 
 #define LOCAL_LOOKOUTS 16
@@ -179,32 +179,32 @@ typedef struct local {
     shelf_engine engine;
     /* folder.c */
     char *path;
-    char usual[64]; /* where the default folder is as a rule; "": the folder is not the default */
-    char other[64]; /* a further folder with clients: see local_folder_elsewhere */
-    int dir;     /* the sub-folder; -1: none */
-    int outer;   /* the folder */
-    bool shared; /* others may write there */
+    char usual[64]; /* the usual default folder; "": the folder is not the default */
+    char other[64]; /* another folder with clients: see local_folder_elsewhere */
+    int dir;     /* descriptor of the sub-folder; -1: none */
+    int outer;   /* descriptor of the folder */
+    bool shared; /* others than the owner may write there */
     bool others; /* ?others=allow */
-    mode_t mode; /* of files */
+    mode_t mode; /* the mode of new files */
     gid_t gid;
     char sockets[32]; /* where socket names are looked up; ends with "/" */
     /* table.c, table_words.c */
     int fd; /* the table's open file description, which holds the slot's lock; -1: none */
     char *map; /* NULL: not mapped */
-    size_t size; /* of the file, as far as is known */
+    size_t size; /* the size of the file, as far as it is known */
     int trouble; /* why the table could not be read or written: an errno; set by table_words.c */
     bool lost; /* the file was removed */
     /* slots.c */
     uint32_t slot, gen;
     uint32_t probes, start; /* slots that were tried, and where the later ones begin */
     bool has_slot;
-    int wake, life; /* w<slot>, d<slot>; -1: none */
-    bool mute; /* we can't knock, and have said so */
+    int wake, life; /* descriptors of w<slot> and d<slot>; -1: none */
+    bool mute; /* we can't send notices, and have reported that */
     /* shelves.c, blocks.c */
     lockstate_shelf copy;
     uint32_t pile[LOCAL_PILE], npile; /* own free blocks of the smallest class */
     uint32_t rover[LOCAL_CLASSES], grabbed;
-    int64_t in_hand; /* own block that is being written; -1: none */
+    int64_t in_hand; /* own block that is being written now; -1: none */
     /* peers.c */
     uv_poll_t poll;
     bool polling;
@@ -214,17 +214,18 @@ typedef struct local {
 
 /* folder.c: find or create the folder, and check its permissions. */
 int local_folder_open(local *l, const pawl_url *url, pawl_error *err);
-/* There are clients where the default folder could be as well: begin anew. */
+/* Does another possible default folder have clients? Then the caller must start again. */
 bool local_folder_elsewhere(local *l);
 void local_examine(local *l, pawl_op *op); /* examine.c */
 int local_refuse(local *l, int error, const char *what, pawl_error *err);
 
 /* table.c: open or create the table file, take a slot, and map the file. */
 int local_table_open(local *l, pawl_error *err);
-/* Make sure that bytes of the file are there to be touched: whole pages. 0 or an errno. */
+/* Allocate the whole pages of these bytes of the file, so that they can be accessed. Returns 0 or
+ * an errno. */
 int local_table_reserve(local *l, size_t offset, size_t length);
 bool local_table_removed(local *l);
-/* A client of any boot or version has a slot in the table of that descriptor. */
+/* Does a client of any boot or version have a slot in the table of this descriptor? */
 bool local_table_in_use(int fd);
 
 /* table_words.c: all access to the table. A word that can't be read is 0 and sets l->trouble. */
@@ -235,7 +236,7 @@ uint64_t local_or(local *l, size_t at, uint64_t bits);
 uint64_t local_exchange(local *l, size_t at, uint64_t value);
 /* Raise the word to `value`, unless the word is larger. */
 void local_raise(local *l, size_t at, uint64_t value);
-/* Whole words; not as one step. */
+/* Copy whole words. The copy as a whole is not atomic. */
 bool local_get(local *l, size_t at, void *to, size_t bytes);
 bool local_put(local *l, size_t at, const void *from, size_t bytes);
 
@@ -245,18 +246,20 @@ int local_slot_enter(local *l, pawl_error *err);
 void local_slot_leave(local *l);
 /* The name of a slot's socket ('w') or FIFO ('d'). */
 void local_slot_name(char name[16], char kind, uint32_t slot);
-/* No process is in that slot. */
+/* Is no process in this slot? */
 bool local_slot_empty(local *l, uint32_t slot);
 void local_text_load(local *l, char *text, size_t at, size_t words);
 
 /* blocks.c */
 int local_blocks_open(local *l);
 void local_blocks_close(local *l);
-/* A free block for so many bytes; -1: none. `replaced`: the block that will be replaced, if the
- * shelf does not grow; then there is always a free block. Else -1. */
+/* Take a free block for this many bytes. `replaced` is the block that will be replaced, if the
+ * shelf does not grow; in this case there is always a free block. Else `replaced` is -1. Returns -1
+ * if there is no free block. */
 int64_t local_block_take(local *l, size_t bytes, int64_t replaced);
 void local_block_give(local *l, uint32_t block);
-/* This client swapped the block out of its bucket; `owner` was its word before. */
+/* This client has swapped the block out of its bucket; `owner` is the block's owner word from
+ * before. */
 void local_block_replaced(local *l, uint32_t block, uint64_t owner);
 size_t local_block_bytes(uint32_t block);
 size_t local_block_at(uint32_t block);
@@ -265,7 +268,7 @@ size_t local_block_at(uint32_t block);
 int local_edit(void *store, uint32_t bucket, shelf_edit_fn *fn, void *arg, pawl_error *err);
 lockstate_shelf *local_read(void *store, uint32_t bucket);
 uint64_t local_fence(void *store, uint32_t n);
-/* The table's file goes as far as that. */
+/* Is the table's file at least this long? */
 bool local_reachable(local *l, size_t end);
 
 /* peers.c: the rest of shelf_store. */

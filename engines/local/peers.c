@@ -40,7 +40,8 @@ struct message {
 
 /* ---- knocking -------------------------------------------------------------------------------- */
 
-/* In a group's folder a member may have put a link in the place of the socket. */
+/* Open the socket of another client safely: in a group's folder a member may have replaced the
+ * socket by a link. */
 static int open_door(local *l, const char *name, char path[48])
 {
     struct stat st;
@@ -98,8 +99,8 @@ static bool same_gen(local *l, uint32_t slot, uint32_t gen)
 }
 
 /* This client can't reach a live client: tell all clients that watch this process to check the
- * table by themselves. Many bytes, because a client that checks whether this process lives may read
- * one. */
+ * table by themselves. Many bytes are written, because a client that checks whether this process
+ * lives may read one. */
 static void fall_mute(local *l, uint32_t slot, uint32_t gen)
 {
     static const char bytes[512];
@@ -108,7 +109,7 @@ static void fall_mute(local *l, uint32_t slot, uint32_t gen)
         l->mute = write(l->life, bytes, sizeof bytes) > 0;
 }
 
-/* Leave our name for the client whose lock we have broken. */
+/* Record this client as the breaker, in the slot of the client whose lock was broken. */
 static void note_breaker(local *l, uint32_t slot)
 {
     uint64_t me = (uint64_t)(l->slot + 1) << 32 | l->gen;
@@ -118,8 +119,8 @@ static void note_breaker(local *l, uint32_t slot)
         (void)local_exchange(l, LOCAL_AT_SLOT(slot, breaker), UINT64_MAX);
 }
 
-/* Who broke a lock of ours. A breaker that has left since (its gen is one more) has still its name
- * in its slot, until another client takes the slot. */
+/* Find the client that broke a lock of ours. If the breaker has left since (its gen is one more),
+ * its name is still in its slot, until another client takes the slot. */
 void local_breaker(void *store, char by[PAWL_BY_MAX])
 {
     local *l = store;
@@ -213,7 +214,8 @@ static void drop_peer(struct local_peer **at)
         free(p);
 }
 
-/* Is the process mute? The bytes stay in the FIFO, so that all clients see them. */
+/* Has the process reported that it is mute? The bytes stay in the FIFO, so that all clients see
+ * them. */
 static bool speaks(int fd)
 {
     int n = 0;
@@ -221,7 +223,7 @@ static bool speaks(int fd)
     return !ioctl(fd, FIONREAD, &n) && n > 0;
 }
 
-/* Without a writer: the process is gone. */
+/* Does the FIFO have no writer? Then the process is gone. */
 static bool hung_up(int fd)
 {
     char byte;
@@ -254,7 +256,7 @@ static void died(uv_poll_t *poll, int status, int events)
     (void)status;
     (void)events;
     if (p->mute || speaks(p->fd)) {
-        p->mute = true; /* from now on we look by the clock */
+        p->mute = true; /* from now on the table is checked by a timer */
         stop_polling(p);
         shelf_check(&l->engine, UINT64_MAX, SHELF_SEEN);
         return;
@@ -306,7 +308,7 @@ static struct local_peer *new_peer(local *l, uint32_t slot, uint32_t gen, int fd
     return p;
 }
 
-/* Of the processes without watchers, drop the dead ones and half of the others. */
+/* Drop the dead processes without watchers, and half of the others without watchers. */
 static void trim(local *l)
 {
     for (size_t i = 0; i < LOCAL_PEER_TABLE; i++)

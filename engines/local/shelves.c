@@ -21,7 +21,8 @@
 
 #define ROUNDS 100000
 
-/* Blocks lie where the file has been allocated; a damaged table may say otherwise. */
+/* Is the table's file long enough? Blocks are in the allocated part of the file, but a damaged
+ * table may name others. */
 bool local_reachable(local *l, size_t end)
 {
     struct stat st;
@@ -50,7 +51,8 @@ static bool copy_block(local *l, uint32_t block, uint64_t owner)
     return true;
 }
 
-/* A consistent copy of the bucket's shelf, with the bucket's word and the owner of the block. */
+/* Make a consistent copy of the bucket's shelf. Also returns the bucket's word and the block's
+ * owner. */
 static bool load(local *l, uint32_t bucket, uint64_t *word, uint64_t *owner)
 {
     for (int round = 0; round < ROUNDS && !l->trouble; round++) {
@@ -83,7 +85,8 @@ static bool write_block(local *l, uint32_t block, uint32_t bucket)
            local_put(l, at + sizeof head, l->copy.bytes, l->copy.used);
 }
 
-/* 1: published; 0: another client was faster; -1: no block, or the table can't be written. */
+/* Returns 1: published; 0: another client was faster; -1: no block, or the table can't be
+ * written. */
 static int publish(local *l, uint32_t bucket, uint64_t word, uint64_t owner, size_t used_before)
 {
     uint64_t next = ((word >> LOCAL_INDEX_BITS) + 1) << LOCAL_INDEX_BITS, old = word;

@@ -108,7 +108,7 @@ static int make_life(local *l)
         return error;
     if (mkfifoat(l->dir, name, 0600))
         return errno == EEXIST ? EPERM : errno;
-    /* For reading, too: else open() fails as long as there is no reader. */
+    /* Open for reading, too: otherwise open() fails as long as there is no reader. */
     l->life = openat(l->dir, name, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
     if (l->life < 0)
         return replaced(errno);
@@ -153,10 +153,10 @@ static void close_files(local *l)
     l->life = l->wake = -1;
 }
 
-/* Where a client looks for a free slot. The first slots are tried in order, so that a few clients
- * use the same few files again and again. Then come the others from a random one on: the kernel
- * goes through all locks of the file at each try, and a crowd that tried all taken slots in order
- * would need cubic time to come in. */
+/* Choose the slot to try. The first slots are tried in order, so that a few clients use the same
+ * few files again and again. Then the other slots are tried from a random one on: the kernel goes
+ * through all locks of the file at each try, so a crowd that tried all taken slots in order would
+ * need cubic time. */
 static uint32_t probe(local *l)
 {
     if (l->probes < NEAR)
@@ -166,7 +166,7 @@ static uint32_t probe(local *l)
     return NEAR + (l->start + l->probes) % (LOCAL_SLOTS - NEAR);
 }
 
-/* The next free slot, from the probe that is due: 0 and locked, EAGAIN, or another errno. */
+/* Take the next free slot. Returns 0 (the slot is locked), EAGAIN, or another errno. */
 int local_slot_take(local *l)
 {
     for (; l->probes < LOCAL_SLOTS; l->probes++) {

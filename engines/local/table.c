@@ -50,7 +50,7 @@ int local_refuse(local *l, int error, const char *what, pawl_error *err)
     return code;
 }
 
-/* Returns 0 or an errno; ENOENT: there is no boot id to be had here. */
+/* Returns 0 or an errno; ENOENT: there is no boot id. */
 static int read_boot(char boot[40])
 {
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -167,7 +167,7 @@ static void bar_old(local *l, const char *name)
     close(fd);
 }
 
-/* fence: NULL to bar only. */
+/* Check all tables of older versions, raise *fence above their tokens, and bar older versions. */
 static int old_tables(local *l, const char *boot, uint64_t *fence, pawl_error *err)
 {
     int fd = openat(l->outer, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), code = 0;
@@ -216,8 +216,8 @@ static int fill(local *l, const char *boot, uint64_t fence)
     return 0;
 }
 
-/* Create a table and link the table to its name; replace: instead of the file with this name. 0, or
- * an errno; EEXIST: another process was faster. */
+/* Create a table and link it to its name. replace: in place of the file with this name. Returns 0
+ * or an errno; EEXIST: another process was faster. */
 static int make(local *l, const char *boot, uint64_t fence, bool replace)
 {
     char temporary[48];

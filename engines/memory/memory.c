@@ -45,7 +45,7 @@ struct client_slot {
 typedef struct space {
     struct space *next;
     char *name;
-    uint64_t generation; /* of forks: one of the parent process is not ours */
+    uint64_t generation; /* the fork generation; a space of the parent process is not ours */
     size_t clients;
     uint64_t fence;
     struct client_slot *slots;
@@ -58,14 +58,14 @@ struct memory {
     space *space;
     shelf_engine engine;
     pawl_wake wake;
-    bool waking, inside; /* inside: an edit runs, the mutex is held */
+    bool waking, inside; /* inside: an edit is running, and the mutex is held */
     lockstate_shelf copy; /* the copy that `read` returns */
     char host[65], label[64]; /* the text that `describe` returns */
 };
 
 static pthread_mutex_t spaces_mutex = PTHREAD_MUTEX_INITIALIZER;
 static space *spaces;
-static uint64_t used_tokens; /* by closed spaces: new spaces continue from this number */
+static uint64_t used_tokens; /* by closed spaces: tokens of new spaces continue from here */
 
 /* ---- the store ------------------------------------------------------------------------------- */
 
@@ -84,7 +84,7 @@ static bool grow(lockstate_shelf *shelf, size_t cap)
     return true;
 }
 
-/* On a copy, because an edit may be given up half-way. */
+/* The edit works on a copy, because it may be given up half-way. */
 static int store_edit(void *store, uint32_t bucket, shelf_edit_fn *fn, void *arg, pawl_error *err)
 {
     memory *m = store;
@@ -175,7 +175,8 @@ static void hint(space *s, uint16_t peer, uint32_t gen, uint64_t bits)
     }
 }
 
-/* The breaker is the client `m`. Of two breakers before the holder has looked, neither is named. */
+/* Record that the client `m` has broken a lock. If two clients do so before the holder reads the
+ * record, neither is named. */
 static void note_breaker(const memory *m, struct client_slot *slot)
 {
     char by[PAWL_BY_MAX];
@@ -245,7 +246,7 @@ static const shelf_store memory_store = {
 
 /* ---- coming and going ------------------------------------------------------------------------ */
 
-/* The space of that name, made if there is none; the mutex is held. NULL: out of memory. */
+/* Find the space with this name, or make one. Called with the mutex held. NULL: out of memory. */
 static space *find_space(const pawl_env *env, const char *name)
 {
     uint64_t generation = pawl__fork_generation();
@@ -283,7 +284,7 @@ static void free_space(space *s)
     free(s);
 }
 
-/* The lowest free client slot; -1: out of memory. The mutex is held. */
+/* Take the lowest free client slot. Called with the mutex held. -1: out of memory. */
 static int64_t take_slot(memory *m, space *s)
 {
     size_t i = 0;

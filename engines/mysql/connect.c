@@ -11,9 +11,9 @@
  * ends.
  *
  * On first use the library sets SIGPIPE to ignored for the whole process; start_library restores
- * the program's setting. And a program may end while the thread connects: OpenSSL must not clean up
- * while the thread still uses OpenSSL. start_library says so to OpenSSL, in time unless the program
- * has used OpenSSL before.
+ * the program's setting. A program may also end while the thread connects, and OpenSSL must not
+ * clean up while the thread still uses OpenSSL. So start_library turns the clean-up off, which
+ * works unless the program has used OpenSSL before.
  *
  * OpenSSL has internal locks, and a child that was forked while this thread held one would wait for
  * that lock for ever. So the process makes one connection at a time, under a mutex that is also

@@ -35,13 +35,13 @@ typedef struct my {
     MYSQL_STMT *stmts[SQL_STATEMENTS];
     MYSQL_STMT *stmt;  /* the statement under way */
     enum my_step step;
-    bool over;         /* the step has ended at once, with the result `early` */
+    bool over;         /* the step ended at once, with the result `early` */
     int early;
     sql_call *call;    /* the call under way; NULL: a text, or nothing */
-    char *text;        /* of the query */
+    char *text;        /* the text of the query */
     MYSQL_RES *result;
     my_rows rows;
-    struct my_box *box; /* connecting */
+    struct my_box *box; /* the connecting thread's data, while connecting */
     pthread_t thread;
     bool joined;
     pawl_wake wake;
@@ -49,9 +49,9 @@ typedef struct my {
 
 /* ---- connect.c ------------------------------------------------------------------------------- */
 
-/* Once per process, before anything else. */
+/* Initialize libmariadb, once per process, before any other call. */
 void my_library(pawl_env *env);
-/* 0: my_connected will be called. */
+/* Begin to connect. Returns 0 if my_connected will be called, else a code. */
 int my_connect(sql_link *link);
 void my_connect_cancel(sql_link *link);
 /* The connection was made, or failed with `error`. */
@@ -67,7 +67,7 @@ void my_rows_free(my_rows *rows);
 /* TLS writes without MSG_NOSIGNAL: a SIGPIPE caused by such a write must not reach the program. */
 typedef struct my_hushed {
     sigset_t old;
-    bool had; /* a SIGPIPE was pending before */
+    bool had; /* a SIGPIPE was pending already */
 } my_hushed;
 void my_hush(my_hushed *h);
 void my_unhush(const my_hushed *h);

@@ -14,7 +14,7 @@
  * takes the lock writes the row after the grant and before its answer: token = the last token + 1,
  * or the server's time in microseconds, whichever is larger. Only the session that has the user
  * lock writes the row, so no transaction is needed. The row also describes the session, because the
- * server does not show what an idle session did last.
+ * server does not show the last statement of an idle session.
  *
  * A user lock belongs to the whole server, not to a database.
  */

@@ -6,8 +6,8 @@
  * row describes the connection if the row has the same connection id, and was written since the
  * server started, because ids begin anew then. Waiters are sessions in the state 'User lock' whose
  * statement begins with Pawl's comment. Without the right PROCESS a user sees only its own sessions
- * in the list of processes; of other users' sessions only Pawl's row is known, and no waiter. The
- * server can't list user locks, so `list` knows those with a row.
+ * in the list of processes; for sessions of other users only Pawl's row is known, and their waiters
+ * are not. The server can't list user locks, so `list` shows only the locks that have a row.
  *
  * Columns: see ../sql/inspect.c.
  */

@@ -109,8 +109,8 @@ static void say_cancel(const sql_session *s, sql_params *p)
     p->text = s->pool->text;
 }
 
-/* The candidates are found without locks, and deleted by the primary key: an acquire locks the row
- * in the same order, so the two can't deadlock. */
+/* The candidates are found without locks, and deleted by the primary key: an acquire locks rows in
+ * the same order, so the two statements can't deadlock. */
 static void say_tidy(const sql_session *s, sql_params *p)
 {
     static const char day_ago[] = "(" MY_US " DIV 1000 - 86400000)";

@@ -28,7 +28,8 @@ typedef struct net_resolve {
     void *arg;
 } net_resolve;
 
-/* 0: done() is called, perhaps inside net_resolve_start, unless net_resolve_cancel comes first. */
+/* Begin to resolve. Returns 0 if done() will be called, perhaps inside net_resolve_start, unless
+ * net_resolve_cancel comes first. */
 int net_resolve_start(net_resolve *r, pawl_env *env, const char *host, uint16_t port);
 /* May be called at any time, also when nothing is being resolved. */
 void net_resolve_cancel(net_resolve *r);
@@ -66,16 +67,17 @@ struct net_tls_settings;
 int net_copy(char **ret, const char *text, pawl_error *err);
 /* Decode the escapes in text[0..length). */
 int net_decode(char **ret, const char *text, size_t length, const char *what, pawl_error *err);
-/* [user][:password], the part of the URL before '@'. */
+/* Read [user][:password], the part of the URL before '@'. */
 int net_read_login(net_login *login, const char *text, size_t length, pawl_error *err);
 /* Fill in a missing user or password from the program's options or the environment. */
 int net_add_login(net_login *login, const pawl_env *env, pawl_error *err);
 /* Wipes the secrets. */
 void net_login_free(net_login *login);
-/* host, host:port, [v6], [v6]:port; without a host: localhost. `port` is the default port. */
+/* Read host, host:port, [v6] or [v6]:port; without a host: localhost. `port` is the default
+ * port. */
 int net_read_address(net_address *ret, const char *text, size_t length, uint16_t port,
                      pawl_error *err);
-/* Several addresses, separated by commas. */
+/* Read several addresses, separated by commas. */
 int net_read_addresses(net_addresses *ret, const char *text, size_t length, uint16_t port,
                        pawl_error *err);
 void net_addresses_free(net_addresses *addresses);
@@ -83,9 +85,9 @@ void net_addresses_free(net_addresses *addresses);
  * as 127.0.0.1 and ::1), and `more`, the other settings that separate names, such as a prefix. */
 int net_identity(char *ret, size_t size, const char *service, const net_addresses *at,
                  const char *more);
-/* tls=1 or 0, for schemes that don't imply TLS. */
+/* Read tls=1 or tls=0, for schemes that don't imply TLS. */
 int net_read_tls_wanted(bool *ret, const pawl_url *url, pawl_error *err);
-/* cafile, cert, key, verify. */
+/* Read cafile, cert, key and verify. */
 int net_read_tls(struct net_tls_settings *s, const pawl_url *url, pawl_error *err);
 void net_tls_settings_free(struct net_tls_settings *s);
 
@@ -120,9 +122,9 @@ int net_tls_context(void **ret, pawl_env *env, const net_tls_settings *s, pawl_e
 void net_tls_context_free(void *context);
 net_tls *net_tls_new(void *context, const net_tls_settings *s, int fd);
 void net_tls_free(net_tls *tls);
-/* 0: finished. NET_IO_AGAIN, NET_IO_CLOSED, or NET_IO_FAILED with an error text. */
+/* Returns 0 when finished, NET_IO_AGAIN, NET_IO_CLOSED, or NET_IO_FAILED with an error text. */
 int net_tls_handshake(net_tls *tls, char words[NET_WORDS]);
-/* A number of bytes, or enum net_io. */
+/* Both return a number of bytes, or enum net_io. */
 ptrdiff_t net_tls_read(net_tls *tls, char *data, size_t length, char words[NET_WORDS]);
 ptrdiff_t net_tls_write(net_tls *tls, const char *data, size_t length, char words[NET_WORDS]);
 /* Must the socket become writable before TLS can continue? */
@@ -176,7 +178,7 @@ typedef struct net_stream {
 void net_stream_open(net_stream *s, const char *host, uint16_t port);
 /* May be called at any time, also twice, and on zeroes. */
 void net_stream_close(net_stream *s);
-/* A number of bytes, or enum net_io with an error text. */
+/* Both return a number of bytes, or enum net_io with an error text. */
 ptrdiff_t net_stream_read(net_stream *s, void *data, size_t room, char words[NET_WORDS]);
 ptrdiff_t net_stream_write(net_stream *s, const void *data, size_t length, char words[NET_WORDS]);
 /* Watch for bytes to read, and for room to write if `writes`. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * probe.c - does a server answer?
+ * probe.c - checks whether a server answers.
  *
  *     started --opened--> hearing --end of the answer, or room is full--> over
  *        +--------- failed, or the timeout ------------------------------> over

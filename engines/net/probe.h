@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * probe.h - does a server answer? For EXAMINE, which checks all servers of a URL and not only the
- * connected one.
+ * probe.h - checks whether a server answers. For EXAMINE, which checks all servers of a URL and not
+ * only the connected one.
  */
 #ifndef PAWL_NET_PROBE_H
 #define PAWL_NET_PROBE_H
@@ -16,7 +16,7 @@ typedef struct net_probe {
     const net_address *at;
     void *tls_context;        /* NULL: plain */
     net_tls_settings tls;     /* net_probe_start sets the host */
-    const char *says;         /* NULL: nothing; to connect is enough */
+    const char *says;         /* the bytes to send; NULL: connecting is enough */
     void *arg;
     void (*done)(struct net_probe *p);
     /* ---- */

@@ -133,7 +133,7 @@ static int load_files(SSL_CTX *ssl, const net_tls_settings *s, pawl_error *err)
     return 0;
 }
 
-/* The list as sent: each name behind its length. */
+/* Write the list in the wire format: each name follows its length. */
 static bool offer(SSL_CTX *ssl, const char *protocol)
 {
     unsigned char list[32];

@@ -45,7 +45,7 @@ extern const sql_layout advisory_layout;
 extern const sql_driver advisory_driver; /* postgres.c */
 
 void advisory_say_break(sql_sessions *pool, advisory_key key, sql_params *p);
-/* key NULL: all keys. */
+/* Write the statement that inspects one key; key NULL: all keys. */
 void advisory_say_inspect(sql_sessions *pool, const advisory_key *key, sql_params *p);
 
 /* ---- advisory_greet.c, advisory_inspect.c ---------------------------------------------------- */

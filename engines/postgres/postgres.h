@@ -28,12 +28,12 @@ pg_relay *pg_relay_new(int fd);
 void pg_relay_free(pg_relay *r);
 /* The socket to watch. */
 int pg_relay_socket(const pg_relay *r);
-/* False: libpq has opened another socket meanwhile. */
+/* Is `fd` still the relay's socket? False: libpq has opened another socket in the meantime. */
 bool pg_relay_is(const pg_relay *r, int fd);
 /* Pass libpq's output on to the server. False: the connection is broken. */
 bool pg_relay_out(pg_relay *r);
 enum pg_relay_result pg_relay_in(pg_relay *r);
-/* True: the relay is not needed any more: give the socket back, and free the relay. */
+/* Is the relay not needed any more? Then give the socket back, and free the relay. */
 bool pg_relay_over(const pg_relay *r);
 bool pg_relay_give_back(const pg_relay *r, int fd);
 

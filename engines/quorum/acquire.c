@@ -56,7 +56,7 @@
 
 static void acquire_run(quorum_task *task);
 
-/* Longer than a hand-over or a release takes to reach all nodes. */
+/* A time that is longer than a hand-over or a release takes to reach all nodes. */
 static int64_t brief(const quorum *q)
 {
     int64_t least = q->env->timeout_ms * PAWL_NS_PER_MS / 8, usual = 4 * quorum_pace(q);
@@ -243,8 +243,8 @@ static void wait_at_gate(quorum_acquire *acquire)
     quorum_later(q, &acquire->task);
 }
 
-/* Nodes that have granted already are asked again, so that the lease is whole, and the counter at
- * the floor where the other nodes' tokens will begin. */
+/* Ask all nodes. Nodes that have granted already are asked again, so that the lease is whole and
+ * the counter is at the floor from which the tokens of the other nodes will begin. */
 static void claim(quorum_acquire *acquire)
 {
     quorum *q = acquire->quorum;
@@ -295,13 +295,14 @@ static bool vetoed(const quorum_acquire *acquire)
     return acquire->gate < acquire->quorum->n && !s->out && !s->ours && s->said == PAWL_EBUSY;
 }
 
-/* Another owner holds the name, or tries, and a majority answers. Else too few nodes answer. */
+/* Does another owner hold the name, or try to, while a majority answers? Otherwise too few nodes
+ * answer. */
 static bool is_busy(const quorum_acquire *acquire, const quorum_tally *t)
 {
     return t->busy && t->busy + t->votes >= acquire->quorum->majority;
 }
 
-/* The gate has refused for BRIEF while a majority was free: the gate's grant is stale. */
+/* Has the gate refused for BRIEF while a majority was free? Then the gate's grant is stale. */
 static bool overrules(const quorum_acquire *acquire, int64_t now)
 {
     return acquire->free_since && now - acquire->free_since >= brief(acquire->quorum);
@@ -349,8 +350,8 @@ static void lost_try(quorum_acquire *acquire, const quorum_tally *t, int64_t now
     }
 }
 
-/* A majority is ours. Until when to wait for the gate's answer; 0: the answer has come, or
- * won't. */
+/* A majority has granted. Returns the instant until which to wait for the gate's answer; 0: the
+ * answer has come, or will not come. */
 static int64_t gate_patience(quorum_acquire *acquire, int64_t now)
 {
     const quorum *q = acquire->quorum;
@@ -379,7 +380,7 @@ static void run_try(quorum_acquire *acquire, int64_t now)
         return;
     }
     if (t.possible < q->majority || (vetoed(acquire) && !overrules(acquire, now))) {
-        ; /* lost, but the error text is best when all have answered */
+        ; /* lost; but the error text is best when all nodes have answered */
     } else if (quorum_attempt_won(acquire->attempt, now, acquire->op)) {
         gate = gate_patience(acquire, now);
         if (now >= gate) {

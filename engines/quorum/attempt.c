@@ -182,7 +182,7 @@ bool quorum_attempt_votes(const quorum_attempt *b, size_t i, int64_t now)
     return s->ours && s->end > now && !quorum_node_young(&b->quorum->nodes[i], now);
 }
 
-/* Until when to wait for the answer of this node. In a queue: without end. */
+/* The instant until which to wait for the answer of this node. In a queue there is no limit. */
 static int64_t patience(const quorum_attempt *b, size_t i)
 {
     const quorum_node_state *s = &b->node_states[i];

@@ -169,7 +169,8 @@ void quorum_give_back_now(quorum_attempt *b)
 
 /* ---- the RELEASE ----------------------------------------------------------------------------- */
 
-/* Until when to wait for the gate after a majority has released; 0: no need to wait. */
+/* The instant until which to wait for the gate after a majority has released; 0: no need to
+ * wait. */
 static int64_t gate_patience(quorum_attempt *b, int64_t now)
 {
     const quorum *q = b->quorum;
@@ -187,7 +188,7 @@ static int64_t gate_patience(quorum_attempt *b, int64_t now)
     return limit;
 }
 
-/* Complete the RELEASE, if the answers suffice; with `now` PAWL_NEVER in any case. */
+/* Complete the RELEASE if the answers suffice; if `now` is PAWL_NEVER, in any case. */
 static void judge_release(quorum_attempt *b, int64_t now)
 {
     const quorum *q = b->quorum;

@@ -138,7 +138,8 @@ static uint64_t token_of(const inspection *v, const entry *first, size_t n)
     return best ? best : top;
 }
 
-/* The lease that a majority has at least; if fewer nodes have one, the shortest. */
+/* The lease that at least a majority of the nodes has; if fewer nodes have one, the shortest
+ * lease. */
 static int64_t lease_of(const inspection *v, const entry *first, size_t n)
 {
     size_t want = v->broadcast->quorum->majority, have = 0;

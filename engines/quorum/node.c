@@ -38,15 +38,15 @@ void quorum_node_cancel(quorum_node *n, pawl_op *op)
 
 /* ---- up or down ------------------------------------------------------------------------------ */
 
-/* An answer of a node that works. */
+/* Does this answer show that the node works? */
 static bool sound(int code)
 {
     return code == 0 || code == PAWL_EBUSY || code == PAWL_ENOTHELD || code == PAWL_ESTATE ||
            code == PAWL_EINVAL || code == PAWL_ENOTSUP;
 }
 
-/* The pace is the shortest of the last times: a busy machine delays some answers, a slow node
- * all. */
+/* The pace is the shortest of the last response times: a busy machine delays some answers, a slow
+ * node delays all. */
 static void note_pace(quorum_node *n, int64_t took)
 {
     n->took[n->answers++ % QUORUM_PACES] = took;

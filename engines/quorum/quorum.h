@@ -46,7 +46,7 @@ typedef struct quorum_node {
     int64_t pace;  /* the time of an answer, ns; 0: there was none yet */
     int64_t took[QUORUM_PACES];
     uint32_t answers;
-    int64_t born;  /* an instant not before the store's start; 0: unknown, counts as old */
+    int64_t born;  /* the store started at this instant or earlier; 0: unknown, counts as old */
 
     pawl_op event;
     bool event_out;
@@ -68,19 +68,20 @@ void quorum_node_cancel(quorum_node *n, pawl_op *op);
 void quorum_node_answered(quorum_node *n, const pawl_op *op, int64_t asked);
 /* The node's answer is overdue: don't wait for the node any longer. */
 void quorum_node_is_down(quorum_node *n);
-/* How old a store must be for its grants to count. */
+/* The age that a store must have for its grants to count. */
 int64_t quorum_settle_ms(const quorum *q);
-/* The store is younger: the node's grants don't count. */
+/* Is the store younger than that? Then the node's grants don't count. */
 bool quorum_node_young(const quorum_node *n, int64_t now);
-/* Until when to wait for the answer to an op that was sent at `sent`. */
+/* The instant until which to wait for the answer to an op that was sent at `sent`. */
 int64_t quorum_node_patience(const quorum_node *n, int64_t sent);
-/* How long the answers of a majority take, ns. */
+/* The time that the answers of a majority take, ns. */
 int64_t quorum_pace(const quorum *q);
 /* The first node that is up and not much slower than a majority; q->n: none. */
 size_t quorum_gate(const quorum *q);
-/* Until when to wait for the gate, asked at `sent`; a majority had answered at `sure`. */
+/* The instant until which to wait for the gate, which was asked at `sent`; a majority had answered
+ * at `sure`. */
 int64_t quorum_gate_patience(const quorum *q, int64_t sent, int64_t sure);
-/* An acquire begins, or ends, to wait in this node's queue. */
+/* An acquire begins (or ends) to wait in this node's queue. */
 void quorum_node_wait(quorum_node *n, const char *name);
 void quorum_node_unwait(quorum_node *n);
 void quorum_node_listen(quorum_node *n);
@@ -103,14 +104,14 @@ typedef struct quorum_node_state {
     bool ours, doubt, freed;   /* freed: a RELEASE has ended the grant */
     int said;         /* the answer to the last ACQUIRE; QUORUM_SILENT: none */
     uint64_t token;   /* the grant's token */
-    uint64_t mark;    /* the node's counter was at least so high while the grant was ours */
+    uint64_t mark;    /* the node's counter was at least this high while the grant was ours */
     int64_t sent, back_sent;
     int64_t from;     /* an instant not after the lease began */
     int64_t end;      /* from + lease */
     int64_t missed;   /* HELD: since when the node is known to lack the grant; 0: not lacking */
 } quorum_node_state;
 
-#define QUORUM_SILENT 1 /* no code is positive */
+#define QUORUM_SILENT 1 /* no answer; positive, unlike all codes */
 
 enum quorum_attempt_state { ATTEMPT_OPEN, ATTEMPT_HELD, ATTEMPT_VOID };
 
@@ -153,7 +154,7 @@ typedef struct quorum_tally {
 quorum_attempt *quorum_attempt_new(quorum_acquire *acquire);
 void quorum_attempt_free(quorum_attempt *b);
 void quorum_attempt_ask(quorum_attempt *b, size_t node, bool queue, uint64_t floor);
-/* The node's grant counts. */
+/* Does the node's grant count? */
 bool quorum_attempt_votes(const quorum_attempt *b, size_t node, int64_t now);
 quorum_tally quorum_attempt_count(const quorum_attempt *b, int64_t now);
 /* The next instant when an answer becomes overdue; PAWL_NEVER: no answer is awaited. */
@@ -164,9 +165,9 @@ void quorum_attempt_overdue(const quorum_attempt *b, int64_t now);
 bool quorum_attempt_won(quorum_attempt *b, int64_t now, pawl_op *op);
 /* A majority has granted, but with different tokens: raise the nodes to the largest token. */
 void quorum_attempt_raise(quorum_attempt *b, int64_t now);
-/* "2 of 5: node 1 ok, 2 ok, 3 busy, ..." */
+/* Set the error text: "2 of 5: node 1 ok, 2 ok, 3 busy, ..." */
 void quorum_attempt_error(const quorum_attempt *b, pawl_error *err, int code);
-/* A floor that a node's counter is probably below. */
+/* A floor that is probably above the counters of the nodes. */
 uint64_t quorum_floor(const quorum *q);
 void quorum_held_add(quorum_attempt *b);
 quorum_attempt *quorum_held_find(const quorum *q, uint64_t seq);
@@ -177,7 +178,7 @@ quorum_attempt *quorum_held_find(const quorum *q, uint64_t seq);
 void quorum_void(quorum_attempt *b);
 /* Give back as much as possible at once, because the engine closes. */
 void quorum_give_back_now(quorum_attempt *b);
-/* No answer is awaited, and nothing is left to be given back. */
+/* Is no answer awaited, and is nothing left to be given back? */
 bool quorum_node_state_quiet(const quorum_node_state *s);
 void quorum_release(quorum *q, pawl_op *op);
 void quorum_release_cancel(quorum *q, pawl_op *op);
@@ -282,15 +283,15 @@ void quorum_break(quorum *q, pawl_op *op);
 quorum_broadcast *quorum_peek(quorum *q, const char *name,
                               void (*told)(quorum_acquire *acquire, const quorum_broadcast *peek),
                               quorum_acquire *acquire);
-/* How many nodes that vote report no holder; the node `but` is not counted. */
+/* The number of nodes that vote and report no holder; the node `but` is not counted. */
 size_t quorum_peek_vacant(const quorum_broadcast *s, size_t but);
-/* How many nodes gave an answer that counts: a holder, or a vote. */
+/* The number of nodes whose answer counts: a holder, or a vote. */
 size_t quorum_peek_there(const quorum_broadcast *s);
 void quorum_peek_forget(quorum_broadcast *s);
 
 /* renew.c, inspect.c */
 void quorum_renew(quorum *q, pawl_op *op);
-/* A repeated ACQUIRE by the holder. */
+/* Answer a repeated ACQUIRE of the holder. */
 void quorum_confirm(quorum *q, pawl_op *op, const quorum_attempt *b);
 void quorum_inspect(quorum *q, pawl_op *op);
 void quorum_examine(quorum *q, pawl_op *op); /* examine.c */

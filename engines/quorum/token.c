@@ -34,7 +34,8 @@ uint64_t quorum_floor(const quorum *q)
     return wall < WALL_MOST ? wall + SLACK_US : 1;
 }
 
-/* How many nodes support this token, and how many tokens from there on all of them reserved. */
+/* Returns how many nodes support this token. *ntokens: how many tokens from this one on all of them
+ * have reserved. */
 static size_t stand_for(const quorum_attempt *b, uint64_t token, int64_t now, uint32_t *ntokens)
 {
     size_t n = 0;
@@ -67,8 +68,8 @@ static bool find_token(quorum_attempt *b, int64_t now, uint32_t *ntokens)
     return false;
 }
 
-/* The token to which nodes are raised: the goal of before, as long as a majority can still reach
- * it, else the largest token. */
+/* The token to which nodes are raised: the earlier goal, as long as a majority can still reach it,
+ * else the largest token. */
 static uint64_t goal(quorum_attempt *b, int64_t now)
 {
     const quorum *q = b->quorum;

@@ -3,11 +3,12 @@
  * redis.c - the functions of the engine, and the client's own entry.
  *
  * The entry is a hash that describes a client (host, pid, program, label, start time), for programs
- * that inspect locks. The entry is kept for 90 s and written again every 30 s, which also shows
- * whether an idle connection still works; the entry is deleted when the client closes. A script
- * writes the entry, so that no entry is ever left without a time to live. An inspection should
- * always find the entry of a holder: on one server the entry is written before anything else; in a
- * cluster, where another node may store the entry, the first acquires wait until it is written.
+ * that inspect locks. The entry is kept for 90 s and written again every 22 to 30 s, which also
+ * shows whether an idle connection still works; the entry is deleted when the client closes. A
+ * script writes the entry, so that no entry is ever left without a time to live. An inspection
+ * should always find the entry of a holder: on one server the entry is written before anything
+ * else; in a cluster, where another node may store the entry, the first acquires wait until it is
+ * written.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -168,7 +168,7 @@ void redis_name_right(const redis_link *link, const resp_node *reply, char words
 #define REDIS_OWNER_MAX 40
 /* Make the scripts' name of an owner, "CLIENT:SEQ"; returns the length. */
 size_t redis_owner(char text[REDIS_OWNER_MAX], uint64_t client, uint64_t seq);
-/* Is this node that owner? */
+/* Does this node contain that owner? */
 bool redis_is_owner(const resp_node *node, uint64_t client, uint64_t seq);
 
 /* ---- link.c ---------------------------------------------------------------------------------- */
@@ -481,7 +481,7 @@ struct redis {
     struct list channels[REDIS_CHANNEL_BUCKETS]; /* the channels that waiters listen on */
 };
 
-/* The slot of a name's keys; 0 where there are no slots. */
+/* The slot of a name's keys; 0 without a cluster. */
 static inline uint16_t redis_slot_of(const redis *r, const char *name)
 {
     return r->settings.service == REDIS_CLUSTER ? redis_cluster_slot(r, name) : 0;

@@ -37,7 +37,7 @@ struct shelf_edit {
 /* edit.c. Run the edit on the shelf of `name`, publish the shelf, and notify the owners that the
  * edit concerns. */
 void shelf_edit_run(shelf_edit *edit, const char *name);
-/* False: out of memory, and peers->missing says so. */
+/* Returns false if out of memory; peers->missing is set then. */
 bool shelf_peers_push(struct shelf_peers *peers, struct shelf_peer peer);
 /* The same, but an owner that is already in the list moves to the end. Seq 0 stands for all owners
  * of the client. */

@@ -16,7 +16,7 @@ static bool ended(const lockstate_edit *edit, const lockstate_entry *e)
            (!(e->flags & LOCKSTATE_LINGER) && edit->dead(edit->arg, e));
 }
 
-/* True: at least one holder was dropped. */
+/* Returns true if at least one holder was dropped. */
 static bool drop_holders(lockstate_edit *edit, lockstate_lock *lock)
 {
     bool any = false;

@@ -14,7 +14,7 @@
 struct inspection {
     shelf_engine *engine;
     lockstate_edit edit;
-    lockstate_lock *lock; /* that is shown */
+    lockstate_lock *lock; /* the lock that is shown */
 };
 
 static uint64_t no_token(void *arg, uint32_t n)

@@ -46,7 +46,8 @@
 #define LOCKSTATE_RECEIPTS 16
 #define LOCKSTATE_GROWTH 512 /* no single edit adds more bytes than this */
 
-/* The bytes of a shelf are written as words and read as these; may_alias makes that legal. */
+/* The bytes of a shelf are written as words and read as these structs; may_alias makes this
+ * legal. */
 #define LOCKSTATE_LAYOUT __attribute__((may_alias))
 
 enum lockstate_flags {
@@ -88,7 +89,7 @@ typedef struct lockstate_shelf {
 
 enum lockstate_why {
     LOCKSTATE_CHECK, /* a waiter: look again */
-    LOCKSTATE_EVICTED /* a holder that is no holder any more */
+    LOCKSTATE_EVICTED /* a holder that is not a holder any more */
 };
 
 typedef struct lockstate_edit {
@@ -96,7 +97,7 @@ typedef struct lockstate_edit {
     const char *name;
     size_t name_len;
     int64_t now;
-    /* The first of n new tokens, larger than all before. */
+    /* Returns the first of n new tokens, which are larger than all earlier tokens. */
     uint64_t (*fence)(void *arg, uint32_t n);
     /* Is the process behind the entry gone? Never asked about LINGER entries. */
     bool (*dead)(void *arg, const lockstate_entry *entry);
@@ -116,7 +117,7 @@ lockstate_lock *lockstate_next(const lockstate_shelf *shelf, const lockstate_loc
 lockstate_lock *lockstate_find(const lockstate_shelf *shelf, const char *name, size_t name_len);
 const char *lockstate_name(const lockstate_lock *lock); /* NUL-terminated */
 lockstate_entry *lockstate_entries(const lockstate_lock *lock);
-/* The index of the owner's entry, receipts and LINGER ones apart; -1: none. */
+/* The index of the owner's entry, not counting receipts and LINGER entries; -1: none. */
 int64_t lockstate_index(const lockstate_lock *lock, uint64_t client, uint64_t seq);
 
 /* NULL: no room, nothing changed. */
@@ -182,7 +183,8 @@ int lockstate_break(lockstate_edit *edit);
 /* Only remove expired and dead entries: for a copy that is shown to people. */
 void lockstate_prune(lockstate_edit *edit, lockstate_lock *lock);
 
-/* Tell the front waiter and all that have not claimed yet, except the owner given, once more. */
+/* Notify the front waiter and all owners that have not claimed their grant yet once more, except
+ * the given owner. */
 void lockstate_retell(lockstate_edit *edit, uint64_t client, uint64_t seq);
 
 /* Remove the records of other names on the shelf that have only expired entries. */
@@ -190,7 +192,7 @@ void lockstate_sweep(lockstate_edit *edit);
 
 /* ---- Questions (lockstate.c) ----------------------------------------------------------------- */
 
-/* Free permits of a semaphore; negative never. */
+/* The number of free permits of a semaphore; never negative. */
 int64_t lockstate_available(const lockstate_lock *lock);
 
 /* Is the lock shown by INSPECT and LIST? A latch that opened and has only receipts is not. */

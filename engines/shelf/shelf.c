@@ -18,7 +18,7 @@ static size_t nentries(const lockstate_lock *lock)
     return (size_t)lock->holders + lock->waiters;
 }
 
-/* Numbers that the rules reckon with: none may overflow. */
+/* Check the numbers with which the rules compute: none may overflow. */
 static bool good_entries(const lockstate_lock *lock)
 {
     const lockstate_entry *e = lockstate_entries(lock);
@@ -116,7 +116,7 @@ lockstate_lock *lockstate_create(lockstate_shelf *shelf, const char *name, size_
     return lock;
 }
 
-/* The caller moves `holders` or `waiters` along. */
+/* The caller adjusts `holders` or `waiters`. */
 lockstate_entry *lockstate_insert(lockstate_shelf *shelf, lockstate_lock *lock, size_t index)
 {
     lockstate_entry *e = lockstate_entries(lock) + index;

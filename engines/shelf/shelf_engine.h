@@ -59,10 +59,10 @@ typedef struct shelf_store {
     /* A copy of the bucket's shelf, valid until the next call. NULL: none. */
     lockstate_shelf *(*read)(void *store, uint32_t bucket);
     uint64_t (*fence)(void *store, uint32_t n);
-    /* No token from here on is as small as `floor`. Optional: PAWL_CAP_FLOOR. */
+    /* Make all later tokens larger than `floor`. Optional: PAWL_CAP_FLOOR. */
     void (*raise)(void *store, uint64_t floor);
-    /* Is the client dead? thorough: ask the operating system; else only use what is already known.
-     * Never called for the client itself. */
+    /* Is the client dead? If `thorough`, ask the operating system; else only use facts that are
+     * already known. Never called for the client itself. */
     bool (*dead)(void *store, uint16_t peer, uint32_t gen, bool thorough);
     /* Make another client check its waiters (shelf_told, shelf_check), or notify that client of an
      * eviction. */

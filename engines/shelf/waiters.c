@@ -20,7 +20,7 @@ static void block_on(shelf_edit *edit, const lockstate_entry *e)
         shelf_peers_add(&se->blockers, &process, LOCKSTATE_CHECK);
 }
 
-/* The processes and the time that a queued owner must watch. */
+/* Find the processes and the time that a queued owner must watch. */
 static void find_blockers(shelf_edit *edit)
 {
     lockstate_lock *lock = lockstate_find(edit->state.shelf, edit->state.name,
@@ -115,7 +115,7 @@ void shelf_waiter_free(shelf_waiter *w)
     free(w);
 }
 
-/* Watch the new ones before the old ones are let go: most stay the same. */
+/* Start the new watches before the old ones are stopped, because most of them are the same. */
 static void arm(shelf_waiter *w, const shelf_edit *edit)
 {
     shelf_engine *se = w->engine;

@@ -47,8 +47,8 @@
 typedef struct sql_sessions sql_sessions;
 typedef struct sql_session sql_session;
 
-/* What differs between the servers. The say_ functions write their statement to pool->text, and set
- * p->text. */
+/* The differences between the servers. The say_ functions write their statement to pool->text, and
+ * set p->text. */
 typedef struct sql_layout {
     const sql_driver *driver;
     const char *name;        /* of the layout in the URL */
@@ -90,7 +90,7 @@ struct sql_session {
     uint64_t token[2];
     int64_t since;        /* the server's time of the grant, Unix ms */
     int64_t promised;     /* the server does not end the idle session before this */
-    int64_t timeout_ms;   /* the server ends the session when it was idle for so long */
+    int64_t timeout_ms;   /* the server ends the session after this time without a statement */
     pawl_timer timer; /* asking: check. Leaving: stop waiting for the server. Idle: close */
     sql_call *check;      /* asks, on sql.link, whether the statement waits in the server */
     int64_t check_ms;

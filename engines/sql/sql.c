@@ -3,10 +3,10 @@
  * sql.c - the engine's functions, the client entry, and the listener.
  *
  * The client entry describes a client (host, pid, program, label) to programs that inspect a lock.
- * The server keeps the entry for 90 s, and the client writes the entry again every 30 s, which also
- * shows whether an idle connection still works. A client that closes removes its entry. Writing the
- * entry also deletes rows that were not used for a day, a limited number at a time; if the server
- * answers that there are more, the entry is written again after a second.
+ * The server keeps the entry for 90 s, and the client writes the entry again every 22 to 30 s,
+ * which also shows whether an idle connection still works. A client that closes removes its entry.
+ * Writing the entry also deletes rows that were not used for a day, a limited number at a time; if
+ * the server answers that there are more, the entry is written again after a second.
  *
  * The listener is a second link, for servers that can't push on the first link. The listener is
  * open while an op waits, or while a grant has been held for a second (a holder is notified if its

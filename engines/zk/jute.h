@@ -54,7 +54,7 @@ typedef struct zk_stat {
 
 enum jute_frame { JUTE_FRAME, JUTE_MORE, JUTE_MALFORMED };
 
-/* The first message of data[0..length): *ret reads the message, which ends *size bytes from
+/* Find the first message of data[0..length): *ret reads the message, which ends *size bytes from
  * `data`. */
 enum jute_frame jute_frame(const char *data, size_t length, jute_reader *ret, size_t *size);
 int32_t jute_int(jute_reader *r);

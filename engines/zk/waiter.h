@@ -75,7 +75,7 @@ enum zk_node_state {
 enum zk_own_state {
     OWN_UNWATCHED,
     OWN_WATCHED,
-    OWN_GONE /* the server no longer has the node */
+    OWN_GONE /* the server does not have the node any more */
 };
 
 /* The folders above the node. */
@@ -180,7 +180,7 @@ static inline zk_waiter *zk_waiter_of(zk_task *task)
     return (zk_waiter *)(void *)((char *)task - offsetof(zk_waiter, task));
 }
 
-/* The grant still exists, as far as is known. */
+/* Does the grant still exist, as far as is known? */
 static inline bool zk_waiter_holds(const zk_waiter *p)
 {
     return p->state == WAITER_HOLDS && p->own_is != OWN_GONE;

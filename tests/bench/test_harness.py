@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The harness of bench/compare: what it counts, and what it says of workers that fail and of goals.
+"""The harness of bench/compare: its counts, and its reports about failing workers and about goals.
 
 Wrong figures look like right ones, so the counts are checked against the lock's own count.
 """

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""test_quick.py BUILD SERVICE ...: each workload of bench/compare in small, without fetched peers.
+"""test_quick.py BUILD SERVICE ...: a short run of each workload of bench/compare, without the libraries
+that would have to be downloaded for comparison.
 
-Speed is not judged: the test shows that every workload still runs with the servers and with Pawl as
-they are now, and that nobody fails."""
+The speed is not checked: the test shows that every workload still runs with the present servers and the
+present Pawl, and that no worker fails."""
 import json
 import math
 import os
@@ -17,7 +18,7 @@ COMPARE = os.path.join(TOP, 'bench', 'compare', 'compare.py')
 
 
 def wrong(service, workload, title, result):
-    """What is wrong with a side, or None."""
+    """The reason why the result of a side is wrong, or None."""
     if isinstance(result, str):
         no_perf = service == 'calls' and 'perf' in result
         return None if result.startswith('not ') or no_perf else f'{workload}, {title}: {result}'

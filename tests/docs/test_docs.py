@@ -26,7 +26,7 @@ ROOT = os.path.realpath(os.path.join(HERE, '..', '..'))
 LIMIT = 120  # seconds for a page; only a hang takes so long
 COMPILE = 'cc -Wall -Wextra -Werror -o {exe} {source} $(pkg-config --cflags --libs pawl)'
 STUBS = ('ffmpeg',)
-STUB = '#!/bin/sh\nexit 0\n'  # in place of a program of the reader's own
+STUB = '#!/bin/sh\nexit 0\n'  # stands for a program that the reader has
 OWN = r'(?<![\w/])(?:\./|/usr/local/bin/)[\w-]+(?:\.sh)?(?![\w/.-])'
 SESSION = '''
 exec 2>&1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pawl doctor on real servers: run it, and look at its findings."""
+"""Runs pawl doctor on real servers and checks its findings."""
 import json
 import os
 import subprocess
@@ -13,7 +13,7 @@ PATIENCE = 120
 
 
 def run(url, *words):
-    """Status, stdout and stderr."""
+    """Run pawl doctor. Returns status, stdout and stderr."""
     environ = {k: v for k, v in os.environ.items() if not k.startswith('PAWL_')
                or k == 'PAWL_ENGINE_DIR'}
     done = subprocess.run([TOOL, 'doctor', '-u', url, *words], stdout=subprocess.PIPE, check=False,
@@ -46,7 +46,7 @@ def the(said, name):
 
 
 def expect(url, *ids, words=()):
-    """These findings, and no others."""
+    """Check that these are the findings, and that there are no others."""
     said = ask(url, *words)
     got = sorted(f['id'] for f in said['findings'])
     assert got == sorted(ids), f'{url}: found {said["findings"]}, wanted {ids}'

@@ -92,7 +92,7 @@ def number(field, value):
 
 @case('a version that loses data, and a database near its limit')
 def _(box):
-    """No package has these versions, so a server that is not real says so in its status."""
+    """No package has these versions, so a fake server reports such a version in its status."""
     def says(version, size, quota):
         status = b'\x12' + bytes([len(version)]) + version.encode() + number(3, size) + \
             number(4, 7) + number(12, quota)

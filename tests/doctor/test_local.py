@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""pawl doctor on folders, and on the engine that has no service."""
+"""pawl doctor on folders (`local:`), and on `memory:`, which has no service."""
 import mmap
 import os
 import shutil
@@ -14,7 +14,7 @@ from harness import case, equal, main
 
 
 def folder(parent='/var/lib'):
-    """In a place that nobody cleans, for root; else in the home folder."""
+    """A folder in a place that no system cleans, for root; for others in the home folder."""
     return tempfile.mkdtemp(prefix='pawl-doctor-', dir=parent if os.access(parent, os.W_OK)
                             else os.path.expanduser('~'))
 
@@ -49,7 +49,7 @@ def _(box):
 
 @case('a file system that is full')
 def _(box):
-    """In a mount name space of its own, so that nobody else sees it."""
+    """Runs in a mount namespace of its own, so that other processes are not affected."""
     script = ('mkdir -p "$2/full" && mount -t tmpfs -o size=24m,mode=755 tmpfs "$2/full" && '
               '"$1" doctor --json -u "local:$2/full"')
     path = folder()
@@ -94,7 +94,7 @@ def _(box):
 
 @case('files that somebody removes')
 def _(box):
-    """The folder is emptied again and again while the doctor looks."""
+    """The folder is emptied again and again while pawl doctor runs."""
     path = folder()
     cleaner = subprocess.Popen(['sh', '-c', 'while :; do rm -f "$0"/.pawl/w*; done', path])
     try:

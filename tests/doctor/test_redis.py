@@ -32,7 +32,7 @@ SAFE = ('--appendonly', 'yes', '--appendfsync', 'always')
 
 
 class Sound(Live):
-    """With nothing that the doctor would find."""
+    """A server about which pawl doctor has no findings."""
 
     def __init__(self, *options):
         super().__init__(*SAFE, *options)
@@ -179,7 +179,7 @@ def _(box):
 
 
 class Clock:
-    """A wall clock for a server, that a test can step."""
+    """A wall clock for a server, which a test can step."""
 
     def __init__(self, box):
         path = box.path('clock')
@@ -245,7 +245,7 @@ def _(box):
 
 @case('no TLS on a network')
 def _(box):
-    """A network of its own, with an address that is not the loopback's."""
+    """Runs in a network namespace with an address that is not a loopback address."""
     script = ('ip link set lo up && ip addr add 10.99.0.1/24 dev lo && '
               'redis-server --bind 10.99.0.1 --port 6399 --protected-mode no --save "" --dir "$2" '
               f'{" ".join(SAFE)} >/dev/null & server=$!; '
@@ -263,7 +263,7 @@ def _(box):
 def _(box):
     with Sound('--bind', '127.0.0.1 127.0.0.2') as a, Sound('--bind', '127.0.0.2 127.0.0.1') as b, \
             Sound('--bind', '127.0.0.3 127.0.0.1') as c:
-        c.set('appendonly', 'no')  # a quorum does without
+        c.set('appendonly', 'no')  # a node of a quorum needs no persistence
 
         def quorum(*hosts):
             return 'quorum:settle=1|' + '|'.join(
@@ -311,7 +311,7 @@ def _(box):
 
 @case('a server that is too old')
 def _(box):
-    """No package has such a server, so one that is not real says so in its greeting."""
+    """No package has such a server, so a fake server reports this version in its greeting."""
     old = (b'%2\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n6.0.9\r\n')
 
     def serve():

@@ -25,7 +25,7 @@ def url_of(server, user=None, **params):
 
 
 def planted(server, name, statement, undo):
-    """The statement is a defect that is found, and nothing else is."""
+    """The statement causes a defect. pawl doctor finds this defect and no other."""
     server.sql(statement)
     f = the(expect(url_of(server), name), name)
     server.sql(undo)
@@ -147,7 +147,7 @@ def mysql(s):
                                ('sql-index', 'DROP PRIMARY KEY', 'ADD PRIMARY KEY (lock_name)')):
         s.sql(table + plant)
         expect(url_of(s, layout='session'), ident)
-        s.sql('DELETE FROM distributed_lock_session')  # without its key it has a name twice
+        s.sql('DELETE FROM distributed_lock_session')  # without the key the table may have a name twice
         s.sql(table + mend)
     expect(url_of(s, layout='session'))
 

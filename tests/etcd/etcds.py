@@ -36,7 +36,7 @@ def until(predicate, patience=PATIENCE):
 
 
 class Member:
-    """One server. Its data outlive a kill."""
+    """One server. Its data are kept when the server is killed."""
 
     def __init__(self, name, port, peer, election_ms, options=(), scheme='http'):
         self.name, self.port, self.peer, self.scheme = name, port, peer, scheme
@@ -138,7 +138,7 @@ class Cluster:
         return done.stdout.decode()
 
     def peer(self, *words):
-        """etcdctl, left running."""
+        """Start etcdctl and leave it running."""
         return subprocess.Popen(self.ctl_words(*words), stdout=subprocess.PIPE, text=True,
                                 env=dict(os.environ, ETCDCTL_API='3', **self.environ))
 
@@ -146,7 +146,7 @@ class Cluster:
         return self.ctl('get', prefix, '--prefix', '--keys-only').split()
 
     def values(self, prefix='pawl/'):
-        """key: (value, creation, modification, lease)."""
+        """All keys: {key: (value, creation revision, modification revision, lease)}."""
         found = json.loads(self.ctl('get', prefix, '--prefix', '-w', 'json')).get('kvs', [])
         from base64 import b64decode
         return {b64decode(k['key']).decode():
@@ -157,14 +157,14 @@ class Cluster:
         return json.loads(self.ctl('get', 'nothing', '-w', 'json'))['header']['revision']
 
     def compact(self):
-        """Forget all that is past; a server refuses that when nothing has happened since."""
+        """Compact all old revisions. A server refuses this if nothing has changed since the last time."""
         revision = self.revision()
         if revision > self.compacted:
             self.ctl('compact', revision)
         self.compacted = revision
 
     def give_rights(self, password):
-        """As docs/security.md says, to the user `app`; and switch users on."""
+        """Give the user `app` the rights of docs/security.md, and enable authentication."""
         for words in (('user', 'add', 'root:root'), ('user', 'grant-role', 'root', 'root'),
                       *([w.replace('PASSWORD', password) for w in words[1:]]
                         for words in rights.commands('etcd')), ('auth', 'enable')):
@@ -192,7 +192,7 @@ class Etcd(Cluster):
         self.port = self.member.port
 
     def keep_state(self):
-        """Restart the server, with a copy of its data aside for go_back()."""
+        """Restart the server, and keep a copy of its data for go_back()."""
         self.member.kill()
         data = os.path.join(self.member.folder, 'data')
         shutil.copytree(data, data + '-old')

@@ -79,8 +79,8 @@ class Fake:
 
 
 class Deaf:
-    """Between clients and a server: once .deaf is set nothing comes through on streams of watches. A
-    stream is one if the server's message on it says "created"."""
+    """A proxy between clients and a server. Once .deaf is set, nothing passes on streams of watches. A
+    stream belongs to a watch if a message of the server on the stream says "created"."""
 
     def __init__(self, port):
         self.server, self.deaf, self.eaten = ('127.0.0.1', port), False, 0

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """on_server.py one|cluster|tls|least PROGRAM [ARGUMENT ...]: run a program on private etcd servers.
 
-@URL@ in an argument is their URL, with the certificate of the authority for TLS, or with a user that
-has just the rights that docs/security.md says.
+@URL@ in an argument is their URL, for TLS with the certificate of the authority, and with `least` with a
+user that has only the rights that docs/security.md lists.
 """
 import os
 import sys

@@ -271,7 +271,7 @@ def in_memory(pid, word):
             words = line.split()
             if words[1].startswith('rw') and (len(words) < 6 or words[5] == '[heap]'):
                 begin, end = (int(n, 16) for n in words[0].split('-'))
-                if end - begin < 1 << 28:  # larger ones are a sanitizer's own
+                if end - begin < 1 << 28:  # larger areas belong to a sanitizer
                     mem.seek(begin)
                     found += mem.read(end - begin).count(word)
     return found
@@ -292,7 +292,7 @@ def _(s):
         until(lambda: a.ask('stats').reconnects >= n)
     a.ask('take', 'l', 20000).ok()
     n = in_memory(a.pid, secret.encode()) - in_memory(a.pid, f'PAWL_PASSWORD={secret}'.encode())
-    assert n == 2, f'{n} times'  # the client's, and what the engine makes of URL and client
+    assert n == 2, f'{n} times'  # the client's copy, and the engine's
 
 
 @on_etcd('a user logs in, and one without the right or the password is told', '--bcrypt-cost', '4')
@@ -361,7 +361,7 @@ def _():
             b = s.actor(**dict(mine, **wrong))
             b.lock('l', 'one')
             b.ask('take', 'l', 20000).be('PAWL_EAUTH')
-        c = s.actor()  # not TLS at all
+        c = s.actor()  # a URL without TLS
         c.lock('l', 'one')
         c.ask('take', 'l', 300).be('PAWL_ECONN', 'PAWL_EPROTO')
     finally:

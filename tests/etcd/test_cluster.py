@@ -46,7 +46,7 @@ def stop_minority(s, workers):
 
 
 def stop_majority(s, workers):
-    """For longer than the leases."""
+    """Stop a majority of the servers for longer than the leases."""
     two = followers(s)
     for m in two:
         m.pause()
@@ -57,7 +57,7 @@ def stop_majority(s, workers):
 
 
 def stop_clients(s, workers):
-    """Holders and waiters alike, for longer than their leases."""
+    """Stop holders and waiters for longer than their leases."""
     some = [w.actor for w in workers[::2]]
     for a in some:
         a.stop()

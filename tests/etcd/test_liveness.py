@@ -14,7 +14,7 @@ from forked import case, run  # noqa: E402
 from proxy import Proxy  # noqa: E402
 
 LEASE = 3000  # ms
-BEYOND = 5    # s: so long after the lease nobody may still wait
+BEYOND = 5    # s: this long after the lease no client may still wait
 
 
 def on_etcd(sentence, **more):
@@ -82,7 +82,7 @@ def _(s, p):
 def _(s, p):
     for released in (False, True):
         a = through(p, timeout=300)
-        a.lock('long', 'other', lease=60000)  # so that the longer lease is there
+        a.lock('long', 'other', lease=60000)  # so that the longer lease exists
         a.ask('take', 'long', 20000).ok()
         a.lock('l', 'one', lease=2000)
         a.ask('take', 'l', 20000).ok()
@@ -208,7 +208,7 @@ def _(s, p):
         b.lock(name, name)
     b.ask('take', 'new', 20000).ok()
     within(lambda: b.ask('take', 'old', 30000).ok(), lease / 1000 + BEYOND)
-    # From here on it is a store like any other: a new connection loses nothing.
+    # From here on the store works as usual: a new connection loses nothing.
     a.ask('take', 'w', 100).be('PAWL_ETIMEDOUT')
     p.cut()
     until(lambda: b.ask('stats').reconnects >= 2)
@@ -247,7 +247,7 @@ def _():
 # ---- silence ----
 
 def all_silent(a, codes=('PAWL_ECONN', 'PAWL_EUNKNOWN')):
-    """No call takes silence for an answer."""
+    """No call treats a missing answer as an answer."""
     a.lock('l', 'one')
     a.lock('r', 'two', kind='read')
     a.sem('s', 'pool', permits=3)
@@ -263,7 +263,7 @@ def all_silent(a, codes=('PAWL_ECONN', 'PAWL_EUNKNOWN')):
 
 
 class Greeter(Fake):
-    """Says one thing, and nothing more."""
+    """A server that sends one text on each connection, and nothing else."""
 
     def __init__(self, greeting):
         super().__init__(None, greeting)

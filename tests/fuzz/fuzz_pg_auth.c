@@ -13,8 +13,8 @@
 #include "fuzz.h"
 #include "postgres/postgres.h"
 
-/* Does data[0..length), which is whole messages, ask for it? The first byte may be the answer to
- * the request for TLS. */
+/* Does data[0..length), which consists of whole messages, ask for the password in clear? The first
+ * byte may be the answer to the request for TLS. */
 static bool asks_clear(const unsigned char *data, size_t length, bool tls)
 {
     size_t at = tls ? 1 : 0, size;

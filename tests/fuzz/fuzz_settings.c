@@ -50,7 +50,7 @@ static int settings_read(settings *s, const pawl_env *env, const pawl_url *url, 
 
 static const char secret[] = "s3cret-of-the-environment";
 
-/* The fuzzer knows the secret, too; what stands in the URL may be shown. */
+/* The fuzzer may also write the secret into the URL; text of the URL may be shown. */
 static bool shows_itself(const pawl_url *url)
 {
     bool shows = strstr(url->rest, secret);

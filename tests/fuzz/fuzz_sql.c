@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_sql.c - the engines on SQL servers above their drivers, on servers that answer with any
- * rows: of wrong types, too few and too many columns, NULL, huge numbers, any messages, any errors.
+ * fuzz_sql.c - the engines on SQL servers without their drivers, with servers that answer with any
+ * rows: wrong types, too few and too many columns, NULL, huge numbers, any messages, any errors.
  *
- * A script (world.h) begins with a digit: 0 tables and messages that the server pushes (as
- * PostgreSQL), 1 tables and an listener (as MariaDB), 2 layout=advisory, 3 a pooler. Then, besides
+ * A script (world.h) begins with a digit: 0 tables, with messages that the server pushes (as
+ * PostgreSQL), 1 tables, with a listener (as MariaDB), 2 layout=advisory, 3 a pooler. Then, besides
  * ops:
  *
- *     0ROWS ... 7ROWS   that connection's server answers with these: cells end with '|', rows with
- *                       a newline; a cell that is just '_' is NULL
- *     E3WORDS           the first connection's server refuses: enum sql_sense, and words
+ *     0ROWS ... 7ROWS   the server of that connection answers with these rows: cells end with '|',
+ *                       rows with a newline; a cell that is just '_' is NULL
+ *     E3TEXT            the server of the first connection refuses: enum sql_sense, and a text
  *     MTEXT             a message
- *     @                 every server answers what it was asked as a good one would; asked to
- *                       acquire, it grants. &: it queues
+ *     @                 every server answers its requests as a correct server would, and grants
+ *                       acquires. &: the same, but acquires are queued
  *     !                 the first server hangs up         +   100 ms pass       *   5 s pass
  *     ^0 ... ^9         cancel that op
  */
@@ -26,9 +26,9 @@ enum { CONNS = 64, CELLS = 4096, BACKEND = 1 };
 typedef struct conn {
     sql_link *link;
     bool opening, asked;
-    char text[64];             /* the latest text */
-    char owner[SQL_OWNER_MAX]; /* of the latest call */
-    bool says;                 /* its statement is a text of its own: layout=advisory */
+    char text[64];             /* the latest text sent */
+    char owner[SQL_OWNER_MAX]; /* the owner in the latest call */
+    bool says;                 /* the latest statement is a text, not prepared: layout=advisory */
 } conn;
 
 static conn *conns[CONNS];
@@ -63,7 +63,7 @@ static void driver_ready(sql_link *link, int events)
 {
     (void)link;
     (void)events;
-    abort(); /* nothing is watched */
+    abort(); /* this driver watches no descriptor */
 }
 
 static int driver_query(sql_link *link, const char *text)
@@ -130,7 +130,7 @@ const sql_driver advisory_driver = {DRIVER, .greeting = advisory_greeting,
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 typedef struct rows {
-    char *cells[CELLS]; /* row by row, each as long as it is, NULL behind its last */
+    char *cells[CELLS]; /* row by row; NULL after the last cell */
     size_t n, first[CELLS];
 } rows;
 
@@ -146,7 +146,7 @@ static const char *cell(const sql_reply *reply, size_t row, int column)
     return at < end ? r->cells[at] : NULL;
 }
 
-/* Each cell in a block of exactly its length: what reads behind it is seen. */
+/* Each cell is in a block of exactly its length, so that a read after the end is detected. */
 static void add_cell(rows *r, const char *text, size_t length)
 {
     char *copy = NULL;
@@ -315,7 +315,7 @@ static const pawl_engine engines[] = {
      .cancel = sql_cancel},
 };
 
-/* Connections open at once. */
+/* Called at each turn: connections open at once. */
 static void turned(world *w)
 {
     (void)w;

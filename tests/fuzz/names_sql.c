@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * names_sql.c - names as keys of PostgreSQL's own locks; see fuzz_names.c. Tables have the name's
- * bytes as they are.
+ * names_sql.c - names as keys of PostgreSQL's own locks; see fuzz_names.c. Tables store the name's
+ * bytes unchanged.
  */
 #include "names.h"
 
@@ -21,7 +21,8 @@ static advisory_key check_key(const char *name)
     return key;
 }
 
-/* Two names may have one key only if one is the number that the other's hash is. */
+/* Two names may have the same key only if one of them is the hash of the other, written as a
+ * number. */
 void names_sql(const char *a, const char *b)
 {
     advisory_key x = check_key(a), y = check_key(b);

@@ -92,7 +92,7 @@ static void want(struct source *s, char c)
         bad(s);
 }
 
-/* Up to CR LF. */
+/* Take the bytes up to CR LF. */
 static size_t take_line(struct source *s)
 {
     size_t first = s->at;
@@ -181,7 +181,7 @@ static void print_text(struct source *s, char type, const char *text, size_t len
     }
 }
 
-/* False: it was a null. */
+/* Returns false if the value is a null. */
 static bool bulk(struct source *s, char type)
 {
     size_t skip = type == '=' ? 4 : 0, first;
@@ -215,7 +215,7 @@ static void elements(struct source *s, uint64_t n, bool push)
     s->depth--;
 }
 
-/* False: it was a null. */
+/* Returns false if the value is a null. */
 static bool aggregate(struct source *s, char type, bool push_kind)
 {
     size_t before = s->out->length;

@@ -2,8 +2,8 @@
  *
  * resp_reference.h - a second reader of RESP, for comparison with the first one.
  *
- * The reader is simple: recursive, byte after byte, with no state between calls, and it prints
- * instead of building a tree. A reply is printed like this:
+ * The reader is simple: recursive, byte after byte, with no state between calls, and prints instead
+ * of building a tree. A reply is printed like this:
  *
  *     [1, "ab", {x: true}]  ->  *3(:[1]=1 $[ab] %2(+[x] #[t]=1 ) )
  */
@@ -22,12 +22,12 @@ void text_format(struct text *t, const char *format, ...) __attribute__((format(
 bool text_same(const struct text *a, const struct text *b);
 void text_free(struct text *t);
 
-/* Read one reply and print it. limits: none of them 0. */
+/* Read one reply and print the reply. No limit may be 0. */
 enum resp_result reference_read(const char *data, size_t length, const resp_limits *limits,
                                 struct text *out, size_t *size);
 
-/* Print a reply as read by resp_next, which read it from data[0..reply->size). Ends the program if
- * it is not well-formed: nodes outside, texts outside. */
+/* Print a reply that resp_next has read from data[0..reply->size). Ends the program if the reply is
+ * not well-formed: nodes or texts outside the data. */
 void reference_print(const resp_reply *reply, const char *data, struct text *out);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stream.c - net_stream without a network: see world.h. A connection opens in the next turn; TLS is
- * not there.
+ * stream.c - net_stream without a network: see world.h. A connection opens in the next turn; there
+ * is no TLS.
  */
 #include "net/net.h"
 #include "world.h"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A hostile member of the group, beside users of local: in a folder of the group (2770).
 
-The member (a user of its own) may deny service: calls may fail. It must not crash the others, nor
-read or change anything of theirs, nor keep a call of theirs from returning. Each case lets the
+The member (another user) may deny service: calls may fail. The member must not crash the processes of
+others, read or change their files, or keep their calls from returning. Each case lets the
 victims (root and another user) acquire and wait for locks all the time, while the member repeats one
 attack. Afterwards no victim has died of a signal, hung in a call or printed a sanitizer's report, and the
 canaries (a file, a folder and a socket outside, which the member can't access) are unchanged.
@@ -72,8 +72,8 @@ class Scene:
 
 
 def victims(scene, until):
-    """Shells that use the locks in a row until then; their exit codes are in a file each. A call
-    that hangs is killed, which gives code 137."""
+    """Shells that use the locks again and again until the given time, and write the exit codes to one
+    file each. A call that hangs is killed, which gives code 137."""
     limit = f'timeout -s KILL {CALL_SECONDS} '
     script = ('while [ "$(date +%s)" -lt "$2" ]; do '
               + limit + '"$0" run -w 1s -u "local:$1" x -- true; echo "code $?"; '
@@ -88,7 +88,7 @@ def victims(scene, until):
 
 
 def holders(scene):
-    """Processes that have the table open for the whole time: a holder and two that wait."""
+    """Processes that have the table open for the whole time: a holder and two waiters."""
     found = []
     for uid in (0, USER, 0):
         log = tempfile.TemporaryFile()
@@ -264,7 +264,7 @@ def replace_folder(scene, rng):
 
 
 def take_over(scene, name):
-    """Put a file of the member's own in the place of one whose rights it can't change."""
+    """Replace a file whose permissions the member can't change by a file of the member."""
     path = scene.inner(name)
     if name == 'table':
         with open(path, 'rb') as table, write_file(scene.inner('mine')) as f:

@@ -2,9 +2,10 @@
  *
  * testmod.c - the smallest engine that can be loaded: "pawl-testmod.so" for URLs "testmod:".
  *
- * It keeps no locks. COUNT is 42, INSPECT gives one summary row, everything else is
- * PAWL_ENOTSUP; the EVENT op stays out until it is cancelled or the engine is closed. It proves
- * that an engine needs nothing from libpawl but engine.h: the module links nothing of it.
+ * The engine keeps no locks. COUNT returns 42, INSPECT gives one summary row, and every other op is
+ * refused with PAWL_ENOTSUP; the EVENT op stays submitted until it is cancelled or the engine is
+ * closed. The module proves that an engine needs only engine.h: the module is not linked with
+ * libpawl.
  */
 #include "engine.h"
 

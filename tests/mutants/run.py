@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Would the simulator notice? Each mutant is the library with one mistake put in; the simulator must
-fail on every one of them, and pass on the library as it is. Mistakes in the quorum are for the world
-of its own (tests/unit/test_quorum_random.c).
+"""Tests the simulator. Each mutant is the library with one deliberate mistake; the simulator must fail on
+every mutant, and pass on the unchanged library. Mistakes in the quorum are tested with the quorum's own
+simulator (tests/unit/test_quorum_random.c).
 
     run.py SOURCE-FOLDER LIBRARY-SOURCES... -- SIMULATOR-SOURCES... -- QUORUM-SOURCES...
 
 A mistake is (name, file, the text that is there, the text that replaces it). If the text is no longer
-there, the mutant is out of date, and that is a failure, too.
+there, the mutant is out of date, which is a failure, too.
 """
 import os
 import subprocess

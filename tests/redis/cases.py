@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases for the scripts, told in TAP: each a sentence and a function that gets a server of its own.
-
-Time passes in a case only where a lease is to end by itself.
+"""Runs test cases of the scripts and prints TAP. A case is a sentence and a function, which gets a server
+of its own. Cases wait only where a lease has to end by itself.
 """
 import sys
 import time
@@ -13,7 +12,7 @@ _cases = []
 
 
 def case(sentence, *options):
-    """The options are the server's."""
+    """options: for the server."""
     def add(function):
         _cases.append((sentence, options, function))
         return function

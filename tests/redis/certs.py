@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates for tests, made by the openssl tool in a folder of the test's own.
+"""Certificates for tests, made by the openssl tool in a private folder.
 
-An authority (ca), a server (for localhost and 127.0.0.1), a server of another name (elsewhere), one
-whose time is over (expired), a client, and an authority that nobody knows (other) with a client.
-Each is NAME.pem with NAME.key.
+There are an authority (ca), a server (for localhost and 127.0.0.1), a server with another name (elsewhere),
+an expired server certificate (expired), a client, and an unknown authority (other) with a client. Each
+certificate is NAME.pem with NAME.key.
 """
 import os
 import subprocess

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server that lies: it passes requests on to a real one, and answers some of them itself.
+"""A fake server that passes requests on to a real server, and gives wrong answers to some of them.
 
     f = Fake(server)
     f.spoil('acquire', b'*1\\r\\n$-5\\r\\n')         the answer to this script, on every connection
     f.spoil('HELLO', lambda r: b'+OK\\r\\n')         or command; made from the request
-    f.spoil('acquire', reply, carry_out=True)     the real server does it, and its answer is dropped
+    f.spoil('acquire', reply, carry_out=True)     the real server runs it, and its answer is dropped
     f.push(b'>1\\r\\n+x\\r\\n')                       to every client, now
-    f.behave()                                    from now on it is a server like any other
+    f.behave()                                    no wrong answers from now on
 
-A reply is bytes, or something that yields them until the client hangs up. None: no answer at all.
+A reply is bytes, or an iterator that yields bytes until the client hangs up, or None: no answer.
 """
 import collections
 import hashlib
@@ -35,7 +35,7 @@ class Request:
 
 
 def bulk(*words):
-    """An array of texts and integers, as a script answers."""
+    """An array of texts and integers, in the form of a script's answer."""
     out = [b'*%d\r\n' % len(words)]
     for w in words:
         if isinstance(w, int):
@@ -51,7 +51,7 @@ def message(channel, text):
 
 
 def _take(file):
-    """The next value as (kind, bytes); the end: ConnectionError."""
+    """Read the next value as (kind, bytes). Raises ConnectionError at the end."""
     line = file.readline()
     if not line.endswith(b'\r\n'):
         raise ConnectionError
@@ -76,7 +76,7 @@ def _words(raw):
 
 
 class _Side:
-    """A connection of one client, and the one to the real server that belongs to it."""
+    """A connection of one client, with its own connection to the real server."""
 
     def __init__(self, fake, client):
         self.fake, self.client = fake, client
@@ -167,7 +167,7 @@ class Fake:
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             try:
                 self.sides.append(_Side(self, client))
-            except OSError:  # the real one is gone
+            except OSError:  # the real server is gone
                 client.close()
 
     def url(self, **params):
@@ -184,7 +184,7 @@ class Fake:
         return [s for s in self.sides if s.open and s.channel]
 
     def push(self, data):
-        """Bytes, or made from the client's channel."""
+        """Send bytes, or the result of a function of the client's channel, to every client."""
         for side in self.open_sides():
             try:
                 side.send(data(side.channel) if callable(data) else data)

@@ -3,9 +3,9 @@
 """on_server.py KIND PROGRAM [ARGUMENT ...]: run a program on a private server, or servers.
 
 KIND is tcp, redisson (its layout), unix, tls, sentinel, cluster, redisson-cluster or quorum (of
-five). @URL@ in an argument is the URL, with the certificate of its authority for TLS; @PORT@ the
-plain port of a single server, or of the first. The user of tcp, redisson, sentinel and cluster has
-just the rights that docs/security.md says, for the sentinels, too.
+five). In an argument, @URL@ is replaced by the URL (for TLS with the certificate of the authority), and
+@PORT@ by the plain port of the only or first server. The users of tcp, redisson, sentinel and cluster
+have only the rights that docs/security.md lists, also on the sentinels.
 """
 import os
 import sys
@@ -18,12 +18,12 @@ from sentinel import Watched  # noqa: E402
 from guest import run  # noqa: E402
 from rights import redis_rules  # noqa: E402
 
-TIMEOUT = 10000  # ms, which a crowded machine keeps
+TIMEOUT = 10000  # ms; long enough for a crowded machine
 KINDS = ('tcp', 'redisson', 'unix', 'tls', 'sentinel', 'cluster', 'redisson-cluster', 'quorum')
 
 
 def least(servers, url, *marks):
-    """The URL, with a user of the servers that has the rights of these blocks."""
+    """Create a user with the rights of these blocks. Returns the URL with this user."""
     for s in servers:
         s.call('ACL', 'SETUSER', 'least', 'reset', *(r for m in marks for r in redis_rules(m)))
     return url.replace('//', '//least:pw@')
@@ -43,13 +43,13 @@ def start_several(kind, servers):
 
 
 def start(kind, folder, servers):
-    """Adds to the servers; their URL."""
+    """Start servers, and add them to `servers`. Returns their URL."""
     if kind in ('sentinel', 'cluster', 'redisson-cluster'):
         return start_several(kind, servers)
     certs = Certs(folder) if kind == 'tls' else None
     for _ in range(5 if kind == 'quorum' else 1):
         servers.append(Live(*certs.options()) if certs else Live())
-    if kind == 'quorum':  # nobody relies on what they knew before they were started
+    if kind == 'quorum':  # new servers: no grant can have been forgotten
         return '|'.join(['quorum:settle=1', *(s.url(timeout=TIMEOUT) for s in servers)])
     if kind == 'tls':
         rest = f'cafile={certs.pem("ca")}&timeout={TIMEOUT}'

@@ -4,8 +4,8 @@
  *
  * The program prints "ready" when every process is connected, begins when a line arrives, prints
  * "done" with the number of errors, and ends with its input. Between these lines a test can count
- * the server's commands, without those of connecting and closing. It is an error if two processes
- * hold the lock at once, or if a token is not larger than the last one.
+ * the server's commands without the commands for connecting and closing. It is an error if two
+ * processes hold the lock at once, or if a token is not larger than the last one.
  */
 #include <errno.h>
 #include <signal.h>
@@ -26,7 +26,7 @@ struct board {
 
 static struct board *board;
 
-/* Nobody writes into these: their end is the message. */
+/* Pipes to which nobody writes: the end-of-file is the signal. */
 static int connected[2], go[2], finished[2], over[2];
 
 static void failed(const char *what, int code, const char *words)
@@ -56,7 +56,7 @@ static void one_pair(pawl_lock *lock)
         failed("release", code, err.text);
 }
 
-/* Until everybody at the other end of the pipe has closed it. */
+/* Wait until all processes at the other end have closed the pipe. */
 static void await_end(int fd)
 {
     char byte;

@@ -2,22 +2,22 @@
 """A proxy between a client and a server, with switches for faults of a network.
 
     p = Proxy(server.port)
-    p.cut()                   both sides of every connection, now: a reset, or with
-    p.gently = True           an end as of a program that closes
-    p.cut_after(7)            seven more bytes of the server's answers, then cut
-    p.cut_after(7, 'up')      likewise of the client's requests
+    p.cut()                   cut both sides of every connection now: by a reset, or with
+    p.gently = True           by an ordinary close
+    p.cut_after(7)            cut after seven more bytes of the server's answers
+    p.cut_after(7, 'up')      cut after seven more bytes of the client's requests
     p.stall('down')           nothing more passes that way; 'up', 'both'; p.flow() ends it
-    p.freeze()                nothing more passes on the connections there are, ever
-    p.lose_after(7)           seven more pieces of the server's answers, on each connection; then what
-                              the server answers is lost
-    p.delay = 0.2             each piece arrives so much later
-    p.jitter = 0.2            ... by up to so much, in either direction
+    p.freeze()                nothing more passes on the present connections, ever
+    p.lose_after(7)           on each connection seven more pieces of the server's answers pass; later
+                              answers are lost
+    p.delay = 0.2             each piece arrives 0.2 s later
+    p.jitter = 0.2            each piece arrives up to 0.2 s later, in both directions
     p.trickle = True          one byte at a time
     p.refuse() / p.accept()   the port is closed, is open again
     p.cut_every = True        every new connection is cut at once
-    p.replace = b'a', b'b'    each piece of a request that has a gets b for it
+    p.replace = b'a', b'b'    a is replaced by b in each piece of a request
 
-Directions are 'down' (server to client) and 'up'. Counters: p.accepted, p.cuts. One thread runs it.
+Directions are 'down' (server to client) and 'up'. Counters: p.accepted, p.cuts. One thread runs the proxy.
 """
 import collections
 import os
@@ -100,7 +100,7 @@ class Proxy:
         self._wake()
 
     def cut_after(self, n, direction='down'):
-        """Of the connections there are now; without any, of the next one."""
+        """Applies to the present connections; if there are none, to the next one."""
         with self.mutex:
             for link in self.links:
                 link.left[direction] = n
@@ -109,7 +109,7 @@ class Proxy:
         self._wake()
 
     def lose_after(self, n):
-        """Of the connections there are now."""
+        """Applies to the present connections."""
         with self.mutex:
             for link in self.links:
                 link.pieces = n

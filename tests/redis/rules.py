@@ -11,16 +11,16 @@ class Entry:
     def __init__(self, owner, mode, permits=0, tokens=1, lingers=False):
         self.owner, self.mode, self.permits, self.tokens = owner, mode, permits, tokens
         self.lingers, self.token = lingers, 0
-        self.alone = mode == 'x'  # K itself says so; after a downgrade it is one of several
+        self.alone = mode == 'x'  # the grant is in K itself; after a downgrade it is one of several
 
 
 class Name:
     def __init__(self, alive):
-        self.alive = alive  # owner -> bool: would it hear a message
+        self.alive = alive  # owner -> bool: would a message reach the owner?
         self.holders, self.waiters, self.told = [], [], []
         self.capacity = 0
         self.foreign = False
-        self.watch = None  # the waiter that looks when the holder's lease ends
+        self.watch = None  # the watcher: checks when the holder's lease ends
 
     # -- questions
 
@@ -76,7 +76,7 @@ class Name:
             self.admit(asker)
 
     def pass_at_once(self):
-        """To a front that wants it exclusively. False: what is left is for conclude(None)."""
+        """Pass the lock to a front that wants it exclusively. False: conclude(None) must do the rest."""
         w = self.waiters.pop(0)
         if not self.alive(w.owner):
             return False

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * slow_names.c - put before libc (LD_PRELOAD): names that end in ".slow.test" take very long to
- * resolve, and then are not known. A resolver whose servers don't answer behaves like that.
+ * slow_names.c - a library for LD_PRELOAD: resolving names that end in ".slow.test" takes very long
+ * and then fails, as with a resolver whose servers don't answer.
  */
 #include <dlfcn.h>
 #include <netdb.h>

@@ -80,7 +80,7 @@ def _(c):
     for name in names:
         summary, holds, waits = a.rows('show', as_word(name))
         equal([summary.waiters, holds.label, waits.label], [1, 'first', 'second'], name)
-    before = c.stat('publish')  # one for each connection, to nobody
+    before = c.stat('publish')  # one for each connection, on a channel without listeners
     for i, name in enumerate(names):
         a.ask('drop', i).ok()
         b.answer('acquire', i).ok()
@@ -217,7 +217,7 @@ def _(c):
     a, token = holder(c)
     a.ask('drop', 'l').ok()
     told = 0
-    while told < 3:  # it also asks for the map now and then, and may have done so just now
+    while told < 3:  # the client also asks for the map now and then, perhaps just now
         before, asked = c.errors('MOVED'), c.stat('cluster|slots')
         c.migrate(slot, elsewhere(c, slot))
         newer = a.ask('take', 'l', 30000).ok().token
@@ -323,7 +323,7 @@ def _(c):
     old.pause()
     new = c.promoted(old)
     until(lambda: a.ask('renew', 'l', 0).code == 'PAWL_OK', 'for the holder to follow')
-    old.resume()  # it still has their connections
+    old.resume()  # this node still has the connections of the clients
     a.ask('drop', 'l').ok()
     left = list(others)
     while left:

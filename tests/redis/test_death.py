@@ -2,11 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holders and waiters that die, stop, or leave: the delay for the others, by the server's clock.
 
-Times are those that the server writes in MONITOR, compared with the ends of leases that it was
-told.
-Beside the processes under test runs a control, which only wakes up every 5 ms and notes how late it
-was: where something must happen within 100 ms, a machine that keeps the control waiting is given
-that much more.
+The times are from MONITOR, and are compared with the ends of the leases that clients sent to the server.
+A control process runs beside the processes under test; it only wakes up every 5 ms and notes how late it
+was. Where something must happen within 100 ms, the limit is extended by the delay of the control.
 """
 import os
 import signal
@@ -22,7 +20,7 @@ CLAIM_MS = 2000
 
 
 def lease_end(events, key='pawl:n'):
-    """When the key ends, as the server was told before the script that the events end in."""
+    """The end of the key's time to live, as set before the script with which the events end."""
     last = max(i for i, e in enumerate(events) if e.source != 'lua')
     for e in reversed(events[:last]):
         if e.command == 'pexpireat' and e.words[1] == key:
@@ -33,7 +31,7 @@ def lease_end(events, key='pawl:n'):
 
 
 def same_script(events, start, end):
-    """Is everything behind start up to end inside the script that begins at start?"""
+    """Whether all events after `start`, up to `end`, are inside the script that begins at `start`."""
     return all(e.source == 'lua' for e in events[start + 1:end + 1])
 
 
@@ -54,7 +52,7 @@ def killed_holder(s, make, name, take):
             until(lambda: len(s.queue(name)) == n)
         front = s.queue(name)[0]
         at = m.now()
-        for _ in range(4):  # longer than the lease: the first end that the front was told is too early
+        for _ in range(4):  # longer than the lease: the first end that the front learned of is too early
             at = m.script('renew', at)[0] + 1
         a.kill()
         at, grant = m.grant(owner=front)
@@ -81,7 +79,7 @@ def _(s):
 
 
 def handed_over(s, crew):
-    """They queue up, and the lock is passed on until the last of them watches for all."""
+    """All actors queue up, and the lock is passed on until the last one is the watcher."""
     crew[0].lock('l', 'n')
     crew[0].ask('take', 'l', 0).ok()
     queue_up(s, 'n', crew[1:])
@@ -119,7 +117,7 @@ def _(s):
     gone = s.queue('n')[-1]
     crew[5].kill()
     at = m.now()
-    for _ in range(4):  # longer than it would have waited with its look
+    for _ in range(4):  # longer than the watcher would have waited before its check
         at = m.script('renew', at)[0] + 1
     crew[2].ask('drop', 'l').ok()
     crew[3].answer('acquire', 'l').ok()
@@ -231,7 +229,7 @@ def _(s):
     assert grant.ms - claim.ms >= CLAIM_MS - 1
     control.prompt(grant.ms - claim.ms, CLAIM_MS, 'from the claim to the next grant')
     at = m.now()
-    w1.resume()  # finds an old grant, and must not believe it
+    w1.resume()  # finds an old grant, and must not use it
     m.script('acquire', at, first)
     until(lambda: s.queue('n') == [first], 'for its place')
     w1.ask('sync')
@@ -331,7 +329,7 @@ def _(s):
     os.waitid(os.P_PID, a.pid, os.WSTOPPED | os.WNOWAIT)
     assert b.answer('acquire', 'l').ok().token > token
     value = s.value('n')
-    s.pause()  # from here on nobody can ask the server
+    s.pause()  # from here on no client gets an answer
     a.resume()
     woke = a.answer('stopself', 'l')
     equal([woke.valid, woke.held], [0, 0])

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Connections that are cut, stalled or slow: what holders and waiters make of it.
+"""Connections that are cut, stalled or slow, and the effect on holders and waiters.
 
-Real processes (actors) on a real server, some through a proxy. Who must be told of a loss is told;
-who was not affected notices nothing; the order of the queue stays; an outcome that got lost is
-found out.
+Real processes (actors) use a real server, some of them through a proxy. A holder that lost its lock is
+notified; a holder that was not affected notices nothing; the queue keeps its order; and the client finds
+out the outcome of a request whose answer was lost.
 """
 import os
 import sys
@@ -26,7 +26,7 @@ def _(s):
     token = a.ask('take', 'l', 0).ok().token
     m = s.monitor()
     kill_connections(s)
-    m.script('renew')  # its next turn would be in ten seconds
+    m.script('renew')  # the next renewal would be in ten seconds
     until(lambda: a.ask('stats').reconnects == 1)
     equal(a.ask('token', 'l').token, token)
     assert a.ask('valid', 'l').valid > 0
@@ -188,7 +188,7 @@ def _(s):
     p = Proxy(s.port)
     a, b = Actor(p.url()), s.actor()
     b.lock('l', 'n')
-    b.ask('break', 'l').be('PAWL_ENOTHELD')  # its script is loaded
+    b.ask('break', 'l').be('PAWL_ENOTHELD')  # the break script is loaded
     a.lock('l', 'n')
     for n in (0, 3, 40):
         b.ask('take', 'l', 10000).ok()
@@ -287,7 +287,7 @@ def _(s):
     until(lambda: a.ask('stats').reconnects == 1)
     equal(a.ask('token', 'l').token, token)
     b.lock('k', 'k2')
-    b.ask('take', 'k', 30000).ok()  # so it notices, too
+    b.ask('take', 'k', 30000).ok()  # so that this client notices, too
     a.ask('drop', 'l').ok()
     assert b.answer('acquire', 'l').ok().token > token
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that a hand-over costs the server, with few and many waiters: by INFO commandstats.
+"""The number of commands that a hand-over costs the server, with few and many waiters, from INFO
+commandstats.
 
-An acquire and a release are one script each, with 2 waiting processes or with 256; renewals come on
-top and are told apart by MONITOR, which also shows the order. Only a machine so slow that a claim
-ends meanwhile makes the front ask again; such questions are seen by their distance in time.
+An acquire and a release are one script each, with 2 waiting processes or with 256. Renewals are counted
+separately by MONITOR, which also shows the order. Only if the machine is so slow that a claim ends in the
+meantime, the front asks again; such repetitions are recognized by their distance in time.
 """
 import os
 import subprocess
@@ -22,7 +23,7 @@ SLOW_US = 1500000
 
 
 def measure(s, processes, rounds):
-    """Let them go through it; the events between start and end, and the counts by INFO."""
+    """Let all actors take their turns. Returns the events from start to end, and the counts of INFO."""
     warm_up(s)
     pairs = subprocess.Popen([PAIRS, s.url(timeout=30000), 'n', str(processes), str(rounds)],
                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -40,7 +41,7 @@ def measure(s, processes, rounds):
 
 
 def repeats(events):
-    """Acquires asked again: because of the time that passed, and others."""
+    """The number of repeated acquires: those due because of the elapsed time, and the others."""
     last, late, early = {}, 0, 0
     for e in events:
         if e.script == 'acquire':
@@ -54,7 +55,7 @@ def repeats(events):
 
 
 def in_order(events):
-    """Arrivals, and grants in the order in which they were made."""
+    """The owners in order of arrival, and in the order of their grants."""
     arrived, granted = [], []
     seen = set()
     for e in events:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The scripts on a real server: strangers and lost data, several holders, latches, a full server.
+"""The scripts on a real server: foreign locks, lost data, several holders, latches, a full server.
 """
 import os
 import sys
@@ -107,7 +107,7 @@ def _(s):
     equal(c.acquire('p', 1, mode='p', permits=2, lease=20000)[0], 'GRANTED')
     queued = a.acquire('p', 2, mode='p', permits=2, wait=60000)
     equal(queued[0], 'QUEUED')
-    assert 10000 < queued[3] <= 20000, queued  # the first of the leases to end
+    assert 10000 < queued[3] <= 20000, queued  # the earliest end of the leases
     equal(a.release('p', 1)[0], 'NOTHELD')
     equal(c.inspect('p')[2:5], [3, 3, 2])
     a.acquire('m', 1, mode='s', lease=60)
@@ -182,7 +182,7 @@ def _(s):
     equal([m[:2] for m in b.messages()], [['o', b.owner(2)]])
     equal([m[:2] for m in c.messages()], [['o', c.owner(2)]])
     equal(a.latch('l', 'set', 8, 1)[0], 'OK')
-    equal(a.latch('l', 'down', 7), ['OK', a.owner(7), 1])  # late: the round before
+    equal(a.latch('l', 'down', 7), ['OK', a.owner(7), 1])  # a late request of the round before
     equal(b.acquire('l', 2, mode='l', wait=60000, seen=a.owner(1))[0], 'GRANTED')
     equal(b.acquire('l', 3, mode='l', wait=60000)[0], 'QUEUED')
     equal(b.cancel('l', 3)[0], 'QUEUED')
@@ -279,7 +279,7 @@ def sharded(s):
     equal(b.conn.push()[0], 'smessage')
 
 
-if VERSION >= 7:  # the first that has sharded channels
+if VERSION >= 7:  # sharded channels exist since this version
     case('grants go by sharded channels where a waiter asks for that', '--cluster-enabled',
          'yes')(sharded)
 

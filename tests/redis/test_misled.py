@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Sentinels and cluster nodes that point nowhere, in circles, or answer nonsense: each call ends in
-its time with an error, nothing is granted that no server granted, nobody is asked without end, and
-when they behave again everything works.
+"""Sentinels and cluster nodes that name wrong addresses, or each other in circles, or answer nonsense: each
+call ends within its time limit with an error, no lock is granted that no server granted, no server is
+asked endlessly, and everything works again when the servers behave.
 """
 import functools
 import os
@@ -27,14 +27,14 @@ ONE = functools.partial(Calm, masters=1, replicas=0)
 
 
 def takes(a, f, what=''):
-    """Now that it behaves."""
+    """The acquire works, now that the server behaves."""
     f.behave()
     until(lambda: a.ask('take', 'l', 10000).code == 'PAWL_OK', f'for a grant after {what}')
     a.ask('drop', 'l').ok()
 
 
 def fails(a, f, what, wait=WAIT_MS):
-    """The acquire fails in its time, and the next one works."""
+    """The acquire fails within its time limit, and the next one works."""
     failure = a.ask('take', 'l', wait, patience=30)
     assert failure.code in FAILED and failure.words, f'{what}: {failure}'
     equal(a.ask('held', 'l').held, 0, what)
@@ -133,7 +133,7 @@ def _(w):
 # ---- cluster nodes -------------------------------------------------------------------------------
 
 def slots(*rows):
-    """CLUSTER SLOTS, of rows (first, last, host, port)."""
+    """An answer to CLUSTER SLOTS, from rows (first, last, host, port)."""
     out = [b'*%d\r\n' % len(rows)]
     for first, last, host, port in rows:
         node = bulk(host, port, 'a' * 40) if host is not None else (
@@ -147,14 +147,15 @@ def all_at(port, host='127.0.0.1'):
 
 
 class Node(Fake):
-    """A node of which all others say that it has all the slots; it can tell them elsewhere."""
+    """A fake node that serves all slots according to all others, and that can name another node for
+    the slots."""
 
     def behave(self):
         super().behave()
         self.spoil('CLUSTER', all_at(self.port))
 
     def send_on(self, to, word=b'MOVED'):
-        """Scripts are answered with this."""
+        """Answer all scripts with this."""
         self.spoil('acquire', lambda r: b'-%s %d %s\r\n' % (word, slot_of(r.keys[0]),
                                                             to.encode()))
 
@@ -217,7 +218,7 @@ def _(c):
 
 
 def hosts_of(n, mine, port):
-    """A map of one slot for each of n hosts, but ours at this port."""
+    """A map with one slot for each of n hosts, one of which is this port of ours."""
     return slots(*((s, s, f'127.0.{1 + s // 250}.{1 + s % 250}', 7000) if s != mine
                    else (s, s, '127.0.0.1', port) for s in range(n)))
 
@@ -241,7 +242,7 @@ def _(c):
     held = a.ask('take', 'l', 10000).ok().token
     f.spoil('CLUSTER', hosts_of(16384, mine, f.port))
     a.lock('k', 'k')
-    for _ in range(10):  # it has a map, and goes on with that
+    for _ in range(10):  # the client has a map, and keeps using it
         a.ask('take', 'k', 5000).ok()
         a.ask('drop', 'k').ok()
     equal(a.ask('token', 'l').token, held)
@@ -325,7 +326,7 @@ def _(c):
         a.lock('l', 'n')
         a.ask('take', 'l', 10000).ok()
         until(g.open_sides, 'for the client')
-        for side in g.open_sides():  # the scout goes on to the other one
+        for side in g.open_sides():  # the map link tries the other node
             side.client.shutdown(socket.SHUT_RDWR)
         began = boot_ns()
         while boot_ns() - began < 3e9:
@@ -337,7 +338,7 @@ def _(c):
 
 
 def bounded(f, others=()):
-    """Not asked without end."""
+    """The server is not asked endlessly."""
     n = sum(r.name == 'acquire' for x in (f, *others) for r in x.seen)
     print(f'# asked {n} times')
     assert n < 100, f'asked {n} times'

@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random requests to the scripts, each answer and each message compared with rules.py.
 
-Requests come from several clients, among them ones sent twice, late, or for owners long gone;
-clients are killed and come back; leases end. The end of a lease is brought about by hand, in the
-keys, and claims are made to last, so that a run is the same with the same seed however slow the
-machine is.
-Arguments: the first seed, how many.
+Several clients send requests, some of them twice, late, or for owners that are long gone; clients are
+killed and come back; leases end. The test ends leases by changing the keys, and makes claims long, so that
+a run with the same seed is the same however slow the machine is.
+Arguments: the first seed, and the number of seeds.
 """
 import os
 import random
@@ -43,7 +42,7 @@ class World:
     # -- random actions
 
     def someone(self):
-        """An owner that once asked, and its client if it is up."""
+        """An owner of an earlier request, and its client if the client is running."""
         if not self.owners:
             return None, None, 0
         owner = self.random.choice(list(self.owners)[-12:])
@@ -197,7 +196,7 @@ class World:
             self.same('capacity', count, m.capacity)
 
     def leftovers(self):
-        """When everybody has gone nothing is left but the counter."""
+        """When all owners are gone, only the counter is left."""
         for owner in list(self.owners):
             client = self.clients[owner.split(':')[0]]
             if not self.up[client.id]:

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The layout redisson: how long a lock may stand free while somebody waits for it. These are the
-bounds that docs/redisson.md states.
+"""The layout redisson: how long a lock may stand free while a client waits for the lock. docs/redisson.md
+states the bounds.
 
 A case measures from the end of the lease or the release, by the server's clock, until the next
 grant. At most BOUND_MS may pass, and CLAIM_MS more for each waiter in a fair lock's queue that is
-dead, stopped, or a ghost: an acquire that has ended, which the queue names again because the
-server's data are older. A machine that keeps the control waiting (scenes.Control) is given that
-much more.
+dead, stopped, or a ghost: an acquire that has ended, which the queue contains again because the
+server went back to older data. The limit is extended by the delay that scenes.Control measures.
 """
 import os
 import shutil
@@ -39,7 +38,7 @@ def lease_end(s):
 
 
 def in_time(control, s, waiters, ends, claims, what):
-    """One of the waiters has the lock in time; which."""
+    """Wait until one of the waiters has the lock, which must be in time. Returns that waiter."""
     got, who = until(lambda: next(((a, w) for w in waiters for verb in ('acquire', 'take')
                                    if (a := w.have(verb, 'l'))), None), what, patience=90)
     got.ok()
@@ -50,7 +49,7 @@ def in_time(control, s, waiters, ends, claims, what):
 
 
 def fair(service, n, **params):
-    """A holder of a fair lock, and others that want it."""
+    """A holder of a fair lock, and other actors that want the lock."""
     crew = [service.actor(layout='redisson', timeout=1000, **params) for _ in range(n)]
     for a in crew:
         a.lock('l', 'n', kind='fair')
@@ -116,7 +115,7 @@ def _(s):
 def _(s):
     h, front, b = fair(s, 3)
     line_up(s, (front, b))
-    s.call('DEL', 'n')  # nobody is told
+    s.call('DEL', 'n')  # no client is notified
     c = s.actor(layout='redisson')
     c.lock('l', 'n', kind='fair')
     began = time.monotonic()
@@ -129,8 +128,8 @@ def _(s):
 
 
 def set_free(s, kind, words):
-    """A lock with a long lease has a waiter and becomes free, and nobody is told. The waiter, and
-    when that was."""
+    """Make a lock with a long lease and a waiter, and free the lock without a notification. Returns the
+    waiter, and the time at which the lock became free."""
     h, w = s.actor(layout='redisson'), s.actor(layout='redisson')
     for a, how in ((h, 'write'), (w, kind)):
         if kind == 'permits':
@@ -207,7 +206,7 @@ def _(s):
         h.ask('take', 'l', 0).ok()
         w.send('acquire', 'l', -1)
         until(lambda: s.call('PUBSUB', 'CHANNELS', 'redisson_*{n}*'), 'for the waiter')
-        p.freeze()  # what is sent to it now is lost
+        p.freeze()  # messages to this client are lost from now on
         h.ask('drop', 'l').ok()
         p.cut()
         in_time(control, s, [w], server_ms(s), 0, f'{kind}, a new connection')
@@ -218,7 +217,7 @@ def _(s):
 # ---- older data ----------------------------------------------------------------------------------
 
 def contended(service, s):
-    """A holder, three waiters that will be ghosts, and two that wait on."""
+    """A holder, three waiters that will be ghosts, and two that go on waiting."""
     h, *crew = fair(service, 6, watchdog=LEASE_MS)
     line_up(s, crew)
     return h, crew[:3], crew[3:]

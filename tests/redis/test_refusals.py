@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Servers that answer with an error: every failure ends in the documented code, in the caller's
-time, with words that say why and hold no password; and where it passes, so does the failure.
+"""Servers that answer with an error: every call fails with the documented code, within the caller's time
+limit, and with a text that gives the reason and contains no password. When the server's problem is over,
+calls succeed again.
 """
 import os
 import re
@@ -109,7 +110,7 @@ def _(s):
     equal(a.ask('held', 'l').held, 0)
 
 
-# ---- servers that can't, for now -----------------------------------------------------------------
+# ---- servers with a passing problem -----------------------------------------------------------------
 
 @case('a full server: acquire says so, release and renewal work and hand over')
 def _(s):

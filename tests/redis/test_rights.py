@@ -18,7 +18,7 @@ ODD = ('a}b', 'tag{x}y')
 
 
 def url_of(s, rules, **params):
-    """Of a user with these rules, on a server without anything."""
+    """The URL of a new user with these rules, on an empty server."""
     s.call('ACL', 'SETUSER', 'u', 'reset', *rules)
     s.call('FLUSHALL')
     s.call('SCRIPT', 'FLUSH')
@@ -58,7 +58,7 @@ for layout, how in LAYOUTS.items():
 # ---- less than everything, and more ---------------------------------------------------------------
 
 def looks(url, pattern):
-    """pawl ls and pawl show, by a user of this URL; each right that is missing is named."""
+    """Run pawl ls and pawl show with this URL; each missing right must be named."""
     a = Actor(url, opens=False)
     for words in (('show', 'n'), ('show', 'k'), ('show', 's'), ('ls',)):
         answer = a.opened if a.opened.code != 'PAWL_OK' else a.ask(*words)

@@ -16,7 +16,7 @@ from server import keys  # noqa: E402
 
 
 def listening(server):
-    """Channels of the clients that are connected to it."""
+    """The channels of the clients that are connected to this server."""
     return server.call('PUBSUB', 'CHANNELS', 'pawl:@*')
 
 
@@ -53,7 +53,7 @@ def _():
 def _(w):
     fails(w.url(name='no%20such'), ('PAWL_EBACKEND', 'PAWL_EINVAL'), "no such")
     hosts = [w.sentinels[0].port, w.sentinels[1].port]
-    w.sentinels[0].call('SENTINEL', 'REMOVE', 'shop')  # this one has forgotten it, others have not
+    w.sentinels[0].call('SENTINEL', 'REMOVE', 'shop')  # only this sentinel forgets the master
     a = Actor('redis+sentinel://127.0.0.1:%d,127.0.0.1:%d/shop' % tuple(hosts))
     a.lock('l', 'n')
     a.ask('take', 'l', 30000).ok()
@@ -209,7 +209,7 @@ def _(w):
     b, newer = holder(w)
     a.resume()
     woken = a.answer('stopself', 'l')
-    print(f'# held={woken.held}')  # 1, unless the library's own thread looked first
+    print(f'# held={woken.held}')  # 1, unless the background thread was first
     equal(woken.token, token)
     assert token < newer
     a.lost('l')
@@ -284,7 +284,7 @@ def ports_of(pid):
 
 
 def listened_to(w, a):
-    """The sentinel that this client is connected to, waiting for it."""
+    """Wait until this client is connected to a sentinel. Returns the sentinel."""
     def found():
         mine = ports_of(a.pid)
         return next((s for s in w.running(w.sentinels) for r in s.subscribers()

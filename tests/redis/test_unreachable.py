@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Servers that are not there, don't answer, or are something else: every call ends in the caller's
-time, with the documented code and words that say why.
+"""Servers that don't exist, don't answer, or speak another protocol: every call ends within the caller's
+time limit, with the documented code and a text that gives the reason.
 """
 import os
 import re
@@ -17,11 +17,11 @@ from live import Actor  # noqa: E402
 from scenes import fails, talker  # noqa: E402
 
 TOOL = os.environ['PAWL_TOOL']
-PATIENT = 'timeout=40000'  # so that it is the caller's wait that ends a call, not this
+PATIENT = 'timeout=40000'  # so long that a call ends by the caller's time limit
 
 
 def bounded(url, codes, pattern):
-    """Every kind of call ends in its time, not in that of an exchange."""
+    """Every kind of call ends within its own time limit, not after that of an exchange."""
     a, failure = fails(url + ('&' if '?' in url else '?') + PATIENT, codes, pattern, 300)
     if a.opened.code == 'PAWL_OK':
         a.ask('take', 'l', 300, patience=20).be(*codes)
@@ -55,7 +55,7 @@ def _(s):
     equal(tool.wait(), 0)
 
 
-# ---- nobody there --------------------------------------------------------------------------------
+# ---- no server -----------------------------------------------------------------------------------
 
 NOT_THERE = ('PAWL_ECONN',)
 
@@ -77,7 +77,7 @@ def _():
     bounded('redis://no-such-host.invalid', NOT_THERE, 'no-such-host.invalid.*resol')
 
 
-if 'PAWL_SLOW_NAMES' in os.environ:  # a library, which a sanitizer does not want before its own
+if 'PAWL_SLOW_NAMES' in os.environ:  # a preloaded library, which sanitizers do not allow before theirs
     @case('a name that takes very long to resolve: bounded by the caller\'s time', server=False)
     def _():
         a = Actor(f'redis://a.slow.test/?{PATIENT}',
@@ -90,7 +90,7 @@ if 'PAWL_SLOW_NAMES' in os.environ:  # a library, which a sanitizer does not wan
 
 
 def backlogged():
-    """A port whose queue is full: connecting to it hangs."""
+    """A port whose backlog is full, so that connecting hangs."""
     listener = socket.socket()
     listener.bind(('127.0.0.1', 0))
     listener.listen(0)

@@ -111,7 +111,7 @@ def replaced(root, name):
 
 
 def compiled(build, root, name, folder):
-    """The object of the changed file, and the command that made the original."""
+    """Compile the changed file. Returns its object, and the command that made the original object."""
     path = CONTROLS[name][1]
     with open(os.path.join(build, 'compile_commands.json')) as f:
         entries = json.load(f)
@@ -133,7 +133,7 @@ def compiled(build, root, name, folder):
 
 
 def linked(build, original, changed, program, folder):
-    """The program, from the same objects but one."""
+    """Link the program from its objects, with one of them replaced."""
     command = subprocess.run(['ninja', '-C', build, '-t', 'commands', '-s', program],
                              capture_output=True, text=True, check=True).stdout.splitlines()[-1]
     archive = next(w for w in shlex.split(command) if w.endswith('libpawl_core_steered.a'))

@@ -2,9 +2,10 @@
  *
  * steer_timers.c - timer descriptors in virtual time (steer.h).
  *
- * Each is an eventfd. It is idle, or due at an instant of the virtual clock; the scheduler rings it
- * (writes a count, as a timer that has expired has one) when the clock has got there. All under the
- * scheduler's lock. Compiled without sanitizers and by raw system calls, as steer.c says.
+ * Each timer descriptor is an eventfd. A timer is idle, or due at an instant of the virtual clock;
+ * when the clock has reached this instant, the scheduler rings the timer: it writes a count, as an
+ * expired timer has one. Everything is under the scheduler's lock. Compiled without sanitizers and
+ * with raw system calls only, for the reasons given in steer.c.
  */
 #include <stdio.h>
 #include <sys/syscall.h>
@@ -41,7 +42,7 @@ void sched_timer_remove(int fd)
     sched_unlock();
 }
 
-/* A timer that has rung and is set anew has no count any more. */
+/* A timer that has rung and is set again loses its count. */
 bool sched_timer_set(int fd, int64_t due)
 {
     uint64_t count;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names that a stranger's program may have given to locks: Redis takes any bytes as a key."""
+"""Names that an unknown program may have given to locks: Redis accepts any bytes as a key."""
 
 CHINESE = '库存锁定测试'
 HOSTILE = [
@@ -16,13 +16,13 @@ HOSTILE = [
 ]
 
 
-# Pawl lists no names with control characters, because it can't use them.
+# Pawl lists no names with control characters, because such names are not valid in Pawl.
 LISTED = [name for name in HOSTILE if all(byte >= 0x20 for byte in name)]
 LABEL = '<b onmouseover=x>"\'&\x1b[31m\n\u202e\\'
 
 
 def plant(server, names=HOSTILE, lease_ms=600000):
-    """Locks of the real Redisson's layout: a hash with an owner, which expires."""
+    """Create locks in the layout of the real Redisson: a hash with an owner, which expires."""
     for name in names:
         server.call('HSET', name, 'b0d0ccb6-3b7e-4b3c-9d5c-1f1f1f1f1f1f:1', '1')
         server.call('PEXPIRE', name, lease_ms)

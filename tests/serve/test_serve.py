@@ -265,8 +265,8 @@ class Three:
 
 
 def services():
-    """Every engine and layout: what it is called, how its server is started, the URL, and whether a
-    waiter is in a queue that others can see."""
+    """Every engine and layout: its name, a function that starts its server, the URL, and whether other
+    clients can see its waiters."""
     sql, long = module('sql', 'server'), {'timeout': 30000}
     yield 'redis', Live, lambda s: s.url(**long), True
     yield 'redisson', Live, lambda s: s.url(layout='redisson', **long), False

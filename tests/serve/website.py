@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A running `pawl serve`, and requests to it."""
+"""A running `pawl serve`, and functions that send requests to it."""
 import http.client
 import json
 import re
@@ -64,7 +64,7 @@ class Site:
         return wait_for(what, lambda: predicate(self.json('/api/v1/status')))
 
     def fresh(self, rounds=2):
-        """Until rounds that began after now are over."""
+        """Wait for `rounds` more rounds, so that the last one began after this call."""
         seq = self.json('/api/v1/status')['seq']
         self.until('a round', lambda s: s['seq'] >= seq + rounds)
 
@@ -72,7 +72,7 @@ class Site:
         return self.json('/api/v1/lock?name=' + urllib.parse.quote(name, safe=''))['lock']
 
     def watch(self, path='/api/v1/events'):
-        """An open event stream."""
+        """Open an event stream."""
         connection = http.client.HTTPConnection('127.0.0.1', self.port, timeout=60)
         connection.request('GET', path)
         return Stream(connection)

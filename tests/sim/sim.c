@@ -4,8 +4,9 @@
  *
  *     sim [FIRST-SEED [COUNT]]        sim -v SEED: print each event
  *
- * Each seed draws its own mix: clients, handles, kinds, leases, fault rates; then a schedule of
- * acquire, release, renew, cancel, break, permits, latches and stopped clients. Checked all along:
+ * Each seed draws the number of clients and handles, kinds, leases and fault rates, and then a
+ * schedule of acquire, release, renew, cancel, break, permits, latches and stopped clients. These
+ * rules are checked all the time:
  *
  *   exclusion   the handles for which pawl_lock_held() is true at one instant are compatible (a
  *               name that was broken is excused until its old holders have been notified)

@@ -2,8 +2,8 @@
  *
  * world.c - see world.h.
  *
- * A blocking call inside the simulation (semaphores, renewal, pawl_close) comes back here through
- * hooks.idle: all clients go on, and the clock moves.
+ * A blocking call inside the simulation (semaphores, renewal, pawl_close) returns here through
+ * hooks.idle: all clients do their work, and the clock advances.
  */
 #include "world.h"
 
@@ -32,7 +32,7 @@ static void process(struct world *w, size_t i)
         pawl_client_process(client);
 }
 
-/* When a client next has something to do. */
+/* The instant at which a client next has work to do. */
 static int64_t due(struct world *w, size_t i)
 {
     pawl_client *client = w->client[i];
@@ -46,7 +46,7 @@ static int64_t due(struct world *w, size_t i)
     return at < w->stopped_until[i] ? w->stopped_until[i] : at;
 }
 
-/* The clock, moved to the next thing due (not back, not past `until`). */
+/* Advance the clock to the next due instant, but never back and not past `until`. */
 static void advance(struct world *w, int64_t until)
 {
     int64_t next = until;

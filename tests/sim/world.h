@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * world.h - virtual time and seeded chance for the simulator: several clients in one thread, over
- * "fault:" around "memory:". Nothing sleeps; when no client has anything to do, the clock jumps.
+ * "fault:" around "memory:". No thread sleeps; when no client has work to do, the clock jumps.
  */
 #ifndef PAWL_SIM_WORLD_H
 #define PAWL_SIM_WORLD_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * clock_shim.c - a wall clock that a test can step, for a server that is started with this in
- * LD_PRELOAD. $CLKSHIM names a file of 4096 bytes that begins with an int64: so many ns are added
- * to CLOCK_REALTIME, and the file may change at any time. Other clocks are left alone.
+ * clock_shim.c - a wall clock that a test can step, for a server that is started with this library
+ * in LD_PRELOAD. $CLKSHIM names a file of 4096 bytes that begins with an int64, the number of ns to
+ * add to CLOCK_REALTIME; the file may change at any time. Other clocks are not changed.
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -28,7 +28,8 @@ __attribute__((constructor)) static void begin(void)
         close(fd);
 }
 
-/* By system call: no dlsym, which may allocate, and allocators ask for the time. */
+/* The time is read by a system call, not by a function found with dlsym: dlsym may allocate, and
+ * allocators ask for the time. */
 int clock_gettime(clockid_t clock, struct timespec *t)
 {
     int result = (int)syscall(SYS_clock_gettime, clock, t);

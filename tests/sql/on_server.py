@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""on_server.py [--durable] [--least=MARK] postgres|mysql PROGRAM [ARGUMENT ...]: a program on a
+"""on_server.py [--durable] [--least=MARK] postgres|mysql PROGRAM [ARGUMENT ...]: run a program on a
 private server.
 
---durable: one that writes to the disk at each COMMIT, as in earnest; else it only says so. --least:
-the user has just the rights of this block of docs/security.md. @URL@ in an argument is the server's
-URL, with a time-out for busy machines; @SERVER@ the same without any parameter, for the server's own
-library.
+--durable: the server writes to the disk at each COMMIT, as in production; without this option it does
+not. --least: the user has only the rights of this block of docs/security.md. In an argument, @URL@ is
+replaced by the server's URL, with a timeout for busy machines, and @SERVER@ by the URL without
+parameters, for the server's own library.
 """
 import sys
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server and a replica of it that takes over, behind one address.
+"""A server and its replica, which takes over, behind one address.
 
     p = PAIRS['postgres'](synchronous=True)
-    p.url(...)      of whichever serves
+    p.url(...)      the URL, which leads to the server that serves now
     p.cut_off()     commits from now on do not reach the replica
-    p.fail_over()   the first one is killed, the other serves
+    p.fail_over()   kill the server; the replica takes over
 """
 import os
 import shutil
@@ -30,7 +30,7 @@ class Pair:
         return self.first.url(port=self.proxy.port, **params)
 
     def hosts(self, **params):
-        """The URL with both, the replica first."""
+        """The URL with both hosts, the replica first."""
         other = f'127.0.0.1:{self.second.port}'
         return self.first.url(**params).replace('@', f'@{other},', 1)
 
@@ -49,7 +49,7 @@ class Pair:
 
 
 class Standby(Postgres):
-    """A copy of a server, that goes on copying."""
+    """A standby: a copy of a server that is kept up to date."""
 
     def __init__(self, of, *options):
         self.of = of
@@ -114,7 +114,7 @@ class MysqlPair(Pair):
         self.second.sql('STOP SLAVE IO_THREAD')
 
     def promote(self):
-        """All that it has got is carried out first."""
+        """Promote the replica, after it has applied everything that it has received."""
         until(self._idle, 'for the replica to be done')
         self.second.sql('STOP SLAVE; RESET SLAVE ALL; SET GLOBAL read_only = 0')
 

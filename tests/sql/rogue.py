@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A false server on the loopback: it has no TLS, asks for the password in clear and remembers every
-byte that it is sent. script(connection) plays one connection."""
+"""A false server on the loopback, without TLS, which asks for the password in clear and records every byte
+that it receives. script(connection) handles one connection."""
 import socket
 import struct
 import threading
@@ -11,7 +11,7 @@ class Rogue:
     def __init__(self, script):
         self.script = script
         self.heard = b''
-        self.asked = 0  # connections that got as far as the question
+        self.asked = 0  # connections on which the password was asked for
         self.listener = socket.create_server(('127.0.0.1', 0))
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self._serve, daemon=True).start()
@@ -49,7 +49,7 @@ SASL = b'R' + struct.pack('>ii', 8 + 15, 10) + b'SCRAM-SHA-256\0\0'
 
 
 def postgres(first=b'', second=CLEAR, early=b'', pause=0):
-    """first: said after the startup packet; early: right behind the answer to SSLRequest."""
+    """first: sent after the startup packet; early: sent directly after the answer to SSLRequest."""
     def script(rogue, c):
         if rogue.hear(c)[4:8] == b'\x04\xd2\x16\x2f':
             c.sendall(b'N' + early)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Private PostgreSQL and MariaDB servers: in a folder of their own, on a free port of the loopback
-and a unix socket, stopped by their process id. Statements of the tests' own go through the server's
-command-line client.
+"""Private PostgreSQL and MariaDB servers. Each server has a folder of its own, listens on a free port of
+the loopback and on a unix socket, and is stopped by its process id. The tests send their own statements
+through the server's command-line client.
 
-The wall clock of a server can be stepped: it runs with clock_shim.c, which adds what a file says.
+The wall clock of a server can be stepped: the server runs with clock_shim.c, which adds the number in a
+file to the clock.
 """
 import functools
 import glob
@@ -33,7 +34,7 @@ def free_port():
 
 
 def until(predicate, what='', patience=PATIENCE):
-    """Until the predicate says something true, which is returned."""
+    """Wait until the predicate returns a true value, and return this value."""
     end = time.monotonic() + patience
     while True:
         value = predicate()
@@ -44,7 +45,7 @@ def until(predicate, what='', patience=PATIENCE):
 
 
 class Server:
-    """What the two have in common; `options` are for the server's command line."""
+    """The common part of both servers; `options` are for the server's command line."""
 
     def __init__(self, *options, steps_clock=False, durable=False):
         self.folder = tempfile.mkdtemp(prefix='pawl-sql-')
@@ -74,11 +75,11 @@ class Server:
         self.environ.update(CLKSHIM=path, LD_PRELOAD=os.environ['PAWL_CLOCK_SHIM'])
 
     def step_clock(self, seconds):
-        """Set the server's wall clock so far from the true one."""
+        """Set the difference between the server's wall clock and the true time."""
         self.clock[:8] = struct.pack('q', int(seconds * 1e9))
 
     def run(self, *words, **options):
-        """A command of the server's packages; its output."""
+        """Run a command of the server's packages, and return its output."""
         done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False,
                               **options)
         assert done.returncode == 0, f'{words[0]}: {done.stderr.decode()}'
@@ -107,14 +108,14 @@ class Server:
         return False
 
     def kill(self):
-        """At once, as a crash does; it keeps its folder."""
+        """Kill the server with SIGKILL, as in a crash. The folder stays."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
         self.bury()
 
     def bury(self):
-        """What a killed server leaves in the system."""
+        """Clean up after a killed server."""
 
     def restart(self):
         self.kill()
@@ -126,10 +127,10 @@ class Server:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def actor(self, label='', user=None, timeout=10000, **params):
-        """With a time-out that a busy machine won't reach, unless that is the matter."""
+        """Start an actor. The default timeout is so long that a busy machine does not reach it."""
         return Actor(self.url(user, timeout=timeout, **params), label)
 
-    # ---- looking, the same on both ----
+    # ---- queries that are the same on both servers ----
 
     def number(self, text):
         return int(self.sql(text).strip() or 0)
@@ -150,14 +151,14 @@ class Postgres(Server):
     tables = ('', '_member', '_client')
 
     def as_postgres(self, *words):
-        """The server refuses to be root."""
+        """PostgreSQL refuses to run as root."""
         if os.getuid():
             return list(words)
         return ['setpriv', '--reuid=postgres', '--regid=postgres', '--clear-groups', *words]
 
     @staticmethod
     def program(name):
-        """The first in PATH, where Debian's package puts none of these."""
+        """The program in PATH, else in the folder of Debian's package, which is not in PATH."""
         found = sorted(glob.glob(f'/usr/lib/postgresql/*/bin/{name}'))
         return shutil.which(name) or found[-1]
 
@@ -186,7 +187,7 @@ class Postgres(Server):
                                  *self.options)
 
     def bury(self):
-        """The children of a killed postmaster end by themselves; the shared memory must be free."""
+        """Wait until the children of the killed postmaster have ended and the shared memory is free."""
         pid = os.path.join(self.data, 'postmaster.pid')
         if not os.path.exists(pid):
             return
@@ -220,14 +221,14 @@ class Postgres(Server):
                  "'pawl'")
 
     def connections_of(self, actor):
-        """Those of a process; its entry knows which client it is."""
+        """The number of connections of an actor's process, which has an entry in the table of clients."""
         return self.number(f"SELECT count(*) FROM {self.prefix}_client c, pg_locks l WHERE c.pid = "
                            f"{actor.pid} AND l.locktype = 'advisory' AND "
                            "(l.classid::bigint << 32 | l.objid::bigint) = "
                            f"{self.prefix}_key(c.client)")
 
     def statements(self):
-        """How many of Pawl's were carried out, by the log."""
+        """The number of Pawl's statements that the server has carried out, from its log."""
         with open(self.log, errors='replace') as log:
             return sum('  execute pawl_' in line for line in log)
 
@@ -244,7 +245,7 @@ class Postgres(Server):
         self.sql('DROP TABLE ' + ', '.join(self.prefix + t for t in self.tables) + ' CASCADE')
 
     def schema(self):
-        """Carry out the printed statements as an administrator."""
+        """Run the installed schema file as an administrator."""
         self.run('psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-h', self.folder, '-p', str(self.port),
                  '-U', 'root', 'postgres', '-f', os.environ['PAWL_POSTGRES_SQL'])
 
@@ -253,14 +254,14 @@ class Postgres(Server):
             self.sql(statement)
 
     def bare_user(self, name):
-        """Without any right, also not those that everybody has otherwise."""
+        """Create a user without any rights, and revoke the rights that every user has by default."""
         self.sql('REVOKE ALL ON DATABASE postgres FROM PUBLIC')
         self.sql('REVOKE ALL ON SCHEMA public FROM PUBLIC')
         self.sql('REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA public FROM PUBLIC')
         self.user(name)
 
     def transaction(self, *texts):
-        """A connection that says these, and then keeps its transaction open; ended by kill()."""
+        """Open a connection that runs these statements and keeps its transaction open until kill()."""
         return Transaction(['psql', '-Xqt', '-h', self.folder, '-p', str(self.port), '-U', 'root',
                             'postgres'], texts, '\\echo DONE')
 
@@ -273,7 +274,7 @@ class Mysql(Server):
     @classmethod
     @functools.lru_cache(None)
     def is_mysql(cls):
-        """Not MariaDB, whatever the program is called."""
+        """Whether the server is MySQL, not MariaDB, whatever the program is called."""
         done = subprocess.run([cls.program, '--version'], stdout=subprocess.PIPE, check=True)
         return b'MariaDB' not in done.stdout
 
@@ -315,7 +316,7 @@ class Mysql(Server):
                         user, *([database] if database else []), '-e', text)
 
     def url(self, user=None, port=None, **params):
-        if self.is_mysql():  # its usual method of authentication, which needs a trusted server
+        if self.is_mysql():  # its default method of authentication needs a trusted server
             params.setdefault('cleartext', 'yes')
         return f'mysql://{user or "root"}@127.0.0.1:{port or self.port}/pawl{query(params)}'
 
@@ -330,7 +331,7 @@ class Mysql(Server):
             try:
                 self.sql(f'KILL {number}')
             except AssertionError:
-                pass  # it has just ended
+                pass  # the session has just ended
 
     def connections_of(self, actor):
         return self.number(f"SELECT count(*) FROM {self.prefix}_client WHERE pid = {actor.pid} AND "
@@ -377,7 +378,7 @@ class Transaction:
         self.say('BEGIN', *texts)
 
     def say(self, *texts):
-        """Carry out; returns what came back. A failure is in there, too."""
+        """Run a statement. Returns the output, which contains the error text after a failure."""
         for text in texts:
             self.process.stdin.write(f'{text};\n'.encode())
         self.process.stdin.write(f'{self.mark}\n'.encode())
@@ -390,7 +391,7 @@ class Transaction:
         return said.decode()
 
     def start(self, text):
-        """Send without waiting for the answer."""
+        """Send a statement without waiting for the answer."""
         self.process.stdin.write(f'{text};\n'.encode())
         self.process.stdin.flush()
 

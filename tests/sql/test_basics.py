@@ -116,14 +116,14 @@ def _(s, name):
         a.ask('take', 'l', 0).ok()
         waiters = [s.actor() for _ in range(n)]
         queue_up(s, this, waiters)
-        time.sleep(0.5)  # until ears are open
+        time.sleep(0.5)  # until the listeners are open
         before = s.statements()
         begun = time.monotonic()
         a.ask('drop', 'l').ok()
         for w in waiters:
             w.answer('acquire', 'l').ok()
             w.ask('drop', 'l').ok()
-        idle = (n + 1) * (time.monotonic() - begun)  # ears report back every 5 s
+        idle = (n + 1) * (time.monotonic() - begun)  # listeners report back every 5 s
         cost = (s.statements() - before - idle) / n
         print(f'# {n} waiters: {cost:.1f} statements each')
         costs.append(cost)
@@ -167,8 +167,8 @@ def _(s, name):
 
 
 def opens(s, a, b, name, crowd):
-    """How long it takes until a waiter of a latch is told, behind so many of clients that are not
-    there, whose ids come before that of any that is."""
+    """The time until a waiter of a latch is notified, if there are this many waiters of dead clients whose
+    ids sort before the id of the live client."""
     a.ask('set', 'd', 1).ok()
     b.send('take', 'd', 60000)
     until(lambda: s.waiters(name) == 1, 'for a place')

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cutter.c - CLIENT KILL of random connections, through a plain socket.
+ * cutter.c - kills random connections with CLIENT KILL, through a plain socket.
  *
  * The ids of connections count up, and the open connections are among the newest. A random id is
  * therefore drawn from CLIENT LIST, whose lines begin with "id=".
@@ -33,7 +33,7 @@ static FILE *open_port(int port)
     return file;
 }
 
-/* Send a command, past the stream, which is for reading. */
+/* Send a command directly to the socket; the stream is for reading only. */
 static void say(FILE *server, const char *words, long long id)
 {
     if (id)
@@ -42,7 +42,7 @@ static void say(FILE *server, const char *words, long long id)
         dprintf(fileno(server), "%s\r\n", words);
 }
 
-/* The ids of the others; how many, or -1. */
+/* List the ids of the other connections. Returns their number, or -1. */
 static int list_ids(FILE *server, long long mine, long long ids[MAX_IDS])
 {
     char line[4096];

@@ -26,8 +26,8 @@ ENTER, ESCAPE, UP, DOWN, PAGE_DOWN, END = '\r', '\x1b', '\x1b[A', '\x1b[B', '\x1
 
 
 class Screen(pyte.Screen):
-    """After a character in the last column the cursor is there, not beyond: a move to another line
-    ends a wrap that was to come, as on real terminals."""
+    """After a character in the last column the cursor stays in that column, and a move to another line
+    cancels the pending wrap, as on real terminals."""
 
     def cursor_to_line(self, line=None):
         super().cursor_to_line(line)
@@ -48,8 +48,8 @@ CELL_WIDTH, CELL_HEIGHT = 8, 17
 
 
 def _runs(screen, y):
-    """(column, text, columns, style) of neighbours that look the same; each word begins anew, so
-    that a font whose wide characters are not two columns wide moves nothing else."""
+    """Runs of neighbouring cells with the same style: (column, text, columns, style). Each word is a run
+    of its own, so that a font whose wide characters are not two columns wide shifts only that word."""
     runs = []
     for x in range(screen.columns):
         cell = screen.buffer[y][x]
@@ -114,14 +114,14 @@ class Terminal:
         while select.select([self.master], [], [], wait)[0]:
             try:
                 data = os.read(self.master, 65536)
-            except OSError:  # nobody has the other end any more
+            except OSError:  # no process has the terminal open any more
                 return
             self.raw += data
             self.stream.feed(data)
             wait = 0
 
     def settle(self):
-        """Until nothing has come for a moment: a screen may arrive in parts."""
+        """Wait until no output has come for a moment, because a screen may arrive in parts."""
         for _ in range(20):
             if not select.select([self.master], [], [], 0.1)[0]:
                 return
@@ -135,7 +135,7 @@ class Terminal:
         return '\n'.join(self.lines())
 
     def wait(self, what, predicate, patience=PATIENCE):
-        """Until predicate(text of the screen) is true; that text."""
+        """Wait until predicate(text of the screen) is true. Returns the text."""
         end = time.monotonic() + patience
         while True:
             if predicate(self.text()):
@@ -152,8 +152,8 @@ class Terminal:
                 raise AssertionError(f'ended before {what}; the screen:\n{text}')
 
     def check(self, assertions, patience=PATIENCE):
-        """Until assertions() about the screen hold: the words that a case waited for may arrive
-        before the rest of their screen."""
+        """Wait until assertions() about the screen hold, because the words that a case waited for may
+        arrive before the rest of the screen."""
         end = time.monotonic() + patience
         while True:
             try:

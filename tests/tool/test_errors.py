@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The errors that people meet first, as text, on real servers: each says what happened, where
-(host:port), and what to do.
+"""The texts of the errors that people meet first, on real servers: each text names the problem, the place
+(host:port), and a remedy.
 
     test_errors.py ENGINE [WORD]      redis, etcd, zk, postgres, mysql or tool
 """
@@ -73,7 +73,7 @@ class Place:
 
     @property
     def silent_port(self):
-        """Somebody listens there, and says nothing."""
+        """A port with a server that accepts connections and never answers."""
         def make():
             s = socket.socket()
             s.bind(('127.0.0.1', 0))
@@ -82,7 +82,7 @@ class Place:
         return self.once('silent', make, lambda s: s.close()).getsockname()[1]
 
     def talker(self, text):
-        """The port of a server that answers everything with this."""
+        """The port of a server that answers every request with this text."""
         s = socket.socket()
         s.bind(('127.0.0.1', 0))
         s.listen(50)
@@ -107,7 +107,7 @@ class Place:
     # ---- the tool ----
 
     def run(self, url, command=('true',), env=(), options=('-n',), name='x', stop=None):
-        """stop: after how many seconds the tool is stopped, and for how long."""
+        """Run the tool. stop: (seconds until the tool is stopped, seconds until it is resumed)."""
         environ = {k: v for k, v in os.environ.items()
                    if not k.startswith('PAWL_') or k == 'PAWL_ENGINE_DIR'}
         tool = subprocess.Popen([TOOL, 'run', *options, '-u', url, name, '--', *command],
@@ -126,7 +126,7 @@ class Place:
         return subprocess.CompletedProcess(tool.args, tool.returncode, None, err)
 
     def says(self, url, text, status=69, **more):
-        """A line that is just this; `...` in it is any text."""
+        """Check that the output has exactly this line; `...` in it stands for any text."""
         done = self.run(url, **more)
         pattern = '.*'.join(re.escape(part) for part in text.split('...'))
         assert re.fullmatch(pattern, done.stderr.rstrip('\n')), \
@@ -169,7 +169,7 @@ def unreachable(engine):
     @case(engine, 'a silent port, and a machine that stands still when the time is over')
     def _(p):
         if engine == 'mysql':
-            return  # its client library has a text of its own for this
+            return  # the client library has a text of its own for this error
         at = f'127.0.0.1:{p.silent_port}'
         p.says(url(at), CANT + at + ': no answer ...' + ADVICE, stop=(0.35, 0.8))
 
@@ -194,7 +194,8 @@ for one in URLS:
 
 @case('redis', 'TLS to a port without TLS')
 def _(p):
-    """The acquire has time for two attempts: the limit of one that fires late begins anew."""
+    """The acquire has time for two attempts, because the limit of an attempt starts again if its timer
+    fires late."""
     at = f'127.0.0.1:{p.redis.port}'
     p.says(f'rediss://{at}/?{SOON}', CANT + at + ': no answer to the TLS handshake within 700 ms; '
            'does this port serve TLS?', options=('-w', '1.6'))
@@ -348,7 +349,7 @@ def _(p):
 
 
 def other_home(p, *files):
-    """A copy of the tool and of libpawl, and of these modules if they are named, each cut off."""
+    """Copy the tool, libpawl and the named modules into a folder; each module file is truncated."""
     home = os.path.join(p.folder, 'home-' + '-'.join(map(os.path.basename, files)))
     built = os.path.dirname(os.path.dirname(TOOL))
     for folder in ('tools', 'engines'):
@@ -397,7 +398,7 @@ LOST = "pawl: 'x' was lost while the command ran, and the command was ended: "
 
 
 def lose(p, url, harm, text, *options):
-    """A run that loses its lock because of harm() ends its command and says why."""
+    """A run that loses its lock because of harm() ends its command and gives the reason."""
     ready = os.path.join(p.folder, 'ready')
     if os.path.exists(ready):
         os.unlink(ready)

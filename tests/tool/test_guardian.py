@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pawl run in trouble: killed, stopped, its lock broken. The command must be gone before anybody
-else's begins: each command writes its records to one log with O_APPEND, and the order tells."""
+"""pawl run that is killed or stopped, or whose lock is broken. Its command must be gone before the command
+of the next owner begins. Each command appends records to one log (O_APPEND), and the order of the
+records shows whether two commands overlapped."""
 import os
 import shutil
 import signal
@@ -8,7 +9,7 @@ import subprocess
 
 from harness import TOOL, Skip, alive, case, equal, guardian_of, main, wait_for
 
-# Writes "tick PID" without end, and takes no notice of SIGTERM.
+# Writes "tick PID" endlessly, and ignores SIGTERM.
 STUBBORN = 'exec 2>/dev/null; trap "" TERM; while :; do echo tick $$ >> log; sleep 0.005; done'
 POLITE = '''exec 2>/dev/null; trap "echo end $$ >> log; exit 0" TERM
             while :; do echo tick $$ >> log; sleep 0.005; done'''

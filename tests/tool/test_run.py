@@ -171,7 +171,7 @@ def url_for_command(box):
     equal(box.pawl('run', '-u', other, 'x', '--', 'printenv', 'PAWL_URL'), (0, other + '\n', ''))
     equal(box.pawl('-u', other, 'run', 'x', '--', TOOL, 'run', '-n', 'x', '--', 'true')[0], 1)
     os.mkdir(box.path('odd:'))
-    secret = 'local:' + box.path('odd:') + '//me:secret@host'  # a folder that looks like it
+    secret = 'local:' + box.path('odd:') + '//me:secret@host'  # looks like a URL with a password
     equal(box.pawl('run', '-u', secret, 'x', '--', 'printenv', 'PAWL_URL'),
           (0, box.env['PAWL_URL'] + '\n', ''))
 
@@ -243,10 +243,10 @@ def words_in_url(box):
         url = 'local:' + box.path(word)
         os.mkdir(box.path(word), 0o700)
         first = box.start('run', '--at-least', '1h', '-u', url, 'x', '--', 'true')
-        equal(box.end(first)[0], 0, word)  # it does not stay
+        equal(box.end(first)[0], 0, word)  # pawl run itself does not stay for an hour
         equal(box.status('run', '-n', '-u', url, 'x', '--', 'true'), 1, word)
         waits = box.start('run', '--kill-after', '20s', '-u', url, 'x', '--', 'true')
-        code, _, err = box.end(waits)  # before it waits
+        code, _, err = box.end(waits)  # refused before the wait begins
         equal(code, 64, word)
         assert 'half of the lease of 30000ms' in err, err
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A service that says nothing is not "busy", "free" or "done": status 69 and a text, always.
+"""A service that does not answer is never reported as "busy", "free" or "done": the status is 69, with an
+error text.
 
-Two kinds of silence: a port that takes connections and never answers, and one that sends the first
-bytes of a greeting and then stalls. Each verb is tried on every engine that has a network; the
-verbs of one engine run at the same time, since each waits for a limit.
+There are two kinds of silent servers: one accepts connections and never answers, the other sends the first
+bytes of a greeting and then stalls. Each verb is tried on every engine with a network. The verbs of one
+engine run at the same time, because each waits for a time limit.
 """
 import os
 import socket

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pawl top, on a real terminal: what is on the screen, what the keys do, how it ends.
+"""pawl top on a real terminal: the screen, the keys, and how the program ends.
 
 The pictures in docs/pictures are made here: PAWL_PICTURES=docs/pictures python3 test_top.py pictures
 """
@@ -24,13 +24,13 @@ SHANGHAI = '订单:上海'
 
 
 def columns(text):
-    """How wide a terminal shows it."""
+    """The number of terminal columns that the text takes."""
     return sum(0 if unicodedata.combining(c) else
                2 if unicodedata.east_asian_width(c) in 'WF' else 1 for c in text)
 
 
 def cell_columns(screen, y):
-    """The line as one character per column: what follows a wide character is empty."""
+    """The line as a list of columns; the column after a wide character is empty."""
     return [screen.buffer[y][x].data for x in range(screen.columns)]
 
 
@@ -88,7 +88,7 @@ def list_holds(terminal, width, height):
 
 
 def check_columns(screen, nrows):
-    """Every row's state begins under the title STATE, whatever the name."""
+    """Check that the state of every row begins under the title STATE, whatever the name."""
     column = places(screen, 2, 'STATE')
     for y in range(3, 3 + nrows):
         line = cell_columns(screen, y)
@@ -321,13 +321,13 @@ def stopped(box):
     check_restored(terminal, 'after ^Z and q')
 
 
-# until the job has stopped because it wants the terminal
+# wait until the job has stopped because it wants the terminal
 IN_BACKGROUND = 'until [ -n "$(jobs -s)" ]; do sleep 0.1; done'
 KILL = 'kill %1; while kill -0 %1; do sleep 0.1; done; jobs\r'
 
 
 def in_shell(box, line):
-    """bash on a terminal, with the line typed, and pawl top on the screen."""
+    """Start bash on a terminal, type the line, and wait for the screen of pawl top."""
     terminal = Terminal(box, term='xterm-256color', command=['bash', '--norc', '--noediting', '-i'],
                         env={'PS1': 'PROMPT> ', 'PAWL': os.environ['PAWL_TOOL']})
     typed(terminal, line, 'q quit')
@@ -335,7 +335,7 @@ def in_shell(box, line):
 
 
 def typed(terminal, keys, *answers):
-    """Type, and await each of the answers, one after the other."""
+    """Type the keys, and wait for the answers, one after the other."""
     at = len(terminal.raw)
     terminal.key(keys)
     for answer in answers:
@@ -463,7 +463,7 @@ def no_terminal(box):
 
 
 class Redis:
-    """A server of this case's own."""
+    """A Redis server for this case alone."""
 
     def __init__(self, box):
         self.box = box
@@ -576,7 +576,7 @@ def many(box):
     server.cli(stdin=lines.encode())
     equal(server.cli('DBSIZE'), '10000')
     log = box.path('log')
-    url = server.url.replace('timeout=1000', 'timeout=60000')  # a crowded machine is no silence
+    url = server.url.replace('timeout=1000', 'timeout=60000')  # for a crowded machine
     terminal = Terminal(box, command=[
         'sh', '-c', f'exec "$0" top -v -v -i 1s -u "trace:{url}" 2>"{log}"',
         os.environ['PAWL_TOOL']])
@@ -613,8 +613,8 @@ def word_shape(word):
 
 
 def shape(text):
-    """A picture without what differs from run to run and from host to host: numbers, times, the
-    folder, and in rows what follows the first number."""
+    """A picture without the parts that differ between runs and hosts: numbers, times, the folder,
+    and in each row the text after the first number."""
     lines = []
     for y, line in enumerate(text.splitlines()):
         words = [word_shape(w) for w in re.sub(r' for [^?]*\?', ' for 1s?', line).split()]

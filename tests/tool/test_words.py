@@ -10,7 +10,7 @@ from harness import TOOL, case, equal, main, wait_for
 
 
 def itself(box, name, outer, inner):
-    """`pawl run` inside `pawl run`: it must neither wait nor run."""
+    """`pawl run` inside a `pawl run` of the same name must neither wait nor run its command."""
     process = box.start('run', *outer, name, '--', TOOL, 'run', *inner, name, '--', 'echo', 'ran')
     equal(box.end(process),
           (64, '', f"pawl: '{name}' is held by the pawl run that started this command "

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * failing_memory.c - see failing_memory.h. Blocks are counted as they come and go.
+ * failing_memory.c - see failing_memory.h. Blocks are counted when they are allocated and freed.
  */
 #include "failing_memory.h"
 

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * failing_memory.h - requests for memory that fail when a test wants it.
+ * failing_memory.h - makes memory allocations fail at a place that a test chooses.
  *
- * A program with this in it is linked so that the calls of malloc and its kin in Pawl's own code
- * (and in the test) come here first; other libraries are not touched, since libuv aborts without
- * memory.
+ * A program with this file is linked so that calls of malloc and similar functions from Pawl's own
+ * code (and from the test) come here first. Other libraries are not affected, because libuv aborts
+ * when an allocation fails.
  */
 #ifndef PAWL_TEST_FAILING_MEMORY_H
 #define PAWL_TEST_FAILING_MEMORY_H
 
 #include <stdbool.h>
 
-/* From now on the n-th request fails (0: none), only that one or all from there on. */
+/* From now on the n-th allocation fails (0: none): only this one, or all from this one on. */
 void memory_fails(long n, bool all_after);
-/* The end of it; how many requests there were. The case fails if a block was not given back. */
+/* End the failures. Returns the number of allocations. The case fails if a block was not freed. */
 long memory_is_back(void);
-/* Which one fails, for messages. */
+/* A text for messages that says which allocation fails. */
 const char *memory_words(void);
 
 #endif

@@ -31,7 +31,7 @@ void fake_send(fake *f, const char *format, ...)
     for (ssize_t done = 0, n; done < length; done += n) {
         n = send(f->fd, text + done, (size_t)(length - done), MSG_NOSIGNAL);
         if (n < 0)
-            break; /* it hung up: the next read tells */
+            break; /* the client hung up: the next read reports this */
     }
     free(text);
 }
@@ -58,7 +58,7 @@ static bool read_all(const fake *f, char *data, size_t length)
     return true;
 }
 
-/* "*3" or "$11"; -1: the end. */
+/* Read "*3" or "$11"; -1: the end of the connection. */
 static long read_number(const fake *f)
 {
     char line[32];

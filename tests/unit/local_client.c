@@ -16,7 +16,7 @@
 #include "check.h"
 #include "registry.h"
 
-static char root[64]; /* made and removed by the runner: a case that fails leaves nothing either */
+static char root[64]; /* made and removed by the runner, so that failed cases leave nothing */
 
 int64_t clock_now(void)
 {
@@ -69,7 +69,7 @@ static void env_clear(pawl_env *env, pawl_timer *timer)
     timer->armed = false;
 }
 
-/* The tests turn the loop themselves. */
+/* Nothing to do: the tests run the loop themselves. */
 static void env_loop_changed(pawl_env *env)
 {
     (void)env;
@@ -88,7 +88,7 @@ static void env_set(pawl_env *env, pawl_timer *timer, int64_t due)
 
 /* ---- open, run, close ------------------------------------------------------------------------ */
 
-/* Whichever of the case's processes comes first makes it. */
+/* The first process of the case that gets here creates the folder. */
 const char *client_folder(void)
 {
     static char folder[128];
@@ -153,7 +153,7 @@ void client_run(struct client *c)
     }
 }
 
-/* libuv tells the kernel what to watch only in client_run. */
+/* libuv registers its descriptors with the kernel only in client_run. */
 void client_sleep(struct client *c, int64_t due)
 {
     struct pollfd p = {.fd = uv_backend_fd(&c->loop), .events = POLLIN};

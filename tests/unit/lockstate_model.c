@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lockstate_model.c - the rules of locks once more, see lockstate_model.h.
+ * lockstate_model.c - a second implementation of the rules of locks, see lockstate_model.h.
  */
 #include "lockstate_model.h"
 
@@ -67,7 +67,7 @@ static void claim(struct one *o, int64_t lease)
     o->claim = false;
 }
 
-/* Whether its owner writes here and may therefore read past the queue. */
+/* Does the owner also write, so that it may read without queueing? */
 static bool may_pass(const struct model *m, const struct one *want, uint64_t with)
 {
     int w = with ? model_index(m, with) : -1;
@@ -75,7 +75,7 @@ static bool may_pass(const struct model *m, const struct one *want, uint64_t wit
     return want->mode == S && held(m, w) && m->list[w].mode == X && m->list[w].peer == want->peer;
 }
 
-/* Permits: within the capacity, which whoever uses the semaphore agrees on. */
+/* Do the permits fit into the capacity, and do all users of the semaphore agree on the capacity? */
 static int fits_capacity(const struct model *m, const struct one *want, int64_t capacity)
 {
     int64_t c = m->n ? m->capacity : capacity;
@@ -85,7 +85,7 @@ static int fits_capacity(const struct model *m, const struct one *want, int64_t 
     return want->permits > c ? PAWL_EINVAL : 0;
 }
 
-/* Behind the holders, or at the end of the queue; at once, or not at all. */
+/* Enter behind the holders, or at the end of the queue, or not at all. */
 static int enter(struct model *m, struct one want, const lockstate_ask *ask)
 {
     int h = model_holders(m), i;
@@ -192,7 +192,7 @@ void model_expire(struct model *m, uint64_t seq)
     drop_holders(m);
     self = model_index(m, seq);
     i = model_holders(m);
-    if (self < i) { /* not in the queue: only the front is looked at */
+    if (self < i) { /* not in the queue: only the front is checked */
         while (i < m->n && world.dead[m->list[i].peer])
             take(m, i);
     } else {

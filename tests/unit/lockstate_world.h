@@ -30,7 +30,8 @@ extern struct world {
     size_t ntold;
 } world;
 
-/* Begin anew: nothing on the shelf, nobody dead. Its memory is full of old bytes. */
+/* Start again with an empty shelf and no dead processes. The memory of the shelf is full of old
+ * bytes. */
 void world_fresh(void);
 
 /* Begin an edit of this name at the present time; clears the list of notified owners. */

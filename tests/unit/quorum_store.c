@@ -2,8 +2,9 @@
  *
  * quorum_store.c - the stores of quorum_world.h, and the inner engine "node:K" that uses them.
  *
- * Stages of a message: COMING (its timer carries it out), WAITING (in a queue, or in a store that
- * is silent), GOING (its timer answers), LOST (its timer says PAWL_EUNKNOWN).
+ * The stages of a message: COMING (its timer will carry out the message), WAITING (in a queue, or
+ * in a store that is silent), GOING (its timer will answer), LOST (its timer will answer
+ * PAWL_EUNKNOWN).
  */
 #include "quorum_world.h"
 

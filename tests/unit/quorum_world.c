@@ -89,7 +89,7 @@ void world_begin(uint64_t seed)
         stores[i].delay = MS / 2;
 }
 
-/* The first lease that somebody waits for, at any store. */
+/* The end of the first lease that a client waits for, at any store. */
 static int64_t first_expiry(void)
 {
     int64_t first = PAWL_NEVER;

@@ -36,7 +36,7 @@ typedef struct name_state {
 
 typedef struct store {
     int64_t delay, jitter; /* ns, each way */
-    bool silent;           /* takes requests, answers nothing */
+    bool silent;           /* accepts requests, and does not answer */
     int refuses;           /* refuses requests with this code, at once */
     int64_t beat;          /* > 0: a renewal counts from this long before, as with a session */
     bool restarted;        /* the store reports when it was started */
@@ -61,7 +61,7 @@ typedef struct ask {
     pawl_op op;
     pawl_error err;
     pawl_renewal item;
-    int done; /* how often */
+    int done; /* how often the op was completed */
     int64_t at;
     char name[8];
 } ask;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_can.c - what a service can do, and which engine a URL means. The answers come from the
- * engine, never from words that happen to be in the URL. No server is needed: a client is open
- * before it is connected.
+ * test_can.c - the capabilities of a service, and which engine a URL means. The answers come from
+ * the engine, never from words that happen to be in the URL. No server is needed, because pawl_open
+ * does not wait for the connection.
  */
 #include "actors.h"
 #include "check.h"
@@ -31,7 +31,7 @@ static int ask(const char *url, int what)
     return answer;
 }
 
-/* Both give the same answers to all questions. */
+/* Check that both URLs give the same answers to all questions. */
 static void same_answers(const char *one, const char *two)
 {
     check_note("%s, %s", one, two);

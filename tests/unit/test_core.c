@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_core.c - parts of the core that can be looked at by themselves: timers, URLs, options,
- * modules, validity arithmetic, histograms.
+ * test_core.c - parts of the core that can be tested separately: timers, URLs, options, modules,
+ * validity arithmetic, histograms.
  */
 #include <stdlib.h>
 

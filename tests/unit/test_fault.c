@@ -235,7 +235,7 @@ static void open_fault(const char *options)
     }
 }
 
-/* Close, and see that nothing is left: no timer, no inner op, no inner engine. */
+/* Close, and check that nothing is left: no timer, no inner op, no inner engine. */
 static bool clean_close(void)
 {
     bool clean;

@@ -45,7 +45,7 @@ static void count_lost(void *arg, pawl_lock *lock, int code)
     event_raise(arg);
 }
 
-/* The renewal by hand plans the next one; that overtakes the one that is kept. */
+/* pawl_lock_renew schedules the next renewal, which overtakes the renewal that is kept. */
 CASE("a renewal that was overtaken by another one has no say about what is held later")
 {
     pawl_stats stats = {.size = sizeof stats};
@@ -75,7 +75,7 @@ CASE("a renewal that was overtaken by another one has no say about what is held 
     pawl_lock_free(y);
 }
 
-/* Over the memory that this thread has freed. */
+/* Overwrite the memory that this thread has freed. */
 static void scribble(void)
 {
     void *blocks[64];
@@ -260,7 +260,7 @@ static void hear_releases(void *arg, int level, const char *text)
     wrong_releases += !strcmp(text, "late: release 4");
 }
 
-/* Holds are used again; the one that lets go had four permits before. */
+/* Holds are reused; the hold that gives its permits back had four permits in its earlier use. */
 CASE("a grant that came too late gives back as many permits as it took")
 {
     pawl_client *client = open_client("late:grant=200;memory:",
@@ -508,7 +508,7 @@ static void remove_when_lost(void *arg)
     event_raise(&r->removed);
 }
 
-/* Runs in the thread that lists, with no mutex held: it goes on when the lock is gone. */
+/* Runs in the thread that lists, with no mutex held. Returns when the lock has been removed. */
 static void wait_until_removed(void *arg, int level, const char *text)
 {
     remover *r = arg;

@@ -13,7 +13,7 @@
 #include "shelf/lockstate.h"
 #include "pawl.h"
 
-enum { WAITERS = 400, PER_HAND_OVER = 20 }; /* 3 to 5 are needed; a look at every wait makes 200 */
+enum { WAITERS = 400, PER_HAND_OVER = 20 }; /* 3 to 5 are needed; with a check of each waiter 200 */
 
 static atomic_int edits;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -60,8 +60,8 @@ static pawl_lock *new_lock(pawl_client *client)
     return lock;
 }
 
-/* Each client has two places in a row, then the next client has: a hand-over also tells the holder
- * and the front of another client. */
+/* The places in the queue go to the clients in turn, two in a row each, so that a hand-over also
+ * notifies the holder and the front of another client. */
 static void serve(const char *url, int nclients)
 {
     pawl_client *clients[2];
@@ -84,7 +84,7 @@ static void serve(const char *url, int nclients)
     CHECK_EQ(failed, 0);
     pthread_mutex_unlock(&mutex);
     check_note("%d waiters, %d edits", WAITERS, atomic_load(&edits));
-    CHECK(atomic_load(&edits) >= 2 * WAITERS); /* they are counted */
+    CHECK(atomic_load(&edits) >= 2 * WAITERS); /* the edits are counted */
     CHECK(atomic_load(&edits) <= PER_HAND_OVER * WAITERS);
     pawl_lock_free(first);
     for (int i = 0; i < nclients; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * test_local.c - the engine local in one process: its folder, its table, and clients that meet
- * there. What happens when processes are killed is in test_local_kill.c and test_local_hammer.c.
+ * there. test_local_kill.c and test_local_hammer.c test processes that are killed.
  */
 #include <fcntl.h>
 #include <stdlib.h>

@@ -35,7 +35,7 @@ static _Noreturn void crowd(int say, int hear)
     }
     if (write(say, good == EACH ? "y" : "n", 1) != 1 || read(hear, &byte, 1) != 1)
         _exit(1);
-    _exit(0); /* as if killed: nothing is released */
+    _exit(0); /* as if killed: no lock is released */
 }
 
 static void more_files(void)
@@ -56,7 +56,7 @@ static void crowd_and_release(struct client *c)
     pid_t pids[PARTS];
     char byte;
 
-    op.lease_ms = 600000; /* nobody renews it, and on a busy machine a crowd comes in slowly */
+    op.lease_ms = 600000; /* not renewed; on a busy machine the crowd starts slowly */
     client_start(c, &op);
     CHECK(op.code == 0 && !pipe(up) && !pipe(down));
     for (int i = 0; i < PARTS; i++) {
@@ -112,7 +112,7 @@ CASE("a place among many is found in a few tries")
         client_close(&c[i]);
 }
 
-/* Lock or unlock `n` slots as other clients would. */
+/* Lock or unlock the bytes of `n` slots, as other clients would. */
 static void fill(int fd, short type, uint32_t first, uint32_t n)
 {
     struct flock lock = {.l_type = type, .l_whence = SEEK_SET,
@@ -149,7 +149,7 @@ CASE("the last free place is found, wherever it is; when there is none, the clie
 
 /* ---- no room --------------------------------------------------------------------------------- */
 
-/* Acquire names until there is no room; returns how many. */
+/* Acquire names until there is no room. Returns the number of names. */
 static int take_all(struct client *c, pawl_op *ops, int n)
 {
     static char names[40000][16];
@@ -320,8 +320,9 @@ CASE("whoever waits is woken by a holder that changed its user or its root since
 
 /* ---- a process that is killed between two messages ------------------------------------------- */
 
-/* The waiting clients a and b read; the process that has the write lock publishes its release, and
- * tells nobody. Before, a was told of something else: it must not take that for the whole news. */
+/* The waiting clients a and b are readers. The process that has the write lock publishes its
+ * release, and notifies no client. Before that, a got a notice about another edit: a must not
+ * conclude that the others were notified of this edit, too. */
 static _Noreturn void release_in_silence(int say, int hear)
 {
     struct client c;

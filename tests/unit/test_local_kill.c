@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_local_kill.c - the engine local when a process is killed or stopped: one at a time, and at
- * moments that are looked at closely. The hammer, test_local_hammer.c, does it to many at random.
+ * test_local_kill.c - the engine local when a process is killed or stopped: one process at a time,
+ * at chosen moments. test_local_hammer.c kills many processes at random.
  */
 #include <signal.h>
 #include <sys/wait.h>
@@ -30,7 +30,8 @@ static _Noreturn void hold(int64_t lease_ms, int say)
     }
 }
 
-/* A process that takes "x", says so, and waits for its end. */
+/* Start a process that acquires "x" and waits for its end. Returns when the process has the
+ * lock. */
 static pid_t holder(int64_t lease_ms)
 {
     int pipe_fd[2];
@@ -54,7 +55,7 @@ static void end(pid_t pid)
     waitpid(pid, NULL, 0);
 }
 
-/* Kill a holder, stopped before or not; returns after how many ns the lock was here. */
+/* Kill a holder, stopped before or not. Returns the time in ns until this client had the lock. */
 static int64_t follow(struct client *c, bool stop_first)
 {
     pid_t pid = holder(600000);

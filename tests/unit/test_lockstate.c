@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_lockstate.c - the rules of locks, each in words. Person 1 came first, then 2 and so on.
+ * test_lockstate.c - the rules of locks, one case for each. Owner 1 came first, then 2 and so on.
  */
 #include "check.h"
 #include "lockstate_world.h"

@@ -315,7 +315,7 @@ CASE("what happened at a node is told once as something to verify, also if nobod
     CHECK_EQ(a.done, 1);
     CHECK_CODE(a.op.code, 0);
     CHECK_EQ(a.op.event, PAWL_EVENT_VERIFY);
-    world_run(1); /* it listens again */
+    world_run(1); /* the engine has submitted its EVENT op again */
     world_tell(3, &one, PAWL_EVENT_VERIFY);
     ask_submit(&one, &b, PAWL_OP_EVENT, 0);
     CHECK_EQ(b.op.event, PAWL_EVENT_VERIFY);
@@ -399,7 +399,7 @@ CASE("an inspection shows one holder for all nodes, and who waits")
 
 /* ---- cancel and close, at every moment ------------------------------------------------------- */
 
-/* A situation, by number, in which an acquire is out for a while. */
+/* Set up situation number `scene`, in which an acquire is under way for a while. */
 static void stage(int scene)
 {
     static ask held;
@@ -470,7 +470,7 @@ CASE("an engine can be closed at every moment after its ops have ended")
             ask_acquire(&one, &a, 0, 1, tenths % 2, LEASE, 60000);
             world_run(tenths / 10);
             ask_cancel(&one, &a);
-            ask_cancel(&one, &a); /* impatient */
+            ask_cancel(&one, &a); /* the caller gives up */
             CHECK(world_run_until(&a, 300));
             if (a.op.code == 0) {
                 ask_renew(&one, &b, 0, 1, LEASE);

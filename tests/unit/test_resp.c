@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_resp.c - reading the wire format of Redis: each type, each limit, each way to be malformed,
- * and all of that cut at each place. Expected is the print of resp_reference.h, or the error.
+ * test_resp.c - reading the wire format of Redis: each type, each limit, each kind of malformed
+ * input, and all of these cut at each place. The expected result is the text that resp_reference.h
+ * prints, or the error.
  */
 #include <stdio.h>
 
@@ -36,8 +37,9 @@ void *__wrap_realloc(void *old, size_t size)
 
 /* ---- Reading --------------------------------------------------------------------------------- */
 
-/* All replies of bytes[0..length), the first `cut` bytes shown first, then the rest (step 0) or
- * piece by piece; each time in another place. Then what is left: "more", or the error. */
+/* Read all replies of bytes[0..length): first `cut` bytes, then the rest (step 0) or `step`
+ * bytes at a time, each time at another address. Prints the replies, and the error text after an
+ * error. */
 static void read_cut(const resp_limits *limits, const char *bytes, size_t length, size_t cut,
                      size_t step, struct text *out)
 {
@@ -69,7 +71,8 @@ static void read_cut(const resp_limits *limits, const char *bytes, size_t length
     resp_reader_free(&r);
 }
 
-/* Whole, cut in two at each place, and in pieces of each small size: always this. */
+/* Read the bytes whole, cut in two at each place, and in pieces of each small size. The result must
+ * always be `want`. */
 static void reads_within(const resp_limits *limits, const char *bytes, size_t length,
                          const char *want)
 {

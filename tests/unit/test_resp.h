@@ -5,7 +5,7 @@
 #ifndef PAWL_TEST_RESP_H
 #define PAWL_TEST_RESP_H
 
-extern int allowed;     /* so many allocations succeed, then none; -1: all */
-extern int allocations; /* were tried */
+extern int allowed;     /* how many allocations succeed before all fail; -1: all succeed */
+extern int allocations; /* the number of allocations tried */
 
 #endif

@@ -101,7 +101,7 @@ CASE("too few, too many or no arguments: nothing is written")
     kit_buf_free(&out);
 }
 
-/* The n-th allocation fails: the command before stays, the one that failed is gone. */
+/* The n-th allocation fails: the earlier command stays in the buffer, the failed one is removed. */
 static bool survives(int n)
 {
     static char big[5000];
@@ -347,7 +347,7 @@ static void random_reply(struct text *wire)
     random_value(wire, draw(5));
 }
 
-/* Read it in random pieces; both readers must see the same. */
+/* Read the replies in random pieces; both readers must give the same result. */
 static void compare(resp_reader *r, const struct text *wire)
 {
     static const resp_limits limits = {RESP_DEPTH, 1u << 20, 1u << 26};

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases for ZooKeeper, told in TAP: each a sentence and a function.
+"""Runs test cases on ZooKeeper and prints TAP. A case is a sentence and a function.
 
-All cases of a program share its servers, because a Java machine takes long to start; each has a
-chroot of its own. Afterwards nothing that belongs to a session may be left there.
+All cases of a program share its servers, because a Java process takes long to start; each case has a
+chroot of its own. After a case no ephemeral node may be left below its chroot.
 
-    program [FILTER]     a part of the sentence
+    program [FILTER]     FILTER: a part of the sentence
 """
 import os
 import re
@@ -24,7 +24,7 @@ _chroots = iter(range(1, 10 ** 6))
 
 
 def case(sentence, fresh=False):
-    """`fresh`: on servers to which nothing has happened yet."""
+    """`fresh`: the case runs on servers that no other case has disturbed."""
     def add(function):
         _cases.append((sentence, fresh, function))
         return function
@@ -63,7 +63,7 @@ class World:
         return made
 
     def admin_of(self, auth):
-        """An administrator with a user's rights."""
+        """A client with the rights of a user, to change nodes by hand."""
         made = Client(self.servers.port, auth=auth)
         self.at_end(made.close)
         return made
@@ -75,17 +75,17 @@ class World:
         return f'{self.chroot}/{name}'
 
     def children(self, name):
-        """As the leader has them."""
+        """The children of a node, as the leader has them."""
         self.admin.sync()
         return self.admin.children(self.path(name))
 
     def queue(self, name):
-        """Contenders in order."""
+        """The contenders for a name, in order."""
         found = [re.search(r'.*(?:lock-|__)(-?\d{10})$', c) for c in self.children(name)]
         return [m[0] for m in sorted(filter(None, found), key=lambda m: int(m[1]))]
 
     def queue_up(self, name, actors, **options):
-        """Each actor's lock 'l' in the queue, one behind the other."""
+        """Put each actor's lock 'l' into the queue, one after the other."""
         for a in actors:
             n = len(self.queue(name))
             a.lock('l', name, **options)
@@ -93,7 +93,7 @@ class World:
             until(lambda: len(self.queue(name)) == n + 1, 'for a place in the queue')
 
     def nothing_left(self, patience=30):
-        """Of any session, below the chroot."""
+        """Check that no node of any session is left below the chroot."""
         until(lambda: not self.admin.ephemerals(self.chroot), 'until nothing is left', patience)
 
     def end(self):

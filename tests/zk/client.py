@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small client of ZooKeeper's protocol, with which tests read and change nodes.
 
-It blocks, has one session and no watches, and shares no code with the engine.
+The client blocks, has one session and no watches, and shares no code with the engine.
 """
 import base64
 import hashlib
@@ -35,7 +35,7 @@ def documented(less=''):
 
 
 def digest(user, password):
-    """As an ACL names them."""
+    """User and password in the form of an ACL's id."""
     hashed = hashlib.sha1(f'{user}:{password}'.encode()).digest()
     return f'{user}:{base64.b64encode(hashed).decode()}'
 
@@ -119,12 +119,12 @@ class Client:
         return [(r.take('i'), r.bytes().decode(), r.bytes().decode()) for _ in range(r.take('i'))]
 
     def set_acl(self, path, *entries):
-        """Each (rights, scheme, id); rights: read 1, write 2, create 4, delete 8, admin 16."""
+        """Set entries (rights, scheme, id). Rights: read 1, write 2, create 4, delete 8, admin 16."""
         acl = b''.join(struct.pack('>i', r) + text(s) + text(i) for r, s, i in entries)
         self.call(7, text(path) + struct.pack('>i', len(entries)) + acl + struct.pack('>i', -1))
 
     def children(self, path):
-        """Sorted; none if the node is not there."""
+        """The children, sorted; an empty list if the node does not exist."""
         try:
             r = self.call(8, text(path) + b'\0')
         except Error as error:
@@ -146,7 +146,7 @@ class Client:
         self.call(9, text('/'))
 
     def tree(self, path):
-        """All paths below, except ZooKeeper's own."""
+        """All paths below a node, except ZooKeeper's own."""
         found = []
         for child in self.children(path):
             below = f'{path.rstrip("/")}/{child}'
@@ -155,7 +155,7 @@ class Client:
         return found
 
     def ephemerals(self, path='/'):
-        """Nodes below that belong to a session."""
+        """The nodes below a node that belong to a session."""
         self.sync()
         found = []
         for p in self.tree(path):

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server that lies: it passes messages on to a real one, and spoils some of its answers.
+"""A fake server that passes messages on to a real server, and spoils some of its answers.
 
     f = Fake(port)
     f.spoil('create2', lambda body: body[:5])    the bytes after the header of this answer
     f.spoil('connect', lambda body: b'')         the answer to the session's request
     f.spoil('create2', lambda header, body: ..., whole=True)     the whole message
     f.send(b'...')                               to every client, now
-    f.behave()                                   from now on it is a server like any other
+    f.behave()                                   spoil no answers from now on
 
-A spoiler may return None: no answer at all. f.lies counts how often one was told. Lists that are
-asked for before any delete on their connection are called 'early children'.
+A spoiler may return None: no answer at all. f.lies counts the spoilt answers. Lists of children that a
+client asks for before any delete on the same connection are called 'early children'.
 """
 import contextlib
 import socket

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """on_server.py one|three|least PROGRAM [ARGUMENT ...]: run a program on private ZooKeeper servers.
 
-@URL@ in an argument is their URL; `least`: with a user that has just the rights that
-docs/security.md says. No session is shorter than 2 s, no time-out than 10 s, and a
-follower may be 10 s behind before its leader drops it: a crowded machine keeps all three.
+@URL@ in an argument is their URL; with `least`, the user has only the rights that docs/security.md lists.
+Sessions last at least 2 s, timeouts are at least 10 s, and a leader drops a follower only after 10 s:
+even a crowded machine meets these limits.
 """
 import os
 import sys

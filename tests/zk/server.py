@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Private ZooKeeper servers: one alone, or an ensemble.
 
-Each has a folder and free loopback ports of its own, ticks ten times as fast as usual, and is
-stopped by its process id. The jars are those of Debian's libzookeeper-java, or all jars of the
-folder that PAWL_ZK_JARS names.
+Each server has a folder and free loopback ports of its own, has ticks that are ten times shorter than
+usual, and is stopped by its process id. The jars are from Debian's libzookeeper-java, or from the folder
+that PAWL_ZK_JARS names.
 """
 import glob
 import os
@@ -74,7 +74,7 @@ class Server:
         return self
 
     def ask(self, word):
-        """A four-letter word; '' if it does not answer."""
+        """Send a four-letter command. Returns the answer, or '' if the server does not answer."""
         try:
             with socket.create_connection(('127.0.0.1', self.port), 2) as s:
                 s.sendall(word.encode())
@@ -100,8 +100,8 @@ class Server:
             time.sleep(0.02)
 
     def warm_up(self):
-        """A fresh Java machine needs seconds for its first answers; and an ensemble of such may
-        elect once more meanwhile."""
+        """A new Java process needs seconds for its first answers, and a new ensemble may elect a
+        second leader in that time. So send requests until the server is fast."""
         end, rounds = time.monotonic() + PATIENCE, 0
         while rounds < WARM_UP:
             try:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Answers that no server gives: each ends the connection with words, never the process, and what
-was asked for works as soon as answers make sense again."""
+"""Answers that no server gives: each ends the connection with an error text, never the process, and the
+requests succeed as soon as the answers make sense again."""
 import os
 import random
 import struct
@@ -61,7 +61,7 @@ def _(w):
 
 
 def spoilers(w):
-    """Bodies that are too short, too long, too much."""
+    """Functions that spoil a body: cut it, make it longer, or put wrong numbers into it."""
     cuts = [(f'cut at {n}', lambda b, n=n: b[:n]) for n in (0, 1, 3, 4, 7, 11, 40)]
     return cuts + [('more', lambda b: b + b'\0' * 5), ('huge', lambda b: HUGE + b[4:]),
                    ('negative', lambda b: NEGATIVE + b[4:]),
@@ -155,7 +155,7 @@ def _(w):
 
 
 def overlooked(w, f, a, wait):
-    """An acquire whose answer is lost; then a server that shows it only behind a write."""
+    """The answer to an acquire is lost, and the next server shows the node only after a write."""
     f.spoil('create2', lambda h, b: time.sleep(0.6), whole=True)
     a.send('acquire', 'l', wait)
     until(lambda: f.lies, 'until an answer is lost')

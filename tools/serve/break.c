@@ -2,10 +2,10 @@
  *
  * break.c - POST /api/v1/break: the one request that changes something.
  *
- * It needs --allow-break, the token that pawl serve printed or read, and the fencing token of the
- * hold that the operator saw: a lock that has changed hands meanwhile is not broken. (Between the
- * look and the break there is a moment in which it may change hands; engines have no break that
- * compares.) Every break is reported on the standard error.
+ * A break needs --allow-break, the token that pawl serve printed or read, and the fencing token of
+ * the hold that the operator saw: a lock that has changed hands in the meantime is not broken.
+ * (Between the inspection and the break the lock may still change hands; engines have no break that
+ * compares tokens.) Every break is reported on the standard error.
  */
 #include <microhttpd.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static const char *argument(struct MHD_Connection *connection, const char *key)
     return MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, key);
 }
 
-/* In a time that does not depend on where the two differ. */
+/* Compare two strings in a time that does not depend on where they differ. */
 static bool equal_secret(const char *a, const char *b)
 {
     size_t n = strlen(b), length = strlen(a);
@@ -40,7 +40,7 @@ static bool has_token(const board *b, struct MHD_Connection *connection)
            equal_secret(given + 7, b->token);
 }
 
-/* A browser says which page makes it ask. */
+/* Check the Origin header, in which a browser names the site of the page that sends the request. */
 static bool origin_ok(const board *b, struct MHD_Connection *connection)
 {
     const char *origin = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Origin");

@@ -69,7 +69,7 @@ static int parse(tool *t, board *b, serve_options *o, int argc, char **argv)
     return OPT_DONE;
 }
 
-/* The first line of the file. */
+/* Read the token: the first line of the file. */
 static bool read_token(board *b, const char *path)
 {
     FILE *f = fopen(path, "re");
@@ -97,7 +97,7 @@ static bool make_token(board *b)
     return true;
 }
 
-/* The URL for people: no password, no user, no parameters. */
+/* Set the URL that people see: without password, user and parameters. */
 static void name_service(board *b)
 {
     const char *url = service_url(b->tool);
@@ -171,7 +171,7 @@ static void end(board *b)
     free(b);
 }
 
-/* A wrong URL is an error now; a service that is down may come up. */
+/* A wrong URL is an error at once. A service that is down is tried again later. */
 static int open_service(board *b)
 {
     pawl_client_options options = {.label = operator_name()};

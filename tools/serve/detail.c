@@ -3,15 +3,15 @@
  * detail.c - holders and waiters, in order: for the names that pages look at, and for the
  * names with the most waiters, whose waiting times go into the history.
  *
- * At most INSPECTIONS names per round. Names that pages look at come first, the one whose data is
- * the oldest before the others.
+ * At most INSPECTIONS names per round. Names that pages look at come first, in order of the age of
+ * their data, oldest first.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "serve.h"
 
-#define WANTED_MS 10000 /* a page that asked this long ago may ask again */
+#define WANTED_MS 10000 /* a page that asked longer ago is considered closed */
 
 typedef struct collector {
     board *board;
@@ -42,7 +42,7 @@ static int row(void *arg, const pawl_info *info)
 
     if (info->role == PAWL_ROLE_SUMMARY) {
         json_row(c->out, info);
-        /* as text: a script's numbers have 53 bits */
+        /* as a string: numbers in JavaScript have 53 bits */
         fprintf(c->out, ",\"holder_token\":\"%llu\"", (unsigned long long)info->token);
         return 0;
     }
@@ -114,7 +114,7 @@ detail *detail_want(board *b, const char *name)
 typedef struct choice {
     char names[INSPECTIONS][256];
     uint64_t waiters[INSPECTIONS];
-    size_t n, wanted; /* the first `wanted` are wanted by pages */
+    size_t n, wanted; /* the first `wanted` names are from pages */
 } choice;
 
 static bool chosen(const choice *c, const char *name)
@@ -140,7 +140,7 @@ static void choose_wanted(board *b, choice *c)
     c->wanted = c->n;
 }
 
-/* Insertion into the part that is sorted by the number of waiters. */
+/* Insert a name into the part of the choice that is sorted by the number of waiters. */
 static void choose_contended(void *arg, sight *s)
 {
     choice *c = arg;
@@ -207,7 +207,7 @@ static bool refresh_one(board *b, const char *name, uint64_t seq)
     bool refused = code == PAWL_EINVAL || code == PAWL_ENOTSUP || code == PAWL_ESTATE;
     detail *d = NULL;
 
-    if (refused) /* a name that Pawl can list, but that is no name of Pawl's */
+    if (refused) /* a listed name that is not valid in Pawl, or has another use */
         json = error_json(name, err.text[0] ? err.text : pawl_strerror(code));
     pthread_mutex_lock(&b->mutex);
     b->inspections++;
@@ -237,5 +237,5 @@ void details_refresh(board *b, uint64_t seq)
     pthread_mutex_unlock(&b->mutex);
     for (size_t i = 0; i < c.n && !atomic_load(&b->stop); i++)
         if (!refresh_one(b, c.names[i], seq))
-            break; /* the next round will tell */
+            break; /* the next round reports the error */
 }

@@ -2,10 +2,10 @@
  *
  * events.c - server-sent events: one stream per page, on the thread of its connection.
  *
- * The first event of an overview has "full": the page loads everything, and applies the changes of
- * the later events. A reader that is more than NOTES rounds behind gets "full" again. A stream of
- * one lock sends the lock once per round. After ten quiet seconds a comment keeps the connection
- * open, and finds out that the page is gone.
+ * The first event of an overview has "full": the page then loads everything, and later applies the
+ * changes of the following events. A reader that is more than NOTES rounds behind gets "full"
+ * again. A stream of one lock sends the lock once per round. After ten seconds without an event a
+ * comment is sent, which keeps the connection open and detects pages that are gone.
  */
 #include <microhttpd.h>
 #include <stdlib.h>
@@ -18,14 +18,14 @@
 
 typedef struct stream {
     board *board;
-    detail *detail;    /* of one lock, or NULL */
+    detail *detail;    /* the detail of one lock, or NULL for the overview */
     uint64_t seq;      /* the last round that was sent */
     bool begun;
-    char *data;        /* being sent */
+    char *data;        /* the text that is being sent */
     size_t length, at;
 } stream;
 
-/* {state,"full":true}, or {state,"lock":{...}}. With the mutex. */
+/* Write {state,"full":true}, or {state,"lock":{...}}. Called with the mutex locked. */
 static void make(stream *s, bool full)
 {
     const detail *d = s->detail;
@@ -59,7 +59,7 @@ static void make_copy(stream *s, const char *data, size_t length)
         memcpy(s->data, data, length);
 }
 
-/* The next event. With the mutex. */
+/* Write the next event. Called with the mutex locked. */
 static void next_event(stream *s)
 {
     board *b = s->board;
@@ -75,7 +75,7 @@ static void next_event(stream *s)
     s->begun = true;
 }
 
-/* Wait for news. False: none for a while. With the mutex. */
+/* Wait for a new round. Returns false if none came for a while. Called with the mutex locked. */
 static bool wait_news(stream *s)
 {
     board *b = s->board;
@@ -126,7 +126,7 @@ static void end_stream(void *arg)
     free(s);
 }
 
-/* Count the stream in. NULL: too many, or no memory. */
+/* Open a stream. Returns NULL if there are too many, or no memory. */
 static stream *begin_stream(board *b, const char *name)
 {
     stream *s = calloc(1, sizeof *s);

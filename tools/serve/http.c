@@ -2,10 +2,11 @@
  *
  * http.c - the URLs, and the headers of every response.
  *
- * Requests whose Host header is not a name of this server are refused: else a page of another site
- * could, by a DNS name that it points to 127.0.0.1, read the locks through a visitor's browser (DNS
- * rebinding). Scripts and styles come from this server alone (Content-Security-Policy), and nothing
- * that a lock's name or label contains is ever put into HTML here: the page gets JSON.
+ * Requests whose Host header is not a name of this server are refused: otherwise a page of another
+ * site could, with a DNS name that resolves to 127.0.0.1, read the locks through a visitor's
+ * browser (DNS rebinding). Scripts and styles come from this server alone
+ * (Content-Security-Policy), and nothing that a lock's name or label contains is ever put into HTML
+ * here: the page gets JSON.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -110,7 +111,7 @@ static int health(board *b, struct MHD_Connection *connection)
     char words[400] = "";
 
     pthread_mutex_lock(&b->mutex);
-    /* A round may take a time-out or two; more is a watcher that hangs. */
+    /* A round may take a timeout or two; if it takes longer, the watcher hangs. */
     ok = b->ok && boot_ms() - b->taken < 3 * b->interval_ms + 4 * b->round_ms + 10000;
     if (!b->ok)
         snprintf(words, sizeof words, "the service does not answer: %s",
@@ -170,7 +171,8 @@ static int locks(board *b, struct MHD_Connection *connection)
     return http_json(connection, 200, &t);
 }
 
-/* From the last round if that has it, else the next rounds will: the answer then has no lock. */
+/* Send the detail of a lock. If no round has inspected the lock yet, wait up to 10 s for one;
+ * without a result "lock" is null. */
 static int one_lock(board *b, struct MHD_Connection *connection, const char *name)
 {
     struct timespec until;
@@ -185,7 +187,7 @@ static int one_lock(board *b, struct MHD_Connection *connection, const char *nam
     pthread_mutex_lock(&b->mutex);
     d = detail_want(b, name);
     if (d)
-        d->watchers++; /* keeps its place */
+        d->watchers++; /* the detail is not reused for another name */
     while (d && !d->json && b->ok && !atomic_load(&b->stop) &&
            !pthread_cond_timedwait(&b->news, &b->mutex, &until))
         ;
@@ -274,7 +276,7 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *connection, cons
 
     (void)version;
     (void)upload;
-    if (!*state) { /* the headers; a body may follow, which is of no use to any request */
+    if (!*state) { /* headers only so far; a body may follow, which no request needs */
         *state = &begun;
         return MHD_YES;
     }

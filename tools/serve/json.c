@@ -33,7 +33,7 @@ bool text_close(text *t)
     return !bad;
 }
 
-/* The bytes of the name as a part of a URL: a name need not be UTF-8, which JSON must be. */
+/* Write the name percent-encoded, as a part of a URL: JSON must be UTF-8, a name need not be. */
 void put_id(FILE *out, const char *name)
 {
     putc('"', out);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * metrics.c - /metrics: the locks of the service by the template of their names, and how pawl serve
- * itself is doing. Each family is written for at most SERIES templates; the rest are "other".
+ * metrics.c - /metrics: the locks of the service by the template of their names, and counters of
+ * pawl serve itself. Each metric family has at most SERIES templates; the rest are "other".
  */
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * past.c - the last hour in slots of ten seconds: of all names together, and of up to a thousand
- * names each. A slot keeps the maximum of its rounds.
+ * past.c - the last hour in slots of ten seconds: one history for all names together, and one each
+ * for up to a thousand names. A slot keeps the maximum of its rounds.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ void past_push(history *h, int64_t now, const slot *s)
     slot *at = &h->slots[number % SLOTS];
 
     if (!h->last || number - h->last >= SLOTS)
-        h->last = number - SLOTS; /* all of it is old */
+        h->last = number - SLOTS; /* all slots are too old */
     while (h->last < number)
         h->slots[++h->last % SLOTS] = unknown;
     at->holders = more(at->holders, s->holders);
@@ -39,7 +39,8 @@ static unsigned bucket_of(const char *name)
     return hash % 1024;
 }
 
-/* Make room: forget one that was not seen for the longest time, if that is ten minutes or more. */
+/* Make room: drop the history that has not been seen for the longest time, if that is ten minutes
+ * or more. */
 static bool forget_one(board *b)
 {
     past **oldest = NULL, *p;

@@ -19,10 +19,10 @@
 
 #include "../tool.h"
 
-#define SLOTS 360        /* of the history, one hour */
+#define SLOTS 360        /* slots of the history: one hour */
 #define SLOT_MS 10000
 #define NOTES 32         /* events that a slow reader may be behind */
-#define INSPECTIONS 8    /* per round, at most */
+#define INSPECTIONS 8    /* at most, per round */
 #define DETAILS 64       /* names that pages may look at, at a time */
 #define PASTS 1000       /* names with a history */
 #define WATCHERS 100     /* event streams at a time */
@@ -44,17 +44,17 @@ typedef struct note {
     char data[];
 } note;
 
-/* One name, as the service last told. */
+/* One name, as of the last listing. */
 typedef struct sight {
     struct sight *next; /* in its hash bucket */
     pawl_info info;     /* with strings of its own */
-    int64_t taken;      /* when (boot, ms) */
+    int64_t taken;      /* when it was listed (boot time, ms) */
     uint64_t round;
     bool changed;
 } sight;
 
 typedef struct slot {
-    int64_t holders, waiters, hold_ms, wait_ms; /* the most of each; -1: not known */
+    int64_t holders, waiters, hold_ms, wait_ms; /* maxima; -1: not known */
 } slot;
 
 typedef struct history {
@@ -62,7 +62,7 @@ typedef struct history {
     slot slots[SLOTS];
 } history;
 
-/* The history of one name, which outlives its sight. */
+/* The history of one name. It is kept when the name is no longer listed. */
 typedef struct past {
     struct past *next;
     int64_t seen;
@@ -73,11 +73,11 @@ typedef struct past {
 /* The holders and waiters of a name that pages look at, or that is contended. */
 typedef struct detail {
     char name[256];
-    char *json;         /* of the lock, or NULL */
-    uint64_t seq;       /* the round that it is from */
-    int64_t wanted;     /* when a page asked for it (boot, ms); 0: none did */
+    char *json;         /* the lock as JSON, or NULL */
+    uint64_t seq;       /* the round of `json` */
+    int64_t wanted;     /* when a page asked for this name (boot, ms); 0: never */
     unsigned watchers;
-    int64_t wait_ms;    /* of the first waiter; -1: nobody waits, or not known */
+    int64_t wait_ms;    /* how long the first waiter waits; -1: no waiter, or not known */
 } detail;
 
 typedef struct board {
@@ -87,20 +87,20 @@ typedef struct board {
     pawl_client *client; /* NULL until the service could be opened */
     bool allow_break;
     char token[256];
-    char *hosts[16];    /* names that a Host header may have */
+    char *hosts[16];    /* names that are accepted in a Host header */
     size_t nhosts;
 
     pthread_mutex_t mutex;
-    pthread_cond_t news; /* a round is over, or stop */
+    pthread_cond_t news; /* a round has finished, or `stop` is set */
     atomic_bool stop;
     uint64_t seq;       /* rounds begun */
     uint64_t done;      /* rounds finished */
-    uint64_t good, bad; /* of them */
+    uint64_t good, bad; /* rounds that succeeded, rounds that failed */
     uint64_t inspections, breaks;
     bool ok;
     char error[300];    /* of the last round */
     int64_t taken;      /* when the data was complete (boot, ms); 0: never */
-    int64_t round_ms;   /* how long that took */
+    int64_t round_ms;   /* how long that round took */
 
     sight **table;
     size_t room, names;
@@ -123,7 +123,7 @@ int table_take(board *, const pawl_info *);
 /* Forget the names that were not seen in this round; their ids go to `gone`. */
 void table_sweep(board *, FILE *gone);
 sight *table_find(const board *, const char *name); /* or NULL */
-/* Call fn for each. */
+/* Call fn for each name. */
 void table_each(const board *, void (*fn)(void *arg, sight *), void *arg);
 void table_free(board *);
 
@@ -133,17 +133,18 @@ void past_json(const history *, FILE *, int64_t now); /* NULL history: all unkno
 void past_free(board *);
 
 /* ---- detail.c: names that pages look at ------------------------------------------------------ */
-/* The detail of a name, made if there is room; with the mutex. NULL: too many. */
+/* The detail of a name; added if there is room. Called with the mutex locked. NULL: too many. */
 detail *detail_want(board *, const char *name);
 /* Inspect the wanted and the most contended names. Locks the mutex itself. */
 void details_refresh(board *, uint64_t seq);
-/* The lock as JSON, by one inspection. Returns a Pawl code; *ret is to be freed. */
+/* Inspect a lock once and write it as JSON. Returns a Pawl code; the caller frees *ret. */
 int lock_json(board *, const char *name, char **ret, int64_t *wait_ms, pawl_error *);
 
 /* ---- json.c ---------------------------------------------------------------------------------- */
 void put_id(FILE *, const char *name); /* percent-encoded, in quotes */
 void put_sight(FILE *, const sight *, int64_t now);
-/* Members of the state of the service, without braces; with the mutex. */
+/* Write the state of the service as members of a JSON object, without braces. Called with the mutex
+ * locked. */
 void put_state(FILE *, const board *);
 
 /* ---- metrics.c ------------------------------------------------------------------------------- */
@@ -155,16 +156,17 @@ struct MHD_Daemon *http_start(board *, const char *listen, char *url, size_t siz
 void http_stop(struct MHD_Daemon *);
 int http_events(board *, struct MHD_Connection *, const char *name);
 int http_break(board *, struct MHD_Connection *);
-/* Queue a response with the headers that all have; `data` is freed later. Returns MHD_YES or NO. */
+/* Queue a response with the headers that all responses have; `data` is freed later. Returns MHD_YES
+ * or MHD_NO. */
 int http_reply(struct MHD_Connection *, unsigned status, const char *type, char *data,
                size_t length);
 int http_json(struct MHD_Connection *, unsigned status, text *);
-/* {"message": "..."} */
+/* Reply {"message": "..."}. */
 int http_message(struct MHD_Connection *, unsigned status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 struct MHD_Response;
 void http_headers(struct MHD_Response *, const char *type);
-/* May a page of this authority ("host:port") be talked to? */
+/* Is this authority ("host:port") a name of this server? */
 bool http_host_ok(const board *, const char *authority);
 
 typedef struct asset {

@@ -8,7 +8,7 @@
 
 #include "serve.h"
 
-#define DRIFT_MS 1500 /* `since` is told with such a precision; more is another hold */
+#define DRIFT_MS 1500 /* precision of `since`; a larger difference means another hold */
 
 static uint64_t hash_of(const char *name)
 {
@@ -25,7 +25,7 @@ static void grow(board *b)
     sight **table = calloc(room, sizeof(sight *));
 
     if (!table)
-        return; /* longer chains */
+        return; /* no memory: keep the longer chains */
     for (size_t i = 0; i < b->room; i++)
         while (b->table[i]) {
             sight *s = b->table[i];
@@ -77,7 +77,7 @@ static sight *sight_new(board *b, const char *name)
     return s;
 }
 
-/* Keep the old string if it is the same. Returns whether it changed. */
+/* Replace the string at `at` if it differs. Returns whether it changed. */
 static bool take_string(const char **at, const char *now)
 {
     char *copy;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * watch.c - the thread that asks the service, once per interval, for everybody.
+ * watch.c - the thread that asks the service once per interval, for all pages.
  *
- * A round is one pawl_list and at most INSPECTIONS times pawl_inspect, however many pages are open.
- * The next round begins an interval after the last one began, but not before four times the length
- * of that round has passed: a large or slow service is not asked without a pause. A service that
- * can't be opened is tried again at each interval.
+ * A round is one call of pawl_list and at most INSPECTIONS calls of pawl_inspect, however many
+ * pages are open. The next round begins an interval after the last one began, but not before four
+ * times the length of that round has passed: a large or slow service gets a pause between rounds. A
+ * service that can't be opened is tried again at each interval.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -80,7 +80,8 @@ static void put_changes(board *b, FILE *out)
     past_push(&b->all, t.now, &t.all);
 }
 
-/* The event of this round; without memory there is none, and the readers load everything anew. */
+/* Publish the event of this round. Without memory there is no event, and pages load everything
+ * again. */
 static void publish(board *b, bool changes)
 {
     note **at = &b->notes[b->seq % NOTES], *n = NULL;
@@ -108,14 +109,14 @@ static void publish(board *b, bool changes)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* One listing. Returns whether the service answered. */
+/* List the names. Returns whether the service answered. */
 static bool list_names(board *b)
 {
     round_state r = {.board = b};
     pawl_error err = {0};
     int64_t begun = boot_ms();
     pawl_client_options options = {.label = operator_name()};
-    pawl_client *client = b->client; /* this thread alone sets it */
+    pawl_client *client = b->client; /* only this thread sets b->client */
     int code = client ? 0 : client_try(b->tool, &client, &options, &err);
 
     if (!code)
@@ -131,7 +132,7 @@ static bool list_names(board *b)
     } else {
         const char *words = err.text[0] ? err.text : pawl_strerror(code);
 
-        /* The library says which pattern was listed: all, which nobody asked to hear. */
+        /* The library's text begins with the pattern, which is always '*': leave it out. */
         snprintf(b->error, sizeof b->error, "%s", words + (strncmp(words, "'*': ", 5) ? 0 : 5));
     }
     publish(b, !code);
