@@ -234,8 +234,8 @@ enum pawl_owner_kind {
     PAWL_OWNER_HANDLE = 1  /* the pawl_lock owns the lock, in any thread; not re-entrant */
 };
 
-/* The lock was lost. Called once per loss, before the service can grant the lock to anyone else (if
- * the process was stopped: before any call reports the lock as held). code is PAWL_ELOST.
+/* The lock was lost. Called once per loss: if renewals fail, before the service can grant the lock
+ * to anyone else; after a break, data loss or a stop of this process, at once. code is PAWL_ELOST.
  * Pawl calls the function from its own thread, never from a thread of yours, which may hold a mutex
  * that the function needs. Once pawl_client_fd() was called, the function runs only inside
  * pawl_client_process(). Remaining notifications are delivered inside pawl_close(). Be short: the

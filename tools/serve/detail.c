@@ -106,7 +106,7 @@ detail *detail_want(board *b, const char *name)
     if (!unused)
         return NULL;
     free(unused->json);
-    *unused = (detail){.wanted = now, .wait_ms = -1};
+    *unused = (detail){.wanted = now};
     strcpy(unused->name, name);
     return unused;
 }

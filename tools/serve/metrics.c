@@ -104,7 +104,7 @@ static void write_all(tally *t, const board *b)
     plain(t, "breaks", "counter", "Locks broken through this server.", (double)b->breaks);
     plain(t, "round_seconds", "gauge", "How long the last listing took.",
           (double)b->round_ms / 1000);
-    plain(t, "watchers", "gauge", "Pages that are open.", b->watchers);
+    plain(t, "watchers", "gauge", "Open event streams: pages that are watched.", b->watchers);
     if (t->open)
         fputs("# EOF\n", t->out);
 }

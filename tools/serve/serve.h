@@ -77,7 +77,6 @@ typedef struct detail {
     uint64_t seq;       /* the round of `json` */
     int64_t wanted;     /* when a page asked for this name (boot, ms); 0: never */
     unsigned watchers;
-    int64_t wait_ms;    /* how long the first waiter waits; -1: no waiter, or not known */
 } detail;
 
 typedef struct board {
