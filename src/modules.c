@@ -14,6 +14,7 @@
 #include <dlfcn.h>
 #include <glob.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -93,7 +94,15 @@ static int load_once(const pawl_engine **ret, const char *path, const char *sche
     return 0;
 }
 
-/* The folders of Pawl's own modules, in order. Returns their number. */
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat first, second;
+
+    return !stat(a, &first) && !stat(b, &second) && first.st_dev == second.st_dev &&
+           first.st_ino == second.st_ino;
+}
+
+/* The folders of Pawl's own modules, in order, each once. Returns their number. */
 static size_t own_folders(char folders[3][520])
 {
     const char *slash;
@@ -107,7 +116,8 @@ static size_t own_folders(char folders[3][520])
                      slash ? (int)(slash - info.dli_fname) : 1, slash ? info.dli_fname : ".",
                      i ? "engines" : "pawl");
     }
-    snprintf(folders[n++], sizeof folders[0], "%s", PAWL_MODULE_DIR);
+    if (!n || !is_same_file(folders[0], PAWL_MODULE_DIR))
+        snprintf(folders[n++], sizeof folders[0], "%s", PAWL_MODULE_DIR);
     return n;
 }
 
