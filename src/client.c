@@ -510,9 +510,10 @@ int pawl__exchange(struct request *r, int64_t wait_ms, pawl_error *err)
                                ? PAWL_NEVER
                                : now + wait * PAWL_NS_PER_MS);
     code = pawl__wait(client, &thread);
-    if (code)
-        pawl__error_about(err, code, r->op.name ? r->op.name : "*",
-                          r->err.text[0] ? r->err.text : NULL);
+    if (code && r->op.name && strcmp(r->op.name, "*")) /* LIST: all names */
+        pawl__error_about(err, code, r->op.name, r->err.text[0] ? r->err.text : NULL);
+    else if (code)
+        pawl_error_set(err, code, "%s", r->err.text[0] ? r->err.text : pawl_strerror(code));
     return code;
 }
 

@@ -92,12 +92,13 @@ static int parse(pawl_url *url, const char *text, pawl_error *err)
     size_t scheme = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789+");
     const struct engine_entry *entry = pawl__registry_find(text, scheme);
     const char *rest = text + scheme + 1;
+    int word = harmless(text, strlen(text));
     size_t length;
 
     if (scheme == 0 || text[scheme] != ':')
         return pawl_error_set(err, PAWL_EINVAL,
-                              "'%.*s...' is not a URL; write for example local: or local:/a/folder",
-                              harmless(text, strlen(text)), text);
+                              "'%.*s%s' is not a URL; write for example local: or "
+                              "redis://localhost", word, text, text[word] ? "..." : "");
     url->scheme = entry ? strdup(entry->scheme) : strndup(text, scheme);
     if (!url->scheme)
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");

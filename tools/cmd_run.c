@@ -128,7 +128,7 @@ static void watch(run *r)
         }
         error = guardian_check(&r->guardian);
         if (error && !complained)
-            say("can't start the guardian again: %s; trying on", strerror(error));
+            say("can't start the guardian again: %s; retrying", strerror(error));
         complained = error != 0;
         poll_events(r, r->tick_ms);
         handle_signals(r);

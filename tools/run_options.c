@@ -100,11 +100,20 @@ static int set_shell_line(const tool *t, run_options *o, int argc, char **argv)
     return 0;
 }
 
+static bool has_dashes(char **argv)
+{
+    while (*argv && strcmp(*argv, "--"))
+        argv++;
+    return *argv;
+}
+
 /* Parse the arguments after the options: NAME [--] CMD [ARG...], or NAME -c LINE. */
 static int set_arguments(const tool *t, run_options *o, int argc, char **argv)
 {
     if (!argc)
         return usage_error(t, "NAME and the command are missing");
+    if (!strcmp(argv[-1], "--") && !has_dashes(argv)) /* a command without a name */
+        return usage_error(t, "NAME is missing before '--': pawl run NAME -- CMD");
     o->name = argv[0];
     if (is_shell_line(argv[1])) {
         if (set_shell_line(t, o, argc - 2, argv + 2))

@@ -81,6 +81,14 @@ static void place_text(const holder *h, char *buf, size_t size)
         snprintf(buf, size, ", %llu waiting", (unsigned long long)h->all);
 }
 
+/* The library's text begins with "'NAME': ", and the line names the lock already. */
+static const char *without_name(const pawl_error *err)
+{
+    const char *end = err->text[0] == '\'' ? strstr(err->text, "': ") : NULL;
+
+    return end ? end + 3 : err->text[0] ? err->text : pawl_strerror(err->code);
+}
+
 /* Describe the wait. If the service can't name the holder, give the reason; if there is no holder,
  * give the last warning of the library. */
 static void describe(hold *h, char *buf, size_t size, const char *prefix)
@@ -93,7 +101,7 @@ static void describe(hold *h, char *buf, size_t size, const char *prefix)
     err.code = pawl_inspect(h->client, h->options->name, row_told, &who, &err);
     h->silent = err.code && err.code != PAWL_ENOTSUP;
     if (h->silent)
-        snprintf(who.text, sizeof who.text, "%s", err.text[0] ? err.text : pawl_strerror(err.code));
+        snprintf(who.text, sizeof who.text, "%s", without_name(&err));
     else if (!who.text[0])
         last_warning(who.text, sizeof who.text);
     place_text(&who, place, sizeof place);
@@ -167,7 +175,7 @@ static void say_silence(task *t)
 
     describe(h, line, sizeof line, "waiting for");
     if (h->silent && !silent)
-        say("%s; trying on", line);
+        say("%s; retrying (-w limits the wait)", line);
     else if (!h->silent && silent)
         say("the service of '%s' answers again", h->options->name);
     if (!h->silent)

@@ -46,7 +46,7 @@ def _(s):
     tool = subprocess.Popen([TOOL, 'run', '-u', s.url(timeout=500), 'x', '--', 'true'],
                             stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
     first = tool.stderr.readline().decode()
-    assert re.match("pawl: waiting for 'x' after .*; trying on$", first), first
+    assert re.match("pawl: waiting for 'x' after .*; retrying \\(-w limits the wait\\)$", first), first
     time.sleep(2.5)  # several timeouts more
     s.resume()
     equal(tool.stderr.readline().decode(), "pawl: the service of 'x' answers again\n")

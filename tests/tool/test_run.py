@@ -97,6 +97,7 @@ def lease_and_watchdog(box):
                             'true')
     equal(code, 64)
     assert 'half of the lease' in err, err
+    equal(box.status('run', '--', '-x', '--', 'true'), 0)  # a name that begins with a dash
 
 
 @case('flock\'s options: -x, -e, -o, -c, and why -F and --unlock can\'t be')
@@ -291,11 +292,13 @@ def bad_usage(box):
                  ('-p', '0', 'x', '--', 'true'), ('-p', '-1', 'x', '--', 'true'),
                  ('-p', 'two', 'x', '--', 'true'), ('-E', '256', 'x', '--', 'true'),
                  ('-E', '', 'x', '--', 'true'), ('-p', '2', '-s', 'x', '--', 'true'),
-                 ('-p', '2', '--at-least', '1s', 'x', '--', 'true'), ('-w',)):
+                 ('-p', '2', '--at-least', '1s', 'x', '--', 'true'), ('-w',),
+                 ('--', 'true'), ('-n', '--', 'sh', '-c', 'true')):
         usage(box, 'run', *args)
     code, _, err = box.pawl('run', '-l', '4s', '--kill-after', '3s', 'x', '--', 'true')
     equal(code, 64)
     assert 'half of the lease' in err, err
+    equal(box.status('run', '--', '-x', '--', 'true'), 0)  # a name that begins with a dash
 
 
 @case('a bad name or URL is the caller\'s mistake, an unusable folder the service\'s')

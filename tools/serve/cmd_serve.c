@@ -182,7 +182,7 @@ static int open_service(board *b)
         return 0;
     if (status_of(err.code) == STATUS_SERVICE && err.code != PAWL_EAUTH) {
         snprintf(b->error, sizeof b->error, "%s", err.text);
-        say("%s; trying on", err.text);
+        say("%s; retrying", err.text);
         return 0;
     }
     return failed(b->tool, "can't open the service", &err);

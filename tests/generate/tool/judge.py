@@ -376,7 +376,7 @@ def told_of_silence(world, commands):
         waits = (run.launched, commands[run.id].start if run.id in commands else run.ended or FOREVER)
         for a, b in silences(world):
             waited = min(b, waits[1]) - max(a, waits[0])
-            if waited > SILENT_NS + 8 * world.lateness.worst(a, b) and 'trying on' not in run.err():
+            if waited > SILENT_NS + 8 * world.lateness.worst(a, b) and '; retrying' not in run.err():
                 found.append(f'run {run.id} waited {waited / 1e9:.1f} s for a silent service and did '
                              f'not say so: {run.err()[-300:]!r}')
     return found
