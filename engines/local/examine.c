@@ -11,7 +11,7 @@
 
 #include "local.h"
 
-#define SPACE_MB 64 /* the table grows to some 30 MB with many waiters */
+#define SPACE_MB 16 /* the table begins with 1.1 MB, and grows */
 
 static void found(local *l, pawl_op *op, uint64_t level, const char *id, const char *what,
                   const char *why, const char *remedy)

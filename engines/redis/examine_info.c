@@ -79,15 +79,15 @@ static void look_at_persistence(const redis_call *call, const char *info)
     else if (!aof && p->settings && !p->saves)
         redis_found(call, PAWL_FINDING_DANGER, "redis-persistence",
                     "the server stores nothing on disk (appendonly no, save \"\")",
-                    "A restarted server has forgotten all locks and all tokens: locks that are "
-                    "held are granted again, with tokens that begin anew.",
+                    "A restarted server has forgotten all locks: locks that are held are granted "
+                    "again.",
                     "CONFIG SET appendonly yes, CONFIG SET appendfsync always, and the same in "
                     "redis.conf; or use a quorum of servers.");
     else if (!aof)
         redis_found(call, PAWL_FINDING_DANGER, "redis-persistence",
                     "the server has no append-only file (appendonly no)",
                     "A restarted server goes back to its latest snapshot: locks that were taken "
-                    "since then are granted again, and tokens repeat.",
+                    "since then are granted again.",
                     "CONFIG SET appendonly yes, CONFIG SET appendfsync always, and the same in "
                     "redis.conf; or use a quorum of servers.");
     else if (strcmp(p->appendfsync, "always"))

@@ -50,7 +50,7 @@ def _(box):
 @case('a file system that is full')
 def _(box):
     """Runs in a mount namespace of its own, so that other processes are not affected."""
-    script = ('mkdir -p "$2/full" && mount -t tmpfs -o size=24m,mode=755 tmpfs "$2/full" && '
+    script = ('mkdir -p "$2/full" && mount -t tmpfs -o size=8m,mode=755 tmpfs "$2/full" && '
               '"$1" doctor --json -u "local:$2/full"')
     path = folder()
     try:
