@@ -8,7 +8,7 @@ LIBDIR ?= $(addprefix lib/,$(shell gcc -print-multiarch 2>/dev/null))
 SETUP   = $(MESON) setup --prefix $(PREFIX) $(addprefix --libdir=,$(LIBDIR))
 
 .PHONY: all pawl deps build-deps demo test generate versions interop bench bench-peers bench-compare \
-    bench-quick bench-long fuzz fuzz-long asan tsan check picture install clean
+    bench-quick bench-long fuzz fuzz-long asan tsan check picture install uninstall clean help
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -19,8 +19,10 @@ $(BUILD)/build.ninja:
 # Only the files that are installed: the library, its modules, the command, the manual pages.
 INSTALLED = $$($(MESON) introspect $(BUILD) --targets | python3 scripts/lib/installed.py $(BUILD))
 pawl: build-deps
-	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
+	@test -f $(BUILD)/build.ninja || { echo "configuring ..."; \
+	    out=$$($(SETUP) $(BUILD) 2>&1) || { echo "$$out"; exit 1; }; }
 	@ninja -C $(BUILD) $(INSTALLED)
+	@echo "built; next: make install, as root or with sudo"
 
 # The packages that building and testing need, every server among them (apt; elsewhere their names
 # are printed); and those that building alone needs.
@@ -133,12 +135,28 @@ check:
 # PREFIX and DESTDIR as usual. What an earlier `make` has built is not touched if it will do, so
 # that `make pawl && sudo make install` leaves no files of root in build/.
 install:
+	@to=$(DESTDIR)$(PREFIX); while [ ! -e "$$to" ]; do to=$$(dirname "$$to"); done; \
+	    [ -w "$$to" ] || { echo "make install: no right to write to $$to: use sudo, or choose" \
+	    "another folder, for example make install PREFIX=$$HOME/.local" >&2; exit 1; }
 	@test -f $(BUILD)/build.ninja || $(SETUP) $(BUILD)
 	@$(MESON) introspect $(BUILD) --buildoptions | grep -q '"value": "$(PREFIX)"' || \
 	    $(MESON) configure $(BUILD) --prefix $(PREFIX)
 	@ninja -n -C $(BUILD) $(INSTALLED) | grep -q 'no work to do' || ninja -C $(BUILD) $(INSTALLED)
 	DESTDIR=$(DESTDIR) $(MESON) install -C $(BUILD) --no-rebuild
 	@test -n "$(DESTDIR)" || test "$$(id -u)" != 0 || ldconfig
+
+# The files that the last `make install` from this folder wrote.
+uninstall:
+	ninja -C $(BUILD) uninstall
+
+help:
+	@echo "make demo       two contenders for one lock; installs what it needs"
+	@echo "make pawl       build the command and the library; installs packages for that"
+	@echo "make install    install them (PREFIX, DESTDIR); make uninstall removes them"
+	@echo "make            build everything, tests and benchmarks included (make deps: packages)"
+	@echo "make test       all tests, on servers that it installs and starts; about 15 minutes"
+	@echo "make bench-compare   benchmarks beside other libraries (docs/benchmarks.md)"
+	@echo "make generate FOR=30m   random programs on every engine (docs/testing.md)"
 
 clean:
 	rm -rf build
