@@ -402,5 +402,6 @@ const pawl_engine pawl_engine_mysql = {
     .cancel = sql_layouts_cancel,
     .caps_of = sql_layouts_caps,
     .identity = engine_identity,
+    .unfinished = sql_layouts_unfinished,
     .libraries = engine_libraries,
 };

@@ -47,6 +47,12 @@ void sql_layouts_cancel(void *self, pawl_op *op)
         sql_cancel(self, op);
 }
 
+/* Locks and waits of sessions end with their connections. */
+bool sql_layouts_unfinished(void *self)
+{
+    return !has_sessions(self) && sql_waiters_leave(self);
+}
+
 uint32_t sql_layouts_caps(void *self)
 {
     return has_sessions(self) ? ((const sql *)self)->layout->caps : SQL_CAPS;

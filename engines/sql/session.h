@@ -76,6 +76,7 @@ void sql_layouts_close(void *self);
 void sql_layouts_submit(void *self, pawl_op *op);
 void sql_layouts_cancel(void *self, pawl_op *op);
 uint32_t sql_layouts_caps(void *self);
+bool sql_layouts_unfinished(void *self);
 
 /* ---- session.c ------------------------------------------------------------------------------- */
 

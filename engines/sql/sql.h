@@ -321,6 +321,8 @@ void sql_acquire(sql *q, pawl_op *op);
 void sql_acquire_cancel(sql *q, pawl_op *op);
 void sql_waiters_resend(sql *q);
 void sql_waiters_refuse(sql *q, int code, const char *words);
+/* Is a cancel pending on a ready link? */
+bool sql_waiters_leave(sql *q);
 void sql_waiters_end(sql *q);
 void sql_waiter_message(sql *q, uint64_t seq, char kind, const char *text);
 

@@ -23,7 +23,9 @@
  * queue entry or its grant. An op that is cancelled while there is no connection is unknown, too:
  * the core then sends a release, which removes a queue entry as well as a grant. The caller does
  * not wait for a slow cancel: the waiter stays, without its op, until the server has confirmed the
- * cancel, or at the latest until queue entry and lease must have expired.
+ * cancel, or at the latest until queue entry and lease must have expired. A client that closes
+ * waits for such cancels, up to its time-out (sql_waiters_leave): the server gives up the
+ * statements of a connection that was closed, and the entry would stay in the queue.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -458,6 +460,15 @@ void sql_waiters_refuse(sql *q, int code, const char *words)
         pawl_error_set(w->op->err, code, "%s", words);
         finish(w, code);
     }
+}
+
+bool sql_waiters_leave(sql *q)
+{
+    list_each(const sql_waiter, w, &q->waiters, link) {
+        if (w->state == WAITER_LEAVING && q->link.state == LINK_READY)
+            return true;
+    }
+    return false;
 }
 
 void sql_waiters_end(sql *q)

@@ -58,6 +58,32 @@ bool is_among_readers(const struct op *op, const int *done_step)
     return is_read(op) && n > 1;
 }
 
+static bool comes_before(const struct op *a, const struct op *b)
+{
+    const int64_t x[] = {a->code, a->dones, a->hold_count, a->held, a->token_class, a->reason},
+                  y[] = {b->code, b->dones, b->hold_count, b->held, b->token_class, b->reason};
+
+    for (size_t i = 0; i < sizeof x / sizeof x[0]; i++)
+        if (x[i] != y[i])
+            return x[i] < y[i];
+    return false;
+}
+
+/* Threads that lose one handle in the same step are told in any order, and a callback does not know
+ * which thread it is called for. So these operations are compared as a set: they are sorted by
+ * their results. */
+void order_losses(struct run *run, const int *done_step)
+{
+    for (int i = 2 * MAX_STEPS; i < MAX_OPS; i++)
+        for (int k = i + MAX_OBJECTS; k < MAX_OPS; k += MAX_OBJECTS)
+            if (done_step[k] == done_step[i] && comes_before(&run->ops[k], &run->ops[i])) {
+                struct op op = run->ops[i];
+
+                run->ops[i] = run->ops[k];
+                run->ops[k] = op;
+            }
+}
+
 /* Permits that a release gives back may be granted to a wait through the same handle, in the same
  * step: on memory: before the release returns, on a service perhaps later. The state of the handle
  * at the end of the release is therefore not certain. */

@@ -11,9 +11,8 @@
  *
  * An operation that ends in a step in which the oracle's did not, or not within HANG_MS, is a
  * difference. So is a different code, hold count, loss, lost reason or count, and a token that is
- * not larger than all earlier tokens of the name where the oracle's token was.
- * Operations that the end of the program cuts off must end once, with any code. ambiguous() says
- * which steps are left out, on both.
+ * not larger than all earlier tokens of the name where the oracle's token was. Operations that the
+ * end of the program cuts off must end once, with any code. ambiguous() names steps to leave out.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -431,6 +430,7 @@ static int run_program(struct run *run, bool is_oracle)
     }
     for (int i = 0; i < p->nthreads; i++)
         seat_end(&seats[i]);
+    order_losses(run, oracle.done_step);
     return 0;
 }
 

@@ -23,5 +23,7 @@ bool is_under_way(const struct op *want, const struct op *got);
 bool is_read(const struct op *op);
 /* Readers that one step lets in together may return in any order. */
 bool is_among_readers(const struct op *op, const int *done_step);
+/* Put the operations that on_lost callbacks started in an order that does not depend on the run. */
+void order_losses(struct run *run, const int *done_step);
 
 #endif

@@ -177,6 +177,26 @@ def _(s, name):
     a.ask('take', 'l1', 20000).ok()
 
 
+@case('a close waits until cancelled waits have left the queue, although their row is locked')
+def _(s, name):
+    a, cancelled, waiting = s.actor(), s.actor(), s.actor()
+    a.lock('l', name)
+    a.ask('take', 'l', 0).ok()
+    queue_up(s, name, [cancelled, waiting])
+    t = s.transaction(f"SELECT token FROM {s.prefix} WHERE name = '{name}' FOR UPDATE")
+    try:
+        cancelled.ask('cancel', 'l')
+        cancelled.answer('acquire', 'l').be('PAWL_ECANCELED')
+        cancelled.send('close')
+        waiting.send('close')
+        time.sleep(1)  # a close that does not wait is over by now
+    finally:
+        t.kill()
+    cancelled.answer('close').ok()
+    waiting.answer('close').ok()
+    equal(s.waiters(name), 0, 'places in the queue:')
+
+
 @case('rows that somebody has locked for long: every other lock of the clients lives on')
 def _(s, name):
     clients = [s.actor(watchdog=3000, timeout=2000) for _ in range(3)]
