@@ -133,6 +133,7 @@ const sql_layout my_layout = {
     .say_release = say_release,
     .say_renew = say_renew,
     .say_waits = say_waits,
+    .waiting = "SELECT id FROM information_schema.processlist WHERE state = 'User lock'",
     .say_cancel = say_cancel,
     .say_tidy = say_tidy,
     .inspection = &my_inspection,

@@ -133,7 +133,9 @@ static bool answer_acquire(sql_call *call, const sql_reply *reply)
     if (s->op->queue) {
         s->tried = true;
         sql_sessions_line_refused(s->pool, s->name);
+        s->missing = 0;
         sql_sessions_link(s->pool); /* ready for a cancel */
+        sql_sessions_watch(s->pool);
         ask(s, SQL_SESSION_WAIT_MS);
         return true;
     }

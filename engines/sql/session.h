@@ -7,6 +7,7 @@
  *     session_line.c    acquires that wait in the client
  *     session.c         one connection: acquire, release, loss
  *     session_leave.c   cancelling an acquire
+ *     session_watch.c   waits whose connection has died silently
  *     session_renew.c   leases
  *     session_who.c     the client information in statements
  *
@@ -61,6 +62,7 @@ typedef struct sql_layout {
     void (*say_release)(const sql_session *s, int mode, sql_params *p); /* "t": was held */
     void (*say_renew)(const sql_session *s, int64_t lease_ms, sql_params *p); /* the backend */
     void (*say_waits)(const sql_session *s, sql_params *p);  /* "t": waits in the server */
+    const char *waiting; /* a statement: the backends that wait for such a lock, a row for each */
     void (*say_cancel)(const sql_session *s, sql_params *p);
     void (*say_tidy)(const sql_session *s, sql_params *p);   /* deletes old rows; may be NULL */
     const sql_call_type *inspection, *breaks; /* about: the op */
@@ -96,6 +98,7 @@ struct sql_session {
     int64_t check_ms;
     bool waits;           /* asking: the statement was seen to wait */
     bool tried;           /* asking: a try was refused; the current statement waits */
+    int64_t missing;      /* asking: since when the wait is not seen in the server; 0: seen */
     int64_t backend;      /* the server's process or connection id */
     uint64_t base;        /* the layout's: added to tokens */
     uint64_t turn;        /* grows: the session with the largest turn became idle last */
@@ -160,6 +163,12 @@ void sql_sessions_line_refused(sql_sessions *pool, const char *name);
 /* Ask the server whether the session's statement waits there. */
 void sql_session_check_waiting(sql_session *s);
 
+/* ---- session_watch.c ------------------------------------------------------------------------- */
+
+/* A statement waits in the server: check from time to time that the server still has the wait. */
+void sql_sessions_watch(sql_sessions *pool);
+void sql_sessions_watch_init(sql_sessions *pool);
+
 /* ---- session_renew.c ------------------------------------------------------------------------- */
 
 void sql_sessions_renew(sql_sessions *pool, pawl_op *op);
@@ -183,6 +192,8 @@ struct sql_sessions {
     } unsure[SQL_SESSIONS_UNSURE];
     int next_unsure;
     pawl_timer quiet;       /* closes sql.link */
+    pawl_timer watch;       /* asks which statements wait in the server */
+    sql_call *watching;     /* that question, until its answer */
     int64_t tidied;         /* when the last say_tidy was sent */
     bool keeps_session;     /* the URL has pooler=session */
     long long pid;          /* of this client, with the facts in the next line */

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 import cases
 from bouncer import Bouncer
 from cases import equal, run
+from pairs import Proxy
 from scenes import fails, freeze, thaw
 from server import Actor, until
 
@@ -180,6 +181,25 @@ def _(s, name):
     b.kill()
     c.ask('take', 'l', 20000).ok()  # it would not get past a writer that waits
     equal(waiting(s), 0)
+
+
+@case('a waiter whose connection dies silently asks again over a new connection')
+def _(s, name):
+    p = Proxy(s.port)
+    try:
+        a = actor(s)
+        b = Actor(s.url(port=p.port, layout='advisory', timeout=1000, watchdog=2000))
+        for x in (a, b):
+            x.lock('l', name)
+        a.ask('take', 'l', 0).ok()
+        waits(s, b)
+        p.freeze()
+        a.ask('drop', 'l').ok()
+        b.answer('acquire', 'l').ok()
+        equal(b.ask('held', 'l').held, 1)
+        a.ask('take', 'l', 0).be('PAWL_EBUSY')
+    finally:
+        p.close()
 
 
 @case('a waiter that is stopped gets the lock, and loses it when its lease ends')

@@ -254,6 +254,25 @@ def _(s, name):
     until(lambda: not waiting(s), 'for the end of the wait', 20)
 
 
+@case('a waiter whose connection dies silently asks again over a new connection')
+def _(s, name):
+    p = Proxy(s.port)
+    try:
+        a = actor(s)
+        b = Actor(s.url(port=p.port, layout='session', timeout=1000, watchdog=2000))
+        for x in (a, b):
+            x.lock('l', name)
+        a.ask('take', 'l', 0).ok()
+        waits(s, b)
+        p.freeze()
+        a.ask('drop', 'l').ok()
+        b.answer('acquire', 'l').ok()
+        equal(b.ask('held', 'l').held, 1)
+        a.ask('take', 'l', 0).be('PAWL_EBUSY')
+    finally:
+        p.close()
+
+
 @case('a waiter that is stopped gets the lock, and loses it when its lease ends')
 def _(s, name):
     a, b, c = actor(s), actor(s, watchdog=1500), actor(s)
