@@ -425,6 +425,30 @@ def _(s, name):
     b.ask('take', 'l', 20000).ok()
 
 
+@case('global settings that limit the statements of other programs do not limit locks, in both '
+      'layouts')
+def _(s, name):
+    limits = {'sql_safe_updates': 1, 'max_join_size': 1, 'wait_timeout': 1, 'interactive_timeout': 1,
+              'lock_wait_timeout': 1, 'innodb_lock_wait_timeout': 1,
+              'max_execution_time' if s.is_mysql() else 'max_statement_time': 1}
+    for limit, value in limits.items():
+        s.sql(f'SET GLOBAL {limit} = {value}')
+    try:
+        for layout in ('session', 'pawl'):
+            a, b = (Actor(s.url(layout=layout, timeout=10000)) for _ in range(2))
+            for x in (a, b):
+                x.lock('l', name)
+            a.ask('take', 'l', 20000).ok()
+            b.send('acquire', 'l', -1)
+            time.sleep(2.5)  # longer than the limits
+            equal(len(a.rows('show', name.replace(' ', '%20'))), 3, layout)
+            a.ask('drop', 'l').ok()
+            b.answer('acquire', 'l').ok()
+    finally:
+        for limit in limits:
+            s.sql(f'SET GLOBAL {limit} = DEFAULT')
+
+
 @case('no more connections than allowed: who finds none waits in the client')
 def _(s, name):
     a = actor(s, connections=2)
