@@ -48,6 +48,8 @@
 typedef struct sql_sessions sql_sessions;
 typedef struct sql_session sql_session;
 
+typedef void sql_say(const sql_session *s, sql_params *p);
+
 /* What differs between the servers. The say_ functions write their statement to pool->text, and set
  * p->text. */
 typedef struct sql_layout {
@@ -61,10 +63,12 @@ typedef struct sql_layout {
     void (*say_acquire)(const sql_session *s, int64_t lease_ms, sql_params *p);
     void (*say_release)(const sql_session *s, int mode, sql_params *p); /* "t": was held */
     void (*say_renew)(const sql_session *s, int64_t lease_ms, sql_params *p); /* the backend */
+    /* Shows inspect a new s->timeout_ms, without waiting for other transactions; may be NULL. */
+    sql_say *say_lease;
     void (*say_waits)(const sql_session *s, sql_params *p);  /* "t": waits in the server */
     const char *waiting; /* a statement: the backends that wait for such a lock, a row for each */
     void (*say_cancel)(const sql_session *s, sql_params *p);
-    void (*say_tidy)(const sql_session *s, sql_params *p);   /* deletes old rows; may be NULL */
+    sql_say *say_tidy;       /* deletes old rows; may be NULL */
     const sql_call_type *inspection, *breaks; /* about: the op */
 } sql_layout;
 
@@ -114,6 +118,8 @@ void sql_session_acquire(sql_session *s, pawl_op *op);
 void sql_session_release(sql_session *s, pawl_op *op);
 /* Cancel a release. */
 void sql_session_release_cancel(pawl_op *op);
+/* Send a statement of the layout, if the layout has this one. Its outcome does not matter. */
+void sql_session_send_optional(sql_session *s, sql_say *const *say);
 /* If nothing is under way on the session, make the session available to the next acquire. */
 void sql_session_check_idle(sql_session *s);
 static inline bool sql_session_holds(const sql_session *s)

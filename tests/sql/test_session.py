@@ -449,6 +449,28 @@ def _(s, name):
             s.sql(f'SET GLOBAL {limit} = DEFAULT')
 
 
+@case('a renewal with another lease does not depend on the table, which only shows the lease')
+def _(s, name):
+    a = actor(s)
+    a.lock('l', name, lease=4000)
+    row = f"SELECT * FROM distributed_lock_session WHERE lock_name = '{name}' FOR UPDATE"
+    for block, unblock in (('COMMIT', None), (row, None), ('FLUSH TABLES WITH READ LOCK', None),
+                           ('RENAME TABLE distributed_lock_session TO elsewhere',
+                            'RENAME TABLE elsewhere TO distributed_lock_session')):
+        a.ask('take', 'l', 20000).ok()
+        t = s.transaction(block)
+        try:
+            a.ask('renew', 'l', 60000).ok()
+            assert a.ask('valid', 'l').valid > 40000
+            if block == 'COMMIT':
+                until(lambda: a.rows('show', name.replace(' ', '%20'))[0].lease > 40000)
+            a.ask('drop', 'l').ok()
+        finally:
+            t.kill()
+            if unblock:
+                s.sql(unblock)
+
+
 @case('no more connections than allowed: who finds none waits in the client')
 def _(s, name):
     a = actor(s, connections=2)
