@@ -44,7 +44,7 @@ static const char *const statements[SQL_STATEMENTS] = {
  * wait for the row at all, MySQL waits at least a second. */
 #define SESSION                                                                                    \
     "SET SESSION autocommit = 1, innodb_lock_wait_timeout = 1, wait_timeout = 86400, "             \
-    "group_concat_max_len = 16777215"                                                              \
+    "group_concat_max_len = 16777215, " MY_NO_GUARDS                                               \
     "/*M! , max_statement_time = 0, innodb_lock_wait_timeout = 0 */"
 #define ISOLATION "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 

@@ -74,6 +74,9 @@ void my_unhush(const my_hushed *h);
 
 /* ---- mysql.c --------------------------------------------------------------------------------- */
 
+/* Global settings that guard against careless statements of people would refuse Pawl's, too. */
+#define MY_NO_GUARDS "sql_safe_updates = 0, sql_big_selects = 1"
+
 extern const char my_examine[], my_session_examine[]; /* examine.c */
 extern const sql_driver my_session_driver;
 /* Refuse a server that is read only: the answer to SHOW GLOBAL VARIABLES LIKE 'read_only'. */

@@ -14,7 +14,8 @@
 enum { READ_ONLY, ID };
 
 const char *const my_session_greeting[] = {
-    [READ_ONLY] = "SET SESSION autocommit = 1, innodb_lock_wait_timeout = 2, wait_timeout = 60"
+    [READ_ONLY] = "SET SESSION autocommit = 1, innodb_lock_wait_timeout = 2, wait_timeout = 60, "
+                  MY_NO_GUARDS
                   "/*M! , max_statement_time = 0 */ /*!80000 , max_execution_time = 0 */; "
                   "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; "
                   "SHOW GLOBAL VARIABLES LIKE 'read_only'",

@@ -79,19 +79,25 @@ static void say_release(const sql_session *s, int mode, sql_params *p)
     p->text = s->pool->text;
 }
 
-/* The row has the lease for inspect. The row is written only if the lease is another one. */
 static void say_renew(const sql_session *s, int64_t lease_ms, sql_params *p)
 {
+    snprintf(s->pool->text, SQL_SESSION_TEXT,
+             "SET SESSION wait_timeout = %lld; SELECT CONNECTION_ID()", seconds(lease_ms));
+    p->text = s->pool->text;
+}
+
+/* The row has the lease for inspect. A renewal must not depend on the row, which another
+ * transaction may have locked. MariaDB waits neither for the row nor for the table; MySQL waits for
+ * the row (2 s at most) and for the table. */
+static void say_lease(const sql_session *s, sql_params *p)
+{
     char lock[MY_LOCK_HEX];
-    size_t used = (size_t)snprintf(s->pool->text, SQL_SESSION_TEXT,
-                                   "SET SESSION wait_timeout = %lld; SELECT CONNECTION_ID()",
-                                   seconds(lease_ms));
 
     my_lock_on(&s->link, s->name, lock);
-    if (lease_ms != s->timeout_ms)
-        snprintf(s->pool->text + used, SQL_SESSION_TEXT - used, "; UPDATE %s_session SET lease = "
-                 "%lld WHERE lock_name = x'%s' AND connection = CONNECTION_ID()",
-                 s->pool->sql.place, (long long)lease_ms, lock);
+    snprintf(s->pool->text, SQL_SESSION_TEXT,
+             "/*M! SET STATEMENT lock_wait_timeout = 0, innodb_lock_wait_timeout = 0 FOR */ "
+             "UPDATE %s_session SET lease = %lld WHERE lock_name = x'%s' AND connection = "
+             "CONNECTION_ID()", s->pool->sql.place, (long long)s->timeout_ms, lock);
     p->text = s->pool->text;
 }
 
@@ -132,7 +138,9 @@ const sql_layout my_layout = {
     .say_acquire = say_acquire,
     .say_release = say_release,
     .say_renew = say_renew,
+    .say_lease = say_lease,
     .say_waits = say_waits,
+    .waiting = "SELECT id FROM information_schema.processlist WHERE state = 'User lock'",
     .say_cancel = say_cancel,
     .say_tidy = say_tidy,
     .inspection = &my_inspection,

@@ -159,6 +159,7 @@ const sql_layout advisory_layout = {
     .say_release = say_release,
     .say_renew = say_renew,
     .say_waits = say_waits,
+    .waiting = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted",
     .say_cancel = say_cancel,
     .inspection = &advisory_inspection,
     .breaks = &advisory_breaks,

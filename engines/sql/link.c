@@ -402,7 +402,7 @@ static bool refused(sql_link *link, sql_call *call, const sql_fault *fault)
 
     if (fault->sense == SQL_BLOCKED && park(link, call))
         return true;
-    if (fault->sense == SQL_ELSEWHERE || fault->sense == SQL_MISSING)
+    if ((fault->sense == SQL_ELSEWHERE || fault->sense == SQL_MISSING) && !call->type->optional)
         link->leaving = true;
     if (again) {
         call->sent = 0;

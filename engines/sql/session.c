@@ -133,7 +133,9 @@ static bool answer_acquire(sql_call *call, const sql_reply *reply)
     if (s->op->queue) {
         s->tried = true;
         sql_sessions_line_refused(s->pool, s->name);
+        s->missing = 0;
         sql_sessions_link(s->pool); /* ready for a cancel */
+        sql_sessions_watch(s->pool);
         ask(s, SQL_SESSION_WAIT_MS);
         return true;
     }
@@ -195,45 +197,52 @@ static void fill_release(const sql_call *call, sql_params *p)
     s->pool->sql.layout->say_release(s, op->mode, p);
 }
 
-static void fill_tidy(const sql_call *call, sql_params *p)
+static void fill_optional(const sql_call *call, sql_params *p)
 {
-    const sql_session *s = call->about;
+    sql_say *const *say = call->about;
 
-    s->pool->sql.layout->say_tidy(s, p);
+    (*say)(sql_session_of(call), p);
 }
 
-static bool answer_tidy(sql_call *call, const sql_reply *reply)
+static bool answer_optional(sql_call *call, const sql_reply *reply)
 {
     (void)call;
     (void)reply;
     return true;
 }
 
-/* The next client, or the next time, removes what is left. */
-static void tidy_failed(sql_call *call, int code, const char *words)
+static void optional_failed(sql_call *call, int code, const char *words)
 {
     (void)call;
     (void)code;
     (void)words;
 }
 
-/* Delete old rows, if the layout has a table, at times when a session is not needed. */
-static void tidy(sql_session *s)
+void sql_session_send_optional(sql_session *s, sql_say *const *say)
 {
-    static const sql_call_type type = {.fill = fill_tidy, .answer = answer_tidy,
-        .failed = tidy_failed};
-    int64_t now = s->link.env->now(s->link.env);
-    sql_call *call;
+    static const sql_call_type type = {.optional = true, .fill = fill_optional,
+        .answer = answer_optional, .failed = optional_failed};
+    sql_call *call = *say ? sql_call_new(&s->link, &type, (void *)(uintptr_t)say) : NULL;
 
-    if (!s->pool->sql.layout->say_tidy || !sql_session_idle(s) ||
-        (s->pool->tidied && now - s->pool->tidied < TIDY_MS * PAWL_NS_PER_MS))
-        return;
-    s->pool->tidied = now;
-    call = sql_call_new(&s->link, &type, s);
     if (!call)
         return;
     call->tries = NO_TRIES;
+    if (sql_session_holds(s)) /* a late answer must not cost the lock */
+        call->limit_ms = SQL_SESSION_WAIT_MS;
     sql_link_send(&s->link, call);
+}
+
+/* Delete old rows, if the layout has a table, at times when a session is not needed. The next
+ * client, or the next time, removes what is left. */
+static void tidy(sql_session *s)
+{
+    int64_t now = s->link.env->now(s->link.env);
+
+    if (!sql_session_idle(s) ||
+        (s->pool->tidied && now - s->pool->tidied < TIDY_MS * PAWL_NS_PER_MS))
+        return;
+    s->pool->tidied = now;
+    sql_session_send_optional(s, &s->pool->sql.layout->say_tidy);
 }
 
 static void release_over(sql_session *s, const pawl_op *op)

@@ -7,6 +7,7 @@
  *     session_line.c    acquires that wait in the client
  *     session.c         one connection: acquire, release, loss
  *     session_leave.c   cancelling an acquire
+ *     session_watch.c   waits whose connection has died silently
  *     session_renew.c   leases
  *     session_who.c     the client information in statements
  *
@@ -47,6 +48,8 @@
 typedef struct sql_sessions sql_sessions;
 typedef struct sql_session sql_session;
 
+typedef void sql_say(const sql_session *s, sql_params *p);
+
 /* The differences between the servers. The say_ functions write their statement to pool->text, and
  * set p->text. */
 typedef struct sql_layout {
@@ -60,9 +63,12 @@ typedef struct sql_layout {
     void (*say_acquire)(const sql_session *s, int64_t lease_ms, sql_params *p);
     void (*say_release)(const sql_session *s, int mode, sql_params *p); /* "t": was held */
     void (*say_renew)(const sql_session *s, int64_t lease_ms, sql_params *p); /* the backend */
+    /* Shows inspect a new s->timeout_ms, without waiting for other transactions; may be NULL. */
+    sql_say *say_lease;
     void (*say_waits)(const sql_session *s, sql_params *p);  /* "t": waits in the server */
+    const char *waiting; /* a statement: the backends that wait for such a lock, a row for each */
     void (*say_cancel)(const sql_session *s, sql_params *p);
-    void (*say_tidy)(const sql_session *s, sql_params *p);   /* deletes old rows; may be NULL */
+    sql_say *say_tidy;       /* deletes old rows; may be NULL */
     const sql_call_type *inspection, *breaks; /* about: the op */
 } sql_layout;
 
@@ -97,6 +103,7 @@ struct sql_session {
     int64_t check_ms;
     bool waits;           /* asking: the statement was seen to wait */
     bool tried;           /* asking: a try was refused; the current statement waits */
+    int64_t missing;      /* asking: since when the wait is not seen in the server; 0: seen */
     int64_t backend;      /* the server's process or connection id */
     uint64_t base;        /* the layout's: added to tokens */
     uint64_t turn;        /* grows: the session with the largest turn became idle last */
@@ -112,6 +119,8 @@ void sql_session_acquire(sql_session *s, pawl_op *op);
 void sql_session_release(sql_session *s, pawl_op *op);
 /* Cancel a release. */
 void sql_session_release_cancel(pawl_op *op);
+/* Send a statement of the layout, if the layout has this one. Its outcome does not matter. */
+void sql_session_send_optional(sql_session *s, sql_say *const *say);
 /* If nothing is under way on the session, make the session available to the next acquire. */
 void sql_session_check_idle(sql_session *s);
 static inline bool sql_session_holds(const sql_session *s)
@@ -161,6 +170,12 @@ void sql_sessions_line_refused(sql_sessions *pool, const char *name);
 /* Ask the server whether the session's statement waits there. */
 void sql_session_check_waiting(sql_session *s);
 
+/* ---- session_watch.c ------------------------------------------------------------------------- */
+
+/* A statement waits in the server: check from time to time that the server still has the wait. */
+void sql_sessions_watch(sql_sessions *pool);
+void sql_sessions_watch_init(sql_sessions *pool);
+
 /* ---- session_renew.c ------------------------------------------------------------------------- */
 
 void sql_sessions_renew(sql_sessions *pool, pawl_op *op);
@@ -184,6 +199,8 @@ struct sql_sessions {
     } unsure[SQL_SESSIONS_UNSURE];
     int next_unsure;
     pawl_timer quiet;       /* closes sql.link */
+    pawl_timer watch;       /* asks which statements wait in the server */
+    sql_call *watching;     /* that question, until its answer */
     int64_t tidied;         /* when the last say_tidy was sent */
     bool keeps_session;     /* the URL has pooler=session */
     long long pid;          /* of this client, with the facts in the next line */

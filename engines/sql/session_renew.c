@@ -61,11 +61,15 @@ static bool answer_renew(sql_call *call, const sql_reply *reply)
     sql_session *s = sql_session_of(call);
     const char *backend = reply->cell(reply, 0, 0);
     item *i = call->about;
+    bool changed;
 
     if (!backend || strtoll(backend, NULL, 10) != s->backend)
         return false;
+    changed = s->timeout_ms != i->lease_ms;
     s->timeout_ms = i->lease_ms;
     s->promised = call->sent + i->lease_ms * PAWL_NS_PER_MS;
+    if (changed)
+        sql_session_send_optional(s, &s->pool->sql.layout->say_lease);
     item_done(i, 0);
     return true;
 }

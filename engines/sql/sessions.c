@@ -107,21 +107,13 @@ sql_link *sql_sessions_link(sql_sessions *pool)
     return &q->link;
 }
 
-/* A cancel must not wait for a new connection, so the link stays open while a statement waits. */
-static bool waits_in_server(const sql_sessions *pool)
-{
-    for (int i = 0; i < pool->nsessions; i++)
-        if (pool->sessions[i].call && pool->sessions[i].tried)
-            return true;
-    return false;
-}
-
+/* While a statement waits, session_watch.c uses the link more often than this timer fires, so the
+ * link stays open: a cancel must not wait for a new connection. */
 static void quiet(pawl_timer *timer)
 {
     sql_sessions *pool = timer->arg;
 
-    if (!waits_in_server(pool) && list_empty(&pool->sql.link.calls) &&
-        list_empty(&pool->sql.link.backlog))
+    if (list_empty(&pool->sql.link.calls) && list_empty(&pool->sql.link.backlog))
         sql_link_close(&pool->sql.link);
     else
         sql_sessions_link(pool);
@@ -184,6 +176,7 @@ int sql_sessions_open(sql_sessions *pool, const sql_layout *layout, pawl_env *en
     sql_link_init(&q->link, q, q->driver->greeting);
     q->link.on_drop = link_dropped;
     pool->quiet = (pawl_timer){.fire = quiet, .arg = pool};
+    sql_sessions_watch_init(pool);
     sql_sessions_who(pool);
     return 0;
 }
@@ -201,6 +194,7 @@ void sql_sessions_close(sql_sessions *pool)
     if (q->link.env) {
         sql_link_close(&q->link);
         q->env->timer_clear(q->env, &pool->quiet);
+        q->env->timer_clear(q->env, &pool->watch);
     }
     free(pool->sessions);
     pool->sessions = NULL;

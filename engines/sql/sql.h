@@ -141,6 +141,7 @@ typedef struct sql_fault {
 typedef struct sql_call_type {
     enum sql_statement statement;
     bool urgent;   /* goes before others in the backlog */
+    bool optional; /* a refusal is no reason to leave the server */
     void (*fill)(const sql_call *call, sql_params *p);
     /* The call was answered. Return false if the answer makes no sense. */
     bool (*answer)(sql_call *call, const sql_reply *reply);

@@ -5,58 +5,28 @@ and the effect of each fault of docs/sql.md, section 9."""
 import os
 import signal
 import sys
-import time
 from urllib.parse import unquote
 
-import cases
 from bouncer import Bouncer
 from cases import equal, run
-from scenes import fails, freeze, thaw
+from scenes import fails
 from server import Actor, until
+from session_locks import SessionLayout
 
 KEY = "('x' || encode(substr(sha256(convert_to('%s', 'UTF8')), 1, 8), 'hex'))::bit(64)::bigint"
 
 
-def actor(s, label='', user=None, timeout=10000, **params):
-    return Actor(s.url(user, layout='advisory', timeout=timeout, **params), label)
+def end(s, which, statement=False):
+    how = 'pg_cancel_backend' if statement else 'pg_terminate_backend'
+    return s.number(f"SELECT count({how}(pid)) FROM pg_stat_activity WHERE application_name LIKE 'pawl%' "
+                    f"AND wait_event_type {'=' if which == 'waits' else '<>'} 'Lock'")
 
 
-def number(s, text):
-    """On a session that stays, since this is asked often."""
-    monitor = getattr(s, 'monitor', None)
-    if not monitor or s.monitored != s.process.pid:
-        s.monitor, s.monitored = s.transaction('COMMIT'), s.process.pid
-    return int(s.monitor.say(text))
-
-
-def sessions(s):
-    return number(s, "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'pawl%'")
-
-
-def waiting(s):
-    return number(s, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
-
-
-def end_sessions(s, where='true'):
-    s.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE "
-          f"'pawl%' AND {where}")
-
-
-def waits(s, a, name='l'):
-    """It asks, and has come to wait."""
-    before = waiting(s)
-    a.send('acquire', name, -1)
-    until(lambda: waiting(s) == before + 1, 'for the server\'s queue')
-
-
-def case(sentence, **options):
-    """One that begins without the sessions of the one before."""
-    def add(function):
-        def alone(s, name):
-            until(lambda: not sessions(s), 'for the sessions of the case before')
-            function(s, name)
-        return cases.case(sentence, **options)(alone)
-    return add
+layout = SessionLayout(
+    'advisory', "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'pawl%'",
+    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted", end)
+actor, number, sessions, waiting = layout.actor, layout.number, layout.sessions, layout.waiting
+waits, case = layout.waits, layout.case
 
 
 @case('a session that calls pg_advisory_lock() excludes us, and ours excludes it: numbers, pairs '
@@ -138,36 +108,6 @@ def _(s, name):
     t.kill()
 
 
-@case('a holder that is killed frees the lock at once, long before its lease ends')
-def _(s, name):
-    a, b = actor(s, watchdog=600000), actor(s)
-    for x in (a, b):
-        x.lock('l', name)
-    token = a.ask('take', 'l', 0).ok().token
-    waits(s, b)
-    a.kill()
-    assert b.answer('acquire', 'l').ok().token > token
-
-
-@case('a holder that is stopped past its lease loses it by the server\'s clock, and knows it then')
-def _(s, name):
-    a, b = actor(s, watchdog=1500), actor(s)
-    for x in (a, b):
-        x.lock('l', name)
-    token = a.ask('take', 'l', 0).ok().token
-    time.sleep(1)  # it was renewed since
-    a.send('stopself', 'l')
-    os.waitid(os.P_PID, a.pid, os.WSTOPPED | os.WNOWAIT)
-    begun = time.monotonic()
-    assert b.ask('take', 'l', 20000).ok().token > token
-    print(f'# after {time.monotonic() - begun:.2f} s')
-    a.signal(signal.SIGCONT)
-    told = a.answer('stopself', 'l')
-    equal((told.valid, told.held), (0, 0))
-    a.lost('l')
-    a.ask('drop', 'l').be('PAWL_ELOST')
-
-
 @case('a waiter that is killed leaves the queue when the server next looks for it')
 def _(s, name):
     a, b, c = actor(s), actor(s), actor(s)
@@ -180,28 +120,6 @@ def _(s, name):
     b.kill()
     c.ask('take', 'l', 20000).ok()  # it would not get past a writer that waits
     equal(waiting(s), 0)
-
-
-@case('a waiter that is stopped gets the lock, and loses it when its lease ends')
-def _(s, name):
-    a, b, c = actor(s), actor(s, watchdog=1500), actor(s)
-    for x in (a, b, c):
-        x.lock('l', name)
-    a.ask('take', 'l', 0).ok()
-    waits(s, b)
-    waits(s, c)
-    b.stop()
-    a.ask('drop', 'l').ok()
-    begun = time.monotonic()
-    c.answer('acquire', 'l').ok()
-    assert time.monotonic() - begun > 1.4
-    c.ask('drop', 'l').ok()
-    b.resume()
-    got = b.answer('acquire', 'l').ok()  # the old grant, which is over, or a new one
-    if got.valid:
-        b.send('release', 'l')
-        b.answer('release', 'l').be('PAWL_OK', 'PAWL_ELOST')
-    a.ask('take', 'l', 20000).ok()
 
 
 @case('a wait that is cancelled, or whose time is over, leaves nothing; its connection serves on')
@@ -224,147 +142,6 @@ def _(s, name):
     a.ask('drop', 'r').ok()
     b.ask('take', 'w', 0).ok()
     print(f'# {sessions(s)} sessions')
-
-
-@case('cancels at the moment of the grant: nobody holds what nobody has')
-def _(s, name):
-    a, b = actor(s), actor(s)
-    for x in (a, b):
-        x.lock('l', name)
-    outcomes = {}
-    for n in range(30):
-        a.ask('take', 'l', 20000).ok()
-        waits(s, b)
-        a.send('drop', 'l')
-        time.sleep(n * 5e-5)
-        b.send('cancel', 'l')
-        a.answer('drop', 'l').ok()
-        got = b.answer('acquire', 'l').be('PAWL_OK', 'PAWL_ECANCELED').code
-        outcomes[got] = outcomes.get(got, 0) + 1
-        if got == 'PAWL_OK':
-            b.ask('drop', 'l').ok()
-    print(f'# {outcomes}')
-    a.ask('take', 'l', 20000).ok()
-
-
-@case('connections that an administrator ends: holders are told at once, waiters wait on')
-def _(s, name):
-    a, b = actor(s, watchdog=600000), actor(s)
-    for x in (a, b):
-        x.lock('l', name)
-    token = a.ask('take', 'l', 0).ok().token
-    waits(s, b)
-    end_sessions(s, "wait_event_type = 'Lock'")
-    until(lambda: waiting(s) == 1, 'for the waiter to come back')
-    end_sessions(s, "wait_event_type <> 'Lock'")
-    a.lost('l')
-    assert b.answer('acquire', 'l').ok().token > token
-    a.ask('drop', 'l').be('PAWL_ELOST')
-    a.ask('take', 'l', 0).be('PAWL_EBUSY')
-
-
-@case('an administrator cancels the statement that waits: it is asked again')
-def _(s, name):
-    a, b = actor(s), actor(s)
-    for x in (a, b):
-        x.lock('l', name)
-    a.ask('take', 'l', 0).ok()
-    waits(s, b)
-    for _ in range(3):
-        s.sql("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
-        until(lambda: waiting(s) == 1, 'for the waiter to come back')
-    a.ask('drop', 'l').ok()
-    b.answer('acquire', 'l').ok()
-    b.ask('drop', 'l').ok()
-    a.ask('take', 'l', 0).ok()
-
-
-@case('a waiter whose statement is cancelled does not take the lock from the next in line')
-def _(s, name):
-    b, a = actor(s), actor(s, connections=1)
-    for x in (a, b):
-        x.lock('l', name)
-        x.lock('k', name + '/free')
-    b.ask('take', 'l', 0).ok()
-    waits(s, a)
-    a.send('acquire', 'k', 20000)  # waits for the only connection
-    s.sql("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
-    a.answer('acquire', 'k').ok()
-    end = time.monotonic() + 0.5
-    while time.monotonic() < end:
-        b.ask('take', 'k', 0).be('PAWL_EBUSY')
-    a.ask('drop', 'k').ok()
-    b.ask('drop', 'l').ok()
-    a.answer('acquire', 'l').ok()
-
-
-@case('a server that crashes: holders are told at once, the next one has a larger token, each time',
-      own={})
-def _(s, name):
-    a, b = actor(s, watchdog=600000), actor(s)
-    for x in (a, b):
-        x.lock('l', name)
-    tokens = []
-    for _ in range(2):
-        tokens.append(a.ask('take', 'l', 60000).ok().token)
-        waits(s, b)
-        s.kill()
-        a.lost('l')
-        s.start()
-        tokens.append(b.answer('acquire', 'l').ok().token)
-        a.ask('drop', 'l').be('PAWL_ELOST')
-        b.ask('drop', 'l').ok()
-    equal(tokens, sorted(set(tokens)), 'tokens:')
-
-
-@case('a frozen server: what is held stays held for its lease; a release without an answer is '
-      'unknown, and nothing is left of it')
-def _(s, name):
-    a, b = actor(s, watchdog=5000, timeout=700), actor(s)
-    for x in (a, b):
-        x.lock('l', name)
-    a.ask('take', 'l', 0).ok()
-    freeze(s)
-    try:
-        time.sleep(2.5)  # a renewal was sent, and is late
-        equal(a.ask('held', 'l').held, 1)
-    finally:
-        thaw(s)
-    until(lambda: a.ask('valid', 'l').valid > 4000, 'for a renewal')
-    freeze(s)
-    try:
-        a.ask('drop', 'l', patience=20).be('PAWL_EUNKNOWN')
-    finally:
-        thaw(s)
-    equal(a.ask('stats').lost, 0)
-    b.ask('take', 'l', 20000).ok()
-
-
-@case('no more connections than allowed: who finds none waits in the client, who may not is told')
-def _(s, name):
-    a = actor(s, connections=2)
-    for i in range(8):
-        a.lock(f'l{i}', f'{name}/{i}')
-    for i in range(2):
-        a.ask('take', f'l{i}', 0).ok()
-    for i in range(2, 7):
-        a.send('acquire', f'l{i}', -1)
-    b = actor(s, connections=2, timeout=500)
-    for i in range(3):
-        b.lock(f'l{i}', f'{name}/b{i}')
-    for i in range(2):
-        b.ask('take', f'l{i}', 0).ok()
-    failure = b.ask('take', 'l2', 0)
-    failure.be('PAWL_ECONN')
-    assert 'connections' in failure.words, failure.words
-    assert not any(a.have('acquire', f'l{i}') for i in range(2, 7))
-    equal(sessions(s), 4)
-    a.send('cancel', 'l3')
-    a.answer('acquire', 'l3').be('PAWL_ECANCELED')
-    for i, following in ((0, 2), (1, 4), (2, 5), (4, 6)):
-        a.send('release', f'l{i}') if i > 1 else a.send('drop', f'l{i}')
-        a.answer('release' if i > 1 else 'drop', f'l{i}').ok()
-        a.answer('acquire', f'l{following}').ok()
 
 
 @case('connections that nobody needs are closed')
@@ -434,6 +211,8 @@ def _(s, name):
     finally:
         os.kill(pid, signal.SIGCONT)
 
+
+layout.add_cases()
 
 if __name__ == '__main__':
     sys.exit(run(*sys.argv[1:]))
