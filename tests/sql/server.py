@@ -180,6 +180,7 @@ class Postgres(Server):
         return self.as_postgres(self.program('postgres'), '-D', self.data, '-k', self.folder,
                                  '-c', 'listen_addresses=127.0.0.1', '-p', str(self.port),
                                  '-c', 'shared_buffers=16MB', '-c', 'max_connections=400',
+                                 '-c', 'dynamic_shared_memory_type=mmap',  # in its own folder
                                  '-c', 'password_encryption=scram-sha-256',  # as of 14
                                  *(['-c', 'shared_preload_libraries=pg_stat_statements']
                                    if self.durable else
@@ -187,15 +188,16 @@ class Postgres(Server):
                                  *self.options)
 
     def bury(self):
-        """Wait until the children of the killed postmaster have ended and the shared memory is free."""
+        """Wait until the children of the killed postmaster have ended, and remove the shared memory."""
         pid = os.path.join(self.data, 'postmaster.pid')
         if not os.path.exists(pid):
             return
         with open(pid, encoding='ascii') as f:
             lines = f.read().split('\n')
-        key = lines[6].split()[0] if len(lines) > 6 and lines[6].split() else None
+        key, number = lines[6].split() if len(lines) > 6 and lines[6].split() else (None, None)
         if key:
             until(lambda: not self._attached(int(key)), 'for the server\'s children')
+            subprocess.run(['ipcrm', '-m', number], stderr=subprocess.DEVNULL, check=False)
         os.unlink(pid)
 
     @staticmethod
