@@ -10,6 +10,13 @@
 
 static const slot unknown = {-1, -1, -1, -1};
 
+/* The number of the slot of an instant. The numbers begin at SLOTS, not at 0: the clock begins at the
+ * machine's start, and the numbers of the hour before `now` must not be negative. */
+static int64_t slot_of(int64_t now)
+{
+    return now / SLOT_MS + SLOTS;
+}
+
 static int64_t more(int64_t a, int64_t b)
 {
     return a > b ? a : b;
@@ -17,7 +24,7 @@ static int64_t more(int64_t a, int64_t b)
 
 void past_push(history *h, int64_t now, const slot *s)
 {
-    int64_t number = now / SLOT_MS;
+    int64_t number = slot_of(now);
     slot *at = &h->slots[number % SLOTS];
 
     if (!h->last || number - h->last >= SLOTS)
@@ -90,14 +97,15 @@ static int64_t field(const history *h, int64_t number, int which)
 void past_json(const history *h, FILE *out, int64_t now)
 {
     static const char *const names[] = {"holders", "waiters", "hold_ms", "wait_ms"};
+    int64_t last = slot_of(now), first = last - SLOTS + 1;
 
     fprintf(out, "\"slot_ms\":%d", SLOT_MS);
     for (int which = 0; which < 4; which++) {
         fprintf(out, ",\"%s\":[", names[which]);
-        for (int64_t number = now / SLOT_MS - SLOTS + 1; number <= now / SLOT_MS; number++) {
-            int64_t value = h && number > 0 ? field(h, number, which) : -1;
+        for (int64_t number = first; number <= last; number++) {
+            int64_t value = h ? field(h, number, which) : -1;
 
-            if (number > now / SLOT_MS - SLOTS + 1)
+            if (number > first)
                 putc(',', out);
             if (value < 0)
                 fputs("null", out);

@@ -58,7 +58,7 @@ typedef struct slot {
 } slot;
 
 typedef struct history {
-    int64_t last; /* number of the newest slot: boot time / SLOT_MS */
+    int64_t last; /* number of the newest slot (past.c); 0: none */
     slot slots[SLOTS];
 } history;
 
