@@ -5,9 +5,9 @@
  * Each node tries to acquire the lock without waiting. A node that does not get the lock knows that
  * another node runs the job. If the job is quick, a node whose clock is late would find the lock
  * free again and run the job a second time. So at_least_ms keeps the lock held for a while after
- * the release, even if the process that ran the job has ended. All services can do this except zk
- * and layout=advisory. On these two a lock ends with its client, so each node would have to keep
- * its client open for that time.
+ * the release, even if the process that ran the job has ended. All services can do this except zk,
+ * layout=advisory and layout=session. There a lock ends with its client, so each node would have to
+ * keep its client open for that time.
  *
  *     one_node_job [URL]         the URL of the service, by default $PAWL_URL or local:
  */

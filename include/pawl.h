@@ -309,7 +309,7 @@ PAWL_API void pawl_lock_free(pawl_lock *lock);
  * errors. PAWL_ETIMEDOUT and PAWL_EBUSY mean that the service has said that another owner holds the
  * lock. If the service said nothing in that time, the code is PAWL_ECONN, or PAWL_EUNKNOWN: the
  * service may have granted the lock, and Pawl takes such a grant back in the background.
- * No Pawl call is a cancellation point: pthread_cancel takes effect after a call that blocks.
+ * No Pawl call is a cancellation point: pthread_cancel takes effect after the call.
  * Thread: any. Blocks: up to wait_ms; a wait of 0 up to the time-out, if the service is silent. In
  * callbacks: PAWL_EDEADLK. */
 PAWL_API int pawl_lock_acquire(pawl_lock *lock, int64_t wait_ms, pawl_error *err);
@@ -444,8 +444,8 @@ PAWL_API int pawl_semaphore_new(pawl_semaphore **ret, pawl_client *client, const
  * Returns as pawl_lock_acquire; PAWL_EINVAL if `permits` exceeds the capacity, PAWL_ESTATE if no
  * capacity or a different capacity is set (without PAWL_CAN_DETAIL: the first capacity stays, and
  * others are ignored).
- * Thread: any. Blocks: up to wait_ms.
- * In callbacks: PAWL_EDEADLK. */
+ * Thread: any. Blocks: up to wait_ms; a wait of 0 up to the time-out, if the service is silent. In
+ * callbacks: PAWL_EDEADLK. */
 PAWL_API int pawl_semaphore_acquire(pawl_semaphore *sem, uint32_t permits, int64_t wait_ms,
                                     pawl_error *err);
 
@@ -504,7 +504,7 @@ PAWL_API int pawl_latch_count_down(pawl_latch *latch, pawl_error *err);
 PAWL_API int pawl_latch_count(pawl_latch *latch, int64_t *ret, pawl_error *err);
 
 /* Wait until the count is 0. Returns 0, PAWL_EBUSY (wait_ms 0), PAWL_ETIMEDOUT, PAWL_ECANCELED.
- * Thread: any. Blocks: up to wait_ms. In callbacks: PAWL_EDEADLK. */
+ * Thread, Blocks, In callbacks: as pawl_lock_acquire. */
 PAWL_API int pawl_latch_wait(pawl_latch *latch, int64_t wait_ms, pawl_error *err);
 
 /* Cancel the waits on this handle (PAWL_ECANCELED). Returns their number.

@@ -13,6 +13,25 @@
 
 #include "core.h"
 
+/* ---- public calls ---------------------------------------------------------------------------- */
+
+static _Thread_local struct {
+    unsigned calls; /* public calls of this thread, one inside of the other (callbacks) */
+    int state;      /* before the first of them */
+} cancellation;
+
+void pawl__cancellation_off(void)
+{
+    if (!cancellation.calls++)
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation.state);
+}
+
+void pawl__cancellation_back(void)
+{
+    if (!--cancellation.calls)
+        pthread_setcancelstate(cancellation.state, NULL);
+}
+
 int pawl__enter(pawl_client *client, bool blocking, pawl_error *err)
 {
     if (client->generation != pawl__fork_generation())
@@ -21,10 +40,12 @@ int pawl__enter(pawl_client *client, bool blocking, pawl_error *err)
     if (blocking && pawl__in_callback())
         return pawl_error_set(err, PAWL_EDEADLK,
                               "a callback must not make a call that blocks; use the _start form");
+    pawl__cancellation_off();
     pthread_mutex_lock(&client->mu);
     if (client->state == CLIENT_OPEN)
         return 0;
     pthread_mutex_unlock(&client->mu);
+    pawl__cancellation_back();
     return pawl_error_set(err, PAWL_ESTATE, "the client is closed");
 }
 
@@ -33,6 +54,7 @@ void pawl__leave(pawl_client *client)
     pawl__before_unlock(client);
     pawl__background_need(client);
     pawl__unlock(client);
+    pawl__cancellation_back();
 }
 
 /* ---- events of the engine -------------------------------------------------------------------- */
@@ -274,6 +296,7 @@ int pawl__open_in(pawl_client **ret, const char *url, const pawl_client_options 
     client = client_new(world);
     if (!client)
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
+    pawl__cancellation_off();
     pthread_mutex_lock(&client->mu);
     client->options = options;
     code = set_up(client, url, err);
@@ -281,6 +304,7 @@ int pawl__open_in(pawl_client **ret, const char *url, const pawl_client_options 
         take_down(client);
         pawl__unlock(client);
         pawl__client_unref(client);
+        pawl__cancellation_back();
         return code;
     }
     client->caps = pawl_instance_caps(&client->engine);
@@ -401,12 +425,15 @@ int pawl_close(pawl_client *client)
         pthread_cond_wait(&client->idle, &client->mu);
     pawl__background_stop(client);
     while (!list_empty(&client->driver.callbacks))
-        if (pawl__dispatch(client, false) < 0)
+        if (pawl__dispatch(client, false) < 0) {
+            pawl__cancellation_back();
             return PAWL_EFORK;
+        }
     code = client->closing.code;
     take_down(client);
     pawl__unlock(client);
     pawl__client_unref(client);
+    pawl__cancellation_back();
     return code;
 }
 
@@ -448,6 +475,8 @@ int pawl_client_process(pawl_client *client)
     code = pawl__dispatch(client, false);
     if (code >= 0)
         pawl__leave(client);
+    else
+        pawl__cancellation_back(); /* a callback forked: this is the child */
     return code;
 }
 

@@ -245,6 +245,11 @@ static inline void pawl__defer_end(pawl_client *client)
     client->requests.deferring--;
 }
 
+/* No public call is a cancellation point: a thread that ended inside of one would leave mutexes
+ * locked, and pointers to its stack in the driver and the engine. pawl__enter and pawl__leave, and
+ * public functions without these, call this pair, which nests. */
+void pawl__cancellation_off(void);
+void pawl__cancellation_back(void);
 /* Lock the client for a public call. Returns 0, or PAWL_EFORK, PAWL_ESTATE (closed), PAWL_EDEADLK
  * (blocking call in a callback). pawl__leave does the deferred work and unlocks. */
 int pawl__enter(pawl_client *client, bool blocking, pawl_error *err);

@@ -501,15 +501,10 @@ static void sleep_for(pawl_client *client, struct waiter_thread *thread)
     list_remove(&thread->sleeping);
 }
 
-/* `thread` is on the stack of the caller, and the driver, the engine and other threads keep
- * pointers to it. So the wait must not be a cancellation point: pthread_cancel takes effect after
- * the call. */
 int pawl__wait(pawl_client *client, struct waiter_thread *thread)
 {
     struct driver *d = &client->driver;
-    int cancels;
 
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
     client->active++;
     while (!thread->done) {
         bool others_drive = d->thread && d->thread != DRIVER_BACKGROUND;
@@ -524,7 +519,6 @@ int pawl__wait(pawl_client *client, struct waiter_thread *thread)
     client->active--;
     pawl__close_check(client);
     pawl__wait_end(thread);
-    pthread_setcancelstate(cancels, NULL);
     return thread->code;
 }
 

@@ -118,6 +118,7 @@ void pawl_lock_free(pawl_lock *lock)
     client = lock->client;
     if (client->generation != pawl__fork_generation())
         return; /* the fork may have interrupted a thread that was changing the lists */
+    pawl__cancellation_off();
     pthread_mutex_lock(&client->mu);
     client->refs++;
     pawl__defer_begin(client); /* no request is submitted during the walk over the list */
@@ -131,6 +132,7 @@ void pawl_lock_free(pawl_lock *lock)
     pawl__lock_unref(lock);
     pawl__unlock(client);
     pawl__client_unref(client);
+    pawl__cancellation_back();
 }
 
 /* ---- acquiring and releasing ----------------------------------------------------------------- */

@@ -267,6 +267,7 @@ int pawl_engines(pawl_engine_info_fn *fn, void *arg)
     size_t n = module_folders(folders);
     int code = fn ? 0 : PAWL_EINVAL;
 
+    pawl__cancellation_off();
     pawl__fork_mutex_add(&loading);
     for (size_t i = 0; !code && i < LINKED; i++)
         if (linked[i].engine)
@@ -284,6 +285,7 @@ int pawl_engines(pawl_engine_info_fn *fn, void *arg)
                     code = report_module(found.gl_pathv[k], scheme, fn, arg);
         globfree(&found);
     }
+    pawl__cancellation_back();
     return code;
 }
 

@@ -327,6 +327,7 @@ void pawl_semaphore_free(pawl_semaphore *sem)
     if (!sem || sem->client->generation != pawl__fork_generation())
         return;
     client = sem->client;
+    pawl__cancellation_off();
     pthread_mutex_lock(&client->mu);
     client->refs++;
     each_hold(sem, true);
@@ -337,4 +338,5 @@ void pawl_semaphore_free(pawl_semaphore *sem)
     pawl__semaphore_unref(sem);
     pawl__unlock(client);
     pawl__client_unref(client);
+    pawl__cancellation_back();
 }

@@ -5,13 +5,16 @@
  */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "actors.h"
 #include "check.h"
-#include "pawl.h"
+#include "pawl-observe.h"
 
 /* Runs in a separate child: libuv opens descriptors once and keeps them until the process ends. */
 static int open_with(rlim_t limit, const char *url)
@@ -86,6 +89,115 @@ CASE("a thread that is cancelled in a call that blocks leaves the others their l
     pawl_lock_free(other);
     CHECK_OK(pawl_close(yours));
     CHECK_OK(pawl_close(mine));
+}
+
+static int ignore_row(void *arg, const pawl_info *info)
+{
+    (void)arg;
+    (void)info;
+    return 0;
+}
+
+static int ignore_engine(void *arg, const pawl_engine_info *info)
+{
+    (void)arg;
+    (void)info;
+    return 0;
+}
+
+static void ignore_result(void *arg, pawl_lock *lock, int code)
+{
+    (void)arg;
+    (void)lock;
+    (void)code;
+}
+
+static void use_locks(pawl_client *mine, pawl_client *yours)
+{
+    pawl_lock_options by_handle = {.size = sizeof by_handle, .owner = PAWL_OWNER_HANDLE};
+    pawl_lock *a, *b, *both, *waits;
+
+    CHECK_OK(pawl_lock_new(&a, mine, "a", NULL, NULL));
+    CHECK_OK(pawl_lock_new(&b, mine, "b", NULL, NULL));
+    CHECK_OK(pawl_lock_new(&waits, yours, "a", &by_handle, NULL));
+    CHECK_OK(pawl_multi_new(&both, (pawl_lock *[]){a, b}, 2, NULL));
+    CHECK_OK(pawl_lock_acquire(both, 1000, NULL));
+    CHECK_CODE(pawl_lock_acquire(waits, 20, NULL), PAWL_ETIMEDOUT);
+    CHECK_OK(pawl_lock_acquire_start(waits, PAWL_FOREVER, ignore_result, NULL));
+    CHECK_OK(pawl_lock_renew(a, 0, NULL));
+    CHECK(pawl_lock_valid_ms(both) > 0 && pawl_lock_token(b));
+    CHECK_OK(pawl_lock_release(both, NULL)); /* notifies `waits` */
+    CHECK(pawl_lock_break(waits, NULL) != PAWL_EINVAL);
+    pawl_lock_free(waits);
+    pawl_lock_free(both);
+    pawl_lock_free(a);
+    pawl_lock_free(b);
+}
+
+static void use_the_rest(pawl_client *client)
+{
+    pawl_stats stats = {.size = sizeof stats};
+    pawl_semaphore *sem;
+    pawl_latch *latch;
+    int64_t n;
+
+    CHECK_OK(pawl_semaphore_new(&sem, client, "s", &(pawl_semaphore_options){
+                 .size = sizeof(pawl_semaphore_options), .permits = 2}, NULL));
+    CHECK_OK(pawl_semaphore_acquire(sem, 2, 0, NULL));
+    CHECK_OK(pawl_semaphore_release(sem, 1, NULL));
+    CHECK_OK(pawl_semaphore_available(sem, &n, NULL));
+    pawl_semaphore_free(sem);
+    CHECK_OK(pawl_latch_new(&latch, client, "l", NULL));
+    CHECK_OK(pawl_latch_set(latch, 1, NULL));
+    CHECK_OK(pawl_latch_count_down(latch, NULL));
+    CHECK_OK(pawl_latch_wait(latch, 0, NULL));
+    pawl_latch_free(latch);
+    CHECK_OK(pawl_inspect(client, "a", ignore_row, NULL, NULL));
+    CHECK_OK(pawl_list(client, "*", ignore_row, NULL, NULL));
+    CHECK_OK(pawl_client_stats(client, &stats));
+    CHECK(pawl_client_fd(client) >= 0);
+    CHECK(pawl_client_process(client) >= 0);
+    CHECK_OK(pawl_engines(ignore_engine, NULL));
+}
+
+static bool reached_the_end;
+
+static void *use_all(void *arg)
+{
+    pawl_client *mine, *yours;
+    int state;
+
+    pthread_cancel(pthread_self()); /* stays pending until a cancellation point */
+    CHECK_OK(pawl_open(&mine, arg, NULL, NULL));
+    CHECK_OK(pawl_open(&yours, arg, NULL, NULL));
+    use_locks(mine, yours);
+    use_the_rest(mine);
+    CHECK_OK(pawl_close(yours));
+    CHECK_OK(pawl_close(mine));
+    reached_the_end = true;
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state);
+    CHECK_EQ(state, PTHREAD_CANCEL_ENABLE);
+    pthread_testcancel();
+    return NULL;
+}
+
+CASE("no call is a cancellation point, and each call leaves the cancel state as it was")
+{
+    char *folder = temp_dir(), url[4200];
+    const char *const urls[] = {"memory:cancel", url};
+
+    snprintf(url, sizeof url, "local:%s", folder);
+    for (size_t i = 0; i < sizeof urls / sizeof urls[0]; i++) {
+        pthread_t thread;
+        void *result;
+
+        reached_the_end = false;
+        CHECK(!pthread_create(&thread, NULL, use_all, (void *)(uintptr_t)urls[i]));
+        CHECK(!pthread_join(thread, &result));
+        CHECK(reached_the_end && result == PTHREAD_CANCELED);
+    }
+    remove_tree(folder);
+    free(folder);
 }
 
 static pthread_barrier_t loaded, unloaded;

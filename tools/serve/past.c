@@ -10,8 +10,8 @@
 
 static const slot unknown = {-1, -1, -1, -1};
 
-/* The number of the slot of an instant. The numbers begin at SLOTS, not at 0: the clock begins at the
- * machine's start, and the numbers of the hour before `now` must not be negative. */
+/* The number of the slot of an instant. The numbers begin at SLOTS, not at 0: the clock begins at
+ * the machine's start, and the numbers of the hour before `now` must not be negative. */
 static int64_t slot_of(int64_t now)
 {
     return now / SLOT_MS + SLOTS;
