@@ -286,5 +286,31 @@ def _(s):
     equal([r.role for r in a.rows('show', 'n')], ['summary', 'holder'])
 
 
+@case('when all is over, only counters of tokens and numbers of semaphores are left')
+def _(s):
+    a, b = s.actor(layout='redisson'), s.actor(layout='redisson')
+    for x in (a, b):
+        x.lock('x', 'x')
+        x.lock('f', 'f', kind='fair')
+        x.lock('r', 'r', kind='read')
+        x.lock('w', 'r', kind='write')
+        x.sem('s', 's', permits=2)
+        x.latch('d', 'd')
+    for name in ('x', 'f', 'r', 's'):
+        a.ask('take', name, 0).ok()
+    for name in ('x', 'f', 'w'):
+        b.send('acquire', name, -1)
+    until(lambda: s.call('LLEN', 'redisson_lock_queue:{f}') == 1, 'for the waiter of the fair lock')
+    a.ask('set', 'd', 1).ok()
+    a.ask('down', 'd').ok()
+    for name in ('x', 'f', 'r', 's'):
+        a.ask('drop', name).ok()
+    for name in ('x', 'f', 'w'):
+        b.answer('acquire', name).ok()
+        b.ask('drop', name).ok()
+    left = {key for key in s.call('KEYS', '*') if s.call('PTTL', key) == -1}
+    equal(left, {'redisson_lock_token:{%s}' % name for name in 'xfrs'} | {'s'})
+
+
 if __name__ == '__main__':
     sys.exit(run())
