@@ -137,6 +137,7 @@ int main(int argc, char **argv)
         return 1;
     }
     check_cleanup(end_everything);
+    setenv("CHECK_JOBS", "8", 0); /* cases mostly wait, for leases and time limits */
     status = check_main(argc - 1, argv + 1);
     if (dir)
         remove_tree(dir);
