@@ -214,14 +214,19 @@ static bool reclaim(local *l, unsigned class)
     return r.any;
 }
 
-static int64_t grab(local *l, unsigned class)
+/* Take a block of a class. A search for a ready block walks over the whole class if there is none,
+ * so `barren` (at first false) lets a caller that takes several blocks do so once. */
+static int64_t grab(local *l, unsigned class, bool *barren)
 {
-    int64_t block = find(l, class, true, true);
+    int64_t block = *barren ? -1 : find(l, class, true, true);
 
+    *barren = block < 0;
     if (block < 0)
         block = make_ready(l, class);
-    if (block < 0 && reclaim(l, class))
+    if (block < 0 && reclaim(l, class)) {
         block = find(l, class, true, true);
+        *barren = block < 0;
+    }
     l->grabbed += block >= 0;
     return block;
 }
@@ -233,11 +238,12 @@ static int64_t grab(local *l, unsigned class)
 static bool fill_pile(local *l, uint32_t wanted)
 {
     uint32_t more = 8 + l->grabbed / 4 < LOCAL_PILE / 2 ? 8 + l->grabbed / 4 : LOCAL_PILE / 2;
+    bool barren = false;
 
     if (l->npile >= wanted)
         return true;
     while (l->npile < more) {
-        int64_t block = grab(l, 0);
+        int64_t block = grab(l, 0, &barren);
 
         if (block < 0)
             break;
@@ -250,14 +256,15 @@ static bool fill_pile(local *l, uint32_t wanted)
 static int64_t take(local *l, unsigned class, bool spare)
 {
     int64_t block, other;
+    bool barren = false;
 
     if (class == 0)
         return fill_pile(l, spare ? 2 : 1) ? (int64_t)l->pile[--l->npile] : -1;
-    block = grab(l, class);
+    block = grab(l, class, &barren);
     if (block < 0 || !spare || find(l, class, true, false) >= 0)
         return block;
     l->in_hand = block;
-    other = grab(l, class);
+    other = grab(l, class, &barren);
     if (other >= 0) {
         set_free(l, (uint32_t)other);
         return block;
