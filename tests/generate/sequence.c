@@ -314,8 +314,10 @@ static bool is_counted(const struct program *p, int64_t name)
     return false;
 }
 
-/* A free, a cancel, a close or a callback may release locks in the background. Wait until the
- * service shows as many holders as memory: did. */
+/* A free, a cancel, a close or a callback may release locks in the background; and the step that
+ * waits for the end of a lease does nothing if the lease has ended at its holder already, although
+ * the lease lasts longer at the service. Wait until the service shows as many holders as memory:
+ * did. */
 static void await_holders(struct run *run, int k, int64_t until)
 {
     for (int64_t name = 0; name < MAX_NAMES; name++)
@@ -334,7 +336,8 @@ static bool gives_back(struct run *run, int k)
 {
     int kind = run->program->steps[k].kind;
 
-    if (kind == DO_free || kind == DO_cancel || kind == DO_close || kind == DO_break)
+    if (kind == DO_free || kind == DO_cancel || kind == DO_close || kind == DO_break ||
+        kind == DO_expire)
         return true;
     for (int i = 0; i < run->program->nobjects; i++)
         if (run->program->objects[i].done || run->program->objects[i].lost)
