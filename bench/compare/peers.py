@@ -133,8 +133,10 @@ class Local(Service):
                        modes=(*all_modes, 'permits', 'reading')),
                 self.c('flock(2)', 'flock', f, modes=(*all_modes, 'reading')),
                 self.c('flock(2) and a counter in the file', 'flock-token', f, modes=all_modes),
-                self.c('robust POSIX mutex in shared memory', 'mutex', f, modes=all_modes),
-                # Nobody returns the permit of a contender that was killed: no `killed`.
+                # No `killed`: waiters for a robust mutex were seen to sleep for good after some of
+                # them had been killed, and nobody returns the permit of a killed contender.
+                self.c('robust POSIX mutex in shared memory', 'mutex', f,
+                       modes=(*EVERY, 'handover', 'stopped')),
                 self.c('POSIX semaphore in shared memory', 'semaphore', f,
                        modes=(*EVERY, 'handover', 'stopped', 'permits')),
                 self.c('POSIX read-write lock in shared memory', 'rwlock', f, modes=('reading',),
