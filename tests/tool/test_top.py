@@ -143,7 +143,8 @@ def sort_filter(box):
     terminal.wait('the first name', first('backup'))
     terminal.key('r')
     terminal.wait_for('by name, reversed')
-    terminal.wait('the last name', lambda _: rows_of(terminal.lines())[-1].startswith('backup '))
+    terminal.wait('the last name', lambda _: [r.split()[0] for r in
+                                              rows_of(terminal.lines())][-1:] == ['backup'])
     terminal.key('r')
     terminal.key('l')
     terminal.wait_for('by longest wait')
