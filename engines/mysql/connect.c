@@ -24,6 +24,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "mysql.h"
 
@@ -85,27 +86,6 @@ static void leave(struct my_box *box)
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-static void set_tls(MYSQL *mysql, const sql_settings *s)
-{
-    my_bool verify = s->tls >= SQL_TLS_CHAIN, enforce = s->tls >= SQL_TLS_REQUIRE;
-
-    if (s->tls == SQL_TLS_DISABLE)
-        return;
-    mysql_ssl_set(mysql, s->files.key, s->files.cert, s->files.cafile, NULL, NULL);
-    mysql_optionsv(mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &verify);
-    mysql_optionsv(mysql, MYSQL_OPT_SSL_ENFORCE, &enforce);
-}
-
-/* The server may ask for the password by any method, and most methods reveal the password. Unless
- * the server has proved its identity, only methods that answer a challenge are allowed. */
-static void set_methods(MYSQL *mysql, const sql_settings *s, bool local)
-{
-    if (s->tls >= SQL_TLS_CHAIN || s->cleartext || local)
-        return;
-    mysql_optionsv(mysql, MYSQL_DEFAULT_AUTH, "mysql_native_password");
-    mysql_optionsv(mysql, MARIADB_OPT_RESTRICTED_AUTH, "mysql_native_password,client_ed25519");
-}
-
 /* The library accepts a server without TLS even if TLS is enforced. */
 static bool is_plain(MYSQL *mysql, struct my_box *box)
 {
@@ -117,30 +97,33 @@ static bool is_plain(MYSQL *mysql, struct my_box *box)
     return true;
 }
 
-static MYSQL *connect_now(struct my_box *box)
+/* For a socket the host is named, too: the library would use a host from an option file. */
+static bool connect_with(MYSQL *mysql, struct my_box *box)
 {
     const sql_settings *s = &box->s;
     const net_address *host = &s->hosts.list[0];
     bool local = host->host[0] == '/';
-    unsigned protocol = local ? MYSQL_PROTOCOL_SOCKET : MYSQL_PROTOCOL_TCP;
+
+    return mysql_real_connect(mysql, local ? "localhost" : host->host, s->login.user,
+                              s->login.password, s->db, host->port, local ? host->host : NULL,
+                              box->flags);
+}
+
+static MYSQL *connect_now(struct my_box *box)
+{
     MYSQL *mysql = mysql_init(NULL);
+    bool connected;
+    int fd;
 
     if (!mysql) {
         snprintf(box->words, sizeof box->words, "out of memory");
         return NULL;
     }
-    mysql_optionsv(mysql, MYSQL_READ_DEFAULT_GROUP, "pawl");
-    mysql_optionsv(mysql, MYSQL_OPT_NONBLOCK, NULL);
-    mysql_optionsv(mysql, MYSQL_OPT_PROTOCOL, &protocol);
-    mysql_optionsv(mysql, MYSQL_OPT_CONNECT_TIMEOUT, &box->seconds);
-    mysql_optionsv(mysql, MYSQL_OPT_READ_TIMEOUT, &box->seconds);
-    mysql_optionsv(mysql, MYSQL_OPT_WRITE_TIMEOUT, &box->seconds);
-    mysql_optionsv(mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
-    mysql_options4(mysql, MYSQL_OPT_CONNECT_ATTR_ADD, "program_name", "pawl");
-    set_tls(mysql, s);
-    set_methods(mysql, s, local);
-    if (mysql_real_connect(mysql, local ? NULL : host->host, s->login.user, s->login.password,
-                           s->db, host->port, local ? host->host : NULL, box->flags)) {
+    fd = my_set_options(mysql, &box->s, box->seconds);
+    connected = connect_with(mysql, box);
+    if (fd >= 0)
+        close(fd);
+    if (connected) {
         if (is_plain(mysql, box))
             return NULL;
         fcntl(mysql_get_socket(mysql), F_SETFD, FD_CLOEXEC);

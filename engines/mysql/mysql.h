@@ -5,6 +5,7 @@
  *     mysql.c    the engine, statements, classifying errors
  *     steps.c    one statement, step by step, on libmariadb's non-blocking calls
  *     connect.c  connecting, in a thread of its own
+ *     options.c  the options of a connection
  *     userlock.h layout=session
  */
 #ifndef PAWL_MYSQL_DRIVER_H
@@ -58,6 +59,11 @@ void my_connect_cancel(sql_link *link);
 void my_connected(sql_link *link, MYSQL *mysql, unsigned error, const char *words);
 
 /* ---- steps.c --------------------------------------------------------------------------------- */
+/* ---- options.c ------------------------------------------------------------------------------- */
+
+/* Set all options. Returns a descriptor to be closed after mysql_real_connect, or -1. */
+int my_set_options(MYSQL *mysql, const sql_settings *s, unsigned seconds);
+
 
 /* Begin or continue a step. May complete the call, or drop the link. */
 void my_begin(sql_link *link, enum my_step step);
