@@ -49,14 +49,19 @@ static const char *const statements[SQL_STATEMENTS] = {
 #define ISOLATION "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 
 /* Asked before any procedure is called. Procedures run with the rights of their caller, so their
- * definer must be trusted; a view in place of a table could call functions in the same way. */
+ * definer must be trusted; a view in place of a table could call functions in the same way. The
+ * name of a user may contain an at sign (0x40), and its case counts. */
+#define DEFINER                                                                                    \
+    "LEFT(definer, CHAR_LENGTH(definer) - CHAR_LENGTH(SUBSTRING_INDEX(definer, 0x40, -1)) - 1)"
+
 static const char check[] =
     "SELECT CONCAT(routine_name, ' was made by ', definer, ', and would run with your rights: "
     "let an administrator make the tables (sql.md), or trust owner=', "
-    "SUBSTRING_INDEX(definer, 0x40, 1)) FROM "
+    DEFINER ") FROM "
     "information_schema.routines WHERE routine_schema = $SCHEMA "
     "AND routine_name LIKE REPLACE('$TABLE_%', '_', '\\\\_') "
-    "AND definer <> CURRENT_USER() AND SUBSTRING_INDEX(definer, 0x40, 1) NOT IN ('root', '$OWNER') "
+    "AND CAST(definer AS BINARY) <> CAST(CURRENT_USER() AS BINARY) "
+    "AND CAST(" DEFINER " AS BINARY) NOT IN (CAST('root' AS BINARY), CAST('$OWNER' AS BINARY)) "
     "UNION ALL SELECT CONCAT(table_name, ' is no table but a ', LOWER(table_type)) "
     "FROM information_schema.tables WHERE table_schema = $SCHEMA AND table_type <> 'BASE TABLE' "
     "AND table_name IN ('$TABLE', '$TABLE_member', '$TABLE_client', '$TABLE_mail') LIMIT 1";
