@@ -545,6 +545,7 @@ static bool pg_greeted(sql_link *link, const sql_reply *reply)
 
     if (barred && (!name || !strcmp(name, "\"\""))) {
         sql_link_drop(link, PAWL_EAUTH, "permission denied: GRANT USAGE ON SCHEMA %.60s TO this "
+    .messages_are_hints = true,
                       "user (security.md)", barred);
         return false;
     }

@@ -32,7 +32,9 @@
  *
  * Messages (a grant, a new front of the queue) come on the main link if the server can push
  * (PostgreSQL: NOTIFY), else on a second link, the *listener*, which is open only while a message
- * can be expected. A message is a hint that carries its own proof: the server's time of the event.
+ * can be expected. A grant in a message counts from the server's time in the message. PostgreSQL
+ * lets everybody who is connected send messages, so there a message is only a hint to ask the
+ * tables.
  *
  * Everything runs under the client's mutex. Nothing here blocks; the only other threads are the
  * ones that resolve host names.
@@ -243,6 +245,7 @@ typedef struct sql_driver {
     const char *here;        /* the schema of a bare prefix, as an expression */
     const char *check;       /* returns a row for each defect of the tables, the functions or this
                                 user's rights. Sent before any of them is used */
+    bool messages_are_hints; /* users without rights on the tables can send messages, too */
     const char *examine;     /* EXAMINE without tables; else statements[SQL_EXAMINE] is used */
     const char *schema;      /* creates the tables; ";;" lines separate the statements if the server
                                 takes one at a time */

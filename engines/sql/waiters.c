@@ -7,6 +7,7 @@
  *       v
  *     QUEUED --a message that grants--> op done
  *       |    --timer, or a message to look--> the same acquire again; its answer as above
+ *       |      (PostgreSQL: every message is one to look, see sql_driver.messages_are_hints)
  *       |
  *     cancel: LEAVING (the release that cancels is sent) --answer--> op done, or was done CANCEL_MS
  *             ago
@@ -54,7 +55,7 @@ struct sql_waiter {
     uint32_t polls;   /* in a row */
     uint8_t state;    /* enum waiter_state */
     bool pushed;      /* the server knows that messages arrive */
-    bool early;       /* ASKING: a message has overtaken the answer */
+    bool early;       /* a message has overtaken the answer */
     int64_t gone_by;  /* LEAVING: when entry and lease must have expired */
     char round[SQL_OWNER_MAX]; /* LATCH: the round of the latch that the op waits for */
     char name[PAWL_NAME_MAX + 1];
@@ -294,8 +295,17 @@ void sql_acquire(sql *q, pawl_op *op)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* The message grants a claim. If the claim may have expired, the same acquire is sent again, and
- * its answer decides. */
+/* Send the same acquire again; its answer decides. An answer that is under way may be older than
+ * the message. */
+static void ask_again(sql_waiter *w)
+{
+    if (w->call)
+        w->early = true;
+    else
+        ask(w);
+}
+
+/* The message grants a claim, unless the claim may have expired. */
 static void message_granted(sql_waiter *w, const char *text)
 {
     long long token, ntokens, ms, now;
@@ -307,7 +317,7 @@ static void message_granted(sql_waiter *w, const char *text)
         return;
     from = kit_clock_since(&w->sql->clock, w->sql->env, now);
     if (from + ms * PAWL_NS_PER_MS <= w->sql->env->now(w->sql->env))
-        ask(w);
+        ask_again(w);
     else
         granted(w, (uint64_t)token, ntokens, from, ms);
 }
@@ -321,7 +331,9 @@ void sql_waiter_message(sql *q, uint64_t seq, char kind, const char *text)
         w->early = true;
     if (!w || w->state != WAITER_QUEUED)
         return; /* unknown, asking, or already cancelled */
-    if (kind == 'g')
+    if (q->driver->messages_are_hints && (kind == 'g' || kind == 'o'))
+        ask_again(w);
+    else if (kind == 'g')
         message_granted(w, text);
     else if (kind == 'f' && sscanf(text, "%lld", &left) == 1)
         plan(w, true, left);

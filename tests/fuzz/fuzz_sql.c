@@ -122,7 +122,7 @@ static const char *const greeting[] = {"greet", NULL, "second", NULL};
     .listener_greeting = greeting, .version = "version", .lock = "lock", .unlock = "unlock",       \
     .here = "here", .check = "check", .schema = "make @\n;;\nmake $TABLE", .greeted = tables_greeted
 
-static const sql_driver tables = {DRIVER, TABLES};
+static const sql_driver tables = {DRIVER, TABLES, .messages_are_hints = true};
 static const sql_driver tables_listener = {DRIVER, TABLES, .own_listener = true};
 const sql_driver advisory_driver = {DRIVER, .greeting = advisory_greeting,
     .greeted = advisory_greeted};
