@@ -25,7 +25,8 @@ static const char *const statements[SQL_STATEMENTS] = {
     [SQL_HEAR] = "CALL @_hear(?, ?)",
     [SQL_INSPECT] =
         "SELECT HEX(u.name), u.type, u.value, u.role, u.owner, u.mode, u.permits, u.first, "
-        "t.now - u.since, u.expires - t.now, c.pid, c.host, c.program, c.label FROM "
+        "t.now - u.since, u.expires - t.now, c.pid, LEFT(c.host, 64), LEFT(c.program, 64), "
+        "LEFT(c.label, 255) FROM "
         "(SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000 AS now) t "
         "JOIN (SELECT l.name, l.type, l.value, IF(l.owner IS NULL, '', 'h') AS role, l.owner, "
         "'x' AS mode, 0 AS permits, l.first, l.since, l.expires, 0 AS id FROM @ l "
@@ -279,11 +280,11 @@ static void my_idle(sql_link *link)
 
 static void my_ready(sql_link *link, int events)
 {
-    const my *m = link->conn;
+    my *m = link->conn;
 
     if (m->step == MY_IDLE)
         my_idle(link);
-    else
+    else if (sql_link_within_limit(link, (int)mysql_get_socket(m->mysql), &m->from))
         my_go_on(link, events);
 }
 

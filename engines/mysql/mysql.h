@@ -42,6 +42,7 @@ typedef struct my {
     char *text;        /* the text of the query */
     MYSQL_RES *result;
     my_rows rows;
+    int64_t from;      /* sql_link_within_limit */
     struct my_box *box; /* the connecting thread's data, while connecting */
     pthread_t thread;
     bool joined;
@@ -58,12 +59,12 @@ void my_connect_cancel(sql_link *link);
 /* The connection was made, or failed with `error`. */
 void my_connected(sql_link *link, MYSQL *mysql, unsigned error, const char *words);
 
-/* ---- steps.c --------------------------------------------------------------------------------- */
 /* ---- options.c ------------------------------------------------------------------------------- */
 
 /* Set all options. Returns a descriptor to be closed after mysql_real_connect, or -1. */
 int my_set_options(MYSQL *mysql, const sql_settings *s, unsigned seconds);
 
+/* ---- steps.c --------------------------------------------------------------------------------- */
 
 /* Begin or continue a step. May complete the call, or drop the link. */
 void my_begin(sql_link *link, enum my_step step);

@@ -143,6 +143,7 @@ static void complete(sql_link *link, const sql_fault *fault)
     sql_fault full = {.sense = SQL_REFUSED, .code = PAWL_ENOMEM, .words = "out of memory"};
 
     m->rows = (my_rows){0};
+    m->from = -1;
     m->step = MY_IDLE;
     m->stmt = NULL;
     m->call = NULL;

@@ -19,8 +19,11 @@
 #define STATUS                                                                                     \
     "/*M! information_schema.global_status */ /*!50700 performance_schema.global_status */"
 #define OWNER(id, kind) "CONCAT(LPAD(LOWER(HEX(" id ")), 16, '0'), '" kind "')"
-/* A word of the comment, from 3: NAME LEASE SINCE PID HOST PROGRAM LABEL. */
-#define WORD(n) "SUBSTRING_INDEX(SUBSTRING_INDEX(p.info, ' ', " #n "), ' ', -1)"
+/* A word of the comment, from 3: NAME LEASE SINCE PID HOST PROGRAM LABEL. The statement of another
+ * program may be long. */
+#define WORD(n) "SUBSTRING_INDEX(SUBSTRING_INDEX(LEFT(p.info, 2000), ' ', " #n "), ' ', -1)"
+
+enum { ROLE = 3 };
 
 /* %s: the user locks to look at (name, lock_name, id); the tables' prefix; a condition for
  * waiters. */
@@ -67,8 +70,7 @@ static bool answer_inspect(sql_call *call, const sql_reply *reply)
     pawl_op *op = call->about;
 
     if (sql_cut(reply))
-        sql_done(op, PAWL_EBACKEND, "more than " SQL_ROWS_TEXT " holders and waiters: ask for "
-                                    "fewer names");
+        sql_done(op, PAWL_EBACKEND, SQL_CUT_TEXT);
     else
         sql_done(op, sql_show(op, reply), NULL);
     return true;

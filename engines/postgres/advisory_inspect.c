@@ -150,11 +150,12 @@ static void fill_inspect(const sql_call *call, sql_params *p)
 static bool answer_inspect(sql_call *call, const sql_reply *reply)
 {
     pawl_op *op = call->about;
-    line *lines = calloc(reply->rows + 1, sizeof *lines);
+    line *lines = sql_cut(reply) ? NULL : calloc(reply->rows + 1, sizeof *lines);
     sql_reply shown = {.rows = reply->rows, .cell = cell, .data = lines};
 
     if (!lines) {
-        sql_done(op, PAWL_ENOMEM, "out of memory");
+        sql_done(op, sql_cut(reply) ? PAWL_EBACKEND : PAWL_ENOMEM,
+                 sql_cut(reply) ? SQL_CUT_TEXT : "out of memory");
         return true;
     }
     for (size_t i = 0; i < reply->rows; i++)

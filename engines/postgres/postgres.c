@@ -27,6 +27,7 @@ typedef struct pg {
     unsigned nulls;   /* NULL results in a row: see out_of_step */
     bool asked;       /* a text was sent and not answered yet */
     bool piped;
+    int64_t from;     /* sql_link_within_limit */
 } pg;
 
 /* ---- errors ---------------------------------------------------------------------------------- */
@@ -442,6 +443,7 @@ static void deliver(sql_link *link)
     bool failed = result && PQresultStatus(result) == PGRES_FATAL_ERROR;
 
     p->result = NULL;
+    p->from = -1;
     if (failed)
         fault_of(&fault, result);
     else if (result)
@@ -475,7 +477,7 @@ static bool out_of_step(sql_link *link, bool is_null)
     return true;
 }
 
-/* Take one result, if there is one. False: no more for now, or the link has dropped. */
+/* Take one result. False: no more for now, or the link has dropped. */
 static bool take_result(sql_link *link)
 {
     pg *p = link->conn;
@@ -523,6 +525,8 @@ static void pg_ready(sql_link *link, int events)
     if ((events & UV_WRITABLE) && !flush(link))
         return;
     if (!PQconsumeInput(p->conn)) {
+    if (!sql_link_within_limit(link, PQsocket(p->conn), &p->from))
+        return;
         drop_broken(link);
         return;
     }

@@ -320,7 +320,7 @@ BEGIN
         RETURNING * INTO m;
     RETURN format('QUEUED %s %s %s 0 %s %s', me,
         CASE WHEN @_front(a_name) = m.id THEN 0 ELSE 1 END,
-        CASE WHEN a_mode = 'l' THEN -1 ELSE @_left(a_name, a_mode, t) END, t, l.round);
+        CASE WHEN a_mode = 'l' THEN -1 ELSE @_left(a_name, a_mode, t) END, t, left(l.round, 40));
 END $$;
 
 -- End a grant, but keep `kept` permits; linger > 0: end the grant in `linger` ms. A queue entry of

@@ -187,8 +187,7 @@ static bool answer_inspect(sql_call *call, const sql_reply *reply)
     int code;
 
     if (sql_cut(reply)) {
-        sql_done(op, PAWL_EBACKEND, "more than " SQL_ROWS_TEXT " holders and waiters: ask for "
-                                    "fewer names");
+        sql_done(op, PAWL_EBACKEND, SQL_CUT_TEXT);
         return true;
     }
     code = op->kind == PAWL_OP_COUNT ? count(op, reply) : sql_show(op, reply);

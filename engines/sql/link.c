@@ -19,6 +19,7 @@
 #include <netdb.h>
 #include <stdlib.h>
 
+#include "received.h"
 #include "sql.h"
 
 #define TRIES_MAX 4      /* attempts of a statement that the server rolls back (deadlock) */
@@ -94,6 +95,19 @@ void sql_link_watch(sql_link *link, int fd, int events)
     link->events = events;
     if (uv_poll_start(link->poll, events, on_poll))
         sql_link_drop(link, PAWL_ECONN, "the socket can't be watched");
+}
+
+/* The client libraries collect an answer without a limit. */
+bool sql_link_within_limit(sql_link *link, int fd, int64_t *from)
+{
+    int64_t received = sql_bytes_received(fd);
+
+    if (*from < 0)
+        *from = received;
+    if (received - *from <= SQL_BYTES_MAX)
+        return true;
+    sql_link_drop(link, PAWL_EPROTO, "an answer has more than %d MB", SQL_BYTES_MAX >> 20);
+    return false;
 }
 
 /* ---- connecting ------------------------------------------------------------------------------ */

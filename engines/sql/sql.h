@@ -55,6 +55,9 @@
 #define SQL_SCHEMA_MAX 150 /* 63 bytes, each perhaps doubled, in quotes */
 #define SQL_ROWS_MAX 50000  /* rows of one answer */
 #define SQL_ROWS_TEXT "50000"
+#define SQL_BYTES_MAX (64 << 20) /* bytes of one answer */
+#define SQL_VERSION 2 /* of the tables and functions in the database */
+#define SQL_VERSION_TEXT "2"
 
 typedef struct sql sql;
 typedef struct sql_link sql_link;
@@ -212,6 +215,11 @@ bool sql_call_patient(const sql_call *call);
 /* The host that the link is connected to, or tries. */
 const net_address *sql_link_host(const sql_link *link);
 
+/* Before reading from the socket. *from: the bytes that had arrived before the current answer; the
+ * driver sets *from to -1 when an answer is complete. False: the answer has too many bytes, and the
+ * link has dropped. A unix socket has no limit. */
+bool sql_link_within_limit(sql_link *link, int fd, int64_t *from);
+
 /* For drivers, to report events. */
 void sql_link_watch(sql_link *link, int fd, int events);
 void sql_link_unwatch(sql_link *link);
@@ -336,6 +344,7 @@ void sql_examine(sql *q, pawl_op *op);
 /* Pass the rows (inspect.c lists the columns) to op->row, for INSPECT or LIST. */
 int sql_show(pawl_op *op, const sql_reply *reply);
 /* The answer was cut at SQL_ROWS_MAX rows, so that rows may be missing. */
+#define SQL_CUT_TEXT "more than " SQL_ROWS_TEXT " holders and waiters: ask for fewer names"
 static inline bool sql_cut(const sql_reply *reply)
 {
     return reply->rows >= SQL_ROWS_MAX;
