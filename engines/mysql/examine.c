@@ -6,6 +6,7 @@
  * variables are read from a view.)
  */
 #include "mysql.h"
+#include "userlock.h"
 
 #define ROW(level, id, what, why, remedy)                                                          \
     "SELECT " level ", '" id "', " what ", '" why "', '" remedy "' "
@@ -67,6 +68,9 @@ const char my_examine[] =
 /* layout=session: a lock lasts only as long as the server, so only the tokens are on the disk. */
 const char my_session_examine[] =
     FACTS CONNECTIONS
+    "UNION ALL " ROW("1", "sql-sessions", "'sessions of other users can''t be seen'",
+        "pawl show does not show waiters of other users.", "GRANT PROCESS ON *.* TO this user.")
+    "FROM (SELECT 1) AS one WHERE " MY_SESSIONS_HIDDEN " "
     "UNION ALL " ROW("3", "sql-engine", "CONCAT('the table ', t.table_name, ' is of the storage "
         "engine ', t.engine)",
         "Only InnoDB survives a crash: with another engine tokens may repeat.",

@@ -24,6 +24,14 @@
 #include "mysql.h"
 #include "sql/session.h"
 
+/* True if this user, for lack of the right PROCESS, does not see all sessions (or if a session has
+ * just begun). */
+#define MY_SESSIONS_HIDDEN                                                                         \
+    "(SELECT s.variable_value FROM /*M! information_schema.global_status */ "                      \
+    "/*!50700 performance_schema.global_status */ AS s "                                           \
+    "WHERE s.variable_name = 'threads_connected') > "                                              \
+    "(SELECT COUNT(*) FROM information_schema.processlist)"
+
 #define MY_LOCK_MAX 192                   /* bytes of a user lock's name on MariaDB */
 #define MY_LOCK_HEX (2 * MY_LOCK_MAX + 1)
 

@@ -7,7 +7,8 @@
  * server started, because ids begin anew then. Waiters are sessions in the state 'User lock' whose
  * statement begins with Pawl's comment. Without the right PROCESS a user sees only its own sessions
  * in the list of processes; for sessions of other users only Pawl's row is known, and their waiters
- * are not. The server can't list user locks, so `list` shows only the locks that have a row.
+ * are not; a row without a name, before all others, says so. The server can't list user locks, so
+ * `list` shows only the locks that have a row.
  *
  * Columns: see ../sql/inspect.c.
  */
@@ -42,6 +43,8 @@ static const char inspection[] =
     "CAST(" IDLE_MS " AS SIGNED), -1, " WORD(6) ", UNHEX(" WORD(7) "), UNHEX(" WORD(8) "), "
     "IFNULL(UNHEX(" WORD(9) "), ''), 0 - " IDLE_MS " FROM information_schema.processlist p "
     "WHERE p.state = 'User lock' AND p.info LIKE '/* pawl %%'%s "
+    "UNION ALL SELECT '', 0, 0, 'hidden', '', '', 0, 0, 0, 0, 0, '', '', '', 0 "
+    "FROM (SELECT 1) AS one WHERE " MY_SESSIONS_HIDDEN " "
     "ORDER BY name, role, place LIMIT " SQL_ROWS_TEXT;
 
 static void fill_inspect(const sql_call *call, sql_params *p)
@@ -65,10 +68,25 @@ static void fill_inspect(const sql_call *call, sql_params *p)
     p->text = pool->text;
 }
 
+static const char *cell_after_first(const sql_reply *reply, size_t row, int column)
+{
+    const sql_reply *all = reply->data;
+
+    return all->cell(all, row + 1, column);
+}
+
 static bool answer_inspect(sql_call *call, const sql_reply *reply)
 {
     pawl_op *op = call->about;
+    const char *role = reply->cell(reply, 0, ROLE);
+    sql_reply rest = {.rows = reply->rows - 1, .cell = cell_after_first,
+                      .data = (void *)(uintptr_t)reply};
 
+    if (role && !strcmp(role, "hidden")) {
+        sql_sessions_tell_right(sql_sessions_of(call), "PROCESS ON *.*", "waiters of other users "
+                                "are not shown");
+        reply = &rest;
+    }
     if (sql_cut(reply))
         sql_done(op, PAWL_EBACKEND, SQL_CUT_TEXT);
     else

@@ -147,6 +147,15 @@ static void fill_inspect(const sql_call *call, sql_params *p)
     advisory_say_inspect(sql_sessions_of(call), op->kind == PAWL_OP_INSPECT ? &key : NULL, p);
 }
 
+/* The server writes this text in place of a statement that this user may not see. */
+static void tell_right(sql_sessions *pool, const sql_reply *reply)
+{
+    for (size_t i = 0; i < reply->rows; i++)
+        if (!strcmp(text_at(reply, i, QUERY), "<insufficient privilege>"))
+            sql_sessions_tell_right(pool, "pg_read_all_stats", "locks of other users are shown "
+                                    "without names, leases and labels");
+}
+
 static bool answer_inspect(sql_call *call, const sql_reply *reply)
 {
     pawl_op *op = call->about;
@@ -158,6 +167,7 @@ static bool answer_inspect(sql_call *call, const sql_reply *reply)
                  sql_cut(reply) ? SQL_CUT_TEXT : "out of memory");
         return true;
     }
+    tell_right(sql_sessions_of(call), reply);
     for (size_t i = 0; i < reply->rows; i++)
         read_line(&lines[i], reply, i);
     share_names(lines, reply->rows);

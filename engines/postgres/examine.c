@@ -38,7 +38,12 @@
     "FROM pg_catalog.pg_stat_activity WHERE backend_type = 'client backend' "                      \
     "HAVING pg_catalog.count(*) * 10 > " SETTING("max_connections") "::pg_catalog.int4 * 9"
 
-const char advisory_examine[] = SERVER;
+const char advisory_examine[] =
+    SERVER
+    " UNION ALL " ROW("1", "sql-sessions", "'sessions of other users can''t be seen'",
+        "pawl show and pawl ls show locks of other users without names, leases and labels.",
+        "GRANT pg_read_all_stats TO this user.")
+    "WHERE NOT pg_catalog.pg_has_role('pg_read_all_stats'::pg_catalog.name, 'USAGE')";
 
 #define TABLES                                                                                     \
     "pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "              \

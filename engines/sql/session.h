@@ -203,6 +203,7 @@ struct sql_sessions {
     sql_call *watching;     /* that question, until its answer */
     int64_t tidied;         /* when the last say_tidy was sent */
     bool keeps_session;     /* the URL has pooler=session */
+    bool told_right;        /* sql_sessions_tell_right has logged its line */
     long long pid;          /* of this client, with the facts in the next line */
     char host[SQL_FACT_MAX + 1], program[SQL_FACT_MAX + 1], label[SQL_FACT_MAX + 1];
     char plain[64];         /* room for a parameter of a statement */
@@ -218,6 +219,9 @@ void sql_sessions_cancel(sql_sessions *pool, pawl_op *op);
 sql_session *sql_session_find(sql_sessions *pool, uint64_t seq, int mode);
 /* A release got no answer; the server keeps the session until `until` at the latest. */
 void sql_sessions_unsure(sql_sessions *pool, uint64_t seq, int64_t until);
+/* Inspect does not see sessions of other users: log, once, which right is missing, and what is not
+ * shown. */
+void sql_sessions_tell_right(sql_sessions *pool, const char *grant, const char *effect);
 /* Open the connection for inspect, unless it is open, and return the link. */
 sql_link *sql_sessions_link(sql_sessions *pool);
 static inline sql_sessions *sql_sessions_of(const sql_call *call)

@@ -98,6 +98,15 @@ static void release(sql_sessions *pool, pawl_op *op)
 
 /* ---- the connection for inspect -------------------------------------------------------------- */
 
+void sql_sessions_tell_right(sql_sessions *pool, const char *grant, const char *effect)
+{
+    pawl_env *env = pool->sql.env;
+
+    if (!pool->told_right)
+        env->log(env, PAWL_LOG_WARNING, "%s: GRANT %s TO this user (security.md)", effect, grant);
+    pool->told_right = true;
+}
+
 sql_link *sql_sessions_link(sql_sessions *pool)
 {
     sql *q = &pool->sql;

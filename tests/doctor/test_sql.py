@@ -162,6 +162,25 @@ def _(box):
         s.stop()
 
 
+@case('locks of sessions: a user who does not see the sessions of others is told which right is missing')
+def _(box):
+    s = start()
+    layout = 'advisory' if SCHEME == 'postgres' else 'session'
+    try:
+        s.schema()
+        s.bare_user('shop')
+        s.grant('shop', layout)
+        watcher = s.transaction('SELECT 1')  # another user's session
+        (f,) = expect(url_of(s, 'shop', layout=layout))['skipped']
+        equal(f['id'], 'sql-sessions')
+        assert ('pg_read_all_stats' if SCHEME == 'postgres' else 'PROCESS') in f['remedy'], f
+        s.grant('shop', layout + ', others')
+        equal(expect(url_of(s, 'shop', layout=layout))['skipped'], [])
+        watcher.kill()
+    finally:
+        s.stop()
+
+
 @case('a server that does not write to its disk, and one that is nearly full')
 def _(box):
     if SCHEME == 'postgres':

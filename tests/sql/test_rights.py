@@ -7,7 +7,7 @@ import sys
 
 from cases import case, equal, run
 import rights
-from server import until
+from server import Actor, until
 
 PARTS = [p for p in rights.PARTS if p != 'odd']
 ADVISORY = [p for p in PARTS if p not in ('permits', 'latches')]
@@ -36,6 +36,15 @@ def take_away(s, mark, parts, **params):
     rights.everything(url, parts=PARTS[:1])
 
 
+def logging(s, layout):
+    return Actor(s.url('shop', timeout=10000, layout=layout), environ={'ACTOR_LOG': '1'})
+
+
+def logged(actor, words):
+    with actor.changed:
+        return any(line.verb == 'log' and words in line.words for line in actor.lines)
+
+
 @case('each right on tables and functions that is missing is named', own={})
 def _(s, name):
     s.schema()
@@ -60,7 +69,8 @@ def _(s, name):
     for user in ('shop', 'other'):
         s.user(user)
         s.grant(user, 'session')
-    a, b, c = (s.actor(user=user, layout='session') for user in ('shop', 'other', 'other'))
+    a = logging(s, 'session')
+    b, c = (s.actor(user='other', layout='session') for _ in range(2))
     for x in (a, b, c):
         x.lock('l', name)
     b.ask('take', 'l', 20000).ok()
@@ -69,11 +79,14 @@ def _(s, name):
     until(lambda: len(b.rows('show', quoted)) == 3, 'for the wait')
     assert 'CONNECTION ADMIN' in a.ask('break', 'l').be('PAWL_EAUTH').words
     equal(len(a.rows('show', quoted)), 2)  # the summary and the holder
+    until(lambda: logged(a, 'GRANT PROCESS'), 'for the name of the right')
     s.grant('shop', 'session, others')
     a.close()
-    a = s.actor(user='shop', layout='session')  # rights count from the next connection on
+    a = logging(s, 'session')  # rights count from the next connection on
     a.lock('l', name)
     equal(len(a.rows('show', quoted)), 3)
+    a.rows('ls')
+    assert not logged(a, 'GRANT')
     a.ask('break', 'l').ok()
     b.lost('l')
     c.answer('acquire', 'l').ok()
@@ -84,12 +97,13 @@ def _(s, name):
 def _(s, name):
     for user in ('shop', 'other'):
         s.user(user)
-    a, b = (s.actor(user=user, layout='advisory') for user in ('shop', 'other'))
+    a, b = logging(s, 'advisory'), s.actor(user='other', layout='advisory')
     for x in (a, b):
         x.lock('l', name)
     b.ask('take', 'l', 20000).ok()
     assert 'pg_signal_backend' in a.ask('break', 'l').be('PAWL_EAUTH').words
     equal([r.id for r in a.rows('ls') if r.id == name.replace(' ', '%20')], [])
+    until(lambda: logged(a, 'GRANT pg_read_all_stats'), 'for the name of the right')
     s.grant('shop', 'advisory, others')
     equal(len([r.id for r in a.rows('ls') if r.id == name.replace(' ', '%20')]), 1)
     a.ask('break', 'l').ok()
