@@ -14,19 +14,22 @@
 
 #define TIMELINE_SHIFT 47 /* lower bits: a transaction's number; above: 16 bits */
 
+#define SERVER_VERSION "pg_catalog.current_setting('server_version_num')::int"
+
 const char *const advisory_greeting[] = {
-    "DO $$ BEGIN IF current_setting('server_version_num')::int < 140000 THEN "
-    "RAISE EXCEPTION USING ERRCODE = 'PW001', MESSAGE = "
-    "'server too old: layout=advisory needs PostgreSQL 14 or newer, this is ' || "
-    "current_setting('server_version');"
-    " END IF; IF pg_is_in_recovery() THEN RAISE EXCEPTION USING ERRCODE = '25006', MESSAGE = "
-    "'this is a standby, and read only'; END IF; END $$",
+    "DO $$ BEGIN IF " SERVER_VERSION PG_OP("<") "140000 THEN "
+    "RAISE EXCEPTION USING ERRCODE = 'PW001', MESSAGE = pg_catalog.concat("
+    "'server too old: layout=advisory needs PostgreSQL 14 or newer, this is ', "
+    "pg_catalog.current_setting('server_version'));"
+    " END IF; IF pg_catalog.pg_is_in_recovery() THEN RAISE EXCEPTION USING ERRCODE = '25006', "
+    "MESSAGE = 'this is a standby, and read only'; END IF; END $$",
     /* An acquire that fails after the grant has not set its lease, so a default is needed. */
     "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_session_timeout = 60000; "
     "SET client_connection_check_interval = 2000; SET jit = off; "
-    "SELECT set_config('transaction_timeout', '0', false) "
-    "WHERE current_setting('server_version_num')::int >= 170000; "
-    "SELECT pg_backend_pid(), pg_walfile_name(pg_current_wal_lsn())",
+    "SELECT pg_catalog.set_config('transaction_timeout', '0', false) "
+    "WHERE " SERVER_VERSION PG_OP(">=") "170000; "
+    "SELECT pg_catalog.pg_backend_pid(), "
+    "pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn())",
     NULL, NULL};
 
 bool advisory_greeted(sql_link *link, const sql_reply *reply)

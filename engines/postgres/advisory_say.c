@@ -20,6 +20,7 @@
 #include <inttypes.h>
 
 #include "advisory.h"
+#include "postgres.h"
 
 /* " PID@HOST PROGRAM LABEL" for application_name, in plain text. */
 static void write_plain(sql_sessions *pool)
@@ -34,37 +35,44 @@ static void write_plain(sql_sessions *pool)
             *c = '?';
 }
 
-#define MS_OF(time) "(extract(epoch FROM " time ") * 1000)::bigint"
+#define GRANT_TEXT 1000
+#define MS_OF(time) "(extract(epoch FROM " time ")" PG_OP("*") "1000)::bigint"
+#define MS_SINCE(time) MS_OF("(pg_catalog.clock_timestamp()" PG_OP("-") time ")")
 
 /* The result of a grant: "WAITED BACKEND TOKEN NOW TOOK", and two values that are not read. */
 static void add_grant(char *text, size_t room, int waited, uint64_t base)
 {
-    snprintf(text, room, "concat_ws(' ', '%d', pg_backend_pid(), "
-             "%" PRIu64 " + pg_current_xact_id()::text::bigint, " MS_OF("clock_timestamp()") ", "
-             MS_OF("clock_timestamp() - statement_timestamp()") ", "
-             "pg_logical_emit_message(true, 'pawl', ''), set_config('application_name', 'pawl ' || "
-             "%" PRIu64 " + pg_current_xact_id()::text::bigint || $1::text, false))",
-             waited, base, base);
+    char token[120];
+
+    snprintf(token, sizeof token, "(%" PRIu64 PG_OP("+")
+             "pg_catalog.pg_current_xact_id()::pg_catalog.text::bigint)", base);
+    snprintf(text, room, "pg_catalog.concat_ws(' ', '%d', pg_catalog.pg_backend_pid(), %s, "
+             MS_OF("pg_catalog.clock_timestamp()") ", "
+             MS_SINCE("pg_catalog.statement_timestamp()") ", "
+             "pg_catalog.pg_logical_emit_message(true, 'pawl', ''), "
+             "pg_catalog.set_config('application_name', "
+             "pg_catalog.concat('pawl ', %s, $1::pg_catalog.text), false))", waited, token, token);
 }
 
 static void say_acquire(const sql_session *s, int64_t lease_ms, sql_params *p)
 {
     const char *shared = s->op->mode == PAWL_MODE_SHARED ? "_shared" : "";
-    char key[64], grant[600];
+    char key[64], grant[GRANT_TEXT];
     size_t used = sql_session_comment(s, lease_ms, 0);
 
     advisory_key_words(advisory_key_of(s->name), key);
     add_grant(grant, sizeof grant, 0, s->base);
     used += (size_t)snprintf(s->pool->text + used, SQL_SESSION_TEXT - used,
-                             "SELECT CASE WHEN set_config('idle_session_timeout', '%lld', false) "
-                             "IS NULL THEN NULL WHEN pg_try_advisory_lock%s(%s) THEN %s ",
+                             "SELECT CASE WHEN pg_catalog.set_config('idle_session_timeout', "
+                             "'%lld', false) IS NULL THEN NULL WHEN "
+                             "pg_catalog.pg_try_advisory_lock%s(%s) THEN %s ",
                              (long long)lease_ms, shared, key, grant);
     add_grant(grant, sizeof grant, 1, s->base);
     if (s->tried || sql_session_holds(s)) /* a holder's lock call is granted at once, its try
                                                   may fail */
         used += (size_t)snprintf(s->pool->text + used, SQL_SESSION_TEXT - used,
-                                 "WHEN pg_advisory_lock%s(%s) IS NULL THEN NULL ELSE %s ", shared,
-                                 key, grant);
+                                 "WHEN pg_catalog.pg_advisory_lock%s(%s) IS NULL THEN NULL "
+                                 "ELSE %s ", shared, key, grant);
     snprintf(s->pool->text + used, SQL_SESSION_TEXT - used, "END");
     p->text = s->pool->text;
     write_plain(s->pool);
@@ -78,7 +86,7 @@ static void say_release(const sql_session *s, int mode, sql_params *p)
 
     advisory_key_words(advisory_key_of(s->name), key);
     snprintf(s->pool->text + used, SQL_SESSION_TEXT - used,
-             "SELECT pg_advisory_unlock%s(%s), pg_backend_pid()",
+             "SELECT pg_catalog.pg_advisory_unlock%s(%s), pg_catalog.pg_backend_pid()",
              mode == PAWL_MODE_SHARED ? "_shared" : "", key);
     p->text = s->pool->text;
 }
@@ -88,46 +96,48 @@ static void say_renew(const sql_session *s, int64_t lease_ms, sql_params *p)
     size_t used = sql_session_comment(s, lease_ms, s->since);
 
     snprintf(s->pool->text + used, SQL_SESSION_TEXT - used,
-             "SELECT pg_backend_pid(), set_config('idle_session_timeout', '%lld', false)",
+             "SELECT pg_catalog.pg_backend_pid(), "
+             "pg_catalog.set_config('idle_session_timeout', '%lld', false)",
              (long long)lease_ms);
     p->text = s->pool->text;
 }
 
 static void say_waits(const sql_session *s, sql_params *p)
 {
-    snprintf(s->pool->text, SQL_SESSION_TEXT, "SELECT EXISTS (SELECT FROM pg_locks WHERE pid = "
-             "%lld AND locktype = 'advisory' AND NOT granted)", (long long)s->backend);
+    snprintf(s->pool->text, SQL_SESSION_TEXT, "SELECT EXISTS (SELECT FROM "
+             "pg_catalog.pg_locks WHERE pid" PG_EQ "%lld AND locktype" PG_EQ "'advisory' AND "
+             "NOT granted)", (long long)s->backend);
     p->text = s->pool->text;
 }
 
 static void say_cancel(const sql_session *s, sql_params *p)
 {
-    snprintf(s->pool->text, SQL_SESSION_TEXT, "SELECT pg_cancel_backend(%lld)",
+    snprintf(s->pool->text, SQL_SESSION_TEXT, "SELECT pg_catalog.pg_cancel_backend(%lld::int)",
              (long long)s->backend);
     p->text = s->pool->text;
 }
 
 #define OF_THIS_DATABASE                                                                           \
-    "locktype = 'advisory' AND database = "                                                        \
-    "(SELECT oid FROM pg_database WHERE datname = current_database())"
+    "locktype" PG_EQ "'advisory' AND database" PG_EQ "(SELECT oid FROM pg_catalog.pg_database "    \
+    "WHERE datname" PG_EQ "pg_catalog.current_database())"
 
-static void add_key(char words[160], const advisory_key *key)
+static void add_key(char words[240], const advisory_key *key)
 {
-    snprintf(words, 160, " AND classid::bigint = %u AND objid::bigint = %u AND objsubid = %d",
-             (unsigned)key->high, (unsigned)key->low, key->pair ? 2 : 1);
+    snprintf(words, 240, " AND classid::bigint" PG_EQ "%u AND objid::bigint" PG_EQ "%u "
+             "AND objsubid" PG_EQ "%d", (unsigned)key->high, (unsigned)key->low, key->pair ? 2 : 1);
 }
 
 /* The statement waits until each holder's session has ended: then the lock is free, or the next
  * waiter has it. */
 void advisory_say_break(sql_sessions *pool, advisory_key key, sql_params *p)
 {
-    char words[160];
+    char words[240];
 
     add_key(words, &key);
     snprintf(pool->text, SQL_SESSION_TEXT,
-             "SELECT count(pg_terminate_backend(pid, %lld)) FROM (SELECT DISTINCT pid FROM "
-             "pg_locks WHERE granted AND " OF_THIS_DATABASE "%s) AS h",
-             (long long)(pool->sql.env->timeout_ms / 2 + 1), words);
+             "SELECT pg_catalog.count(pg_catalog.pg_terminate_backend(pid, %lld::bigint)) FROM "
+             "(SELECT DISTINCT pid FROM pg_catalog.pg_locks WHERE granted AND " OF_THIS_DATABASE
+             "%s) AS h", (long long)(pool->sql.env->timeout_ms / 2 + 1), words);
     p->text = pool->text;
 }
 
@@ -135,17 +145,20 @@ void advisory_say_break(sql_sessions *pool, advisory_key key, sql_params *p)
  * waiting session also has the application_name 'pawl', until the grant, and is kept. */
 void advisory_say_inspect(sql_sessions *pool, const advisory_key *key, sql_params *p)
 {
-    char words[160] = " AND (NOT granted OR a.application_name IS DISTINCT FROM 'pawl')";
+    char words[240] = " AND (NOT granted OR application_name IS NULL OR application_name" PG_NE
+                      "'pawl')";
 
     if (key)
         add_key(words, key);
     snprintf(pool->text, SQL_SESSION_TEXT,
              "SELECT classid::bigint, objid::bigint, objsubid, granted, mode, l.pid, "
-             "application_name, query, host(client_addr), state = 'idle', "
-             MS_OF("clock_timestamp() - state_change") ", "
-             MS_OF("clock_timestamp()") ", " MS_OF("clock_timestamp() - waitstart")
-             " FROM pg_locks l LEFT JOIN pg_stat_activity a USING (pid) WHERE " OF_THIS_DATABASE
-             "%s ORDER BY 1, 2, 3, NOT granted, waitstart, l.pid, mode", words);
+             "application_name, pg_catalog.left(query, 1024), "
+             "pg_catalog.host(client_addr), state" PG_EQ "'idle', "
+             MS_SINCE("state_change") ", " MS_OF("pg_catalog.clock_timestamp()") ", "
+             MS_SINCE("waitstart") " FROM pg_catalog.pg_locks l LEFT JOIN "
+             "pg_catalog.pg_stat_activity a ON a.pid" PG_EQ "l.pid WHERE " OF_THIS_DATABASE
+             "%s ORDER BY 1, 2, 3, NOT granted, waitstart, l.pid, mode LIMIT " SQL_ROWS_TEXT,
+             words);
     p->text = pool->text;
 }
 
@@ -159,7 +172,8 @@ const sql_layout advisory_layout = {
     .say_release = say_release,
     .say_renew = say_renew,
     .say_waits = say_waits,
-    .waiting = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted",
+    .waiting = "SELECT pid FROM pg_catalog.pg_locks WHERE locktype" PG_EQ "'advisory' AND NOT "
+               "granted",
     .say_cancel = say_cancel,
     .inspection = &advisory_inspection,
     .breaks = &advisory_breaks,

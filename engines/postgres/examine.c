@@ -11,32 +11,33 @@
 #define SETTING(name) "pg_catalog.current_setting('" name "')"
 
 #define SERVER                                                                                     \
-    ROW("0", "server", "'PostgreSQL ' || " SETTING("server_version"), "", "")                      \
+    ROW("0", "server", "pg_catalog.concat('PostgreSQL ', " SETTING("server_version") ")", "", "")  \
     "UNION ALL " ROW("0", "clock", "pg_catalog.floor(pg_catalog.date_part('epoch', "               \
-        "pg_catalog.clock_timestamp()) * 1000)::pg_catalog.int8::pg_catalog.text", "", "")         \
+        "pg_catalog.clock_timestamp())" PG_OP("*") "1000)::bigint::pg_catalog.text", "", "")       \
     "UNION ALL " ROW("3", "sql-fsync", "'fsync is off'",                                           \
         "After a power failure the database may be damaged, and the latest grants are forgotten: " \
         "locks are granted twice.",                                                                \
         "Set fsync = on in postgresql.conf, and reload the server.")                               \
-    "WHERE " SETTING("fsync") " = 'off' "                                                          \
+    "WHERE " SETTING("fsync") PG_EQ "'off' "                                                       \
     "UNION ALL " ROW("3", "sql-commit", "'synchronous_commit is off'",                             \
         "A grant is answered before it is on disk. After a crash of the server the latest grants " \
         "are forgotten: locks are granted twice, and tokens repeat.",                              \
         "ALTER DATABASE or ALTER ROLE ... SET synchronous_commit = on.")                           \
-    "WHERE " SETTING("synchronous_commit") " = 'off' "                                             \
+    "WHERE " SETTING("synchronous_commit") PG_EQ "'off' "                                          \
     "UNION ALL " ROW("2", "sql-standby", "pg_catalog.format('the server has %s standby(s), and "   \
         "none is synchronous', pg_catalog.count(*))",                                              \
         "If a standby takes over, grants that it had not received are forgotten: locks are "       \
         "granted twice.",                                                                          \
         "Set synchronous_standby_names, so that a commit waits for a standby.")                    \
-    "FROM pg_catalog.pg_stat_replication HAVING pg_catalog.count(*) > 0 AND "                      \
-    SETTING("synchronous_standby_names") " = '' "                                                  \
+    "FROM pg_catalog.pg_stat_replication HAVING pg_catalog.count(*)" PG_OP(">") "0 AND "           \
+    SETTING("synchronous_standby_names") PG_EQ "'' "                                               \
     "UNION ALL " ROW("2", "sql-connections", "pg_catalog.format('%s of %s connections are in "     \
         "use', pg_catalog.count(*), " SETTING("max_connections") ")",                              \
         "When none is left, clients that reconnect can''t renew their leases, and lose their "     \
         "locks.", "Raise max_connections, or use a pooler for other programs.")                    \
-    "FROM pg_catalog.pg_stat_activity WHERE backend_type = 'client backend' "                      \
-    "HAVING pg_catalog.count(*) * 10 > " SETTING("max_connections") "::pg_catalog.int4 * 9"
+    "FROM pg_catalog.pg_stat_activity WHERE backend_type" PG_EQ "'client backend' HAVING "         \
+    "(pg_catalog.count(*)" PG_OP("*") "10)" PG_OP(">") "(" SETTING("max_connections") "::int"      \
+    PG_OP("*") "9)"
 
 const char advisory_examine[] =
     SERVER
@@ -46,14 +47,14 @@ const char advisory_examine[] =
     "WHERE NOT pg_catalog.pg_has_role('pg_read_all_stats'::pg_catalog.name, 'USAGE')";
 
 #define TABLES                                                                                     \
-    "pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "              \
-    "AND n.nspname = $SCHEMA"
-#define OURS "c.relname IN ('$TABLE', '$TABLE_member', '$TABLE_client')"
+    "pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid" PG_EQ "c.relnamespace "        \
+    "AND n.nspname" PG_EQ "$SCHEMA"
+#define OURS "c.relname" PG_EQ "ANY ('{$TABLE,$TABLE_member,$TABLE_client}'::pg_catalog.name[])"
 
 #define COLUMNS                                                                                    \
     "(SELECT pg_catalog.string_agg(a.attname, ',' ORDER BY k.i) FROM "                             \
     "pg_catalog.unnest(x.indkey::pg_catalog.int2[]) WITH ORDINALITY AS k (attnum, i) JOIN "        \
-    "pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum)"
+    "pg_catalog.pg_attribute a ON a.attrelid" PG_EQ "c.oid AND a.attnum" PG_EQ "k.attnum)"
 
 const char pg_examine[] =
     SERVER
@@ -61,7 +62,7 @@ const char pg_examine[] =
         "c.relname)",
         "A crash of the server empties the table: all locks are forgotten and granted again.",
         "ALTER TABLE ... SET LOGGED.")
-    "FROM " TABLES " WHERE " OURS " AND c.relpersistence <> 'p' "
+    "FROM " TABLES " WHERE " OURS " AND c.relpersistence" PG_NE "'p' "
     "UNION ALL " ROW("3", "sql-index", "pg_catalog.format('the table %s has no valid unique index "
         "on (%s)', e.name, e.columns)",
         "Without it a name can have two rows, so that two clients hold the same lock; and every "
@@ -69,20 +70,20 @@ const char pg_examine[] =
         "Create the index again, as in share/pawl/postgres.sql (REINDEX if it is invalid).")
     "FROM (VALUES ('$TABLE', 'name'), ('$TABLE_member', 'name,owner'), "
     "('$TABLE_member', 'name,role,id'), ('$TABLE_client', 'client')) AS e (name, columns) JOIN "
-    TABLES " ON c.relname = e.name "
-    "WHERE NOT EXISTS (SELECT 1 FROM pg_catalog.pg_index x WHERE x.indrelid = c.oid AND "
-    "x.indisunique AND x.indisvalid AND " COLUMNS " = e.columns) "
+    TABLES " ON c.relname" PG_EQ "e.name "
+    "WHERE NOT EXISTS (SELECT 1 FROM pg_catalog.pg_index x WHERE x.indrelid" PG_EQ "c.oid AND "
+    "x.indisunique AND x.indisvalid AND " COLUMNS PG_EQ "e.columns) "
     "UNION ALL " ROW("2", "sql-autovacuum", "pg_catalog.format('autovacuum is off for the table "
         "%s', c.relname)",
         "Each grant leaves a dead row. Nobody removes them, so the table grows and every request "
         "gets slower.",
         "Set autovacuum = on in postgresql.conf; ALTER TABLE ... RESET (autovacuum_enabled).")
-    "FROM " TABLES " WHERE " OURS " AND (" SETTING("autovacuum") " = 'off' OR "
-    "'autovacuum_enabled=false' = ANY (c.reloptions) OR "
-    "'autovacuum_enabled=off' = ANY (c.reloptions)) "
+    "FROM " TABLES " WHERE " OURS " AND (" SETTING("autovacuum") PG_EQ "'off' OR "
+    "'autovacuum_enabled=false'" PG_EQ "ANY (c.reloptions) OR "
+    "'autovacuum_enabled=off'" PG_EQ "ANY (c.reloptions)) "
     "UNION ALL " ROW("2", "sql-bloat", "pg_catalog.format('the table %s has %s dead rows', "
         "c.relname, s.n_dead_tup)",
         "Vacuum does not keep up, or an old transaction holds it back. Every request gets slower.",
         "VACUUM the table. Look for old transactions in pg_stat_activity (xact_start).")
-    "FROM " TABLES " JOIN pg_catalog.pg_stat_all_tables s ON s.relid = c.oid "
-    "WHERE " OURS " AND s.n_dead_tup > 50000";
+    "FROM " TABLES " JOIN pg_catalog.pg_stat_all_tables s ON s.relid" PG_EQ "c.oid "
+    "WHERE " OURS " AND s.n_dead_tup" PG_OP(">") "50000";

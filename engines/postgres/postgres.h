@@ -7,6 +7,16 @@
 
 #include "sql/sql.h"
 
+/* An operator of PostgreSQL itself. Each function, operator, type and relation in a statement has
+ * its schema: for a bare name the server would take a better match that another user has put into a
+ * schema of search_path. (Types with names of SQL, such as bigint, need none.) A statement does not
+ * rely on SET search_path, because behind a pooler each transaction may have another session, and
+ * because the next client of that session would inherit the setting. All these operators have the
+ * same precedence, so arithmetic needs parentheses. */
+#define PG_OP(operator) " OPERATOR(pg_catalog." operator ") "
+#define PG_EQ PG_OP("=")
+#define PG_NE PG_OP("<>")
+
 /* The process id of the server session, from the protocol's first messages; a pooler invents
  * one. */
 int pg_backend(const sql_link *link);
