@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * error_text.c - the statements for PostgreSQL: the greeting, the check of tables and functions,
- * and the calls; and advice for refused connections. No statement relies on the search_path that
- * the server, the database or the role has set.
+ * error_text.c - the statements for PostgreSQL: the greeting and the calls; and advice for refused
+ * connections. The first statement, and those that are also used behind a pooler, don't rely on
+ * search_path (postgres.h).
  */
 #include "postgres.h"
 
@@ -17,32 +17,45 @@ const char *pg_connect_advice(const char *state, const char *words)
     return !strncmp(state, "28000", 5) ? "; check PAWL_USER and pg_hba.conf" : "";
 }
 
+#define TEXT "pg_catalog.text"
+#define CHAR "pg_catalog.\"char\""
+#define BYTES "pg_catalog.bytea"
+#define OF_BOUNDS(name, from, to)                                                                  \
+    name PG_OP(">=") from "::" BYTES " AND " name PG_OP("<") to "::" BYTES
+#define RUNNING(row) row ".expires" PG_OP(">") "t.now"
+
+/* Other clients write the rows, and nothing limits their texts: owners, hosts, programs and labels
+ * are cut. A name is at most 255 bytes long. */
 const char *const pg_statements[SQL_STATEMENTS] = {
-    [SQL_ACQUIRE] = "SELECT @_acquire($1::bytea, $2::text, $3::\"char\", $4::bigint, $5::bigint, "
-                    "$6::integer, $7::bigint, $8::bigint, $9::text, $10::bigint, $11::text, "
-                    "$12::boolean, $13::boolean)",
-    [SQL_RELEASE] = "SELECT @_release($1::bytea, $2::text, $3::bigint, $4::bigint, $5::boolean, "
-                    "$6::boolean)",
-    [SQL_RENEW] = "SELECT @_renew($1::text)",
-    [SQL_BREAK] = "SELECT @_break($1::bytea, $2::text, $3::boolean)",
-    [SQL_LATCH] = "SELECT @_latch($1::bytea, $2::text, $3::bigint, $4::boolean)",
-    [SQL_ENTRY] = "SELECT @_entry($1::text, $2::text, $3::bigint, $4::text, $5::text, $6::bigint)",
+    [SQL_ACQUIRE] = "SELECT @_acquire($1::" BYTES ", $2::" TEXT ", $3::" CHAR ", $4::bigint, "
+                    "$5::bigint, $6::integer, $7::bigint, $8::bigint, $9::" TEXT ", $10::bigint, "
+                    "$11::" TEXT ", $12::boolean, $13::boolean)",
+    [SQL_RELEASE] = "SELECT @_release($1::" BYTES ", $2::" TEXT ", $3::bigint, $4::bigint, "
+                    "$5::boolean, $6::boolean)",
+    [SQL_RENEW] = "SELECT @_renew($1::" TEXT ")",
+    [SQL_BREAK] = "SELECT @_break($1::" BYTES ", $2::" TEXT ", $3::boolean)",
+    [SQL_LATCH] = "SELECT @_latch($1::" BYTES ", $2::" TEXT ", $3::bigint, $4::boolean)",
+    [SQL_ENTRY] = "SELECT @_entry($1::" TEXT ", $2::" TEXT ", $3::bigint, $4::" TEXT ", $5::" TEXT
+                  ", $6::bigint)",
     [SQL_INSPECT] =
         "WITH t AS MATERIALIZED (SELECT @_now() AS now) "
-        "SELECT pg_catalog.encode(u.name, 'hex'), u.type, u.value, u.role, u.owner, u.mode, "
-        "u.permits, u.first, t.now - u.since, u.expires - t.now, c.pid, c.host, c.program, c.label "
+        "SELECT pg_catalog.encode(u.name, 'hex'), u.type, u.value, u.role, "
+        "pg_catalog.left(u.owner, 40), u.mode, u.permits, u.first, t.now" PG_OP("-") "u.since, "
+        "u.expires" PG_OP("-") "t.now, c.pid, pg_catalog.left(c.host, 64), "
+        "pg_catalog.left(c.program, 64), pg_catalog.left(c.label, 255) "
         "FROM t, LATERAL (SELECT l.name, l.type, l.value, "
-        "CASE WHEN l.owner IS NOT NULL AND l.expires > t.now THEN 'h' ELSE '' END AS role, "
-        "CASE WHEN l.expires > t.now THEN l.owner END AS owner, 'x' AS mode, 0 AS permits, "
-        "l.first, l.since, l.expires, 0 AS id FROM @ l WHERE l.name >= $1::bytea "
-        "AND l.name < $2::bytea AND ((l.owner IS NOT NULL AND l.expires > t.now) "
-        "OR (l.type = 3 AND l.value > 0)) "
-        "UNION ALL SELECT l.name, l.type, l.value, m.role::text, m.owner, m.mode::text, m.permits, "
-        "m.first, m.since, m.expires, m.id FROM @_member m JOIN @ l USING (name) "
-        "WHERE m.name >= $3::bytea AND m.name < $4::bytea AND m.role IN ('h', 'w') "
-        "AND m.expires > t.now) u "
-        "LEFT JOIN @_client c ON c.client = "
+        "CASE WHEN l.owner IS NOT NULL AND " RUNNING("l") " THEN 'h' ELSE '' END AS role, "
+        "CASE WHEN " RUNNING("l") " THEN l.owner END AS owner, 'x' AS mode, 0 AS permits, "
+        "l.first, l.since, l.expires, 0 AS id FROM @ l WHERE " OF_BOUNDS("l.name", "$1", "$2")
+        " AND ((l.owner IS NOT NULL AND " RUNNING("l") ") "
+        "OR (l.type" PG_EQ "3 AND l.value" PG_OP(">") "0)) "
+        "UNION ALL SELECT l.name, l.type, l.value, m.role::" TEXT ", m.owner, m.mode::" TEXT ", "
+        "m.permits, m.first, m.since, m.expires, m.id FROM @_member m JOIN @ l ON l.name" PG_EQ
+        "m.name WHERE " OF_BOUNDS("m.name", "$3", "$4") " AND m.role" PG_EQ "ANY ('{h,w}'::" CHAR
+        "[]) AND " RUNNING("m") ") u "
+        "LEFT JOIN @_client c ON c.client" PG_EQ
         "pg_catalog.left(pg_catalog.replace(u.owner, 'z:', ''), 16) "
+        "WHERE pg_catalog.octet_length(u.name)" PG_OP("<=") "255 "
         "ORDER BY u.name, u.role, u.id LIMIT $ROWS",
     [SQL_EXAMINE] = pg_examine,
 };
@@ -50,13 +63,13 @@ const char *const pg_statements[SQL_STATEMENTS] = {
 /* The tables' schema, as an identifier and as a string. */
 #define SCHEMA_NAME                                                                                \
     "coalesce((SELECT n.nspname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON "     \
-    "n.oid = c.relnamespace WHERE c.oid = pg_catalog.to_regclass('$TABLE')::pg_catalog.oid), "     \
-    "pg_catalog.current_schema())"
+    "n.oid" PG_EQ "c.relnamespace WHERE c.oid" PG_EQ                                               \
+    "pg_catalog.to_regclass('$TABLE')::pg_catalog.oid), pg_catalog.current_schema())"
 
 /* A schema with such a table that this user may not use; NULL: none. */
 #define BARRED                                                                                     \
     "(SELECT n.nspname::pg_catalog.text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace "  \
-    "n ON n.oid = c.relnamespace WHERE c.relname = '$TABLE' AND NOT "                              \
+    "n ON n.oid" PG_EQ "c.relnamespace WHERE c.relname" PG_EQ "'$TABLE' AND NOT "                  \
     "pg_catalog.has_schema_privilege(n.oid, 'USAGE') LIMIT 1)"
 
 /* Override settings of the server, the database or the role that would end the session, or would
@@ -76,31 +89,24 @@ const char *const pg_pooled_greeting[] = {
     "SELECT pg_catalog.quote_ident(s), pg_catalog.quote_literal(s), " BARRED " FROM (SELECT "
     SCHEMA_NAME "::pg_catalog.text AS s) AS x", NULL, NULL};
 
-/* Checks the tables and functions before any of them is used: their owner can make them do anything
- * with the rights of their callers. */
-#define OBJECTS                                                                                    \
-    "(SELECT c.oid, c.relname AS name, c.relowner AS owner, true AS is_table "                     \
-    "FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "         \
-    "WHERE n.nspname = $SCHEMA AND c.relname IN ('$TABLE', '$TABLE_member', '$TABLE_client') "     \
-    "UNION ALL SELECT p.oid, p.proname, p.proowner, false FROM pg_catalog.pg_proc p "              \
-    "JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace "                                    \
-    "WHERE n.nspname = $SCHEMA AND p.proname IN ('$TABLE_acquire', '$TABLE_release', "             \
-    "'$TABLE_renew', '$TABLE_break', '$TABLE_latch', '$TABLE_entry', '$TABLE_version', "           \
-    "'$TABLE_now', '$TABLE_lock', '$TABLE_key', '$TABLE_tell', '$TABLE_left', '$TABLE_pass', "     \
-    "'$TABLE_front', '$TABLE_unused', '$TABLE_sweep')) AS o"
+bool pg_greeted(sql_link *link, const sql_reply *reply)
+{
+    const char *name = reply->cell(reply, 0, 0), *quoted = reply->cell(reply, 0, 1);
+    const char *barred = reply->cell(reply, 0, 2);
+    int code;
 
-const char pg_check[] =
-    "SELECT pg_catalog.format('%s belongs to %s, and would run with your rights: "
-    "let an administrator make the tables (sql.md), or trust owner=%s', "
-    "o.name, r.rolname, r.rolname) AS problem FROM " OBJECTS
-    " JOIN pg_catalog.pg_roles r ON r.oid = o.owner "
-    "WHERE NOT r.rolsuper AND r.rolname <> current_user AND r.rolname <> '$OWNER'::pg_catalog.name "
-    "AND r.oid <> (SELECT d.datdba FROM pg_catalog.pg_database d "
-    "WHERE d.datname = pg_catalog.current_database()) "
-    "UNION ALL SELECT pg_catalog.format('permission denied: GRANT %s ON %s TO this user "
-    "(security.md)', k.privilege, o.name) FROM " OBJECTS
-    ", (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS k (privilege) "
-    "WHERE o.is_table AND NOT pg_catalog.has_table_privilege(o.oid, k.privilege) "
-    "UNION ALL SELECT pg_catalog.format('permission denied: GRANT EXECUTE ON FUNCTION %s TO this "
-    "user (security.md)', o.name) FROM " OBJECTS
-    " WHERE NOT o.is_table AND NOT pg_catalog.has_function_privilege(o.oid, 'EXECUTE')";
+    if (barred && (!name || !strcmp(name, "\"\""))) {
+        sql_link_drop(link, PAWL_EAUTH, "permission denied: GRANT USAGE ON SCHEMA %.60s TO this "
+                      "user (security.md)", barred);
+        return false;
+    }
+    if (!name || !quoted || !*name || !strcmp(name, "\"\"")) {
+        sql_link_drop(link, PAWL_EINVAL, "search_path names no schema that is there: write "
+                      "prefix=SCHEMA.%s", link->sql->settings.prefix);
+        return false;
+    }
+    code = sql_set_schema(link->sql, name, quoted);
+    if (code)
+        sql_link_drop(link, code, "out of memory");
+    return !code;
+}

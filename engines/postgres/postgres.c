@@ -524,9 +524,9 @@ static void pg_ready(sql_link *link, int events)
     }
     if ((events & UV_WRITABLE) && !flush(link))
         return;
-    if (!PQconsumeInput(p->conn)) {
     if (!sql_link_within_limit(link, PQsocket(p->conn), &p->from))
         return;
+    if (!PQconsumeInput(p->conn)) {
         drop_broken(link);
         return;
     }
@@ -540,45 +540,20 @@ static void pg_ready(sql_link *link, int events)
 
 /* ---- the drivers ----------------------------------------------------------------------------- */
 
-/* The answer to the first statement: the schema where the tables are, or would be created. */
-static bool pg_greeted(sql_link *link, const sql_reply *reply)
-{
-    const char *name = reply->cell(reply, 0, 0), *quoted = reply->cell(reply, 0, 1);
-    const char *barred = reply->cell(reply, 0, 2);
-    int code;
-
-    if (barred && (!name || !strcmp(name, "\"\""))) {
-        sql_link_drop(link, PAWL_EAUTH, "permission denied: GRANT USAGE ON SCHEMA %.60s TO this "
-    .messages_are_hints = true,
-                      "user (security.md)", barred);
-        return false;
-    }
-    if (!name || !quoted || !*name || !strcmp(name, "\"\"")) {
-        sql_link_drop(link, PAWL_EINVAL, "search_path names no schema that is there: write "
-                      "prefix=SCHEMA.%s", link->sql->settings.prefix);
-        return false;
-    }
-    code = sql_set_schema(link->sql, name, quoted);
-    if (code)
-        sql_link_drop(link, code, "out of memory");
-    return !code;
-}
-
 const sql_driver pg_driver = {
     .scheme = "postgres",
     .product = "PostgreSQL",
     .port = 5432,
     .can_pool = true,
+    .messages_are_hints = true,
     .statements = pg_statements,
     .greeting = pg_greeting,
     .pooled_greeting = pg_pooled_greeting,
     .listener_greeting = pg_pooled_greeting,
-    .version = "SELECT @_version() WHERE NOT EXISTS (SELECT FROM @ WHERE false) "
-               "AND NOT EXISTS (SELECT FROM @_member WHERE false) "
-               "AND NOT EXISTS (SELECT FROM @_client WHERE false)",
-    .lock = "SELECT pg_advisory_lock(8097293516829)",
-    .unlock = "SELECT pg_advisory_unlock(8097293516829)",
-    .here = "current_schema()",
+    .version = pg_version,
+    .lock = "SELECT pg_catalog.pg_advisory_lock(8097293516829)",
+    .unlock = "SELECT pg_catalog.pg_advisory_unlock(8097293516829)",
+    .here = "pg_catalog.current_schema()",
     .check = pg_check,
     .schema = postgres_schema,
     .start = pg_start,

@@ -50,9 +50,13 @@ bool pg_relay_give_back(const pg_relay *r, int fd);
 /* error_text.c */
 extern const char *const pg_statements[SQL_STATEMENTS];
 extern const char *const pg_greeting[], *const pg_pooled_greeting[];
-extern const char pg_check[];
+/* The answer to the first statement: the schema where the tables are, or would be created. */
+bool pg_greeted(sql_link *link, const sql_reply *reply);
 /* Advice about a refused connection, by the SQLSTATE and the error text; "": none. */
 const char *pg_connect_advice(const char *state, const char *words);
+
+/* check.c */
+extern const char pg_check[], pg_version[];
 
 /* examine.c */
 extern const char pg_examine[], advisory_examine[];

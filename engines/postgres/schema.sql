@@ -19,11 +19,15 @@
 --
 -- Every caller runs these functions with its own rights, so the functions must not call anything
 -- that another user may have put into the schema: all names here are qualified (@ stands for
--- SCHEMA.TABLE), and each function that clients call has its own search_path.
+-- SCHEMA.TABLE), each function that clients call has its own search_path, and the arguments of each
+-- call have exactly the types of the function's parameters, because another user may have created
+-- a function of the same name with other parameters.
 --
 -- Times are Unix time in ms by this server's clock. An owner is CLIENT:SEQ, 16 hex digits and a
 -- number in hex. An owner with the prefix "z:" has released the lock, which lingers until it
 -- expires.
+BEGIN;
+SET LOCAL search_path = pg_catalog, pg_temp;
 
 CREATE TABLE IF NOT EXISTS @ (
     name    bytea PRIMARY KEY,
@@ -559,7 +563,7 @@ BEGIN
     INSERT INTO @_client AS c VALUES (a_client, a_host, a_pid, a_program, a_label, t + kept)
         ON CONFLICT (client) DO UPDATE SET expires = t + kept;
     BEGIN
-        more := @_sweep(86400000, 1000);
+        more := @_sweep(86400000::bigint, 1000::integer);
     EXCEPTION WHEN lock_not_available OR deadlock_detected OR serialization_failure THEN
         NULL;                               -- the next sweep tries again
     END;
@@ -575,3 +579,4 @@ DROP FUNCTION IF EXISTS @_latch(bytea, text, bigint);
 
 -- Created last: if this function exists, all others do.
 CREATE OR REPLACE FUNCTION @_version() RETURNS integer LANGUAGE sql AS $$ SELECT 2 $$;
+COMMIT;

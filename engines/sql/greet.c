@@ -3,7 +3,9 @@
  * greet.c - the greeting of a connection, one statement after the other: the settings of the
  * session, then the version of the tables. Missing tables are created by the first client that has
  * the right. The version is asked from a function that belongs to the tables' owner, so the
- * driver's `check` runs before, and finds out whether that owner may be trusted.
+ * driver's `check` runs before, and finds out whether that owner may be trusted. PostgreSQL's check
+ * also finds out that the function is missing: then the function is not called, because anybody
+ * might have created it since.
  *
  *     greeting --> ASK_VERSION --missing--> LOCK --> ASK_AGAIN --missing--> MAKE ... --> ASK_LAST
  *                      | there                           | there                            |
@@ -18,7 +20,6 @@
 
 #include "sql.h"
 
-#define VERSION 2
 #define PROBLEMS_MAX 100
 
 /* Steps: the index of a greeting statement, then these. CHECK is added to the step that follows the
@@ -130,7 +131,7 @@ static int failed(sql_link *link, const sql_fault *fault)
         return 0;
     }
     if (link->step == MAKE && fault->sense == SQL_REFUSED)
-        sql_link_drop(link, fault->code == PAWL_EAUTH ? PAWL_EAUTH : PAWL_EBACKEND,
+        sql_link_drop(link, fault->code,
                       "no tables \"%s\"; let an administrator run share/pawl/%s.sql and GRANT "
                       "(sql.md); %.60s", s->prefix,
                       driver->script ? driver->script : driver->scheme, fault->words);
@@ -158,19 +159,26 @@ static int version_told(sql_link *link, const char *text)
 {
     int version = text ? atoi(text) : 0;
 
-    if (version == VERSION && link->step == ASK_VERSION)
+    if (version == SQL_VERSION && link->step == ASK_VERSION)
         return go_on(link, SECOND_HALF);
-    if (version == VERSION) {
+    if (version == SQL_VERSION) {
         say(link, UNLOCK, link->sql->driver->unlock);
         return 0;
     }
-    if (version && version < VERSION && link->step != ASK_LAST) {
+    if (version && version < SQL_VERSION && link->step != ASK_LAST) {
         missing(link);
         return 0;
     }
     sql_link_drop(link, PAWL_EBACKEND, "the tables \"%s\" are of version %.10s, this is for %d",
-                  link->sql->settings.prefix, text ? text : "?", VERSION);
+                  link->sql->settings.prefix, text ? text : "?", SQL_VERSION);
     return -1;
+}
+
+static const char *problem_at(const sql_reply *reply, size_t row)
+{
+    const char *problem = reply->cell(reply, row, 0);
+
+    return problem ? problem : "";
 }
 
 /* Keep all problems for EXAMINE; the connection is refused because of the first one. */
@@ -181,19 +189,40 @@ static void remember(sql *q, const sql_reply *reply)
 
     free(q->refusals);
     for (size_t i = 0; i < rows; i++)
-        size += strlen(reply->cell(reply, i, 0) ? reply->cell(reply, i, 0) : "") + 1;
+        size += strlen(problem_at(reply, i)) + 1;
     at = q->refusals = calloc(1, size + 1);
     for (size_t i = 0; at && i < rows; i++)
-        at = stpcpy(stpcpy(at, reply->cell(reply, i, 0) ? reply->cell(reply, i, 0) : ""), "\n");
+        if (*problem_at(reply, i))
+            at = stpcpy(stpcpy(at, problem_at(reply, i)), "\n");
+}
+
+/* The first row that names a problem, else "" if there is an empty row, else NULL. */
+static const char *problem_in(const sql_reply *reply)
+{
+    const char *found = NULL;
+
+    for (size_t i = 0; i < reply->rows && (!found || !*found); i++)
+        found = reply->cell(reply, i, 0);
+    return found;
 }
 
 static int checked(sql_link *link, const sql_reply *reply)
 {
-    const char *problem = reply->cell(reply, 0, 0);
+    const char *problem = problem_in(reply);
 
+    link->step -= CHECK;
     if (!problem) {
-        say(link, link->step - CHECK, link->sql->driver->version);
+        say(link, link->step, link->sql->driver->version);
         return 0;
+    }
+    if (!*problem && link->step != ASK_LAST) {
+        missing(link);
+        return 0;
+    }
+    if (!*problem) {
+        sql_link_drop(link, PAWL_EBACKEND, "the tables \"%s\" were made, and are gone again",
+                      link->sql->settings.prefix);
+        return -1;
     }
     remember(link->sql, reply);
     sql_link_drop(link, PAWL_EAUTH, "%s", problem);

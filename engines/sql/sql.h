@@ -245,6 +245,7 @@ typedef struct sql_driver {
     uint16_t port;
     bool can_pool;           /* the parameter `pooler` makes sense */
     bool own_listener;       /* messages need the listener link */
+    bool messages_are_hints; /* users without rights on the tables can send messages, too */
     bool resolves;           /* `start` resolves host names itself, and gets no address */
     const char *const *statements; /* by enum sql_statement; '@' is the prefix */
     const char *const *greeting, *const *pooled_greeting, *const *listener_greeting;
@@ -252,8 +253,8 @@ typedef struct sql_driver {
     const char *lock, *unlock; /* so that only one client creates the tables */
     const char *here;        /* the schema of a bare prefix, as an expression */
     const char *check;       /* returns a row for each defect of the tables, the functions or this
-                                user's rights. Sent before any of them is used */
-    bool messages_are_hints; /* users without rights on the tables can send messages, too */
+                                user's rights; an empty row: they don't exist yet. Sent before any
+                                of them is used */
     const char *examine;     /* EXAMINE without tables; else statements[SQL_EXAMINE] is used */
     const char *schema;      /* creates the tables; ";;" lines separate the statements if the server
                                 takes one at a time */
@@ -343,8 +344,8 @@ void sql_inspect(sql *q, pawl_op *op); /* inspect, count, list */
 void sql_examine(sql *q, pawl_op *op);
 /* Pass the rows (inspect.c lists the columns) to op->row, for INSPECT or LIST. */
 int sql_show(pawl_op *op, const sql_reply *reply);
-/* The answer was cut at SQL_ROWS_MAX rows, so that rows may be missing. */
 #define SQL_CUT_TEXT "more than " SQL_ROWS_TEXT " holders and waiters: ask for fewer names"
+/* The answer was cut at SQL_ROWS_MAX rows, so that rows may be missing. */
 static inline bool sql_cut(const sql_reply *reply)
 {
     return reply->rows >= SQL_ROWS_MAX;
