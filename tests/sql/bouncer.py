@@ -8,12 +8,12 @@ from server import free_port, until
 
 
 class Bouncer:
-    def __init__(self, server, mode):
+    def __init__(self, server, mode, user='root'):
         self.server, self.port = server, free_port()
         self.ini = os.path.join(server.folder, 'bouncer.ini')
         with open(self.ini, 'w', encoding='ascii') as f:
             f.write('[databases]\n'
-                    f'postgres = host=127.0.0.1 port={server.port} dbname=postgres user=root\n'
+                    f'postgres = host=127.0.0.1 port={server.port} dbname=postgres user={user}\n'
                     '[pgbouncer]\n'
                     f'listen_addr = 127.0.0.1\nlisten_port = {self.port}\n'
                     'unix_socket_dir =\nauth_type = any\n'

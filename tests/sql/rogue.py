@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A false server on the loopback, without TLS, which asks for the password in clear and records every byte
-that it receives. script(connection) handles one connection."""
+"""A false server on the loopback, which asks for the password in clear, or lets everybody in and answers
+with too much, and records every byte that it receives. script(connection) handles one connection."""
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -11,6 +12,7 @@ class Rogue:
     def __init__(self, script):
         self.script = script
         self.heard = b''
+        self.calls = 0  # connections
         self.asked = 0  # connections on which the password was asked for
         self.listener = socket.create_server(('127.0.0.1', 0))
         self.port = self.listener.getsockname()[1]
@@ -22,6 +24,7 @@ class Rogue:
                 connection, _ = self.listener.accept()
             except OSError:
                 return
+            self.calls += 1
             threading.Thread(target=self._play, args=[connection], daemon=True).start()
 
     def _play(self, connection):
@@ -61,13 +64,74 @@ def postgres(first=b'', second=CLEAR, early=b'', pause=0):
     return script
 
 
+def postgres_endless(rogue, c):
+    """Everybody may log in; the answer to the first query has rows without end."""
+    if rogue.hear(c)[4:8] == b'\x04\xd2\x16\x2f':
+        c.sendall(b'N')
+        rogue.hear(c)
+    version = b'server_version\00015.0\0'
+    c.sendall(b'R' + struct.pack('>ii', 8, 0) + b'S' + struct.pack('>i', 4 + len(version)) + version +
+              b'K' + struct.pack('>iii', 12, 1, 1) + b'Z' + struct.pack('>i', 5) + b'I')
+    rogue.hear(c)
+    column = b'c\0' + struct.pack('>ihihih', 0, 0, 25, -1, -1, 0)
+    c.sendall(b'T' + struct.pack('>ih', 6 + len(column), 1) + column)
+    row = b'D' + struct.pack('>ihi', 10 + 50000, 1, 50000) + bytes(50000)
+    while True:
+        c.sendall(20 * row)
+
+
+def packet(number, payload):
+    return struct.pack('<I', len(payload))[:3] + bytes([number % 256]) + payload
+
+
+CLEAR_TEXT = packet(2, b'\xfemysql_clear_password\0')
+
+
+def mysql_greeting(*capabilities):
+    bits = 0x1 | 0x8 | 0x200 | 0x2000 | 0x8000 | 0x80000 | sum(capabilities)
+    return packet(0, b'\x0a5.5.5-10.6.0-MariaDB\0' + struct.pack('<I', 1) + b'12345678\0' +
+                  struct.pack('<HBHHB', bits & 0xffff, 33, 2, bits >> 16, 21) + bytes(10) +
+                  b'123456789012\0mysql_native_password\0')
+
+
 def mysql(rogue, c):
     """A greeting without TLS, then a switch to mysql_clear_password."""
-    capabilities = 0x00 | 0x1 | 0x8 | 0x200 | 0x2000 | 0x8000 | 0x80000
-    greeting = (b'\x0a5.7.0\0' + struct.pack('<I', 1) + b'12345678\0' +
-                struct.pack('<HBHHB', capabilities & 0xffff, 33, 2, capabilities >> 16, 21) +
-                bytes(10) + b'123456789012\0mysql_native_password\0')
-    c.sendall(struct.pack('<I', len(greeting))[:3] + b'\0' + greeting)
+    c.sendall(mysql_greeting())
     rogue.hear(c)
-    switch = b'\xfemysql_clear_password\0'
-    c.sendall(struct.pack('<I', len(switch))[:3] + b'\2' + switch)
+    c.sendall(CLEAR_TEXT)
+
+
+def mysql_tls(pem, key):
+    """The same inside TLS, with this certificate."""
+    def script(rogue, c):
+        c.sendall(mysql_greeting(0x800))
+        rogue.hear(c)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(pem, key)
+        inside = context.wrap_socket(c, server_side=True)
+        rogue.hear(inside)
+        inside.sendall(b'\3'.join(CLEAR_TEXT.split(b'\2', 1)))
+        while rogue.hear(inside):
+            pass
+    return script
+
+
+def mysql_lets_in(answer):
+    """Everybody may log in; answer(connection) handles each request."""
+    def script(rogue, c):
+        c.sendall(mysql_greeting())
+        rogue.hear(c)
+        c.sendall(packet(2, b'\0\0\0\2\0\0\0'))
+        while rogue.hear(c):
+            answer(c)
+    return script
+
+
+def mysql_endless(c):
+    column = b'\3def\0\0\0\1c\0\x0c' + struct.pack('<HIBHB', 33, 100000, 0xfd, 0, 0) + bytes(2)
+    c.sendall(packet(1, b'\1') + packet(2, column) + packet(3, b'\xfe\0\0\2\0'))
+    number = 4
+    while True:
+        c.sendall(b''.join(packet(number + i, b'\xfd' + struct.pack('<I', 50000)[:3] + bytes(50000))
+                           for i in range(20)))
+        number += 20
