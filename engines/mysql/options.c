@@ -11,6 +11,7 @@
  *
  * Files may add what the URL leaves open: user, password, and TLS that is stricter than the URL's.
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -96,9 +97,12 @@ static void write_file(FILE *file, const sql_settings *s, unsigned protocol, uns
 static int read_files(MYSQL *mysql, const sql_settings *s, unsigned protocol, unsigned seconds)
 {
     int fd = memfd_create("pawl-my.cnf", MFD_CLOEXEC);
-    FILE *file = fd < 0 ? NULL : fdopen(dup(fd), "w");
+    int copy = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    FILE *file = copy < 0 ? NULL : fdopen(copy, "w");
     char path[40];
 
+    if (!file && copy >= 0)
+        close(copy);
     if (!file)
         return fd;
     write_file(file, s, protocol, seconds);
