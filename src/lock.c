@@ -173,10 +173,11 @@ static int begin_acquire(pawl_lock *lock, struct asker *asker, unsigned cancels,
     code = pawl__enter(lock->client, asker->thread, err);
     if (code)
         return code;
-    if (lock->freed)
-        code = pawl_error_set(err, PAWL_ESTATE, "the handle was freed");
-    else if (asker->group && atomic_load(&asker->group->cancels) != cancels)
+    /* A multi-lock is often freed together with its members: then the cancel is the reason. */
+    if (asker->group && atomic_load(&asker->group->cancels) != cancels)
         code = pawl__error_about(err, PAWL_ECANCELED, lock->name_state->name, NULL);
+    else if (lock->freed)
+        code = pawl_error_set(err, PAWL_ESTATE, "the handle was freed");
     if (code)
         pawl__leave(lock->client);
     return code;
