@@ -19,6 +19,7 @@ import time
 
 import compare
 import extract
+import manual
 import world
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -43,18 +44,6 @@ def pages():
     found += sorted(glob.glob('man/*.[1-9]', root_dir=ROOT))
     made = glob.glob(os.path.join(sys.argv[1], 'man', '*.3'))  # from pawl.h
     return found + sorted(os.path.relpath(p, ROOT) for p in made)
-
-
-def manual_faults(names):
-    """The warnings of groff about the pages, and functions that man(1) does not find."""
-    for name in names:
-        done = subprocess.run(['groff', '-mandoc', '-Tutf8', '-ww', name], cwd=ROOT, check=False,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        yield from done.stderr.splitlines()
-    with open(os.path.join(ROOT, 'src', 'libpawl.sym'), encoding='utf-8') as f:
-        for name in re.findall(r'^\s+(pawl_\w+);', f.read(), re.M):
-            if not os.path.exists(f'/usr/local/share/man/man3/{name}.3'):
-                yield f'no manual page {name}(3)'
 
 
 class Tally:
@@ -259,6 +248,14 @@ def session(script, folder):
         return f.read()
 
 
+def report(number, sentence, faults):
+    """Print a TAP line with the faults. Returns whether there are any."""
+    faults = list(faults)
+    print(f'{"not ok" if faults else "ok"} {number} - {sentence}')
+    print(''.join(f'# {fault}\n' for fault in faults), end='')
+    return bool(faults)
+
+
 def main():
     words = sys.argv[2:]
     tally = Tally()
@@ -278,10 +275,8 @@ def main():
         failed |= len(broken.wrong) != 7
         print(f'{"not ok" if failed else "ok"} 1 - a page with seven mistakes: '
               f'{len(broken.wrong)} found')
-        faults = list(manual_faults(p.name for p in found if not p.name.endswith('.md')))
-        failed |= bool(faults)
-        print(f'{"not ok" if faults else "ok"} 2 - manual pages of all functions, without warnings')
-        print(''.join(f'# {fault}\n' for fault in faults), end='')
+        failed |= report(2, 'manual pages of all functions, with examples, without warnings',
+                         manual.faults(p.name for p in found if not p.name.endswith('.md')))
         for number, page in enumerate(sorted(found, key=lambda p: 'r1|' in p.text()), 3):
             began = time.monotonic()
             page.run(os.path.join(folder, page.name.replace('/', '-')))
