@@ -20,6 +20,7 @@ import time
 import compare
 import extract
 import manual
+import parity
 import world
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -269,7 +270,7 @@ def main():
         began = time.monotonic()
         place.start('\n'.join(p.text() for p in found))
         print(f'# the services started in {time.monotonic() - began:.1f} s')
-        print(f'1..{len(found) + 2}')
+        print(f'1..{len(found) + 3}')
         broken = Page('tests/docs/broken.md', Tally())
         broken.run(os.path.join(folder, 'broken'))
         failed |= len(broken.wrong) != 7
@@ -277,7 +278,9 @@ def main():
               f'{len(broken.wrong)} found')
         failed |= report(2, 'manual pages of all functions, with examples, without warnings',
                          manual.faults(p.name for p in found if not p.name.endswith('.md')))
-        for number, page in enumerate(sorted(found, key=lambda p: 'r1|' in p.text()), 3):
+        failed |= report(3, 'README.zh-CN.md has everything that README.md has',
+                         parity.differences('README.md', 'README.zh-CN.md'))
+        for number, page in enumerate(sorted(found, key=lambda p: 'r1|' in p.text()), 4):
             began = time.monotonic()
             page.run(os.path.join(folder, page.name.replace('/', '-')))
             failed |= bool(page.wrong)
