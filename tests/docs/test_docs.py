@@ -10,6 +10,7 @@ import collections
 import glob
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,7 @@ import time
 import compare
 import extract
 import manual
+import metric_names
 import parity
 import world
 
@@ -27,6 +29,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.realpath(os.path.join(HERE, '..', '..'))
 LIMIT = 120  # seconds for a page; only a hang takes so long
 COMPILE = 'cc -Wall -Wextra -Werror -o {exe} {source} $(pkg-config --cflags --libs pawl)'
+SIZE = 'stty rows 24 cols 80; '
+TERMINAL = ('while printf %s {keys} 2> /dev/null; do sleep 0.1; done | '
+            'TERM=xterm-256color script -qec {command} /dev/null')
 STUBS = ('ffmpeg',)
 STUB = '#!/bin/sh\nexit 0\n'  # stands for a program that the reader has
 OWN = r'(?<![\w/])(?:\./|/usr/local/bin/)[\w-]+(?:\.sh)?(?![\w/.-])'
@@ -88,6 +93,10 @@ class Page:
             self.tally.elsewhere += 1
         elif block.marker('not run') is not None:
             self.refuse(block)
+        elif block.marker('excerpt of') is not None:
+            self.take_excerpt(block)
+        elif block.marker('terminal') is not None:
+            self.take_terminal(block)
         elif block.language in extract.COMMANDS:
             self.take_commands(block)
         elif block.marker('file') is not None or block.language in extract.PROGRAMS:
@@ -125,6 +134,22 @@ class Page:
             self.add(block, command, expected, asks)
             self.tally.commands += 1
             self.tally.compared += bool(expected)
+
+    def take_terminal(self, block):
+        for command, _ in block.commands():
+            self.add(block, TERMINAL.format(keys=shlex.quote(block.marker('terminal')),
+                                            command=shlex.quote(SIZE + command)))
+            self.tally.commands += 1
+
+    def take_excerpt(self, block):
+        self.tally.files += 1
+        there = ''
+        for name in block.marker('excerpt of').split():
+            with open(os.path.join(ROOT, name), encoding='utf-8') as f:
+                there += squeezed(f.read()) + ' '
+        for line in map(squeezed, block.text.splitlines()):
+            if line not in there:
+                raise ValueError(f'not in {block.marker("excerpt of")}: {line}')
 
     def take_program(self, block, name):
         self.files[name] = block.text
@@ -215,6 +240,11 @@ def bad_links(name):
                     yield f'{name}: no such heading: {target}'
 
 
+def squeezed(text):
+    """Without comments, and with single blanks."""
+    return ' '.join(re.sub(r'/\*.*?\*/', '', text, flags=re.S).split())
+
+
 def wrapped(text):
     return ('#include <pawl.h>\n#include <stdio.h>\n'
             'static void sell_one(unsigned long long token) { (void)token; }\n'
@@ -270,7 +300,7 @@ def main():
         began = time.monotonic()
         place.start('\n'.join(p.text() for p in found))
         print(f'# the services started in {time.monotonic() - began:.1f} s')
-        print(f'1..{len(found) + 3}')
+        print(f'1..{len(found) + 4}')
         broken = Page('tests/docs/broken.md', Tally())
         broken.run(os.path.join(folder, 'broken'))
         failed |= len(broken.wrong) != 7
@@ -280,7 +310,9 @@ def main():
                          manual.faults(p.name for p in found if not p.name.endswith('.md')))
         failed |= report(3, 'README.zh-CN.md has everything that README.md has',
                          parity.differences('README.md', 'README.zh-CN.md'))
-        for number, page in enumerate(sorted(found, key=lambda p: 'r1|' in p.text()), 4):
+        failed |= report(4, 'all metrics are documented, and alert rules use no others',
+                         metric_names.faults())
+        for number, page in enumerate(sorted(found, key=lambda p: 'r1|' in p.text()), 5):
             began = time.monotonic()
             page.run(os.path.join(folder, page.name.replace('/', '-')))
             failed |= bool(page.wrong)
