@@ -157,6 +157,11 @@ def versions(box):
     engines = {e['scheme']: e for e in told['engines']}
     assert {'local', 'memory', 'redis', 'quorum'} <= engines.keys(), engines
     assert not any(e['trouble'] for e in told['engines']), told
+    built = {'screen': r'ncurses \d+\.\d+\S*', 'web': r'libmicrohttpd \d+\.\d+\S*'}
+    for member, pattern in built.items():  # "": built without the library
+        assert told[member] == '' or re.fullmatch(pattern, told[member]), (member, told)
+        assert told[member] in out.splitlines()[1], (member, out)
+    equal(told['web'] == '', 'without libmicrohttpd' in box.pawl('serve', 'too-much')[2])
     if 'postgres' in engines:
         assert re.fullmatch(r'libpq \d+\.\d+', engines['postgres']['libraries']), engines
     with open(box.path('pawl-odd.so'), 'w') as f:
