@@ -378,8 +378,8 @@ void http_stop(struct MHD_Daemon *daemon)
 
 const char *view_web_library(void)
 {
-    static char text[64];
+    static char library[64];
 
-    snprintf(text, sizeof text, "libmicrohttpd %s", MHD_get_version());
-    return text;
+    snprintf(library, sizeof library, "libmicrohttpd %s", MHD_get_version());
+    return library;
 }
