@@ -41,15 +41,53 @@ def many(s, url):
     else:
         gone = [f'EXECUTE ON PROCEDURE pawl.distributed_lock_{name}'
                 for name in ('latch', 'break', 'sweep')]
+        all_missing(s, url, gone)
+        gone += ['SELECT ON pawl.distributed_lock', 'DELETE ON pawl.distributed_lock_mail',
+                 'INSERT ON pawl.distributed_lock_member', 'UPDATE ON pawl.distributed_lock_member',
+                 'UPDATE ON pawl.distributed_lock_client',
+                 'EXECUTE ON PROCEDURE pawl.distributed_lock_version']
+    all_missing(s, url, gone)
+
+
+def all_missing(s, url, gone, user='shop'):
     for right in gone:
-        s.sql(f'REVOKE {right} FROM shop')
+        s.sql(f'REVOKE {right} FROM {user}')
     said = ask(url)
-    equal([f['id'] for f in said['findings']], ['rights'] * len(gone))
-    equal(sorted(f['remedy'].replace(' PROCEDURE ', ' PROCEDURE pawl.') for f in said['findings']),
-          sorted(f'GRANT {right} TO shop;' for right in gone))
-    for f in said['findings']:
-        s.sql(f['remedy'])
+    equal([f['id'] for f in said['findings']], ['rights'] * len(gone), said)
+    remedies = [f['remedy'] for f in said['findings']]
+    if SCHEME == 'mysql':
+        remedies = [r.replace(' distributed_lock', ' pawl.distributed_lock') for r in remedies]
+    equal(sorted(remedies), sorted(f'GRANT {right} TO shop;' for right in gone))
+    for remedy in remedies:
+        s.sql(remedy.replace('TO shop;', f'TO {user};'))
     expect(url)
+
+
+def session_rights(s):
+    s.sql("CREATE USER few IDENTIFIED BY ''")
+    s.grant('few', 'session')
+    url = url_of(s, 'few', layout='session')
+    expect(url)
+    s.sql('REVOKE SELECT, UPDATE, DELETE ON pawl.distributed_lock_session FROM few')
+    said = ask(url)
+    equal(sorted(f['remedy'] for f in said['findings']),
+          [f'GRANT {right} ON distributed_lock_session TO few;'
+           for right in ('DELETE', 'SELECT', 'UPDATE')])
+
+
+def rights_of_a_role(s):
+    """MariaDB's lists of rights in information_schema don't show the rights of roles."""
+    s.sql("CREATE USER clerk IDENTIFIED BY ''; CREATE ROLE team; GRANT team TO clerk; "
+          'SET DEFAULT ROLE team FOR clerk')
+    s.grant('team')
+    url = url_of(s, 'clerk')
+    expect(url)
+    for right in ('INSERT ON pawl.distributed_lock_client', 'DELETE ON pawl.distributed_lock'):
+        s.sql(f'REVOKE {right} FROM team')
+    said = ask(url)
+    equal(sorted(f['remedy'] for f in said['findings']),
+          ['GRANT DELETE ON distributed_lock TO clerk;',
+           'GRANT INSERT ON distributed_lock_client TO clerk;'])
 
 
 @case('a sound server has no findings; a user without a right has one that names it')
@@ -72,6 +110,10 @@ def _(box):
         s.sql(f'REVOKE EXECUTE ON {function}distributed_lock_latch FROM shop')
         f = the(expect(url, 'rights'), 'rights')
         assert 'GRANT EXECUTE' in f['what'] and 'distributed_lock_latch' in f['what'], f
+        if SCHEME == 'mysql':
+            s.schema()
+            session_rights(s)
+            rights_of_a_role(s)
     finally:
         s.stop()
 
