@@ -363,7 +363,28 @@ def on_machines(box, urls):
     return answers
 
 
-@case('a cluster: every master is examined')
+@case('a cluster: sound if each master has a replica that grants wait for; every master is examined')
+def _(box):
+    cluster = Cluster(*SAFE, masters=3, replicas=3)
+    try:
+        said = expect(cluster.url(replicas=1, timeout=20000))
+        equal(len([f for f in said['facts'] if f['id'] == 'server']), 3)
+        equal(said['skipped'], [])
+        said = expect(cluster.url(timeout=20000), *['redis-replicas'] * 3)
+        masters = {f"127.0.0.1:{m.port}" for m in cluster.masters()}
+        equal({f['where'] for f in said['findings']}, masters)
+        one, *_ = cluster.masters()
+        replica, = cluster.replicas_of(one)
+        replica.process.kill()
+        replica.process.wait()
+        wait_for('the loss', lambda: 'connected_slaves:0' in one.call('INFO', 'replication'))
+        f = the(ask(cluster.url(replicas=1, timeout=3000)), 'redis-no-replica')
+        equal(f['where'], f'127.0.0.1:{one.port}')
+    finally:
+        cluster.stop()
+
+
+@case('a cluster without replicas')
 def _(box):
     cluster = Cluster(*SAFE, masters=3, replicas=0)
     try:
