@@ -462,6 +462,8 @@ struct pawl_env {
     void (*fork_guard_add)(int fd);
     void (*fork_guard_remove)(int fd);
     void (*fork_mutex_add)(pthread_mutex_t *mutex);
+
+    int log_level; /* `log` drops messages above this level; 0: all messages */
 };
 
 /* ---- The engine ------------------------------------------------------------------------------ */

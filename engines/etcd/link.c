@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * link.c - the link to etcd, on top of kit/link.c: HTTP/2, and the calls. GREETING lasts until the
- * server's settings have come and, with a user, a token (login.c).
+ * server's settings have come and the first calls are answered (login.c).
  *
  * After each drop the link tries the next endpoint; when all of them have failed in a row, after a
  * longer pause. The link also leaves a server that answers "unavailable" (no leader, shutting down,
@@ -177,7 +177,8 @@ static void end_call(etcd_link *link, etcd_call *call, uint32_t h2_error)
     if (code == PAWL_EAUTH && link->state == LINK_READY && !call->type->streams)
         etcd_add_where(link, words);
     tell_failed(call, code, words);
-    if (call->type->streams || code == PAWL_EUNKNOWN || code == PAWL_EPROTO || code == PAWL_ECONN)
+    if (call->type->streams || code == PAWL_EUNKNOWN || code == PAWL_ECONN ||
+        (code == PAWL_EPROTO && !call->type->optional))
         etcd_link_drop(link, code == PAWL_EPROTO || code == PAWL_EAUTH ? code : PAWL_ECONN, "%s",
                        words);
 }

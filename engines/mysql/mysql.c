@@ -61,22 +61,10 @@ static const char check[] =
     "FROM information_schema.tables WHERE table_schema = $SCHEMA AND table_type <> 'BASE TABLE' "
     "AND table_name IN ('$TABLE', '$TABLE_member', '$TABLE_client', '$TABLE_mail') LIMIT 1";
 
-/* When all procedures exist: which one is invisible to this user, for lack of rights? Most
- * procedures are called by other procedures, some of them seldom, so that a refusal would come late
- * or be overlooked. */
-#define OR(name) " UNION ALL SELECT '$TABLE_" name "'"
-#define MAY_CALL                                                                                   \
-    "SELECT CONCAT('permission denied: GRANT EXECUTE ON PROCEDURE ', n.name, ' TO this user "      \
-    "(security.md)') FROM (SELECT '$TABLE_now' AS name" OR("lock") OR("tell") OR("ring")           \
-    OR("left") OR("front") OR("pass") OR("take") OR("acquire") OR("release") OR("renew")           \
-    OR("break") OR("count") OR("latch") OR("end") OR("be") OR("sweep") OR("entry") OR("hear")      \
-    OR("version") ") AS n WHERE NOT EXISTS (SELECT 1 FROM information_schema.routines AS r WHERE " \
-    "r.routine_schema = $SCHEMA AND r.routine_name = n.name)"
-
 #define READ_ONLY "SHOW GLOBAL VARIABLES LIKE 'read_only'"
 
 static const char *const greeting[] = {
-    SESSION, ISOLATION, READ_ONLY, NULL, MAY_CALL, "CALL @_be('pawl:$CLIENT')", NULL};
+    SESSION, ISOLATION, READ_ONLY, NULL, MY_MAY_CALL, "CALL @_be('pawl:$CLIENT')", NULL};
 static const char *const listener_greeting[] = {
     SESSION, ISOLATION, NULL, "CALL @_be('pawl:ear:$CLIENT')", NULL};
 
@@ -331,6 +319,7 @@ static const sql_driver driver = {
     .unlock = "DO RELEASE_LOCK('pawl:making')",
     .here = "DATABASE()",
     .check = check,
+    .probes = my_probes,
     .schema = mysql_schema,
     .start = my_start,
     .ready = my_ready,
@@ -354,6 +343,7 @@ const sql_driver my_session_driver = {
     .unlock = "DO RELEASE_LOCK('pawl:making')",
     .here = "DATABASE()",
     .check = my_session_check,
+    .probes = my_session_probes,
     .schema = mysql_session_schema,
     .script = "mysql-session",
     .start = my_start,

@@ -10,6 +10,30 @@
     "SELECT " level ", '" id "', " what ", '" why "', '" remedy "' "
 #define SETTING(name) "pg_catalog.current_setting('" name "')"
 
+/* A standby that replays late, is silent although it was sent something, or was cut off for so long
+ * that it reads old files. Programs that only receive the log (pg_receivewal) never replay, and are
+ * no standbys that could take over. Without pg_read_all_stats all columns but the pid are null. */
+#define LAG                                                                                        \
+    "UNION ALL " ROW("2", "sql-lag", "CASE WHEN r.state = 'catchup' THEN pg_catalog.format("       \
+        "'the standby %s is catching up', r.name) WHEN r.lag > r.most THEN pg_catalog.format('the "\
+        "standby %s is %s s behind', r.name, pg_catalog.date_part('epoch', "                       \
+        "r.lag)::pg_catalog.int8) ELSE pg_catalog.format('the standby %s has confirmed nothing "   \
+        "for %s s (by its clock)', r.name, pg_catalog.date_part('epoch', "                         \
+        "r.silence)::pg_catalog.int8) END",                                                        \
+        "If this standby takes over, grants that it has not received are granted again, and no "   \
+        "lock can be taken until it has replayed the rest.",                                       \
+        "Find out what keeps the standby: its load, its disk, the network, a paused replay.")      \
+    "FROM (SELECT coalesce(nullif(s.application_name, ''), s.client_addr::pg_catalog.text, '?') "  \
+    "AS name, s.state, s.replay_lag AS lag, CASE WHEN s.sent_lsn > s.flush_lsn THEN "              \
+    "pg_catalog.clock_timestamp() - s.reply_time END AS silence, "                                 \
+    "pg_catalog.make_interval(secs => 3) AS most FROM pg_catalog.pg_stat_replication s "           \
+    "WHERE s.replay_lsn IS NOT NULL) AS r "                                                        \
+    "WHERE r.state = 'catchup' OR r.lag > r.most OR r.silence > r.most "                           \
+    "UNION ALL " ROW("1", "sql-lag", "'the lag of the standbys was not checked'", "",              \
+        "The check needs GRANT pg_read_all_stats.")                                                \
+    "FROM pg_catalog.pg_stat_replication s "                                                       \
+    "HAVING pg_catalog.count(*) > pg_catalog.count(s.state) "
+
 #define SERVER                                                                                     \
     ROW("0", "server", "'PostgreSQL ' || " SETTING("server_version"), "", "")                      \
     "UNION ALL " ROW("0", "clock", "pg_catalog.floor(pg_catalog.date_part('epoch', "               \
@@ -30,7 +54,7 @@
         "granted twice.",                                                                          \
         "Set synchronous_standby_names, so that a commit waits for a standby.")                    \
     "FROM pg_catalog.pg_stat_replication HAVING pg_catalog.count(*) > 0 AND "                      \
-    SETTING("synchronous_standby_names") " = '' "                                                  \
+    SETTING("synchronous_standby_names") " = '' " LAG                                              \
     "UNION ALL " ROW("2", "sql-connections", "pg_catalog.format('%s of %s connections are in "     \
         "use', pg_catalog.count(*), " SETTING("max_connections") ")",                              \
         "When none is left, clients that reconnect can''t renew their leases, and lose their "     \

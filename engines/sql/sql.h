@@ -181,8 +181,10 @@ struct sql_link {
     unsigned at;           /* index of the host */
     struct addrinfo *addresses, *next_address;
     int step;              /* greet.c */
-    char *making;          /* greet.c: the schema's text, and its next statement */
+    char *making;          /* greet.c: a text of several statements, and the next of them */
     char *made;
+    const char *right;     /* greet.c: the right that the statement under way needs */
+    char refusal[SQL_WORDS]; /* greet.c: why the version could not be asked for */
     bool prepared[SQL_STATEMENTS]; /* the driver's */
     bool leaving;          /* the server is of no use: drop when all calls are answered */
 };
@@ -243,6 +245,11 @@ typedef struct sql_driver {
     const char *here;        /* the schema of a bare prefix, as an expression */
     const char *check;       /* returns a row for each defect of the tables, the functions or this
                                 user's rights. Sent before any of them is used */
+    const char *probes;      /* sent if the version is refused, because the server names only one
+                                missing right: for each right a line with the right, as in GRANT,
+                                and a statement that needs no other right and changes nothing; or
+                                an empty line, and a statement that returns rows as `check` does.
+                                ";;" lines separate them. NULL: `check` tells all rights */
     const char *examine;     /* EXAMINE without tables; else statements[SQL_EXAMINE] is used */
     const char *schema;      /* creates the tables; ";;" lines separate the statements if the server
                                 takes one at a time */

@@ -244,6 +244,114 @@ def _(p):
            'which the URL asks for')
 
 
+# ---- the server and its version ------------------------------------------------------------------
+
+def output_of(*words):
+    return subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout.decode()
+
+
+def found(pattern, text):
+    return re.search(pattern, text)[1]
+
+
+# The version as another program tells it.
+SERVERS = {
+    'redis': lambda p: '(redis|valkey) ' + found(r' v=(\S+)', output_of('redis-server', '--version')),
+    'etcd': lambda p: 'etcd ' + found(r'etcd Version: (\S+)', output_of('etcd', '--version')),
+    'zk': lambda p: 'ZooKeeper ' + found(r'version: ([^-,]+)', p.zk.ask('srvr')),
+    'postgres': lambda p: 'PostgreSQL ' + re.escape(p.postgres.sql('SHOW server_version').strip()),
+    'mysql': lambda p: '(MariaDB|MySQL) ' + re.escape(p.mysql.sql('SELECT VERSION()').strip())}
+
+
+def ls(url, *options, **environ):
+    """What `pawl ls` says, apart from the names."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith('PAWL_') or k == 'PAWL_ENGINE_DIR'}
+    done = subprocess.run([TOOL, 'ls', *options, '-u', url], capture_output=True, text=True, timeout=90,
+                          env={**kept, **environ}, check=False)
+    assert (done.returncode, done.stdout) == (0, ''), done
+    return done.stderr
+
+
+def tells_version(p, engine, at, url, **environ):
+    lines = ls(url, '-v', **environ).splitlines()
+    told = [line for line in lines if ': server ' in line]
+    assert len(told) == 1, lines
+    assert re.fullmatch(f'pawl: {at}: server {SERVERS[engine](p)}', told[0]), told
+    assert ': server ' not in ls(url, **environ), url
+
+
+for one in SERVERS:
+    @case(one, '-v tells the server and its version, once; nothing else does')
+    def _(p, engine=one):
+        server = getattr(p, engine)
+        tells_version(p, engine, f'127.0.0.1:{server.port}',
+                      server.url(f'?timeout={LONG}') if engine == 'zk' else server.url(timeout=LONG))
+
+
+@case('etcd', '-v and a server that does not know the call for its version')
+def _(p):
+    fake = module('etcd', 'fake')
+
+    def say(stream, n):
+        if n == 1:
+            return fake.head(stream, (':status', '200'), ('content-type', 'application/grpc'),
+                             ('grpc-status', '12'), ('grpc-message', 'unknown method'), end=True)
+        return fake.begin(stream) + fake.message(stream, b'\x0a\x02\x18\x05') + fake.end(stream)
+    server = fake.Fake(say)
+    said = ls(f'etcd://127.0.0.1:{server.port}/?timeout={LONG}', '-v')
+    assert said == 'pawl: no names in use\n', said
+    assert server.requests > 1 and server.connections == 1, (server.requests, server.connections)
+
+
+class NoCommands:
+    """A proxy that hangs up on clients that send the command `srvr`, or does not answer them."""
+
+    def __init__(self, port, silent):
+        self.to, self.silent, self.refused = ('127.0.0.1', port), silent, []
+        self.listener = socket.create_server(('127.0.0.1', 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            try:
+                client = self.listener.accept()[0]
+            except OSError:
+                return
+            first = client.recv(4096)
+            if first == b'srvr':
+                self.refused.append(client)
+                if not self.silent:
+                    client.close()
+                continue
+            server = socket.create_connection(self.to)
+            server.sendall(first)
+            for ends in ((client, server), (server, client)):
+                threading.Thread(target=self.copy, args=ends, daemon=True).start()
+
+    @staticmethod
+    def copy(source, to):
+        try:
+            while data := source.recv(65536):
+                to.sendall(data)
+            to.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    def stop(self):
+        self.listener.close()
+
+
+@case('zk', '-v and a server that does not tell its version')
+def _(p):
+    for silent, timeout in ((False, LONG), (True, 4000)):
+        proxy = NoCommands(p.zk.port, silent)
+        p.stops.append((lambda x: x.stop(), proxy))
+        said = ls(f'zk://127.0.0.1:{proxy.port}/?timeout={timeout}', '-v')
+        assert said == 'pawl: no names in use\n', said
+        assert len(proxy.refused) == 1, proxy.refused
+
+
 # ---- refused -------------------------------------------------------------------------------------
 
 @case('redis', 'no password, a wrong password, a missing right, no such database')
@@ -290,6 +398,7 @@ def _(p):
            'PAWL_PASSWORD', env={'PAWL_USER': 'root', 'PAWL_PASSWORD': 'wrong'})
     p.says(e.url(timeout=LONG), says + 'permission denied; the user needs readwrite on the prefix "pawl/"',
            env={'PAWL_USER': 'poor', 'PAWL_PASSWORD': 'right'})
+    tells_version(p, 'etcd', at, e.url(timeout=LONG), PAWL_USER='root', PAWL_PASSWORD='root')
     e.ctl('--user', 'root:root', 'auth', 'disable')  # for the cases that follow
 
 
