@@ -503,7 +503,7 @@ void pawl__client_thread_gone(struct pawl_client *client, uint64_t thread)
         hold->name_state->series->stats.orphaned++;
         pawl__log(client, PAWL_LOG_WARNING,
                   "a thread ended while it held '%s'; its lease is no longer renewed",
-                  hold->name_state->name);
+                  SHOWN(hold->name_state->name));
     }
     if (client->log.lines) /* the background thread logs, because clients_mutex is locked */
         pawl__tell(client);

@@ -85,15 +85,17 @@ static void leave(struct my_box *box)
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
+/* With MYSQL_OPT_SSL_ENFORCE the library uses TLS if the server offers it, without that option it
+ * never does; is_plain() enforces TLS. */
 static void set_tls(MYSQL *mysql, const sql_settings *s)
 {
-    my_bool verify = s->tls >= SQL_TLS_CHAIN, enforce = s->tls >= SQL_TLS_REQUIRE;
+    my_bool verify = s->tls >= SQL_TLS_CHAIN, use = 1;
 
     if (s->tls == SQL_TLS_DISABLE)
         return;
     mysql_ssl_set(mysql, s->files.key, s->files.cert, s->files.cafile, NULL, NULL);
     mysql_optionsv(mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &verify);
-    mysql_optionsv(mysql, MYSQL_OPT_SSL_ENFORCE, &enforce);
+    mysql_optionsv(mysql, MYSQL_OPT_SSL_ENFORCE, &use);
 }
 
 /* The server may ask for the password by any method, and most methods reveal the password. Unless

@@ -89,6 +89,7 @@ static const struct {
     {1094, SQL_REFUSED, PAWL_ENOTHELD}, {1095, SQL_REFUSED, PAWL_EAUTH}, /* KILL */
     {1227, SQL_REFUSED, PAWL_EAUTH}, {1370, SQL_REFUSED, PAWL_EAUTH},
     {1698, SQL_REFUSED, PAWL_EAUTH}, {1251, SQL_REFUSED, PAWL_EAUTH},
+    {3159, SQL_REFUSED, PAWL_EAUTH}, /* require_secure_transport */
     {2026, SQL_REFUSED, PAWL_EAUTH}, /* TLS */
     {5010, SQL_REFUSED, PAWL_EAUTH}, /* a forbidden method: connect.c */
     {1049, SQL_REFUSED, PAWL_EINVAL}, {1046, SQL_REFUSED, PAWL_EINVAL},
@@ -116,6 +117,9 @@ void my_fault(sql_fault *fault, unsigned error, const char *words)
     if (error == 1045 || error == 1698)
         snprintf(fault->words, sizeof fault->words, "the server says: %.110s; check PAWL_USER and "
                  "PAWL_PASSWORD", words);
+    if (error == 3159)
+        snprintf(fault->words, sizeof fault->words, "the server demands TLS: remove "
+                 "sslmode=disable (the server says: %.110s)", words);
     if (error == 1044 || error == 1049)
         snprintf(fault->words, sizeof fault->words, "the server says: %.90s; create the database, "
                  "grant the rights (docs/security.md) or correct the URL", words);
@@ -181,6 +185,12 @@ void my_connected(sql_link *link, MYSQL *mysql, unsigned error, const char *word
         return;
     }
     my_fault(&fault, error, words);
+    if (error == 1045 && link->sql->settings.tls == SQL_TLS_DISABLE) {
+        size_t n = strlen(fault.words);
+
+        snprintf(fault.words + n, sizeof fault.words - n,
+                 ", or remove sslmode=disable if TLS is needed");
+    }
     sql_link_drop(link, fault.sense == SQL_REFUSED ? fault.code : PAWL_ECONN, "%s", fault.words);
 }
 

@@ -42,7 +42,7 @@ extern const char *const pg_statements[SQL_STATEMENTS];
 extern const char *const pg_greeting[], *const pg_pooled_greeting[];
 extern const char pg_check[];
 /* Advice about a refused connection, by the SQLSTATE and the error text; "": none. */
-const char *pg_connect_advice(const char *state, const char *words);
+const char *pg_connect_advice(const sql_link *link, const char *state, const char *words);
 
 /* examine.c */
 extern const char pg_examine[], advisory_examine[];

@@ -84,7 +84,8 @@ static bool take_auth(zk *z, int error)
 {
     if (!error)
         return true;
-    zk_link_drop(z, PAWL_EAUTH, "user and password were refused");
+    zk_link_drop(z, PAWL_EAUTH, "user and password were refused (error %d); check PAWL_USER, "
+                 "PAWL_PASSWORD, and that the server allows the scheme digest", error);
     return false;
 }
 

@@ -11,9 +11,9 @@ import urllib.parse
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path += [os.path.join(HERE, '..', part) for part in ('tool', 'lib', 'redis')]
 from harness import case, equal, main, wait_for  # noqa: E402
-from helpers import module  # noqa: E402
 from hostile import LABEL, LISTED, plant  # noqa: E402
 from live import Live  # noqa: E402
+from services import services  # noqa: E402
 from website import Site  # noqa: E402
 import metrics  # noqa: E402
 import schema  # noqa: E402
@@ -356,34 +356,6 @@ def silent(box):
     down = Site(box, url=f'redis://127.0.0.1:{port}/?timeout=300')
     equal(down.get('/healthz').status, 503)
     equal(down.json('/api/v1/status')['ok'], False)
-
-
-class Three:
-    """Three Redis servers, as one service."""
-
-    def __init__(self):
-        self.servers = [Live() for _ in range(3)]
-
-    def url(self, **more):
-        return 'quorum:settle=1|' + '|'.join(s.url(**more) for s in self.servers)
-
-    def stop(self):
-        for server in self.servers:
-            server.stop()
-
-
-def services():
-    """Every engine and layout: its name, a function that starts its server, the URL, and whether other
-    clients can see its waiters."""
-    sql, long = module('sql', 'server'), {'timeout': 30000}
-    yield 'redis', Live, lambda s: s.url(**long), True
-    yield 'redisson', Live, lambda s: s.url(layout='redisson', **long), False
-    yield 'quorum', Three, lambda s: s.url(**long), True
-    yield 'etcd', module('etcd', 'etcds').Etcd, lambda s: s.url(**long), True
-    yield 'curator', lambda: module('zk', 'server').Server().start(), lambda s: s.url(), True
-    yield 'postgres', sql.Postgres, lambda s: s.url(**long), True
-    yield 'advisory', sql.Postgres, lambda s: s.url(layout='advisory', **long), True
-    yield 'mysql', sql.Mysql, lambda s: s.url(**long), True
 
 
 @case('the locks of every engine and layout are shown')
