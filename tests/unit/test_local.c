@@ -295,10 +295,8 @@ CASE("without a boot id nothing is opened")
     int status;
     pid_t pid;
 
-    if (geteuid()) {
-        check_note("not root: left out");
-        return;
-    }
+    if (geteuid())
+        check_skip("only root can change its root");
     pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
