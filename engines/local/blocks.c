@@ -115,15 +115,29 @@ static bool walk(local *l, unsigned class, uint32_t start,
 }
 
 struct search {
-    bool ready, take; /* find a free block with this `ready` bit; also take the block */
+    bool ready, take; /* find a free block whose bytes are allocated, or not; also take the block */
+    bool sized;       /* l->size is up to date */
     int64_t found;
 };
+
+/* A damaged word may say that a block is ready, although the file is shorter. */
+static bool is_ready(local *l, struct search *s, uint32_t block, uint64_t word)
+{
+    size_t end = local_block_at(block) + local_block_bytes(block);
+
+    if (!(word & LOCAL_READY) || !l->map || end <= l->size)
+        return word & LOCAL_READY;
+    if (s->sized)
+        return false;
+    s->sized = true;
+    return local_reachable(l, end);
+}
 
 static bool is_free(local *l, uint32_t block, uint64_t word, void *arg)
 {
     struct search *s = arg;
 
-    if ((word & OWNER_MASK) || !(word & LOCAL_READY) != !s->ready)
+    if ((word & OWNER_MASK) || is_ready(l, s, block, word) != s->ready)
         return false;
     if (s->take && !change_owner(l, block, word, l->slot + 1, s->ready))
         return false;

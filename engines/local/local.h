@@ -236,6 +236,8 @@ uint64_t local_or(local *l, size_t at, uint64_t bits);
 uint64_t local_exchange(local *l, size_t at, uint64_t value);
 /* Raise the word to `value`, unless the word is larger. */
 void local_raise(local *l, size_t at, uint64_t value);
+/* Is the mapped file at least this long? True if the file is not mapped: then an access fails. */
+bool local_reachable(local *l, size_t end);
 /* Copy whole words. The copy as a whole is not atomic. */
 bool local_get(local *l, size_t at, void *to, size_t bytes);
 bool local_put(local *l, size_t at, const void *from, size_t bytes);
@@ -268,8 +270,8 @@ size_t local_block_at(uint32_t block);
 int local_edit(void *store, uint32_t bucket, shelf_edit_fn *fn, void *arg, pawl_error *err);
 lockstate_shelf *local_read(void *store, uint32_t bucket);
 uint64_t local_fence(void *store, uint32_t n);
-/* Is the table's file at least this long? */
-bool local_reachable(local *l, size_t end);
+/* The error of l->trouble; full: if there is none, the reason is that there was no free block. */
+int local_troubled(local *l, bool full, pawl_error *err);
 
 /* peers.c: the rest of shelf_store. */
 int local_peers_open(local *l, pawl_error *err);

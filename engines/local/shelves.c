@@ -14,25 +14,11 @@
  * endlessly can prevent the edits of others from succeeding: an edit gives up after many rounds.
  */
 #include <errno.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "local.h"
 
 #define ROUNDS 100000
-
-/* Is the table's file long enough? Blocks are in the allocated part of the file, but a damaged
- * table may name others. */
-bool local_reachable(local *l, size_t end)
-{
-    struct stat st;
-
-    if (!l->map || end <= l->size)
-        return true;
-    if (!fstat(l->fd, &st))
-        l->size = (size_t)st.st_size;
-    return end <= l->size;
-}
 
 /* Copy the block; false: the head of the block is invalid. */
 static bool copy_block(local *l, uint32_t block, uint64_t owner)
@@ -40,8 +26,7 @@ static bool copy_block(local *l, uint32_t block, uint64_t owner)
     size_t at = local_block_at(block), bytes = local_block_bytes(block);
     uint64_t head[BLOCK_HEAD];
 
-    if (!(owner & LOCAL_READY) || !local_reachable(l, at + bytes) ||
-        !local_get(l, at, head, sizeof head))
+    if (!(owner & LOCAL_READY) || !local_get(l, at, head, sizeof head))
         return false;
     if (head[BLOCK_USED] % 8 || head[BLOCK_USED] > bytes - sizeof head)
         return false;

@@ -11,12 +11,14 @@
  *
  * A malicious member of the group may truncate the file at any time. pread reports that, and no
  * code here relies on an earlier check of the size. A mapped file can only be truncated by its
- * owner.
+ * owner. But a damaged word may name a block beyond the file's end, where an access to the mapping
+ * would end the process with SIGBUS: blocks are accessed after a check of the size only.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -172,10 +174,26 @@ void local_raise(local *l, size_t at, uint64_t value)
         ;
 }
 
+/* The file only grows, so a size from earlier may be used. */
+bool local_reachable(local *l, size_t end)
+{
+    struct stat st;
+
+    if (!l->map || end <= l->size)
+        return true;
+    if (!fstat(l->fd, &st))
+        l->size = (size_t)st.st_size;
+    return end <= l->size;
+}
+
 bool local_get(local *l, size_t at, void *to, size_t bytes)
 {
     if (!l->map)
         return read_bytes(l, at, to, bytes);
+    if (!local_reachable(l, at + bytes)) {
+        l->trouble = ENODATA;
+        return false;
+    }
     for (size_t i = 0; i < bytes / 8; i++) {
         uint64_t word = atomic_load_explicit(mapped(l, at) + i, memory_order_relaxed);
 
@@ -188,6 +206,10 @@ bool local_put(local *l, size_t at, const void *from, size_t bytes)
 {
     if (!l->map)
         return write_bytes(l, at, from, bytes);
+    if (!local_reachable(l, at + bytes)) {
+        l->trouble = ENODATA;
+        return false;
+    }
     for (size_t i = 0; i < bytes / 8; i++) {
         uint64_t word;
 
