@@ -269,7 +269,7 @@ static int check_rights(local *l, const pawl_url *url, bool by_default, pawl_err
     if (faccessat(l->outer, ".", W_OK | X_OK, AT_EACCESS))
         return refuse_path(l, errno, err);
     l->mode = (st.st_mode & 0666) | 0600;
-    l->shared = st.st_mode & 022;
+    l->shared = (st.st_mode & 022) || (st.st_uid && st.st_uid != geteuid());
     l->gid = st.st_gid;
     return 0;
 }

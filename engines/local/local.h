@@ -183,13 +183,14 @@ typedef struct local {
     char other[64]; /* another folder with clients: see local_folder_elsewhere */
     int dir;     /* descriptor of the sub-folder; -1: none */
     int outer;   /* descriptor of the folder */
-    bool shared; /* others than the owner may write there */
+    bool shared; /* others than this user may write there */
     bool others; /* ?others=allow */
     mode_t mode; /* the mode of new files */
     gid_t gid;
     char sockets[32]; /* where socket names are looked up; ends with "/" */
     /* table.c, table_words.c */
     int fd; /* the table's open file description, which holds the slot's lock; -1: none */
+    bool may_map; /* the table is this user's alone */
     char *map; /* NULL: not mapped */
     size_t size; /* the size of the file, as far as it is known */
     int trouble; /* why the table could not be read or written: an errno; set by table_words.c */
