@@ -194,6 +194,10 @@ typedef struct local {
     char *map; /* NULL: not mapped */
     size_t size; /* the size of the file, as far as it is known */
     int trouble; /* why the table could not be read or written: an errno; set by table_words.c */
+    /* The time of the current call, in ns; only for a table that is not mapped: table_words.c. */
+    int64_t spent; /* by the call so far */
+    int64_t seen;  /* the clock, when `spent` was counted */
+    int64_t hasty; /* calls that begin before this time wait for a moment only */
     bool lost; /* the file was removed */
     /* slots.c */
     uint32_t slot, gen;
@@ -230,6 +234,11 @@ bool local_table_removed(local *l);
 bool local_table_in_use(int fd);
 
 /* table_words.c: all access to the table. A word that can't be read is 0 and sets l->trouble. */
+void local_call_begin(local *l); /* before the first access of each call and each timer */
+/* Don't count the time since the last access: it was not the table's. */
+void local_call_resume(local *l);
+/* False: the call has taken too long; sets l->trouble. */
+bool local_call_in_time(local *l);
 uint64_t local_load(local *l, size_t at);
 bool local_swap(local *l, size_t at, uint64_t *old, uint64_t value);
 uint64_t local_add(local *l, size_t at, uint64_t n);

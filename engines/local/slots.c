@@ -44,7 +44,7 @@ bool local_slot_empty(local *l, uint32_t slot)
 {
     struct flock lock = lock_of(slot, F_WRLCK);
 
-    return !fcntl(l->fd, F_OFD_GETLK, &lock) && lock.l_type == F_UNLCK;
+    return local_call_in_time(l) && !fcntl(l->fd, F_OFD_GETLK, &lock) && lock.l_type == F_UNLCK;
 }
 
 static void store_text(local *l, size_t at, size_t words, const char *text)
@@ -172,6 +172,8 @@ int local_slot_take(local *l)
     for (; l->probes < LOCAL_SLOTS; l->probes++) {
         struct flock lock;
 
+        if (!local_call_in_time(l))
+            return l->trouble;
         l->slot = probe(l);
         lock = lock_of(l->slot, F_WRLCK);
         if (!fcntl(l->fd, F_OFD_SETLK, &lock))
@@ -197,7 +199,6 @@ static int enter(local *l)
 {
     int error;
 
-    l->trouble = 0;
     l->gen = (uint32_t)(local_add(l, LOCAL_AT_SLOT(l->slot, gen), 1) + 1);
     error = l->trouble ? l->trouble : make_life(l);
     if (!error)
@@ -233,6 +234,8 @@ int local_slot_enter(local *l, pawl_error *err)
     if (error == EAGAIN)
         return pawl_error_set(err, PAWL_EBACKEND, "local: %s has no free place for one more client "
                               "(of %d)", l->path, LOCAL_SLOTS);
+    if (error == ETIMEDOUT)
+        return local_troubled(l, false, err);
     return error ? local_refuse(l, error, "can't take a place", err) : 0;
 }
 
