@@ -51,11 +51,16 @@ static const struct {
     {0x73757245, "Coda"},    {0x786f4256, "vboxsf"},
 };
 
-static bool usable(const char *path)
+/* 0 or an errno. */
+static int unusable(const char *path)
 {
     struct stat st;
 
-    return !stat(path, &st) && S_ISDIR(st.st_mode) && !eaccess(path, W_OK | X_OK);
+    if (stat(path, &st))
+        return errno;
+    if (!S_ISDIR(st.st_mode))
+        return ENOTDIR;
+    return eaccess(path, W_OK | X_OK) ? errno : 0;
 }
 
 static bool in_memory(const char *path)
@@ -66,17 +71,26 @@ static bool in_memory(const char *path)
 }
 
 /* /run (root) or /run/lock (others) if that folder is in memory, as on most systems; else /dev/shm.
- * On a disk, a write to the mapping may wait for the journal of the file system. */
-static void usual_path(char path[64])
+ * On a disk, a write to the mapping may wait for the journal of the file system. If the folder is
+ * only read-only in this mount namespace, other processes of this user have the folder: then it is
+ * an error to use another one. */
+static int usual_path(local *l, pawl_error *err)
 {
     unsigned uid = (unsigned)geteuid();
     const char *run = uid ? "/run/lock" : "/run";
-    bool shm = usable("/dev/shm") && in_memory("/dev/shm");
+    bool shm = !unusable("/dev/shm") && in_memory("/dev/shm");
+    int error = unusable(run);
 
-    if (usable(run) && (in_memory(run) || !shm))
-        snprintf(path, 64, uid ? "/run/lock/pawl-%u" : "/run/pawl", uid);
+    if (error == EROFS && in_memory(run))
+        return pawl_error_set(err, PAWL_EAUTH, "local: the default folder is in %s, which is "
+                              "read-only here, as in a service of systemd with "
+                              "ProtectSystem=strict: add ReadWritePaths=%s to the service, or name "
+                              "a folder in all programs, as in local:DIR", run, run);
+    if (!error && (in_memory(run) || !shm))
+        snprintf(l->usual, sizeof l->usual, uid ? "/run/lock/pawl-%u" : "/run/pawl", uid);
     else
-        snprintf(path, 64, "/dev/shm/pawl-%u", uid);
+        snprintf(l->usual, sizeof l->usual, "/dev/shm/pawl-%u", uid);
+    return 0;
 }
 
 /* Returns 0 if the folder exists, belongs to this user, and no other user can write there; else an
@@ -130,12 +144,10 @@ static void find_beside(const char *usual, bool busy, const char *except, char f
         closedir(dir);
 }
 
-/* Sets l->usual as well. */
 static char *default_path(local *l)
 {
     char path[64];
 
-    usual_path(l->usual);
     if (has_clients(l->usual))
         return strdup(l->usual);
     find_beside(l->usual, true, "", path);
@@ -335,8 +347,10 @@ static int open_outer(local *l, const pawl_url *url, bool by_default, pawl_error
 static int open_default(local *l, const pawl_url *url, pawl_error *err)
 {
     for (int tries = 0;; tries++) {
-        int code;
+        int code = usual_path(l, err);
 
+        if (code)
+            return code;
         l->path = default_path(l);
         if (!l->path)
             return pawl_error_set(err, PAWL_ENOMEM, "local: out of memory");
@@ -349,6 +363,7 @@ static int open_default(local *l, const pawl_url *url, pawl_error *err)
             close(l->outer);
         l->outer = -1;
         free(l->path);
+        l->path = NULL;
     }
 }
 
