@@ -6,8 +6,7 @@
  * decide. An explicit DIR is created if missing (one level, for this user alone); the files inside
  * get the read and write bits and the group of the folder. The members of a group that share a
  * folder trust each other with the locks, and with nothing else (local.h). Other users must not be
- * able to change the path: each folder above belongs to root, to this user or to the folder's
- * owner, and no other user can write there, unless the folder is sticky and root's, as /tmp is.
+ * able to change the path (way.c).
  *
  * THE DEFAULT is a folder of the user in a place that does not depend on the environment and is not
  * removed at logout, so that a login shell, a cron job and a service of one user share their locks:
@@ -161,7 +160,7 @@ static char *default_path(local *l)
     return strdup(path);
 }
 
-static int refuse_path(local *l, int error, pawl_error *err)
+int local_refuse_path(local *l, int error, pawl_error *err)
 {
     int code = PAWL_EINVAL;
     const char *advice = "";
@@ -184,61 +183,6 @@ static int refuse_path(local *l, int error, pawl_error *err)
 }
 
 /* ---- permissions ----------------------------------------------------------------------------- */
-
-/* Check one step of the way to the folder, which belongs to `owner`. */
-static int check_step(local *l, const char *path, uid_t owner, pawl_error *err)
-{
-    struct stat st;
-
-    if (lstat(path, &st))
-        return refuse_path(l, errno, err);
-    if (st.st_uid && st.st_uid != geteuid() && st.st_uid != owner)
-        return pawl_error_set(err, PAWL_EAUTH, "local: %s can't be trusted: %s belongs to user %u, "
-                              "who could put another folder there; add ?others=allow if you trust "
-                              "them", l->path, path, (unsigned)st.st_uid);
-    if (S_ISLNK(st.st_mode) || !(st.st_mode & 022) || ((st.st_mode & S_ISVTX) && !st.st_uid))
-        return 0;
-    return pawl_error_set(err, PAWL_EAUTH, "local: %s can't be trusted: others can write to %s and "
-                          "put another folder there; chmod go-w it, or add ?others=allow if you "
-                          "trust them", l->path, path);
-}
-
-/* Check every folder above `path`, and every symbolic link on the way. */
-static int check_way(local *l, const char *path, uid_t owner, pawl_error *err)
-{
-    char part[PATH_MAX];
-    struct stat st;
-    int code = check_step(l, "/", owner, err);
-
-    for (size_t i = 1; !code && path[0] == '/' && path[i]; i++) {
-        bool last = !path[i + 1 + strspn(path + i + 1, "/")];
-
-        if ((path[i + 1] != '/' && path[i + 1]) || path[i] == '/' || i + 2 > sizeof part)
-            continue;
-        memcpy(part, path, i + 1);
-        part[i + 1] = 0;
-        if (!last || (!lstat(part, &st) && S_ISLNK(st.st_mode)))
-            code = check_step(l, part, owner, err);
-    }
-    return code;
-}
-
-static int check_ways(local *l, uid_t owner, pawl_error *err)
-{
-    char real[PATH_MAX];
-    struct stat st, there;
-    int code;
-
-    if (!realpath(l->path, real))
-        return refuse_path(l, errno, err);
-    code = check_way(l, real, owner, err);
-    if (!code && l->path[0] == '/')
-        code = check_way(l, l->path, owner, err);
-    if (!code && (stat(real, &st) || fstat(l->outer, &there) || st.st_ino != there.st_ino ||
-                  st.st_dev != there.st_dev))
-        code = pawl_error_set(err, PAWL_EAUTH, "local: %s was replaced meanwhile", l->path);
-    return code;
-}
 
 static int check_owner(local *l, const struct stat *st, bool by_default, pawl_error *err)
 {
@@ -263,7 +207,7 @@ static int check_rights(local *l, const pawl_url *url, bool by_default, pawl_err
                               others);
     l->others = others != NULL;
     if (fstat(l->outer, &st))
-        return refuse_path(l, errno, err);
+        return local_refuse_path(l, errno, err);
     if ((st.st_mode & S_IWOTH) && (st.st_mode & S_ISVTX) && !others)
         return pawl_error_set(err, PAWL_EAUTH,
                               "local: everybody can write to %s: name a folder below it, as in "
@@ -275,11 +219,11 @@ static int check_rights(local *l, const pawl_url *url, bool by_default, pawl_err
                               "?others=allow if you trust all users", l->path);
     code = check_owner(l, &st, by_default, err);
     if (!code && !others)
-        code = check_ways(l, st.st_uid, err);
+        code = local_way_check(l, st.st_uid, err);
     if (code)
         return code;
     if (faccessat(l->outer, ".", W_OK | X_OK, AT_EACCESS))
-        return refuse_path(l, errno, err);
+        return local_refuse_path(l, errno, err);
     l->mode = (st.st_mode & 0666) | 0600;
     l->shared = (st.st_mode & 022) || (st.st_uid && st.st_uid != geteuid());
     l->gid = st.st_gid;
@@ -293,7 +237,7 @@ static int check_system(local *l, pawl_error *err)
     struct statfs fs;
 
     if (fstatfs(l->outer, &fs))
-        return refuse_path(l, errno, err);
+        return local_refuse_path(l, errno, err);
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
         if (foreign[i].magic == ((unsigned long)fs.f_type & 0xffffffffu))
             return pawl_error_set(err, PAWL_ENOTSUP,
@@ -310,7 +254,7 @@ static int open_inner(local *l, pawl_error *err)
     bool made = !mkdirat(l->outer, LOCAL_FOLDER, 0700);
 
     if (!made && errno != EEXIST)
-        return refuse_path(l, errno, err);
+        return local_refuse_path(l, errno, err);
     l->dir = openat(l->outer, LOCAL_FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (l->dir < 0 || fstat(l->dir, &st))
         return local_refuse(l, errno, "can't open the sub-folder " LOCAL_FOLDER, err);
@@ -340,7 +284,7 @@ bool local_folder_elsewhere(local *l)
 static int open_outer(local *l, const pawl_url *url, bool by_default, pawl_error *err)
 {
     l->outer = open(l->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (by_default ? O_NOFOLLOW : 0));
-    return l->outer < 0 ? refuse_path(l, errno, err) : check_rights(l, url, by_default, err);
+    return l->outer < 0 ? local_refuse_path(l, errno, err) : check_rights(l, url, by_default, err);
 }
 
 /* Another user may create or remove the usual name between the choice and the opening. */
@@ -355,7 +299,7 @@ static int open_default(local *l, const pawl_url *url, pawl_error *err)
         if (!l->path)
             return pawl_error_set(err, PAWL_ENOMEM, "local: out of memory");
         if (mkdir(l->path, 0700) && errno != EEXIST)
-            return refuse_path(l, errno, err);
+            return local_refuse_path(l, errno, err);
         code = open_outer(l, url, true, err);
         if (!code || !mine(l->path) || tries == CHOICES_MAX)
             return code;
@@ -378,7 +322,7 @@ static int open_named(local *l, const pawl_url *url, pawl_error *err)
         return pawl_error_set(err, PAWL_EINVAL, "local: a bad escape in the folder's name; write "
                               "%%XX with hex digits");
     if (mkdir(l->path, 0700) && errno != EEXIST)
-        return refuse_path(l, errno, err);
+        return local_refuse_path(l, errno, err);
     return open_outer(l, url, false, err);
 }
 

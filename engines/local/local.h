@@ -223,6 +223,27 @@ int local_folder_open(local *l, const pawl_url *url, pawl_error *err);
 bool local_folder_elsewhere(local *l);
 void local_examine(local *l, pawl_op *op); /* examine.c */
 int local_refuse(local *l, int error, const char *what, pawl_error *err);
+int local_refuse_path(local *l, int error, pawl_error *err); /* the folder can't be opened */
+
+/* way.c: check that no other user can make the path lead to another folder. */
+int local_way_check(local *l, uid_t owner, pawl_error *err);
+
+/* private.c: create files that other users can only reach once they have their permissions. All but
+ * close return 0 or an errno; EPERM: another user has interfered. */
+#define LOCAL_PRIVATE_NAME 24
+
+struct local_private {
+    int fd;
+    char name[LOCAL_PRIVATE_NAME];
+};
+
+/* Create a folder for this user alone in the folder `parent`. To be closed in any case. */
+int local_private_open(local *l, int parent, struct local_private *p);
+void local_private_close(int parent, struct local_private *p);
+/* Move a file to the folder `to`, where the name must be free. On failure the file is removed. */
+int local_private_link(const struct local_private *p, const char *name, int to);
+/* Create the folder `final` in the folder `to`, with this mode and the group of l->gid. */
+int local_private_folder(local *l, int to, const char *final, mode_t mode);
 
 /* table.c: open or create the table file, take a slot, and map the file. */
 int local_table_open(local *l, pawl_error *err);
