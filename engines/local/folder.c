@@ -247,26 +247,33 @@ static int check_system(local *l, pawl_error *err)
     return 0;
 }
 
-/* Open or create the sub-folder, with the permissions of the folder. */
+/* Create the sub-folder, with the permissions of the folder. Returns 0 or an errno. */
+static int make_inner(local *l)
+{
+    mode_t mode = 0700 | (l->mode & 044) >> 2;
+    struct stat st;
+
+    if (!fstatat(l->outer, LOCAL_FOLDER, &st, AT_SYMLINK_NOFOLLOW))
+        return EEXIST;
+    if (l->shared)
+        mode |= l->mode | S_ISGID;
+    return local_private_folder(l, l->outer, LOCAL_FOLDER, mode);
+}
+
+/* Open or create the sub-folder. */
 static int open_inner(local *l, pawl_error *err)
 {
     struct stat st;
-    bool made = !mkdirat(l->outer, LOCAL_FOLDER, 0700);
+    int error = make_inner(l);
 
-    if (!made && errno != EEXIST)
-        return local_refuse_path(l, errno, err);
+    if (error && error != EEXIST)
+        return local_refuse_path(l, error, err);
     l->dir = openat(l->outer, LOCAL_FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (l->dir < 0 || fstat(l->dir, &st))
         return local_refuse(l, errno, "can't open the sub-folder " LOCAL_FOLDER, err);
-    if (made && st.st_uid == geteuid()) {
-        (void)!fchown(l->dir, (uid_t)-1, l->gid);
-        (void)!fchmod(l->dir, 0700 | (l->shared ? l->mode : 0) | (l->mode & 044) >> 2 |
-                                  (l->shared ? S_ISGID : 0));
-    }
-    if (!l->shared && !l->others && (st.st_uid != geteuid() || (!made && (st.st_mode & 022))))
+    if (!l->shared && !l->others && (st.st_uid != geteuid() || (st.st_mode & 022)))
         return pawl_error_set(err, PAWL_EAUTH, "local: others can write to %s/" LOCAL_FOLDER ": "
                               "remove it when nothing uses it", l->path);
-    /* Socket names are limited to 107 bytes, folder names are not: go through the descriptor. */
     snprintf(l->sockets, sizeof l->sockets, "/proc/self/fd/%d/", l->dir);
     return 0;
 }
