@@ -65,6 +65,10 @@ static void work_acquire(shelf_edit *edit)
         ask.queue = op->queue;
         edit->code = lockstate_acquire(&edit->state, &edit->want, &ask);
     }
+    if (edit->code == LOCKSTATE_QUEUED && !op->queue) { /* a damaged or forged shelf says so */
+        (void)lockstate_cancel(&edit->state, edit->owner.client, edit->owner.seq);
+        edit->code = PAWL_EBUSY;
+    }
     if (edit->code == LOCKSTATE_QUEUED)
         find_blockers(edit);
     else if (edit->code == 0 && edit->again &&
