@@ -8,7 +8,7 @@ LIBDIR ?= $(addprefix lib/,$(shell gcc -print-multiarch 2>/dev/null))
 SETUP   = $(MESON) setup --prefix $(PREFIX) $(addprefix --libdir=,$(LIBDIR))
 
 .PHONY: all pawl deps build-deps demo test generate versions interop bench bench-peers bench-compare \
-    bench-quick bench-long fuzz fuzz-long asan tsan check picture install uninstall clean help
+    bench-quick bench-long fuzz fuzz-long asan tsan check picture pictures install uninstall clean help
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -127,6 +127,13 @@ build/tsan/build.ninja:
 # The README's picture, recorded anew.
 picture: all
 	scripts/picture $(BUILD)/tools/pawl docs/images/contenders.svg
+
+# The pictures of `pawl top` and `pawl serve` in docs/pictures, made by the tests that drive both. The
+# locks on the page are used for PICTURE_SECONDS before, so that the plots show something.
+PICTURE_SECONDS ?= 600
+pictures: deps all
+	PAWL_PICTURES=$(CURDIR)/docs/pictures PAWL_PICTURE_SECONDS=$(PICTURE_SECONDS) $(MESON) test \
+	    -C $(BUILD) --num-processes 1 --timeout-multiplier 20 --print-errorlogs tool-top serve-page
 
 # House rules that a machine can see.
 check:

@@ -115,7 +115,8 @@ typedef struct pawl_finding {
     const char *what;   /* the fact or the defect */
     const char *why;    /* why that matters to locks */
     const char *remedy; /* how to correct it: a setting, or the statement that grants a right */
-    int64_t value;      /* FACT: its number. "clock": the server's time minus this machine's, ms */
+    int64_t value;      /* FACT: its number. "clock": the server's time minus this machine's, ms;
+                           "machine": 1 if the server is on this machine, else 0 */
 } pawl_finding;
 
 /* Receives each finding; a result other than 0 ends the report, and pawl_examine returns that

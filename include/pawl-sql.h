@@ -13,8 +13,6 @@
  *     pawl_sql_for_update(text, sizeof text, PAWL_SQL_POSTGRES,
  *                         "SELECT pieces FROM stock WHERE item = $1", 500);
  *     // BEGIN; run `limit` unless it is ""; run `text`; UPDATE ...; COMMIT
- *
- * A wait_ms is a limit in milliseconds, or one of these:
  */
 #ifndef PAWL_SQL_HEADER
 #define PAWL_SQL_HEADER
@@ -28,6 +26,10 @@
 extern "C" {
 #endif
 
+/* ---- Transaction form ------------------------------------------------------------------------ */
+
+/* These functions need no library and no connection: the program sends the statements itself,
+ * inside a transaction. A wait_ms is a limit in milliseconds, or one of these: */
 #define PAWL_SQL_FOREVER (-1) /* as long as the server allows */
 #define PAWL_SQL_NOWAIT 0     /* refused at once if another transaction has one of the rows */
 #define PAWL_SQL_SKIP (-2)    /* leave out rows that others have locked: for work queues */

@@ -160,6 +160,7 @@ static int take_options(pawl_client *client, const pawl_url *url, pawl_error *er
     client->log.fn = o->log;
     client->log.arg = o->log_arg;
     client->log.level = o->log_level ? (int)o->log_level : PAWL_LOG_WARNING;
+    client->env.log_level = o->log ? client->log.level : 0;
     if (client->log.fn && client->log.level >= PAWL_LOG_WARNING && o->slow_wait_ms >= 0)
         client->slow.after_ns = (o->slow_wait_ms ? o->slow_wait_ms : 30000) * PAWL_NS_PER_MS;
     client->label = strdup(o->label ? o->label : "");
@@ -502,7 +503,7 @@ void pawl__client_thread_gone(struct pawl_client *client, uint64_t thread)
         hold->name_state->series->stats.orphaned++;
         pawl__log(client, PAWL_LOG_WARNING,
                   "a thread ended while it held '%s'; its lease is no longer renewed",
-                  hold->name_state->name);
+                  SHOWN(hold->name_state->name));
     }
     if (client->log.lines) /* the background thread logs, because clients_mutex is locked */
         pawl__tell(client);

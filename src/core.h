@@ -139,7 +139,7 @@ struct slow {
     struct name_state *name_state; /* the name that is inspected, with a reference; NULL: none */
     int64_t asked;      /* since when its longest waiter waits */
     uint32_t attempt;   /* the attempt that `holder` is from */
-    char holder[200];
+    char holder[320];
 };
 
 void pawl__slow_init(pawl_client *client);
@@ -153,6 +153,11 @@ int pawl__options_copy(void *to, size_t size, const void *from, const char *what
 int pawl__name_check(const char *name, pawl_error *err);
 #define PAWL_MS_MAX (1000LL * 3600 * 24 * 365 * 10)
 bool pawl__bad_ms(int64_t ms); /* negative, or above ten years */
+/* A name or label in an error text: whole, or its first characters and "...", so that the reason
+ * fits into the text. */
+#define PAWL_SHOWN_SIZE 84
+const char *pawl__shown(char buf[PAWL_SHOWN_SIZE], const char *text);
+#define SHOWN(text) pawl__shown((char[PAWL_SHOWN_SIZE]){0}, text)
 /* Set err to "'name': words"; NULL words: the text of the code. Returns the code. */
 int pawl__error_about(pawl_error *err, int code, const char *name, const char *words);
 

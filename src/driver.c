@@ -43,7 +43,6 @@
 
 #include "core.h"
 
-#define LOOP_FDS 8
 #define REST (20 * PAWL_NS_PER_MS)
 #define TURNS_MAX 8
 #define SPIN 50000        /* ns */
@@ -83,23 +82,6 @@ int pawl__user_fd(pawl_client *client)
     return d->user_fd;
 }
 
-/* uv_loop_init opens up to LOOP_FDS descriptors (epoll, io_uring, the wake-up of worker threads and
- * the pipe of signal handlers), and aborts the process if one of the latter two can't be opened. So
- * check first that LOOP_FDS descriptors are free. (Another thread may still open some in between.)
- * Returns an errno, or 0. */
-static int room_for_loop(void)
-{
-    int fds[LOOP_FDS], n = 0, error = 0;
-
-    while (n < LOOP_FDS && (fds[n] = eventfd(0, EFD_CLOEXEC)) >= 0)
-        n++;
-    if (n < LOOP_FDS)
-        error = errno;
-    while (n > 0)
-        close(fds[--n]);
-    return error;
-}
-
 void pawl__driver_init(pawl_client *client)
 {
     struct driver *d = &client->driver;
@@ -136,11 +118,9 @@ int pawl__driver_open(pawl_client *client, pawl_error *err)
     b->rest_fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
     if (d->epoll_fd < 0 || d->timer_fd < 0 || d->kick_fd < 0 || d->tell_fd < 0 || b->rest_fd < 0)
         return pawl_error_set(err, PAWL_ENOMEM, "can't make an event loop: %s", strerror(errno));
-    error = room_for_loop();
+    error = pawl__loop_init(&d->loop);
     if (error)
         return pawl_error_set(err, PAWL_ENOMEM, "can't make an event loop: %s", strerror(error));
-    if (uv_loop_init(&d->loop))
-        return pawl_error_set(err, PAWL_ENOMEM, "can't make an event loop: %s", strerror(errno));
     d->loop_open = true;
     client->env.loop = &d->loop;
     if (watch_all(client, d->epoll_fd))

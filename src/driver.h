@@ -84,6 +84,8 @@ void pawl__driver_init(pawl_client *client);
 void pawl__driver_free(pawl_client *client);
 /* Create and close the loop and the descriptors. */
 int pawl__driver_open(pawl_client *client, pawl_error *err);
+/* loop.c: uv_loop_init, but never aborts. Returns 0 or an errno. */
+int pawl__loop_init(uv_loop_t *loop);
 void pawl__driver_close(pawl_client *client);
 
 /* Blocking calls: begin, start an operation that ends in pawl__wait_done, wait. */

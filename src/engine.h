@@ -291,18 +291,45 @@ struct pawl_op {
     uint64_t by_seq; /* EVENT: owner.seq of the broken grant; 0: any grant of this client */
 };
 
-/* Make a text of the service safe to print: control characters (C0, DEL, C1), and bytes that are
- * not UTF-8, which a terminal may take for control characters, become '?'. */
+/* Is the character at `c`, of two to four bytes, one that no text should have? Overlong forms,
+ * surrogates, numbers beyond Unicode; C1; line separators and marks that change the direction of
+ * the text, which can make a text look like another one (U+061C, U+200E, U+200F, U+2028 to U+202E,
+ * U+2066 to U+2069). The first byte and the number of continuation bytes must have been checked. */
+static inline bool pawl_text_harmful(const unsigned char *c)
+{
+    switch (c[0]) {
+    case 0xc2:
+        return c[1] < 0xa0;
+    case 0xd8:
+        return c[1] == 0x9c;
+    case 0xe0:
+        return c[1] < 0xa0;
+    case 0xe2:
+        return (c[1] == 0x80 && (c[2] == 0x8e || c[2] == 0x8f || (c[2] >= 0xa8 && c[2] <= 0xae))) ||
+               (c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9);
+    case 0xed:
+        return c[1] >= 0xa0;
+    case 0xf0:
+        return c[1] < 0x90;
+    case 0xf4:
+        return c[1] >= 0x90;
+    default:
+        return false;
+    }
+}
+
+/* Make a text of others safe to print: control characters (C0, DEL, C1), bytes that are not UTF-8,
+ * which a terminal may take for control characters, and characters that mislead become '?'. */
 static inline void pawl_text_clean(char *text)
 {
     for (unsigned char *c = (unsigned char *)text; *c; c++) {
         int more = *c < 0x80 ? 0 : *c >= 0xc2 && *c < 0xe0 ? 1 : *c >= 0xe0 && *c < 0xf0 ? 2 :
                    *c >= 0xf0 && *c < 0xf5 ? 3 : -1;
-        bool good = more >= 0 && *c >= 0x20 && *c != 0x7f && !(*c == 0xc2 && c[1] < 0xa0);
+        bool good = more >= 0 && *c >= 0x20 && *c != 0x7f;
 
         for (int i = 1; good && i <= more; i++)
             good = (c[i] & 0xc0) == 0x80;
-        if (good)
+        if (good && !(more && pawl_text_harmful(c)))
             c += more;
         else
             *c = '?';
@@ -462,6 +489,8 @@ struct pawl_env {
     void (*fork_guard_add)(int fd);
     void (*fork_guard_remove)(int fd);
     void (*fork_mutex_add)(pthread_mutex_t *mutex);
+
+    int log_level; /* `log` drops messages above this level; 0: all messages */
 };
 
 /* ---- The engine ------------------------------------------------------------------------------ */

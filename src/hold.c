@@ -109,7 +109,7 @@ void pawl__hold_report(struct hold *hold, int code)
         pawl__wait_done(hold->client, thread, code);
     } else if (hold->done_cb.fn && !hold->done_cb.pending) {
         if (code && hold->request.err.text[0] && hold->request.op.code == code)
-            pawl__log(hold->client, PAWL_LOG_WARNING, "'%s': %s", hold->name_state->name,
+            pawl__log(hold->client, PAWL_LOG_WARNING, "'%s': %s", SHOWN(hold->name_state->name),
                       hold->request.err.text); /* a callback receives only the code, not the text */
         pawl__callback_queue(hold->client, &hold->done_cb, code);
     }
@@ -145,20 +145,20 @@ static int check_own(struct hold *own, const struct terms *terms, struct hold **
     }
     if (own->state == HOLD_LOST)
         return pawl_error_set(err, PAWL_ELOST, "'%s' was lost while this owner held it (%s); "
-                              "release it first", name, pawl__hold_lost_words(own, words));
+                              "release it first", SHOWN(name), pawl__hold_lost_words(own, words));
     if (own->state != HOLD_HELD || own->partial || own->done_cb.pending)
         return pawl_error_set(err, PAWL_ESTATE, "'%s': this owner's last call is still under way",
-                              name);
+                              SHOWN(name));
     if (own->terms.mode == PAWL_MODE_SHARED && terms->mode == PAWL_MODE_EXCLUSIVE)
         return pawl_error_set(err, PAWL_EDEADLK,
                               "'%s': this owner reads it and would wait for itself to write; "
-                              "release the read lock first", name);
+                              "release the read lock first", SHOWN(name));
     if (own->terms.mode != terms->mode)
         return 0; /* a writer acquires a read lock in addition */
     if (!terms->reentrant)
         return pawl_error_set(err, PAWL_ESTATE,
                               "'%s': this handle holds it already (handle-owned locks are not "
-                              "re-entrant)", name);
+                              "re-entrant)", SHOWN(name));
     *again = own;
     return 0;
 }

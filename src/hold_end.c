@@ -181,7 +181,7 @@ int pawl__hold_release(struct hold *hold, uint32_t keep, const struct asker *ask
     if (hold->partial || (asker && hold->done_cb.pending) ||
         (hold->state != HOLD_HELD && hold->state != HOLD_LOST && hold->state != HOLD_UNRELEASED))
         return pawl_error_set(err, PAWL_ESTATE, "'%s': this owner's last call is still under way",
-                              hold->name_state->name);
+                              SHOWN(hold->name_state->name));
     if (hold->state == HOLD_LOST)
         return release_lost(hold, asker);
     pawl__hold_set_asker(hold, asker);
@@ -284,7 +284,7 @@ static void release_failed(struct hold *hold, int code)
         pawl__timers_set(&client->timers, &hold->wait_timer, now + lease * PAWL_NS_PER_MS);
     if (!hold->thread && (!hold->done_cb.fn || hold->done_cb.pending)) /* no asker gets the code */
         pawl__log(client, PAWL_LOG_WARNING, "'%s' could not be released: %s",
-                  hold->name_state->name,
+                  SHOWN(hold->name_state->name),
                   hold->request.err.text[0] ? hold->request.err.text : pawl_strerror(code));
     pawl__hold_report(hold, code);
 }
@@ -342,8 +342,8 @@ int pawl__hold_error_lost(const struct hold *hold, pawl_error *err)
 {
     char words[LOST_WORDS_MAX];
 
-    return pawl_error_set(err, PAWL_ELOST, "'%s' was lost: %s", hold->name_state->name,
-                          pawl__hold_lost_words(hold, words));
+    return pawl_error_set(err, PAWL_ELOST, "'%s' was lost: %s",
+                          SHOWN(hold->name_state->name), pawl__hold_lost_words(hold, words));
 }
 
 void pawl__hold_lost(struct hold *hold, int why)
@@ -359,8 +359,9 @@ void pawl__hold_lost(struct hold *hold, int why)
     hold->state = HOLD_LOST;
     pawl__hold_ends(hold, PAWL_ELOST);
     hold->name_state->series->stats.lost++;
-    pawl__log(client, PAWL_LOG_WARNING, "lost '%s' (token %llu): %s", hold->name_state->name,
-              (unsigned long long)hold->token, pawl__hold_lost_words(hold, words));
+    pawl__log(client, PAWL_LOG_WARNING, "lost '%s' (token %llu): %s",
+              SHOWN(hold->name_state->name), (unsigned long long)hold->token,
+              pawl__hold_lost_words(hold, words));
     if (hold->lost_cb.fn) {
         if (hold->lost_cb.lock)
             hold->lost_cb.lock->refs++;

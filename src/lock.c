@@ -173,10 +173,11 @@ static int begin_acquire(pawl_lock *lock, struct asker *asker, unsigned cancels,
     code = pawl__enter(lock->client, asker->thread, err);
     if (code)
         return code;
-    if (lock->freed)
-        code = pawl_error_set(err, PAWL_ESTATE, "the handle was freed");
-    else if (asker->group && atomic_load(&asker->group->cancels) != cancels)
+    /* A multi-lock is often freed together with its members: then the cancel is the reason. */
+    if (asker->group && atomic_load(&asker->group->cancels) != cancels)
         code = pawl__error_about(err, PAWL_ECANCELED, lock->name_state->name, NULL);
+    else if (lock->freed)
+        code = pawl_error_set(err, PAWL_ESTATE, "the handle was freed");
     if (code)
         pawl__leave(lock->client);
     return code;
@@ -249,7 +250,7 @@ static int not_held(const pawl_lock *lock, pawl_error *err)
     if (another_thread_holds(lock))
         return pawl_error_set(err, PAWL_ENOTHELD, "'%s': another thread holds it and must release "
                               "it; for a lock that any thread may release, set owner = "
-                              "PAWL_OWNER_HANDLE", lock->name_state->name);
+                              "PAWL_OWNER_HANDLE", SHOWN(lock->name_state->name));
     return pawl__error_about(err, PAWL_ENOTHELD, lock->name_state->name, NULL);
 }
 
@@ -284,7 +285,7 @@ int pawl__lock_check_held(const pawl_lock *lock, pawl_error *err)
         code = pawl_error_set(err, PAWL_ESTATE, "the handle was freed");
     else if (!hold || hold->state != HOLD_HELD)
         code = pawl_error_set(err, PAWL_ELOST, "'%s' was lost while others were waited for (%s); "
-                              "nothing is held", lock->name_state->name,
+                              "nothing is held", SHOWN(lock->name_state->name),
                               pawl_lost_text(hold ? hold->why : PAWL_LOST_GONE));
     pawl__leave(lock->client);
     return code;

@@ -96,7 +96,7 @@ static int check_order(const struct multi *multi, pawl_error *err)
     for (size_t i = 1; i < multi->n; i++)
         if (!order(&multi->members[i - 1], &multi->members[i]))
             return pawl_error_set(err, PAWL_EINVAL, "'%s' is a member twice",
-                                  multi->members[i]->name_state->name);
+                                  SHOWN(multi->members[i]->name_state->name));
     return 0;
 }
 

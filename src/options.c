@@ -54,10 +54,19 @@ int pawl__name_check(const char *name, pawl_error *err)
     return 0;
 }
 
+/* Continuation bytes of UTF-8 stay with their first byte. */
+const char *pawl__shown(char buf[PAWL_SHOWN_SIZE], const char *text)
+{
+    size_t most = PAWL_SHOWN_SIZE - 4, n = strnlen(text, most + 1);
+    bool cut = n > most;
+
+    for (n = cut ? most : n; cut && n > most - 4 && ((unsigned char)text[n] & 0xc0) == 0x80;)
+        n--;
+    snprintf(buf, PAWL_SHOWN_SIZE, "%.*s%s", (int)n, text, cut ? "..." : "");
+    return buf;
+}
+
 int pawl__error_about(pawl_error *err, int code, const char *name, const char *words)
 {
-    bool cut = strlen(name) > 80; /* cut the name, so that the reason fits into the text */
-
-    return pawl_error_set(err, code, "'%.80s%s': %s", name, cut ? "..." : "",
-                          words ? words : pawl_strerror(code));
+    return pawl_error_set(err, code, "'%s': %s", SHOWN(name), words ? words : pawl_strerror(code));
 }

@@ -171,8 +171,8 @@ int pawl_semaphore_release(pawl_semaphore *sem, uint32_t permits, pawl_error *er
         return code;
     if (permits_held(sem) < permits)
         first = pawl_error_set(err, PAWL_ENOTHELD, "'%s': this handle holds %llu permits, not %u",
-                               sem->name_state->name, (unsigned long long)permits_held(sem),
-                               permits);
+                               SHOWN(sem->name_state->name),
+                               (unsigned long long)permits_held(sem), permits);
     while (permits && first != PAWL_ENOTHELD) {
         uint32_t given = 0;
 

@@ -71,9 +71,9 @@ static int row(void *arg, const pawl_info *info)
                  info->owner && *info->owner ? info->owner : "an unknown process");
     if (info->since_ms >= 0)
         snprintf(age, sizeof age, " for %lld s", (long long)info->since_ms / 1000);
-    snprintf(slow->holder, sizeof slow->holder, "held by %s%s%.40s%s%s%.60s%s", who,
-             labelled ? " (" : "", labelled ? label : "", labelled ? ")" : "",
-             hosted ? " on " : "", hosted ? info->host : "", age);
+    snprintf(slow->holder, sizeof slow->holder, "held by %s%s%s%s%s%s%s", who,
+             labelled ? " (" : "", labelled ? SHOWN(label) : "", labelled ? ")" : "",
+             hosted ? " on " : "", hosted ? SHOWN(info->host) : "", age);
     return 0;
 }
 
@@ -133,8 +133,8 @@ static void told(struct request *r, int code)
     if (code)
         words = r->err.text[0] ? r->err.text : pawl_strerror(code);
     if (n && client->state == CLIENT_OPEN)
-        pawl__log(client, PAWL_LOG_WARNING, "waiting for '%.100s' for %lld s: %s%s",
-                  name_state->name, (long long)((now - slow->asked) / 1000 / PAWL_NS_PER_MS),
+        pawl__log(client, PAWL_LOG_WARNING, "waiting for '%s' for %lld s: %s%s",
+                  SHOWN(name_state->name), (long long)((now - slow->asked) / 1000 / PAWL_NS_PER_MS),
                   code ? "can't ask who holds it: " : "", words);
     slow->name_state = NULL;
     pawl__name_put(client, name_state);

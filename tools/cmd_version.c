@@ -46,26 +46,29 @@ static int json_engine(void *arg, const pawl_engine_info *info)
 int cmd_version(tool *t, int argc, char **argv)
 {
     int opt = options_common(t, argc, argv);
-    const char *screen;
+    const char *screen, *web;
     bool any = false;
 
     if (opt != OPT_DONE)
         return opt == OPT_HELP ? STATUS_OK : STATUS_USAGE;
     if (argc > optind)
         return usage_error(t, "takes no argument");
-    screen = view_library(); /* loads the module, so not before the options are read */
+    /* These calls load the module, so not before the options are read. */
+    screen = view_library("view_screen_library");
+    web = view_library("view_web_library");
     if (t->json) {
         fputs("{\"version\":", stdout);
         json_string(stdout, pawl_version());
         member("libraries", pawl_libraries());
         member("screen", screen);
+        member("web", web);
         fputs(",\"engines\":[", stdout);
         pawl_engines(json_engine, &any);
         puts("]}");
         return STATUS_OK;
     }
-    printf("pawl      %s\nlibraries %s%s%s\n", pawl_version(), pawl_libraries(),
-           *screen ? ", " : "", screen);
+    printf("pawl      %s\nlibraries %s%s%s%s%s\n", pawl_version(), pawl_libraries(),
+           *screen ? ", " : "", screen, *web ? ", " : "", web);
     pawl_engines(print_engine, NULL);
     return STATUS_OK;
 }

@@ -231,8 +231,9 @@ const char *who_text(const pawl_info *info, char *buf, size_t size)
     if (info->pid)
         snprintf(id, sizeof id, "pid %lld", (long long)info->pid);
     else if (*known(info->owner))
-        snprintf(id, sizeof id, "%.70s", info->owner);
-    snprintf(buf, size, "%s%s%.80s%s%s%.80s%s%s", id, *called_so ? " (" : "", called_so,
-             *called_so ? ")" : "", *host ? " on " : "", host, *time ? " for " : "", time);
+        snprintf(id, sizeof id, "%.*s", (int)text_bytes(info->owner, 70), info->owner);
+    snprintf(buf, size, "%s%s%.*s%s%s%.*s%s%s", id, *called_so ? " (" : "",
+             (int)text_bytes(called_so, 80), called_so, *called_so ? ")" : "",
+             *host ? " on " : "", (int)text_bytes(host, 80), host, *time ? " for " : "", time);
     return buf;
 }

@@ -39,38 +39,58 @@ size_t text_decode(const char *text, uint32_t *ret)
 
 bool text_harmful(uint32_t c)
 {
-    return c < 0x20 || (c >= 0x7f && c < 0xa0) || (c >= 0x200e && c <= 0x200f) ||
+    return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || (c >= 0x200e && c <= 0x200f) ||
            (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+}
+
+size_t text_bytes(const char *text, size_t most)
+{
+    size_t n = strnlen(text, most + 1), cut = most;
+
+    if (n <= most)
+        return n;
+    while (cut && most - cut < 3 && ((unsigned char)text[cut] & 0xc0) == 0x80)
+        cut--;
+    return cut;
+}
+
+/* The next character, or its escape. Returns the number of bytes of `text` that were read. */
+static size_t next(const char *text, char shown[8])
+{
+    uint32_t c;
+    size_t length = text_decode(text, &c);
+
+    if (!length || (text_harmful(c) && c < 0x80))
+        snprintf(shown, 8, "\\x%02x", (unsigned char)*text);
+    else if (text_harmful(c))
+        snprintf(shown, 8, "\\u%04x", (unsigned)(c & 0xffff));
+    else
+        snprintf(shown, 8, "%.*s", (int)length, text);
+    return length ? length : 1;
 }
 
 void text_put(FILE *out, const char *text)
 {
-    const char *s = text;
-    uint32_t c;
+    char shown[8];
 
-    while (*s) {
-        size_t len = text_decode(s, &c);
-
-        if (!len)
-            fprintf(out, "\\x%02x", (unsigned char)*s);
-        else if (text_harmful(c))
-            fprintf(out, c < 0x80 ? "\\x%02x" : "\\u%04x", c);
-        else
-            fwrite(s, 1, len, out);
-        s += len ? len : 1;
+    while (*text) {
+        text += next(text, shown);
+        fputs(shown, out);
     }
 }
 
 const char *text_copy(char *buf, size_t size, const char *text)
 {
-    FILE *out = fmemopen(buf, size, "w");
+    size_t used = 0;
+    char shown[8];
 
     buf[0] = '\0';
-    if (out) {
-        text_put(out, text);
-        fclose(out);
+    while (*text) {
+        text += next(text, shown);
+        if (used + strlen(shown) >= size)
+            break;
+        used += (size_t)(stpcpy(buf + used, shown) - (buf + used));
     }
-    buf[size - 1] = '\0';
     return buf;
 }
 

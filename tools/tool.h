@@ -172,6 +172,10 @@ size_t text_decode(const char *text, uint32_t *ret);
  * separators, and the marks that change the direction of the text. */
 bool text_harmful(uint32_t c);
 
+/* The length of `text`, or where to cut the text: at most `most` bytes, and no part of a
+ * character. */
+size_t text_bytes(const char *text, size_t most);
+
 /* Print `text`. Control characters, invalid UTF-8 and direction overrides are escaped, because they
  * could move a terminal's cursor or hide text. */
 void text_put(FILE *, const char *text);

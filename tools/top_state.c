@@ -167,9 +167,9 @@ static void take_victim(top *t)
     if (t->feed.err.code) {
         snprintf(t->notice, sizeof t->notice, "can't tell who holds it: %s", words(&t->feed.err));
     } else if (!r->n || !r->row[0]->info.holders) {
-        snprintf(t->notice, sizeof t->notice, "nobody holds '%.250s'", t->victim);
+        snprintf(t->notice, sizeof t->notice, "nobody holds '%.255s'", t->victim);
     } else {
-        snprintf(t->prompt, sizeof t->prompt, "Break '%.250s', held by %s? [y/N] ", t->victim,
+        snprintf(t->prompt, sizeof t->prompt, "Break '%.255s', held by %s? [y/N] ", t->victim,
                  victims(r, who, sizeof who));
         rows_free(&t->shown_victim);
         t->shown_victim = t->feed.rows;
@@ -184,13 +184,13 @@ static void take_break(top *t)
     char who[500];
 
     if (t->feed.err.code == PAWL_ENOTHELD)
-        snprintf(t->notice, sizeof t->notice, "not broken: nobody holds '%.250s' any more",
+        snprintf(t->notice, sizeof t->notice, "not broken: nobody holds '%.255s' any more",
                  t->feed.name);
     else if (t->feed.err.code)
-        snprintf(t->notice, sizeof t->notice, "'%.250s' not broken: %s", t->feed.name,
+        snprintf(t->notice, sizeof t->notice, "'%.255s' not broken: %s", t->feed.name,
                  words(&t->feed.err));
     else
-        snprintf(t->notice, sizeof t->notice, "broke '%.250s', held by %s", t->feed.name,
+        snprintf(t->notice, sizeof t->notice, "broke '%.255s', held by %s", t->feed.name,
                  victims(&t->feed.rows, who, sizeof who));
     t->next = 0; /* show the new state */
 }

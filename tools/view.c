@@ -82,10 +82,10 @@ int cmd_serve(tool *t, int argc, char **argv)
     return call("view_serve", t, argc, argv);
 }
 
-const char *view_library(void)
+const char *view_library(const char *function)
 {
     char why[WHY_MAX];
-    void *address = load("view_screen_library", why);
+    void *address = load(function, why);
     view_text *text;
 
     memcpy(&text, &address, sizeof text);

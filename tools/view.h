@@ -12,12 +12,13 @@ typedef int view_command(tool *, int argc, char **argv);
 
 typedef const char *view_text(void);
 
-/* These functions are in the module. */
+/* These functions are in the module. The texts are the name and the version of the library that
+ * draws the screen of `pawl top`, "ncurses 6.4.20221231", and of the library that serves the page
+ * of `pawl serve`, "libmicrohttpd 0.9.75"; "" if the module was built without that library. */
 view_command view_top, view_serve;
-view_text view_screen_library;
+view_text view_screen_library, view_web_library;
 
-/* Name and version of the library that draws the screen of `pawl top`, such as
- * "ncurses 6.4.20221231"; "" if the module can't be loaded. */
-const char *view_library(void);
+/* The text of one of these functions of the module; "" if the module can't be loaded. */
+const char *view_library(const char *function);
 
 #endif

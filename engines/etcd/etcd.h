@@ -7,7 +7,7 @@
  *     link.c      the one connection: HTTP/2 by nghttp2, on top of ../kit/link.c
  *     calls.c     gRPC calls on the link
  *     memory.c    memory that is wiped when freed
- *     login.c     the first call on the link: user and password for a token
+ *     login.c     the first calls on the link: user and password for a token, the version
  *     proto.c, messages.c   protobuf, and etcd's messages in protobuf
  *     keys.c      names to keys, and client information in the value of a key
  *     leases.c    leases: granted, kept alive, fenced, revoked
@@ -21,6 +21,7 @@
  *     jobs.c      ops that are a few calls one after the other
  *     latch.c     latches
  *     inspect.c   inspect, count, list, break
+ *     examine.c   findings about the servers; rights.c: about the user's rights
  *
  * One connection carries everything. Nothing here blocks, and everything runs under the client's
  * mutex. The server carries out the requests of one connection in any order, because HTTP/2 streams
@@ -138,6 +139,7 @@ size_t etcd_value_write(char text[ETCD_VALUE_MAX], const etcd_value *v);
 typedef struct etcd_call_type {
     const char *path; /* "/etcdserverpb.KV/Txn" */
     bool streams;     /* many messages both ways; otherwise one each */
+    bool optional;    /* a server that does not know the call can be used */
     /* A message came. False: malformed. */
     bool (*answer)(etcd_call *call, pb_span message);
     /* No answer will come. PAWL_EUNKNOWN: the request may have been carried out; any other code: it

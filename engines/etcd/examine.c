@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * examine.c - EXAMINE: the state of the member that this client is connected to
- * (Maintenance.Status, which also names the alarms of the cluster), the list of members, and
- * whether each endpoint of the URL accepts connections.
+ * (Maintenance.Status, which also names the alarms of the cluster), the user's rights (rights.c),
+ * the list of members, and whether each endpoint of the URL accepts connections.
  */
-#include "etcd.h"
+#include "exam.h"
 #include "examine.h"
-#include "net/probe.h"
-
-/* job->data. `out` counts the running probes, and one more while probes are being started. */
-typedef struct exam {
-    size_t out;
-    net_probe probes[];
-} exam;
 
 static const char *where_of(const etcd *e)
 {
@@ -29,7 +22,7 @@ static void found(const etcd_job *job, uint64_t level, const char *id, const cha
 
 static void probed(etcd_job *job)
 {
-    exam *x = job->data;
+    etcd_exam *x = job->data;
 
     if (!--x->out)
         etcd_job_done(job, 0, NULL);
@@ -51,7 +44,7 @@ static void probe_done(net_probe *p)
 static void probe_all(etcd_job *job)
 {
     const etcd_settings *s = &job->e->settings;
-    exam *x = job->data;
+    etcd_exam *x = job->data;
 
     job->waits = true;
     x->out = 1;
@@ -69,7 +62,7 @@ static void probe_all(etcd_job *job)
 
 static void end_probes(etcd_job *job)
 {
-    exam *x = job->data;
+    etcd_exam *x = job->data;
 
     for (size_t i = 0; i < job->e->settings.endpoints.n; i++)
         net_probe_end(&x->probes[i]);
@@ -132,7 +125,7 @@ static void members_failed(etcd_call *call, int code, const char *words)
     probe_all(job);
 }
 
-static void ask_members(etcd_job *job)
+void etcd_exam_members(etcd_job *job)
 {
     static const etcd_call_type type = {.path = "/etcdserverpb.Cluster/MemberList",
         .answer = answer_members, .failed = members_failed};
@@ -144,39 +137,7 @@ static void ask_members(etcd_job *job)
 
 /* ---- status ---------------------------------------------------------------------------------- */
 
-/* StatusResponse. */
-typedef struct status {
-    char version[24], errors[200];
-    uint64_t db_size, leader, in_use, quota;
-    bool learner;
-} status;
-
-static void copy(char *to, size_t size, pb_span from)
-{
-    snprintf(to, size, "%.*s", (int)(from.length < size ? from.length : size),
-             (const char *)from.data);
-}
-
-static bool read_status(pb_span message, status *s)
-{
-    pb_field f;
-    int more;
-
-    while ((more = etcd_pb_next(&message, &f)) > 0) {
-        if (f.type == PB_BYTES && f.number == 2)
-            copy(s->version, sizeof s->version, f.bytes);
-        else if (f.type == PB_BYTES && f.number == 8 && !s->errors[0])
-            copy(s->errors, sizeof s->errors, f.bytes);
-        else if (f.type == PB_NUMBER)
-            *(f.number == 3 ? &s->db_size : f.number == 4 ? &s->leader : f.number == 9 ?
-              &s->in_use : f.number == 12 ? &s->quota : &f.value) = f.value;
-        if (f.type == PB_NUMBER && f.number == 10)
-            s->learner = f.value;
-    }
-    return more == 0;
-}
-
-static void look_at_alarms(const etcd_job *job, const status *s)
+static void look_at_alarms(const etcd_job *job, const etcd_status *s)
 {
     char what[260];
 
@@ -202,7 +163,29 @@ static void no_leader(const etcd_job *job)
           "Find out which members are down: etcdctl endpoint health --cluster.");
 }
 
-static void look_at_status(const etcd_job *job, const status *s)
+static void look_at_version(const etcd_job *job, const char *version)
+{
+    unsigned major, minor, patch;
+    char what[160];
+
+    if (sscanf(version, "%4u.%4u.%4u", &major, &minor, &patch) != 3 || major != 3)
+        return;
+    if (minor == 5 && patch < 3) {
+        found(job, PAWL_FINDING_DANGER, "etcd-version", "etcd 3.5.0 to 3.5.2 can lose data",
+              "A member that is killed under load may come back with other data than the rest.",
+              "Upgrade to 3.5.13 or newer.");
+    } else if (minor < 4 || (minor == 4 && patch < 31) || (minor == 5 && patch < 13)) {
+        snprintf(what, sizeof what, "in etcd %u.%u.%u a leader that was stopped and wakes up may "
+                 "revoke leases that it no longer manages (#15247)", major, minor, patch);
+        found(job, PAWL_FINDING_WARNING, "etcd-version", what,
+              "Locks of healthy holders end, and other clients get them. The holders are told at "
+              "once, but both may work for a moment.",
+              "Upgrade to 3.4.31, 3.5.13 or newer; or let the resource check fencing tokens "
+              "(docs/fencing.md).");
+    }
+}
+
+static void look_at_status(const etcd_job *job, const etcd_status *s)
 {
     char what[120];
 
@@ -212,11 +195,7 @@ static void look_at_status(const etcd_job *job, const status *s)
     if (s->learner)
         found(job, PAWL_FINDING_WARNING, "etcd-learner", "this member is a learner",
               "A learner answers few requests, and no writes.", "Name voting members in the URL.");
-    if (!strcmp(s->version, "3.5.0") || !strcmp(s->version, "3.5.1") ||
-        !strcmp(s->version, "3.5.2"))
-        found(job, PAWL_FINDING_DANGER, "etcd-version", "etcd 3.5.0 to 3.5.2 can lose data",
-              "A member that is killed under load may come back with other data than the rest.",
-              "Upgrade to 3.5.3 or newer.");
+    look_at_version(job, s->version);
     if (s->quota && s->db_size > s->quota / 10 * 8) {
         snprintf(what, sizeof what, "the database has %llu of at most %llu MB",
                  (unsigned long long)s->db_size >> 20, (unsigned long long)s->quota >> 20);
@@ -229,19 +208,23 @@ static void look_at_status(const etcd_job *job, const status *s)
 static bool answer_status(etcd_call *call, pb_span message)
 {
     const etcd_settings *set = &call->e->settings;
-    status s = {.leader = 0};
+    etcd_status s;
     char what[48];
     etcd_job *job;
 
-    if (!read_status(message, &s))
+    if (!etcd_read_status(message, &s))
         return false;
     job = etcd_job_of(call);
     snprintf(what, sizeof what, "etcd %s", s.version);
+    pawl_text_clean(what);
     pawl_op_fact(job->op, "server", where_of(job->e), what, 0);
     examine_network(job->op, where_of(job->e), job->e->link.stream.fd, set->tls,
                     set->tls_settings.verify);
     look_at_status(job, &s);
-    ask_members(job);
+    if (s.learner || !s.leader) /* such a member refuses nearly every request */
+        etcd_exam_members(job);
+    else
+        etcd_exam_rights(job);
     return true;
 }
 
@@ -272,7 +255,7 @@ static void start(etcd_job *job)
 void etcd_examine(etcd *e, pawl_op *op)
 {
     etcd_job *job = etcd_job_new(e, op, start,
-                                 sizeof(exam) + e->settings.endpoints.n * sizeof(net_probe));
+                                 sizeof(etcd_exam) + e->settings.endpoints.n * sizeof(net_probe));
 
     if (!job)
         return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * link.c - the link to etcd, on top of kit/link.c: HTTP/2, and the calls. GREETING lasts until the
- * server's settings have come and, with a user, a token (login.c).
+ * server's settings have come and the first calls are answered (login.c).
  *
  * After each drop the link tries the next endpoint; when all of them have failed in a row, after a
  * longer pause. The link also leaves a server that answers "unavailable" (no leader, shutting down,
@@ -142,10 +142,16 @@ static int code_of(const etcd_call *call)
     case GRPC_OUT_OF_RANGE:
         return PAWL_EBACKEND;
     case GRPC_UNIMPLEMENTED:
-        return PAWL_EPROTO;
+        return PAWL_ENOTSUP;
     default:
         return PAWL_EUNKNOWN;
     }
+}
+
+/* Codes that a retry does not change. */
+static bool refusal(int code)
+{
+    return code == PAWL_EAUTH || code == PAWL_ENOTSUP;
 }
 
 static void end_call(etcd_link *link, etcd_call *call, uint32_t h2_error)
@@ -173,13 +179,16 @@ static void end_call(etcd_link *link, etcd_call *call, uint32_t h2_error)
         if (call->status == GRPC_PERMISSION_DENIED)
             snprintf(words, sizeof words, "the server says: %.60s; the user needs readwrite on the "
                      "prefix \"%.60s\"", call->words, link->e->settings.prefix);
+        if (call->status == GRPC_UNIMPLEMENTED)
+            snprintf(words, sizeof words, "server too old, or no etcd: Pawl needs etcd 3.4 or "
+                     "newer (the server says: %.70s)", call->words);
     }
-    if (code == PAWL_EAUTH && link->state == LINK_READY && !call->type->streams)
+    if (refusal(code) && link->state == LINK_READY && !call->type->streams)
         etcd_add_where(link, words);
     tell_failed(call, code, words);
-    if (call->type->streams || code == PAWL_EUNKNOWN || code == PAWL_EPROTO || code == PAWL_ECONN)
-        etcd_link_drop(link, code == PAWL_EPROTO || code == PAWL_EAUTH ? code : PAWL_ECONN, "%s",
-                       words);
+    if (call->type->streams || code == PAWL_EUNKNOWN || code == PAWL_ECONN ||
+        (code == PAWL_EPROTO && !call->type->optional))
+        etcd_link_drop(link, code == PAWL_EPROTO || refusal(code) ? code : PAWL_ECONN, "%s", words);
 }
 
 static void finish_parting(etcd_link *link)

@@ -1,12 +1,53 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * login.c - the first call on a connection: user and password for a token, which goes with every
- * later call of this connection. If the server no longer accepts the token, the link reconnects and
- * so gets a new token. A server without authentication is used without a token.
+ * login.c - the first calls on a connection. With a user: user and password for a token, which goes
+ * with every later call of this connection. If the server no longer accepts the token, the link
+ * reconnects and so gets a new token. A server without authentication is used without a token. If
+ * the log shows it: the server's version.
  */
 #include <stdlib.h>
 
 #include "etcd.h"
+
+/* ---- version --------------------------------------------------------------------------------- */
+
+static bool answer_version(etcd_call *call, pb_span message)
+{
+    etcd_link *link = call->about;
+    etcd_status status;
+
+    if (etcd_read_status(message, &status))
+        link->env->log(link->env, PAWL_LOG_INFO, "%s: server etcd %s",
+                       link->e->settings.endpoints.list[link->endpoint].where, status.version);
+    etcd_link_greeted(link);
+    return true;
+}
+
+/* A server that does not tell its version is used all the same. PAWL_EUNKNOWN, PAWL_ECANCELED,
+ * PAWL_ECONN: the link drops or closes. */
+static void version_failed(etcd_call *call, int code, const char *words)
+{
+    (void)words;
+    if (code != PAWL_EUNKNOWN && code != PAWL_ECANCELED && code != PAWL_ECONN)
+        etcd_link_greeted(call->about);
+}
+
+static void ask_version(etcd_link *link)
+{
+    static const etcd_call_type type = {.path = "/etcdserverpb.Maintenance/Status",
+        .optional = true, .answer = answer_version, .failed = version_failed};
+    etcd_call *call;
+
+    if (link->env->log_level < PAWL_LOG_INFO) {
+        etcd_link_greeted(link);
+        return;
+    }
+    call = etcd_call_new(link->e, &type, link);
+    if (!call || !etcd_call_send(call))
+        etcd_link_drop(link, PAWL_ENOMEM, "out of memory");
+}
+
+/* ---- login ----------------------------------------------------------------------------------- */
 
 static bool answer_login(etcd_call *call, pb_span message)
 {
@@ -19,7 +60,7 @@ static bool answer_login(etcd_call *call, pb_span message)
     if (!link->token)
         etcd_link_drop(link, PAWL_ENOMEM, "out of memory");
     else
-        etcd_link_greeted(link);
+        ask_version(link);
     return true;
 }
 
@@ -28,7 +69,7 @@ static void login_failed(etcd_call *call, int code, const char *words)
     etcd_link *link = call->about;
 
     if (code == PAWL_EBACKEND && strstr(call->words, "not enabled"))
-        etcd_link_greeted(link);
+        ask_version(link);
     else if (code != PAWL_EUNKNOWN && code != PAWL_ECANCELED)
         etcd_link_drop(link, code == ETCD_NO_LEASE ? PAWL_EAUTH : code, "%s", words);
 }
@@ -41,7 +82,7 @@ void etcd_login(etcd_link *link)
     etcd_call *call;
 
     if (!s->login.user) {
-        etcd_link_greeted(link);
+        ask_version(link);
         return;
     }
     call = etcd_call_new(link->e, &type, link);

@@ -4,6 +4,7 @@
  */
 #include "messages.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -336,5 +337,35 @@ bool etcd_read_token(pb_span data, pb_span *ret)
     while ((got = etcd_pb_next(&data, &f)) > 0)
         if (is(&f, 2, PB_BYTES, &bad))
             *ret = f.bytes;
+    return got == 0 && !bad;
+}
+
+static void copy(char *to, size_t size, pb_span from)
+{
+    snprintf(to, size, "%.*s", (int)(from.length < size ? from.length : size),
+             (const char *)from.data);
+}
+
+bool etcd_read_status(pb_span data, etcd_status *ret)
+{
+    pb_field f;
+    bool bad = false;
+    int got;
+
+    *ret = (etcd_status){.leader = 0};
+    while ((got = etcd_pb_next(&data, &f)) > 0) {
+        if (is(&f, 2, PB_BYTES, &bad))
+            copy(ret->version, sizeof ret->version, f.bytes);
+        else if (is(&f, 3, PB_NUMBER, &bad))
+            ret->db_size = f.value;
+        else if (is(&f, 4, PB_NUMBER, &bad))
+            ret->leader = f.value;
+        else if (is(&f, 8, PB_BYTES, &bad) && !ret->errors[0])
+            copy(ret->errors, sizeof ret->errors, f.bytes);
+        else if (is(&f, 10, PB_NUMBER, &bad))
+            ret->learner = f.value;
+        else if (is(&f, 12, PB_NUMBER, &bad))
+            ret->quota = f.value;
+    }
     return got == 0 && !bad;
 }

@@ -92,4 +92,13 @@ bool etcd_read_watch(pb_span data, etcd_watch_answer *ret);
 bool etcd_next_event(etcd_watch_answer *answer, etcd_event *ret);
 bool etcd_read_token(pb_span data, pb_span *ret);
 
+/* The state of a member: the answer of Maintenance.Status. */
+typedef struct etcd_status {
+    char version[24], errors[200]; /* of the errors: the first */
+    uint64_t db_size, leader, quota;
+    bool learner;
+} etcd_status;
+
+bool etcd_read_status(pb_span data, etcd_status *ret);
+
 #endif

@@ -93,21 +93,22 @@ static void set_free(local *l, uint32_t block)
 
 /* ---- looking for blocks ---------------------------------------------------------------------- */
 
-/* Walk over a class, from `start` around, until `fn` returns true. Returns whether it did. */
+/* Walk over a class, from `start` around, until `fn` returns true, or a word can't be read or
+ * changed. Returns whether `fn` returned true. */
 static bool walk(local *l, unsigned class, uint32_t start,
                  bool (*fn)(local *l, uint32_t block, uint64_t word, void *arg), void *arg)
 {
     uint64_t words[CHUNK];
     uint32_t n;
 
-    for (uint32_t done = 0; done < counts[class]; done += n) {
+    for (uint32_t done = 0; done < counts[class] && local_call_in_time(l); done += n) {
         uint32_t at = (start + done) % counts[class];
 
         n = counts[class] - at < CHUNK ? counts[class] - at : CHUNK;
         n = counts[class] - done < n ? counts[class] - done : n;
-        if (!local_get(l, LOCAL_AT_OWNER(firsts[class] + at), words, n * 8))
+        if (l->trouble || !local_get(l, LOCAL_AT_OWNER(firsts[class] + at), words, n * 8))
             return false;
-        for (uint32_t i = 0; i < n; i++)
+        for (uint32_t i = 0; i < n && !l->trouble; i++)
             if (fn(l, firsts[class] + at + i, words[i], arg))
                 return true;
     }
@@ -115,15 +116,29 @@ static bool walk(local *l, unsigned class, uint32_t start,
 }
 
 struct search {
-    bool ready, take; /* find a free block with this `ready` bit; also take the block */
+    bool ready, take; /* find a free block whose bytes are allocated, or not; also take the block */
+    bool sized;       /* l->size is up to date */
     int64_t found;
 };
+
+/* A damaged word may say that a block is ready, although the file is shorter. */
+static bool is_ready(local *l, struct search *s, uint32_t block, uint64_t word)
+{
+    size_t end = local_block_at(block) + local_block_bytes(block);
+
+    if (!(word & LOCAL_READY) || !l->map || end <= l->size)
+        return word & LOCAL_READY;
+    if (s->sized)
+        return false;
+    s->sized = true;
+    return local_reachable(l, end);
+}
 
 static bool is_free(local *l, uint32_t block, uint64_t word, void *arg)
 {
     struct search *s = arg;
 
-    if ((word & OWNER_MASK) || !(word & LOCAL_READY) != !s->ready)
+    if ((word & OWNER_MASK) || is_ready(l, s, block, word) != s->ready)
         return false;
     if (s->take && !change_owner(l, block, word, l->slot + 1, s->ready))
         return false;
@@ -338,6 +353,6 @@ int local_blocks_open(local *l)
 
 void local_blocks_close(local *l)
 {
-    while (l->npile)
+    while (l->npile && !l->trouble) /* the next client takes the others */
         set_free(l, l->pile[--l->npile]);
 }

@@ -6,8 +6,7 @@
  * decide. An explicit DIR is created if missing (one level, for this user alone); the files inside
  * get the read and write bits and the group of the folder. The members of a group that share a
  * folder trust each other with the locks, and with nothing else (local.h). Other users must not be
- * able to change the path: each folder above belongs to root, to this user or to the folder's
- * owner, and no other user can write there, unless the folder is sticky and root's, as /tmp is.
+ * able to change the path (way.c).
  *
  * THE DEFAULT is a folder of the user in a place that does not depend on the environment and is not
  * removed at logout, so that a login shell, a cron job and a service of one user share their locks:
@@ -51,11 +50,16 @@ static const struct {
     {0x73757245, "Coda"},    {0x786f4256, "vboxsf"},
 };
 
-static bool usable(const char *path)
+/* 0 or an errno. */
+static int unusable(const char *path)
 {
     struct stat st;
 
-    return !stat(path, &st) && S_ISDIR(st.st_mode) && !eaccess(path, W_OK | X_OK);
+    if (stat(path, &st))
+        return errno;
+    if (!S_ISDIR(st.st_mode))
+        return ENOTDIR;
+    return eaccess(path, W_OK | X_OK) ? errno : 0;
 }
 
 static bool in_memory(const char *path)
@@ -66,17 +70,26 @@ static bool in_memory(const char *path)
 }
 
 /* /run (root) or /run/lock (others) if that folder is in memory, as on most systems; else /dev/shm.
- * On a disk, a write to the mapping may wait for the journal of the file system. */
-static void usual_path(char path[64])
+ * On a disk, a write to the mapping may wait for the journal of the file system. If the folder is
+ * only read-only in this mount namespace, other processes of this user have the folder: then it is
+ * an error to use another one. */
+static int usual_path(local *l, pawl_error *err)
 {
     unsigned uid = (unsigned)geteuid();
     const char *run = uid ? "/run/lock" : "/run";
-    bool shm = usable("/dev/shm") && in_memory("/dev/shm");
+    bool shm = !unusable("/dev/shm") && in_memory("/dev/shm");
+    int error = unusable(run);
 
-    if (usable(run) && (in_memory(run) || !shm))
-        snprintf(path, 64, uid ? "/run/lock/pawl-%u" : "/run/pawl", uid);
+    if (error == EROFS && in_memory(run))
+        return pawl_error_set(err, PAWL_EAUTH, "local: the default folder is in %s, which is "
+                              "read-only here, as in a service of systemd with "
+                              "ProtectSystem=strict: add ReadWritePaths=%s to the service, or name "
+                              "a folder in all programs, as in local:DIR", run, run);
+    if (!error && (in_memory(run) || !shm))
+        snprintf(l->usual, sizeof l->usual, uid ? "/run/lock/pawl-%u" : "/run/pawl", uid);
     else
-        snprintf(path, 64, "/dev/shm/pawl-%u", uid);
+        snprintf(l->usual, sizeof l->usual, "/dev/shm/pawl-%u", uid);
+    return 0;
 }
 
 /* Returns 0 if the folder exists, belongs to this user, and no other user can write there; else an
@@ -130,12 +143,10 @@ static void find_beside(const char *usual, bool busy, const char *except, char f
         closedir(dir);
 }
 
-/* Sets l->usual as well. */
 static char *default_path(local *l)
 {
     char path[64];
 
-    usual_path(l->usual);
     if (has_clients(l->usual))
         return strdup(l->usual);
     find_beside(l->usual, true, "", path);
@@ -149,7 +160,7 @@ static char *default_path(local *l)
     return strdup(path);
 }
 
-static int refuse_path(local *l, int error, pawl_error *err)
+int local_refuse_path(local *l, int error, pawl_error *err)
 {
     int code = PAWL_EINVAL;
     const char *advice = "";
@@ -172,61 +183,6 @@ static int refuse_path(local *l, int error, pawl_error *err)
 }
 
 /* ---- permissions ----------------------------------------------------------------------------- */
-
-/* Check one step of the way to the folder, which belongs to `owner`. */
-static int check_step(local *l, const char *path, uid_t owner, pawl_error *err)
-{
-    struct stat st;
-
-    if (lstat(path, &st))
-        return refuse_path(l, errno, err);
-    if (st.st_uid && st.st_uid != geteuid() && st.st_uid != owner)
-        return pawl_error_set(err, PAWL_EAUTH, "local: %s can't be trusted: %s belongs to user %u, "
-                              "who could put another folder there; add ?others=allow if you trust "
-                              "them", l->path, path, (unsigned)st.st_uid);
-    if (S_ISLNK(st.st_mode) || !(st.st_mode & 022) || ((st.st_mode & S_ISVTX) && !st.st_uid))
-        return 0;
-    return pawl_error_set(err, PAWL_EAUTH, "local: %s can't be trusted: others can write to %s and "
-                          "put another folder there; chmod go-w it, or add ?others=allow if you "
-                          "trust them", l->path, path);
-}
-
-/* Check every folder above `path`, and every symbolic link on the way. */
-static int check_way(local *l, const char *path, uid_t owner, pawl_error *err)
-{
-    char part[PATH_MAX];
-    struct stat st;
-    int code = check_step(l, "/", owner, err);
-
-    for (size_t i = 1; !code && path[0] == '/' && path[i]; i++) {
-        bool last = !path[i + 1 + strspn(path + i + 1, "/")];
-
-        if ((path[i + 1] != '/' && path[i + 1]) || path[i] == '/' || i + 2 > sizeof part)
-            continue;
-        memcpy(part, path, i + 1);
-        part[i + 1] = 0;
-        if (!last || (!lstat(part, &st) && S_ISLNK(st.st_mode)))
-            code = check_step(l, part, owner, err);
-    }
-    return code;
-}
-
-static int check_ways(local *l, uid_t owner, pawl_error *err)
-{
-    char real[PATH_MAX];
-    struct stat st, there;
-    int code;
-
-    if (!realpath(l->path, real))
-        return refuse_path(l, errno, err);
-    code = check_way(l, real, owner, err);
-    if (!code && l->path[0] == '/')
-        code = check_way(l, l->path, owner, err);
-    if (!code && (stat(real, &st) || fstat(l->outer, &there) || st.st_ino != there.st_ino ||
-                  st.st_dev != there.st_dev))
-        code = pawl_error_set(err, PAWL_EAUTH, "local: %s was replaced meanwhile", l->path);
-    return code;
-}
 
 static int check_owner(local *l, const struct stat *st, bool by_default, pawl_error *err)
 {
@@ -251,7 +207,7 @@ static int check_rights(local *l, const pawl_url *url, bool by_default, pawl_err
                               others);
     l->others = others != NULL;
     if (fstat(l->outer, &st))
-        return refuse_path(l, errno, err);
+        return local_refuse_path(l, errno, err);
     if ((st.st_mode & S_IWOTH) && (st.st_mode & S_ISVTX) && !others)
         return pawl_error_set(err, PAWL_EAUTH,
                               "local: everybody can write to %s: name a folder below it, as in "
@@ -263,13 +219,13 @@ static int check_rights(local *l, const pawl_url *url, bool by_default, pawl_err
                               "?others=allow if you trust all users", l->path);
     code = check_owner(l, &st, by_default, err);
     if (!code && !others)
-        code = check_ways(l, st.st_uid, err);
+        code = local_way_check(l, st.st_uid, err);
     if (code)
         return code;
     if (faccessat(l->outer, ".", W_OK | X_OK, AT_EACCESS))
-        return refuse_path(l, errno, err);
+        return local_refuse_path(l, errno, err);
     l->mode = (st.st_mode & 0666) | 0600;
-    l->shared = st.st_mode & 022;
+    l->shared = (st.st_mode & 022) || (st.st_uid && st.st_uid != geteuid());
     l->gid = st.st_gid;
     return 0;
 }
@@ -281,7 +237,7 @@ static int check_system(local *l, pawl_error *err)
     struct statfs fs;
 
     if (fstatfs(l->outer, &fs))
-        return refuse_path(l, errno, err);
+        return local_refuse_path(l, errno, err);
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
         if (foreign[i].magic == ((unsigned long)fs.f_type & 0xffffffffu))
             return pawl_error_set(err, PAWL_ENOTSUP,
@@ -291,26 +247,33 @@ static int check_system(local *l, pawl_error *err)
     return 0;
 }
 
-/* Open or create the sub-folder, with the permissions of the folder. */
+/* Create the sub-folder, with the permissions of the folder. Returns 0 or an errno. */
+static int make_inner(local *l)
+{
+    mode_t mode = 0700 | (l->mode & 044) >> 2;
+    struct stat st;
+
+    if (!fstatat(l->outer, LOCAL_FOLDER, &st, AT_SYMLINK_NOFOLLOW))
+        return EEXIST;
+    if (l->shared)
+        mode |= l->mode | S_ISGID;
+    return local_private_folder(l, l->outer, LOCAL_FOLDER, mode);
+}
+
+/* Open or create the sub-folder. */
 static int open_inner(local *l, pawl_error *err)
 {
     struct stat st;
-    bool made = !mkdirat(l->outer, LOCAL_FOLDER, 0700);
+    int error = make_inner(l);
 
-    if (!made && errno != EEXIST)
-        return refuse_path(l, errno, err);
+    if (error && error != EEXIST)
+        return local_refuse_path(l, error, err);
     l->dir = openat(l->outer, LOCAL_FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (l->dir < 0 || fstat(l->dir, &st))
         return local_refuse(l, errno, "can't open the sub-folder " LOCAL_FOLDER, err);
-    if (made && st.st_uid == geteuid()) {
-        (void)!fchown(l->dir, (uid_t)-1, l->gid);
-        (void)!fchmod(l->dir, 0700 | (l->shared ? l->mode : 0) | (l->mode & 044) >> 2 |
-                                  (l->shared ? S_ISGID : 0));
-    }
-    if (!l->shared && !l->others && (st.st_uid != geteuid() || (!made && (st.st_mode & 022))))
+    if (!l->shared && !l->others && (st.st_uid != geteuid() || (st.st_mode & 022)))
         return pawl_error_set(err, PAWL_EAUTH, "local: others can write to %s/" LOCAL_FOLDER ": "
                               "remove it when nothing uses it", l->path);
-    /* Socket names are limited to 107 bytes, folder names are not: go through the descriptor. */
     snprintf(l->sockets, sizeof l->sockets, "/proc/self/fd/%d/", l->dir);
     return 0;
 }
@@ -328,20 +291,22 @@ bool local_folder_elsewhere(local *l)
 static int open_outer(local *l, const pawl_url *url, bool by_default, pawl_error *err)
 {
     l->outer = open(l->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (by_default ? O_NOFOLLOW : 0));
-    return l->outer < 0 ? refuse_path(l, errno, err) : check_rights(l, url, by_default, err);
+    return l->outer < 0 ? local_refuse_path(l, errno, err) : check_rights(l, url, by_default, err);
 }
 
 /* Another user may create or remove the usual name between the choice and the opening. */
 static int open_default(local *l, const pawl_url *url, pawl_error *err)
 {
     for (int tries = 0;; tries++) {
-        int code;
+        int code = usual_path(l, err);
 
+        if (code)
+            return code;
         l->path = default_path(l);
         if (!l->path)
             return pawl_error_set(err, PAWL_ENOMEM, "local: out of memory");
         if (mkdir(l->path, 0700) && errno != EEXIST)
-            return refuse_path(l, errno, err);
+            return local_refuse_path(l, errno, err);
         code = open_outer(l, url, true, err);
         if (!code || !mine(l->path) || tries == CHOICES_MAX)
             return code;
@@ -349,6 +314,7 @@ static int open_default(local *l, const pawl_url *url, pawl_error *err)
             close(l->outer);
         l->outer = -1;
         free(l->path);
+        l->path = NULL;
     }
 }
 
@@ -363,7 +329,7 @@ static int open_named(local *l, const pawl_url *url, pawl_error *err)
         return pawl_error_set(err, PAWL_EINVAL, "local: a bad escape in the folder's name; write "
                               "%%XX with hex digits");
     if (mkdir(l->path, 0700) && errno != EEXIST)
-        return refuse_path(l, errno, err);
+        return local_refuse_path(l, errno, err);
     return open_outer(l, url, false, err);
 }
 

@@ -26,10 +26,16 @@ static void describe(void *store, uint16_t peer, uint32_t gen, pawl_info *row)
     local_text_load(l, l->label, LOCAL_AT_SLOT(slot, label), 8);
     if ((uint32_t)local_load(l, LOCAL_AT_SLOT(slot, gen)) != gen)
         return;
+    local_call_resume(l); /* the caller takes its time over the row */
     row->pid = pid;
     row->host = l->host;
     row->program = l->program;
     row->label = l->label;
+}
+
+static void begin_timer(void *store)
+{
+    local_call_begin(store);
 }
 
 static const shelf_store local_store = {
@@ -43,10 +49,12 @@ static const shelf_store local_store = {
     .watch = local_watch,
     .unwatch = local_unwatch,
     .announce = local_announce,
+    .begin = begin_timer,
 };
 
 static void leave(local *l)
 {
+    local_call_begin(l);
     local_peers_close(l);
     if (l->has_slot)
         local_blocks_close(l);
@@ -72,13 +80,13 @@ static int begin(local *l, const pawl_url *url, pawl_error *err)
 {
     int code = local_folder_open(l, url, err);
 
+    local_call_begin(l);
     if (!code)
         code = local_table_open(l, err);
     if (!code)
         code = local_slot_enter(l, err);
     if (!code && local_blocks_open(l))
-        code = pawl_error_set(err, PAWL_EBACKEND, "local: no room for one more client in %s: the "
-                              "disk or the table is full", l->path);
+        code = local_troubled(l, true, err);
     return code;
 }
 
@@ -147,6 +155,7 @@ static void local_submit(void *self, pawl_op *op)
 {
     local *l = self;
 
+    local_call_begin(l);
     if (op->kind != PAWL_OP_EVENT &&
         (l->lost || (op->kind == PAWL_OP_RENEW && local_table_removed(l))))
         give_up(l, op);
@@ -158,6 +167,7 @@ static void local_submit(void *self, pawl_op *op)
 
 static void local_cancel(void *self, pawl_op *op)
 {
+    local_call_begin(self);
     shelf_engine_cancel(&((local *)self)->engine, op);
 }
 

@@ -183,16 +183,21 @@ typedef struct local {
     char other[64]; /* another folder with clients: see local_folder_elsewhere */
     int dir;     /* descriptor of the sub-folder; -1: none */
     int outer;   /* descriptor of the folder */
-    bool shared; /* others than the owner may write there */
+    bool shared; /* others than this user may write there */
     bool others; /* ?others=allow */
     mode_t mode; /* the mode of new files */
     gid_t gid;
     char sockets[32]; /* where socket names are looked up; ends with "/" */
     /* table.c, table_words.c */
     int fd; /* the table's open file description, which holds the slot's lock; -1: none */
+    bool may_map; /* the table is this user's alone */
     char *map; /* NULL: not mapped */
     size_t size; /* the size of the file, as far as it is known */
     int trouble; /* why the table could not be read or written: an errno; set by table_words.c */
+    /* The time of the current call, in ns; only for a table that is not mapped: table_words.c. */
+    int64_t spent; /* by the call so far */
+    int64_t seen;  /* the clock, when `spent` was counted */
+    int64_t hasty; /* calls that begin before this time wait for a moment only */
     bool lost; /* the file was removed */
     /* slots.c */
     uint32_t slot, gen;
@@ -218,6 +223,27 @@ int local_folder_open(local *l, const pawl_url *url, pawl_error *err);
 bool local_folder_elsewhere(local *l);
 void local_examine(local *l, pawl_op *op); /* examine.c */
 int local_refuse(local *l, int error, const char *what, pawl_error *err);
+int local_refuse_path(local *l, int error, pawl_error *err); /* the folder can't be opened */
+
+/* way.c: check that no other user can make the path lead to another folder. */
+int local_way_check(local *l, uid_t owner, pawl_error *err);
+
+/* private.c: create files that other users can only reach once they have their permissions. All but
+ * close return 0 or an errno; EPERM: another user has interfered. */
+#define LOCAL_PRIVATE_NAME 24
+
+struct local_private {
+    int fd;
+    char name[LOCAL_PRIVATE_NAME];
+};
+
+/* Create a folder for this user alone in the folder `parent`. To be closed in any case. */
+int local_private_open(local *l, int parent, struct local_private *p);
+void local_private_close(int parent, struct local_private *p);
+/* Move a file to the folder `to`, where the name must be free. On failure the file is removed. */
+int local_private_link(const struct local_private *p, const char *name, int to);
+/* Create the folder `final` in the folder `to`, with this mode and the group of l->gid. */
+int local_private_folder(local *l, int to, const char *final, mode_t mode);
 
 /* table.c: open or create the table file, take a slot, and map the file. */
 int local_table_open(local *l, pawl_error *err);
@@ -229,6 +255,11 @@ bool local_table_removed(local *l);
 bool local_table_in_use(int fd);
 
 /* table_words.c: all access to the table. A word that can't be read is 0 and sets l->trouble. */
+void local_call_begin(local *l); /* before the first access of each call and each timer */
+/* Don't count the time since the last access: it was not the table's. */
+void local_call_resume(local *l);
+/* False: the call has taken too long; sets l->trouble. */
+bool local_call_in_time(local *l);
 uint64_t local_load(local *l, size_t at);
 bool local_swap(local *l, size_t at, uint64_t *old, uint64_t value);
 uint64_t local_add(local *l, size_t at, uint64_t n);
@@ -236,6 +267,8 @@ uint64_t local_or(local *l, size_t at, uint64_t bits);
 uint64_t local_exchange(local *l, size_t at, uint64_t value);
 /* Raise the word to `value`, unless the word is larger. */
 void local_raise(local *l, size_t at, uint64_t value);
+/* Is the mapped file at least this long? True if the file is not mapped: then an access fails. */
+bool local_reachable(local *l, size_t end);
 /* Copy whole words. The copy as a whole is not atomic. */
 bool local_get(local *l, size_t at, void *to, size_t bytes);
 bool local_put(local *l, size_t at, const void *from, size_t bytes);
@@ -268,8 +301,8 @@ size_t local_block_at(uint32_t block);
 int local_edit(void *store, uint32_t bucket, shelf_edit_fn *fn, void *arg, pawl_error *err);
 lockstate_shelf *local_read(void *store, uint32_t bucket);
 uint64_t local_fence(void *store, uint32_t n);
-/* Is the table's file at least this long? */
-bool local_reachable(local *l, size_t end);
+/* The error of l->trouble; full: if there is none, the reason is that there was no free block. */
+int local_troubled(local *l, bool full, pawl_error *err);
 
 /* peers.c: the rest of shelf_store. */
 int local_peers_open(local *l, pawl_error *err);

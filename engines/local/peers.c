@@ -98,6 +98,13 @@ static bool same_gen(local *l, uint32_t slot, uint32_t gen)
     return slot < LOCAL_SLOTS && (uint32_t)local_load(l, LOCAL_AT_SLOT(slot, gen)) == gen;
 }
 
+/* Has the client left the slot? If the word can't be read, that is not known: a client that may be
+ * alive must not count as dead. */
+static bool other_gen(local *l, uint32_t slot, uint32_t gen)
+{
+    return !same_gen(l, slot, gen) && !l->trouble;
+}
+
 /* This client can't reach a live client: tell all clients that watch this process to check the
  * table by themselves. Many bytes are written, because a client that checks whether this process
  * lives may read one. */
@@ -255,6 +262,7 @@ static void died(uv_poll_t *poll, int status, int events)
 
     (void)status;
     (void)events;
+    local_call_begin(l);
     if (p->mute || speaks(p->fd)) {
         p->mute = true; /* from now on the table is checked by a timer */
         stop_polling(p);
@@ -335,7 +343,7 @@ enum shelf_watched local_watch(void *store, uint16_t peer, uint32_t gen)
             l->peers.idle--;
         return SHELF_WATCHED;
     }
-    if (*at || !same_gen(l, peer, gen))
+    if (*at || other_gen(l, peer, gen))
         return SHELF_DEAD;
     fd = open_life(l, peer);
     if (fd < 0)
@@ -355,7 +363,7 @@ enum shelf_watched local_watch(void *store, uint16_t peer, uint32_t gen)
         l->peers.idle++;
         return local_dead(l, peer, gen, true) ? SHELF_DEAD : SHELF_BLIND;
     }
-    if (hung_up(fd) || !same_gen(l, peer, gen)) { /* in this order: see slots.c */
+    if (hung_up(fd) || other_gen(l, peer, gen)) { /* in this order: see slots.c */
         stop_polling(*at);
         (*at)->dead = true;
         l->peers.idle++;
@@ -381,7 +389,7 @@ bool local_dead(void *store, uint16_t peer, uint32_t gen, bool thorough)
     local *l = store;
     struct local_peer *p;
 
-    if (!same_gen(l, peer, gen))
+    if (other_gen(l, peer, gen))
         return true;
     p = *place(l, peer, gen);
     if (p && p->dead)
@@ -423,6 +431,7 @@ static void knocked(uv_poll_t *poll, int status, int events)
 
     (void)status;
     (void)events;
+    local_call_begin(l);
     for (int i = 0; i < 16; i++) {
         n = recv(l->wake, &messages[i], sizeof messages[i], MSG_DONTWAIT);
         if (n < 0)

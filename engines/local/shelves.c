@@ -14,25 +14,11 @@
  * endlessly can prevent the edits of others from succeeding: an edit gives up after many rounds.
  */
 #include <errno.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "local.h"
 
 #define ROUNDS 100000
-
-/* Is the table's file long enough? Blocks are in the allocated part of the file, but a damaged
- * table may name others. */
-bool local_reachable(local *l, size_t end)
-{
-    struct stat st;
-
-    if (!l->map || end <= l->size)
-        return true;
-    if (!fstat(l->fd, &st))
-        l->size = (size_t)st.st_size;
-    return end <= l->size;
-}
 
 /* Copy the block; false: the head of the block is invalid. */
 static bool copy_block(local *l, uint32_t block, uint64_t owner)
@@ -40,8 +26,7 @@ static bool copy_block(local *l, uint32_t block, uint64_t owner)
     size_t at = local_block_at(block), bytes = local_block_bytes(block);
     uint64_t head[BLOCK_HEAD];
 
-    if (!(owner & LOCAL_READY) || !local_reachable(l, at + bytes) ||
-        !local_get(l, at, head, sizeof head))
+    if (!(owner & LOCAL_READY) || !local_get(l, at, head, sizeof head))
         return false;
     if (head[BLOCK_USED] % 8 || head[BLOCK_USED] > bytes - sizeof head)
         return false;
@@ -113,7 +98,7 @@ static int publish(local *l, uint32_t bucket, uint64_t word, uint64_t owner, siz
     return l->trouble ? -1 : 0;
 }
 
-static int troubled(local *l, bool full, pawl_error *err)
+int local_troubled(local *l, bool full, pawl_error *err)
 {
     int error = l->trouble;
 
@@ -137,23 +122,24 @@ int local_edit(void *store, uint32_t bucket, shelf_edit_fn *fn, void *arg, pawl_
     local *l = store;
 
     l->trouble = 0;
+    local_call_resume(l);
     for (int round = 0; round < ROUNDS; round++) {
         uint64_t word, owner = 0;
         size_t used;
         int done;
 
         if (!load(l, bucket, &word, &owner))
-            return troubled(l, false, err);
+            return local_troubled(l, false, err);
         used = l->copy.used;
         if (!fn(arg, &l->copy))
-            return l->trouble ? troubled(l, false, err) : 0;
+            return l->trouble ? local_troubled(l, false, err) : 0;
         done = l->trouble ? -1 : publish(l, bucket, word, owner, used);
         if (done > 0) {
             l->trouble = 0; /* published; later errors don't concern this edit */
             return 0;
         }
         if (done < 0)
-            return troubled(l, true, err);
+            return local_troubled(l, true, err);
     }
     return pawl_error_set(err, PAWL_EBACKEND, "local: the lock table in %s changes without end",
                           l->path);
@@ -165,6 +151,7 @@ lockstate_shelf *local_read(void *store, uint32_t bucket)
     uint64_t word, owner;
 
     l->trouble = 0;
+    local_call_resume(l);
     l->copy.used = 0;
     if (!local_get(l, LOCAL_AT_BUCKET(bucket), &word, sizeof word)) /* most are empty */
         return NULL;

@@ -13,9 +13,10 @@
  * rises on leaving, so that entries which the client left behind count as dead at once. A process
  * that is stopped inside `take` holds an empty slot, and nothing else.
  *
- * In a folder of a group another member may put anything in the place of a file. So permissions are
- * set by descriptor, never by name; only FIFOs and sockets are removed; and an opened file is used
- * only if this client has created the file. A slot where these checks fail is skipped.
+ * In a folder of a group another member may put anything in the place of a file. So files are
+ * created in a private folder (private.c), and moved when they have their permissions. Permissions
+ * are set by descriptor, never by name. Only FIFOs and sockets are removed. A slot where a file of
+ * another user is in the way is skipped.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +45,7 @@ bool local_slot_empty(local *l, uint32_t slot)
 {
     struct flock lock = lock_of(slot, F_WRLCK);
 
-    return !fcntl(l->fd, F_OFD_GETLK, &lock) && lock.l_type == F_UNLCK;
+    return local_call_in_time(l) && !fcntl(l->fd, F_OFD_GETLK, &lock) && lock.l_type == F_UNLCK;
 }
 
 static void store_text(local *l, size_t at, size_t words, const char *text)
@@ -91,13 +92,24 @@ static int share(local *l, int fd, mode_t type)
     return 0;
 }
 
-/* Why a file that was just created can't be opened: EPERM if another user has replaced the file. */
-static int replaced(int error)
+/* A file with the new name is there already: of another user. */
+static int taken(int error)
 {
-    return error == ELOOP || error == ENOENT || error == ENXIO ? EPERM : error;
+    return error == EEXIST || error == EADDRINUSE ? EPERM : error;
 }
 
-static int make_life(local *l)
+/* The file has been created in the private folder: move it to its place, or remove it. */
+static int publish(local *l, const struct local_private *p, const char *name, int error)
+{
+    if (p->fd == l->dir)
+        return error;
+    if (!error)
+        return local_private_link(p, name, l->dir);
+    (void)unlinkat(p->fd, name, 0);
+    return error;
+}
+
+static int make_life(local *l, const struct local_private *p)
 {
     char name[16];
     int error;
@@ -106,17 +118,17 @@ static int make_life(local *l)
     error = remove_old(l, name, S_IFIFO);
     if (error)
         return error;
-    if (mkfifoat(l->dir, name, 0600))
-        return errno == EEXIST ? EPERM : errno;
+    if (mkfifoat(p->fd, name, 0600))
+        return taken(errno);
     /* Open for reading, too: otherwise open() fails as long as there is no reader. */
-    l->life = openat(l->dir, name, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+    l->life = openat(p->fd, name, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
     if (l->life < 0)
-        return replaced(errno);
+        return publish(l, p, name, errno);
     pawl__fork_guard_add(l->life);
-    return share(l, l->life, S_IFIFO);
+    return publish(l, p, name, share(l, l->life, S_IFIFO));
 }
 
-static int make_wake(local *l)
+static int make_wake(local *l, const struct local_private *p)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     char name[16];
@@ -130,13 +142,29 @@ static int make_wake(local *l)
     if (l->wake < 0)
         return errno;
     pawl__fork_guard_add(l->wake);
-    snprintf(at.sun_path, sizeof at.sun_path, "%s%s", l->sockets, name);
+    /* Socket names are limited to 107 bytes, folder names are not: go through the descriptor. */
+    snprintf(at.sun_path, sizeof at.sun_path, "/proc/self/fd/%d/%s", p->fd, name);
     if (bind(l->wake, (struct sockaddr *)&at, sizeof at))
-        return errno == EADDRINUSE ? EPERM : errno;
-    fd = openat(l->dir, name, O_PATH | O_CLOEXEC | O_NOFOLLOW);
-    error = fd >= 0 ? share(l, fd, S_IFSOCK) : replaced(errno);
+        return taken(errno);
+    fd = openat(p->fd, name, O_PATH | O_CLOEXEC | O_NOFOLLOW);
+    error = fd >= 0 ? share(l, fd, S_IFSOCK) : errno;
     if (fd >= 0)
         close(fd);
+    return publish(l, p, name, error);
+}
+
+/* In a folder of this user alone no private folder is needed. */
+static int make_files(local *l)
+{
+    struct local_private p = {.fd = l->dir};
+    int error = l->shared ? local_private_open(l, l->dir, &p) : 0;
+
+    if (!error)
+        error = make_life(l, &p);
+    if (!error)
+        error = make_wake(l, &p);
+    if (l->shared)
+        local_private_close(l->dir, &p);
     return error;
 }
 
@@ -172,6 +200,8 @@ int local_slot_take(local *l)
     for (; l->probes < LOCAL_SLOTS; l->probes++) {
         struct flock lock;
 
+        if (!local_call_in_time(l))
+            return l->trouble;
         l->slot = probe(l);
         lock = lock_of(l->slot, F_WRLCK);
         if (!fcntl(l->fd, F_OFD_SETLK, &lock))
@@ -197,11 +227,8 @@ static int enter(local *l)
 {
     int error;
 
-    l->trouble = 0;
     l->gen = (uint32_t)(local_add(l, LOCAL_AT_SLOT(l->slot, gen), 1) + 1);
-    error = l->trouble ? l->trouble : make_life(l);
-    if (!error)
-        error = make_wake(l);
+    error = l->trouble ? l->trouble : make_files(l);
     if (error) {
         if (error != EPERM && error != EACCES)
             remove_files(l);
@@ -233,6 +260,8 @@ int local_slot_enter(local *l, pawl_error *err)
     if (error == EAGAIN)
         return pawl_error_set(err, PAWL_EBACKEND, "local: %s has no free place for one more client "
                               "(of %d)", l->path, LOCAL_SLOTS);
+    if (error == ETIMEDOUT)
+        return local_troubled(l, false, err);
     return error ? local_refuse(l, error, "can't take a place", err) : 0;
 }
 

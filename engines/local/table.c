@@ -282,7 +282,9 @@ static int succeed(local *l, const char *boot, pawl_error *err)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Is the header valid, and do owner and mode of the file allow the access that the header names? */
+/* Is the header valid, and do owner and mode of the file allow the access that the header names?
+ * The header of a file that others can write may be forged. So a file is mapped only if it belongs
+ * to this user, and nobody else can write it: not even ?others=allow maps another user's file. */
 static int check_file(local *l, const local_head *head, pawl_error *err)
 {
     uint64_t time_ns = time_namespace();
@@ -301,13 +303,13 @@ static int check_file(local *l, const local_head *head, pawl_error *err)
                               l->path);
     if (fstat(l->fd, &st))
         return local_refuse(l, errno, "can't read the table", err);
-    if (!head->shared && !l->others && (st.st_uid != geteuid() || (st.st_mode & 022)))
+    if (!head->shared && (st.st_uid != geteuid() || (st.st_mode & 022)))
         return pawl_error_set(err, PAWL_EAUTH,
-                              "local: the table in %s was made for user %u alone: stop what uses "
-                              "the folder and remove its sub-folder " LOCAL_FOLDER " to share it "
-                              "by its group, or add ?others=allow if you trust that user",
+                              "local: the table in %s was made for user %u alone: to share the "
+                              "folder, stop what uses it and remove its sub-folder " LOCAL_FOLDER,
                               l->path, (unsigned)st.st_uid);
-    l->shared = head->shared;
+    l->may_map = !head->shared;
+    l->shared |= head->shared;
     return 0;
 }
 
@@ -333,7 +335,7 @@ static int map(local *l, pawl_error *err)
     struct stat st;
     void *at;
 
-    if (l->shared)
+    if (!l->may_map)
         return 0;
     if (fstat(l->fd, &st) || st.st_size < (off_t)sizeof(local_map))
         return local_refuse(l, EIO, "can't map the table", err);

@@ -32,6 +32,25 @@
     VARIABLES "JOIN " STATUS "ON s.variable_name = 'threads_connected' "                           \
     "WHERE v.variable_name = 'max_connections' AND s.variable_value * 10 > v.variable_value * 9 "
 
+/* MariaDB tells the number of replicas to everybody. On MySQL each replica has a session. */
+#define REPLICAS                                                                                   \
+    "UNION ALL " ROW("2", "sql-standby", "CONCAT('the server has ', n.replicas, ' replica(s), "    \
+        "and none is semi-synchronous')",                                                          \
+        "If a replica takes over, grants that it has not received are forgotten: locks are "       \
+        "granted twice.",                                                                          \
+        "Turn semi-synchronous replication on, with the wait point AFTER_SYNC and a long "         \
+        "time-out (rpl_semi_sync_...), so that a commit waits for a replica.")                     \
+    "FROM (SELECT /*M! (SELECT s.variable_value FROM information_schema.global_status AS s "       \
+    "WHERE s.variable_name = 'slaves_connected') */ /*!50700 (SELECT COUNT(*) FROM "               \
+    "information_schema.processlist AS p WHERE p.command LIKE 'Binlog Dump%') */ AS replicas) "    \
+    "AS n WHERE n.replicas > 0 AND NOT EXISTS (SELECT 1 FROM " STATUS "WHERE s.variable_name IN "  \
+    "('rpl_semi_sync_master_status', 'rpl_semi_sync_source_status') AND s.variable_value = 'ON') " \
+    "/*!50700 UNION ALL " ROW("1", "sql-standby", "'replicas were not looked for'", "",            \
+        "The check needs the right PROCESS.")                                                      \
+    "FROM (SELECT 1) AS one WHERE NOT EXISTS (SELECT 1 FROM information_schema.user_privileges "   \
+    "AS p WHERE p.privilege_type = 'PROCESS') AND NOT EXISTS (SELECT 1 FROM "                      \
+    "information_schema.processlist AS p WHERE p.user <> SUBSTRING_INDEX(USER(), 0x40, 1)) */ "
+
 const char my_examine[] =
     FACTS
     "UNION ALL " ROW("IF(v.variable_value = 0, 3, 2)", "sql-commit",
@@ -47,7 +66,7 @@ const char my_examine[] =
         "SET GLOBAL sync_binlog = 1, and the same in my.cnf.")
     VARIABLES "WHERE v.variable_name = 'sync_binlog' AND v.variable_value <> 1 AND EXISTS "
     "(SELECT 1 " VARIABLES "WHERE v.variable_name = 'log_bin' AND v.variable_value = 'ON') "
-    CONNECTIONS
+    REPLICAS CONNECTIONS
     "UNION ALL " ROW("3", "sql-engine", "CONCAT('the table ', t.table_name, ' is of the storage "
         "engine ', t.engine)",
         "Only InnoDB locks single rows and survives a crash: with another engine two clients can "

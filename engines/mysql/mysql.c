@@ -15,6 +15,8 @@
 #include "sql/hash.h"
 #include "userlock.h"
 
+#define DB_MAX 256 /* bytes; the server allows 64 characters */
+
 static const char *const statements[SQL_STATEMENTS] = {
     [SQL_ACQUIRE] = "CALL @_acquire(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     [SQL_RELEASE] = "CALL @_release(?, ?, ?, ?, ?, ?)",
@@ -67,22 +69,10 @@ static const char check[] =
     "FROM information_schema.tables WHERE table_schema = $SCHEMA AND table_type <> 'BASE TABLE' "
     "AND table_name IN ('$TABLE', '$TABLE_member', '$TABLE_client', '$TABLE_mail') LIMIT 1";
 
-/* When all procedures exist: which one is invisible to this user, for lack of rights? Most
- * procedures are called by other procedures, some of them seldom, so that a refusal would come late
- * or be overlooked. */
-#define OR(name) " UNION ALL SELECT '$TABLE_" name "'"
-#define MAY_CALL                                                                                   \
-    "SELECT CONCAT('permission denied: GRANT EXECUTE ON PROCEDURE ', n.name, ' TO this user "      \
-    "(security.md)') FROM (SELECT '$TABLE_now' AS name" OR("lock") OR("tell") OR("ring")           \
-    OR("left") OR("front") OR("pass") OR("take") OR("acquire") OR("release") OR("renew")           \
-    OR("break") OR("count") OR("latch") OR("end") OR("be") OR("sweep") OR("entry") OR("hear")      \
-    OR("version") ") AS n WHERE NOT EXISTS (SELECT 1 FROM information_schema.routines AS r WHERE " \
-    "r.routine_schema = $SCHEMA AND r.routine_name = n.name)"
-
 #define READ_ONLY "SHOW GLOBAL VARIABLES LIKE 'read_only'"
 
 static const char *const greeting[] = {
-    SESSION, ISOLATION, READ_ONLY, NULL, MAY_CALL, "CALL @_be('pawl:$CLIENT')", NULL};
+    SESSION, ISOLATION, READ_ONLY, NULL, MY_MAY_CALL, "CALL @_be('pawl:$CLIENT')", NULL};
 static const char *const listener_greeting[] = {
     SESSION, ISOLATION, NULL, "CALL @_be('pawl:ear:$CLIENT')", NULL};
 
@@ -107,6 +97,7 @@ static const struct {
     {1094, SQL_REFUSED, PAWL_ENOTHELD}, {1095, SQL_REFUSED, PAWL_EAUTH}, /* KILL */
     {1227, SQL_REFUSED, PAWL_EAUTH}, {1370, SQL_REFUSED, PAWL_EAUTH},
     {1698, SQL_REFUSED, PAWL_EAUTH}, {1251, SQL_REFUSED, PAWL_EAUTH},
+    {3159, SQL_REFUSED, PAWL_EAUTH}, /* require_secure_transport */
     {2026, SQL_REFUSED, PAWL_EAUTH}, /* TLS */
     {5010, SQL_REFUSED, PAWL_EAUTH}, /* a forbidden method: connect.c */
     {1049, SQL_REFUSED, PAWL_EINVAL}, {1046, SQL_REFUSED, PAWL_EINVAL},
@@ -134,6 +125,9 @@ void my_fault(sql_fault *fault, unsigned error, const char *words)
     if (error == 1045 || error == 1698)
         snprintf(fault->words, sizeof fault->words, "the server says: %.110s; check PAWL_USER and "
                  "PAWL_PASSWORD", words);
+    if (error == 3159)
+        snprintf(fault->words, sizeof fault->words, "the server demands TLS: remove "
+                 "sslmode=disable (the server says: %.110s)", words);
     if (error == 1044 || error == 1049)
         snprintf(fault->words, sizeof fault->words, "the server says: %.90s; create the database, "
                  "grant the rights (docs/security.md) or correct the URL", words);
@@ -199,6 +193,12 @@ void my_connected(sql_link *link, MYSQL *mysql, unsigned error, const char *word
         return;
     }
     my_fault(&fault, error, words);
+    if (error == 1045 && link->sql->settings.tls == SQL_TLS_DISABLE) {
+        size_t n = strlen(fault.words);
+
+        snprintf(fault.words + n, sizeof fault.words - n,
+                 ", or remove sslmode=disable if TLS is needed");
+    }
     sql_link_drop(link, fault.sense == SQL_REFUSED ? fault.code : PAWL_ECONN, "%s", fault.words);
 }
 
@@ -337,6 +337,7 @@ static const sql_driver driver = {
     .unlock = "DO RELEASE_LOCK('pawl:making')",
     .here = "DATABASE()",
     .check = check,
+    .probes = my_probes,
     .schema = mysql_schema,
     .start = my_start,
     .ready = my_ready,
@@ -360,6 +361,7 @@ const sql_driver my_session_driver = {
     .unlock = "DO RELEASE_LOCK('pawl:making')",
     .here = "DATABASE()",
     .check = my_session_check,
+    .probes = my_session_probes,
     .schema = mysql_session_schema,
     .script = "mysql-session",
     .start = my_start,
@@ -381,9 +383,13 @@ static int engine_identity(void *self, char *ret, size_t size)
 {
     const sql *q = self;
     const sql_settings *s = &q->settings;
-    char more[SQL_PREFIX_MAX + 100];
+    const char *dot = strchr(s->prefix, '.'); /* the prefix may name another database */
+    char more[DB_MAX + SQL_PREFIX_MAX + 20];
 
-    snprintf(more, sizeof more, "%.64s %s", s->db ? s->db : "", s->prefix);
+    if (dot)
+        snprintf(more, sizeof more, "%.*s %s", (int)(dot - s->prefix), s->prefix, dot + 1);
+    else
+        snprintf(more, sizeof more, "%.*s %s", DB_MAX, s->db ? s->db : "", s->prefix);
     if (q->layout) /* user locks belong to the whole server */
         snprintf(more, sizeof more, "layout=%s", q->layout->name);
     return net_identity(ret, size, "mysql", &s->hosts, more);

@@ -85,6 +85,22 @@ void my_unhush(const my_hushed *h);
 #define MY_NO_GUARDS "sql_safe_updates = 0, sql_big_selects = 1"
 
 extern const char my_examine[], my_session_examine[]; /* examine.c */
+extern const char my_probes[], my_session_probes[];   /* rights.c */
+
+/* When all procedures exist: which one is invisible to this user, for lack of rights? Most
+ * procedures are called by other procedures, some of them seldom, so that a refusal would come late
+ * or be overlooked. */
+#define MY_OR(name) " UNION ALL SELECT '$TABLE_" name "'"
+#define MY_MAY_CALL                                                                                \
+    "SELECT CONCAT('permission denied: GRANT EXECUTE ON PROCEDURE ', n.name, ' TO this user "      \
+    "(security.md)') FROM (SELECT '$TABLE_now' AS name"                                            \
+    MY_OR("lock") MY_OR("tell") MY_OR("ring") MY_OR("left") MY_OR("front") MY_OR("pass")           \
+    MY_OR("take") MY_OR("acquire") MY_OR("release") MY_OR("renew") MY_OR("break")                  \
+    MY_OR("count") MY_OR("latch") MY_OR("end") MY_OR("be") MY_OR("sweep") MY_OR("entry")           \
+    MY_OR("hear") MY_OR("version")                                                                 \
+    ") AS n WHERE NOT EXISTS (SELECT 1 FROM information_schema.routines AS r WHERE "               \
+    "r.routine_schema = $SCHEMA AND r.routine_name = n.name)"
+
 extern const sql_driver my_session_driver;
 /* Refuse a server that is read only: the answer to SHOW GLOBAL VARIABLES LIKE 'read_only'. */
 bool my_greeted(sql_link *link, const sql_reply *reply);

@@ -11,7 +11,7 @@
  *
  * Files may add what the URL leaves open: user, password, and TLS that is stricter than the URL's.
  */
-#include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -22,6 +22,7 @@
 #define SAFE_METHODS "mysql_native_password,client_ed25519"
 #define FIRST_METHOD "mysql_native_password"
 #define PACKET_MAX ((size_t)16 << 20)
+#define FILE_MAX 65536
 
 static bool is_local(const sql_settings *s)
 {
@@ -37,80 +38,99 @@ static bool restricts_methods(const sql_settings *s)
 
 /* ---- the file in memory ---------------------------------------------------------------------- */
 
-static void include(FILE *file, const char *folder, const char *name)
+typedef struct file {
+    char text[FILE_MAX];
+    size_t used;
+    bool full;
+} file;
+
+__attribute__((format(printf, 2, 3))) static void add(file *f, const char *format, ...)
+{
+    size_t room = sizeof f->text - f->used;
+    va_list args;
+    int length;
+
+    va_start(args, format);
+    length = vsnprintf(f->text + f->used, room, format, args);
+    va_end(args);
+    f->full |= length < 0 || (size_t)length >= room;
+    f->used += f->full ? 0 : (size_t)length;
+}
+
+static void include(file *f, const char *folder, const char *name)
 {
     if (folder && !strpbrk(folder, "\r\n"))
-        fprintf(file, "!include %s/%s\n", folder, name);
+        add(f, "!include %s/%s\n", folder, name);
 }
 
 /* The usual files, in the library's order. Files that are missing are skipped. */
-static void include_files(FILE *file)
+static void include_files(file *f)
 {
     const char *home = getenv("MARIADB_HOME");
 
-    include(file, "/etc", "my.cnf");
-    include(file, "/etc/mysql", "my.cnf");
-    include(file, home ? home : getenv("MYSQL_HOME"), "my.cnf");
-    include(file, getenv("HOME"), ".my.cnf");
+    include(f, "/etc", "my.cnf");
+    include(f, "/etc/mysql", "my.cnf");
+    include(f, home ? home : getenv("MYSQL_HOME"), "my.cnf");
+    include(f, getenv("HOME"), ".my.cnf");
+}
+
+static void add_path(file *f, const char *key, const char *path)
+{
+    add(f, "%s=\"", key);
+    for (const char *c = path; *c; c++)
+        if (*c == '\n' || *c == '\r')
+            add(f, "%s", *c == '\n' ? "\\n" : "\\r");
+        else
+            add(f, "%s%c", *c == '\\' ? "\\" : "", *c);
+    add(f, "\"\n");
 }
 
 /* An empty value unsets an option. */
-static void write_path(FILE *file, const char *key, const char *path)
+static void add_tls(file *f, const sql_settings *s)
 {
-    fprintf(file, "%s=\"", key);
-    for (const char *c = path; *c; c++)
-        if (*c == '\n' || *c == '\r')
-            fputs(*c == '\n' ? "\\n" : "\\r", file);
-        else
-            fprintf(file, "%s%c", *c == '\\' ? "\\" : "", *c);
-    fputs("\"\n", file);
-}
-
-static void write_tls(FILE *file, const sql_settings *s)
-{
+    if (s->tls != SQL_TLS_DISABLE)
+        add(f, "ssl-enforce=1\n");
     if (s->tls < SQL_TLS_REQUIRE)
         return;
-    fputs("ssl-enforce=1\nssl-cipher=\ntls-version=\n", file);
+    add(f, "ssl-cipher=\ntls-version=\n");
     if (s->tls >= SQL_TLS_CHAIN)
-        fputs("ssl-verify-server-cert=1\nssl-fp=\nssl-fp-list=\n", file);
+        add(f, "ssl-verify-server-cert=1\nssl-fp=\nssl-fp-list=\n");
     if (s->files.cafile) {
-        write_path(file, "ssl-ca", s->files.cafile);
-        fputs("ssl-capath=\n", file);
+        add_path(f, "ssl-ca", s->files.cafile);
+        add(f, "ssl-capath=\n");
     }
     if (s->files.cert) {
-        write_path(file, "ssl-cert", s->files.cert);
-        write_path(file, "ssl-key", s->files.key);
+        add_path(f, "ssl-cert", s->files.cert);
+        add_path(f, "ssl-key", s->files.key);
     }
 }
 
-static void write_file(FILE *file, const sql_settings *s, unsigned protocol, unsigned seconds)
+static void fill(file *f, const sql_settings *s, unsigned protocol, unsigned seconds)
 {
-    include_files(file);
-    fprintf(file, "[client]\nprotocol=%u\nconnect-timeout=%u\nmax-allowed-packet=%zu\n"
-            "default-character-set=utf8mb4\nreconnect=0\n", protocol, seconds, PACKET_MAX);
+    include_files(f);
+    add(f, "[client]\nprotocol=%u\nconnect-timeout=%u\nmax-allowed-packet=%zu\n"
+        "default-character-set=utf8mb4\nreconnect=0\n", protocol, seconds, PACKET_MAX);
     if (restricts_methods(s))
-        fputs("default-auth=" FIRST_METHOD "\nrestricted-auth=" SAFE_METHODS "\n", file);
-    write_tls(file, s);
+        add(f, "default-auth=" FIRST_METHOD "\nrestricted-auth=" SAFE_METHODS "\n");
+    add_tls(f, s);
 }
 
-/* Returns the descriptor of the file, to be closed after connecting; -1: there is none. */
+/* Returns the descriptor of the file, to be closed after connecting; -1: there is none, and no
+ * option files are read. */
 static int read_files(MYSQL *mysql, const sql_settings *s, unsigned protocol, unsigned seconds)
 {
     int fd = memfd_create("pawl-my.cnf", MFD_CLOEXEC);
-    int copy = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    FILE *file = copy < 0 ? NULL : fdopen(copy, "w");
+    file *f = calloc(1, sizeof *f);
     char path[40];
 
-    if (!file && copy >= 0)
-        close(copy);
-    if (!file)
-        return fd;
-    write_file(file, s, protocol, seconds);
-    if (fclose(file))
-        return fd;
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    mysql_optionsv(mysql, MYSQL_READ_DEFAULT_FILE, path);
-    mysql_optionsv(mysql, MYSQL_READ_DEFAULT_GROUP, "pawl");
+    if (f)
+        fill(f, s, protocol, seconds);
+    if (f && fd >= 0 && !f->full && write(fd, f->text, f->used) == (ssize_t)f->used) {
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        mysql_optionsv(mysql, MYSQL_READ_DEFAULT_FILE, path);
+        mysql_optionsv(mysql, MYSQL_READ_DEFAULT_GROUP, "pawl");
+    }
+    free(f);
     return fd;
 }
 
@@ -156,15 +176,17 @@ static void refuse_files(MYSQL *mysql)
 
 /* ---- all options ----------------------------------------------------------------------------- */
 
+/* With MYSQL_OPT_SSL_ENFORCE the library uses TLS if the server offers it, without that option it
+ * never does; is_plain() in connect.c enforces TLS. */
 static void set_tls(MYSQL *mysql, const sql_settings *s)
 {
-    my_bool verify = s->tls >= SQL_TLS_CHAIN, enforce = s->tls >= SQL_TLS_REQUIRE;
+    my_bool verify = s->tls >= SQL_TLS_CHAIN, use = 1;
 
     if (s->tls == SQL_TLS_DISABLE)
         return;
     mysql_ssl_set(mysql, s->files.key, s->files.cert, s->files.cafile, NULL, NULL);
     mysql_optionsv(mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &verify);
-    mysql_optionsv(mysql, MYSQL_OPT_SSL_ENFORCE, &enforce);
+    mysql_optionsv(mysql, MYSQL_OPT_SSL_ENFORCE, &use);
 }
 
 int my_set_options(MYSQL *mysql, const sql_settings *s, unsigned seconds)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check.c - the check of the tables and functions, before any of them is used: whoever can change or
- * replace them can make them do anything with the rights of their callers.
+ * check.c - the check of the tables and functions, before any of them is used: a user that can
+ * change or replace them can make them do anything with the rights of their callers.
  *
  * After the check nobody who is not trusted can change its result. Only owners can replace or drop
  * a table or function, only the schema's owner can drop those of others, and only users with the

@@ -6,14 +6,18 @@
  */
 #include "postgres.h"
 
-const char *pg_connect_advice(const char *state, const char *words)
+const char *pg_connect_advice(const sql_link *link, const char *state, const char *words)
 {
+    bool plain = link->sql->settings.tls == SQL_TLS_DISABLE;
+
     if (strstr(words, "does not support SSL"))
         return "; turn TLS on there, or use sslmode=disable";
     if (!strncmp(state, "28P01", 5))
         return "; check PAWL_USER and PAWL_PASSWORD";
     if (!strncmp(state, "3D000", 5))
         return "; create the database, or correct the URL";
+    if (!strncmp(state, "28000", 5) && plain) /* one text for all reasons to refuse a host */
+        return "; if it demands TLS, remove sslmode=disable; else check PAWL_USER and pg_hba.conf";
     return !strncmp(state, "28000", 5) ? "; check PAWL_USER and pg_hba.conf" : "";
 }
 

@@ -10,6 +10,32 @@
     "SELECT " level ", '" id "', " what ", '" why "', '" remedy "' "
 #define SETTING(name) "pg_catalog.current_setting('" name "')"
 
+/* A standby that replays late, is silent although it was sent something, or was cut off for so long
+ * that it reads old files. Programs that only receive the log (pg_receivewal) never replay, and are
+ * no standbys that could take over. Without pg_read_all_stats all columns but the pid are null. */
+#define LAG_TEXT                                                                                   \
+    "CASE WHEN r.state" PG_EQ "'catchup' THEN pg_catalog.format('the standby %s is catching up', " \
+    "r.name) WHEN r.lag" PG_OP(">") "r.most THEN pg_catalog.format('the standby %s is %s s "       \
+    "behind', r.name, pg_catalog.date_part('epoch', r.lag)::bigint) ELSE "                         \
+    "pg_catalog.format('the standby %s has confirmed nothing for %s s (by its clock)', r.name, "   \
+    "pg_catalog.date_part('epoch', r.silence)::bigint) END"
+#define LAG                                                                                        \
+    "UNION ALL " ROW("2", "sql-lag", LAG_TEXT,                                                     \
+        "If this standby takes over, grants that it has not received are granted again, and no "   \
+        "lock can be taken until it has replayed the rest.",                                       \
+        "Find out what keeps the standby: its load, its disk, the network, a paused replay.")      \
+    "FROM (SELECT coalesce(CASE WHEN s.application_name" PG_NE "'' THEN s.application_name END, "  \
+    "s.client_addr::pg_catalog.text, '?') AS name, s.state, s.replay_lag AS lag, "                 \
+    "CASE WHEN s.sent_lsn" PG_OP(">") "s.flush_lsn THEN "                                          \
+    "pg_catalog.clock_timestamp()" PG_OP("-") "s.reply_time END AS silence, "                      \
+    "pg_catalog.make_interval(secs => 3) AS most FROM pg_catalog.pg_stat_replication s "           \
+    "WHERE s.replay_lsn IS NOT NULL) AS r WHERE r.state" PG_EQ "'catchup' "                        \
+    "OR r.lag" PG_OP(">") "r.most OR r.silence" PG_OP(">") "r.most "                               \
+    "UNION ALL " ROW("1", "sql-lag", "'the lag of the standbys was not checked'", "",              \
+        "The check needs GRANT pg_read_all_stats.")                                                \
+    "FROM pg_catalog.pg_stat_replication s "                                                       \
+    "HAVING pg_catalog.count(*)" PG_OP(">") "pg_catalog.count(s.state) "
+
 #define SERVER                                                                                     \
     ROW("0", "server", "pg_catalog.concat('PostgreSQL ', " SETTING("server_version") ")", "", "")  \
     "UNION ALL " ROW("0", "clock", "pg_catalog.floor(pg_catalog.date_part('epoch', "               \
@@ -30,7 +56,7 @@
         "granted twice.",                                                                          \
         "Set synchronous_standby_names, so that a commit waits for a standby.")                    \
     "FROM pg_catalog.pg_stat_replication HAVING pg_catalog.count(*)" PG_OP(">") "0 AND "           \
-    SETTING("synchronous_standby_names") PG_EQ "'' "                                               \
+    SETTING("synchronous_standby_names") PG_EQ "'' " LAG                                           \
     "UNION ALL " ROW("2", "sql-connections", "pg_catalog.format('%s of %s connections are in "     \
         "use', pg_catalog.count(*), " SETTING("max_connections") ")",                              \
         "When none is left, clients that reconnect can''t renew their leases, and lose their "     \

@@ -107,7 +107,7 @@ static void drop_unconnected(sql_link *link)
     if (PQconnectionNeedsPassword(p->conn))
         snprintf(words, sizeof words, "the server asks for a password; set PAWL_PASSWORD");
     sql_link_drop(link, fault.code ? fault.code : PAWL_ECONN, "%s%s", words,
-                  pg_connect_advice(fatal ? fatal + 8 : "", words));
+                  pg_connect_advice(link, fatal ? fatal + 8 : "", words));
 }
 
 static void drop_broken(sql_link *link)

@@ -53,7 +53,7 @@ extern const char *const pg_greeting[], *const pg_pooled_greeting[];
 /* The answer to the first statement: the schema where the tables are, or would be created. */
 bool pg_greeted(sql_link *link, const sql_reply *reply);
 /* Advice about a refused connection, by the SQLSTATE and the error text; "": none. */
-const char *pg_connect_advice(const char *state, const char *words);
+const char *pg_connect_advice(const sql_link *link, const char *state, const char *words);
 
 /* check.c */
 extern const char pg_check[], pg_version[];

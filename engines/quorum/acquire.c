@@ -30,6 +30,12 @@
  * that found them free, else every one to two timeouts; if the nodes are free twice, the acquire
  * continues with CLAIM without the gate. So a stale grant delays a waiter for two timeouts and two
  * BRIEFs at most, not for the rest of the grant's lease.
+ *     For a reader, nodes at which only readers hold the name are free, too. But then the gate may
+ * refuse in favour of a writer. So a peek must also find an exclusive grant at the gate, no writer
+ * before the reader in the gate's queue, and no waiter at the other nodes: a writer in CLAIM has a
+ * grant at the gate and waits at the others. A try can't see all this, and a reader that is not
+ * queued does not overrule. The veto does not apply to an owner that has the name and asks for a
+ * shared grant in addition: that owner overtakes nobody.
  *
  * NO MAJORITY. The gate says nothing about the other nodes. So each peek also counts the nodes that
  * answer, and sets the code with which the acquire ends at its limit: PAWL_EQUORUM, if too few
@@ -170,6 +176,7 @@ static void pause_acquire(quorum_acquire *acquire)
     int64_t limit = q->env->timeout_ms * PAWL_NS_PER_MS;
 
     drop_attempt(acquire);
+    acquire->free_since = 0; /* the next try may have another gate */
     enter(acquire, ACQUIRE_PAUSE,
           quorum_now(q) + 1 + quorum_random(q, most < limit ? most : limit));
 }
@@ -290,9 +297,11 @@ static void win(quorum_acquire *acquire)
 
 static bool vetoed(const quorum_acquire *acquire)
 {
-    const quorum_node_state *s = &acquire->attempt->node_states[acquire->gate];
+    const quorum_attempt *b = acquire->attempt;
+    const quorum_node_state *s = &b->node_states[acquire->gate];
 
-    return acquire->gate < acquire->quorum->n && !s->out && !s->ours && s->said == PAWL_EBUSY;
+    return acquire->gate < acquire->quorum->n && !b->with_seq && !s->out && !s->ours &&
+           s->said == PAWL_EBUSY;
 }
 
 /* Does another owner hold the name, or try to, while a majority answers? Otherwise too few nodes
@@ -320,10 +329,7 @@ static void note_failure(quorum_acquire *acquire, const quorum_tally *t)
 static void lost_try(quorum_acquire *acquire, const quorum_tally *t, int64_t now)
 {
     quorum *q = acquire->quorum;
-    bool veto = vetoed(acquire);
-    /* The gate refuses readers beside readers in favour of a waiting writer, so only writers
-     * count. */
-    bool free = veto && t->votes >= q->majority && acquire->op->mode == PAWL_MODE_EXCLUSIVE;
+    bool veto = vetoed(acquire), free = veto && t->votes >= q->majority;
 
     if (!free)
         acquire->free_since = 0;
@@ -340,7 +346,7 @@ static void lost_try(quorum_acquire *acquire, const quorum_tally *t, int64_t now
         wait_at_gate(acquire);
     } else if (acquire->op->queue) {
         pause_acquire(acquire);
-    } else if (free) {
+    } else if (free && acquire->op->mode == PAWL_MODE_EXCLUSIVE) {
         try_later(acquire, acquire->free_since + brief(q));
     } else if (acquire->code == PAWL_EBUSY && !veto && t->busy <= q->n - q->majority &&
                acquire->tries < TRIES_MOST) {
@@ -407,7 +413,10 @@ static void note_peek(quorum_acquire *acquire, const quorum_broadcast *peek)
 static void looked(quorum_acquire *acquire, const quorum_broadcast *peek)
 {
     int64_t now = quorum_now(acquire->quorum);
-    bool free = quorum_peek_vacant(peek, acquire->gate) >= acquire->quorum->majority;
+    size_t majority = acquire->quorum->majority;
+    bool free = quorum_peek_vacant(peek, acquire->gate) >= majority ||
+                (acquire->op->mode == PAWL_MODE_SHARED &&
+                 quorum_peek_readable(peek, acquire->gate) >= majority);
 
     if (acquire->phase != ACQUIRE_WAIT)
         return;

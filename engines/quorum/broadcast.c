@@ -16,6 +16,7 @@
  */
 #include <stdlib.h>
 
+#include "kit/rows.h"
 #include "quorum.h"
 
 static void broadcast_run(quorum_task *task);
@@ -221,11 +222,24 @@ void quorum_break(quorum *q, pawl_op *op)
 
 /* ---- peeks ----------------------------------------------------------------------------------- */
 
-static int note_holder(void *arg, const pawl_info *info)
+/* The rows come in order. A service may show owners in its own way, or not all rows: then the first
+ * reader that waits counts as the acquire's own row. */
+static int note_row(void *arg, const pawl_info *info)
 {
     quorum_answer *a = arg;
+    bool holder = info->role == PAWL_ROLE_HOLDER || info->holders;
+    char id[KIT_ID_MAX];
 
-    a->held |= info->role == PAWL_ROLE_HOLDER || info->holders;
+    a->held |= holder;
+    a->held_alone |= holder && !info->shared;
+    a->queued |= info->role == PAWL_ROLE_WAITER || info->waiters;
+    if (info->role != PAWL_ROLE_WAITER || a->own)
+        return 0;
+    kit_owner_id(id, a->broadcast->owner.client, a->broadcast->owner.seq);
+    a->own = info->owner && !strcmp(info->owner, id);
+    a->writer |= !info->shared;
+    a->writer_first |= !info->shared && !a->reader;
+    a->reader |= info->shared;
     return 0;
 }
 
@@ -259,6 +273,22 @@ size_t quorum_peek_vacant(const quorum_broadcast *s, size_t but)
     return vacant;
 }
 
+size_t quorum_peek_readable(const quorum_broadcast *s, size_t gate)
+{
+    const quorum_answer *g = &s->answers[gate];
+    size_t open = 0;
+
+    if (g->code || !g->held_alone || (g->own ? g->writer : g->writer_first))
+        return 0;
+    for (size_t i = 0; i < s->quorum->n; i++) {
+        const quorum_answer *a = &s->answers[i];
+
+        open += i != gate && a->code == 0 && !a->held_alone && !a->queued &&
+                !quorum_node_young(&s->quorum->nodes[i], quorum_now(s->quorum));
+    }
+    return open;
+}
+
 size_t quorum_peek_there(const quorum_broadcast *s)
 {
     size_t held = 0;
@@ -283,9 +313,10 @@ quorum_broadcast *quorum_peek(quorum *q, const char *name,
     s->peek.name = s->name;
     s->outer = &s->peek;
     s->judge = judge_peek;
-    s->row = note_holder;
+    s->row = note_row;
     s->told = told;
     s->acquire = acquire;
+    s->owner = acquire->attempt->owner;
     quorum_broadcast_send(s);
     return s;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * examine.c - EXAMINE: the findings of each node, and facts that several nodes have in common. Two
- * nodes on one machine, or that are one server, fail together and vote twice.
+ * nodes on one machine, or that are one server, fail together and vote twice. A machine is known by
+ * its network address only, and this machine by all its addresses.
  *
  * Findings are passed on at once, marked with the node's number. The facts "run" (which process)
  * and "machine" are kept until all nodes have answered, and then compared. A node that forgets its
@@ -23,6 +24,7 @@ static int fact_keep(quorum_answer *a, const pawl_finding *f)
     }
     row->info.name = memcpy(row->text, f->id, id);
     row->info.label = memcpy(row->text + id, f->what, what);
+    row->info.count = f->value;
     *a->rows_end = row;
     a->rows_end = &row->next;
     return 0;
@@ -53,36 +55,86 @@ static void forget(quorum_broadcast *s)
         }
 }
 
-static const char *fact_of(const quorum_answer *a, const char *id)
+static const pawl_info *fact_of(const quorum_broadcast *s, size_t i, const char *id)
 {
-    for (const quorum_row *row = a->rows; row; row = row->next)
+    for (const quorum_row *row = s->answers[i].rows; row; row = row->next)
         if (!strcmp(row->info.name, id))
-            return row->info.label;
+            return &row->info;
     return NULL;
 }
 
-static bool both(const quorum_broadcast *s, size_t i, size_t k, const char *id)
+static bool same_server(const quorum_broadcast *s, size_t i, size_t k)
 {
-    const char *one = fact_of(&s->answers[i], id), *other = fact_of(&s->answers[k], id);
+    const pawl_info *one = fact_of(s, i, "run"), *other = fact_of(s, k, "run");
 
-    return one && other && !strcmp(one, other);
+    return one && other && !strcmp(one->label, other->label);
 }
 
-static void compare(const quorum_broadcast *s, size_t i, size_t k)
+/* The same address, or both are this machine's. */
+static bool same_machine(const quorum_broadcast *s, size_t i, size_t k)
 {
-    bool run = both(s, i, k, "run"), machine = both(s, i, k, "machine");
-    char what[120];
+    const pawl_info *one = fact_of(s, i, "machine"), *other = fact_of(s, k, "machine");
 
-    snprintf(what, sizeof what, "nodes %zu and %zu are %s", i + 1, k + 1,
-             run ? "the same server" : "on the same machine");
-    if (run)
-        pawl_op_found(s->outer, PAWL_FINDING_DANGER, "quorum-same", "", what,
-                      "One server votes twice: when it fails or forgets, the majority may be gone "
-                      "or wrong.", "Name each server once, and use servers of their own.");
-    else if (machine)
-        pawl_op_found(s->outer, PAWL_FINDING_WARNING, "quorum-machine", "", what,
-                      "Both fail together, so the quorum survives fewer failures than it has "
-                      "nodes for.", "Put each node on a machine of its own.");
+    return one && other && ((one->count && other->count) || !strcmp(one->label, other->label));
+}
+
+typedef bool same_fn(const quorum_broadcast *s, size_t i, size_t k);
+
+/* Is an earlier node the same as node i? */
+static bool has_earlier(const quorum_broadcast *s, size_t i, same_fn *same)
+{
+    for (size_t k = 0; k < i; k++)
+        if (same(s, k, i))
+            return true;
+    return false;
+}
+
+/* Find node i and the later nodes that are the same. Of nodes that are one server, only the first
+ * counts as a node of its machine. Returns how many nodes these are. */
+static size_t group_of(const quorum_broadcast *s, size_t i, same_fn *same,
+                       size_t group[QUORUM_MOST])
+{
+    size_t n = 0;
+
+    group[n++] = i;
+    for (size_t k = i + 1; k < s->quorum->n; k++)
+        if (same(s, i, k) && (same == same_server || !has_earlier(s, k, same_server)))
+            group[n++] = k;
+    return n;
+}
+
+/* Report that node i and later nodes are the same, if no earlier node is. */
+static void compare(const quorum_broadcast *s, size_t i, same_fn *same, const pawl_finding *f)
+{
+    size_t group[QUORUM_MOST], n = has_earlier(s, i, same) ? 0 : group_of(s, i, same, group);
+    char what[8 * QUORUM_MOST + 40] = "";
+    size_t length = 0;
+
+    if (n < 2)
+        return;
+    for (size_t k = 0; k < n; k++)
+        length += (size_t)snprintf(what + length, sizeof what - length, "%s %zu",
+                                   !k ? "nodes" : k < n - 1 ? "," : " and", group[k] + 1);
+    snprintf(what + length, sizeof what - length, " are %s", f->what);
+    pawl_op_found(s->outer, f->level, f->id, "", what, f->why, f->remedy);
+}
+
+static void compare_all(const quorum_broadcast *s)
+{
+    static const pawl_finding server = {.level = PAWL_FINDING_DANGER, .id = "quorum-same",
+        .what = "the same server",
+        .why = "One server votes more than once: when it fails or forgets, the majority may be "
+               "gone or wrong.",
+        .remedy = "Name each server once, and use servers of their own."},
+        machine = {.level = PAWL_FINDING_WARNING, .id = "quorum-machine",
+        .what = "on the same machine",
+        .why = "They fail together, so the quorum survives fewer failures than it has nodes for.",
+        .remedy = "Put each node on a machine of its own."};
+
+    for (size_t i = 0; i < s->quorum->n; i++) {
+        compare(s, i, same_server, &server);
+        compare(s, i, same_machine, &machine);
+    }
 }
 
 static void tell_failed(const quorum_broadcast *s, size_t i)
@@ -114,12 +166,11 @@ static void judge(quorum_broadcast *s, size_t pending)
         code = PAWL_EQUORUM;
         quorum_broadcast_error(s, op->err, code);
     }
-    for (size_t i = 0; i < n && !code; i++) {
+    for (size_t i = 0; i < n && !code; i++)
         if (s->answers[i].code)
             tell_failed(s, i);
-        for (size_t k = i + 1; k < n; k++)
-            compare(s, i, k);
-    }
+    if (!code)
+        compare_all(s);
     s->outer = NULL;
     pawl_op_finish(op, code);
 }

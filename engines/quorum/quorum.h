@@ -206,7 +206,7 @@ struct quorum_acquire {
     bool gate_left;        /* WAIT: the gate is down */
     bool whole;            /* END: the attempt had asked all nodes, so their error texts are
                               known */
-    int64_t free_since;    /* since when only the gate refuses; 0: unknown */
+    int64_t free_since;    /* since when only the gate refuses; 0: unknown, or it does not */
     quorum_broadcast *peek; /* WAIT: the peek that has no answer yet, or NULL */
     int code;              /* END: the answer; before: why the last try failed */
     pawl_error error;
@@ -233,7 +233,10 @@ typedef struct quorum_answer {
     pawl_op op;
     pawl_error err;
     bool out, canceled, given_up, healed;
-    bool held; /* a peek: the node reports a holder */
+    /* A peek: the node reports a holder, an exclusive one, a waiter. Waiters, up to the acquire's
+     * own row: a reader, a writer, a writer before the first reader; the own row itself. */
+    bool held, held_alone, queued;
+    bool reader, writer, writer_first, own;
     int code; /* QUORUM_SILENT: none yet */
     pawl_renewal *batch;
     quorum_row *rows, **rows_end;
@@ -261,6 +264,7 @@ struct quorum_broadcast {
     /* NULL: no peek, or the peek was reported or forgotten. */
     void (*told)(quorum_acquire *acquire, const quorum_broadcast *peek);
     quorum_acquire *acquire;
+    pawl_owner owner; /* of the acquire's attempt */
     /* RENEW */
     size_t nitems;
     pawl_renewal *items; /* with the attempts' owners; code: the verdict, or QUORUM_SILENT */
@@ -285,6 +289,9 @@ quorum_broadcast *quorum_peek(quorum *q, const char *name,
                               quorum_acquire *acquire);
 /* The number of nodes that vote and report no holder; the node `but` is not counted. */
 size_t quorum_peek_vacant(const quorum_broadcast *s, size_t but);
+/* The number of nodes that vote, report no exclusive holder, and no waiter; the gate is not
+ * counted. 0 if the gate has no exclusive holder, or if a writer waits there before the acquire. */
+size_t quorum_peek_readable(const quorum_broadcast *s, size_t gate);
 /* The number of nodes whose answer counts: a holder, or a vote. */
 size_t quorum_peek_there(const quorum_broadcast *s);
 void quorum_peek_forget(quorum_broadcast *s);

@@ -18,14 +18,21 @@
 
 #include "redis.h"
 
-/* An address as IPv6; IPv4 is mapped. False: the text is a name. */
+/* An address as IPv6; IPv4 is mapped. Every spelling counts that a connect would understand: also
+ * 127.1, 0x7f000001 and fe80::1%eth0. False: the text is a name. */
 static bool parse(const char *text, struct in6_addr *ret)
 {
+    char plain[INET6_ADDRSTRLEN];
+    size_t length = strcspn(text, "%");
     struct in_addr v4;
 
-    if (inet_pton(AF_INET6, text, ret) == 1)
-        return true;
-    if (inet_pton(AF_INET, text, &v4) != 1)
+    if (length < sizeof plain) {
+        memcpy(plain, text, length);
+        plain[length] = 0;
+        if (inet_pton(AF_INET6, plain, ret) == 1)
+            return true;
+    }
+    if (!inet_aton(text, &v4))
         return false;
     memset(ret, 0, sizeof *ret);
     ret->s6_addr[10] = ret->s6_addr[11] = 0xff;
@@ -65,11 +72,21 @@ static enum sort sort_of_peer(const redis_link *link)
     return parse(text, &a) ? sort_of(&a) : ANY_SORT;
 }
 
+/* "localhost", "localhost." and names below, which resolvers answer with a loopback address. */
+static bool is_localhost(const char *host)
+{
+    static const char name[] = "localhost";
+    size_t length = strlen(host), n = sizeof name - 1;
+
+    length -= length > 0 && host[length - 1] == '.';
+    return length >= n && !strncasecmp(host + length - n, name, n) &&
+           (length == n || host[length - n - 1] == '.');
+}
+
 static bool usual(const redis_link *from, const char *host)
 {
     struct in6_addr a;
-    enum sort sort = !strcasecmp(host, "localhost") ? LOOPBACK
-                   : parse(host, &a) ? sort_of(&a) : ANY_SORT;
+    enum sort sort = is_localhost(host) ? LOOPBACK : parse(host, &a) ? sort_of(&a) : ANY_SORT;
 
     return sort == ANY_SORT || (sort != NOBODY && sort == sort_of_peer(from));
 }
@@ -102,6 +119,7 @@ static bool inside(const struct in6_addr *a, const struct in6_addr *base, unsign
     return true;
 }
 
+/* A glob of digits and dots, such as 10.1.*, matches addresses only: not 10.1.evil.example. */
 static bool matches(const char *pattern, const char *host)
 {
     struct in6_addr base, a;
@@ -109,6 +127,9 @@ static bool matches(const char *pattern, const char *host)
 
     if (network(pattern, &base, &bits))
         return parse(host, &a) && inside(&a, &base, bits);
+    if (strpbrk(pattern, "*?[") && !pattern[strspn(pattern, "0123456789.*?[-]")] &&
+        strpbrk(pattern, "0123456789") && !parse(host, &a))
+        return false;
     return !fnmatch(pattern, host, FNM_CASEFOLD);
 }
 

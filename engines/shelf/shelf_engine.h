@@ -81,6 +81,8 @@ typedef struct shelf_store {
     /* Called before an edit by a client that has no part in the lock is published: the client
      * `peer` is notified after the publishing, and must watch this client until then. */
     void (*announce)(void *store, uint16_t peer, uint32_t gen);
+    /* Called before a timer of the shelf engine uses the store. */
+    void (*begin)(void *store);
 } shelf_store;
 
 struct shelf_peers {

@@ -65,6 +65,10 @@ static void work_acquire(shelf_edit *edit)
         ask.queue = op->queue;
         edit->code = lockstate_acquire(&edit->state, &edit->want, &ask);
     }
+    if (edit->code == LOCKSTATE_QUEUED && !op->queue) { /* a damaged or forged shelf says so */
+        (void)lockstate_cancel(&edit->state, edit->owner.client, edit->owner.seq);
+        edit->code = PAWL_EBUSY;
+    }
     if (edit->code == LOCKSTATE_QUEUED)
         find_blockers(edit);
     else if (edit->code == 0 && edit->again &&
@@ -161,8 +165,9 @@ static void check(shelf_waiter *w)
     if (edit.code == LOCKSTATE_QUEUED) {
         arm(w, &edit);
     } else if (edit.code == PAWL_ENOMEM || edit.code == PAWL_EBACKEND) { /* still queued */
-        w->engine->env->timer_set(w->engine->env, &w->timer,
-                                  edit.state.now + (int64_t)BLIND_MS * PAWL_NS_PER_MS);
+        pawl_env *env = w->engine->env;
+
+        env->timer_set(env, &w->timer, env->now(env) + (int64_t)BLIND_MS * PAWL_NS_PER_MS);
     } else {
         shelf_waiter_free(w);
         finish_acquire(&edit);
@@ -202,16 +207,24 @@ void shelf_check_due(shelf_engine *se)
         se->env->timer_set(se->env, &se->safety, se->env->now(se->env) + wait);
 }
 
+static void begin(shelf_engine *se)
+{
+    if (se->store->begin)
+        se->store->begin(se->arg);
+}
+
 static void timer_fired(pawl_timer *timer)
 {
     shelf_waiter *w = timer->arg;
 
+    begin(w->engine);
     shelf_waiter_mark(w, SHELF_SEEN);
     shelf_check_due(w->engine);
 }
 
 void shelf_safety_fired(pawl_timer *timer)
 {
+    begin(timer->arg);
     shelf_check(timer->arg, UINT64_MAX, SHELF_SEEN);
 }
 

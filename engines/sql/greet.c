@@ -14,7 +14,8 @@
  *                      v
  *                    ready
  *
- * If the connection fails in between, the server frees the LOCK.
+ * If the connection fails in between, the server frees the LOCK. If the user may not ask for the
+ * version, PROBE statements find out which rights are missing, and the connection is dropped.
  */
 #include <stdlib.h>
 
@@ -24,7 +25,7 @@
 
 /* Steps: the index of a greeting statement, then these. CHECK is added to the step that follows the
  * check. */
-enum { ASK_VERSION = 100, LOCK, ASK_AGAIN, MAKE, ASK_LAST, UNLOCK, SECOND_HALF = 200,
+enum { ASK_VERSION = 100, LOCK, ASK_AGAIN, MAKE, ASK_LAST, UNLOCK, PROBE, SECOND_HALF = 200,
     CHECK = 1000 };
 
 /* Each statement has env->timeout_ms, LOCK and MAKE have five times as long. */
@@ -55,7 +56,7 @@ static void ask_version(sql_link *link, int step)
     say(link, CHECK + step, link->sql->driver->check);
 }
 
-/* The next statement of the schema; false: there is none. */
+/* The next of several statements; false: there is none. */
 static bool next_piece(sql_link *link, char **ret)
 {
     char *end;
@@ -97,6 +98,82 @@ static void begin_making(sql_link *link)
     make(link);
 }
 
+/* ---- missing rights -------------------------------------------------------------------------- */
+
+static void add_refusal(sql *q, const char *problem)
+{
+    size_t size = q->refusals ? strlen(q->refusals) : 0, length = strlen(problem) + 2;
+    char *more = realloc(q->refusals, size + length);
+
+    if (!more)
+        return; /* no memory: one line less */
+    q->refusals = more;
+    snprintf(more + size, length, "%s\n", problem);
+}
+
+/* Keep all problems for EXAMINE; the connection is refused because of the first one. */
+static void remember(sql *q, const sql_reply *reply)
+{
+    for (size_t i = 0; i < reply->rows && i < PROBLEMS_MAX; i++) {
+        const char *problem = reply->cell(reply, i, 0);
+
+        if (problem && *problem)
+            add_refusal(q, problem);
+    }
+}
+
+/* The next probe, or the end. */
+static void probe(sql_link *link)
+{
+    const char *problems = link->sql->refusals;
+    char *piece, *statement;
+
+    if (!next_piece(link, &piece)) {
+        if (problems)
+            sql_link_drop(link, PAWL_EAUTH, "%.*s", (int)strcspn(problems, "\n"), problems);
+        else
+            sql_link_drop(link, PAWL_EAUTH, "%s", link->refusal);
+        return;
+    }
+    statement = strchr(piece, '\n');
+    *statement = 0;
+    link->right = piece;
+    if (ask(link, statement + 1))
+        sql_link_drop(link, PAWL_ENOMEM, "out of memory");
+}
+
+static void begin_probing(sql_link *link, const sql_fault *fault)
+{
+    link->step = PROBE;
+    snprintf(link->refusal, sizeof link->refusal, "%s", fault->words);
+    link->making = link->made = sql_expand(link->sql, link->sql->driver->probes);
+    if (link->making)
+        probe(link);
+    else
+        sql_link_drop(link, PAWL_ENOMEM, "out of memory");
+}
+
+/* The answer to a probe. Another fault than a refusal says nothing about the right. */
+static int probed(sql_link *link, const sql_reply *reply, const sql_fault *fault)
+{
+    char problem[300];
+
+    if (fault && fault->sense == SQL_BROKEN) {
+        sql_link_drop(link, PAWL_ECONN, "%s", fault->words);
+        return -1;
+    }
+    snprintf(problem, sizeof problem, "permission denied: GRANT %.200s TO this user (security.md)",
+             link->right);
+    if (fault && fault->code == PAWL_EAUTH && *link->right)
+        add_refusal(link->sql, problem);
+    else if (!fault && reply && !*link->right)
+        remember(link->sql, reply);
+    probe(link);
+    return 0;
+}
+
+/* ---- the steps ------------------------------------------------------------------------------- */
+
 /* Called again after each answer. 1: the greeting is complete. */
 int sql_greet(sql_link *link)
 {
@@ -128,6 +205,10 @@ static int failed(sql_link *link, const sql_fault *fault)
 
     if (asked && fault->sense == SQL_MISSING) {
         missing(link);
+        return 0;
+    }
+    if (asked && fault->code == PAWL_EAUTH && driver->probes) {
+        begin_probing(link, fault);
         return 0;
     }
     if (link->step == MAKE && fault->sense == SQL_REFUSED)
@@ -172,28 +253,6 @@ static int version_told(sql_link *link, const char *text)
     sql_link_drop(link, PAWL_EBACKEND, "the tables \"%s\" are of version %.10s, this is for %d",
                   link->sql->settings.prefix, text ? text : "?", SQL_VERSION);
     return -1;
-}
-
-static const char *problem_at(const sql_reply *reply, size_t row)
-{
-    const char *problem = reply->cell(reply, row, 0);
-
-    return problem ? problem : "";
-}
-
-/* Keep all problems for EXAMINE; the connection is refused because of the first one. */
-static void remember(sql *q, const sql_reply *reply)
-{
-    size_t size = 0, rows = reply->rows < PROBLEMS_MAX ? reply->rows : PROBLEMS_MAX;
-    char *at;
-
-    free(q->refusals);
-    for (size_t i = 0; i < rows; i++)
-        size += strlen(problem_at(reply, i)) + 1;
-    at = q->refusals = calloc(1, size + 1);
-    for (size_t i = 0; at && i < rows; i++)
-        if (*problem_at(reply, i))
-            at = stpcpy(stpcpy(at, problem_at(reply, i)), "\n");
 }
 
 /* The first row that names a problem, else "" if there is an empty row, else NULL. */
@@ -245,6 +304,8 @@ static bool allowed(sql_link *link, const sql_reply *reply)
 
 int sql_greet_answer(sql_link *link, const sql_reply *reply, const sql_fault *fault)
 {
+    if (link->step == PROBE)
+        return probed(link, reply, fault);
     if (fault)
         return failed(link, fault);
     if (link->step >= CHECK)

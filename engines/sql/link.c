@@ -9,6 +9,12 @@
  * the server, and is sent again after a pause that grows from 2 to 200 ms. After env->timeout_ms
  * the call fails. Parked calls survive a lost connection, like the backlog.
  *
+ * The statement of a call may also wait for the row in the server, where the wait keeps its place
+ * among other clients. The connection answers in order, so such a wait delays every call that is
+ * sent later. Therefore one call at a time may wait, a call waits in vain once, and after a wait in
+ * vain no call may wait for PATIENCE_PAUSE_MS. So renewals are delayed by one wait at most, however
+ * many rows are locked.
+ *
  * Of several hosts the first is always tried first, and the next host if one is down or of no use
  * (a standby, which is read only). A pause follows when all hosts were tried.
  *
@@ -25,6 +31,7 @@
 #define TRIES_MAX 4      /* attempts of a statement that the server rolls back (deadlock) */
 #define PARK_MIN_MS 2
 #define PARK_MAX_MS 200
+#define PATIENCE_PAUSE_MS 1000 /* after a wait in vain */
 
 static const sql_driver *driver_of(const sql_link *link)
 {
@@ -118,6 +125,7 @@ static void close_connection(sql_link *link)
     if (link->conn)
         driver_of(link)->end(link);
     link->conn = NULL;
+    link->waiting = NULL;
     memset(link->prepared, 0, sizeof link->prepared);
 }
 
@@ -338,9 +346,26 @@ void sql_link_send(sql_link *link, sql_call *call)
     pump(link);
 }
 
-bool sql_call_patient(const sql_call *call)
+bool sql_call_may_wait(const sql_call *call)
 {
-    return list_empty(&call->on->parked) && !call->parked;
+    sql_link *link = call->on;
+
+    if (link->waiting || call->waited || link->env->now(link->env) < link->patient_from)
+        return false;
+    link->waiting = call;
+    return true;
+}
+
+/* The call was answered; `blocked`: it found its row locked. */
+static void end_wait(sql_link *link, sql_call *call, bool blocked)
+{
+    if (link->waiting != call)
+        return;
+    link->waiting = NULL;
+    if (!blocked)
+        return;
+    call->waited = true;
+    link->patient_from = link->env->now(link->env) + PATIENCE_PAUSE_MS * PAWL_NS_PER_MS;
 }
 
 /* ---- parked calls ---------------------------------------------------------------------------- */
@@ -451,6 +476,7 @@ void sql_link_answered(sql_link *link, const sql_reply *reply, const sql_fault *
         sql_link_drop(link, PAWL_EPROTO, "an answer came that nobody asked for");
         return;
     }
+    end_wait(link, call, fault && fault->sense == SQL_BLOCKED);
     if (fault) {
         again = refused(link, call, fault);
     } else if (call->about && !call->type->answer(call, reply)) {

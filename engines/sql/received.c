@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * received.c - how many bytes a connection has received. The kernel's header for struct tcp_info and
- * libuv's headers exclude each other, so this function has a file of its own.
+ * received.c - how many bytes a connection has received. The kernel's header for struct tcp_info
+ * and libuv's headers exclude each other, so this function has a file of its own.
  */
 #include <netinet/in.h>
 #include <stddef.h>

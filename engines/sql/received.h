@@ -7,8 +7,8 @@
 
 #include <stdint.h>
 
-/* The bytes that a TCP socket has received since it was connected; 0: a unix socket, or the kernel is
- * older than 4.1. */
+/* The bytes that a TCP socket has received since it was connected; 0: a unix socket, or the kernel
+ * is older than 4.1. */
 int64_t sql_bytes_received(int fd);
 
 #endif

@@ -1,22 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * examine.c - EXAMINE: the session that the server granted, the ensemble as listed in
- * /zookeeper/config, and the answer of each server of the URL to "srvr", on a connection per
- * server.
+ * /zookeeper/config, the user's rights in the folder of the locks, and the answer of each server of
+ * the URL to "srvr", on a connection per server.
  *
- * The node is read first; then all probes run at once, and the last probe that ends finishes the
+ * The nodes are read first; then all probes run at once, and the last probe that ends finishes the
  * op. exam->out counts the running probes, and one more while probes are being started.
+ *
+ * Nothing is created to check the right to create: the transaction with the create also checks for
+ * a node that does not exist, so the server refuses the whole transaction. If the folder does not
+ * exist, the nearest folder above it counts, because the first lock creates the folder there.
  */
 #include <stdlib.h>
 
 #include "examine.h"
-#include "net/probe.h"
 #include "zk.h"
 
 typedef struct exam {
     zk_task task;
     pawl_op *op;
     size_t servers; /* in the ensemble; 0: unknown */
+    char folder[ZK_CHROOT_MAX + ZK_PREFIX_MAX + 2]; /* whose rights are checked */
+    int read_error, create_error;
+    bool cut;       /* the folder of the locks does not exist; `folder` is above it */
     size_t out;     /* probes; 0: not begun */
     net_probe probes[];
 } exam;
@@ -100,6 +106,92 @@ static bool config_read(zk_task *task, int64_t tag, int error, jute_reader *body
     return true;
 }
 
+/* ---- rights ---------------------------------------------------------------------------------- */
+
+static bool folder_read(zk_task *task, int64_t tag, int error, jute_reader *body)
+{
+    (void)tag;
+    (void)body;
+    exam_of(task)->read_error = error;
+    return true;
+}
+
+/* The first failure: of the create, or of the check, which must fail. */
+static bool create_tried(zk_task *task, int64_t tag, int error, jute_reader *body)
+{
+    exam *x = exam_of(task);
+
+    (void)tag;
+    if (!error)
+        jute_multi(body, &error);
+    x->create_error = error;
+    return error && (!body || !body->bad);
+}
+
+static void ask_create(exam *x)
+{
+    jute_writer w = zk_request(x->task.zk, ZK_MULTI);
+    char path[sizeof x->folder + 16], none[sizeof path + 8];
+
+    snprintf(path, sizeof path, "%s%s_c_doctor", x->folder, x->folder[1] ? "/" : "");
+    snprintf(none, sizeof none, "%s_none", path);
+    jute_put_int(&w, ZK_CREATE);
+    jute_put_bool(&w, false);
+    jute_put_int(&w, -1);
+    jute_put_text(&w, path);
+    jute_put_bytes(&w, "", 0);
+    zk_put_acl(x->task.zk, &w);
+    jute_put_int(&w, ZK_EPHEMERAL);
+    jute_put_int(&w, ZK_CHECK);
+    jute_put_bool(&w, false);
+    jute_put_int(&w, -1);
+    jute_put_text(&w, none);
+    jute_put_int(&w, -1);
+    jute_put_int(&w, -1); /* the end */
+    jute_put_bool(&w, true);
+    jute_put_int(&w, -1);
+    zk_request_end(&x->task, &w, create_tried, 0);
+}
+
+static void ask_rights(exam *x)
+{
+    zk_ask(&x->task, ZK_GET, x->folder, false, folder_read, 0);
+    ask_create(x);
+}
+
+static void look_at_rights(exam *x)
+{
+    const zk *z = x->task.zk;
+    const char *user = z->settings.login.user;
+    bool read = x->read_error != ZK_NO_AUTH || x->cut, create = x->create_error != ZK_NO_AUTH;
+    char what[1000], remedy[2000];
+
+    if (read && create)
+        return;
+    snprintf(what, sizeof what, "%s%.100s lacks the right to %s in %s", user ? "the user " : "",
+             user ? user : "everybody", read ? "create" : create ? "read" : "read and create",
+             x->folder);
+    snprintf(remedy, sizeof remedy, "zkCli.sh: setAcl %s %s%.100s%s, with a comma and the entries "
+             "that getAcl %s shows, because setAcl replaces all of them%s", x->folder,
+             user ? "digest:" : "world:", user ? user : "anyone", user ? ":HASH:cr" : ":cr",
+             x->folder, user ? "; docs/security.md describes HASH." : ".");
+    pawl_op_found(x->op, PAWL_FINDING_DANGER, "rights", where_of(z), what,
+                  create ? "Nobody can list the locks: pawl ls, top and serve fail."
+                         : "No lock can be taken: each lock has a node of its own there.", remedy);
+}
+
+/* The folder does not exist: go to the folder above. False: it exists. */
+static bool go_up(exam *x)
+{
+    char *slash = strrchr(x->folder, '/');
+
+    if (x->read_error != ZK_NO_NODE || !x->folder[1])
+        return false;
+    slash[slash == x->folder] = 0;
+    x->cut = true;
+    return true;
+}
+
 /* ---- the servers ----------------------------------------------------------------------------- */
 
 static void server_down(exam *x, const net_probe *p, const char *words)
@@ -112,17 +204,13 @@ static void server_down(exam *x, const net_probe *p, const char *words)
                   "can be taken.", "Start the server; look at its log.");
 }
 
-/* "Zookeeper version: 3.8.0-5a02a05eddb59aee6ac762f7ea82e92a68eb9c0f, built on ..." */
 static void server_version(exam *x, const net_probe *p)
 {
-    static const char key[] = "Zookeeper version: ";
-    const char *at = strstr(p->heard, key);
-    char what[64];
+    char version[ZK_VERSION_MAX], what[64];
 
-    if (!at)
+    if (!zk_version_read(p, version))
         return;
-    at += sizeof key - 1;
-    snprintf(what, sizeof what, "ZooKeeper %.*s", (int)strcspn(at, "-, \n") % 30, at);
+    snprintf(what, sizeof what, "ZooKeeper %s", version);
     pawl_op_fact(x->op, "server", p->at->where, what, 0);
 }
 
@@ -169,6 +257,7 @@ static void exam_go(zk_task *task)
     if (exam_of(task)->out)
         return; /* the probes need no session */
     zk_ask(task, ZK_GET, "/zookeeper/config", false, config_read, 0);
+    ask_rights(exam_of(task));
 }
 
 static void exam_next(zk_task *task)
@@ -177,9 +266,14 @@ static void exam_next(zk_task *task)
     zk *z = task->zk;
     const zk_settings *s = &z->settings;
 
+    if (go_up(x)) {
+        ask_rights(x);
+        return;
+    }
     examine_network(x->op, where_of(z), z->link.stream.fd, s->tls, s->tls_settings.verify);
     look_at_session(z, x->op);
     look_at_ensemble(z, x->op, x->servers);
+    look_at_rights(x);
     probe_all(x);
 }
 
@@ -200,6 +294,10 @@ void zk_examine(zk *z, pawl_op *op)
         return;
     }
     x->op = op;
+    snprintf(x->folder, sizeof x->folder, "%s", z->settings.base);
+    *strrchr(x->folder, '/') = 0; /* "/app/locks/", "/app/job-", "/" */
+    if (!x->folder[0])
+        strcpy(x->folder, "/");
     op->engine[0] = x;
     zk_task_begin(&x->task, z, &type);
     zk_task_go(&x->task);

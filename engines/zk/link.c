@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * link.c - the link to ZooKeeper, on top of kit/link.c: tries servers in turn, and reads messages.
- * GREETING is the request for the session (attach.c). Attempts and answers time out after a third
+ * GREETING is the request for the session (attach.c), and before that the question for the version,
+ * if the log shows it (version.c). Attempts and answers time out after a third
  * of the session's length, or earlier.
  *
  * Each attempt goes to the next server; the first round without pauses, then with pauses. Data is
@@ -27,6 +28,7 @@ static zk *zk_of(kit_link *kit)
 
 static void disconnect(kit_link *kit)
 {
+    net_probe_end(&zk_of(kit)->link.version);
     kit_wire_close(kit_wire_of(kit));
 }
 
@@ -82,7 +84,8 @@ static bool take_auth(zk *z, int error)
 {
     if (!error)
         return true;
-    zk_link_drop(z, PAWL_EAUTH, "user and password were refused");
+    zk_link_drop(z, PAWL_EAUTH, "user and password were refused (error %d); check PAWL_USER, "
+                 "PAWL_PASSWORD, and that the server allows the scheme digest", error);
     return false;
 }
 
@@ -165,7 +168,10 @@ static void attempt(kit_link *kit)
 
 static void greet(kit_link *kit)
 {
-    zk_link_attach(zk_of(kit));
+    if (kit->env->log_level >= PAWL_LOG_INFO)
+        zk_version_ask(zk_of(kit));
+    else
+        zk_link_attach(zk_of(kit));
 }
 
 static void ready(kit_link *kit)

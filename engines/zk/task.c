@@ -289,20 +289,36 @@ static const char *right_to(int opcode)
     }
 }
 
+/* The server accepts any user with any password. A wrong one shows only when a node belongs to
+ * another user. */
+static void say_right(const zk *z, const char *where, int error, char words[ZK_WORDS])
+{
+    const char *user = z->settings.login.user, *right = right_to(z->opcode);
+
+    if (user)
+        snprintf(words, ZK_WORDS, "%.40s: the right to %s is missing at or below %.40s, or user "
+                 "'%.20s' has another password; check PAWL_USER and PAWL_PASSWORD", where, right,
+                 z->settings.base, user);
+    else
+        snprintf(words, ZK_WORDS, "%.40s: the right to %s is missing at or below %.60s (error %d), "
+                 "and no user was given; see docs/security.md", where, right, z->settings.base,
+                 error);
+}
+
 int zk_error_code(const zk *z, int error, char words[ZK_WORDS])
 {
+    const char *where = z->settings.servers.list[z->link.server].where;
+
     if (error == ZK_NO_AUTH || error == ZK_AUTH_FAILED) {
-        snprintf(words, ZK_WORDS, "%.50s: the right to %s is missing at or below %.70s (error "
-                 "%d); see docs/security.md", z->settings.servers.list[z->link.server].where,
-                 right_to(z->opcode), z->settings.base, error);
+        say_right(z, where, error, words);
         return PAWL_EAUTH;
     }
     if (error == ZK_UNIMPLEMENTED) {
-        snprintf(words, ZK_WORDS, "server too old: it can't create containers, Pawl needs "
-                 "ZooKeeper 3.5 or newer (error %d)", error);
+        snprintf(words, ZK_WORDS, "%.50s: server too old: it can't create containers, Pawl needs "
+                 "ZooKeeper 3.5 or newer (error %d)", where, error);
         return PAWL_ENOTSUP;
     }
-    snprintf(words, ZK_WORDS, "ZooKeeper: error %d", error);
+    snprintf(words, ZK_WORDS, "%.50s: ZooKeeper's error %d", where, error);
     return PAWL_EBACKEND;
 }
 

@@ -40,6 +40,7 @@
 #include "engine.h"
 #include "jute.h"
 #include "kit/link.h"
+#include "net/probe.h"
 
 #define ZK_WORDS NET_WORDS
 #define ZK_CHROOT_MAX 512
@@ -255,6 +256,7 @@ typedef struct zk_link {
     int64_t attached; /* an instant before the request for the session was written */
     bool fresh;       /* the session is new */
     int32_t xid;
+    net_probe version;
 } zk_link;
 
 void zk_link_open(zk *z);
@@ -263,6 +265,10 @@ void zk_link_close(zk *z);
 /* The connection is of no use: close it, and try the next server. */
 #define zk_link_drop(z, ...) kit_link_drop(&(z)->link.kit, __VA_ARGS__)
 
+/* version.c: ask for the server's version, log it, and then request the session. */
+void zk_version_ask(zk *z);
+#define ZK_VERSION_MAX 40
+bool zk_version_read(const net_probe *p, char version[ZK_VERSION_MAX]);
 /* attach.c: request the session. */
 void zk_link_attach(zk *z);
 /* Handle the server's answer to that request. False: the link was dropped. */

@@ -6,6 +6,7 @@
  * guards the table, because threads of a case make objects, too.
  */
 #include "conf.h"
+#include "pawl-observe.h"
 
 #include <unistd.h>
 
@@ -297,6 +298,15 @@ int try_in_thread(pawl_lock *lock)
 int release_in_thread(pawl_lock *lock)
 {
     return in_thread(release_once, lock);
+}
+
+void check_held(const pawl_lock *lock)
+{
+    char cause[512];
+
+    if (pawl_lock_held(lock) != 1)
+        check_fail(__FILE__, __LINE__, "the lock is not held: %s",
+                   pawl_lock_lost_cause(lock, cause, sizeof cause));
 }
 
 int try_as_stranger(const char *name, uint64_t kind)

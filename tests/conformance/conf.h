@@ -22,8 +22,16 @@
 #include "pawl.h"
 
 /* SHORT_LEASE ends while the test waits, but is long enough for the calls of a case on a busy
- * machine. DEATH_LEASE is for processes that die. LONG_LEASE never ends during a case. */
-enum { SHORT_LEASE = 700, DEATH_LEASE = 2000, LONG_LEASE = 600000 };
+ * machine. DEATH_LEASE is for processes that die. RENEWED_LEASE is for locks that must stay held by
+ * renewals for RENEWED_PAUSE: a renewal is due after a third of the lease, so the client and a busy
+ * server have two seconds to carry it out. LONG_LEASE never ends during a case. */
+enum {
+    SHORT_LEASE = 1000,
+    DEATH_LEASE = 2000,
+    RENEWED_LEASE = 3000,
+    RENEWED_PAUSE = 4000,
+    LONG_LEASE = 600000
+};
 
 extern const char *conf_url;
 
@@ -136,6 +144,8 @@ int release_in_thread(pawl_lock *lock);
 
 /* The result of a try by a new client; a lock that was got is released again. */
 int try_as_stranger(const char *name, uint64_t kind);
+/* Check that the lock is held; if not, print the cause of the loss. */
+void check_held(const pawl_lock *lock);
 
 /* A wait of `limit_ms` must time out, and not earlier. PAWL_ETIMEDOUT promises that the service has
  * answered. If the service is too slow, the call ends with another code, and is then repeated with

@@ -111,7 +111,7 @@ CASE("a holder that cancels its own reading keeps the lock")
 static void pairs_inside(uint64_t kind)
 {
     const char *name = check_name("again");
-    pawl_client *client = client_open(CLIENT_OPTIONS(.watchdog_ms = DEATH_LEASE));
+    pawl_client *client = client_open(CLIENT_OPTIONS(.watchdog_ms = RENEWED_LEASE));
     pawl_lock *lock = of_kind(client, name, kind, 0);
     int64_t began = now_ms();
     uint64_t token;
@@ -120,12 +120,12 @@ static void pairs_inside(uint64_t kind)
     CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
     token = pawl_lock_token(lock);
     waiter_start(&w, of_kind(client_open(NULL), name, PAWL_WRITE, 0), PAWL_FOREVER);
-    while (now_ms() - began < 2 * DEATH_LEASE + 500) {
+    while (now_ms() - began < 2 * RENEWED_LEASE + 500) {
         CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
         CHECK_EQ(pawl_lock_token(lock), token);
         pause_ms(100);
         CHECK_OK(pawl_lock_release(lock, NULL));
-        pause_ms(DEATH_LEASE / 4);
+        pause_ms(RENEWED_LEASE / 4);
         CHECK(event_count(&w.decided) == 0);
     }
     CHECK_OK(pawl_lock_release(lock, NULL));
@@ -146,7 +146,7 @@ CASE("a mutex that is acquired again and again is still renewed")
 CASE("a lock that was entered several times stays renewed until the last release")
 {
     static const uint64_t kinds[] = {PAWL_READ, PAWL_WRITE, PAWL_FAIR};
-    pawl_client *client = client_open(CLIENT_OPTIONS(.watchdog_ms = DEATH_LEASE));
+    pawl_client *client = client_open(CLIENT_OPTIONS(.watchdog_ms = RENEWED_LEASE));
     pawl_lock *locks[3];
     static const char *const suffixes[] = {"r", "w", "f"};
     const char *names[3];
@@ -158,10 +158,10 @@ CASE("a lock that was entered several times stays renewed until the last release
     for (int n = 0; n < 3; n++) {
         for (int i = 0; i < 3; i++)
             CHECK_OK(pawl_lock_acquire(locks[i], 0, NULL));
-        pause_ms(DEATH_LEASE / 3);
+        pause_ms(RENEWED_LEASE / 3);
     }
     for (int n = 0; n < 3; n++) {
-        pause_ms(DEATH_LEASE / 2);
+        pause_ms(RENEWED_LEASE / 2);
         for (int i = 0; i < 3; i++) {
             CHECK_CODE(try_as_stranger(names[i], PAWL_WRITE), PAWL_EBUSY);
             CHECK_OK(pawl_lock_release(locks[i], NULL));

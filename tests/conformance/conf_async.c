@@ -355,14 +355,14 @@ CASE("leases are renewed while the program's loop does not come round")
 {
     static calls got = CALLS_INIT;
     const char *name = check_name("x");
-    pawl_client *client = client_open(CLIENT_OPTIONS(.watchdog_ms = 1200));
+    pawl_client *client = client_open(CLIENT_OPTIONS(.watchdog_ms = RENEWED_LEASE));
     pawl_lock *lock = lock_new(client, name, &handle_owned);
 
     CHECK(pawl_client_fd(client) >= 0);
     CHECK_OK(pawl_lock_acquire_start(lock, PAWL_FOREVER, count_call, &got));
     loop_until(client, &got.event, 1);
-    pause_ms(2500);
-    CHECK_EQ(pawl_lock_held(lock), 1);
+    pause_ms(RENEWED_PAUSE);
+    check_held(lock);
     CHECK_CODE(try_as_stranger(name, PAWL_MUTEX), PAWL_EBUSY);
 }
 

@@ -56,7 +56,7 @@ CASE("a forked child's calls are refused, and the parent keeps its locks")
 {
     static calls done = CALLS_INIT;
     const char *name = check_name("f");
-    pawl_client *client = client_open(CLIENT_OPTIONS(.watchdog_ms = 1500));
+    pawl_client *client = client_open(CLIENT_OPTIONS(.watchdog_ms = RENEWED_LEASE));
     family f = {.client = client, .lock = lock_new(client, name, NULL),
                 .sem = sem_new(client, check_name("s"), SEM_OPTIONS(.permits = 1)),
                 .latch = latch_new(client, check_name("l")), .done = &done};
@@ -73,8 +73,8 @@ CASE("a forked child's calls are refused, and the parent keeps its locks")
     CHECK_EQ(pawl_lock_token(f.lock), token);
     CHECK(pawl_semaphore_valid_ms(f.sem) > 0);
     CHECK_CODE(try_as_stranger(name, PAWL_MUTEX), PAWL_EBUSY);
-    pause_ms(2000); /* the parent's renewals go on */
-    CHECK_EQ(pawl_lock_held(f.lock), 1);
+    pause_ms(RENEWED_PAUSE); /* the parent's renewals go on */
+    check_held(f.lock);
     CHECK_OK(pawl_semaphore_release(f.sem, 1, NULL));
     CHECK_OK(pawl_lock_release(f.lock, NULL));
     CHECK_EQ(event_count(&done.event), 0);

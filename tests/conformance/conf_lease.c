@@ -236,14 +236,14 @@ CASE("the watchdog keeps a lock past its lease, and its token")
 {
     static calls lost = CALLS_INIT;
     const char *name = check_name("l");
-    pawl_client *client = client_open(CLIENT_OPTIONS(.watchdog_ms = 3000));
+    pawl_client *client = client_open(CLIENT_OPTIONS(.watchdog_ms = RENEWED_LEASE));
     pawl_lock *lock = lock_new(client, name, LOCK_OPTIONS(.on_lost = count_call, .arg = &lost));
     uint64_t token;
 
     CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
     token = pawl_lock_token(lock);
     pause_ms(6500);
-    CHECK_EQ(pawl_lock_held(lock), 1);
+    check_held(lock);
     CHECK_EQ(pawl_lock_token(lock), token);
     CHECK_CODE(try_as_stranger(name, PAWL_MUTEX), PAWL_EBUSY);
     CHECK(stats_of(client).renewed >= 2);
@@ -254,7 +254,7 @@ CASE("the watchdog keeps a lock past its lease, and its token")
 CASE("the watchdog keeps twenty locks of one client at once")
 {
     enum { N = 20 };
-    pawl_client *client = client_open(CLIENT_OPTIONS(.watchdog_ms = 3000));
+    pawl_client *client = client_open(CLIENT_OPTIONS(.watchdog_ms = RENEWED_LEASE));
     pawl_lock *locks[N];
 
     for (int i = 0; i < N; i++) {
@@ -266,7 +266,7 @@ CASE("the watchdog keeps twenty locks of one client at once")
     }
     pause_ms(5000);
     for (int i = 0; i < N; i++) {
-        CHECK_EQ(pawl_lock_held(locks[i]), 1);
+        check_held(locks[i]);
         CHECK_OK(pawl_lock_release(locks[i], NULL));
     }
     CHECK_EQ(stats_of(client).lost, 0);

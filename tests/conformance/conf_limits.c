@@ -8,15 +8,15 @@ CASE("max_hold_ms ends a hold that the watchdog would have kept")
 {
     static calls lost = CALLS_INIT;
     const char *name = check_name("l");
-    pawl_client *client = client_open(CLIENT_OPTIONS(.watchdog_ms = 900));
+    pawl_client *client = client_open(CLIENT_OPTIONS(.watchdog_ms = 2400));
     pawl_lock *lock = lock_new(
-        client, name, LOCK_OPTIONS(.max_hold_ms = 2000, .on_lost = count_call, .arg = &lost));
+        client, name, LOCK_OPTIONS(.max_hold_ms = 5000, .on_lost = count_call, .arg = &lost));
     pawl_lock *next = lock_new(client_open(NULL), name, NULL);
     int64_t began = now_ms();
 
     CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
     CHECK_OK(pawl_lock_acquire(next, PAWL_FOREVER, NULL));
-    CHECK(now_ms() - began >= 1500); /* renewed past the first lease */
+    CHECK(now_ms() - began >= 4000); /* renewed past the first lease */
     event_await(&lost.event, 1);
     CHECK_EQ(event_count(&lost.event), 1);
     CHECK_EQ(pawl_lock_held(lock), 0);

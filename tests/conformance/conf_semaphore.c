@@ -324,12 +324,12 @@ CASE("on_lost may use a semaphore that another thread frees meanwhile")
 CASE("the watchdog keeps permits past their lease")
 {
     const char *name = check_name("s");
-    pawl_client *client = client_open(CLIENT_OPTIONS(.watchdog_ms = 1200));
+    pawl_client *client = client_open(CLIENT_OPTIONS(.watchdog_ms = RENEWED_LEASE));
     pawl_semaphore *a = sem_new(client, name, SEM_OPTIONS(.permits = 2));
     pawl_semaphore *b = sem_new(client_open(NULL), name, SEM_OPTIONS(.permits = 2));
 
     CHECK_OK(pawl_semaphore_acquire(a, 2, 0, NULL));
-    pause_ms(2000);
+    pause_ms(RENEWED_PAUSE);
     CHECK(pawl_semaphore_valid_ms(a) > 0);
     CHECK_CODE(pawl_semaphore_acquire(b, 1, 0, NULL), PAWL_EBUSY);
     CHECK_OK(pawl_semaphore_release(a, 2, NULL));

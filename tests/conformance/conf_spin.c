@@ -57,13 +57,13 @@ CASE("a spin lock times out, not before its time, and can be cancelled")
 CASE("a spin lock is re-entrant and renewed like any other")
 {
     const char *name = check_name("p");
-    pawl_lock *lock = spin(client_open(CLIENT_OPTIONS(.watchdog_ms = 1200)), name);
+    pawl_lock *lock = spin(client_open(CLIENT_OPTIONS(.watchdog_ms = RENEWED_LEASE)), name);
 
     CHECK_OK(pawl_lock_acquire(lock, PAWL_FOREVER, NULL));
     CHECK_OK(pawl_lock_acquire(lock, 0, NULL));
     CHECK_EQ(pawl_lock_hold_count(lock), 2);
-    pause_ms(2000);
-    CHECK_EQ(pawl_lock_held(lock), 1);
+    pause_ms(RENEWED_PAUSE);
+    check_held(lock);
     CHECK_CODE(try_as_stranger(name, PAWL_SPIN), PAWL_EBUSY);
     CHECK_OK(pawl_lock_release(lock, NULL));
     CHECK_OK(pawl_lock_release(lock, NULL));

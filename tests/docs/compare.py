@@ -2,8 +2,9 @@
 """Compares the output of a command with the documented output.
 
 Words that differ from run to run match each other: times of day, durations, process ids, tokens,
-host names, long numbers. A line "..." stands for any number of lines, and "..." within a line for
-any text. Everything else must be equal, blanks at the end of a line aside.
+host names, long numbers, versions, which clock is ahead. A line "..." stands for any number of
+lines, and "..." within a line for any text. Everything else must be equal, blanks at the end of a
+line aside.
 """
 import re
 
@@ -14,7 +15,9 @@ CHANGING = (
     (r'\bon [\w.-]+ (for|since)\b', r'on <host> \1'),
     (r'\bpawl \(\S+\) on [\w.-]+$', 'pawl (<user>) on <host>'),
     (r'\bhost=[\w.-]+', 'host=<host>'),
+    (r"\b(ahead of|behind) this machine's", "<ahead of> this machine's"),
     (r'\d{6,}', '<n>'),
+    (r'(?<![\d.])\d+\.\d+\.\d+(?![\d.])', '<version>'),
 )
 
 

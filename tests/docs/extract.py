@@ -21,6 +21,8 @@ A marker is an HTML comment in the line before the fence, or a .\" comment in a 
     <!-- test: sql postgres -->      carry out the statements (or: mysql)
     <!-- test: unit NAME.service --> check the unit file with systemd-analyze
     <!-- test: yaml -->              parse the block as YAML
+    <!-- test: terminal KEYS -->     run each command on a terminal, and type KEYS until it ends
+    <!-- test: excerpt of FILE ... -->  each line of the block is in one of the files (comments aside)
     <!-- test: not run, REASON -->   the block can't run; the test counts and prints the reason
     <!-- rights: NAME -->            the tests of rights carry out the block (tests/lib/rights.py)
 

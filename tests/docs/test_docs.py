@@ -10,6 +10,7 @@ import collections
 import glob
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -19,12 +20,18 @@ import time
 
 import compare
 import extract
+import manual
+import metric_names
+import parity
 import world
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.realpath(os.path.join(HERE, '..', '..'))
 LIMIT = 120  # seconds for a page; only a hang takes so long
 COMPILE = 'cc -Wall -Wextra -Werror -o {exe} {source} $(pkg-config --cflags --libs pawl)'
+SIZE = 'stty rows 24 cols 80; '
+TERMINAL = ('while printf %s {keys} 2> /dev/null; do sleep 0.1; done | '
+            'TERM=xterm-256color script -qec {command} /dev/null')
 STUBS = ('ffmpeg',)
 STUB = '#!/bin/sh\nexit 0\n'  # stands for a program that the reader has
 OWN = r'(?<![\w/])(?:\./|/usr/local/bin/)[\w-]+(?:\.sh)?(?![\w/.-])'
@@ -43,18 +50,6 @@ def pages():
     found += sorted(glob.glob('man/*.[1-9]', root_dir=ROOT))
     made = glob.glob(os.path.join(sys.argv[1], 'man', '*.3'))  # from pawl.h
     return found + sorted(os.path.relpath(p, ROOT) for p in made)
-
-
-def manual_faults(names):
-    """The warnings of groff about the pages, and functions that man(1) does not find."""
-    for name in names:
-        done = subprocess.run(['groff', '-mandoc', '-Tutf8', '-ww', name], cwd=ROOT, check=False,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        yield from done.stderr.splitlines()
-    with open(os.path.join(ROOT, 'src', 'libpawl.sym'), encoding='utf-8') as f:
-        for name in re.findall(r'^\s+(pawl_\w+);', f.read(), re.M):
-            if not os.path.exists(f'/usr/local/share/man/man3/{name}.3'):
-                yield f'no manual page {name}(3)'
 
 
 class Tally:
@@ -98,6 +93,10 @@ class Page:
             self.tally.elsewhere += 1
         elif block.marker('not run') is not None:
             self.refuse(block)
+        elif block.marker('excerpt of') is not None:
+            self.take_excerpt(block)
+        elif block.marker('terminal') is not None:
+            self.take_terminal(block)
         elif block.language in extract.COMMANDS:
             self.take_commands(block)
         elif block.marker('file') is not None or block.language in extract.PROGRAMS:
@@ -135,6 +134,22 @@ class Page:
             self.add(block, command, expected, asks)
             self.tally.commands += 1
             self.tally.compared += bool(expected)
+
+    def take_terminal(self, block):
+        for command, _ in block.commands():
+            self.add(block, TERMINAL.format(keys=shlex.quote(block.marker('terminal')),
+                                            command=shlex.quote(SIZE + command)))
+            self.tally.commands += 1
+
+    def take_excerpt(self, block):
+        self.tally.files += 1
+        there = ''
+        for name in block.marker('excerpt of').split():
+            with open(os.path.join(ROOT, name), encoding='utf-8') as f:
+                there += squeezed(f.read()) + ' '
+        for line in map(squeezed, block.text.splitlines()):
+            if line not in there:
+                raise ValueError(f'not in {block.marker("excerpt of")}: {line}')
 
     def take_program(self, block, name):
         self.files[name] = block.text
@@ -225,6 +240,11 @@ def bad_links(name):
                     yield f'{name}: no such heading: {target}'
 
 
+def squeezed(text):
+    """Without comments, and with single blanks."""
+    return ' '.join(re.sub(r'/\*.*?\*/', '', text, flags=re.S).split())
+
+
 def wrapped(text):
     return ('#include <pawl.h>\n#include <stdio.h>\n'
             'static void sell_one(unsigned long long token) { (void)token; }\n'
@@ -259,6 +279,14 @@ def session(script, folder):
         return f.read()
 
 
+def report(number, sentence, faults):
+    """Print a TAP line with the faults. Returns whether there are any."""
+    faults = list(faults)
+    print(f'{"not ok" if faults else "ok"} {number} - {sentence}')
+    print(''.join(f'# {fault}\n' for fault in faults), end='')
+    return bool(faults)
+
+
 def main():
     words = sys.argv[2:]
     tally = Tally()
@@ -272,17 +300,19 @@ def main():
         began = time.monotonic()
         place.start('\n'.join(p.text() for p in found))
         print(f'# the services started in {time.monotonic() - began:.1f} s')
-        print(f'1..{len(found) + 2}')
+        print(f'1..{len(found) + 4}')
         broken = Page('tests/docs/broken.md', Tally())
         broken.run(os.path.join(folder, 'broken'))
         failed |= len(broken.wrong) != 7
         print(f'{"not ok" if failed else "ok"} 1 - a page with seven mistakes: '
               f'{len(broken.wrong)} found')
-        faults = list(manual_faults(p.name for p in found if not p.name.endswith('.md')))
-        failed |= bool(faults)
-        print(f'{"not ok" if faults else "ok"} 2 - manual pages of all functions, without warnings')
-        print(''.join(f'# {fault}\n' for fault in faults), end='')
-        for number, page in enumerate(sorted(found, key=lambda p: 'r1|' in p.text()), 3):
+        failed |= report(2, 'manual pages of all functions, with examples, without warnings',
+                         manual.faults(p.name for p in found if not p.name.endswith('.md')))
+        failed |= report(3, 'README.zh-CN.md has everything that README.md has',
+                         parity.differences('README.md', 'README.zh-CN.md'))
+        failed |= report(4, 'all metrics are documented, and alert rules use no others',
+                         metric_names.faults())
+        for number, page in enumerate(sorted(found, key=lambda p: 'r1|' in p.text()), 5):
             began = time.monotonic()
             page.run(os.path.join(folder, page.name.replace('/', '-')))
             failed |= bool(page.wrong)

@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 
-from doctor import TOOL, ask, expect, found, run, the
+from doctor import PATIENCE, TOOL, ask, expect, found, run, the
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, '..', 'redis'))
 from harness import case, equal, main, wait_for  # noqa: E402
@@ -259,8 +259,9 @@ def _(box):
         done.stdout
 
 
-@case('a quorum: nodes on one machine, one node twice, a node that is down')
+@case('a quorum on one machine: by loopback addresses, or by sockets; one node twice, one that is down')
 def _(box):
+    machine = 'quorum-machine'
     with Sound('--bind', '127.0.0.1 127.0.0.2') as a, Sound('--bind', '127.0.0.2 127.0.0.1') as b, \
             Sound('--bind', '127.0.0.3 127.0.0.1') as c:
         c.set('appendonly', 'no')  # a node of a quorum needs no persistence
@@ -268,24 +269,122 @@ def _(box):
         def quorum(*hosts):
             return 'quorum:settle=1|' + '|'.join(
                 f'redis://{host}:{s.port}/?timeout=20000' for s, host in hosts)
-        expect(quorum((a, '127.0.0.1'), (b, '127.0.0.2'), (c, '127.0.0.3')))
-        f = the(expect(quorum((a, '127.0.0.1'), (b, '127.0.0.1'), (c, '127.0.0.3')),
-                       'quorum-machine'), 'quorum-machine')
-        assert 'nodes 1 and 2' in f['what'], f
-        f = the(expect(quorum((a, '127.0.0.1'), (a, '127.0.0.2'), (c, '127.0.0.3')),
-                       'quorum-same'), 'quorum-same')
-        equal(f['level'], 'danger')
-        b.set('maxmemory-policy', 'allkeys-lru')
+
+        def machines(url, *others):
+            return the(expect(url, machine, *others), machine)['what']
         three = quorum((a, '127.0.0.1'), (b, '127.0.0.2'), (c, '127.0.0.3'))
-        f = the(expect(three, 'redis-eviction'), 'redis-eviction')
+        equal(machines(three), 'nodes 1, 2 and 3 are on the same machine')
+        equal(machines('quorum:settle=1|' + '|'.join(s.unix_url() for s in (a, b, c))),
+              'nodes 1, 2 and 3 are on the same machine')
+        twice = quorum((a, '127.0.0.1'), (a, '127.0.0.2'), (c, '127.0.0.3'))
+        f = the(expect(twice, 'quorum-same', machine), 'quorum-same')
+        equal((f['level'], f['what']), ('danger', 'nodes 1 and 2 are the same server'))
+        equal(machines(twice, 'quorum-same'), 'nodes 1 and 3 are on the same machine')
+        b.set('maxmemory-policy', 'allkeys-lru')
+        f = the(expect(three, 'redis-eviction', machine), 'redis-eviction')
         assert f['where'].startswith('node 2: 127.0.0.2'), f
         b.set('maxmemory-policy', 'noeviction')
         b.process.kill()
         b.process.wait()
-        expect(three, 'quorum-node')
+        equal(machines(three, 'quorum-node'), 'nodes 1 and 3 are on the same machine')
 
 
-@case('a cluster: every master is examined')
+@case('a quorum on several machines, and with two nodes on one of them')
+def _(box):
+    """Each machine is a network namespace."""
+    def node(at):
+        return f'redis://{at}/?timeout=20000'
+
+    def quorum(*at):
+        return 'quorum:settle=1|' + '|'.join(map(node, at))
+    urls = [quorum('10.99.2.2:6399', '10.99.3.2:6399', '10.99.4.2:6399'),
+            quorum('10.99.2.2:6399', '10.99.3.2:6399', '10.99.2.2:6398'),
+            quorum('10.99.2.2:6399', '10.99.3.1:6399', '10.99.4.1:6398'),
+            quorum('127.0.0.1:6399', '10.99.3.2:6399', '10.99.4.1:6398')]
+    answers = on_machines(box, urls)
+    network = ['tls-off']
+    equal([sorted(f['id'] for f in said['findings']) for said in answers],
+          [network * 3, ['quorum-machine'] + network * 3, ['quorum-machine'] + network * 3,
+           ['quorum-machine'] + network * 2])
+    equal([the(said, 'quorum-machine')['what'] for said in answers[1:]],
+          ['nodes 1 and 3 are on the same machine', 'nodes 2 and 3 are on the same machine',
+           'nodes 1 and 3 are on the same machine'])
+
+
+# Every process of the script ends with the script, which is process 1 of a namespace of its own.
+MACHINES = r'''
+tool=$1; folder=$2; shift 2
+answers() {
+    for try in $(seq 600); do
+        redis-cli -h "$1" -p "$2" ping >/dev/null 2>&1 && return
+        sleep 0.1
+    done
+}
+ip link set lo up
+redis-server "$folder/1-6399" >/dev/null &
+redis-server "$folder/1-6398" >/dev/null &
+for n in 2 3 4; do
+    mkfifo "$folder/go-$n"
+    unshare -n sh -c '
+        read go < "$1/go-$2"
+        ip link set lo up; ip addr add "10.99.$2.2/24" dev eth0; ip link set eth0 up
+        redis-server "$1/$2-6398" >/dev/null &
+        exec redis-server "$1/$2-6399" >/dev/null' sh "$folder" $n & other=$!
+    ip link add v$n type veth peer name eth0
+    # Until the namespace is there, the command finds the name eth0 taken.
+    while [ "$(readlink /proc/$other/ns/net)" = "$(readlink /proc/self/ns/net)" ]; do sleep 0.02; done
+    ip link set eth0 netns $other
+    ip addr add 10.99.$n.1/24 dev v$n; ip link set v$n up
+    echo go > "$folder/go-$n"
+    answers 10.99.$n.2 6399; answers 10.99.$n.2 6398
+done
+answers 127.0.0.1 6399; answers 127.0.0.1 6398
+for url in "$@"; do
+    "$tool" doctor --json -u "$url"
+done
+'''
+
+
+def on_machines(box, urls):
+    """Run pawl doctor for each URL. Besides this machine there are the machines 10.99.N.2, with N = 2, 3 and
+    4, at which this machine is 10.99.N.1. On each machine two servers listen at all addresses."""
+    for machine in (1, 2, 3, 4):
+        for port in (6399, 6398):
+            data = box.path(f'data-{machine}-{port}')
+            os.mkdir(data)
+            with open(box.path(f'{machine}-{port}'), 'w', encoding='ascii') as f:
+                f.write(f'port {port}\nbind 0.0.0.0\nprotected-mode no\ndir {data}\nsave ""\n'
+                        'appendonly yes\nappendfsync always\n')
+    namespaces = ['unshare', '-n', '--pid', '--fork', '--kill-child', '--mount-proc']
+    done = subprocess.run([*namespaces, *([] if os.getuid() == 0 else ['-r']), 'sh', '-c', MACHINES, 'sh',
+                           TOOL, box.dir, *urls], stdout=subprocess.PIPE, check=False, timeout=PATIENCE)
+    answers = [json.loads(line) for line in done.stdout.decode().splitlines() if line]
+    equal(len(answers), len(urls), done.stdout)
+    return answers
+
+
+@case('a cluster: sound if each master has a replica that grants wait for; every master is examined')
+def _(box):
+    cluster = Cluster(*SAFE, masters=3, replicas=3)
+    try:
+        said = expect(cluster.url(replicas=1, timeout=20000))
+        equal(len([f for f in said['facts'] if f['id'] == 'server']), 3)
+        equal(said['skipped'], [])
+        said = expect(cluster.url(timeout=20000), *['redis-replicas'] * 3)
+        masters = {f"127.0.0.1:{m.port}" for m in cluster.masters()}
+        equal({f['where'] for f in said['findings']}, masters)
+        one, *_ = cluster.masters()
+        replica, = cluster.replicas_of(one)
+        replica.process.kill()
+        replica.process.wait()
+        wait_for('the loss', lambda: 'connected_slaves:0' in one.call('INFO', 'replication'))
+        f = the(ask(cluster.url(replicas=1, timeout=3000)), 'redis-no-replica')
+        equal(f['where'], f'127.0.0.1:{one.port}')
+    finally:
+        cluster.stop()
+
+
+@case('a cluster without replicas')
 def _(box):
     cluster = Cluster(*SAFE, masters=3, replicas=0)
     try:

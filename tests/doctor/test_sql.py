@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """test_sql.py postgres|mysql [WORDS]: pawl doctor on a SQL server."""
 import os
+import re
+import signal
 import subprocess
 import sys
 
@@ -11,6 +13,7 @@ from doctor import ask, expect, found, the  # noqa: E402
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, '..', 'sql'))
 from harness import case, equal, main, wait_for  # noqa: E402
+from pairs import Standby  # noqa: E402
 from server import SERVERS  # noqa: E402
 
 KIND = SERVERS[SCHEME]
@@ -41,15 +44,53 @@ def many(s, url):
     else:
         gone = [f'EXECUTE ON PROCEDURE pawl.distributed_lock_{name}'
                 for name in ('latch', 'break', 'sweep')]
+        all_missing(s, url, gone)
+        gone += ['SELECT ON pawl.distributed_lock', 'DELETE ON pawl.distributed_lock_mail',
+                 'INSERT ON pawl.distributed_lock_member', 'UPDATE ON pawl.distributed_lock_member',
+                 'UPDATE ON pawl.distributed_lock_client',
+                 'EXECUTE ON PROCEDURE pawl.distributed_lock_version']
+    all_missing(s, url, gone)
+
+
+def all_missing(s, url, gone, user='shop'):
     for right in gone:
-        s.sql(f'REVOKE {right} FROM shop')
+        s.sql(f'REVOKE {right} FROM {user}')
     said = ask(url)
-    equal([f['id'] for f in said['findings']], ['rights'] * len(gone))
-    equal(sorted(f['remedy'].replace(' PROCEDURE ', ' PROCEDURE pawl.') for f in said['findings']),
-          sorted(f'GRANT {right} TO shop;' for right in gone))
-    for f in said['findings']:
-        s.sql(f['remedy'])
+    equal([f['id'] for f in said['findings']], ['rights'] * len(gone), said)
+    remedies = [f['remedy'] for f in said['findings']]
+    if SCHEME == 'mysql':
+        remedies = [r.replace(' distributed_lock', ' pawl.distributed_lock') for r in remedies]
+    equal(sorted(remedies), sorted(f'GRANT {right} TO shop;' for right in gone))
+    for remedy in remedies:
+        s.sql(remedy.replace('TO shop;', f'TO {user};'))
     expect(url)
+
+
+def session_rights(s):
+    s.sql("CREATE USER few IDENTIFIED BY ''")
+    s.grant('few', 'session')
+    url = url_of(s, 'few', layout='session')
+    expect(url)
+    s.sql('REVOKE SELECT, UPDATE, DELETE ON pawl.distributed_lock_session FROM few')
+    said = ask(url)
+    equal(sorted(f['remedy'] for f in said['findings']),
+          [f'GRANT {right} ON distributed_lock_session TO few;'
+           for right in ('DELETE', 'SELECT', 'UPDATE')])
+
+
+def rights_of_a_role(s):
+    """MariaDB's lists of rights in information_schema don't show the rights of roles."""
+    s.sql("CREATE USER clerk IDENTIFIED BY ''; CREATE ROLE team; GRANT team TO clerk; "
+          'SET DEFAULT ROLE team FOR clerk')
+    s.grant('team')
+    url = url_of(s, 'clerk')
+    expect(url)
+    for right in ('INSERT ON pawl.distributed_lock_client', 'DELETE ON pawl.distributed_lock'):
+        s.sql(f'REVOKE {right} FROM team')
+    said = ask(url)
+    equal(sorted(f['remedy'] for f in said['findings']),
+          ['GRANT DELETE ON distributed_lock TO clerk;',
+           'GRANT INSERT ON distributed_lock_client TO clerk;'])
 
 
 @case('a sound server has no findings; a user without a right has one that names it')
@@ -72,6 +113,10 @@ def _(box):
         s.sql(f'REVOKE EXECUTE ON {function}distributed_lock_latch FROM shop')
         f = the(expect(url, 'rights'), 'rights')
         assert 'GRANT EXECUTE' in f['what'] and 'distributed_lock_latch' in f['what'], f
+        if SCHEME == 'mysql':
+            s.schema()
+            session_rights(s)
+            rights_of_a_role(s)
     finally:
         s.stop()
 
@@ -150,6 +195,93 @@ def mysql(s):
         s.sql('DELETE FROM distributed_lock_session')  # without the key the table may have a name twice
         s.sql(table + mend)
     expect(url_of(s, layout='session'))
+
+
+def wait_number(s, text, what):
+    """Wait until the query returns a number other than 0, and let the server write its log."""
+    def found():
+        s.sql('CREATE TABLE IF NOT EXISTS other (n int); INSERT INTO other VALUES (1)')
+        return s.number(text)
+    wait_for(what, found)
+
+
+def postgres_lag(s):
+    s.sql("ALTER SYSTEM SET synchronous_standby_names = '*'")
+    other = Standby(s, '-c', 'wal_retrieve_retry_interval=100ms')
+    try:
+        s.sql('SELECT pg_reload_conf()')
+        wait_number(s, "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync' AND state "
+                       "= 'streaming' AND replay_lag < '1 s'", 'the standby')
+        equal(expect(url_of(s))['skipped'], [])
+        s.bare_user('shop')
+        s.grant('shop')
+        skipped, = expect(url_of(s, 'shop'))['skipped']
+        equal(skipped['id'], 'sql-lag')
+        s.sql('GRANT pg_read_all_stats TO shop')
+        equal(expect(url_of(s, 'shop'))['skipped'], [])
+        other.sql('SELECT pg_wal_replay_pause()')
+        wait_number(s, "SELECT count(*) FROM pg_stat_replication WHERE replay_lag > '4 s'",
+                    'a replay that lags')
+        f = the(expect(url_of(s), 'sql-lag'), 'sql-lag')
+        assert re.fullmatch(r'the standby walreceiver is \d+ s behind', f['what']), f
+        equal(f['level'], 'warning')
+        expect(url_of(s, layout='advisory'), 'sql-lag')
+        other.sql('SELECT pg_wal_replay_resume()')
+        wait_number(s, "SELECT count(*) FROM pg_stat_replication WHERE replay_lag < '1 s'",
+                    'the end of the lag')
+        expect(url_of(s))
+        s.sql("ALTER SYSTEM RESET synchronous_standby_names")
+        s.sql('SELECT pg_reload_conf()')
+        receiver = other.number('SELECT pid FROM pg_stat_wal_receiver')
+        os.kill(receiver, signal.SIGSTOP)
+        try:
+            wait_number(s, 'SELECT count(*) FROM pg_stat_replication WHERE sent_lsn > flush_lsn AND '
+                           "reply_time < now() - interval '4 s'", 'the silence')
+            f = the(expect(url_of(s), 'sql-lag', 'sql-standby'), 'sql-lag')
+            assert 'confirmed nothing' in f['what'], f
+        finally:
+            os.kill(receiver, signal.SIGCONT)
+    finally:
+        other.stop()
+
+
+def mysql_replica(s):
+    other = KIND('--server-id=2', '--rpl-semi-sync-slave-enabled=1')
+    try:
+        s.sql("CREATE USER shop IDENTIFIED BY ''; GRANT ALL ON pawl.* TO shop")
+        equal(expect(url_of(s, 'shop'))['skipped'], [])
+        other.sql(f"CHANGE MASTER TO master_host = '127.0.0.1', master_port = {s.port}, "
+                  "master_user = 'root', master_use_gtid = slave_pos; START SLAVE")
+        wait_for('the replica', lambda: '1' in s.sql("SHOW STATUS LIKE 'Slaves_connected'"))
+        for user in ('root', 'shop'):
+            f = the(expect(url_of(s, user), 'sql-standby'), 'sql-standby')
+            assert f['level'] == 'warning' and '1 replica' in f['what'], f
+        s.sql('SET GLOBAL rpl_semi_sync_master_timeout = 600000')
+        s.sql('SET GLOBAL rpl_semi_sync_master_enabled = 1')
+        wait_for('semi-synchronous replication', lambda: 'ON' in s.sql(
+            "SHOW STATUS LIKE 'Rpl_semi_sync_master_status'") and '1' in s.sql(
+            "SHOW STATUS LIKE 'Rpl_semi_sync_master_clients'"))
+        expect(url_of(s, 'shop'))
+        s.sql('SET GLOBAL rpl_semi_sync_master_enabled = 0')
+        expect(url_of(s, 'shop'), 'sql-standby')
+        other.sql('STOP SLAVE')
+        wait_for('the end', lambda: '0' in s.sql("SHOW STATUS LIKE 'Slaves_connected'"))
+        expect(url_of(s, 'shop'))
+    finally:
+        other.stop()
+
+
+@case('replicas that nobody waits for, and standbys that lag')
+def _(box):
+    if SCHEME == 'postgres':
+        s = start()
+    else:
+        s = start('--server-id=1', '--log-bin=log', '--sync-binlog=1')
+    try:
+        expect(url_of(s))
+        {'postgres': postgres_lag, 'mysql': mysql_replica}[SCHEME](s)
+    finally:
+        s.stop()
 
 
 @case('settings and tables')

@@ -2,16 +2,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """pawl doctor on ZooKeeper."""
 import os
+import re
 import sys
 
 from doctor import expect, the
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, '..', 'zk'))
-from harness import case, main  # noqa: E402
-from client import Client, documented  # noqa: E402
+from harness import case, equal, main  # noqa: E402
+from client import PERMS, Client, digest, documented  # noqa: E402
 from server import Ensemble, Server  # noqa: E402
 
 SLOW = '?timeout=20000'
+BOSS = (31, 'digest', digest('boss', 'secret'))  # the administrator's entry
+
+
+def rights_missing(admin, url, folder, what):
+    """The finding says this, and the printed line grants the right."""
+    f = the(expect(url, 'rights'), 'rights')
+    equal((f['level'], f['what']), ('danger', what))
+    path, entry = re.match(r'zkCli.sh: setAcl (\S+) (\S+), ', f['remedy']).groups()
+    equal(path, folder)
+    scheme, _, rest = entry.partition(':')
+    who, _, perms = rest.rpartition(':')
+    who = who.replace('app:HASH', digest('app', 'sesame'))
+    entries = [e for e in admin.acl(folder) if e[1:] != (scheme, who)]
+    admin.set_acl(folder, *entries, (sum(PERMS[p] for p in perms), scheme, who))
+    expect(url)
 
 
 @case('a server alone, its session limits, and rights')
@@ -23,15 +39,29 @@ def _(box):
         f = the(expect(server.url(SLOW), 'zk-session', words=('-l', '60s')), 'zk-session')
         assert '60000' in f['what'] and '35000' in f['what'], f
         expect(server.url(SLOW + '&session=5000'), 'zk-session')
-        admin = Client(server.port)
+        admin = Client(server.port, auth='boss:secret')
         admin.create('/least')
         url = server.url('/least' + SLOW).replace('//', '//app:sesame@')
         admin.set_acl('/least', documented())
         expect(url)
-        admin.create('/less')
-        admin.set_acl('/less', documented('c'))
-        f = the(expect(url.replace('/least', '/less'), 'rights'), 'rights')
-        assert 'create' in f['what'], f
+        app = Client(server.port, auth='app:sesame')
+        assert not [name for name in app.children('/least') if name.startswith('_c_')]
+        app.close()
+        for less, words in (('c', 'create'), ('r', 'read'), ('cr', 'read and create')):
+            folder = '/less-' + less
+            admin.create(folder)
+            admin.set_acl(folder, BOSS, documented(less))
+            rights_missing(admin, url.replace('/least', folder), folder,
+                           f'the user app lacks the right to {words} in {folder}')
+        below = url.replace('/least', '/less-c/below/this')
+        expect(below)
+        admin.set_acl('/less-c', BOSS, documented('c'))
+        rights_missing(admin, below.replace('below', 'other'), '/less-c',
+                       'the user app lacks the right to create in /less-c')
+        admin.create('/closed')
+        admin.set_acl('/closed', BOSS, (1, 'world', 'anyone'))
+        rights_missing(admin, server.url('/closed' + SLOW), '/closed',
+                       'everybody lacks the right to create in /closed')
         admin.close()
     finally:
         server.stop()

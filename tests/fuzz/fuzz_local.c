@@ -6,7 +6,8 @@
  * written (odd). Steps of five bytes follow: an action, a position (two bytes), and two more bytes.
  *
  *     0-3  a word of the table gets these bytes (kind 0: of the head, buckets and slots that are in
- *          use; 1: owners; 2, 3: the blocks), or one bit of the word flips
+ *          use; 1: owners; 2, 3: the blocks), or one bit of the word flips. If the action has the
+ *          bit WHOLE: a word anywhere in the table
  *     4    an op of the first client; 5: of the second
  *     6    100 ms pass for both        7  the second client leaves, or comes
  *
@@ -24,7 +25,7 @@
 #include "registry.h"
 #include "world.h"
 
-enum { BLOCKS = 8, KEPT = sizeof(local_map) + BLOCKS * 1024, STEP = 5 };
+enum { BLOCKS = 8, KEPT = sizeof(local_map) + BLOCKS * 1024, STEP = 5, WHOLE = 32 };
 
 static char root[64], folder[2][96];
 static char good[2][KEPT];
@@ -143,7 +144,9 @@ static size_t place(int kind, unsigned where)
 
 static void damage(int fd, const uint8_t *step)
 {
-    size_t at = place(step[0] & 3, step[1] | (unsigned)step[2] << 8);
+    unsigned where = step[1] | (unsigned)step[2] << 8;
+    size_t word = where | (size_t)(step[0] >> 6) << 16;
+    size_t at = step[0] & WHOLE ? word * 8 % (KEPT - 8) + step[4] % 8 : place(step[0] & 3, where);
     uint8_t bytes[2] = {step[3], step[4]};
 
     if (step[0] & 8) { /* a bit */

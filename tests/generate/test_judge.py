@@ -185,6 +185,14 @@ def longer_than_max_hold():
 
 
 @case
+def longer_than_the_max_hold_of_a_handle_that_entered():
+    entry = hold(1, 10, 190, wait=100, mode=EXCLUSIVE)
+    before, other = (call('start', 5, 15, object=7, mode=EXCLUSIVE, thread=t, dones=1)
+                     for t in (0, 9))
+    differs('max', [before, entry], [other, entry])
+
+
+@case
 def a_renewal_that_timed_out():
     differs('honest', [call('renew', 10, 20, code=-30)], [call('renew', 10, 20, code=-2)])
 

@@ -1,7 +1,8 @@
 #!/bin/sh
 # hardening.sh READELF CPU FILE... - check that each built file has full RELRO (GNU_RELRO and
 # BIND_NOW), a stack that is not executable, no writable and executable segment, stack protector
-# and _FORTIFY_SOURCE calls, and on x86-64 the landing pads of CET. (The CET mark of the whole file
+# and _FORTIFY_SOURCE calls, and on x86-64 the landing pads of CET: every function that is
+# exported, or that a pointer in the data leads to, begins with one. (The CET mark of the whole file
 # also needs marked start-up objects of the C library, which Debian does not have.) The program must
 # be position independent.
 readelf=$1 cpu=$2
@@ -17,6 +18,26 @@ check() { # check STATUS "sentence"
         echo "not ok $n - $2"
         failed=1
     fi
+}
+
+# Where a pointer leads is in the relocations; what is there, in the code.
+pads() {
+    { objdump -d -j .text "$1"; "$readelf" -rW --dyn-syms "$1"; } | awk -v file="$name" '
+        function check(to) {
+            sub(/^0+/, "", to)
+            if (!(to in code) || to in seen)
+                return
+            seen[to] = 1
+            found++
+            if (!(to in pad)) {
+                bad++
+                print "# " file ": no landing pad at " to
+            }
+        }
+        /^ *[0-9a-f]+:\t/ {at = $1; sub(":", "", at); code[at] = 1; if (/endbr64/) pad[at] = 1}
+        /R_X86_64_RELATIVE/ {check($NF)}
+        $4 == "FUNC" && $7 != "UND" && $8 != "_start" {check($2)} # _start: of the C library
+        END {print "# " file ": " found + 0 " functions"; exit bad || !found}'
 }
 
 for file in "$@"; do
@@ -37,8 +58,8 @@ for file in "$@"; do
     "$readelf" -hW "$file" | grep -q 'Type:.*DYN'
     check $? "$name: position independent"
     if [ "$cpu" = x86_64 ]; then
-        objdump -d "$file" | grep -q endbr64
-        check $? "$name: code has CET landing pads"
+        pads "$file"
+        check $? "$name: functions begin with the landing pads of CET"
     fi
 done
 echo "1..$n"

@@ -24,6 +24,7 @@
  *   set ID COUNT, down ID, count ID (n=)      of a latch
  *   show NAME, ls [GLOB]         a line "row NAME ..." for each row, then the answer
  *   stats                        every counter by its name
+ *   metrics prometheus|openmetrics FILE       pawl_metrics, into the file; the format is the ID
  *   sync                         answers when all callbacks that were due have run
  *   stopself ID                  SIGSTOP; after SIGCONT the actor first asks for valid and held
  *   ticks MS, late               wake up every MS from now on; the largest delay so far (us=)

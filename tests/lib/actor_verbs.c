@@ -4,6 +4,7 @@
  * and the objects by their ids.
  */
 #include "actor.h"
+#include "pawl-observe.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -324,6 +325,23 @@ static void verb_stats(const char *verb)
            (unsigned long long)s.waiting);
 }
 
+/* The client's metrics, into a file. */
+static void verb_metrics(const char *verb, char **words)
+{
+    uint64_t format = strcmp(words[1], "openmetrics") ? PAWL_METRICS_PROMETHEUS
+                                                      : PAWL_METRICS_OPENMETRICS;
+    char *text = NULL;
+    int code = pawl_metrics(&client, 1, format, &text, NULL);
+    FILE *f = code ? NULL : fopen(words[2], "w");
+
+    if (!code && (!f || fputs(text, f) < 0))
+        code = PAWL_EINVAL;
+    if (f && fclose(f))
+        code = PAWL_EINVAL;
+    free(text);
+    answer(verb, words[1], code, NULL, "%s", "");
+}
+
 /* ---- another identity ------------------------------------------------------------------------ */
 
 /* In the child, calls on the parent's client must be refused. The child may free its copies. */
@@ -382,6 +400,8 @@ static bool do_general(const char *verb, int n, char **words)
         verb_show(verb, n, words);
     } else if (!strcmp(verb, "stats")) {
         verb_stats(verb);
+    } else if (n == 3 && !strcmp(verb, "metrics")) {
+        verb_metrics(verb, words);
     } else if (!strcmp(verb, "sync")) {
         pawl_client_process(client);
         answer(verb, "-", 0, NULL, "%s", "");

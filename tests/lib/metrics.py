@@ -21,6 +21,12 @@ def families(text):
     return list(classic.text_string_to_metric_families(text))
 
 
+def total(site, name):
+    """The sum of all samples of this name."""
+    found = samples(site.get('/metrics').text)
+    return sum(value for (sample, _), value in found.items() if sample == name)
+
+
 def samples(text):
     """{(sample, label `lock` or `name`): value}. Fails if a sample comes twice."""
     found, seen = {}, set()

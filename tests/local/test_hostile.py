@@ -4,14 +4,16 @@
 The member (another user) may deny service: calls may fail. The member must not crash the processes of
 others, read or change their files, or keep their calls from returning. Each case lets the
 victims (root and another user) acquire and wait for locks all the time, while the member repeats one
-attack. Afterwards no victim has died of a signal, hung in a call or printed a sanitizer's report, and the
+attack, or holds kernel locks on the table until the victims are done. Afterwards no victim has died of a signal, hung in a call or printed a sanitizer's report, and the
 canaries (a file, a folder and a socket outside, which the member can't access) are unchanged.
 """
+import fcntl
 import os
 import random
 import signal
 import socket
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
@@ -119,6 +121,29 @@ def hostile(scene, act, until):
     return pid
 
 
+def holds(act):
+    """The member does this once, and keeps what it has until the victims are done."""
+    act.holds = True
+    return act
+
+
+def holding(scene, act):
+    ready, done = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            as_user(MEMBER)()
+            signal.alarm(int(SECONDS) + 5 * CALL_SECONDS)
+            signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+            act(scene, done)
+        finally:
+            os._exit(3)
+    os.close(done)
+    os.read(ready, 1)
+    os.close(ready)
+    return pid
+
+
 def said(log):
     log.seek(0)
     return log.read().decode(errors='replace')
@@ -139,11 +164,15 @@ def run_case(act):
 
 
 def attack(scene, act, long):
+    holder = holding(scene, act) if hasattr(act, 'holds') else None
     until = time.time() + SECONDS
-    pid = hostile(scene, act, until)
+    pid = holder or hostile(scene, act, until)
     short = victims(scene, until)
     for process, log in short:
         process.wait(timeout=SECONDS + 3 * CALL_SECONDS)
+    if holder:
+        os.kill(holder, signal.SIGTERM)
+    for process, log in short:
         text = said(log)
         codes = {int(line.split()[1]) for line in text.splitlines() if line.startswith('code ')}
         assert process.returncode == 0 and codes, text[-500:]
@@ -298,6 +327,51 @@ def delete(scene, rng):
     time.sleep(0.01)
 
 
+# Where table_words.c locks words: one byte per word. The words of the blocks' owners.
+WORDS, OWNERS, BLOCKS = 1 << 41, (4096 + 16384 * 8 + 4096 * 128) // 8, 57920
+
+
+def lock_range(table, how, start, length):
+    fcntl.fcntl(table, fcntl.F_OFD_SETLK, struct.pack('hhqqi', how, os.SEEK_SET, start, length, 0))
+
+
+def lock_for_good(table, start, length):
+    """The victims hold single locks for moments."""
+    while True:
+        try:
+            return lock_range(table, fcntl.F_WRLCK, start, length)
+        except OSError:
+            pass
+
+
+@holds
+def lock_owners(scene, done):
+    with open(scene.inner('table'), 'r+b') as table:
+        lock_for_good(table, WORDS + OWNERS, BLOCKS)
+        os.write(done, b'.')
+        signal.pause()
+
+
+@holds
+def lock_words(scene, done):
+    with open(scene.inner('table'), 'r+b') as table:
+        lock_for_good(table, WORDS, 1 << 30)
+        os.write(done, b'.')
+        signal.pause()
+
+
+@holds
+def lock_with_gaps(scene, done):
+    """Each victim gets on by a word or two now and then."""
+    with open(scene.inner('table'), 'r+b') as table:
+        while True:
+            lock_for_good(table, WORDS, 1 << 30)
+            os.write(done, b'.')
+            time.sleep(1.5)
+            lock_range(table, fcntl.F_UNLCK, WORDS, 1 << 30)
+            time.sleep(0.0002)
+
+
 CASES = [
     ('the table is cut again and again', truncate),
     ('bits of the table flip', flip),
@@ -308,6 +382,9 @@ CASES = [
     ('a link takes the place of the sub-folder', replace_folder),
     ('rights are changed', change_modes),
     ('files are deleted', delete),
+    ("the words of the blocks' owners are locked", lock_owners),
+    ('all words are locked', lock_words),
+    ('all words are locked, but for a moment now and then', lock_with_gaps),
 ]
 
 

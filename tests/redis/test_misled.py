@@ -270,7 +270,9 @@ def _(c):
     for host, hosts, allowed in (
             ('127.0.0.1', None, True), ('127.0.0.2', None, True), ('169.254.169.254', None, False),
             ('224.0.0.1', None, False), ('0.0.0.0', None, False), ('::', None, False),
-            ('fe80::1', None, False), ('localhost', None, True),
+            ('fe80::1', None, False), ('localhost', None, True), ('fe80::1%lo', None, False),
+            ('169.254.1', None, False), ('0', None, False), ('0x7f000001', '127.0.0.0/30', True),
+            ('127.0.0.evil.example', '127.*', False), ('127.0.0.2', '1?7.0.*', True),
             ('127.0.0.2', '127.0.0.2', True), ('127.0.0.2', '10.0.0.0/8', False),
             ('127.0.0.2', '10.0.0.0/8,127.0.0.0/30', True), ('127.0.0.2', '127.0.0.0/31', False),
             ('127.0.0.2', '127.*', True), ('localhost', '*.example', False),

@@ -108,6 +108,16 @@ def _(s):
         assert 0 < left <= 3000, f'{kind}: {left} ms'
 
 
+@case('a write lock that was entered often stays taken for two leases at most')
+def _(s):
+    a = s.actor(layout='redisson')
+    a.lock('l', 'n', kind='write', lease=3000, thread=1)
+    for _ in range(6):
+        a.ask('take', 'l', 0).ok()
+    left = s.call('PTTL', 'n')
+    assert 0 < left <= 6000, f'{left} ms'
+
+
 def answer_lost(s, make, wait):
     """An acquire whose answer is held back for `wait` s and then lost. The actor."""
     p = Proxy(s.port)

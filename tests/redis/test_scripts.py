@@ -360,6 +360,7 @@ def _(s):
         b, token, when = granted_by_message(s, mode)
         equal(b.renew([('n', 2, 2101)]), [b.owner(2)])
         equal(b.cancel('n', 2, token, when)[0], 'NOTHELD', 'renewed:')
+        equal(b.cancel('n', 2, token, str(int(when) + 60000))[0], 'NOTHELD', 'a time to come:')
         equal(b.renew([('n', 2, 2101)]), [b.owner(2)])
         b.release('n', 2)
 

@@ -238,7 +238,9 @@ static void chain_ended(void *arg, pawl_lock *multi, int code)
 
     (void)multi;
     start_told(s);
-    if (code && code != PAWL_ECANCELED && code != PAWL_ESTATE) /* a member was freed before */
+    if (code == PAWL_ESTATE && (s->members_first || s->program->closes))
+        return; /* a member was freed before the multi-lock, or the client is closed */
+    if (code && code != PAWL_ECANCELED)
         program_fail(s->program, "an acquire of several was told %s", pawl_errname(code));
 }
 
@@ -253,6 +255,7 @@ static void several_freed(struct program *p, struct worker *w)
     if (!multi)
         return;
     s = start_new(p, w, NULL, multi);
+    s->members_first = last;
     if (pawl_lock_acquire_start(multi, PAWL_FOREVER, chain_ended, s))
         atomic_store_explicit(&s->begun, false, memory_order_relaxed);
     for (uint64_t i = draw(&w->chance, 3); i > 0; i--)

@@ -57,6 +57,7 @@ struct start {
     _Atomic int told;
     _Atomic bool begun;
     _Atomic bool freed; /* a callback freed the handle before: the code must not be 0 */
+    bool members_first; /* the members are freed before the multi-lock */
     pawl_lock *_Atomic lock;
     unsigned releases;
     int64_t began; /* ms */

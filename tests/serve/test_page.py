@@ -93,6 +93,36 @@ def live(box):
     browser.wait("document.querySelector('#l-holders').textContent == 'Nobody holds it.'")
 
 
+@case('columns sort by the longest hold and the longest wait; those that are not known come last')
+def sorting(box):
+    site = Site(box)
+    browser.open(site.url + '/')
+    browser.wait('document.body.dataset.ready')
+    equal(box.status('latch', 'set', 'latch', '1'), 0)  # later than the page, and without a hold
+
+    def order(column, first, n):
+        browser.wait(f"document.querySelectorAll('#rows .row').length == {n}")
+        browser.js(f"[...document.querySelectorAll('#head button')].find((b) => b.textContent == '{column}')"
+                   ".click()")
+        rows = browser.js("[...document.querySelectorAll('#rows a')].map((a) => a.textContent)")
+        equal(rows[:len(first)], first, column)
+    box.holder('one')
+    box.start('run', 'one', '--', 'true')
+    box.wait_waiters('one', 1)
+    order('Since', ['one', 'latch'], 2)
+    time.sleep(1.1)  # a difference that the page can show
+    box.holder('two')
+    box.start('run', 'two', '--', 'true')
+    box.wait_waiters('two', 1)
+    browser.wait("document.querySelector('#n-waiting').textContent == '2'")
+    order('Longest wait', ['one', 'two', 'latch'], 3)
+    order('Longest wait', ['latch', 'two', 'one'], 3)
+    cells = browser.js("[...document.querySelectorAll('#rows .row')].map((r) => r.children[5].textContent)")
+    equal(cells[0], '–')
+    assert all(cell.endswith('s') for cell in cells[1:]), cells
+    assert browser.js("document.querySelector('#n-wait').textContent").endswith(' s')
+
+
 @case('hostile names are text, and lead to their own pages')
 def hostile(box):
     plant(server)

@@ -41,9 +41,9 @@ static void check_json(const history *h, const pushed *rounds, int n, int64_t no
     size_t size;
     FILE *out = open_memstream(&expected, &size);
 
-    for (int64_t slot = SLOTS - 1; slot >= 0; slot--) {
-        expect_slot(out, rounds, n, (now / SLOT_MS - slot) * SLOT_MS);
-        if (slot > 0)
+    for (int64_t back = SLOTS - 1; back >= 0; back--) {
+        expect_slot(out, rounds, n, (now / SLOT_MS - back) * SLOT_MS);
+        if (back > 0)
             putc(',', out);
     }
     fclose(out);

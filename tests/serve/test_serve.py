@@ -5,16 +5,18 @@ load that watching puts on the service. The page itself: test_page.py.
 import contextlib
 import os
 import sys
+import time
 import urllib.parse
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path += [os.path.join(HERE, '..', part) for part in ('tool', 'lib', 'redis')]
 from harness import case, equal, main, wait_for  # noqa: E402
-from helpers import module  # noqa: E402
 from hostile import LABEL, LISTED, plant  # noqa: E402
 from live import Live  # noqa: E402
+from services import services  # noqa: E402
 from website import Site  # noqa: E402
 import metrics  # noqa: E402
+import schema  # noqa: E402
 
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'"
 
@@ -62,6 +64,112 @@ def api(box):
     equal(site.json('/api/v1/history?name=nothing')['holders'], [None] * 360)
     free = site.lock('nothing')
     equal((free['held'], free['holders'], free['waiters']), (False, [], []))
+
+
+NAMES = 20  # more than a round inspects
+
+
+def contend(box, server):
+    """Locks that two clients want, of which one has waited for longer than the others."""
+    holder, waiter = server.actor(), server.actor()
+    for n in range(NAMES):
+        for actor in (holder, waiter):
+            actor.lock(f'l{n}', f'lock:{n}' if n else 'first')
+        holder.ask('acquire', f'l{n}', 0).ok()
+        waiter.send('acquire', f'l{n}', 600000)
+        name = f'lock:{n}' if n else 'first'
+        wait_for(name, lambda: server.queue(name))
+        if n == 0:
+            time.sleep(2)  # so that its wait is certainly the longest, also in whole seconds
+    return holder, waiter
+
+
+@case('the waits of all locks are known, though no page looks at them')
+def waits(box):
+    with redis() as server:
+        contend(box, server)
+        site = Site(box, url=server.url())
+        site.until('all names', lambda s: s['names'] == NAMES)
+        site.fresh()
+        locks = site.locks()
+        equal(len(locks), NAMES)
+        waits = sorted((lock['wait_ms'], name) for name, lock in locks.items())
+        assert waits[0][0] >= 0 and waits[-1][0] >= 2000, waits
+        equal(waits[-1][1], 'first')
+        for name in locks:
+            past = site.json('/api/v1/history?name=' + urllib.parse.quote(name))
+            assert any(ms is not None and ms >= 0 for ms in past['wait_ms']), name
+        whole = [ms for ms in site.json('/api/v1/history')['wait_ms'] if ms is not None]
+        assert whole[-1] >= 2000, whole
+        equal(metrics.samples(site.get('/metrics').text)['pawl_service_inspections_total', ''], 0)
+
+
+@case('the wait behind any number of holders is known')
+def wait_behind_many(box):
+    with redis() as server:
+        holder, waiter = server.actor(), server.actor()
+        for actor in (holder, waiter):
+            actor.sem('s', 'wide', permits=100)
+        for _ in range(100):
+            holder.ask('take', 's', 0, 1).ok()
+        waiter.send('take', 's', 600000, 1)
+        wait_for('the waiter', lambda: server.queue('wide'))
+        site = Site(box, url=server.url())
+        one = site.until('the name', lambda s: s['names']) and site.locks()['wide']
+        equal((one['holder_count'], one['waiter_count']), (100, 1))
+        assert one['wait_ms'] is not None, one
+
+
+@case('the longest wait of each template is a metric, with as many series as the others')
+def waits_in_metrics(box):
+    with redis() as server:
+        actors = contend(box, server)
+        for n in range(100):
+            for actor in actors:
+                actor.lock(f'w{n}', 'word' + chr(97 + n % 26) + chr(97 + n // 26))
+            actors[0].ask('acquire', f'w{n}', 0).ok()
+            actors[1].send('acquire', f'w{n}', 600000)
+        site = Site(box, url=server.url())
+        site.until('all names', lambda s: s['names'] == NAMES + 100)
+        wait_for('all waiters', lambda: metrics.total(site, 'pawl_service_waiters') == NAMES + 100)
+        found = metrics.samples(site.get('/metrics').text)
+        labels = {what: {label for name, label in found if name == 'pawl_service_' + what}
+                  for what in ('waiters', 'oldest_wait_seconds', 'oldest_hold_seconds')}
+        equal(len(labels['waiters']), 65, '64 templates and "other"')
+        equal(labels['oldest_wait_seconds'], labels['waiters'])
+        equal(labels['oldest_hold_seconds'], labels['waiters'])
+        longest = max(v for (name, _), v in found.items()
+                      if name == 'pawl_service_oldest_wait_seconds')
+        assert longest >= 2, longest
+        for actor in actors:
+            actor.kill()
+        server.call('FLUSHALL')
+        actors = server.actor(), server.actor()
+        actors[0].lock('x', 'alone')
+        actors[0].ask('acquire', 'x', 0).ok()
+        site.fresh()
+        found = metrics.samples(site.get('/metrics').text)
+        assert ('pawl_service_oldest_hold_seconds', 'alone') in found, found
+        assert not any(name == 'pawl_service_oldest_wait_seconds' for name, _ in found), found
+
+
+@case('the answers have exactly the members of docs/serve.md, with these types')
+def documented(box):
+    site = Site(box, '--allow-break')
+    box.holder('lock', '-l', '1m')
+    box.start('run', 'lock', '--', 'true')
+    box.holder('shared', '-s')
+    box.holder('shared', '-s')
+    box.start('run', 'shared', '--', 'true')
+    box.holder('semaphore', '-p', '1')
+    box.start('run', '-p', '1', 'semaphore', '--', 'true')
+    equal(box.status('latch', 'set', 'latch', '2'), 0)
+    box.start('latch', 'wait', 'latch')
+    for name in ('lock', 'shared', 'semaphore', 'latch'):
+        box.wait_waiters(name, 1)
+    site.fresh()
+    schema.check(site, 'lock', 'shared', 'semaphore', 'latch', 'free')
+    schema.check(site, 'no valid\nname', refused=True)
 
 
 @case('events tell what changes, and a stream of one lock tells the lock')
@@ -250,34 +358,6 @@ def silent(box):
     equal(down.json('/api/v1/status')['ok'], False)
 
 
-class Three:
-    """Three Redis servers, as one service."""
-
-    def __init__(self):
-        self.servers = [Live() for _ in range(3)]
-
-    def url(self, **more):
-        return 'quorum:settle=1|' + '|'.join(s.url(**more) for s in self.servers)
-
-    def stop(self):
-        for server in self.servers:
-            server.stop()
-
-
-def services():
-    """Every engine and layout: its name, a function that starts its server, the URL, and whether other
-    clients can see its waiters."""
-    sql, long = module('sql', 'server'), {'timeout': 30000}
-    yield 'redis', Live, lambda s: s.url(**long), True
-    yield 'redisson', Live, lambda s: s.url(layout='redisson', **long), False
-    yield 'quorum', Three, lambda s: s.url(**long), True
-    yield 'etcd', module('etcd', 'etcds').Etcd, lambda s: s.url(**long), True
-    yield 'curator', lambda: module('zk', 'server').Server().start(), lambda s: s.url(), True
-    yield 'postgres', sql.Postgres, lambda s: s.url(**long), True
-    yield 'advisory', sql.Postgres, lambda s: s.url(layout='advisory', **long), True
-    yield 'mysql', sql.Mysql, lambda s: s.url(**long), True
-
-
 @case('the locks of every engine and layout are shown')
 def engines(box):
     for what, start, url, queue in services():
@@ -294,6 +374,8 @@ def engines(box):
             lock = site.lock('stock:42')
             equal([h['pid'] for h in lock['holders']], [holder.pid], what)
             equal([w['pid'] for w in lock['waiters']], [waiter.pid] * queue, what)
+            equal(one['wait_ms'] is not None, queue, f'{what}: {one}')
+            schema.check(site, 'stock:42', 'free')
             for process in (site.process, waiter, holder):
                 process.terminate()
                 box.end(process)

@@ -21,7 +21,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
-from actor import Actor  # noqa: E402
+from actor import Actor, boot_ns  # noqa: E402, F401
 import rights  # noqa: E402
 
 PATIENCE = 60
@@ -255,6 +255,23 @@ class Postgres(Server):
         for statement in rights.statements(mark, shop=name, app='postgres'):
             self.sql(statement)
 
+    def serve_tls(self, certs, demand=False):
+        """Restart with TLS. demand: refuse connections to the port without TLS."""
+        owned, rules = (os.path.join(self.data, f) for f in ('server.key', 'pg_hba.conf'))
+        shutil.copyfile(certs.key('server'), owned)
+        os.chmod(owned, 0o600)
+        if not os.getuid():
+            stat = os.stat(self.data)
+            os.chown(owned, stat.st_uid, stat.st_gid)
+        if demand:
+            with open(rules, 'r+', encoding='ascii') as f:
+                text = f.read().replace('host ', 'hostssl ')
+                f.seek(0)
+                f.write(text)
+        self.options += ['-c', 'ssl=on', '-c', f'ssl_cert_file={certs.pem("server")}',
+                         '-c', f'ssl_key_file={owned}']
+        self.restart()
+
     def bare_user(self, name):
         """Create a user without any rights, and revoke the rights that every user has by default."""
         self.sql('REVOKE ALL ON DATABASE postgres FROM PUBLIC')
@@ -363,6 +380,13 @@ class Mysql(Server):
     def grant(self, name, mark='mysql'):
         for statement in rights.statements(mark, shop=name, app='pawl'):
             self.sql(statement)
+
+    def serve_tls(self, certs, demand=False):
+        """Restart with TLS. demand: refuse connections to the port without TLS."""
+        self.options += [f'--ssl-cert={certs.pem("server")}', f'--ssl-key={certs.key("server")}',
+                         f'--ssl-ca={certs.pem("ca")}',
+                         *(['--require-secure-transport=ON'] if demand else [])]
+        self.restart()
 
     def bare_user(self, name):
         self.sql(f"CREATE USER {name}@'%'")

@@ -351,7 +351,7 @@ def _(s, name):
         os.chmod(folder, 0o755)
         certs = Certs(folder)
         os.chmod(certs.folder, 0o755)
-        serve_tls(s, certs)
+        s.serve_tls(certs)
         url = s.url().replace('127.0.0.1', 'localhost')
         ca = certs.pem('ca')
         for params in (f'cafile={ca}', 'verify=none', 'sslmode=require',
@@ -368,22 +368,6 @@ def _(s, name):
         queue_up(s, name, [c])
         b.ask('drop', 'l').ok()
         c.answer('acquire', 'l').ok()
-
-
-def serve_tls(s, certs):
-    cert, key = certs.pem('server'), certs.key('server')
-    if s.scheme == 'postgres':
-        owned = os.path.join(s.data, 'server.key')
-        with open(key, 'rb') as f, open(owned, 'wb') as g:
-            g.write(f.read())
-        os.chmod(owned, 0o600)
-        if not os.getuid():
-            stat = os.stat(s.data)
-            os.chown(owned, stat.st_uid, stat.st_gid)
-        s.options += ['-c', 'ssl=on', '-c', f'ssl_cert_file={cert}', '-c', f'ssl_key_file={owned}']
-    else:
-        s.options += [f'--ssl-cert={cert}', f'--ssl-key={key}', f'--ssl-ca={certs.pem("ca")}']
-    s.restart()
 
 
 @case('behind a pooler that keeps no session: all kinds work, by asking again and again',

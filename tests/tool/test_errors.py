@@ -4,12 +4,14 @@
 
     test_errors.py ENGINE [WORD]      redis, etcd, zk, postgres, mysql or tool
 """
+import contextlib
 import os
 import pwd
 import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -71,6 +73,12 @@ class Place:
     def mysql(self):
         return self.once('mysql', module('sql', 'server').Mysql)
 
+    def demanding(self, server):
+        """Let the SQL server demand TLS of those who connect to its port."""
+        for folder in (self.folder, self.certs.folder):
+            os.chmod(folder, 0o755)  # PostgreSQL runs as another user
+        server.serve_tls(self.certs, demand=True)
+
     @property
     def silent_port(self):
         """A port with a server that accepts connections and never answers."""
@@ -81,21 +89,27 @@ class Place:
             return s
         return self.once('silent', make, lambda s: s.close()).getsockname()[1]
 
-    def talker(self, text):
-        """The port of a server that answers every request with this text."""
+    def talker(self, *texts, greeting=b''):
+        """The port of a server that answers the requests of each client with these texts, one after the
+        other."""
         s = socket.socket()
         s.bind(('127.0.0.1', 0))
         s.listen(50)
         self.stops.append((lambda x: x.close(), s))
 
+        def talk(client):
+            with contextlib.suppress(OSError), client:
+                client.sendall(greeting)
+                for text in texts:
+                    if client.recv(4096):
+                        client.sendall(text)
+                while client.recv(4096):
+                    pass
+
         def serve():
-            while True:
-                try:
-                    c = s.accept()[0]
-                    c.recv(4096)
-                    c.sendall(text)
-                except OSError:
-                    return
+            with contextlib.suppress(OSError):
+                while True:
+                    threading.Thread(target=talk, args=s.accept()[:1], daemon=True).start()
         threading.Thread(target=serve, daemon=True).start()
         return s.getsockname()[1]
 
@@ -135,6 +149,10 @@ class Place:
 
 
 cases = []
+
+
+def equal(got, wanted):
+    assert got == wanted, f'got {got!r}, wanted {wanted!r}'
 
 
 def case(engine, sentence):
@@ -244,6 +262,162 @@ def _(p):
            'which the URL asks for')
 
 
+# ---- the server and its version ------------------------------------------------------------------
+
+def output_of(*words):
+    return subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout.decode()
+
+
+def found(pattern, text):
+    return re.search(pattern, text)[1]
+
+
+# The version as another program tells it.
+SERVERS = {
+    'redis': lambda p: '(redis|valkey) ' + found(r' v=(\S+)', output_of('redis-server', '--version')),
+    'etcd': lambda p: 'etcd ' + found(r'etcd Version: (\S+)', output_of('etcd', '--version')),
+    'zk': lambda p: 'ZooKeeper ' + found(r'version: ([^-,]+)', p.zk.ask('srvr')),
+    'postgres': lambda p: 'PostgreSQL ' + re.escape(p.postgres.sql('SHOW server_version').strip()),
+    'mysql': lambda p: '(MariaDB|MySQL) ' + re.escape(p.mysql.sql('SELECT VERSION()').strip())}
+
+
+def ls(url, *options, **environ):
+    """What `pawl ls` says, apart from the names."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith('PAWL_') or k == 'PAWL_ENGINE_DIR'}
+    done = subprocess.run([TOOL, 'ls', *options, '-u', url], capture_output=True, text=True, timeout=90,
+                          env={**kept, **environ}, check=False)
+    assert (done.returncode, done.stdout) == (0, ''), done
+    return done.stderr
+
+
+def tells_version(p, engine, at, url, **environ):
+    lines = ls(url, '-v', **environ).splitlines()
+    told = [line for line in lines if ': server ' in line]
+    assert len(told) == 1, lines
+    assert re.fullmatch(f'pawl: {at}: server {SERVERS[engine](p)}', told[0]), told
+    assert ': server ' not in ls(url, **environ), url
+
+
+for one in SERVERS:
+    @case(one, '-v tells the server and its version, once; nothing else does')
+    def _(p, engine=one):
+        server = getattr(p, engine)
+        tells_version(p, engine, f'127.0.0.1:{server.port}',
+                      server.url(f'?timeout={LONG}') if engine == 'zk' else server.url(timeout=LONG))
+
+
+@case('etcd', '-v and a server that does not know the call for its version')
+def _(p):
+    fake = module('etcd', 'fake')
+
+    def say(stream, n):
+        if n == 1:
+            return fake.head(stream, (':status', '200'), ('content-type', 'application/grpc'),
+                             ('grpc-status', '12'), ('grpc-message', 'unknown method'), end=True)
+        return fake.begin(stream) + fake.message(stream, b'\x0a\x02\x18\x05') + fake.end(stream)
+    server = fake.Fake(say)
+    said = ls(f'etcd://127.0.0.1:{server.port}/?timeout={LONG}', '-v')
+    assert said == 'pawl: no names in use\n', said
+    assert server.requests > 1 and server.connections == 1, (server.requests, server.connections)
+
+
+class NoCommands:
+    """A proxy that hangs up on clients that send the command `srvr`, or does not answer them."""
+
+    def __init__(self, port, silent):
+        self.to, self.silent, self.refused = ('127.0.0.1', port), silent, []
+        self.listener = socket.create_server(('127.0.0.1', 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            try:
+                client = self.listener.accept()[0]
+            except OSError:
+                return
+            first = client.recv(4096)
+            if first == b'srvr':
+                self.refused.append(client)
+                if not self.silent:
+                    client.close()
+                continue
+            server = socket.create_connection(self.to)
+            server.sendall(first)
+            for ends in ((client, server), (server, client)):
+                threading.Thread(target=self.copy, args=ends, daemon=True).start()
+
+    @staticmethod
+    def copy(source, to):
+        try:
+            while data := source.recv(65536):
+                to.sendall(data)
+            to.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    def stop(self):
+        self.listener.close()
+
+
+@case('zk', '-v and a server that does not tell its version')
+def _(p):
+    for silent, timeout in ((False, LONG), (True, 4000)):
+        proxy = NoCommands(p.zk.port, silent)
+        p.stops.append((lambda x: x.stop(), proxy))
+        said = ls(f'zk://127.0.0.1:{proxy.port}/?timeout={timeout}', '-v')
+        assert said == 'pawl: no names in use\n', said
+        assert len(proxy.refused) == 1, proxy.refused
+
+
+@case('postgres', 'no TLS to a server that demands TLS')
+def _(p):
+    s = p.once('tls', module('sql', 'server').Postgres)
+    p.demanding(s)
+    p.says(s.url(sslmode='disable', timeout=LONG), CANT + f'127.0.0.1:{s.port}: no pg_hba.conf entry for host '
+           '"127.0.0.1", user "root", database "postgres", no encryption; if it demands TLS, remove '
+           'sslmode=disable; else check PAWL_USER and pg_hba.conf')
+    p.says(s.url('ssl_only', sslmode='require', timeout=LONG), CANT + f'127.0.0.1:{s.port}: role "ssl_only" does '
+           'not exist; check PAWL_USER and pg_hba.conf')
+    equal(p.run(s.url(timeout=LONG)).returncode, 0)
+
+
+def my_packet(number, body):
+    return struct.pack('<I', len(body))[:3] + bytes([number]) + body
+
+
+def my_error(number, state, text):
+    return b'\xff' + struct.pack('<H', number) + b'#' + state.encode() + text.encode()
+
+
+def my_talker(p, version, answer):
+    """The port of a server without TLS that greets as this version, and answers the login so."""
+    can = 0x1 | 0x8 | 0x200 | 0x2000 | 0x8000 | 0x80000
+    hello = (b'\x0a' + version + b'\0' + struct.pack('<I', 1) + b'12345678\0' +
+             struct.pack('<HBHHB', can & 0xffff, 33, 2, can >> 16, 21) + bytes(10) +
+             b'123456789012\0mysql_native_password\0')
+    return p.talker(my_packet(2, answer), greeting=my_packet(0, hello))
+
+
+@case('mysql', 'no TLS to a server that demands TLS')
+def _(p):
+    s = p.once('tls', module('sql', 'server').Mysql)
+    p.demanding(s)
+    s.sql("CREATE USER strict@'%' REQUIRE SSL; GRANT ALL ON pawl.* TO strict@'%'")
+    says = CANT + f'127.0.0.1:{s.port}: '
+    equal(p.run(s.url(timeout=LONG)).returncode, 0)
+    for user in ('root', 'strict'):  # the second only after require_secure_transport is off
+        p.says(s.url(user, sslmode='disable', timeout=LONG), says + f"the server says: Access denied for user "
+               f"'{user}'@...; check PAWL_USER and PAWL_PASSWORD, or remove sslmode=disable if TLS is needed")
+        equal(p.run(s.url(user, timeout=LONG)).returncode, 0)
+        s.sql('SET GLOBAL require_secure_transport = OFF')
+    equal(p.run(s.url(sslmode='disable', timeout=LONG)).returncode, 0)
+    words = 'Connections using insecure transport are prohibited while --require_secure_transport=ON.'
+    at = f'127.0.0.1:{my_talker(p, b"8.0.40", my_error(3159, "HY000", words))}'  # only MySQL says so
+    p.says(f'mysql://me@{at}/app?sslmode=disable&timeout={LONG}', CANT + at + ': the server demands TLS: remove '
+           f'sslmode=disable (the server says: {words})')
+
+
 # ---- refused -------------------------------------------------------------------------------------
 
 @case('redis', 'no password, a wrong password, a missing right, no such database')
@@ -290,18 +464,53 @@ def _(p):
            'PAWL_PASSWORD', env={'PAWL_USER': 'root', 'PAWL_PASSWORD': 'wrong'})
     p.says(e.url(timeout=LONG), says + 'permission denied; the user needs readwrite on the prefix "pawl/"',
            env={'PAWL_USER': 'poor', 'PAWL_PASSWORD': 'right'})
+    tells_version(p, 'etcd', at, e.url(timeout=LONG), PAWL_USER='root', PAWL_PASSWORD='root')
     e.ctl('--user', 'root:root', 'auth', 'disable')  # for the cases that follow
 
 
-@case('zk', 'a folder without rights')
+@case('etcd', 'a server that is too old, or another gRPC service')
+def _(p):
+    fake = module('etcd', 'fake')
+    told = fake.Fake(lambda stream, n: fake.head(stream, (':status', '200'), (
+        'content-type', 'application/grpc'), ('grpc-status', '12'),
+        ('grpc-message', 'unknown service etcdserverpb.KV'), end=True))
+    p.stops.append((lambda x: x.listener.close(), told))
+    at = f'127.0.0.1:{told.port}'
+    p.says(f'etcd://{at}/?timeout={LONG}', CANT + at + ': server too old, or no etcd: Pawl needs etcd 3.4 or newer '
+           '(the server says: unknown service etcdserverpb.KV)', 64)
+
+
+@case('zk', 'no user, a wrong user or password')
 def _(p):
     zk = module('zk', 'client')
     z = zk.Client(p.zk.port)
     z.create('/closed')
     z.set_acl('/closed', (1, 'world', 'anyone'))
+    z.create('/mine')
+    z.set_acl('/mine', (31, 'digest', zk.digest('till', 'sesame')))
     at = f'127.0.0.1:{p.zk.port}'
     p.says(f'zk://{at}/closed?timeout={LONG}', CANT + at + ': the right to create is missing at or below /closed/ '
-           '(error -102); see docs/security.md')
+           '(error -102), and no user was given; see docs/security.md')
+    for user, password in (('till', 'guess'), ('tim', 'sesame')):
+        p.says(f'zk://{at}/mine?timeout={LONG}', CANT + at + ': the right to create is missing at or below /mine/'
+               f", or user '{user}' has another password; check PAWL_USER and PAWL_PASSWORD",
+               env={'PAWL_USER': user, 'PAWL_PASSWORD': password})
+    login = {'PAWL_USER': 'till', 'PAWL_PASSWORD': 'sesame'}
+    equal(p.run(f'zk://{at}/mine?timeout={LONG}', env=login).returncode, 0)
+    s = p.once('no digest', lambda: module('zk', 'server').Server(
+        options=['-Dzookeeper.DigestAuthenticationProvider.enabled=false']).start())
+    p.says(s.url(f'?timeout={LONG}'), CANT + f'127.0.0.1:{s.port}: user and password were refused (error -115); '
+           'check PAWL_USER, PAWL_PASSWORD, and that the server allows the scheme digest', env=login)
+
+
+@case('zk', 'a server that is too old')
+def _(p):
+    fake = module('zk', 'fake')
+    old = fake.Fake(p.zk.port)
+    old.spoil('create2', lambda head, body: fake.frame(head[:12] + struct.pack('>i', -6)), whole=True)
+    at = f'127.0.0.1:{old.port}'
+    p.says(f'zk://{at}/?timeout={LONG}', CANT + at + ": server too old: it can't create containers, Pawl needs "
+           'ZooKeeper 3.5 or newer (error -6)', 64)
 
 
 @case('postgres', 'no password, a wrong password, no such database, a missing right')
@@ -331,7 +540,47 @@ def _(p):
            'PAWL_USER and PAWL_PASSWORD', env={'PAWL_PASSWORD': 'wrong'})
     p.says(s.url(timeout=LONG).replace('/pawl', '/nodb'), says + "Unknown database 'nodb'; create the database, "
            'grant the rights (docs/security.md) or correct the URL', 64)
-    p.says(s.url('locked', timeout=LONG), '... denied ...', env={'PAWL_PASSWORD': 'right'})
+    for layout, right in (('pawl', "execute command denied to user 'locked'@... for routine "
+                           "'pawl.distributed_lock_version'"),
+                          ('session', "INSERT command denied to user 'locked'@... for table "
+                           '`pawl`.`distributed_lock_session`')):
+        p.says(s.url('locked', layout=layout, timeout=LONG), says + right + '; see docs/security.md',
+               env={'PAWL_PASSWORD': 'right'})
+
+
+def pg(kind, body=b''):
+    """A message of PostgreSQL's protocol."""
+    return kind + struct.pack('>i', 4 + len(body)) + body
+
+
+def pg_error(state, text):
+    return pg(b'E', b''.join(k + v.encode() + b'\0' for k, v in (
+        (b'S', 'ERROR'), (b'V', 'ERROR'), (b'C', state), (b'M', text))) + b'\0')
+
+
+@case('postgres', 'a server that is too old')
+def _(p):
+    """Answers to the request for TLS, to the login, and to the first statement."""
+    ready = pg(b'Z', b'I')
+
+    def port(version, *more):
+        return p.talker(b'N', pg(b'R', struct.pack('>i', 0)) + pg(b'S', b'server_version\0' + version + b'\0') +
+                        pg(b'K', struct.pack('>ii', 1, 1)) + ready, *more)
+    at = f'127.0.0.1:{port(b"11.22")}'
+    p.says(f'postgres://me@{at}/app?timeout={LONG}', CANT + at + ': server too old: it is of version 11.22, Pawl '
+           'needs PostgreSQL 12 or newer', 64)
+    words = 'server too old: layout=advisory needs PostgreSQL 14 or newer, this is 13.4'
+    at = f'127.0.0.1:{port(b"13.4", pg_error("PW001", words) + ready)}'
+    p.says(f'postgres://me@{at}/app?layout=advisory&timeout={LONG}', CANT + at + ': the server says: ' + words, 64)
+
+
+@case('mysql', 'a server that is too old')
+def _(p):
+    """The greeting without TLS, and the answer that accepts the login."""
+    for version, shown in ((b'5.5.5-10.2.11-MariaDB', '10.2.11-MariaDB'), (b'5.7.44', '5.7.44')):
+        at = f'127.0.0.1:{my_talker(p, version, bytes([0, 0, 0, 2, 0, 0, 0]))}'
+        p.says(f'mysql://me@{at}/app?timeout={LONG}', CANT + at + f': server too old: it is of version ...{shown}, '
+               'Pawl needs MariaDB 10.3 or MySQL 8.0 or newer', 64)
 
 
 # ---- the tool's own ------------------------------------------------------------------------------

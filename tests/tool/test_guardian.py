@@ -56,6 +56,19 @@ def killed_permit(box):
     kill_case(box, STUBBORN, '-p', '1', '--kill-after', '0.2')
 
 
+@case('the guardian can gain no privileges, and the command can')
+def no_new_privileges(box):
+    holder, pid = box.holder('x', script=POLITE)
+    guardian = wait_for('the guardian', lambda: guardian_of(holder.pid))
+
+    def privileges(process):
+        with open(f'/proc/{process}/status', encoding='ascii') as f:
+            return next(line.split()[1] for line in f if line.startswith('NoNewPrivs:'))
+    wait_for('the flag', lambda: privileges(guardian) == '1')
+    equal(privileges(pid), privileges('self'))
+    equal(privileges(holder.pid), privileges('self'))
+
+
 @case('pawl run killed -9: whoever reads its output to the end does not wait for the guardian')
 def killed_output(box):
     holder, _ = box.holder('x', '--kill-after', '10s',

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import subprocess
 import time
 
 from harness import TOOL, case, equal, main, wait_for
@@ -157,6 +156,11 @@ def versions(box):
     engines = {e['scheme']: e for e in told['engines']}
     assert {'local', 'memory', 'redis', 'quorum'} <= engines.keys(), engines
     assert not any(e['trouble'] for e in told['engines']), told
+    built = {'screen': r'ncurses \d+\.\d+\S*', 'web': r'libmicrohttpd \d+\.\d+\S*'}
+    for member, pattern in built.items():  # "": built without the library
+        assert told[member] == '' or re.fullmatch(pattern, told[member]), (member, told)
+        assert told[member] in out.splitlines()[1], (member, out)
+    equal(told['web'] == '', 'without libmicrohttpd' in box.pawl('serve', 'too-much')[2])
     if 'postgres' in engines:
         assert re.fullmatch(r'libpq \d+\.\d+', engines['postgres']['libraries']), engines
     with open(box.path('pawl-odd.so'), 'w') as f:
@@ -166,20 +170,6 @@ def versions(box):
     equal([e['scheme'] for e in modules], ['odd'])
     assert "can't load the engine for 'odd:'" in modules[0]['trouble'], modules
     equal(box.status('version', 'x'), 64)
-
-
-@case('-v tells the server and its version, once')
-def server_version(box):
-    path = box.path('redis')
-    server = subprocess.Popen(['redis-server', '--port', '0', '--unixsocket', path, '--save', ''],
-                              stdout=subprocess.DEVNULL, cwd=box.dir, start_new_session=True)
-    box.started.append(server)
-    wait_for('the server', lambda: os.path.exists(path))
-    code, out, err = box.pawl('ls', '-v', '-u', 'redis+unix://' + path)
-    equal((code, out), (0, ''))
-    assert re.search(r'^pawl: .*: server (redis|valkey) \d+\.\d+\.\d+$', err, re.M), err
-    equal(err.count('server '), 1, err)
-    equal(box.pawl('ls', '-u', 'redis+unix://' + path)[2], 'pawl: no names in use\n')
 
 
 @case('-v prints what a trace: URL traces, also inside another URL; without either nothing is')

@@ -6,6 +6,7 @@
  * in a store that is silent), GOING (its timer will answer), LOST (its timer will answer
  * PAWL_EUNKNOWN).
  */
+#include "kit/rows.h" /* before the type `client` */
 #include "quorum_world.h"
 
 #include <stdlib.h>
@@ -232,23 +233,24 @@ static void show(const name_state *n, pawl_op *op, const char *name, bool all)
 {
     pawl_info row = {.size = sizeof row, .name = name, .role = PAWL_ROLE_SUMMARY, .host = "",
                      .holders = n->nholders, .waiters = n->nqueue, .program = "", .label = "x",
-                     .owner = "", .lease_ms = -1, .since_ms = -1};
-    char owner[32];
+                     .owner = "", .lease_ms = -1, .since_ms = -1, .shared = n->nholders > 0};
+    char id[KIT_ID_MAX];
 
+    for (size_t i = 0; i < n->nholders; i++)
+        row.shared &= n->holders[i].mode == PAWL_MODE_SHARED;
     op->row(op->row_arg, &row);
-    row.owner = owner;
     for (size_t i = 0; all && i < n->nholders + n->nqueue; i++) {
-        bool holder = i < n->nholders;
-        const pawl_owner *o = holder ? &n->holders[i].owner
-                                     : &n->queue[i - n->nholders]->op->owner;
+        const grant *g = i < n->nholders ? &n->holders[i] : NULL;
+        const pawl_op *waits = g ? NULL : n->queue[i - n->nholders]->op;
+        const pawl_owner *o = g ? &g->owner : &waits->owner;
 
-        snprintf(owner, sizeof owner, "%llx.%llx", (unsigned long long)o->client,
-                 (unsigned long long)o->seq);
-        row.role = holder ? PAWL_ROLE_HOLDER : PAWL_ROLE_WAITER;
+        row.owner = kit_owner_id(id, o->client, o->seq);
+        row.role = g ? PAWL_ROLE_HOLDER : PAWL_ROLE_WAITER;
+        row.shared = (g ? g->mode : waits->mode) == PAWL_MODE_SHARED;
         row.holders = row.waiters = 0;
-        row.token = holder ? n->holders[i].token : 0;
-        row.lease_ms = holder ? (n->holders[i].ends - world_now) / MS : -1;
-        row.since_ms = holder ? (world_now - n->holders[i].since) / MS : 0;
+        row.token = g ? g->token : 0;
+        row.lease_ms = g ? (g->ends - world_now) / MS : -1;
+        row.since_ms = g ? (world_now - g->since) / MS : 0;
         op->row(op->row_arg, &row);
     }
 }

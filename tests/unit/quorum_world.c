@@ -272,10 +272,12 @@ void ask_acquire(client *c, ask *a, int name, uint64_t seq, bool queue, int64_t 
 {
     uint8_t mode = a->op.mode, kind = a->op.lock_kind;
     uint32_t tokens = a->op.tokens;
+    uint64_t with_seq = a->op.with_seq;
 
     prepare(c, a, PAWL_OP_ACQUIRE, name, seq);
     a->op.mode = mode;
     a->op.lock_kind = kind;
+    a->op.with_seq = with_seq;
     a->op.tokens = tokens ? tokens : 1;
     a->op.queue = queue;
     a->op.lease_ms = lease_ms;

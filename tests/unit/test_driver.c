@@ -53,6 +53,86 @@ CASE("a client that finds too few descriptors says so, whatever their number: no
     }
 }
 
+/* The first client of the process is open; then the limit falls. */
+static int open_second(rlim_t limit)
+{
+    pawl_client *first;
+    int code;
+
+    CHECK_OK(pawl_open(&first, "memory:", NULL, NULL));
+    code = open_with(limit, "memory:");
+    return pawl_close(first) ? 3 : code;
+}
+
+CASE("the same for the second client of a process")
+{
+    int opened = 0, refused = 0;
+
+    for (rlim_t limit = 3; limit < 50; limit++) {
+        int status = 0;
+        pid_t pid = fork();
+
+        if (pid == 0)
+            _exit(open_second(limit));
+        CHECK(waitpid(pid, &status, 0) == pid);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) < 2);
+        opened += WEXITSTATUS(status) == 0;
+        refused += WEXITSTATUS(status) == 1;
+    }
+    CHECK(opened && refused);
+}
+
+/* Take every free descriptor, keep the descriptors for a moment, and give them back, again and
+ * again. */
+static void *hog(void *arg)
+{
+    int fds[64];
+
+    (void)arg;
+    for (unsigned round = 0;; round++) {
+        int n = 0;
+
+        while (n < 64 && (fds[n] = dup(0)) >= 0)
+            n++;
+        for (volatile unsigned i = 0; i < round % 64 * 16; i++)
+            ;
+        while (n > 0)
+            close(fds[--n]);
+    }
+    return NULL;
+}
+
+static int open_beside_hogs(void)
+{
+    struct rlimit limit;
+    pthread_t thread;
+    pawl_client *client;
+
+    CHECK(!getrlimit(RLIMIT_NOFILE, &limit));
+    limit.rlim_cur = 40;
+    CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
+    for (int i = 0; i < 2; i++)
+        CHECK(!pthread_create(&thread, NULL, hog, NULL));
+    if (!pawl_open(&client, "memory:", NULL, NULL))
+        CHECK_OK(pawl_close(client));
+    CHECK(!getrlimit(RLIMIT_NOFILE, &limit));
+    CHECK_EQ(limit.rlim_cur, 40);
+    return 0;
+}
+
+CASE("threads that take every free descriptor don't make the first client abort")
+{
+    for (int i = 0; i < 500; i++) {
+        int status = 0;
+        pid_t pid = fork();
+
+        if (pid == 0)
+            _exit(open_beside_hogs());
+        CHECK(waitpid(pid, &status, 0) == pid);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+}
+
 static void *acquire_for_ever(void *arg)
 {
     pawl_lock_acquire(arg, PAWL_FOREVER, NULL);
@@ -160,23 +240,30 @@ static void use_the_rest(pawl_client *client)
     CHECK_OK(pawl_engines(ignore_engine, NULL));
 }
 
-static bool reached_the_end;
-
-static void *use_all(void *arg)
+/* Not inlined: AddressSanitizer forgets the red zones of a frame when its function returns, but not
+ * when a cancelled thread unwinds its stack. So the thread must not end inside of this frame. */
+__attribute__((noinline)) static void use_all(const char *url)
 {
     pawl_client *mine, *yours;
     int state;
 
-    pthread_cancel(pthread_self()); /* stays pending until a cancellation point */
-    CHECK_OK(pawl_open(&mine, arg, NULL, NULL));
-    CHECK_OK(pawl_open(&yours, arg, NULL, NULL));
+    CHECK_OK(pawl_open(&mine, url, NULL, NULL));
+    CHECK_OK(pawl_open(&yours, url, NULL, NULL));
     use_locks(mine, yours);
     use_the_rest(mine);
     CHECK_OK(pawl_close(yours));
     CHECK_OK(pawl_close(mine));
-    reached_the_end = true;
     pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state);
     CHECK_EQ(state, PTHREAD_CANCEL_ENABLE);
+}
+
+static bool reached_the_end;
+
+static void *use_all_cancelled(void *url)
+{
+    pthread_cancel(pthread_self()); /* stays pending until a cancellation point */
+    use_all(url);
+    reached_the_end = true;
     pthread_testcancel();
     return NULL;
 }
@@ -192,7 +279,7 @@ CASE("no call is a cancellation point, and each call leaves the cancel state as 
         void *result;
 
         reached_the_end = false;
-        CHECK(!pthread_create(&thread, NULL, use_all, (void *)(uintptr_t)urls[i]));
+        CHECK(!pthread_create(&thread, NULL, use_all_cancelled, (void *)(uintptr_t)urls[i]));
         CHECK(!pthread_join(thread, &result));
         CHECK(reached_the_end && result == PTHREAD_CANCELED);
     }

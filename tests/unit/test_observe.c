@@ -34,6 +34,10 @@ CASE("ids in names become one star each")
     check_template("*7", "*");
     check_template("\xe5\xba\x93\xe5\xad\x98:9", "\xe5\xba\x93\xe5\xad\x98:*");
     check_template("a\xff""b", "a?b");
+    check_template("\xe2\x80\xae""evil\xd8\x9c\xe2\x81\xa6", "???evil?????"); /* directions */
+    check_template("\xe2\x80\x93", "\xe2\x80\x93");
+    check_template("\xe0\x80\xaf.\xed\xa0\x80.\xf0\x80\x80\xaf.\xf4\x90\x80\x80.\xc2\x9b",
+                   "???.???.????.????.??"); /* overlong, surrogate, too large, C1 */
     memset(longest, 'x', 299);
     longest[299] = '\0';
     memset(starred, 'x', 255);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * test_quorum.c - the engine "quorum:" alone, in virtual time (quorum_world.h): acquiring a lock.
- * test_quorum_keep.c tests renewing, inspecting and releasing.
+ * test_quorum_stale.c tests stale grants at the gate, test_quorum_keep.c renewing, inspecting and
+ * releasing.
  */
 #include "quorum_world.h"
 
@@ -453,56 +454,6 @@ CASE("a try does not overtake who waits")
         client_close(&two);
         client_close(&three);
     }
-}
-
-/* The first node has a grant of a client that is gone, with a long lease. */
-static void leave_stale_grant(int64_t lease_ms)
-{
-    name_state *n = &stores[0].names[0];
-
-    n->holders[0] = (grant){.owner = {.client = 99, .seq = 9}, .mode = PAWL_MODE_EXCLUSIVE,
-                            .since = world_now, .ends = world_now + lease_ms * MS};
-    n->nholders = 1;
-}
-
-CASE("a stale grant at the gate holds up neither a try nor a waiter while a majority is free")
-{
-    for (int queue = 0; queue < 2; queue++) {
-        begin();
-        leave_stale_grant(600000);
-        ask_acquire(&one, &a, 0, 1, queue, LEASE, 60000);
-        CHECK(world_run_until(&a, TIMEOUT_MS));
-        CHECK_CODE(a.op.code, 0);
-        CHECK_CODE(ask_try(&two, &b, 0, 1), PAWL_EBUSY);
-        ask_release(&one, &c, 0, 1, PAWL_MODE_EXCLUSIVE);
-        CHECK(world_run_until(&c, 4000));
-        CHECK_CODE(c.op.code, 0);
-        client_close(&one);
-        client_close(&two);
-        client_close(&three);
-    }
-}
-
-CASE("a grant that becomes stale at the gate while others wait is overruled, one after the other")
-{
-    begin();
-    ask_take(&one, &a, 0, 1);
-    ask_acquire(&two, &b, 0, 1, true, LEASE, 60000);
-    ask_acquire(&three, &d, 0, 1, true, LEASE, 60000);
-    world_run(100);
-    stores[0].names[0].holders[0].ends = PAWL_NEVER; /* the release is lost there */
-    stores[0].names[0].holders[0].owner.seq ^= 1u << 30;
-    ask_release(&one, &c, 0, 1, PAWL_MODE_EXCLUSIVE);
-    for (int64_t end = world_now + 6000LL * MS; world_now < end && !b.done && !d.done;)
-        world_run(10);
-    CHECK(b.done + d.done == 1);
-    CHECK_CODE(b.done ? b.op.code : d.op.code, 0);
-    ask_release(b.done ? &two : &three, &c, 0, 1, PAWL_MODE_EXCLUSIVE);
-    CHECK(world_run_until(b.done ? &d : &b, 6000));
-    CHECK(b.op.code == 0 && d.op.code == 0);
-    client_close(&one);
-    client_close(&two);
-    client_close(&three);
 }
 
 CASE("without a majority it is PAWL_EQUORUM, also if the others have it for somebody: no time-out")

@@ -5,7 +5,8 @@
  *     test_quorum_random [FROM TO]     run these seeds
  *
  * Six clients acquire, renew and release one name, give up, or die. Stores are slow, lose requests
- * and answers, fall silent, and restart empty one at a time. The test checks all the time:
+ * and answers, fall silent, restart empty one at a time, and have grants of clients that are gone.
+ * The test checks all the time:
  *
  *  - Two clients never hold the name at the same time (readers may). A client counts as a holder
  *    from the instant and for the lease that the engine reported, less the margin of the core.
@@ -34,7 +35,7 @@ typedef struct actor {
 static actor actors[CLIENTS];
 static uint64_t top, top_shared; /* of exclusive grants; of shared ones */
 static uint64_t history[HISTORY];
-static size_t nhistory, grants, losses, refusals;
+static size_t nhistory, grants, losses, refusals, stale_grants;
 static int64_t lease;
 static char url[80];
 static bool calm;
@@ -211,6 +212,23 @@ static void act(actor *me)
     }
 }
 
+/* A store gets a grant of a client that is gone, if the store would grant the name. */
+static void leave_stale_grant(store *s)
+{
+    name_state *n = &s->names[0];
+    bool shared = world_random(2);
+
+    world_expire(n);
+    for (size_t i = 0; i < n->nholders; i++)
+        if (!shared || n->holders[i].mode != PAWL_MODE_SHARED)
+            return;
+    if (n->nholders < CROWD)
+        n->holders[n->nholders++] = (grant){
+            .owner = {.client = 1, .seq = ++stale_grants}, .ntokens = 1,
+            .mode = shared ? PAWL_MODE_SHARED : PAWL_MODE_EXCLUSIVE, .since = world_now,
+            .ends = world_now + (int64_t)world_random((uint64_t)lease + 1) * MS};
+}
+
 /* At most two stores are disturbed at any time. A store loses its data only when all others are
  * older than a lease. */
 static void trouble(void)
@@ -291,7 +309,7 @@ static void wind_up(void)
 
 static void run_seeds(uint64_t from, uint64_t to)
 {
-    grants = losses = refusals = 0;
+    grants = losses = refusals = stale_grants = 0;
     for (uint64_t seed = from; seed < to; seed++) {
         seed_now = seed;
         set_up(seed);
@@ -300,11 +318,14 @@ static void run_seeds(uint64_t from, uint64_t to)
                 act(&actors[i]);
             if (!world_random(200))
                 trouble();
+            if (!world_random(500)) /* mostly at the gate */
+                leave_stale_grant(&stores[world_random(3) ? 0 : world_random(STORES)]);
             world_run(1);
         }
         wind_up();
     }
-    check_note("%zu grants, %zu lost, %zu refused", grants, losses, refusals);
+    check_note("%zu grants, %zu lost, %zu refused; %zu stale grants", grants, losses, refusals,
+               stale_grants);
     CHECK(grants > 10 * (to - from));
 }
 

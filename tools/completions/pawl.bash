@@ -16,9 +16,10 @@ _pawl_options() {
     printf '%s\n' '--url URL' '--layout NAME' '--verbose' '--help'
 }
 
-# Names with quotes, backslashes or control characters are left out: JSON escapes them.
+# Left out are names with quotes, backslashes or control characters, which JSON escapes, and names that the
+# command would take for options.
 _pawl_names() {
-    timeout 5 "$@" ls --json 2>/dev/null | grep -o '"name":"[^"\\]*"' | sed 's/^"name":"//; s/"$//'
+    timeout 5 "$@" ls --json 2>/dev/null | grep -o '"name":"[^-"\\][^"\\]*"' | sed 's/^"name":"//; s/"$//'
 }
 
 # Offer the lines of stdin that begin with $1. $2: characters to put behind each.

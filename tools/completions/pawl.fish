@@ -16,9 +16,10 @@ function __pawl_options
         --verbose - 'tell more' --help - 'print help'
 end
 
-# Names with quotes, backslashes or control characters are left out: JSON escapes them.
+# Left out are names with quotes, backslashes or control characters, which JSON escapes, and names that the
+# command would take for options.
 function __pawl_names
-    timeout 5 $argv ls --json 2>/dev/null | grep -o '"name":"[^"\\\\]*"' |
+    timeout 5 $argv ls --json 2>/dev/null | grep -o '"name":"[^-"\\\\][^"\\\\]*"' |
         sed 's/^"name":"//; s/"$//'
 end
 

@@ -14,3 +14,8 @@ int view_serve(tool *t, int argc, char **argv)
         "libmicrohttpd-dev) and build pawl anew");
     return STATUS_USAGE;
 }
+
+const char *view_web_library(void)
+{
+    return "";
+}

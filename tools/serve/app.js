@@ -151,10 +151,13 @@ async function history(name) {
 const locks = new Map();
 const columns = [
   ['Name', (l) => l.name], ['State', (l) => stateOf(l)], ['Holder', (l) => who(l)],
-  ['Since', (l) => l.since === null ? -1 : -l.since, 'num'],
-  ['Waiters', (l) => l.waiter_count, 'num'], ['Token', (l) => l.token, 'num']];
+  ['Since', (l) => age(l.since), 'num'], ['Waiters', (l) => l.waiter_count, 'num'],
+  ['Longest wait', (l) => age(l.wait), 'num'], ['Token', (l) => l.token, 'num']];
 let order = 4, falling = true, rows = [], stale = true;
 
+/* An instant as a key to sort by: unknown ones are shorter than all others. */
+const age = (since) => since === null ? -Infinity : -since;
+const instant = (ms) => ms === null ? null : performance.now() - ms;
 const stateOf = (l) => l.type === 'latch' ? 'latch ' + l.count
   : l.type === 'semaphore' ? (l.capacity - l.available) + ' of ' + l.capacity
   : l.held ? (l.shared ? 'shared ×' + l.holder_count : 'held') : 'free';
@@ -162,7 +165,8 @@ const who = (l) => (l.label || l.program || '') + (l.pid ? ' · ' + l.pid : '') 
   (l.host ? ' @ ' + l.host : '');
 
 function take(l) {
-  l.since = l.since_ms === null ? null : performance.now() - l.since_ms;
+  l.since = instant(l.since_ms);
+  l.wait = instant(l.wait_ms);
   l.text = (l.name + '\n' + who(l)).toLowerCase();
   locks.set(l.id, l);
 }
@@ -193,6 +197,7 @@ function drawRows() {
     row.append(link, el('span', l.held ? 'held' : '', stateOf(l)), el('span', '', who(l)),
       el('span', 'num', l.since === null ? '–' : duration(performance.now() - l.since)),
       el('span', 'num' + (l.waiter_count ? ' wait' : ''), l.waiter_count),
+      el('span', 'num', l.wait === null ? '–' : duration(performance.now() - l.wait)),
       el('span', 'num', l.token || '–'));
     made.push(row);
   }
@@ -201,16 +206,18 @@ function drawRows() {
 }
 
 function drawTiles() {
-  let held = 0, waiting = 0, oldest = null;
+  let held = 0, waiting = 0, oldest = null, wait = null;
   for (const l of locks.values()) {
     held += l.holder_count;
     waiting += l.waiter_count;
     if (l.since !== null && l.held && (oldest === null || l.since < oldest)) oldest = l.since;
+    if (l.wait !== null && (wait === null || l.wait < wait)) wait = l.wait;
   }
   $('n-held').textContent = held;
   $('n-waiting').textContent = waiting;
   $('n-names').textContent = locks.size;
   $('n-oldest').textContent = oldest === null ? '–' : duration(performance.now() - oldest);
+  $('n-wait').textContent = wait === null ? '–' : duration(performance.now() - wait);
 }
 
 function draw() {

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * detail.c - holders and waiters, in order: for the names that pages look at, and for the
- * names with the most waiters, whose waiting times go into the history.
+ * detail.c - holders and waiters, in order, for the names that pages look at.
  *
- * At most INSPECTIONS names per round. Names that pages look at come first, in order of the age of
- * their data, oldest first.
+ * At most INSPECTIONS names per round, in order of the age of their data, oldest first.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +12,7 @@
 #define WANTED_MS 10000 /* a page that asked longer ago is considered closed */
 
 typedef struct collector {
-    board *board;
     FILE *out;
-    int64_t wait_ms;
     int phase; /* 0: nothing yet, 1: in holders, 2: in waiters */
     bool any;
 } collector;
@@ -47,8 +43,6 @@ static int row(void *arg, const pawl_info *info)
         return 0;
     }
     in_phase(c, info->role == PAWL_ROLE_WAITER ? 2 : 1);
-    if (info->role == PAWL_ROLE_WAITER && info->since_ms > c->wait_ms)
-        c->wait_ms = info->since_ms;
     fputs(c->any ? ",{" : "{", c->out);
     c->any = true;
     json_row(c->out, info);
@@ -56,10 +50,11 @@ static int row(void *arg, const pawl_info *info)
     return 0;
 }
 
-int lock_json(board *b, const char *name, char **ret, int64_t *wait_ms, pawl_error *err)
+/* Inspect a lock once and write it as JSON. Returns a Pawl code; the caller frees *ret. */
+static int lock_json(const board *b, const char *name, char **ret, pawl_error *err)
 {
     text t;
-    collector c = {.board = b, .wait_ms = -1};
+    collector c = {.any = false};
     int code;
 
     c.out = text_open(&t);
@@ -77,7 +72,6 @@ int lock_json(board *b, const char *name, char **ret, int64_t *wait_ms, pawl_err
         free(t.data);
     else
         *ret = t.data;
-    *wait_ms = c.wait_ms;
     return code;
 }
 
@@ -113,8 +107,7 @@ detail *detail_want(board *b, const char *name)
 
 typedef struct choice {
     char names[INSPECTIONS][256];
-    uint64_t waiters[INSPECTIONS];
-    size_t n, wanted; /* the first `wanted` names are from pages */
+    size_t n;
 } choice;
 
 static bool chosen(const choice *c, const char *name)
@@ -125,7 +118,7 @@ static bool chosen(const choice *c, const char *name)
     return false;
 }
 
-static void choose_wanted(board *b, choice *c)
+static void choose(board *b, choice *c)
 {
     while (c->n < INSPECTIONS) {
         detail *next = NULL;
@@ -137,64 +130,40 @@ static void choose_wanted(board *b, choice *c)
             break;
         strcpy(c->names[c->n++], next->name);
     }
-    c->wanted = c->n;
-}
-
-/* Insert a name into the part of the choice that is sorted by the number of waiters. */
-static void choose_contended(void *arg, sight *s)
-{
-    choice *c = arg;
-    size_t at;
-
-    if (!s->info.waiters || strlen(s->info.name) > 255 || chosen(c, s->info.name))
-        return;
-    for (at = c->wanted; at < c->n && c->waiters[at] >= s->info.waiters; at++)
-        ;
-    if (at == INSPECTIONS)
-        return;
-    c->n += c->n < INSPECTIONS;
-    memmove(c->names[at + 1], c->names[at], (c->n - at - 1) * sizeof c->names[0]);
-    memmove(&c->waiters[at + 1], &c->waiters[at], (c->n - at - 1) * sizeof c->waiters[0]);
-    strcpy(c->names[at], s->info.name);
-    c->waiters[at] = s->info.waiters;
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
 static char *error_json(const char *name, const char *words)
 {
+    const pawl_info nothing = {.name = name, .role = PAWL_ROLE_SUMMARY, .since_ms = -1,
+                               .lease_ms = -1, .wait_ms = -1};
     text t;
 
     if (!text_open(&t))
         return NULL;
     fputs("{\"id\":", t.out);
     put_id(t.out, name);
-    fputs(",\"name\":", t.out);
-    json_string(t.out, name);
-    fputs(",\"type\":\"lock\",\"held\":false,\"holder_count\":0,\"waiter_count\":0,\"token\":0,"
-          "\"holders\":[],\"waiters\":[],\"error\":", t.out);
+    putc(',', t.out);
+    json_row(t.out, &nothing);
+    fputs(",\"holder_token\":\"0\",\"holders\":[],\"waiters\":[],\"error\":", t.out);
     json_string(t.out, words);
     putc('}', t.out);
     return text_close(&t) ? t.data : NULL;
 }
 
-static void put_past(board *b, const char *name, int64_t wait_ms)
+/* A name on a page has a history also if the listing gives it none: it is free, or one of too many
+ * names (watch.c). */
+static void put_past(board *b, const char *name)
 {
     const sight *s = table_find(b, name);
     past *p = past_of(b, name, true);
-    slot now = {0, 0, -1, wait_ms};
+    slot now = s ? slot_of_sight(s) : (slot){0, 0, -1, -1};
 
-    if (s) {
-        now.holders = (int64_t)s->info.holders;
-        now.waiters = (int64_t)s->info.waiters;
-        now.hold_ms = s->info.since_ms;
-    }
-    if (p) {
-        p->seen = boot_ms();
-        past_push(&p->h, p->seen, &now);
-    }
-    now = (slot){-1, -1, -1, wait_ms};
-    past_push(&b->all, boot_ms(), &now);
+    if (!p)
+        return;
+    p->seen = boot_ms();
+    past_push(&p->h, p->seen, &now);
 }
 
 /* Returns whether the service answered. */
@@ -202,8 +171,7 @@ static bool refresh_one(board *b, const char *name, uint64_t seq)
 {
     pawl_error err = {0};
     char *json = NULL;
-    int64_t wait_ms = -1;
-    int code = lock_json(b, name, &json, &wait_ms, &err);
+    int code = lock_json(b, name, &json, &err);
     bool refused = code == PAWL_EINVAL || code == PAWL_ENOTSUP || code == PAWL_ESTATE;
     detail *d = NULL;
 
@@ -212,7 +180,7 @@ static bool refresh_one(board *b, const char *name, uint64_t seq)
     pthread_mutex_lock(&b->mutex);
     b->inspections++;
     if (!code)
-        put_past(b, name, wait_ms);
+        put_past(b, name);
     for (detail *i = b->details; i < b->details + DETAILS; i++)
         if (!strcmp(i->name, name))
             d = i;
@@ -232,8 +200,7 @@ void details_refresh(board *b, uint64_t seq)
     choice c = {0};
 
     pthread_mutex_lock(&b->mutex);
-    choose_wanted(b, &c);
-    table_each(b, choose_contended, &c);
+    choose(b, &c);
     pthread_mutex_unlock(&b->mutex);
     for (size_t i = 0; i < c.n && !atomic_load(&b->stop); i++)
         if (!refresh_one(b, c.names[i], seq))

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "../view.h"
 #include "serve.h"
 
 static const char *const headers[][2] = {
@@ -373,4 +374,12 @@ struct MHD_Daemon *http_start(board *b, const char *listen, char *url, size_t si
 void http_stop(struct MHD_Daemon *daemon)
 {
     MHD_stop_daemon(daemon);
+}
+
+const char *view_web_library(void)
+{
+    static char library[64];
+
+    snprintf(library, sizeof library, "libmicrohttpd %s", MHD_get_version());
+    return library;
 }

@@ -55,6 +55,8 @@ void put_sight(FILE *out, const sight *s, int64_t now)
 
     if (info.since_ms >= 0)
         info.since_ms += now - s->taken;
+    if (info.wait_ms >= 0)
+        info.wait_ms += now - s->taken;
     fputs("{\"id\":", out);
     put_id(out, info.name);
     putc(',', out);

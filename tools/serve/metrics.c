@@ -12,7 +12,8 @@
 
 typedef struct series {
     char lock[PAWL_TEMPLATE_SIZE];
-    int64_t holders, waiters, hold_ms;
+    int64_t holders, waiters;
+    int64_t hold_ms, wait_ms; /* of the oldest; -1: none, or not known */
 } series;
 
 typedef struct tally {
@@ -33,7 +34,7 @@ static series *series_of(tally *t, const char *name)
             return &t->all[i];
     if (t->n > SERIES)
         return &t->all[0];
-    t->all[t->n] = (series){.hold_ms = -1};
+    t->all[t->n] = (series){.hold_ms = -1, .wait_ms = -1};
     strcpy(t->all[t->n].lock, lock);
     return &t->all[t->n++];
 }
@@ -42,12 +43,13 @@ static void count(void *arg, sight *s)
 {
     tally *t = arg;
     series *one = series_of(t, s->info.name);
+    const slot now = slot_of_sight(s);
 
     t->types[s->info.type < 3 ? s->info.type : 0]++;
-    one->holders += (int64_t)s->info.holders;
-    one->waiters += (int64_t)s->info.waiters;
-    if (s->info.holders && s->info.since_ms > one->hold_ms)
-        one->hold_ms = s->info.since_ms;
+    one->holders += now.holders;
+    one->waiters += now.waiters;
+    one->hold_ms = now.hold_ms > one->hold_ms ? now.hold_ms : one->hold_ms;
+    one->wait_ms = now.wait_ms > one->wait_ms ? now.wait_ms : one->wait_ms;
 }
 
 static void head(const tally *t, const char *name, const char *type, const char *help)
@@ -66,20 +68,29 @@ static void plain(const tally *t, const char *name, const char *type, const char
             value);
 }
 
-static void by_lock(const tally *t, const char *name, int which, const char *help)
+enum value { HOLDERS, WAITERS, OLDEST_HOLD, OLDEST_WAIT };
+
+static int64_t value_of(const series *s, enum value which)
+{
+    return which == HOLDERS       ? s->holders
+           : which == WAITERS     ? s->waiters
+           : which == OLDEST_HOLD ? s->hold_ms
+                                  : s->wait_ms;
+}
+
+static void by_lock(const tally *t, const char *name, enum value which, const char *help)
 {
     head(t, name, "gauge", help);
     for (size_t i = 0; i < t->n; i++) {
-        const series *s = &t->all[i];
+        int64_t value = value_of(&t->all[i], which);
         char lock[2 * PAWL_TEMPLATE_SIZE];
 
-        pawl__label_escape(lock, s->lock);
-        if (which == 2 && s->hold_ms >= 0)
+        pawl__label_escape(lock, t->all[i].lock);
+        if (which >= OLDEST_HOLD && value >= 0)
             fprintf(t->out, "pawl_service_%s{lock=\"%s\"} %.3f\n", name, lock,
-                    (double)s->hold_ms / 1000);
-        else if (which < 2)
-            fprintf(t->out, "pawl_service_%s{lock=\"%s\"} %lld\n", name, lock,
-                    (long long)(which ? s->waiters : s->holders));
+                    (double)value / 1000);
+        else if (which < OLDEST_HOLD)
+            fprintf(t->out, "pawl_service_%s{lock=\"%s\"} %lld\n", name, lock, (long long)value);
     }
 }
 
@@ -94,9 +105,10 @@ static void write_all(tally *t, const board *b)
     head(t, "names", "gauge", "Names in use.");
     for (int i = 0; i < 3; i++)
         fprintf(t->out, "pawl_service_names{type=\"%s\"} %zu\n", types[i], t->types[i]);
-    by_lock(t, "holders", 0, "Holders.");
-    by_lock(t, "waiters", 1, "Waiters.");
-    by_lock(t, "oldest_hold_seconds", 2, "Age of the oldest hold.");
+    by_lock(t, "holders", HOLDERS, "Holders.");
+    by_lock(t, "waiters", WAITERS, "Waiters.");
+    by_lock(t, "oldest_hold_seconds", OLDEST_HOLD, "Age of the oldest hold.");
+    by_lock(t, "oldest_wait_seconds", OLDEST_WAIT, "How long the oldest waiter has been waiting.");
     plain(t, "rounds", "counter", "Rounds that the service answered.", (double)b->good);
     plain(t, "failed_rounds", "counter", "Rounds without an answer.", (double)b->bad);
     plain(t, "inspections", "counter", "Names inspected in these rounds.",
@@ -111,8 +123,9 @@ static void write_all(tally *t, const board *b)
 
 bool metrics_text(board *b, bool openmetrics, text *ret)
 {
-    tally t = {.n = 1, .open = openmetrics, .all = {{.lock = PAWL_TEMPLATE_OTHER, .hold_ms = -1}}};
+    tally t = {.n = 1, .open = openmetrics, .all = {{.lock = PAWL_TEMPLATE_OTHER}}};
 
+    t.all[0].hold_ms = t.all[0].wait_ms = -1;
     t.out = text_open(ret);
     if (!t.out)
         return false;

@@ -70,7 +70,7 @@ typedef struct past {
     char name[];
 } past;
 
-/* The holders and waiters of a name that pages look at, or that is contended. */
+/* The holders and waiters of a name that pages look at. */
 typedef struct detail {
     char name[256];
     char *json;         /* the lock as JSON, or NULL */
@@ -122,6 +122,7 @@ int table_take(board *, const pawl_info *);
 /* Forget the names that were not seen in this round; their ids go to `gone`. */
 void table_sweep(board *, FILE *gone);
 sight *table_find(const board *, const char *name); /* or NULL */
+slot slot_of_sight(const sight *); /* for the history */
 /* Call fn for each name. */
 void table_each(const board *, void (*fn)(void *arg, sight *), void *arg);
 void table_free(board *);
@@ -134,10 +135,8 @@ void past_free(board *);
 /* ---- detail.c: names that pages look at ------------------------------------------------------ */
 /* The detail of a name; added if there is room. Called with the mutex locked. NULL: too many. */
 detail *detail_want(board *, const char *name);
-/* Inspect the wanted and the most contended names. Locks the mutex itself. */
+/* Inspect the wanted names. Locks the mutex itself. */
 void details_refresh(board *, uint64_t seq);
-/* Inspect a lock once and write it as JSON. Returns a Pawl code; the caller frees *ret. */
-int lock_json(board *, const char *name, char **ret, int64_t *wait_ms, pawl_error *);
 
 /* ---- json.c ---------------------------------------------------------------------------------- */
 void put_id(FILE *, const char *name); /* percent-encoded, in quotes */

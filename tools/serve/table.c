@@ -8,7 +8,7 @@
 
 #include "serve.h"
 
-#define DRIFT_MS 1500 /* precision of `since`; a larger difference means another hold */
+#define DRIFT_MS 1500 /* precision of ages; a larger difference means another hold or waiter */
 
 static uint64_t hash_of(const char *name)
 {
@@ -47,6 +47,12 @@ sight *table_find(const board *b, const char *name)
     while (s && strcmp(s->info.name, name))
         s = s->next;
     return s;
+}
+
+slot slot_of_sight(const sight *s)
+{
+    return (slot){(int64_t)s->info.holders, (int64_t)s->info.waiters,
+                  s->info.holders ? s->info.since_ms : -1, s->info.waiters ? s->info.wait_ms : -1};
 }
 
 static void sight_free(sight *s)
@@ -93,15 +99,19 @@ static bool take_string(const char **at, const char *now)
     return true;
 }
 
+/* Has this age grown by the time that has passed? -1: not known. */
+static bool same_age(int64_t before, int64_t now, int64_t passed)
+{
+    int64_t drift = before + passed - now;
+
+    return before < 0 || now < 0 ? before < 0 && now < 0 : drift <= DRIFT_MS && drift >= -DRIFT_MS;
+}
+
 /* Would the page show the same, once the time since the last round has been added? */
 static bool same(const pawl_info *a, const pawl_info *b, int64_t passed)
 {
-    int64_t drift = a->since_ms + passed - b->since_ms;
-
-    if ((a->since_ms < 0) != (b->since_ms < 0) ||
-        (a->since_ms >= 0 && (drift > DRIFT_MS || drift < -DRIFT_MS)))
-        return false;
-    return a->type == b->type && a->shared == b->shared && a->holders == b->holders &&
+    return same_age(a->since_ms, b->since_ms, passed) && same_age(a->wait_ms, b->wait_ms, passed) &&
+           a->type == b->type && a->shared == b->shared && a->holders == b->holders &&
            a->waiters == b->waiters && a->count == b->count && a->available == b->available &&
            a->token == b->token && a->pid == b->pid;
 }

@@ -49,13 +49,13 @@ typedef struct sum {
 static void add_up(void *arg, sight *s)
 {
     sum *t = arg;
-    const slot one = {(int64_t)s->info.holders, (int64_t)s->info.waiters,
-                      s->info.holders ? s->info.since_ms : -1, -1};
+    const slot one = slot_of_sight(s);
     past *p = past_of(t->board, s->info.name, s->info.waiters || t->board->npasts < PASTS);
 
     t->all.holders += one.holders;
     t->all.waiters += one.waiters;
     t->all.hold_ms = one.hold_ms > t->all.hold_ms ? one.hold_ms : t->all.hold_ms;
+    t->all.wait_ms = one.wait_ms > t->all.wait_ms ? one.wait_ms : t->all.wait_ms;
     if (p) {
         p->seen = t->now;
         past_push(&p->h, t->now, &one);

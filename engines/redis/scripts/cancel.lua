@@ -12,6 +12,8 @@
 -- DISOWN. After a fail-over or a restart from an older snapshot the queue may name an acquire that
 -- has ended. The client may still believe in a grant to that owner, and a renewal may have come
 -- before this script. So a grant ends only if its token is ARGV 2 and its claim was never renewed.
+-- A forged message can name a time in the future, which would make a renewed lease look like a claim:
+-- such a time is refused.
 --#include head.lua
 --#include base.lua
 --#include rules.lua
@@ -23,7 +25,8 @@ local before = front()
 local function untouched(r)
     local ends = r and tonumber(call('ZSCORE', HOLD, owner)) or now + call('PTTL', K)
     local given = r and format('%.0f', r.limit) or match(value, '^pawl x %S+ (%d+) ')
-    return given == token and granted and ends <= granted + CLAIM_MS + 50
+    return given == token and granted and granted <= now and
+        ends <= granted + CLAIM_MS + 50
 end
 
 look()

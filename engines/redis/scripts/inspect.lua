@@ -19,9 +19,10 @@ local rows, holders, waiters, used, count = {}, 0, 0, 0, 0
 local names = {x = 'lock', z = 'lock', m = 'lock', p = 'semaphore', l = 'latch', s = 'lock'}
 local kind, kind_of_queue
 
-local function add(...)
-    if #rows < most then
-        rows[#rows + 1] = {...}
+-- The first waiter, who has waited longest, is listed however many holders there are.
+local function add(role, ...)
+    if #rows < (role == 'h' and most - 1 or most) then
+        rows[#rows + 1] = {role, ...}
     end
 end
 
