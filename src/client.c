@@ -32,6 +32,21 @@ void pawl__cancellation_back(void)
         pthread_setcancelstate(cancellation.state, NULL);
 }
 
+/* A section that only counts references uses the mutex directly, and delivers nothing. */
+void pawl__lock(pawl_client *client)
+{
+    pthread_mutex_lock(&client->mu);
+}
+
+/* Another thread may free the client as soon as the mutex is unlocked. */
+void pawl__unlock(pawl_client *client)
+{
+    if (client->log.lines)
+        pawl__unlock_and_deliver(client);
+    else
+        pthread_mutex_unlock(&client->mu);
+}
+
 int pawl__enter(pawl_client *client, bool blocking, pawl_error *err)
 {
     if (client->generation != pawl__fork_generation())
@@ -41,10 +56,10 @@ int pawl__enter(pawl_client *client, bool blocking, pawl_error *err)
         return pawl_error_set(err, PAWL_EDEADLK,
                               "a callback must not make a call that blocks; use the _start form");
     pawl__cancellation_off();
-    pthread_mutex_lock(&client->mu);
+    pawl__lock(client);
     if (client->state == CLIENT_OPEN)
         return 0;
-    pthread_mutex_unlock(&client->mu);
+    pthread_mutex_unlock(&client->mu); /* pawl_close delivers the lines */
     pawl__cancellation_back();
     return pawl_error_set(err, PAWL_ESTATE, "the client is closed");
 }
@@ -297,7 +312,7 @@ int pawl__open_in(pawl_client **ret, const char *url, const pawl_client_options 
     if (!client)
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
     pawl__cancellation_off();
-    pthread_mutex_lock(&client->mu);
+    pawl__lock(client);
     client->options = options;
     code = set_up(client, url, err);
     if (code) {
@@ -419,7 +434,7 @@ int pawl_close(pawl_client *client)
     client->state = CLIENT_CLOSING;
     pawl__unlock(client);
     pawl__client_unregister(client);
-    pthread_mutex_lock(&client->mu);
+    pawl__lock(client);
     wind_up(client);
     while (client->driver.dispatching) /* another thread runs callbacks */
         pthread_cond_wait(&client->idle, &client->mu);
@@ -486,7 +501,7 @@ void pawl__client_thread_gone(struct pawl_client *client, uint64_t thread)
 {
     if (client->generation != pawl__fork_generation())
         return;
-    pthread_mutex_lock(&client->mu);
+    pawl__lock(client);
     for (struct list *l = client->holds.all.next, *next; l != &client->holds.all; l = next) {
         struct hold *hold = list_entry(l, struct hold, in_client);
 
