@@ -127,7 +127,7 @@ int net_tls_handshake(net_tls *tls, char words[NET_WORDS]);
 /* Both return a number of bytes, or enum net_io. */
 ptrdiff_t net_tls_read(net_tls *tls, char *data, size_t length, char words[NET_WORDS]);
 ptrdiff_t net_tls_write(net_tls *tls, const char *data, size_t length, char words[NET_WORDS]);
-/* Must the socket become writable before TLS can continue? */
+/* Must the socket become writable before TLS can continue? Unlike net_tls_free, takes no NULL. */
 bool net_tls_wants_write(const net_tls *tls);
 /* The TLS library, "OpenSSL 3.0.19"; "" if there is none. */
 const char *net_tls_library(void);

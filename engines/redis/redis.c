@@ -237,7 +237,8 @@ static int open_link(redis *r, pawl_error *err)
 
 static void flush_link(redis_link *link)
 {
-    redis_proof_ask(link);
+    if (link->proof_wanted)
+        redis_proof_ask(link);
     if (kit_buf_length(&link->out) > 0)
         kit_wire_flush(&link->wire);
 }
