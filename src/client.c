@@ -137,14 +137,21 @@ static int take_number(int64_t *ret, int64_t given, const pawl_url *url, const c
     return 0;
 }
 
-/* Describe this client in words, for the holders of locks that the client breaks. */
-static void describe_client(pawl_client *client)
+/* The client information in env, and in words for the holders of locks that the client breaks.
+ * Returns false if out of memory. */
+static bool describe_client(pawl_client *client, const char *label)
 {
     char host[256] = "";
 
     if (gethostname(host, sizeof host - 1))
         host[0] = 0;
-    pawl_who_text(client->who, getpid(), program_invocation_short_name, client->label, host);
+    client->env.host = client->host = strdup(host);
+    client->env.program = client->program = strdup(program_invocation_short_name);
+    client->options.label = client->env.label = client->label = strdup(label ? label : "");
+    if (!client->host || !client->program || !client->label)
+        return false;
+    pawl_who_text(client->who, getpid(), client->program, client->label, client->host);
+    return true;
 }
 
 int pawl__url_options(pawl_client *client, const pawl_url *url, pawl_error *err)
@@ -177,12 +184,10 @@ static int take_options(pawl_client *client, const pawl_url *url, pawl_error *er
     client->log.level = o->log_level ? (int)o->log_level : PAWL_LOG_WARNING;
     if (client->log.fn && client->log.level >= PAWL_LOG_WARNING && o->slow_wait_ms >= 0)
         client->slow.after_ns = (o->slow_wait_ms ? o->slow_wait_ms : 30000) * PAWL_NS_PER_MS;
-    client->label = strdup(o->label ? o->label : "");
-    if (!copy_or_env(&client->user, o->user, "PAWL_USER") ||
-        !copy_or_env(&client->password, o->password, "PAWL_PASSWORD") || !client->label)
+    if (!describe_client(client, o->label) ||
+        !copy_or_env(&client->user, o->user, "PAWL_USER") ||
+        !copy_or_env(&client->password, o->password, "PAWL_PASSWORD"))
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
-    client->options.label = client->env.label = client->label;
-    describe_client(client);
     client->options.user = client->env.user = client->user;
     client->options.password = client->env.password = client->password;
     return pawl__url_options(client, url, err);
@@ -225,6 +230,8 @@ static void client_free(pawl_client *client)
         free(list_entry(link, struct hold, in_client));
     pawl__names_free(client);
     pawl__stats_free(client);
+    free(client->host);
+    free(client->program);
     free(client->label);
     free(client->user);
     wipe_and_free(client->password);

@@ -208,7 +208,7 @@ struct pawl_client {
     uint64_t generation; /* of the process that opened the client (fork.h) */
     struct list registered;
     pawl_client_options options; /* as given; the texts are the copies below */
-    char *label, *user, *password;
+    char *host, *program, *label, *user, *password;
     char who[PAWL_BY_MAX]; /* this client in words, for the holders whose locks it breaks */
     char *identity;      /* the service's identity, for ordering multi-locks */
     int64_t cohort;      /* how many grants in a row stay inside the process */

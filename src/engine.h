@@ -433,7 +433,10 @@ typedef struct pawl_instance {
 struct pawl_env {
     struct uv_loop_s *loop; /* for I/O, never for timers; NULL in the simulator */
     uint64_t client_id;
-    const char *label; /* "" if none */
+    /* The client information that others may see, read once when the client opens. */
+    const char *host;    /* the name of this machine; "": not known */
+    const char *program; /* the short name of this program */
+    const char *label;   /* "" if none */
     const char *user, *password; /* from options or environment, or NULL; the URL overrides them */
     int64_t timeout_ms;          /* for one exchange */
     int64_t watchdog_ms;         /* lease of renewed locks: how long a session should last */

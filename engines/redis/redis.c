@@ -10,7 +10,6 @@
  * else; in a cluster, where another node may store the entry, the first acquires wait until it is
  * written.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -53,24 +52,22 @@ uint16_t redis_entry_slot(const redis *r, uint64_t client)
 
 static int write_entry(redis_call *call, resp_buf *out)
 {
-    redis *r = call->about;
-    char host[256] = "";
+    const redis *r = call->about;
+    const pawl_env *env = r->env;
     resp_command c = redis_begin(call, &redis_script_entry, out, 1, 11);
 
-    if (gethostname(host, sizeof host - 1))
-        host[0] = 0;
-    redis_add_entry_key(&c, r, r->env->client_id);
+    redis_add_entry_key(&c, r, env->client_id);
     resp_add_int(&c, ENTRY_KEPT_MS);
     resp_add_text(&c, "host");
-    resp_add_text(&c, host);
+    resp_add_text(&c, env->host);
     resp_add_text(&c, "pid");
     resp_add_int(&c, getpid());
     resp_add_text(&c, "program");
-    resp_add_text(&c, program_invocation_short_name);
+    resp_add_text(&c, env->program);
     resp_add_text(&c, "started");
     resp_add_int(&c, r->started);
     resp_add_text(&c, "label");
-    resp_add_text(&c, r->env->label ? r->env->label : "");
+    resp_add_text(&c, env->label);
     return resp_end(&c);
 }
 

@@ -3,7 +3,6 @@
  * zk.c - the functions of the engine.
  */
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "zk.h"
 
@@ -55,8 +54,6 @@ static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
         code = net_tls_context(&z->tls_context, env, &z->settings.tls_settings, err);
     if (code)
         return code;
-    if (gethostname(z->host, sizeof z->host - 1))
-        z->host[0] = 0;
     uv_prepare_init(env->loop, &z->prepare);
     z->prepare.data = z;
     z->prepared = true;
