@@ -362,6 +362,14 @@ static inline void pawl_op_finish(pawl_op *op, int code)
     op->done(op);
 }
 
+/* Complete the op; the error text is `text` if neither it nor the code is 0. */
+static inline void pawl_op_finish_with(pawl_op *op, int code, const char *text)
+{
+    if (code && text)
+        pawl_error_set(op->err, code, "%s", text);
+    pawl_op_finish(op, code);
+}
+
 #include "events.h"
 
 /* ---- What an engine gets --------------------------------------------------------------------- */

@@ -71,6 +71,9 @@ int net_decode(char **ret, const char *text, size_t length, const char *what, pa
 int net_read_login(net_login *login, const char *text, size_t length, pawl_error *err);
 /* Fill in a missing user or password from the program's options or the environment. */
 int net_add_login(net_login *login, const pawl_env *env, pawl_error *err);
+/* The same, for a service that wants both or neither. */
+int net_add_login_both(net_login *login, const pawl_env *env, const char *service,
+                       pawl_error *err);
 /* Wipes the secrets. */
 void net_login_free(net_login *login);
 /* Read host, host:port, [v6] or [v6]:port; without a host: localhost. `port` is the default

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "kit/ops.h"
 #include "redis.h"
 
 #define ENTRY_KEPT_MS 90000
@@ -333,41 +334,18 @@ static void engine_close(void *self)
     r->env = NULL;
 }
 
-/* The functions that start and cancel an op, by kind. */
-static const struct {
-    void (*submit)(redis *r, pawl_op *op), (*cancel)(redis *r, pawl_op *op);
-} ops[] = {
-    [PAWL_OP_ACQUIRE] = {redis_acquire, redis_acquire_cancel},
-    [PAWL_OP_RELEASE] = {redis_simple, redis_simple_cancel},
-    [PAWL_OP_RENEW] = {redis_renew, redis_renew_cancel},
-    [PAWL_OP_BREAK] = {redis_simple, redis_simple_cancel},
-    [PAWL_OP_INSPECT] = {redis_inspect, redis_inspect_cancel},
-    [PAWL_OP_LIST] = {redis_inspect, redis_inspect_cancel},
-    [PAWL_OP_COUNT] = {redis_inspect, redis_inspect_cancel},
-    [PAWL_OP_LATCH_SET] = {redis_simple, redis_simple_cancel},
-    [PAWL_OP_LATCH_DOWN] = {redis_simple, redis_simple_cancel},
-    [PAWL_OP_EXAMINE] = {redis_examine, redis_examine_cancel},
-};
-
-static void engine_submit(void *self, pawl_op *op)
-{
-    redis *r = self;
-
-    if (op->kind == PAWL_OP_EVENT)
-        pawl_events_submit(&r->events, op);
-    else
-        ops[op->kind].submit(r, op);
-}
-
-static void engine_cancel(void *self, pawl_op *op)
-{
-    redis *r = self;
-
-    if (op->kind == PAWL_OP_EVENT)
-        pawl_events_end(&r->events);
-    else
-        ops[op->kind].cancel(r, op);
-}
+/* The functions that begin and cancel each op. */
+KIT_OPS(redis,
+        [PAWL_OP_ACQUIRE] = {redis_acquire, redis_acquire_cancel},
+        [PAWL_OP_RELEASE] = {redis_simple, redis_simple_cancel},
+        [PAWL_OP_RENEW] = {redis_renew, redis_renew_cancel},
+        [PAWL_OP_BREAK] = {redis_simple, redis_simple_cancel},
+        [PAWL_OP_INSPECT] = {redis_inspect, redis_inspect_cancel},
+        [PAWL_OP_LIST] = {redis_inspect, redis_inspect_cancel},
+        [PAWL_OP_COUNT] = {redis_inspect, redis_inspect_cancel},
+        [PAWL_OP_LATCH_SET] = {redis_simple, redis_simple_cancel},
+        [PAWL_OP_LATCH_DOWN] = {redis_simple, redis_simple_cancel},
+        [PAWL_OP_EXAMINE] = {redis_examine, redis_examine_cancel});
 
 static uint32_t engine_caps(void *self)
 {
