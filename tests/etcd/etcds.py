@@ -153,6 +153,10 @@ class Cluster:
                 (b64decode(k.get('value', '')).decode(), k['create_revision'], k['mod_revision'],
                  k.get('lease', 0)) for k in found}
 
+    def version(self, key):
+        """How often the key was written since it was created."""
+        return json.loads(self.ctl('get', key, '-w', 'json'))['kvs'][0]['version']
+
     def revision(self):
         return json.loads(self.ctl('get', 'nothing', '-w', 'json'))['header']['revision']
 

@@ -76,6 +76,37 @@ def _(s, p):
             a.ask('drop', f'{kind}{i}').ok()
 
 
+@on_etcd('a fence that a late request writes once more is written again once, however many names ask')
+def _(s, p):
+    """A request of a connection that was lost arrives after its client has written the fence anew: the
+    fence then has a revision that the client does not know."""
+    a = through(p, timeout=20000)
+    a.lock('l', 'one')
+    a.ask('take', 'l', 20000).ok()
+    p.cut()
+    until(lambda: a.ask('stats').reconnects == 1)
+    a.ask('drop', 'l').ok()
+    until(lambda: s.keys('pawl//fence/'))
+    fence, (value, _, _, lease) = next(iter(s.values('pawl//fence/').items()))
+    for kind in ('mutex', 'read'):
+        for i in range(100):
+            a.lock(f'{kind}{i}', f'{kind}{i}', kind=kind)
+        p.stall('up')
+        for i in range(100):
+            a.send('acquire', f'{kind}{i}', 20000)
+        a.ask('sync')
+        before = s.version(fence)
+        s.ctl('put', fence, value, f'--lease={lease:x}')
+        p.flow()
+        for i in range(100):
+            a.answer('acquire', f'{kind}{i}').ok()
+        writes = s.version(fence) - before - 1
+        print(f'# {kind}: {writes} writes of the fence')
+        assert writes == 1, f'{writes} writes of the fence for 100 names'
+        for i in range(100):
+            a.ask('drop', f'{kind}{i}').ok()
+
+
 # ---- moves to other leases ----
 
 @on_etcd('a key whose move to a longer lease was not answered is found again or deleted')

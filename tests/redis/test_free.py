@@ -19,7 +19,7 @@ from cases import equal  # noqa: E402
 from forked import case, run  # noqa: E402
 from live import Actor, until  # noqa: E402
 from proxy import Proxy  # noqa: E402
-from scenes import Control, queue_up, warm_up  # noqa: E402
+from scenes import LONG, Control, queue_up, warm_up  # noqa: E402
 from sentinel import Watched, cut_off  # noqa: E402
 
 BOUND_MS = 5000
@@ -37,11 +37,11 @@ def since(s, at):
     return int(seconds) * 1000 + int(micros) / 1000 - at
 
 
-def in_time(control, s, waiters, ends, what):
+def in_time(control, s, waiters, ends, what, lock='l'):
     """Wait until one of the waiters has the lock, which must be soon after `ends`. Returns that waiter. (A
     waiter that has not reconnected when the lock is passed on loses its turn.)"""
-    got, who = until(lambda: next(((a, w) for w in waiters if (a := w.have('acquire', 'l'))), None),
-                     what, patience=90)
+    got, who = until(lambda: next(((a, w) for w in waiters for verb in ('acquire', 'take')
+                                   if (a := w.have(verb, lock))), None), what, patience=90)
     got.ok()
     ms, late = since(s, ends), control.late_ms()
     print(f'# {what}: {ms:.0f} ms after the lease or claim; the control: {late:.0f} ms late')
@@ -169,6 +169,100 @@ def _(s):
     a.ask('renew', 'l', 0).ok()
 
 
+# Kinds of the holder, of the ghosts, and of the waiter behind them, by the name.
+MIXED = {'m': ('mutex', 'mutex', 'mutex'), 'f': ('fair', 'fair', 'fair'),
+         'r': ('write', 'read', 'write'), 'w': ('write', 'write', 'read')}
+GHOST_MS = 5000  # an actor can't cancel a semaphore: its ghosts give up after this time
+LAST_MS = 12000  # the holders' lease: longer than the ghosts wait
+
+
+def line_up(service, a, name, verb='acquire', *words):
+    n = len(service.queue(name))
+    a.send(verb, name, *words)
+    until(lambda: len(service.queue(name)) == n + 1, 'for a place in the queue')
+
+
+def contended_all(service, ghosts):
+    """A holder, ghosts and a waiter of several names, each client of all names; and the same of a semaphore.
+    Returns both crews."""
+    crews = [[service.actor(watchdog=LAST_MS, timeout=1000) for _ in range(ghosts + 2)]
+             for _ in range(2)]
+    for name, (held, gone, wanted) in MIXED.items():
+        for i, a in enumerate(crews[0]):
+            a.lock(name, name, kind=held if i == 0 else gone if i <= ghosts else wanted)
+        crews[0][0].ask('take', name, 30000).ok()
+        for a in crews[0][1:]:
+            line_up(service, a, name, 'acquire', -1)
+    for i, a in enumerate(crews[1]):
+        a.sem('s', 's', permits=3)
+        if i == 0:
+            a.ask('take', 's', 30000, 3).ok()
+        else:
+            line_up(service, a, 's', 'take', GHOST_MS if i <= ghosts else -1, 1 + i % 3)
+    return crews
+
+
+def ended_all(s, crews):
+    """All but the waiters have given up."""
+    for g in crews[0][1:-1]:
+        for name in MIXED:
+            g.ask('cancel', name)
+            g.answer('acquire', name).be('PAWL_ECANCELED')
+    for g in crews[1][1:-1]:
+        g.answer('take', 's').be('PAWL_ETIMEDOUT')
+    for name in (*MIXED, 's'):
+        equal(len(s.queue(name)), 1)
+
+
+def all_in_time(control, s, crews, ghosts):
+    """Each waiter gets the name in time, although the queues have the ghosts again."""
+    ends = {name: ends_at(s, name) for name in (*MIXED, 's')}
+    for name in ends:
+        assert len(s.queue(name)) >= 2, f'no ghosts of {name}'
+    for name in ends:
+        w = crews[name == 's'][-1]
+        in_time(control, s, [w], ends[name], f'{name}, behind {ghosts} ghosts', name)
+        w.ask('drop', name, *([1 + (ghosts + 1) % 3] if name == 's' else [])).ok()
+    for name in ends:
+        until(lambda n=name: not s.queue(n), 'for the ghosts to go')
+
+
+@case('a restart from an older snapshot: ghosts of every kind, and of several names at once',
+      limit=200)
+def _(s, ghosts=4):
+    control = Control()
+    crews = contended_all(s, ghosts)
+    s.call('SAVE')
+    saved = os.path.join(s.folder, 'dump.rdb')
+    shutil.copy(saved, saved + '.old')
+    ended_all(s, crews)
+    for crew in crews:
+        crew[0].kill()
+    s.kill()
+    shutil.copy(saved + '.old', saved)
+    s.start()
+    all_in_time(control, s, crews, ghosts)
+
+
+@case('a fail-over to a replica that was behind: ghosts of every kind, and of several names at once',
+      server=Watched, limit=240)
+def _(w, ghosts=3):
+    control = Control()
+    old, replicas = w.master(), w.replicas()
+    crews = contended_all(w, ghosts)
+    until(lambda: all(len(r.queue(name)) == ghosts + 1 for r in replicas for name in (*MIXED, 's')),
+          'for the replicas')
+    cut_off(old, replicas)
+    ended_all(old, crews)
+    for crew in crews:
+        crew[0].kill()
+    old.kill()
+    for r in replicas:
+        r.resume()
+    new = w.switched(old)
+    all_in_time(control, new, crews, ghosts)
+
+
 # ---- clients that die or stop together -----------------------------------------------------------
 
 @case('a holder and all who watch die together: the last waiter has it within 5 s of the lease',
@@ -229,6 +323,73 @@ def _(s):
     time.sleep(0.5)
     h.ask('drop', 'l').ok()
     in_time(control, s, [w], ends_at(s), 'without messages')
+
+
+RECONNECT_MS = 1000  # attempts to connect are at most this far apart
+WAITS = ('mutex', 'fair', 'read', 'write', 'permits', 'latch')
+
+
+def hold(a, kind):
+    """Make the object 'l' and hold it, so that a waiter of this kind has to wait."""
+    if kind == 'latch':
+        a.latch('l', 'n')
+        a.ask('set', 'l', 1).ok()
+    elif kind == 'permits':
+        a.sem('l', 'n', permits=1, lease=LONG)
+        a.ask('take', 'l', 0).ok()
+    else:
+        a.lock('l', 'n', kind='write' if kind == 'read' else kind, lease=LONG)
+        a.ask('take', 'l', 0).ok()
+
+
+def wait_for(s, a, kind):
+    if kind == 'latch':
+        a.latch('l', 'n')
+    elif kind == 'permits':
+        a.sem('l', 'n', permits=1)
+    else:
+        a.lock('l', 'n', kind=kind)
+    a.send('take', 'l', 60000)
+    until(lambda: s.queue('n'), 'for a place in the queue')
+
+
+def connection_lost(s, control, away):
+    """The connection of a waiter is lost together with the message of its turn; or (away) before its turn,
+    which comes while the client can't connect."""
+    for kind in WAITS:
+        p = Proxy(s.port)
+        h, w = s.actor(), Actor(p.url())
+        hold(h, kind)
+        wait_for(s, w, kind)
+        if away:
+            p.refuse()
+            p.cut()
+            until(lambda: len(s.subscribers()) == 1, 'for the end of the connection')
+        else:
+            p.freeze()
+        h.ask('down' if kind == 'latch' else 'drop', 'l').ok()
+        began = time.monotonic()
+        if away:
+            p.accept()
+        else:
+            p.cut()
+        w.answer('take', 'l').ok()
+        control.prompt((time.monotonic() - began) * 1000, RECONNECT_MS, f'{kind}, a new connection')
+        w.kill()
+        h.kill()
+        s.call('FLUSHALL')
+        p.close()
+
+
+@case('the connection is lost with the message of a waiter\'s turn: no time after the reconnect',
+      limit=120)
+def _(s):
+    connection_lost(s, Control(), False)
+
+
+@case('a waiter\'s turn comes while it has no connection: no time after the reconnect', limit=120)
+def _(s):
+    connection_lost(s, Control(), True)
 
 
 @case('a latch is deleted: 5 s')

@@ -21,7 +21,7 @@ from cases import equal  # noqa: E402
 from forked import case, run  # noqa: E402
 from live import Actor, Live, boot_ns, query, until  # noqa: E402
 from proxy import Proxy  # noqa: E402
-from scenes import Control, queue_up  # noqa: E402
+from scenes import LONG, Control, queue_up  # noqa: E402
 
 TOOL = os.environ['PAWL_TOOL']
 SECONDS = int(os.environ.get('QUORUM_SECONDS', 25))
@@ -339,6 +339,84 @@ def _(five):
             control.prompt((time.monotonic() - began) * 1000, bound, what)
         for a in crew:
             a.kill()
+
+
+# A grant that a client which is gone has left at the first server: docs/promises.md, "Faults of the service".
+NEW_MS, WAITER_MS = 250, 4500
+
+
+def stale_value(five):
+    """The first server's value of an exclusive lock whose holder was killed."""
+    gone = five.servers[0].actor(watchdog=LONG)
+    gone.lock('l', 'gone')
+    gone.ask('take', 'l', 0).ok()
+    gone.kill()
+    return five.servers[0].value('gone')
+
+
+@on_five('a stale grant at the first server costs a new acquire 0.25 s, whatever its kind', limit=120)
+def _(five):
+    control = Control()
+    stale = stale_value(five)
+    for number, kinds in enumerate((('mutex',), ('fair',), ('write',), ('read', 'read', 'read'))):
+        five.servers[0].call('SET', f'pawl:n{number}', stale, 'PX', LONG)
+        for kind in kinds:  # the readers hold together
+            a = five.actor()
+            a.lock('l', f'n{number}', kind=kind)
+            a.lock('other', f'other{number}')
+            for _ in range(5):  # the client is connected, and knows how fast the servers are
+                a.ask('take', 'other', 30000).ok()
+                a.ask('drop', 'other').ok()
+            began = time.monotonic()
+            a.ask('take', 'l', 30000).ok()
+            control.prompt((time.monotonic() - began) * 1000, NEW_MS, f'a new acquire, {kind}')
+
+
+@on_five('a grant that becomes stale at the first server costs a waiter 4.5 s, whatever its kind',
+         limit=180)
+def _(five):
+    control = Control()
+    stale = stale_value(five)
+    for number, kind in enumerate(('mutex', 'fair', 'write', 'read')):
+        name = f'n{number}'
+        h, w = five.actor(watchdog=LONG), five.actor()
+        h.lock('l', name)
+        h.ask('take', 'l', 30000).ok()
+        w.lock('l', name, kind=kind)
+        w.send('acquire', 'l', -1)
+        until(lambda n=name: five.servers[0].queue(n), 'for the waiter')
+        five.servers[0].call('SET', f'pawl:{name}', stale, 'PX', LONG)
+        h.ask('drop', 'l').ok()
+        began = time.monotonic()
+        w.answer('acquire', 'l').ok()
+        control.prompt((time.monotonic() - began) * 1000, WAITER_MS, f'a waiter, {kind}')
+
+
+@on_five('a reader that waits passes a stale grant at the first server while another reader holds',
+         limit=120)
+def _(five):
+    control = Control()
+    stale = stale_value(five)
+    reader, writer, waiter = five.actor(watchdog=LONG), five.actor(), five.actor()
+    for a, kind in ((reader, 'read'), (writer, 'write'), (waiter, 'read')):
+        a.lock('l', 'n', kind=kind)
+    reader.ask('take', 'l', 30000).ok()
+    queue = five.servers[0].queue
+    for n, a in enumerate((writer, waiter), 1):
+        a.send('acquire', 'l', -1)
+        until(lambda: len(queue('n')) == n, 'for the waiters')
+    time.sleep(1)  # the second reader has looked at the other servers, and waits for the writer
+    five.servers[0].call('SET', 'pawl:n', stale, 'PX', LONG)
+    writer.ask('cancel', 'l')
+    began = time.monotonic()
+    writer.answer('acquire', 'l').be('PAWL_ECANCELED')
+    waiter.answer('acquire', 'l').ok()
+    control.prompt((time.monotonic() - began) * 1000, WAITER_MS, 'a reader beside a reader')
+    writer.ask('try', 'l').be('PAWL_EBUSY')
+    reader.ask('drop', 'l').ok()
+    writer.ask('try', 'l').be('PAWL_EBUSY')
+    waiter.ask('drop', 'l').ok()
+    writer.ask('take', 'l', 30000).ok()
 
 
 # ---- all at once ---------------------------------------------------------------------------------

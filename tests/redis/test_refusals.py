@@ -199,6 +199,51 @@ def _(s):
     a.ask('drop', 'k').ok()
 
 
+def refuse_writes(s, refused):
+    s.call('CONFIG', 'SET', 'min-replicas-to-write', 1 if refused else 0)
+
+
+@case('a release that is refused, and the client closes: close says so, and the lock ends with its lease')
+def _(s):
+    for kind in ('mutex', 'fair', 'read', 'write', 'permits'):
+        for verb in ('drop', 'release', None):  # None: close alone releases
+            if kind == 'permits' and verb == 'release':
+                continue  # the actor releases permits by blocking calls only
+            a, b = s.actor(watchdog=3000), s.actor()
+            for x in (a, b):
+                if kind == 'permits':
+                    x.sem('l', 'n', permits=1)
+                else:
+                    x.lock('l', 'n', kind=kind if x is a else 'write')
+            a.ask('take', 'l', 0).ok()
+            refuse_writes(s, True)
+            if verb:
+                failure = a.ask(verb, 'l').be('PAWL_EBACKEND')
+                assert verb == 'release' or 'NOREPLICAS' in failure.words, failure.words
+            a.ask('close').be('PAWL_EBACKEND')
+            assert 0 < s.call('PTTL', 'pawl:n') <= 3000
+            refuse_writes(s, False)
+            b.ask('try', 'l').be('PAWL_EBUSY')
+            b.ask('take', 'l', 20000).ok()
+            b.close()
+
+
+@case('a release that was refused, and close when the server writes again: close releases the lock')
+def _(s):
+    for kind in ('mutex', 'read', 'permits'):
+        a = s.actor()
+        if kind == 'permits':
+            a.sem('l', 'n', permits=1)
+        else:
+            a.lock('l', 'n', kind=kind)
+        a.ask('take', 'l', 0).ok()
+        refuse_writes(s, True)
+        a.ask('drop', 'l').be('PAWL_EBACKEND')
+        refuse_writes(s, False)
+        a.ask('close').ok()
+        equal(s.call('EXISTS', 'pawl:n'), 0)
+
+
 @case('a server that has no room for more clients says so, and takes us when it has')
 def _(s):
     s.call('CONFIG', 'SET', 'maxclients', 1)
