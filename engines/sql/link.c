@@ -9,6 +9,12 @@
  * the server, and is sent again after a pause that grows from 2 to 200 ms. After env->timeout_ms
  * the call fails. Parked calls survive a lost connection, like the backlog.
  *
+ * The statement of a call may also wait for the row in the server, where waits are served in order.
+ * The connection answers in order, so such a wait delays every call that is sent later. Therefore
+ * one call at a time may wait. A call that has waited in vain is *stuck*: the call does not wait
+ * again, and no call may wait while a stuck call is parked. So renewals are delayed by one wait at
+ * most, however many rows are locked.
+ *
  * Of several hosts the first is always tried first, and the next host if one is down or of no use
  * (a standby, which is read only). A pause follows when all hosts were tried.
  *
@@ -104,6 +110,7 @@ static void close_connection(sql_link *link)
     if (link->conn)
         driver_of(link)->end(link);
     link->conn = NULL;
+    link->waiting = NULL;
     memset(link->prepared, 0, sizeof link->prepared);
 }
 
@@ -241,6 +248,38 @@ static void dropped(kit_link *kit, int refused)
         link->on_drop(link, refused);
 }
 
+/* ---- waiting in the server ------------------------------------------------------------------- */
+
+static bool any_stuck(const sql_link *link)
+{
+    for (const struct list *l = link->parked.next; l != &link->parked; l = l->next)
+        if (list_entry(l, const sql_call, link)->stuck)
+            return true;
+    return false;
+}
+
+bool sql_call_may_wait(const sql_call *call)
+{
+    sql_link *link = call->on;
+
+    if (!call->patient || link->waiting)
+        return false;
+    link->waiting = call;
+    return true;
+}
+
+/* The call was answered; `blocked`: it found its row locked. A call is not stuck if it could not
+ * wait because another call waited. */
+static void end_wait(sql_link *link, sql_call *call, bool blocked)
+{
+    bool waited = link->waiting == call;
+
+    if (waited)
+        link->waiting = NULL;
+    if (blocked && (waited || !call->patient))
+        call->stuck = true;
+}
+
 /* ---- calls ----------------------------------------------------------------------------------- */
 
 sql_call *sql_call_new(sql_link *link, const sql_call_type *type, void *about)
@@ -276,6 +315,7 @@ static void pump(sql_link *link)
             continue;
         }
         call->sent = link->env->now(link->env);
+        call->patient = !call->stuck && !any_stuck(link);
         list_remove(&call->link);
         list_append(&link->calls, &call->link);
         code = driver_of(link)->send(link, call);
@@ -322,11 +362,6 @@ void sql_link_send(sql_link *link, sql_call *call)
     }
     enqueue(link, call);
     pump(link);
-}
-
-bool sql_call_patient(const sql_call *call)
-{
-    return list_empty(&call->on->parked) && !call->parked;
 }
 
 /* ---- parked calls ---------------------------------------------------------------------------- */
@@ -437,6 +472,7 @@ void sql_link_answered(sql_link *link, const sql_reply *reply, const sql_fault *
         sql_link_drop(link, PAWL_EPROTO, "an answer came that nobody asked for");
         return;
     }
+    end_wait(link, call, fault && fault->sense == SQL_BLOCKED);
     if (fault) {
         again = refused(link, call, fault);
     } else if (call->about && !call->type->answer(call, reply)) {

@@ -80,7 +80,7 @@ static void fill_release(const sql_call *call, sql_params *p)
     sql_add_int(p, op->mode == PAWL_MODE_PERMITS ? op->permits : 0);
     sql_add_int(p, sql_lease(op->linger_ms));
     sql_add_int(p, 0);
-    sql_add_int(p, sql_call_patient(call));
+    sql_add_int(p, sql_call_may_wait(call));
 }
 
 static bool answer_release(sql_call *call, const sql_reply *reply)
@@ -105,7 +105,7 @@ static bool answer_release(sql_call *call, const sql_reply *reply)
 static void fill_break(const sql_call *call, sql_params *p)
 {
     add_name_and_owner(p, call->about);
-    sql_add_int(p, sql_call_patient(call));
+    sql_add_int(p, sql_call_may_wait(call));
 }
 
 static bool answer_break(sql_call *call, const sql_reply *reply)
@@ -126,7 +126,7 @@ static void fill_latch(const sql_call *call, sql_params *p)
 
     add_name_and_owner(p, op);
     sql_add_int(p, op->kind == PAWL_OP_LATCH_SET ? op->count : 0);
-    sql_add_int(p, sql_call_patient(call));
+    sql_add_int(p, sql_call_may_wait(call));
 }
 
 static bool answer_latch(sql_call *call, const sql_reply *reply)

@@ -24,11 +24,11 @@
  * and a backlog. If the caller gives a call up (call->about = NULL), the link discards the answer.
  * A connection is never used again after an unexpected answer or a timeout.
  *
- * All calls of a client share one connection, so no statement may wait there for a row that another
- * transaction has locked. Each statement waits at most 100 ms (`patient`), and not at all while
- * another call of this link has found its row locked. A call that finds its row locked is *parked*:
- * the link sends the call again later, and sends other calls meanwhile. Renewals and releases
- * (`urgent`) go before everything else in the backlog.
+ * All calls of a client share one connection, so no statement may wait long there for a row that
+ * another transaction has locked. One call at a time may wait (`patient`), for 100 ms, or 200 ms if
+ * a third session waits for the row, and none while a row stays locked for longer. A call that
+ * finds its row locked is *parked*: the link sends the call again later, and sends other calls
+ * meanwhile. Renewals and releases (`urgent`) go before everything else in the backlog.
  *
  * Messages (a grant, a new front of the queue) come on the main link if the server can push
  * (PostgreSQL: NOTIFY), else on a second link, the *listener*, which is open only while a message
@@ -157,6 +157,8 @@ struct sql_call {
     int64_t sent;      /* an instant before the call was sent; 0: not sent */
     int64_t limit_ms;  /* the time limit for the answer */
     int tries;         /* how often the server asked for a retry */
+    bool patient;      /* sent; may wait for a row lock when it is the call's turn */
+    bool stuck;        /* has waited for a row lock in vain */
     int64_t parked;    /* when the call was parked for the first time; 0: never */
     int64_t pause_ms;  /* the latest pause */
     int64_t due;       /* parked: when the call is sent again */
@@ -177,6 +179,7 @@ struct sql_link {
     uv_poll_t *poll;
     struct list parked;    /* calls that found their rows locked, until the retry */
     pawl_timer park_timer; /* when the first parked call is due */
+    const sql_call *waiting; /* the call without an answer whose statement may wait; or NULL */
     net_resolve resolve;
     unsigned at;           /* index of the host */
     struct addrinfo *addresses, *next_address;
@@ -202,8 +205,9 @@ sql_call *sql_call_new(sql_link *link, const sql_call_type *type, void *about);
 void sql_link_send(sql_link *link, sql_call *call);
 /* Take back a call that was not sent yet. False: the call was sent. */
 bool sql_call_withdraw(sql_call *call);
-/* May the statement of this call wait for a row lock (at most 100 ms)? */
-bool sql_call_patient(const sql_call *call);
+/* May the statement of this call wait for a row lock? Called by `fill`: if so, no other call may
+ * wait until this call is answered. */
+bool sql_call_may_wait(const sql_call *call);
 /* The connection is of no use: close the connection, and try again after a pause. */
 #define sql_link_drop(link, ...) kit_link_drop(&(link)->kit, __VA_ARGS__)
 

@@ -256,7 +256,7 @@ static void fill_acquire(const sql_call *call, sql_params *p)
     sql_add_int(p, (int64_t)(op->floor < INT64_MAX ? op->floor : INT64_MAX));
     sql_add_text(p, w->round);
     sql_add_int(p, w->pushed);
-    sql_add_int(p, sql_call_patient(call));
+    sql_add_int(p, sql_call_may_wait(call));
 }
 
 static void ask(sql_waiter *w)
@@ -341,7 +341,7 @@ static void fill_cancel(const sql_call *call, sql_params *p)
     sql_add_int(p, 0);
     sql_add_int(p, 0);
     sql_add_int(p, 1);
-    sql_add_int(p, sql_call_patient(call));
+    sql_add_int(p, sql_call_may_wait(call));
 }
 
 static bool answer_cancel(sql_call *call, const sql_reply *reply)

@@ -235,6 +235,44 @@ def _(s, name):
         b.ask('take', f'l{i}', 20000).ok()
 
 
+@case('a burst of requests whose rows are locked holds up neither renewals nor releases')
+def _(s, name):
+    clients = [s.actor(watchdog=3000, timeout=2000) for _ in range(3)]
+    rows = [f'{name}/{i:02}' for i in range(30)]
+    own = {a: range(10 * n, 10 * n + 10) for n, a in enumerate(clients)}
+    for a in clients:
+        for i, row in enumerate(rows):
+            a.lock(i, row, lease=600000)
+        for i in own[a]:
+            a.ask('take', i, 0).ok()
+        for i in ('mine', 'spare'):
+            a.lock(i, f'{name}/{a.pid} {i}')
+            a.ask('take', i, 0).ok()
+    t = s.transaction(*(f"SELECT token FROM {s.prefix} WHERE name = '{row}' FOR UPDATE"
+                        for row in rows))  # InnoDB locks other rows with several, or with a range
+    try:
+        for a in clients:
+            for i in set(range(30)) - set(own[a]):
+                a.send('acquire', i, 4000)
+            for i in own[a]:
+                a.send('release', i)
+        for a in clients:  # behind all of these
+            a.ask('renew', 'mine', 3000).ok()
+            a.ask('drop', 'spare').ok()
+        for a in clients:
+            for i in set(range(30)) - set(own[a]):
+                a.answer('acquire', i).be('PAWL_ECONN', 'PAWL_EUNKNOWN', 'PAWL_ETIMEDOUT')
+            for i in own[a]:
+                a.answer('release', i).be('PAWL_ECONN', 'PAWL_EUNKNOWN')
+            stats = a.ask('stats')
+            equal((stats.lost, stats.reconnects), (0, 0), 'lost and reconnects:')
+            equal(a.ask('held', 'mine').held, 1)
+    finally:
+        t.kill()
+    for a in clients:
+        a.ask('drop', 'mine').ok()
+
+
 def until_renewed(clients, seconds):
     """A lease of 3 s is confirmed for so long."""
     end = time.monotonic() + seconds
