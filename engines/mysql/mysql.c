@@ -15,6 +15,8 @@
 #include "sql/hash.h"
 #include "userlock.h"
 
+#define DB_MAX 256 /* bytes; the server allows 64 characters */
+
 static const char *const statements[SQL_STATEMENTS] = {
     [SQL_ACQUIRE] = "CALL @_acquire(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     [SQL_RELEASE] = "CALL @_release(?, ?, ?, ?, ?, ?)",
@@ -375,9 +377,13 @@ static int engine_identity(void *self, char *ret, size_t size)
 {
     const sql *q = self;
     const sql_settings *s = &q->settings;
-    char more[SQL_PREFIX_MAX + 100];
+    const char *dot = strchr(s->prefix, '.'); /* the prefix may name another database */
+    char more[DB_MAX + SQL_PREFIX_MAX + 20];
 
-    snprintf(more, sizeof more, "%.64s %s", s->db ? s->db : "", s->prefix);
+    if (dot)
+        snprintf(more, sizeof more, "%.*s %s", (int)(dot - s->prefix), s->prefix, dot + 1);
+    else
+        snprintf(more, sizeof more, "%.*s %s", DB_MAX, s->db ? s->db : "", s->prefix);
     if (q->layout) /* user locks belong to the whole server */
         snprintf(more, sizeof more, "layout=%s", q->layout->name);
     return net_identity(ret, size, "mysql", &s->hosts, more);

@@ -7,20 +7,38 @@
 #include "advisory.h"
 #include "postgres.h"
 
+#define DB_MAX 63 /* the server cuts longer names */
+
 static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_error *err)
 {
     advisory_key_init(env);
     return sql_layouts_open(self, &pg_driver, &advisory_layout, env, url, err);
 }
 
+/* The database of the URL, or libpq's default: PGDATABASE or the service file, else the user. */
+static void find_database(const sql_settings *s, char *ret, size_t size)
+{
+    PQconninfoOption *defaults = s->db ? NULL : PQconndefaults();
+    const char *db = s->db, *user = s->login.user;
+
+    for (const PQconninfoOption *o = defaults; o && o->keyword; o++) {
+        if (!strcmp(o->keyword, "dbname") && o->val && o->val[0])
+            db = o->val;
+        if (!strcmp(o->keyword, "user") && !user)
+            user = o->val;
+    }
+    snprintf(ret, size, "%s", db ? db : user ? user : "");
+    PQconninfoFree(defaults);
+}
+
 static int engine_identity(void *self, char *ret, size_t size)
 {
     const sql *q = self;
     const sql_settings *s = &q->settings;
-    char more[SQL_PREFIX_MAX + 100];
+    char db[DB_MAX + 1], more[sizeof db + SQL_PREFIX_MAX + 20];
 
-    snprintf(more, sizeof more, "%.64s %s %s", s->db ? s->db : "",
-             q->layout ? q->layout->name : "table", s->prefix);
+    find_database(s, db, sizeof db);
+    snprintf(more, sizeof more, "%s %s %s", db, q->layout ? q->layout->name : "table", s->prefix);
     return net_identity(ret, size, "postgres", &s->hosts, more);
 }
 

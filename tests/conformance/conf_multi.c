@@ -125,6 +125,29 @@ CASE("two threads with multi-locks of one client in opposite orders never block 
     actor_join(&two.actor);
 }
 
+/* If the clients were ordered by the texts of their URLs, the second multi-lock would begin with
+ * `b`, and hold `b` while it waits for `a`. */
+CASE("multi-locks over two spellings of one URL begin with the same member")
+{
+    const char *na = check_name("a"), *nb = check_name("b");
+    pawl_client *one = client_open(NULL), *two = client_open_with("watchdog=31000");
+    pawl_lock *taken = lock_new(client_open(NULL), na, NULL);
+    pawl_lock *first = multi_new(lock_new(one, na, NULL), lock_new(two, nb, NULL), NULL);
+    pawl_lock *second = multi_new(lock_new(two, na, NULL), lock_new(one, nb, NULL), NULL);
+    waiter w[2];
+
+    CHECK_OK(pawl_lock_acquire(taken, 0, NULL));
+    waiter_start_brief(&w[0], first, PAWL_FOREVER);
+    waiter_start_brief(&w[1], second, PAWL_FOREVER);
+    await_waiters(one, na, 2);
+    CHECK_OK(try_as_stranger(nb, PAWL_MUTEX));
+    CHECK_OK(pawl_lock_release(taken, NULL));
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(waiter_code(&w[i]));
+        waiter_join(&w[i]);
+    }
+}
+
 CASE("threads that share one multi-lock wait for each other")
 {
     pawl_client *client = client_open(NULL);
