@@ -403,40 +403,6 @@ def _(s, name):
     crew[3 if who is crew[2] else 2].answer('acquire', 'l').ok()
 
 
-@case('what nobody has used for a day is swept out; what is held, waited for or set stays', own={})
-def _(s, name):
-    s.schema()
-    ago = '(SELECT 1000 * (' + ('extract(epoch FROM now())' if s.scheme == 'postgres' else
-                                 'UNIX_TIMESTAMP()') + ' - 90000))'
-    blob = ("convert_to('old' || i, 'UTF8')" if s.scheme == 'postgres' else "CONCAT('old', seq)")
-    rows = ('generate_series(1, 3000) i' if s.scheme == 'postgres' else 'seq_1_to_3000')
-    a, b = s.actor(), s.actor()
-    for x, kind in (('x', 'mutex'), ('r', 'read')):
-        a.lock(x, f'{name}/{x}', kind=kind)
-        a.ask('take', x, 0).ok()
-    b.lock('x', f'{name}/x')
-    b.send('acquire', 'x', -1)
-    a.latch('d', f'{name}/d')
-    a.ask('set', 'd', 1).ok()
-    until(lambda: s.waiters(f'{name}/x') == 1)
-    old = "'2020-01-01'"
-    s.sql(f"INSERT INTO {s.prefix} (name, type, token, expires, created) SELECT {blob}, 1, "
-          f"{ago} * 1000, {ago}, {old} FROM {rows}")
-    s.sql(f"INSERT INTO {s.prefix}_member (name, owner, role, mode, push, permits, tokens, first, "
-          f"since, lease, expires) SELECT {blob}, 'x', 'r', 'l', "
-          f"{'false' if s.scheme == 'postgres' else 0}, 0, 0, 0, 0, 0, {ago} FROM {rows}")
-    s.sql(f"UPDATE {s.prefix} SET created = {old}")
-    s.actor()
-    until(lambda: not s.number(f"SELECT count(*) FROM {s.prefix} WHERE name >= 'old' AND name < "
-                               "'olf'"), 'for the sweep')
-    equal(s.number(f"SELECT count(*) FROM {s.prefix}_member WHERE role = 'r' AND owner = 'x'"), 0)
-    equal(s.number(f"SELECT count(*) FROM {s.prefix}"), 3, 'names left:')
-    a.ask('drop', 'x').ok()
-    b.answer('acquire', 'x').ok()
-    b.ask('drop', 'x').ok()
-    a.ask('drop', 'r').ok()
-
-
 @case('the server\'s clock is set forward: the lease ends sooner, tokens tell the two apart',
       own={'clock': True})
 def _(s, name):
