@@ -21,7 +21,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
-from actor import Actor  # noqa: E402
+from actor import Actor, boot_ns  # noqa: E402, F401
 import rights  # noqa: E402
 
 PATIENCE = 60

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from bouncer import Bouncer
 from cases import equal, run
 from scenes import fails
-from server import Actor, until
+from server import Actor, boot_ns, until
 from session_locks import SessionLayout
 
 KEY = "('x' || encode(substr(sha256(convert_to('%s', 'UTF8')), 1, 8), 'hex'))::bit(64)::bigint"
@@ -24,7 +24,7 @@ def end(s, which, statement=False):
 
 layout = SessionLayout(
     'advisory', "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'pawl%'",
-    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted", end)
+    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted", end, notices=2, late=0)
 actor, number, sessions, waiting = layout.actor, layout.number, layout.sessions, layout.waiting
 waits, case = layout.waits, layout.case
 
@@ -117,8 +117,10 @@ def _(s, name):
     a.lock('r', name, kind='read')
     a.ask('take', 'r', 0).ok()
     waits(s, b)
+    begun = boot_ns()
     b.kill()
-    c.ask('take', 'l', 20000).ok()  # it would not get past a writer that waits
+    got = c.ask('take', 'l', 20000).ok()  # it would not get past a writer that waits
+    layout.within(layout.notices, begun, got.ns)
     equal(waiting(s), 0)
 
 

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from cases import equal, run
 from scenes import fails
-from server import Actor, until
+from server import Actor, boot_ns, until
 from session_locks import SessionLayout
 
 
@@ -25,7 +25,7 @@ def end(s, which, statement=False):
 layout = SessionLayout(
     'session', "SELECT COUNT(*) FROM information_schema.processlist WHERE db = 'pawl' AND host LIKE "
     "'127.0.0.1:%'", "SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User lock'",
-    end)
+    end, notices=1, late=1)
 actor, number, sessions, waiting = layout.actor, layout.number, layout.sessions, layout.waiting
 waits, pair, case = layout.waits, layout.pair, layout.case
 
@@ -117,8 +117,10 @@ def _(s, name):
     a, b = pair(s, name)
     a.ask('take', 'l', 0).ok()
     waits(s, b)
+    begun = boot_ns()
     b.kill()
-    until(lambda: not waiting(s), 'for the end of the wait', 20)
+    until(lambda: not waiting(s), 'for the end of the wait')
+    layout.within(layout.notices, begun, boot_ns())
 
 
 @case('a wait that is cancelled, or whose time is over, leaves nothing; its connection is used again')
