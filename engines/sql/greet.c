@@ -16,6 +16,10 @@
  *
  * If the connection fails in between, the server frees the LOCK. If the user may not ask for the
  * version, PROBE statements find out which rights are missing, and the connection is dropped.
+ *
+ * A user can't tell a function without the right from a function that another client is making at
+ * this moment. Therefore a missing right counts only if it is missing again when this client has
+ * the LOCK (recheck).
  */
 #include <stdlib.h>
 
@@ -214,6 +218,16 @@ static void missing(sql_link *link)
         begin_making(link);
 }
 
+/* A right seems to be missing: ask again with the lock, unless that was done. */
+static bool recheck(sql_link *link)
+{
+    if (link->rechecked)
+        return false;
+    link->rechecked = true;
+    say(link, LOCK, link->sql->driver->lock);
+    return true;
+}
+
 static int failed(sql_link *link, const sql_fault *fault)
 {
     const sql_settings *s = &link->sql->settings;
@@ -225,7 +239,8 @@ static int failed(sql_link *link, const sql_fault *fault)
         return 0;
     }
     if (asked && fault->code == PAWL_EAUTH && driver->probes) {
-        begin_probing(link, fault);
+        if (!recheck(link))
+            begin_probing(link, fault);
         return 0;
     }
     if (link->step == MAKE && fault->sense == SQL_REFUSED)
@@ -305,18 +320,19 @@ static int checked(sql_link *link, const sql_reply *reply)
     return -1;
 }
 
-/* A row in the second half of the greeting names a missing right. A user can't tell a procedure
- * without the right from a procedure that is dropped or created at this moment; so if the
- * connection worked just before, the next attempt decides. */
-static bool allowed(sql_link *link, const sql_reply *reply)
+/* The answer to a statement of the second half: a row names a missing right. 1: the greeting is
+ * complete, 0: another answer follows, -1: the connection was dropped. */
+static int in_second_half(sql_link *link, const sql_reply *reply)
 {
     const char *problem = reply ? reply->cell(reply, 0, 0) : NULL;
 
-    if (problem)
-        remember(link->sql, reply);
-    if (problem)
-        sql_link_drop(link, link->failures == 1 ? PAWL_ECONN : PAWL_EAUTH, "%s", problem);
-    return !problem;
+    if (!problem)
+        return go_on(link, link->step + 1);
+    if (recheck(link))
+        return 0;
+    remember(link->sql, reply);
+    sql_link_drop(link, PAWL_EAUTH, "%s", problem);
+    return -1;
 }
 
 int sql_greet_answer(sql_link *link, const sql_reply *reply, const sql_fault *fault)
@@ -342,7 +358,7 @@ int sql_greet_answer(sql_link *link, const sql_reply *reply, const sql_fault *fa
         return go_on(link, SECOND_HALF);
     default:
         if (link->step >= SECOND_HALF)
-            return allowed(link, reply) ? go_on(link, link->step + 1) : -1;
+            return in_second_half(link, reply);
         if (link->sql->driver->greeted && !link->sql->driver->greeted(link, reply))
             return -1;
         link->step++;

@@ -199,6 +199,7 @@ void sql_link_connected(sql_link *link)
 static void greet(kit_link *kit)
 {
     link_of(kit)->step = 0;
+    link_of(kit)->rechecked = false;
     sql_greet(link_of(kit));
 }
 

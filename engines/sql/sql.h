@@ -189,6 +189,7 @@ struct sql_link {
     unsigned at;           /* index of the host */
     struct addrinfo *addresses, *next_address;
     int step;              /* greet.c */
+    bool rechecked;        /* greet.c: the rights were asked for again, with the lock */
     char *making;          /* greet.c: a text of several statements, and the next of them */
     char *made;
     const char *right;     /* greet.c: the right that the statement under way needs */

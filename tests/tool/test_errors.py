@@ -550,8 +550,9 @@ def _(p):
     ls(s.url(timeout=LONG))  # makes the tables
     p.says(s.url('locked', timeout=LONG), CANT + f'127.0.0.1:{s.port}: permission denied: GRANT INSERT ON '
            'distributed_lock TO this user (security.md)', env={'PAWL_PASSWORD': 'right'})
-    p.says(s.url('locked', layout='session', timeout=LONG), says + "INSERT command denied to user 'locked'@... for "
-           'table `pawl`.`distributed_lock_session`; see docs/security.md', env={'PAWL_PASSWORD': 'right'})
+    p.says(s.url('locked', layout='session', timeout=LONG), CANT + f'127.0.0.1:{s.port}: no tables '
+           '"distributed_lock"; let an administrator run share/pawl/mysql-session.sql and GRANT (sql.md)',
+           env={'PAWL_PASSWORD': 'right'})
 
 
 def pg(kind, body=b''):
