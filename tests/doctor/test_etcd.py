@@ -69,7 +69,9 @@ def _(box):
     try:
         etcd.give_rights('pw')
         url = etcd.url(timeout=20000).replace('//', '//app:pw@')
+        etcd.ctl('put', 'pawl/somebody/1', 'holds it')
         expect(url, *OLD)
+        equal(etcd.ctl('get', 'pawl/somebody/1').split('\n')[1], 'holds it', 'nothing is deleted')
         etcd.ctl('user', 'revoke-role', 'app', 'pawl')
         for right, may_not in ((None, 'read and write'), ('read', 'write'), ('write', 'read')):
             if right:

@@ -142,6 +142,10 @@ def standby(s):
             wait_for('the standby', lambda: s.number('SELECT count(*) FROM pg_stat_replication'))
             f = the(expect(url_of(s), 'sql-standby'), 'sql-standby')
             assert '1 standby' in f['what'], f
+            wait_number(s, "SELECT count(*) FROM pg_stat_replication WHERE replay_lag > '4 s' OR "
+                           "(sent_lsn > flush_lsn AND reply_time < now() - interval '4 s')",
+                        'a lag of a program that never replays')
+            expect(url_of(s), 'sql-standby')
             s.sql("ALTER SYSTEM SET synchronous_standby_names = 'pg_receivewal'")
             s.sql('ALTER SYSTEM SET synchronous_commit = local')
             s.sql('SELECT pg_reload_conf()')
