@@ -32,7 +32,7 @@ static void background_poll(pawl_client *client, int fd)
     b->polls = true;
     pawl__unlock(client);
     poll(fds, 2, -1);
-    pthread_mutex_lock(&client->mu);
+    pawl__lock(client);
     b->polls = false;
     if (!d->fd_mode) /* else the foreign loop reads tell_fd */
         (void)!read(d->tell_fd, &count, sizeof count);
@@ -60,7 +60,7 @@ static void background_sleep(pawl_client *client, int64_t until)
 
     if (client->log.lines) {
         pawl__unlock(client);
-        pthread_mutex_lock(&client->mu);
+        pawl__lock(client);
         return; /* the caller checks its state again */
     }
     if (until == PAWL_NEVER) {
@@ -99,7 +99,7 @@ static void background_back_up(pawl_client *client)
     }
     pawl__unlock(client);
     poll(&fd, 1, LATE / PAWL_NS_PER_MS);
-    pthread_mutex_lock(&client->mu);
+    pawl__lock(client);
 }
 
 static void background_rest(pawl_client *client)
@@ -136,7 +136,7 @@ static void *background_main(void *arg)
     struct background *b = &client->driver.background;
     uint64_t seen = 0;
 
-    pthread_mutex_lock(&client->mu);
+    pawl__lock(client);
     while (!b->stops) {
         if (!list_empty(&d->callbacks) && !d->fd_mode && !d->dispatching) {
             if (pawl__dispatch(client, true) < 0)
@@ -183,8 +183,8 @@ void pawl__background_stop(pawl_client *client)
     b->stops = true;
     pthread_cond_signal(&b->wake);
     pawl__tell(client);
-    pthread_mutex_unlock(&client->mu);
+    pawl__unlock(client);
     pthread_join(b->thread, NULL);
-    pthread_mutex_lock(&client->mu);
+    pawl__lock(client);
     b->runs = false;
 }

@@ -13,18 +13,7 @@
 
 #define DISPATCH_MAX 1000
 
-static _Thread_local int callback_depth;
-static _Thread_local const struct hold *acting;
-
-const struct hold *pawl__acting(void)
-{
-    return acting;
-}
-
-bool pawl__in_callback(void)
-{
-    return callback_depth > 0;
-}
+_Thread_local struct callback_thread pawl__callback_thread;
 
 void pawl__callback_queue(pawl_client *client, struct callback *callback, int code)
 {
@@ -51,14 +40,14 @@ static bool run_callback(pawl_client *client, struct callback *callback)
     if (fn) {
         callback->running = true;
         pawl__unlock(client);
-        callback_depth++;
-        acting = hold;
+        pawl__callback_thread.depth++;
+        pawl__callback_thread.acting = hold;
         fn(arg, lock, code);
-        acting = NULL;
-        callback_depth--;
+        pawl__callback_thread.acting = NULL;
+        pawl__callback_thread.depth--;
         if (client->generation != pawl__fork_generation())
             return false;
-        pthread_mutex_lock(&client->mu);
+        pawl__lock(client);
         callback->running = false;
     }
     if (lock)

@@ -32,6 +32,21 @@ void pawl__cancellation_back(void)
         pthread_setcancelstate(cancellation.state, NULL);
 }
 
+/* A section that only counts references uses the mutex directly, and delivers nothing. */
+void pawl__lock(pawl_client *client)
+{
+    pthread_mutex_lock(&client->mu);
+}
+
+/* Another thread may free the client as soon as the mutex is unlocked. */
+void pawl__unlock(pawl_client *client)
+{
+    if (client->log.lines)
+        pawl__unlock_and_deliver(client);
+    else
+        pthread_mutex_unlock(&client->mu);
+}
+
 int pawl__enter(pawl_client *client, bool blocking, pawl_error *err)
 {
     if (client->generation != pawl__fork_generation())
@@ -41,10 +56,10 @@ int pawl__enter(pawl_client *client, bool blocking, pawl_error *err)
         return pawl_error_set(err, PAWL_EDEADLK,
                               "a callback must not make a call that blocks; use the _start form");
     pawl__cancellation_off();
-    pthread_mutex_lock(&client->mu);
+    pawl__lock(client);
     if (client->state == CLIENT_OPEN)
         return 0;
-    pthread_mutex_unlock(&client->mu);
+    pthread_mutex_unlock(&client->mu); /* pawl_close delivers the lines */
     pawl__cancellation_back();
     return pawl_error_set(err, PAWL_ESTATE, "the client is closed");
 }
@@ -122,14 +137,21 @@ static int take_number(int64_t *ret, int64_t given, const pawl_url *url, const c
     return 0;
 }
 
-/* Describe this client in words, for the holders of locks that the client breaks. */
-static void describe_client(pawl_client *client)
+/* The client information in env, and in words for the holders of locks that the client breaks.
+ * Returns false if out of memory. */
+static bool describe_client(pawl_client *client, const char *label)
 {
     char host[256] = "";
 
     if (gethostname(host, sizeof host - 1))
         host[0] = 0;
-    pawl_who_text(client->who, getpid(), program_invocation_short_name, client->label, host);
+    client->env.host = client->host = strdup(host);
+    client->env.program = client->program = strdup(program_invocation_short_name);
+    client->options.label = client->env.label = client->label = strdup(label ? label : "");
+    if (!client->host || !client->program || !client->label)
+        return false;
+    pawl_who_text(client->who, getpid(), client->program, client->label, client->host);
+    return true;
 }
 
 int pawl__url_options(pawl_client *client, const pawl_url *url, pawl_error *err)
@@ -163,12 +185,10 @@ static int take_options(pawl_client *client, const pawl_url *url, pawl_error *er
     client->env.log_level = o->log ? client->log.level : 0;
     if (client->log.fn && client->log.level >= PAWL_LOG_WARNING && o->slow_wait_ms >= 0)
         client->slow.after_ns = (o->slow_wait_ms ? o->slow_wait_ms : 30000) * PAWL_NS_PER_MS;
-    client->label = strdup(o->label ? o->label : "");
-    if (!copy_or_env(&client->user, o->user, "PAWL_USER") ||
-        !copy_or_env(&client->password, o->password, "PAWL_PASSWORD") || !client->label)
+    if (!describe_client(client, o->label) ||
+        !copy_or_env(&client->user, o->user, "PAWL_USER") ||
+        !copy_or_env(&client->password, o->password, "PAWL_PASSWORD"))
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
-    client->options.label = client->env.label = client->label;
-    describe_client(client);
     client->options.user = client->env.user = client->user;
     client->options.password = client->env.password = client->password;
     return pawl__url_options(client, url, err);
@@ -211,6 +231,8 @@ static void client_free(pawl_client *client)
         free(list_entry(link, struct hold, in_client));
     pawl__names_free(client);
     pawl__stats_free(client);
+    free(client->host);
+    free(client->program);
     free(client->label);
     free(client->user);
     wipe_and_free(client->password);
@@ -298,7 +320,7 @@ int pawl__open_in(pawl_client **ret, const char *url, const pawl_client_options 
     if (!client)
         return pawl_error_set(err, PAWL_ENOMEM, "out of memory");
     pawl__cancellation_off();
-    pthread_mutex_lock(&client->mu);
+    pawl__lock(client);
     client->options = options;
     code = set_up(client, url, err);
     if (code) {
@@ -420,7 +442,7 @@ int pawl_close(pawl_client *client)
     client->state = CLIENT_CLOSING;
     pawl__unlock(client);
     pawl__client_unregister(client);
-    pthread_mutex_lock(&client->mu);
+    pawl__lock(client);
     wind_up(client);
     while (client->driver.dispatching) /* another thread runs callbacks */
         pthread_cond_wait(&client->idle, &client->mu);
@@ -487,7 +509,7 @@ void pawl__client_thread_gone(struct pawl_client *client, uint64_t thread)
 {
     if (client->generation != pawl__fork_generation())
         return;
-    pthread_mutex_lock(&client->mu);
+    pawl__lock(client);
     for (struct list *l = client->holds.all.next, *next; l != &client->holds.all; l = next) {
         struct hold *hold = list_entry(l, struct hold, in_client);
 

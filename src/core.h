@@ -130,6 +130,8 @@ struct log {
 };
 
 void pawl__trace(struct hold *hold, int event, int64_t lasted_ns, int code);
+/* For pawl__unlock, if there are lines. */
+void pawl__unlock_and_deliver(pawl_client *client);
 
 /* The warning about long waits: at most one INSPECT at a time. */
 struct slow {
@@ -143,7 +145,8 @@ struct slow {
 };
 
 void pawl__slow_init(pawl_client *client);
-/* A hold waits: make sure that the log will name the holder if the wait lasts. */
+/* A hold waits, and after_ns is set: make sure that the log will name the holder if the wait
+ * lasts. */
 void pawl__slow_watch(struct hold *hold);
 
 /* ---- options.c, url.c, modules.c, env.c ------------------------------------------------------ */
@@ -173,8 +176,6 @@ int pawl__instance_open(pawl_env *env, pawl_instance *ret, const pawl_url *url, 
 int pawl__env_init(pawl_client *client); /* -1: no random numbers available */
 void pawl__states_free(pawl_client *client);
 void pawl__wakes_run(pawl_client *client);
-/* Unlock the mutex and deliver the collected log lines and trace events. */
-void pawl__unlock(pawl_client *client);
 int64_t pawl__clock_ns(void);
 
 /* ---- client.c ------------------------------------------------------------------------------- */
@@ -212,7 +213,7 @@ struct pawl_client {
     uint64_t generation; /* of the process that opened the client (fork.h) */
     struct list registered;
     pawl_client_options options; /* as given; the texts are the copies below */
-    char *label, *user, *password;
+    char *host, *program, *label, *user, *password;
     char who[PAWL_BY_MAX]; /* this client in words, for the holders whose locks it breaks */
     char *identity;      /* the service's identity, for ordering multi-locks */
     int64_t cohort;      /* how many grants in a row stay inside the process */
@@ -255,6 +256,9 @@ static inline void pawl__defer_end(pawl_client *client)
  * public functions without these, call this pair, which nests. */
 void pawl__cancellation_off(void);
 void pawl__cancellation_back(void);
+/* Lock the mutex; unlock the mutex, and deliver the collected log lines and trace events. */
+void pawl__lock(pawl_client *client);
+void pawl__unlock(pawl_client *client);
 /* Lock the client for a public call. Returns 0, or PAWL_EFORK, PAWL_ESTATE (closed), PAWL_EDEADLK
  * (blocking call in a callback). pawl__leave does the deferred work and unlocks. */
 int pawl__enter(pawl_client *client, bool blocking, pawl_error *err);
@@ -270,9 +274,9 @@ void pawl__log_args(pawl_client *client, int level, const char *format, va_list 
 int pawl__open_in(pawl_client **ret, const char *url, const pawl_client_options *options,
                   const struct pawl_world *world, pawl_error *err);
 
-/* Check whether pawl_close can return. */
+/* Check whether pawl_close can return; a no-op unless a thread is in pawl_close. */
 void pawl__close_check(pawl_client *client);
-/* While the client closes: record that a lock may stay behind, and why. */
+/* A release has failed. While the client closes: record that a lock may stay behind, and why. */
 void pawl__close_failed(pawl_client *client, int code);
 
 /* Send one op and wait for the result: inspection, latches, counts. wait_ms 0: the timeout. */

@@ -221,7 +221,8 @@ static void turn_once(pawl_client *client)
     pawl__defer_begin(client);
     if (d->loop_open)
         uv_run(&d->loop, UV_RUN_NOWAIT);
-    pawl__wakes_run(client);
+    if (atomic_load(&d->woken)) /* else the sender's kick leads to another turn */
+        pawl__wakes_run(client);
     now = pawl__now(client);
     while ((timer = pawl__timers_take(&client->timers, now)))
         timer->fire(timer);
@@ -341,7 +342,7 @@ static void wait_for_events(pawl_client *client, struct waiter_thread *me)
     pawl__unlock(client);
     seen = spins ? spin(client, events, 4) : 0;
     n = seen ? seen : epoll_wait(d->epoll_fd, events, 4, -1);
-    pthread_mutex_lock(&client->mu);
+    pawl__lock(client);
     if (spins)
         learn_from_spin(client, seen > 0);
     if (d->thread == me)
@@ -456,7 +457,7 @@ static void drive_for(pawl_client *client, struct waiter_thread *thread)
             return;
         pawl__unlock(client);
         client->world->idle(client->world->arg);
-        pthread_mutex_lock(&client->mu);
+        pawl__lock(client);
         return;
     }
     if (d->thread == DRIVER_BACKGROUND)
@@ -473,7 +474,7 @@ static void sleep_for(pawl_client *client, struct waiter_thread *thread)
         hand_on_driving(client);
     if (client->log.lines) { /* pthread_cond_wait delivers no log lines, so deliver them now */
         pawl__unlock(client);
-        pthread_mutex_lock(&client->mu);
+        pawl__lock(client);
         return;
     }
     list_append(&client->driver.sleepers, &thread->sleeping);
@@ -497,7 +498,8 @@ int pawl__wait(pawl_client *client, struct waiter_thread *thread)
     /* Needed even if this thread never drove: another thread may have woken it to drive. */
     hand_on_driving(client);
     client->active--;
-    pawl__close_check(client);
+    if (client->closing.thread)
+        pawl__close_check(client);
     pawl__wait_end(thread);
     return thread->code;
 }

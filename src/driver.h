@@ -121,7 +121,7 @@ void pawl__tell(pawl_client *client);
 
 /* ---- background.c ---------------------------------------------------------------------------- */
 
-/* Start the background thread; PAWL_ENOMEM if no thread can be created. */
+/* Start the background thread unless it runs; PAWL_ENOMEM if no thread can be created. */
 int pawl__background_start(pawl_client *client);
 void pawl__background_stop(pawl_client *client); /* unlocks and relocks the mutex */
 
@@ -144,9 +144,25 @@ void pawl__callback_queue(pawl_client *client, struct callback *callback, int co
 /* Run queued callbacks. Returns their number, or PAWL_EFORK: a callback forked and this is the
  * child process, which must not touch the client any more. */
 int pawl__dispatch(pawl_client *client, bool by_background);
+
+/* The calling thread's user callback. Only callbacks.c changes this state. */
+struct callback_thread {
+    int depth; /* callbacks, one inside of the other */
+    const struct hold *acting;
+};
+
+extern _Thread_local struct callback_thread pawl__callback_thread;
+
 /* The hold that the callback on the calling thread reports; NULL outside callbacks. */
-const struct hold *pawl__acting(void);
+static inline const struct hold *pawl__acting(void)
+{
+    return pawl__callback_thread.acting;
+}
+
 /* Is the calling thread inside a user callback? */
-bool pawl__in_callback(void);
+static inline bool pawl__in_callback(void)
+{
+    return pawl__callback_thread.depth > 0;
+}
 
 #endif

@@ -389,6 +389,14 @@ static inline void pawl_op_finish(pawl_op *op, int code)
     op->done(op);
 }
 
+/* Complete the op; the error text is `text` if neither it nor the code is 0. */
+static inline void pawl_op_finish_with(pawl_op *op, int code, const char *text)
+{
+    if (code && text)
+        pawl_error_set(op->err, code, "%s", text);
+    pawl_op_finish(op, code);
+}
+
 #include "events.h"
 
 /* ---- What an engine gets --------------------------------------------------------------------- */
@@ -460,7 +468,10 @@ typedef struct pawl_instance {
 struct pawl_env {
     struct uv_loop_s *loop; /* for I/O, never for timers; NULL in the simulator */
     uint64_t client_id;
-    const char *label; /* "" if none */
+    /* The client information that others may see, read once when the client opens. */
+    const char *host;    /* the name of this machine; "": not known */
+    const char *program; /* the short name of this program */
+    const char *label;   /* "" if none */
     const char *user, *password; /* from options or environment, or NULL; the URL overrides them */
     int64_t timeout_ms;          /* for one exchange */
     int64_t watchdog_ms;         /* lease of renewed locks: how long a session should last */

@@ -11,9 +11,6 @@
  */
 #include "fork.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -24,7 +21,6 @@ static pthread_mutex_t guards_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_key;
 static bool have_key;
-static atomic_uint_fast64_t generation = 1;
 static atomic_uint_fast64_t last_thread;
 static struct list clients = {&clients, &clients};
 static int *guarded;
@@ -32,8 +28,8 @@ static size_t nguarded, room;
 static pthread_mutex_t *mutexes[16]; /* under guards_mutex */
 static size_t nmutexes;
 
-static _Thread_local uint64_t this_thread;
-static _Thread_local bool watched; /* thread_ends will run for this thread */
+atomic_uint_fast64_t pawl__forks = 1;
+_Thread_local struct this_thread pawl__this_thread;
 
 static void before_fork(void)
 {
@@ -53,7 +49,7 @@ static void in_parent(void)
 
 static void in_child(void)
 {
-    atomic_fetch_add(&generation, 1);
+    atomic_fetch_add(&pawl__forks, 1);
     for (size_t i = 0; i < nguarded; i++)
         close(guarded[i]);
     nguarded = 0;
@@ -69,7 +65,7 @@ static void thread_ends(void *value)
     uint64_t thread = *(uint64_t *)value;
 
     free(value);
-    watched = false;
+    pawl__this_thread.watched = false;
     pthread_mutex_lock(&clients_mutex);
     for (struct list *l = clients.next; l != &clients; l = l->next)
         pawl__client_thread_gone(list_entry(l, struct pawl_client, registered), thread);
@@ -82,29 +78,24 @@ static void prepare(void)
     pthread_atfork(before_fork, in_parent, in_child);
 }
 
-uint64_t pawl__fork_generation(void)
+/* Give the thread a number, and watch for the end of the thread. */
+uint64_t pawl__thread_watch(void)
 {
-    return atomic_load_explicit(&generation, memory_order_relaxed);
-}
-
-uint64_t pawl__thread_id(void)
-{
+    struct this_thread *me = &pawl__this_thread;
     uint64_t *value;
 
-    if (watched)
-        return this_thread;
     pthread_once(&once, prepare);
     value = malloc(sizeof *value);
     if (!value)
         return 0;
-    *value = this_thread ? this_thread : atomic_fetch_add(&last_thread, 1) + 1;
+    *value = me->number ? me->number : atomic_fetch_add(&last_thread, 1) + 1;
     if (!have_key || pthread_setspecific(thread_key, value)) {
         free(value);
         return 0;
     }
-    this_thread = *value;
-    watched = true;
-    return this_thread;
+    me->number = *value;
+    me->watched = true;
+    return me->number;
 }
 
 void pawl__client_register(struct pawl_client *client)

@@ -55,7 +55,8 @@ void pawl__hold_over(struct hold *hold)
     if (hold->state != HOLD_OVER) {
         hold->state = HOLD_OVER;
         client->holds.live--;
-        pawl__close_check(client);
+        if (client->closing.thread)
+            pawl__close_check(client);
     }
     if (needed(hold) || list_empty(&hold->in_name))
         return;
@@ -275,7 +276,7 @@ int pawl__hold_acquire(pawl_client *client, struct name_state *name_state,
     }
     if (asker->thread && terms->cohort && wait_ms == 0 && pawl__name_held(name_state))
         return pawl__error_about(err, PAWL_EBUSY, name_state->name, NULL);
-    if (pawl__background_start(client))
+    if (!client->driver.background.runs && pawl__background_start(client))
         return pawl_error_set(err, PAWL_ENOMEM, "can't start the background thread");
     hold = pawl__hold_new(client, name_state);
     if (!hold)
@@ -289,7 +290,8 @@ int pawl__hold_acquire(pawl_client *client, struct name_state *name_state,
     pawl__wait_begins(hold);
     if (pawl__cohort_enter(hold))
         pawl__hold_start(hold);
-    pawl__slow_watch(hold);
+    if (client->slow.after_ns)
+        pawl__slow_watch(hold);
     return 0;
 }
 

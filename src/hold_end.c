@@ -316,7 +316,7 @@ static void release_answered(struct request *r, int code)
         release_failed(hold, code);
         return;
     }
-    if (code != PAWL_ELOST)
+    if (code && code != PAWL_ELOST)
         pawl__close_failed(hold->client, code);
     pawl__hold_report(hold, code);
     pawl__hold_over(hold);

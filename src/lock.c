@@ -119,7 +119,7 @@ void pawl_lock_free(pawl_lock *lock)
     if (client->generation != pawl__fork_generation())
         return; /* the fork may have interrupted a thread that was changing the lists */
     pawl__cancellation_off();
-    pthread_mutex_lock(&client->mu);
+    pawl__lock(client);
     client->refs++;
     pawl__defer_begin(client); /* no request is submitted during the walk over the list */
     abandon_holds(lock);

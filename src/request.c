@@ -75,7 +75,8 @@ static void end(struct request *r, int code)
     if (r->unknown && code == PAWL_ECONN) /* an attempt before the last one was sent */
         r->op.code = code = PAWL_EUNKNOWN;
     r->finish(r, code);
-    pawl__close_check(client);
+    if (client->closing.thread)
+        pawl__close_check(client);
 }
 
 static void submit(struct request *r)

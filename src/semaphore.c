@@ -328,7 +328,7 @@ void pawl_semaphore_free(pawl_semaphore *sem)
         return;
     client = sem->client;
     pawl__cancellation_off();
-    pthread_mutex_lock(&client->mu);
+    pawl__lock(client);
     client->refs++;
     each_hold(sem, true);
     if (client->state == CLIENT_OPEN) {

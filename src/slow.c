@@ -32,8 +32,8 @@ void pawl__slow_watch(struct hold *hold)
     pawl_client *client = hold->client;
     struct slow *slow = &client->slow;
 
-    if (client->slow.after_ns && !slow->timer.armed && !slow->name_state && waits(hold))
-        pawl__timers_set(&client->timers, &slow->timer, hold->asked + client->slow.after_ns);
+    if (!slow->timer.armed && !slow->name_state && waits(hold))
+        pawl__timers_set(&client->timers, &slow->timer, hold->asked + slow->after_ns);
 }
 
 /* The wait without a warning that is the longest, or NULL. */

@@ -2,7 +2,7 @@
  *
  * trace.c - delivers log lines and trace events to the program's functions. Both functions are user
  * code, so lines and events are collected in one list under the client's mutex, and delivered in
- * order when pawl__unlock has unlocked the mutex.
+ * order when the mutex has been unlocked (pawl__unlock, in client.c).
  */
 #include <stdarg.h>
 #include <stdlib.h>
@@ -73,7 +73,7 @@ void pawl__trace(struct hold *hold, int event, int64_t lasted_ns, int code)
                                .token = held ? hold->token : 0};
 }
 
-void pawl__unlock(pawl_client *client)
+void pawl__unlock_and_deliver(pawl_client *client)
 {
     struct log_line *line = client->log.lines, *next;
     pawl_log_fn *log = client->log.fn;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "etcd.h"
+#include "kit/ops.h"
 
 #define HOLDERS_MS 50   /* a holder's key is watched after this time, */
 #define WAITERS_MS 1000 /* and a waiter's key after this time */
@@ -137,40 +138,17 @@ static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
 }
 
 /* The functions that begin and cancel each op. */
-static const struct {
-    void (*submit)(etcd *e, pawl_op *op), (*cancel)(etcd *e, pawl_op *op);
-} ops[] = {
-    [PAWL_OP_ACQUIRE] = {etcd_acquire, etcd_acquire_cancel},
-    [PAWL_OP_RELEASE] = {etcd_release, etcd_release_cancel},
-    [PAWL_OP_RENEW] = {etcd_renew, etcd_renew_cancel},
-    [PAWL_OP_BREAK] = {etcd_inspect, etcd_job_cancel},
-    [PAWL_OP_INSPECT] = {etcd_inspect, etcd_job_cancel},
-    [PAWL_OP_LIST] = {etcd_inspect, etcd_job_cancel},
-    [PAWL_OP_COUNT] = {etcd_inspect, etcd_job_cancel},
-    [PAWL_OP_LATCH_SET] = {etcd_latch, etcd_job_cancel},
-    [PAWL_OP_LATCH_DOWN] = {etcd_latch, etcd_job_cancel},
-    [PAWL_OP_EXAMINE] = {etcd_examine, etcd_job_cancel},
-};
-
-static void engine_submit(void *self, pawl_op *op)
-{
-    etcd *e = self;
-
-    if (op->kind == PAWL_OP_EVENT)
-        pawl_events_submit(&e->events, op);
-    else
-        ops[op->kind].submit(e, op);
-}
-
-static void engine_cancel(void *self, pawl_op *op)
-{
-    etcd *e = self;
-
-    if (op->kind == PAWL_OP_EVENT)
-        pawl_events_end(&e->events);
-    else
-        ops[op->kind].cancel(e, op);
-}
+KIT_OPS(etcd,
+        [PAWL_OP_ACQUIRE] = {etcd_acquire, etcd_acquire_cancel},
+        [PAWL_OP_RELEASE] = {etcd_release, etcd_release_cancel},
+        [PAWL_OP_RENEW] = {etcd_renew, etcd_renew_cancel},
+        [PAWL_OP_BREAK] = {etcd_inspect, etcd_job_cancel},
+        [PAWL_OP_INSPECT] = {etcd_inspect, etcd_job_cancel},
+        [PAWL_OP_LIST] = {etcd_inspect, etcd_job_cancel},
+        [PAWL_OP_COUNT] = {etcd_inspect, etcd_job_cancel},
+        [PAWL_OP_LATCH_SET] = {etcd_latch, etcd_job_cancel},
+        [PAWL_OP_LATCH_DOWN] = {etcd_latch, etcd_job_cancel},
+        [PAWL_OP_EXAMINE] = {etcd_examine, etcd_job_cancel});
 
 static int engine_identity(void *self, char *ret, size_t size)
 {

@@ -25,9 +25,7 @@ void etcd_job_done(etcd_job *job, int code, const char *words)
     pawl_op *op = job->op;
 
     job_free(job);
-    if (code && words)
-        pawl_error_set(op->err, code, "%s", words);
-    pawl_op_finish(op, code);
+    pawl_op_finish_with(op, code, words);
 }
 
 void etcd_job_start(etcd_job *job)
@@ -110,9 +108,7 @@ void etcd_jobs_start(etcd *e)
 {
     struct list all, *l;
 
-    list_init(&all);
-    while ((l = list_take(&e->jobs)))
-        list_append(&all, l);
+    list_take_all(&all, &e->jobs);
     while ((l = list_take(&all))) {
         list_append(&e->jobs, l);
         etcd_job_start(list_entry(l, etcd_job, link));
@@ -123,9 +119,7 @@ void etcd_jobs_refuse(etcd *e, int code, const char *words)
 {
     struct list all, *l;
 
-    list_init(&all);
-    while ((l = list_take(&e->jobs)))
-        list_append(&all, l);
+    list_take_all(&all, &e->jobs);
     while ((l = list_take(&all))) {
         etcd_job *job = list_entry(l, etcd_job, link);
 

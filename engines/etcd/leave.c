@@ -14,7 +14,6 @@
  * stops using the key, to show since when the owner holds, and to move to another lease (move.c).
  * The condition is that the key is still the same key, so a late rewrite brings nothing back.
  */
-#include <errno.h>
 #include <unistd.h>
 
 #include "etcd.h"
@@ -89,17 +88,16 @@ void etcd_waiter_leave(etcd_waiter *s, int code)
 
 size_t etcd_waiter_value(const etcd_waiter *s, char text[ETCD_VALUE_MAX])
 {
-    pawl_env *env = s->e->env;
+    const pawl_env *env = s->e->env;
     etcd_value v = {.since = s->since, .pid = getpid(), .token = s->token,
                     .permits = s->permits, .capacity = s->capacity,
                     .readers = s->downgraded, .shared = s->state == WAITER_SHELL || s->only_reads};
 
     if (s->mode != PAWL_MODE_PERMITS)
         v.capacity = 0;
-    if (gethostname(v.host, sizeof v.host - 1))
-        v.host[0] = 0;
-    snprintf(v.program, sizeof v.program, "%s", program_invocation_short_name);
-    snprintf(v.label, sizeof v.label, "%s", env->label ? env->label : "");
+    snprintf(v.host, sizeof v.host, "%s", env->host);
+    snprintf(v.program, sizeof v.program, "%s", env->program);
+    snprintf(v.label, sizeof v.label, "%s", env->label);
     return etcd_value_write(text, &v);
 }
 

@@ -52,16 +52,6 @@ static int read_tls(etcd_settings *s, const pawl_url *url, pawl_error *err)
     return code ? code : net_read_tls(&s->tls_settings, url, err);
 }
 
-static int add_login(etcd_settings *s, const pawl_env *env, pawl_error *err)
-{
-    int code = net_add_login(&s->login, env, err);
-
-    if (!code && !s->login.user != !s->login.password)
-        return pawl_error_set(err, PAWL_EINVAL, "etcd wants a user and a password, or neither "
-                              "(PAWL_USER and PAWL_PASSWORD, or user:password@ in the URL)");
-    return code;
-}
-
 int etcd_settings_read(etcd_settings *s, const pawl_env *env, const pawl_url *url, pawl_error *err)
 {
     const char *text = url->rest, *at, *prefix = pawl_url_param(url, "prefix");
@@ -83,7 +73,7 @@ int etcd_settings_read(etcd_settings *s, const pawl_env *env, const pawl_url *ur
         code = read_session(s, pawl_url_param(url, "session"), err);
     if (!code)
         code = read_tls(s, url, err);
-    return code ? code : add_login(s, env, err);
+    return code ? code : net_add_login_both(&s->login, env, "etcd", err);
 }
 
 void etcd_settings_free(etcd_settings *s)

@@ -409,9 +409,7 @@ void etcd_waiters_step(etcd *e)
     struct list all, *l;
 
     /* Step each waiter once, from front to end; new waiters are stepped when they are added. */
-    list_init(&all);
-    while ((l = list_take(&e->waiters)))
-        list_append(&all, l);
+    list_take_all(&all, &e->waiters);
     while ((l = list_take(&all))) {
         list_append(&e->waiters, l);
         etcd_waiter_step(list_entry(l, etcd_waiter, link));

@@ -19,13 +19,11 @@ static void move_to(kit_buf *buf, char *data, size_t room)
     *buf = (kit_buf){.data = data, .end = length, .room = room};
 }
 
-int kit_buf_reserve(kit_buf *buf, size_t n)
+int kit_buf_grow(kit_buf *buf, size_t n)
 {
     size_t length = kit_buf_length(buf), room = buf->room ? buf->room * 2 : 512;
     char *data;
 
-    if (n <= buf->room - buf->end)
-        return 0;
     if (n > SIZE_MAX / 4 || length > SIZE_MAX / 4)
         return PAWL_ENOMEM;
     /* A quarter of the buffer was taken since the last move: moving is cheap per byte. */
@@ -42,13 +40,6 @@ int kit_buf_reserve(kit_buf *buf, size_t n)
         return PAWL_ENOMEM;
     move_to(buf, data, room);
     return 0;
-}
-
-void kit_buf_take(kit_buf *buf, size_t n)
-{
-    buf->begin += n;
-    if (buf->begin == buf->end)
-        buf->begin = buf->end = 0;
 }
 
 void kit_buf_wipe(kit_buf *buf)

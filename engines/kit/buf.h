@@ -21,9 +21,20 @@ static inline size_t kit_buf_length(const kit_buf *buf)
 
 /* Make room for n more bytes after `end`: 0, or PAWL_ENOMEM and nothing has changed. The bytes
  * may move. */
-int kit_buf_reserve(kit_buf *buf, size_t n);
+int kit_buf_grow(kit_buf *buf, size_t n); /* for kit_buf_reserve */
+static inline int kit_buf_reserve(kit_buf *buf, size_t n)
+{
+    return n <= buf->room - buf->end ? 0 : kit_buf_grow(buf, n);
+}
+
 /* Drop the first n bytes. */
-void kit_buf_take(kit_buf *buf, size_t n);
+static inline void kit_buf_take(kit_buf *buf, size_t n)
+{
+    buf->begin += n;
+    if (buf->begin == buf->end)
+        buf->begin = buf->end = 0;
+}
+
 /* Wipe the bytes that are not in use. */
 void kit_buf_wipe(kit_buf *buf);
 void kit_buf_free(kit_buf *buf);

@@ -28,7 +28,7 @@ static void describe(void *store, uint16_t peer, uint32_t gen, pawl_info *row)
         return;
     local_call_resume(l); /* the caller takes its time over the row */
     row->pid = pid;
-    row->host = l->host;
+    row->host = l->env->host;
     row->program = l->program;
     row->label = l->label;
 }
@@ -97,8 +97,6 @@ static int local_open(void *self, pawl_env *env, const pawl_url *url, pawl_error
 
     l->env = env;
     l->dir = l->outer = l->fd = l->wake = l->life = -1;
-    if (gethostname(l->host, sizeof l->host - 1))
-        l->host[0] = 0;
     code = begin(l, url, err);
     for (int tries = 0; !code && local_folder_elsewhere(l); tries++) {
         if (tries == 30) /* after a second or two */

@@ -214,7 +214,7 @@ typedef struct local {
     uv_poll_t poll;
     bool polling;
     struct local_peers peers;
-    char host[65], program[33], label[65];
+    char program[33], label[65]; /* the texts that `describe` returns */
 } local;
 
 /* folder.c: find or create the folder, and check its permissions. */

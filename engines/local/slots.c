@@ -238,8 +238,8 @@ static int enter(local *l)
     (void)local_exchange(l, LOCAL_AT_SLOT(l->slot, hints), 0);
     (void)local_exchange(l, LOCAL_AT_SLOT(l->slot, breaker), 0);
     (void)local_exchange(l, LOCAL_AT_SLOT(l->slot, pid), (uint32_t)getpid());
-    store_text(l, LOCAL_AT_SLOT(l->slot, program), 4, program_invocation_short_name);
-    store_text(l, LOCAL_AT_SLOT(l->slot, label), 8, l->env->label ? l->env->label : "");
+    store_text(l, LOCAL_AT_SLOT(l->slot, program), 4, l->env->program);
+    store_text(l, LOCAL_AT_SLOT(l->slot, label), 8, l->env->label);
     l->has_slot = !l->trouble;
     return l->trouble;
 }

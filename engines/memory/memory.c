@@ -18,7 +18,6 @@
  * `spaces_mutex`, so that the client can't close in between. The other client reads the hint and
  * checks its waiters later, under its own mutex.
  */
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -60,7 +59,7 @@ struct memory {
     pawl_wake wake;
     bool waking, inside; /* inside: an edit is running, and the mutex is held */
     lockstate_shelf copy; /* the copy that `read` returns */
-    char host[65], label[64]; /* the text that `describe` returns */
+    char label[64]; /* the text that `describe` returns */
 };
 
 static pthread_mutex_t spaces_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -181,8 +180,7 @@ static void note_breaker(const memory *m, struct client_slot *slot)
 {
     char by[PAWL_BY_MAX];
 
-    pawl_who_text(by, getpid(), program_invocation_short_name,
-                  m->env->label ? m->env->label : "", m->host);
+    pawl_who_text(by, getpid(), m->env->program, m->env->label, m->env->host);
     if ((slot->hints & SHELF_EVICTED) && strcmp(slot->by, by))
         by[0] = 0;
     memcpy(slot->by, by, sizeof by);
@@ -228,8 +226,8 @@ static void store_describe(void *store, uint16_t peer, uint32_t gen, pawl_info *
         memcpy(m->label, m->space->slots[peer].label, sizeof m->label);
     pthread_mutex_unlock(&spaces_mutex);
     row->pid = getpid();
-    row->host = m->host;
-    row->program = program_invocation_short_name;
+    row->host = m->env->host;
+    row->program = m->env->program;
     row->label = m->label;
 }
 
@@ -305,7 +303,7 @@ static int64_t take_slot(memory *m, space *s)
     s->slots[i].gen++;
     s->slots[i].hints = 0;
     s->slots[i].ntold = 0;
-    snprintf(s->slots[i].label, sizeof s->slots[i].label, "%s", m->env->label ? m->env->label : "");
+    snprintf(s->slots[i].label, sizeof s->slots[i].label, "%s", m->env->label);
     return (int64_t)i;
 }
 
@@ -389,8 +387,6 @@ static int memory_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
     m->env = env;
     m->wake.fn = woken;
     m->wake.arg = m;
-    if (gethostname(m->host, sizeof m->host - 1))
-        m->host[0] = 0;
     env->wake_begin(env, &m->wake);
     m->waking = true;
     pawl__fork_mutex_add(&spaces_mutex);

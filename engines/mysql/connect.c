@@ -57,7 +57,7 @@ static pthread_mutex_t connecting = PTHREAD_MUTEX_INITIALIZER;
 
 void my_library(pawl_env *env)
 {
-    static bool started;
+    static bool started; /* protected by `connecting` */
 
     env->fork_mutex_add(&connecting);
     pthread_mutex_lock(&connecting);

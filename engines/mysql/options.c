@@ -138,30 +138,30 @@ static int read_files(MYSQL *mysql, const sql_settings *s, unsigned protocol, un
 
 /* A server may answer any statement by a request for a file of the client. An option file could
  * allow that, so there is also a handler that has no files. */
-static int no_file(void **file, const char *name, void *arg)
+static int no_file(void **handle, const char *name, void *arg)
 {
     (void)name;
     (void)arg;
-    *file = NULL;
+    *handle = NULL;
     return 1;
 }
 
-static int no_bytes(void *file, char *bytes, unsigned length)
+static int no_bytes(void *handle, char *bytes, unsigned length)
 {
-    (void)file;
+    (void)handle;
     (void)bytes;
     (void)length;
     return -1;
 }
 
-static void no_end(void *file)
+static void no_end(void *handle)
 {
-    (void)file;
+    (void)handle;
 }
 
-static int no_file_error(void *file, char *text, unsigned length)
+static int no_file_error(void *handle, char *text, unsigned length)
 {
-    (void)file;
+    (void)handle;
     snprintf(text, length, "the server asks for a file of this client");
     return 2027; /* malformed packet */
 }

@@ -71,6 +71,9 @@ int net_decode(char **ret, const char *text, size_t length, const char *what, pa
 int net_read_login(net_login *login, const char *text, size_t length, pawl_error *err);
 /* Fill in a missing user or password from the program's options or the environment. */
 int net_add_login(net_login *login, const pawl_env *env, pawl_error *err);
+/* The same, for a service that wants both or neither. */
+int net_add_login_both(net_login *login, const pawl_env *env, const char *service,
+                       pawl_error *err);
 /* Wipes the secrets. */
 void net_login_free(net_login *login);
 /* Read host, host:port, [v6] or [v6]:port; without a host: localhost. `port` is the default
@@ -127,7 +130,7 @@ int net_tls_handshake(net_tls *tls, char words[NET_WORDS]);
 /* Both return a number of bytes, or enum net_io. */
 ptrdiff_t net_tls_read(net_tls *tls, char *data, size_t length, char words[NET_WORDS]);
 ptrdiff_t net_tls_write(net_tls *tls, const char *data, size_t length, char words[NET_WORDS]);
-/* Must the socket become writable before TLS can continue? */
+/* Must the socket become writable before TLS can continue? Unlike net_tls_free, takes no NULL. */
 bool net_tls_wants_write(const net_tls *tls);
 /* The TLS library, "OpenSSL 3.0.19"; "" if there is none. */
 const char *net_tls_library(void);

@@ -70,6 +70,17 @@ int net_add_login(net_login *login, const pawl_env *env, pawl_error *err)
     return code;
 }
 
+int net_add_login_both(net_login *login, const pawl_env *env, const char *service, pawl_error *err)
+{
+    int code = net_add_login(login, env, err);
+
+    if (!code && !login->user != !login->password)
+        return pawl_error_set(err, PAWL_EINVAL, "%s wants a user and a password, or neither "
+                              "(PAWL_USER and PAWL_PASSWORD, or user:password@ in the URL)",
+                              service);
+    return code;
+}
+
 void net_login_free(net_login *login)
 {
     if (login->password)

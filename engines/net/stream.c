@@ -211,9 +211,14 @@ void net_stream_open(net_stream *s, const char *host, uint16_t port)
 
 /* ---- reading and writing --------------------------------------------------------------------- */
 
+static bool tls_wants_write(const net_stream *s)
+{
+    return s->secure && net_tls_wants_write(s->secure);
+}
+
 void net_stream_watch(net_stream *s, bool writes)
 {
-    int events = UV_READABLE | (writes || net_tls_wants_write(s->secure) ? UV_WRITABLE : 0);
+    int events = UV_READABLE | (writes || tls_wants_write(s) ? UV_WRITABLE : 0);
 
     if (!s->poll || events == s->events)
         return;
@@ -261,6 +266,5 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     else if (s->state == NET_SECURING)
         secure(s);
     else
-        s->ready(s, (events & UV_READABLE) || net_tls_wants_write(s->secure),
-                 events & UV_WRITABLE);
+        s->ready(s, (events & UV_READABLE) || tls_wants_write(s), events & UV_WRITABLE);
 }

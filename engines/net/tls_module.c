@@ -73,7 +73,7 @@ ptrdiff_t net_tls_write(net_tls *tls, const char *data, size_t length, char word
 
 bool net_tls_wants_write(const net_tls *tls)
 {
-    return tls && module()->wants_write(tls);
+    return module()->wants_write(tls);
 }
 
 const char *net_tls_library(void)

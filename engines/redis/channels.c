@@ -259,8 +259,6 @@ void redis_unlisten(redis_waiter *w)
     redis_channel *channel = w->channel;
     bool first = redis_listens_first(w);
 
-    if (!channel)
-        return;
     w->channel = NULL;
     list_remove(&w->in_channel);
     if (list_empty(&channel->waiters)) {

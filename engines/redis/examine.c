@@ -22,11 +22,8 @@ static void finish(exam *x, int code, const char *words)
     pawl_op *op = x->op;
 
     x->op = NULL;
-    if (!op)
-        return;
-    if (code && words)
-        pawl_error_set(op->err, code, "%s", words);
-    pawl_op_finish(op, code);
+    if (op)
+        pawl_op_finish_with(op, code, words);
 }
 
 static void answered(exam *x)

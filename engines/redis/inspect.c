@@ -46,11 +46,8 @@ void redis_inspect_end(redis_inspection *k, int code, const char *words)
     pawl_op *op = k->op;
 
     k->op = NULL;
-    if (!op)
-        return;
-    if (code && words)
-        pawl_error_set(op->err, code, "%s", words);
-    pawl_op_finish(op, code);
+    if (op)
+        pawl_op_finish_with(op, code, words);
 }
 
 void redis_inspect_answered(redis_inspection *k)

@@ -84,7 +84,7 @@ static void answer(redis_link *link, redis_call *call, const resp_node *reply)
     int code = resp_is_error(reply) ? redis_error_code(link, reply, words) : 0;
     bool read_only = code && redis_error_is(reply, "READONLY");
 
-    if (resp_error_is(reply, "NOSCRIPT") && !call->whole_text) {
+    if (code && resp_error_is(reply, "NOSCRIPT") && !call->whole_text) {
         call->whole_text = true;
         redis_link_send(link, call);
         return;
@@ -346,7 +346,7 @@ void redis_link_send(redis_link *link, redis_call *call)
         refuse(link, call);
         return;
     }
-    if (call->type->before)
+    if (link->sharded && call->type->before)
         call->type->before(call);
     if (call->asking)
         send_asking(link);

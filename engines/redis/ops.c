@@ -7,16 +7,9 @@
  */
 #include "redis.h"
 
-static void done(pawl_op *op, int code, const char *words)
-{
-    if (code && words)
-        pawl_error_set(op->err, code, "%s", words);
-    pawl_op_finish(op, code);
-}
-
 static void op_failed(redis_call *call, int code, const char *words)
 {
-    done(call->about, code, words);
+    pawl_op_finish_with(call->about, code, words);
 }
 
 static void start(redis *r, pawl_op *op, const redis_call_type *type)
@@ -27,7 +20,7 @@ static void start(redis *r, pawl_op *op, const redis_call_type *type)
     if (call)
         redis_call_send(call);
     else
-        done(op, PAWL_ENOMEM, "out of memory");
+        pawl_op_finish_with(op, PAWL_ENOMEM, "out of memory");
 }
 
 static bool has_owner(const resp_node *reply, const pawl_op *op)
@@ -57,7 +50,7 @@ static bool answer_release(redis_call *call, const resp_node *reply)
     if (!word || (!ok && !resp_equal(word, "NOTHELD", 7)) || !has_owner(reply, call->about) ||
         !take_time(call, reply, 2))
         return false;
-    done(call->about, ok ? 0 : PAWL_ENOTHELD, NULL);
+    pawl_op_finish(call->about, ok ? 0 : PAWL_ENOTHELD);
     return true;
 }
 
@@ -78,7 +71,7 @@ static bool answer_break(redis_call *call, const resp_node *reply)
 
     if (!word || (!ok && !resp_equal(word, "NOTHELD", 7)) || !take_time(call, reply, 1))
         return false;
-    done(call->about, ok ? 0 : PAWL_ENOTHELD, NULL);
+    pawl_op_finish(call->about, ok ? 0 : PAWL_ENOTHELD);
     return true;
 }
 
@@ -100,13 +93,14 @@ static bool answer_latch(redis_call *call, const resp_node *reply)
     if (!word || !has_owner(reply, op))
         return false;
     if (resp_equal(word, "OK", 2))
-        done(op, 0, NULL);
+        pawl_op_finish(op, 0);
     else if (resp_equal(word, "STATE", 5))
-        done(op, PAWL_ESTATE, op->kind == PAWL_OP_LATCH_SET
-                                  ? "it is set already, or in use as something else"
-                                  : "the name is in use as something else");
+        pawl_op_finish_with(op, PAWL_ESTATE,
+                            op->kind == PAWL_OP_LATCH_SET
+                                ? "it is set already, or in use as something else"
+                                : "the name is in use as something else");
     else if (resp_equal(word, "INVAL", 5))
-        done(op, PAWL_EINVAL, "a latch is set to 1 or more, below 2^53");
+        pawl_op_finish_with(op, PAWL_EINVAL, "a latch is set to 1 or more, below 2^53");
     else
         return false;
     return true;
@@ -136,7 +130,7 @@ void redis_simple(redis *r, pawl_op *op)
         start(r, op, &latch_type);
         break;
     default:
-        done(op, PAWL_ENOTSUP, "this engine has no such operation");
+        pawl_op_finish_with(op, PAWL_ENOTSUP, "this engine has no such operation");
     }
 }
 
@@ -148,10 +142,10 @@ void redis_simple_cancel(redis *r, pawl_op *op)
     (void)r;
     if (!redis_call_withdraw(call)) {
         call->about = NULL;
-        done(op, PAWL_EUNKNOWN, "no answer in time");
+        pawl_op_finish_with(op, PAWL_EUNKNOWN, "no answer in time");
     } else if (link->last_code) {
-        done(op, link->last_code, link->words);
+        pawl_op_finish_with(op, link->last_code, link->words);
     } else {
-        done(op, PAWL_ECANCELED, NULL);
+        pawl_op_finish(op, PAWL_ECANCELED);
     }
 }

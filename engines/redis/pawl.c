@@ -40,8 +40,8 @@ static int write_acquire(redis_call *call, resp_buf *out)
     redis *r = w->redis;
     const pawl_op *op = w->op;
     resp_command c = redis_begin(call, &redis_script_acquire, out, 5, 12);
-    char owner[REDIS_OWNER_MAX], with[REDIS_OWNER_MAX] = "", channel[REDIS_CHANNEL_MAX];
-    char secret[17];
+    char owner[REDIS_OWNER_MAX], with[REDIS_OWNER_MAX] = "", text[REDIS_CHANNEL_MAX], secret[17];
+    bool sharded = call->on->sharded && !call->on->plain;
     redis_keys keys;
 
     redis_keys_make(&keys, r->settings.prefix, w->name);
@@ -54,8 +54,7 @@ static int write_acquire(redis_call *call, resp_buf *out)
     resp_add_int(&c, op->lease_ms);
     resp_add_int(&c, op->queue ? REDIS_PLACE_MS : 0);
     resp_add_uint(&c, op->tokens);
-    redis_shard_channel(channel, call);
-    resp_add_text(&c, channel);
+    resp_add_text(&c, sharded ? redis_shard_channel(text, call) : r->channel);
     resp_add_uint(&c, op->permits);
     resp_add_int(&c, op->count);
     resp_add_text(&c, with);

@@ -10,10 +10,10 @@
  * else; in a cluster, where another node may store the entry, the first acquires wait until it is
  * written.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "kit/ops.h"
 #include "redis.h"
 
 #define ENTRY_KEPT_MS 90000
@@ -53,24 +53,22 @@ uint16_t redis_entry_slot(const redis *r, uint64_t client)
 
 static int write_entry(redis_call *call, resp_buf *out)
 {
-    redis *r = call->about;
-    char host[256] = "";
+    const redis *r = call->about;
+    const pawl_env *env = r->env;
     resp_command c = redis_begin(call, &redis_script_entry, out, 1, 11);
 
-    if (gethostname(host, sizeof host - 1))
-        host[0] = 0;
-    redis_add_entry_key(&c, r, r->env->client_id);
+    redis_add_entry_key(&c, r, env->client_id);
     resp_add_int(&c, ENTRY_KEPT_MS);
     resp_add_text(&c, "host");
-    resp_add_text(&c, host);
+    resp_add_text(&c, env->host);
     resp_add_text(&c, "pid");
     resp_add_int(&c, getpid());
     resp_add_text(&c, "program");
-    resp_add_text(&c, program_invocation_short_name);
+    resp_add_text(&c, env->program);
     resp_add_text(&c, "started");
     resp_add_int(&c, r->started);
     resp_add_text(&c, "label");
-    resp_add_text(&c, r->env->label ? r->env->label : "");
+    resp_add_text(&c, env->label);
     return resp_end(&c);
 }
 
@@ -237,7 +235,8 @@ static int open_link(redis *r, pawl_error *err)
 
 static void flush_link(redis_link *link)
 {
-    redis_proof_ask(link);
+    if (link->proof_wanted)
+        redis_proof_ask(link);
     if (kit_buf_length(&link->out) > 0)
         kit_wire_flush(&link->wire);
 }
@@ -335,41 +334,18 @@ static void engine_close(void *self)
     r->env = NULL;
 }
 
-/* The functions that start and cancel an op, by kind. */
-static const struct {
-    void (*submit)(redis *r, pawl_op *op), (*cancel)(redis *r, pawl_op *op);
-} ops[] = {
-    [PAWL_OP_ACQUIRE] = {redis_acquire, redis_acquire_cancel},
-    [PAWL_OP_RELEASE] = {redis_simple, redis_simple_cancel},
-    [PAWL_OP_RENEW] = {redis_renew, redis_renew_cancel},
-    [PAWL_OP_BREAK] = {redis_simple, redis_simple_cancel},
-    [PAWL_OP_INSPECT] = {redis_inspect, redis_inspect_cancel},
-    [PAWL_OP_LIST] = {redis_inspect, redis_inspect_cancel},
-    [PAWL_OP_COUNT] = {redis_inspect, redis_inspect_cancel},
-    [PAWL_OP_LATCH_SET] = {redis_simple, redis_simple_cancel},
-    [PAWL_OP_LATCH_DOWN] = {redis_simple, redis_simple_cancel},
-    [PAWL_OP_EXAMINE] = {redis_examine, redis_examine_cancel},
-};
-
-static void engine_submit(void *self, pawl_op *op)
-{
-    redis *r = self;
-
-    if (op->kind == PAWL_OP_EVENT)
-        pawl_events_submit(&r->events, op);
-    else
-        ops[op->kind].submit(r, op);
-}
-
-static void engine_cancel(void *self, pawl_op *op)
-{
-    redis *r = self;
-
-    if (op->kind == PAWL_OP_EVENT)
-        pawl_events_end(&r->events);
-    else
-        ops[op->kind].cancel(r, op);
-}
+/* The functions that begin and cancel each op. */
+KIT_OPS(redis,
+        [PAWL_OP_ACQUIRE] = {redis_acquire, redis_acquire_cancel},
+        [PAWL_OP_RELEASE] = {redis_simple, redis_simple_cancel},
+        [PAWL_OP_RENEW] = {redis_renew, redis_renew_cancel},
+        [PAWL_OP_BREAK] = {redis_simple, redis_simple_cancel},
+        [PAWL_OP_INSPECT] = {redis_inspect, redis_inspect_cancel},
+        [PAWL_OP_LIST] = {redis_inspect, redis_inspect_cancel},
+        [PAWL_OP_COUNT] = {redis_inspect, redis_inspect_cancel},
+        [PAWL_OP_LATCH_SET] = {redis_simple, redis_simple_cancel},
+        [PAWL_OP_LATCH_DOWN] = {redis_simple, redis_simple_cancel},
+        [PAWL_OP_EXAMINE] = {redis_examine, redis_examine_cancel});
 
 static uint32_t engine_caps(void *self)
 {

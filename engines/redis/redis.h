@@ -126,7 +126,8 @@ typedef struct redis_call_type {
     bool proven;  /* with replicas=, a WAIT must follow the call */
     bool tells;   /* the call leads to messages, so a mute link refuses the call. Not set for a
                      release: a mute client must still be able to release */
-    void (*before)(redis_call *call); /* sends commands that the call needs first; may be NULL */
+    void (*before)(redis_call *call); /* on a node with sharded channels: sends commands that the
+                                         call needs first; may be NULL */
 } redis_call_type;
 
 struct redis_call {
@@ -279,7 +280,7 @@ struct redis_proof {
 
 /* The call was answered: proof->proven is called when its WAIT is answered, too. */
 void redis_prove(redis_call *call, redis_proof *proof);
-/* Send a WAIT if one is wanted. */
+/* A WAIT is wanted (link->proof_wanted): send the WAIT, unless one is pending. */
 void redis_proof_ask(redis_link *link);
 /* The connection is lost. */
 void redis_proofs_fail(redis_link *link);
@@ -436,9 +437,10 @@ bool redis_may_follow(const redis_link *from, const char *host);
 
 #define REDIS_CHANNEL_MAX (REDIS_PREFIX_MAX + 40)
 
-/* The channel for messages about names of the call's slot: a letter, then the channel's name. */
-void redis_shard_channel(char text[REDIS_CHANNEL_MAX], const redis_call *call);
-/* Subscribe to that channel, before the call is sent. */
+/* The channel for messages about names of the call's slot: a letter, then the channel's name. Only
+ * for a link with sharded channels (sharded, and not plain); others use redis.channel. */
+const char *redis_shard_channel(char text[REDIS_CHANNEL_MAX], const redis_call *call);
+/* Subscribe to that channel, before the call is sent on a link that is `sharded`. */
 void redis_shard_listen(redis_call *call);
 /* An unasked confirmation came: the server has ended the subscription. */
 void redis_shard_ended(redis_link *link, const resp_node *channel);

@@ -100,7 +100,7 @@ void redis_proof_ask(redis_link *link)
         .failed = wait_failed};
     redis_call *call;
 
-    if (!link->proof_wanted || link->proof_out || link->state != LINK_READY)
+    if (link->proof_out || link->state != LINK_READY)
         return;
     call = redis_call_new(link, &type, link, (int64_t)link->proof_next);
     if (!call)

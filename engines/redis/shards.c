@@ -29,15 +29,10 @@ static void channel_of(char text[REDIS_CHANNEL_MAX], const char *how, const redi
     snprintf(text, REDIS_CHANNEL_MAX, "%s{%s}%s", how, tag, r->channel + 1);
 }
 
-void redis_shard_channel(char text[REDIS_CHANNEL_MAX], const redis_call *call)
+const char *redis_shard_channel(char text[REDIS_CHANNEL_MAX], const redis_call *call)
 {
-    const redis *r = call->on->redis;
-
-    if (!call->on->sharded || call->on->plain) {
-        strcpy(text, r->channel);
-        return;
-    }
-    channel_of(text, "s", r, call->slot);
+    channel_of(text, "s", call->on->redis, call->slot);
+    return text;
 }
 
 static int write_listen(redis_call *call, resp_buf *out)
@@ -103,7 +98,7 @@ void redis_shard_listen(redis_call *about)
     redis_link *link = about->on;
     redis_call *call;
 
-    if (!link->sharded || link->plain || !link->channel)
+    if (link->plain || !link->channel)
         return;
     if (!link->listens)
         link->listens = calloc(REDIS_SLOTS / 8, 1);

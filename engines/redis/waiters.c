@@ -404,7 +404,8 @@ static void leave(redis_waiter *w)
     w->state = WAITER_LEAVING;
     w->overtaken = w->call; /* the cancel is sent after this acquire */
     list_remove(&w->proof.link);
-    redis_unlisten(w);
+    if (w->channel)
+        redis_unlisten(w);
     set_timer(w, CANCEL_MS);
     if (redis_link_for(w->redis, w->name)->state == LINK_READY) {
         send_cancel(w);

@@ -74,7 +74,7 @@ redis_waiter *redis_waiter_find(redis *r, uint64_t seq);
 
 /* Listen on a channel. True: the waiter or its subscription is new; the waiter must ask again. */
 bool redis_listen(redis_waiter *w, const char *channel);
-void redis_unlisten(redis_waiter *w);
+void redis_unlisten(redis_waiter *w); /* only if w->channel */
 /* Is the waiter the first one that listens on its channel? */
 bool redis_listens_first(const redis_waiter *w);
 void redis_channels_ready(redis *r, redis_link *link);

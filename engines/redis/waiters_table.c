@@ -67,7 +67,8 @@ void redis_waiter_free(redis_waiter *w)
     if (w->overtaken)
         w->overtaken->about = NULL;
     list_remove(&w->proof.link);
-    redis_unlisten(w);
+    if (w->channel)
+        redis_unlisten(w);
     if (r->nspare_waiters >= SPARE_MAX) {
         free(w);
         return;

@@ -153,7 +153,22 @@ static void begin_probing(sql_link *link, const sql_fault *fault)
         sql_link_drop(link, PAWL_ENOMEM, "out of memory");
 }
 
-/* The answer to a probe. Another fault than a refusal says nothing about the right. */
+/* A right on something says whether it exists. */
+static void no_tables(sql_link *link)
+{
+    const sql_driver *driver = link->sql->driver;
+    char problem[300];
+
+    snprintf(problem, sizeof problem, "no tables \"%.100s\"; let an administrator run "
+             "share/pawl/%.20s.sql and GRANT (sql.md)", link->sql->settings.prefix,
+             driver->script ? driver->script : driver->scheme);
+    free(link->sql->refusals);
+    link->sql->refusals = NULL;
+    add_refusal(link->sql, problem);
+    link->made = NULL; /* no more probes */
+}
+
+/* The answer to a probe. Other faults than these say nothing about the right. */
 static int probed(sql_link *link, const sql_reply *reply, const sql_fault *fault)
 {
     char problem[300];
@@ -164,7 +179,9 @@ static int probed(sql_link *link, const sql_reply *reply, const sql_fault *fault
     }
     snprintf(problem, sizeof problem, "permission denied: GRANT %.200s TO this user (security.md)",
              link->right);
-    if (fault && fault->code == PAWL_EAUTH && *link->right)
+    if (fault && fault->sense == SQL_MISSING)
+        no_tables(link);
+    else if (fault && fault->code == PAWL_EAUTH && *link->right)
         add_refusal(link->sql, problem);
     else if (!fault && reply && !*link->right)
         remember(link->sql, reply);

@@ -9,11 +9,11 @@
  * the server, and is sent again after a pause that grows from 2 to 200 ms. After env->timeout_ms
  * the call fails. Parked calls survive a lost connection, like the backlog.
  *
- * The statement of a call may also wait for the row in the server, where the wait keeps its place
- * among other clients. The connection answers in order, so such a wait delays every call that is
- * sent later. Therefore one call at a time may wait, a call waits in vain once, and after a wait in
- * vain no call may wait for PATIENCE_PAUSE_MS. So renewals are delayed by one wait at most, however
- * many rows are locked.
+ * The statement of a call may also wait for the row in the server, where waits are served in order.
+ * The connection answers in order, so such a wait delays every call that is sent later. Therefore
+ * one call at a time may wait. A call that has waited in vain is *stuck*: the call does not wait
+ * again, and no call may wait while a stuck call is parked. So renewals are delayed by one wait at
+ * most, however many rows are locked.
  *
  * Of several hosts the first is always tried first, and the next host if one is down or of no use
  * (a standby, which is read only). A pause follows when all hosts were tried.
@@ -31,7 +31,6 @@
 #define TRIES_MAX 4      /* attempts of a statement that the server rolls back (deadlock) */
 #define PARK_MIN_MS 2
 #define PARK_MAX_MS 200
-#define PATIENCE_PAUSE_MS 1000 /* after a wait in vain */
 
 static const sql_driver *driver_of(const sql_link *link)
 {
@@ -263,6 +262,38 @@ static void dropped(kit_link *kit, int refused)
         link->on_drop(link, refused);
 }
 
+/* ---- waiting in the server ------------------------------------------------------------------- */
+
+static bool any_stuck(const sql_link *link)
+{
+    for (const struct list *l = link->parked.next; l != &link->parked; l = l->next)
+        if (list_entry(l, const sql_call, link)->stuck)
+            return true;
+    return false;
+}
+
+bool sql_call_may_wait(const sql_call *call)
+{
+    sql_link *link = call->on;
+
+    if (!call->patient || link->waiting)
+        return false;
+    link->waiting = call;
+    return true;
+}
+
+/* The call was answered; `blocked`: it found its row locked. A call is not stuck if it could not
+ * wait because another call waited. */
+static void end_wait(sql_link *link, sql_call *call, bool blocked)
+{
+    bool waited = link->waiting == call;
+
+    if (waited)
+        link->waiting = NULL;
+    if (blocked && (waited || !call->patient))
+        call->stuck = true;
+}
+
 /* ---- calls ----------------------------------------------------------------------------------- */
 
 sql_call *sql_call_new(sql_link *link, const sql_call_type *type, void *about)
@@ -298,6 +329,7 @@ static void pump(sql_link *link)
             continue;
         }
         call->sent = link->env->now(link->env);
+        call->patient = !call->stuck && !any_stuck(link);
         list_remove(&call->link);
         list_append(&link->calls, &call->link);
         code = driver_of(link)->send(link, call);
@@ -344,28 +376,6 @@ void sql_link_send(sql_link *link, sql_call *call)
     }
     enqueue(link, call);
     pump(link);
-}
-
-bool sql_call_may_wait(const sql_call *call)
-{
-    sql_link *link = call->on;
-
-    if (link->waiting || call->waited || link->env->now(link->env) < link->patient_from)
-        return false;
-    link->waiting = call;
-    return true;
-}
-
-/* The call was answered; `blocked`: it found its row locked. */
-static void end_wait(sql_link *link, sql_call *call, bool blocked)
-{
-    if (link->waiting != call)
-        return;
-    link->waiting = NULL;
-    if (!blocked)
-        return;
-    call->waited = true;
-    link->patient_from = link->env->now(link->env) + PATIENCE_PAUSE_MS * PAWL_NS_PER_MS;
 }
 
 /* ---- parked calls ---------------------------------------------------------------------------- */

@@ -3,7 +3,6 @@
  * session_who.c - the client information in statements on sessions. Servers show the statement that
  * a session runs, or ran last, so inspect and list find the name and the client there.
  */
-#include <errno.h>
 #include <unistd.h>
 
 #include "session.h"
@@ -20,16 +19,12 @@ size_t sql_session_hex(char *to, size_t room, const char *bytes, size_t most)
 
 void sql_sessions_who(sql_sessions *pool)
 {
-    const char *label = pool->sql.env->label ? pool->sql.env->label : "";
-    char host[256] = "?";
+    const pawl_env *env = pool->sql.env;
 
-    if (gethostname(host, sizeof host - 1))
-        snprintf(host, sizeof host, "?");
     pool->pid = getpid();
-    snprintf(pool->host, sizeof pool->host, "%.*s", SQL_FACT_MAX, host);
-    snprintf(pool->program, sizeof pool->program, "%.*s", SQL_FACT_MAX,
-             program_invocation_short_name);
-    snprintf(pool->label, sizeof pool->label, "%.*s", SQL_FACT_MAX, label);
+    snprintf(pool->host, sizeof pool->host, "%.*s", SQL_FACT_MAX, env->host[0] ? env->host : "?");
+    snprintf(pool->program, sizeof pool->program, "%.*s", SQL_FACT_MAX, env->program);
+    snprintf(pool->label, sizeof pool->label, "%.*s", SQL_FACT_MAX, env->label);
 }
 
 static size_t add_word(char *text, size_t used, const char *bytes, size_t most)

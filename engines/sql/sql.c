@@ -13,7 +13,6 @@
  * lock is broken), and is closed a minute after the last such need. One statement on the listener
  * blocks in the server until there is a message or 5 s are over, and is then sent again at once.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -54,15 +53,13 @@ void sql_owner(char text[SQL_OWNER_MAX], uint64_t client, uint64_t seq)
 static void fill_entry(const sql_call *call, sql_params *p)
 {
     const sql *q = call->about;
-    static char host[256]; /* the same for all clients */
+    const pawl_env *env = q->env;
 
-    if (!host[0] && gethostname(host, sizeof host - 1))
-        strcpy(host, "?");
     sql_add_text(p, q->client);
-    sql_add_text(p, host);
+    sql_add_text(p, env->host[0] ? env->host : "?");
     sql_add_int(p, getpid());
-    sql_add_text(p, program_invocation_short_name);
-    sql_add_text(p, q->env->label ? q->env->label : "");
+    sql_add_text(p, env->program);
+    sql_add_text(p, env->label);
     sql_add_int(p, q->closing ? 0 : ENTRY_KEPT_MS);
 }
 

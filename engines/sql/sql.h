@@ -26,7 +26,7 @@
  *
  * All calls of a client share one connection, so no statement may wait long there for a row that
  * another transaction has locked. One call at a time may wait (`patient`), for 100 ms, or 200 ms if
- * a third session waits for the row; after a wait in vain no call waits for a second. A call that
+ * a third session waits for the row, and none while a row stays locked for longer. A call that
  * finds its row locked is *parked*: the link sends the call again later, and sends other calls
  * meanwhile. Renewals and releases (`urgent`) go before everything else in the backlog.
  *
@@ -162,7 +162,8 @@ struct sql_call {
     int64_t sent;      /* an instant before the call was sent; 0: not sent */
     int64_t limit_ms;  /* the time limit for the answer */
     int tries;         /* how often the server asked for a retry */
-    bool waited;       /* the statement has waited for a row lock in vain */
+    bool patient;      /* sent; may wait for a row lock when it is the call's turn */
+    bool stuck;        /* has waited for a row lock in vain */
     int64_t parked;    /* when the call was parked for the first time; 0: never */
     int64_t pause_ms;  /* the latest pause */
     int64_t due;       /* parked: when the call is sent again */
@@ -184,7 +185,6 @@ struct sql_link {
     struct list parked;    /* calls that found their rows locked, until the retry */
     pawl_timer park_timer; /* when the first parked call is due */
     const sql_call *waiting; /* the call without an answer whose statement may wait; or NULL */
-    int64_t patient_from;  /* the instant from which a call may wait again */
     net_resolve resolve;
     unsigned at;           /* index of the host */
     struct addrinfo *addresses, *next_address;

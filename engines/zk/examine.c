@@ -82,9 +82,7 @@ static void finish(exam *x, int code, const char *words)
     pawl_op *op = x->op;
 
     exam_free(x);
-    if (code && words)
-        pawl_error_set(op->err, code, "%s", words);
-    pawl_op_finish(op, code);
+    pawl_op_finish_with(op, code, words);
 }
 
 /* Counts lines "server.1=...". A standalone server, and one that doesn't let us read the node, has

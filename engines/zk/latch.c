@@ -57,9 +57,7 @@ static void finish(latch *l, int code, const char *words)
         z->receipts[z->nreceipts++ % ZK_RECEIPTS] = op->owner.seq;
     zk_task_end(&l->task);
     free(l);
-    if (code && words)
-        pawl_error_set(op->err, code, "%s", words);
-    pawl_op_finish(op, code);
+    pawl_op_finish_with(op, code, words);
 }
 
 static void failed(latch *l)

@@ -83,19 +83,9 @@ static int read_session(zk_settings *s, const pawl_env *env, const pawl_url *url
     return 0;
 }
 
-static int add_login(zk_settings *s, const pawl_env *env, pawl_error *err)
-{
-    int code = net_add_login(&s->login, env, err);
-
-    if (!code && !s->login.user != !s->login.password)
-        return pawl_error_set(err, PAWL_EINVAL, "ZooKeeper wants user and password: in PAWL_USER "
-                              "and PAWL_PASSWORD or in the URL (user:password@)");
-    return code;
-}
-
 static int read_params(zk_settings *s, const pawl_env *env, const pawl_url *url, pawl_error *err)
 {
-    int code = add_login(s, env, err);
+    int code = net_add_login_both(&s->login, env, "ZooKeeper", err);
 
     s->open_acl = !s->login.user;
     if (!code)

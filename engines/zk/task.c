@@ -49,9 +49,7 @@ static void for_each(zk *z, void (*fn)(zk_task *task, void *arg), void *arg)
 {
     struct list all, *l;
 
-    list_init(&all);
-    while ((l = list_take(&z->tasks)))
-        list_append(&all, l);
+    list_take_all(&all, &z->tasks);
     while ((l = list_take(&all))) {
         list_append(&z->tasks, l);
         fn(list_entry(l, zk_task, link), arg);

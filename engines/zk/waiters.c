@@ -63,13 +63,8 @@ void zk_waiter_finish(struct list *ops, int code, const char *words)
 {
     struct list *l;
 
-    while ((l = list_take(ops))) {
-        pawl_op *op = zk_waiter_op(l);
-
-        if (code && words && words[0])
-            pawl_error_set(op->err, code, "%s", words);
-        pawl_op_finish(op, code);
-    }
+    while ((l = list_take(ops)))
+        pawl_op_finish_with(zk_waiter_op(l), code, words && words[0] ? words : NULL);
 }
 
 void zk_waiter_answer(zk_waiter *p)

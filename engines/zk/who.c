@@ -10,7 +10,6 @@
  * address).
  */
 #include <ctype.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -33,16 +32,16 @@ static size_t put(char *to, size_t room, const char *key, const char *value)
 
 size_t zk_who_write(char ret[ZK_WHO_MAX], const zk *z, uint32_t want)
 {
-    const char *label = z->env->label ? z->env->label : "";
+    const pawl_env *env = z->env;
     size_t n = 4;
 
     memcpy(ret, "pawl", sizeof "pawl");
-    n += put(ret + n, 280, "host", z->host);
+    n += put(ret + n, 280, "host", env->host);
     n += (size_t)snprintf(ret + n, 32, " pid=%lld", (long long)getpid());
-    n += put(ret + n, 280, "program", program_invocation_short_name);
+    n += put(ret + n, 280, "program", env->program);
     n += (size_t)snprintf(ret + n, 64, " lease=%lld want=%u", (long long)z->session.timeout_ms,
                           want);
-    n += put(ret + n, 280, "label", label);
+    n += put(ret + n, 280, "label", env->label);
     return n;
 }
 

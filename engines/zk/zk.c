@@ -3,8 +3,8 @@
  * zk.c - the functions of the engine.
  */
 #include <stdlib.h>
-#include <unistd.h>
 
+#include "kit/ops.h"
 #include "zk.h"
 
 void zk_give_up(zk *z, pawl_op *op, bool sent)
@@ -55,8 +55,6 @@ static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
         code = net_tls_context(&z->tls_context, env, &z->settings.tls_settings, err);
     if (code)
         return code;
-    if (gethostname(z->host, sizeof z->host - 1))
-        z->host[0] = 0;
     uv_prepare_init(env->loop, &z->prepare);
     z->prepare.data = z;
     z->prepared = true;
@@ -92,40 +90,17 @@ static void engine_close(void *self)
 }
 
 /* The functions that begin and cancel each op. */
-static const struct {
-    void (*submit)(zk *z, pawl_op *op), (*cancel)(zk *z, pawl_op *op);
-} ops[] = {
-    [PAWL_OP_ACQUIRE] = {zk_acquire, zk_acquire_cancel},
-    [PAWL_OP_RELEASE] = {zk_release, zk_release_cancel},
-    [PAWL_OP_RENEW] = {zk_renew, zk_renew_cancel},
-    [PAWL_OP_BREAK] = {zk_inspect, zk_inspect_cancel},
-    [PAWL_OP_INSPECT] = {zk_inspect, zk_inspect_cancel},
-    [PAWL_OP_LIST] = {zk_inspect, zk_inspect_cancel},
-    [PAWL_OP_COUNT] = {zk_inspect, zk_inspect_cancel},
-    [PAWL_OP_LATCH_SET] = {zk_latch, zk_latch_cancel},
-    [PAWL_OP_LATCH_DOWN] = {zk_latch, zk_latch_cancel},
-    [PAWL_OP_EXAMINE] = {zk_examine, zk_examine_cancel},
-};
-
-static void engine_submit(void *self, pawl_op *op)
-{
-    zk *z = self;
-
-    if (op->kind == PAWL_OP_EVENT)
-        pawl_events_submit(&z->events, op);
-    else
-        ops[op->kind].submit(z, op);
-}
-
-static void engine_cancel(void *self, pawl_op *op)
-{
-    zk *z = self;
-
-    if (op->kind == PAWL_OP_EVENT)
-        pawl_events_end(&z->events);
-    else
-        ops[op->kind].cancel(z, op);
-}
+KIT_OPS(zk,
+        [PAWL_OP_ACQUIRE] = {zk_acquire, zk_acquire_cancel},
+        [PAWL_OP_RELEASE] = {zk_release, zk_release_cancel},
+        [PAWL_OP_RENEW] = {zk_renew, zk_renew_cancel},
+        [PAWL_OP_BREAK] = {zk_inspect, zk_inspect_cancel},
+        [PAWL_OP_INSPECT] = {zk_inspect, zk_inspect_cancel},
+        [PAWL_OP_LIST] = {zk_inspect, zk_inspect_cancel},
+        [PAWL_OP_COUNT] = {zk_inspect, zk_inspect_cancel},
+        [PAWL_OP_LATCH_SET] = {zk_latch, zk_latch_cancel},
+        [PAWL_OP_LATCH_DOWN] = {zk_latch, zk_latch_cancel},
+        [PAWL_OP_EXAMINE] = {zk_examine, zk_examine_cancel});
 
 static int engine_identity(void *self, char *ret, size_t size)
 {

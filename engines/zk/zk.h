@@ -364,7 +364,6 @@ struct zk {
     size_t nreceipts;
     int opcode; /* of the request being written, or answered */
     char path[ZK_PATH_MAX];
-    char host[256];
 };
 
 /* Finish an op that was cancelled before an answer came: with PAWL_EUNKNOWN if a request was sent,

@@ -7,9 +7,7 @@
  * caller's time is over usually ends with "busy". An op that ends without its answer leaves its
  * call behind, because the answer still comes; the call's `op` is then NULL.
  */
-#include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -344,15 +342,13 @@ static void lines_cancel(void *self, pawl_op *op)
 static int set_hello(lines *l)
 {
     FILE *out = fmemopen(l->hello, sizeof l->hello, "w");
-    char host[HOST_NAME_MAX + 1] = "";
 
     if (!out)
         return PAWL_ENOMEM;
-    gethostname(host, sizeof host - 1);
     fprintf(out, "hello %016" PRIx64 " ", l->env->client_id);
-    put_text(out, host);
+    put_text(out, l->env->host);
     fprintf(out, " %ld ", (long)getpid());
-    put_text(out, program_invocation_short_name);
+    put_text(out, l->env->program);
     fputc(' ', out);
     put_text(out, l->env->label);
     fputc('\n', out);

@@ -99,7 +99,8 @@ static void wake_send(pawl_wake *wake)
     (void)wake;
 }
 
-static const pawl_env env_of_world = {.client_id = WORLD_CLIENT, .label = "fuzz",
+static const pawl_env env_of_world = {.client_id = WORLD_CLIENT, .host = "world",
+    .program = "replay", .label = "fuzz",
     .timeout_ms = WORLD_TIMEOUT_MS, .watchdog_ms = 30000, .now = env_now, .wall_ms = env_wall,
     .random = env_random, .timer_set = env_set, .timer_clear = env_clear,
     .wake_begin = wake_begin, .wake_end = wake_begin, .wake_send = wake_send,

@@ -363,9 +363,10 @@ def _(five):
         for kind in kinds:  # the readers hold together
             a = five.actor()
             a.lock('l', f'n{number}', kind=kind)
-            a.lock('other', f'other{number}')  # so that the client is connected
-            a.ask('take', 'other', 30000).ok()
-            a.ask('drop', 'other').ok()
+            a.lock('other', f'other{number}')
+            for _ in range(5):  # the client is connected, and knows how fast the servers are
+                a.ask('take', 'other', 30000).ok()
+                a.ask('drop', 'other').ok()
             began = time.monotonic()
             a.ask('take', 'l', 30000).ok()
             control.prompt((time.monotonic() - began) * 1000, NEW_MS, f'a new acquire, {kind}')
@@ -406,7 +407,6 @@ def _(five):
         until(lambda: len(queue('n')) == n, 'for the waiters')
     time.sleep(1)  # the second reader has looked at the other servers, and waits for the writer
     five.servers[0].call('SET', 'pawl:n', stale, 'PX', LONG)
-    equal(waiter.have('acquire', 'l'), None)
     writer.ask('cancel', 'l')
     began = time.monotonic()
     writer.answer('acquire', 'l').be('PAWL_ECANCELED')

@@ -45,7 +45,8 @@ CONTROLS = {
         'if (hold->acquires && hold->done_cb.pending && hold->done_cb.code == 0)', 'if (0)', ''),
     'callback-unlocked': (
         'a callback\'s field is read after the mutex was let go', 'src/callbacks.c',
-        '        acting = hold;', '        acting = callback->fn ? hold : callback->hold;', 'tsan'),
+        '        pawl__callback_thread.acting = hold;',
+        '        pawl__callback_thread.acting = callback->fn ? hold : callback->hold;', 'tsan'),
     'driver-not-handed-on': (
         'a caller that was woken to drive does not hand it on', 'src/driver.c',
         '    hand_on_driving(client);\n    client->active--;', '    client->active--;', ''),

@@ -281,6 +281,9 @@ SERVERS = {
     'mysql': lambda p: '(MariaDB|MySQL) ' + re.escape(p.mysql.sql('SELECT VERSION()').strip())}
 
 
+SQL = ('postgres', 'mysql')
+
+
 def ls(url, *options, **environ):
     """What `pawl ls` says, apart from the names."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith('PAWL_') or k == 'PAWL_ENGINE_DIR'}
@@ -303,7 +306,9 @@ for one in SERVERS:
     def _(p, engine=one):
         server = getattr(p, engine)
         tells_version(p, engine, f'127.0.0.1:{server.port}',
-                      server.url(f'?timeout={LONG}') if engine == 'zk' else server.url(timeout=LONG))
+                      server.url(f'?timeout={LONG}') if engine == 'zk' else
+                      # the cases about rights want no tables
+                      server.url(timeout=LONG, **({'prefix': 'other'} if engine in SQL else {})))
 
 
 @case('etcd', '-v and a server that does not know the call for its version')
@@ -540,12 +545,13 @@ def _(p):
            'PAWL_USER and PAWL_PASSWORD', env={'PAWL_PASSWORD': 'wrong'})
     p.says(s.url(timeout=LONG).replace('/pawl', '/nodb'), says + "Unknown database 'nodb'; create the database, "
            'grant the rights (docs/security.md) or correct the URL', 64)
-    for layout, right in (('pawl', "execute command denied to user 'locked'@... for routine "
-                           "'pawl.distributed_lock_version'"),
-                          ('session', "INSERT command denied to user 'locked'@... for table "
-                           '`pawl`.`distributed_lock_session`')):
-        p.says(s.url('locked', layout=layout, timeout=LONG), says + right + '; see docs/security.md',
-               env={'PAWL_PASSWORD': 'right'})
+    p.says(s.url('locked', timeout=LONG), CANT + f'127.0.0.1:{s.port}: no tables "distributed_lock"; let an '
+           'administrator run share/pawl/mysql.sql and GRANT (sql.md)', env={'PAWL_PASSWORD': 'right'})
+    ls(s.url(timeout=LONG))  # makes the tables
+    p.says(s.url('locked', timeout=LONG), CANT + f'127.0.0.1:{s.port}: permission denied: GRANT INSERT ON '
+           'distributed_lock TO this user (security.md)', env={'PAWL_PASSWORD': 'right'})
+    p.says(s.url('locked', layout='session', timeout=LONG), says + "INSERT command denied to user 'locked'@... for "
+           'table `pawl`.`distributed_lock_session`; see docs/security.md', env={'PAWL_PASSWORD': 'right'})
 
 
 def pg(kind, body=b''):

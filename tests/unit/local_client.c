@@ -111,7 +111,8 @@ int client_open_url(struct client *c, const char *rest, pawl_param *params, size
 
     *c = (struct client){.env = {.now = env_now, .wall_ms = env_wall, .random = env_random,
                                  .timer_set = env_set, .timer_clear = env_clear,
-                                 .loop_changed = env_loop_changed, .label = "test"}};
+                                 .loop_changed = env_loop_changed, .host = "here",
+                                 .program = "unit", .label = "test"}};
     uv_loop_init(&c->loop);
     c->env.loop = &c->loop;
     c->env.client_id = random_number();
