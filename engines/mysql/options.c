@@ -38,13 +38,13 @@ static bool restricts_methods(const sql_settings *s)
 
 /* ---- the file in memory ---------------------------------------------------------------------- */
 
-typedef struct file {
+typedef struct option_file {
     char text[FILE_MAX];
     size_t used;
     bool full;
-} file;
+} option_file;
 
-__attribute__((format(printf, 2, 3))) static void add(file *f, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void add(option_file *f, const char *format, ...)
 {
     size_t room = sizeof f->text - f->used;
     va_list args;
@@ -57,14 +57,14 @@ __attribute__((format(printf, 2, 3))) static void add(file *f, const char *forma
     f->used += f->full ? 0 : (size_t)length;
 }
 
-static void include(file *f, const char *folder, const char *name)
+static void include(option_file *f, const char *folder, const char *name)
 {
     if (folder && !strpbrk(folder, "\r\n"))
         add(f, "!include %s/%s\n", folder, name);
 }
 
 /* The usual files, in the library's order. Files that are missing are skipped. */
-static void include_files(file *f)
+static void include_files(option_file *f)
 {
     const char *home = getenv("MARIADB_HOME");
 
@@ -74,7 +74,7 @@ static void include_files(file *f)
     include(f, getenv("HOME"), ".my.cnf");
 }
 
-static void add_path(file *f, const char *key, const char *path)
+static void add_path(option_file *f, const char *key, const char *path)
 {
     add(f, "%s=\"", key);
     for (const char *c = path; *c; c++)
@@ -86,7 +86,7 @@ static void add_path(file *f, const char *key, const char *path)
 }
 
 /* An empty value unsets an option. */
-static void add_tls(file *f, const sql_settings *s)
+static void add_tls(option_file *f, const sql_settings *s)
 {
     if (s->tls != SQL_TLS_DISABLE)
         add(f, "ssl-enforce=1\n");
@@ -105,7 +105,7 @@ static void add_tls(file *f, const sql_settings *s)
     }
 }
 
-static void fill(file *f, const sql_settings *s, unsigned protocol, unsigned seconds)
+static void fill(option_file *f, const sql_settings *s, unsigned protocol, unsigned seconds)
 {
     include_files(f);
     add(f, "[client]\nprotocol=%u\nconnect-timeout=%u\nmax-allowed-packet=%zu\n"
@@ -120,7 +120,7 @@ static void fill(file *f, const sql_settings *s, unsigned protocol, unsigned sec
 static int read_files(MYSQL *mysql, const sql_settings *s, unsigned protocol, unsigned seconds)
 {
     int fd = memfd_create("pawl-my.cnf", MFD_CLOEXEC);
-    file *f = calloc(1, sizeof *f);
+    option_file *f = calloc(1, sizeof *f);
     char path[40];
 
     if (f)
