@@ -23,10 +23,18 @@ POLICY = "default-src 'none'; script-src 'self'; style-src 'self'"
 
 @contextlib.contextmanager
 def redis():
-    server = Live()
+    """A server, and .clients(n): actors that end with it, also while they wait."""
+    server, actors = Live(), []
+
+    def clients(n):
+        actors.extend(server.actor() for _ in range(n))
+        return actors[-n:]
+    server.clients = clients
     try:
         yield server
     finally:
+        for actor in actors:
+            actor.kill()
         server.stop()
 
 
@@ -71,7 +79,7 @@ NAMES = 20  # more than a round inspects
 
 def contend(box, server):
     """Locks that two clients want, of which one has waited for longer than the others."""
-    holder, waiter = server.actor(), server.actor()
+    holder, waiter = server.clients(2)
     for n in range(NAMES):
         for actor in (holder, waiter):
             actor.lock(f'l{n}', f'lock:{n}' if n else 'first')
@@ -107,7 +115,7 @@ def waits(box):
 @case('the wait behind any number of holders is known')
 def wait_behind_many(box):
     with redis() as server:
-        holder, waiter = server.actor(), server.actor()
+        holder, waiter = server.clients(2)
         for actor in (holder, waiter):
             actor.sem('s', 'wide', permits=100)
         for _ in range(100):
@@ -144,9 +152,9 @@ def waits_in_metrics(box):
         for actor in actors:
             actor.kill()
         server.call('FLUSHALL')
-        actors = server.actor(), server.actor()
-        actors[0].lock('x', 'alone')
-        actors[0].ask('acquire', 'x', 0).ok()
+        actor, = server.clients(1)
+        actor.lock('x', 'alone')
+        actor.ask('acquire', 'x', 0).ok()
         site.fresh()
         found = metrics.samples(site.get('/metrics').text)
         assert ('pawl_service_oldest_hold_seconds', 'alone') in found, found
