@@ -130,16 +130,17 @@ static void remember(sql *q, const sql_reply *reply)
 static void probe(sql_link *link)
 {
     const char *problems = link->sql->refusals;
-    char *piece, *statement;
+    char *piece = NULL, *statement = NULL;
 
-    if (!next_piece(link, &piece)) {
+    if (next_piece(link, &piece))
+        statement = strchr(piece, '\n'); /* the name of the right is before it */
+    if (!statement) {
         if (problems)
             sql_link_drop(link, PAWL_EAUTH, "%.*s", (int)strcspn(problems, "\n"), problems);
         else
             sql_link_drop(link, PAWL_EAUTH, "%s", link->refusal);
         return;
     }
-    statement = strchr(piece, '\n');
     *statement = 0;
     link->right = piece;
     if (ask(link, statement + 1))
