@@ -154,7 +154,8 @@ void check_held(const pawl_lock *lock);
     do { \
         int64_t limit_ms = 300, began_ms = now_ms(); \
         int code_; \
-        while ((code_ = (call)) == PAWL_ECONN || code_ == PAWL_EUNKNOWN) { \
+        while ((code_ = (call)) == PAWL_ECONN || code_ == PAWL_EUNKNOWN || \
+               code_ == PAWL_EQUORUM) { /* of a quorum: no majority has answered */ \
             CHECK(limit_ms < 10000); \
             limit_ms *= 4; \
             began_ms = now_ms(); \
