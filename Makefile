@@ -161,7 +161,7 @@ help:
 	@echo "make pawl       build the command and the library; installs packages for that"
 	@echo "make install    install them (PREFIX, DESTDIR); make uninstall removes them"
 	@echo "make            build everything, tests and benchmarks included (make deps: packages)"
-	@echo "make test       all tests, on servers that it installs and starts; about 15 minutes"
+	@echo "make test       all tests, on servers that it installs and starts; about 20 minutes"
 	@echo "make bench-compare   benchmarks beside other libraries (docs/benchmarks.md)"
 	@echo "make generate FOR=30m   random programs on every engine (docs/testing.md)"
 
