@@ -83,7 +83,8 @@ static void act_guarded(struct object *o, int64_t what, int thread, int number)
     if (what == ACT_NONE || o->freed)
         return;
     if (what == ACT_FREE) {
-        free_here(o);
+        if (!o->pinned)
+            free_here(o);
         return;
     }
     if (pthread_rwlock_tryrdlock(&o->guard))

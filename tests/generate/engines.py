@@ -64,6 +64,10 @@ class Service:
         """The URL for a program in free or faults mode; `c` chooses if there are several URLs."""
         return self.url
 
+    def url_apart(self, folder):
+        """The URL for a steered program, which has a clock of its own. The folder is the program's."""
+        return self.url
+
     def is_few(self, url):
         """Whether a client with this URL has fewer connections than a program may need at a time."""
         return False
@@ -105,6 +109,10 @@ class Local(Service):
     def __init__(self):
         self.folder = tempfile.mkdtemp(prefix='pawl-generate-', dir='/dev/shm')
         super().__init__('local:' + self.folder, Profile())
+
+    def url_apart(self, folder):
+        """Programs that share a table end each other's leases, so their clocks must agree."""
+        return f'local:{folder}/locks'
 
     def stop(self):
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -136,7 +136,9 @@ static void end_slot(struct slot *s, int how, int64_t left)
 }
 
 /* The token tells holds apart: meanwhile another thread may have released this hold, and another
- * acquire may have got the lock again. The hold with the token began before `got`. */
+ * acquire may have got the lock again. The hold with the token began before `got`. The hold belongs
+ * to the handle that asked first, although a re-entry may be logged before the callback of that
+ * acquire. */
 static void got_lock(struct op *op, struct object *o)
 {
     uint64_t token = pawl_lock_token(o->p);
@@ -156,6 +158,9 @@ static void got_lock(struct op *op, struct object *o)
         s->record->got = got;
         s->via = o;
         s->count = s->through = 0;
+    } else if (op->began < s->record->begin) {
+        fill(s->record, op, o);
+        s->via = o;
     }
     s->count++;
     s->through += op->object->type == MULTI;

@@ -352,9 +352,10 @@ class Judge:
 
     def entered(self, h):
         """Whether h may be an entry into a hold of another handle of the same thread, whose callback
-        had not run yet. The other handle then says how long the hold lasts."""
-        return any(c.word == 'start' and c.object != h.object and c.begin < h.got and
-                   c.got > h.begin and (c.process, c.thread, c.name, c.mode) ==
+        had not run yet. The other handle then says how long the hold lasts. (In virtual time, calls
+        one after another may have the same instant.)"""
+        return any(c.word == 'start' and c.object != h.object and c.begin <= h.got and
+                   c.got >= h.begin and (c.process, c.thread, c.name, c.mode) ==
                    (h.process, h.thread, h.name, h.mode) for c in self.calls)
 
     def max(self):
@@ -495,17 +496,24 @@ class Judge:
             if c.code == ECANCELED and c.got and not any(self.may_cancel(d, c) for d in self.calls):
                 self.bad('cancelled', f'{c}: {c.word} was told that it is cancelled, which nobody did')
 
-    @staticmethod
-    def may_cancel(d, c):
+    def may_cancel(self, d, c):
         """Whether call d may have cancelled call c. Cancelling or freeing a multi-lock affects its
         members as well, and the other way round. The members of a multi-lock may belong to several
-        clients."""
+        clients. An acquire may have entered a hold of another handle of its thread; freeing that
+        handle releases the hold."""
         if d.process != c.process or d.begin > c.got:
             return False
         if d.word == 'close':
             return d.client == c.client or c.at_least == MULTI
         return d.word in ('cancel', 'free') and \
-            (d.got or FOREVER) > c.begin and (d.object == c.object or MULTI in (c.at_least, d.at_least))
+            (d.got or FOREVER) >= c.begin and (
+                d.object == c.object or MULTI in (c.at_least, d.at_least) or
+                (d.word == 'free' and c.word == 'start' and self.had_entered(c, d.object)))
+
+    def had_entered(self, c, object_):
+        return any(e.word in TAKES and e.object == object_ and e.begin <= c.begin and
+                   (e.process, e.thread, e.name) == (c.process, c.thread, c.name)
+                   for e in self.calls)
 
     def others(self, c, client=None):
         slack = 50 * MS + 4 * self.facts.far

@@ -184,8 +184,9 @@ class Sequential(Maker):
     def halfway(self, one, other):
         """A multi-lock waits for its last member, and something happens to what it has."""
         n = self.chance.choice(self.of('multi'))
-        members = sorted(map(int, self.fields(n)['members'].split(',')),
-                         key=lambda m: self.fields(m)['name'])
+        members = sorted(self.members(n), key=lambda m: self.fields(m)['name'])
+        if self.polls(n):
+            return []
         return [(one, 'acquire', members[-1], 0, 0), (other, 'acquire', n, LONG, 0),
                 (one, self.pick('break', 'break', 'cancel', 'inspect'),
                  self.pick(members[0], n), 0, 0), (one, 'release', members[-1], 0, 0)]
@@ -225,10 +226,16 @@ class Sequential(Maker):
         return {v: w for v, w in usual.items()
                 if v in ('acquire', 'release') or self.chance.random() < 0.7}
 
-    def wait(self, n):
+    def members(self, n):
         kind, fields = self.program.objects[n]
-        members = [int(m) for m in fields['members'].split(',')] if kind == 'multi' else [n]
-        if any(self.fields(m).get('kind') == SPIN for m in members):
+        return [int(m) for m in fields['members'].split(',')] if kind == 'multi' else [n]
+
+    def polls(self, n):
+        """Whether a wait ends at the next poll, which may be steps after the release."""
+        return any(self.fields(m).get('kind') == SPIN for m in self.members(n))
+
+    def wait(self, n):
+        if self.polls(n):
             return self.pick(0, 0, self.profile.brief)
         return self.weighted({0: 5, self.profile.brief: 2, LONG: 4, -1: 1})
 

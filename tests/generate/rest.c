@@ -2,18 +2,35 @@
  *
  * rest.c - tells sequence.c when nothing moves any more.
  *
- * A barrier is an asynchronous acquire and release of a separate lock, through each client. memory:
- * carries out the requests of a client in their order, and callbacks run in their order, one at a
- * time. When the barrier's callback runs, all earlier requests have therefore been carried out and
- * reported. Effects of these requests (another client's grant, a step of a callback) need another
- * pass.
+ * A barrier is a hand-over of a separate lock to each client, from a client of this file. memory:
+ * tells the client of the grant after everything that memory: had to tell the client before, and
+ * callbacks run in their order, one at a time. When the barrier's callback runs, the client has
+ * therefore heard of all earlier grants and losses, and has reported them, whichever of its threads
+ * drives its loop. (An acquire of a free lock would be no barrier: the thread that asks gets such a
+ * lock without a turn of the loop.) Effects of these reports (another client's grant, a step of a
+ * callback) need another pass.
  */
 #include "sequence.h"
 
 #include <stdio.h>
 
-static pawl_lock *probes[MAX_CLIENTS];
+struct count {
+    int holders, waiters;
+};
+
+static pawl_client *own;
+static pawl_lock *gates[MAX_CLIENTS];  /* of `own` */
+static pawl_lock *probes[MAX_CLIENTS]; /* of the program's clients, with the same names */
 static atomic_int told[MAX_CLIENTS];
+
+static int count_holders(void *arg, const pawl_info *info)
+{
+    struct count *count = arg;
+
+    if (info->role == PAWL_ROLE_SUMMARY)
+        *count = (struct count){(int)info->holders, (int)info->waiters};
+    return 0;
+}
 
 static void probe_told(void *arg, pawl_lock *lock, int code)
 {
@@ -36,6 +53,23 @@ static bool await_told(struct client *c, atomic_int *of, int code)
     return true;
 }
 
+/* Start to wait for a lock that `own` holds, and give the lock to the waiter. */
+static bool hand_over(struct client *c, int i, const char *name)
+{
+    int64_t until = clock_ns() + HANG_MS * 1000000LL;
+    struct count count = {0};
+    int code;
+
+    told[i] = 0;
+    if (pawl_lock_acquire(gates[i], HANG_MS, NULL))
+        return false;
+    code = pawl_lock_acquire_start(probes[i], PAWL_FOREVER, probe_told, &told[i]);
+    while (!code && !told[i] && !count.waiters && clock_ns() < until)
+        if (pawl_inspect(own, name, count_holders, &count, NULL))
+            return false;
+    return !pawl_lock_release(gates[i], NULL) && await_told(c, &told[i], code);
+}
+
 static bool through(struct run *run, int i)
 {
     struct client *c = &run->program->clients[i];
@@ -43,11 +77,13 @@ static bool through(struct run *run, int i)
     char name[96];
 
     snprintf(name, sizeof name, "probe%d-%.60s", i, run->prefix);
+    if (!own && pawl_open(&own, "memory:", NULL, NULL))
+        return false;
+    if (!gates[i] && pawl_lock_new(&gates[i], own, name, &options, NULL))
+        return false;
     if (!probes[i] && pawl_lock_new(&probes[i], c->p, name, &options, NULL))
         return true; /* the client is being closed */
-    told[i] = 0;
-    return await_told(c, &told[i],
-                      pawl_lock_acquire_start(probes[i], 0, probe_told, &told[i])) &&
+    return hand_over(c, i, name) &&
            await_told(c, &told[i], pawl_lock_release_start(probes[i], probe_told, &told[i]));
 }
 
@@ -72,8 +108,11 @@ void barrier_end(void)
 {
     for (int i = 0; i < MAX_CLIENTS; i++) {
         pawl_lock_free(probes[i]);
-        probes[i] = NULL;
+        pawl_lock_free(gates[i]);
+        probes[i] = gates[i] = NULL;
     }
+    pawl_close(own);
+    own = NULL;
 }
 
 int waiting_at_clients(struct run *run)
@@ -101,19 +140,6 @@ int waits_under_way(struct run *run)
     for (int i = 0; i < MAX_OPS; i++)
         n += run->ops[i].state == 1 && run->ops[i].step.kind != DO_wait;
     return n;
-}
-
-struct count {
-    int holders, waiters;
-};
-
-static int count_holders(void *arg, const pawl_info *info)
-{
-    struct count *count = arg;
-
-    if (info->role == PAWL_ROLE_SUMMARY)
-        *count = (struct count){(int)info->holders, (int)info->waiters};
-    return 0;
 }
 
 static struct count count_of(struct run *run, int64_t number)

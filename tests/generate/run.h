@@ -83,6 +83,7 @@ struct object {
     pthread_rwlock_t guard;
     atomic_bool freed;
     atomic_int inside; /* blocking calls under way that may last for ever */
+    atomic_bool pinned; /* sequence.c: callbacks don't free the handle */
     atomic_int losses, last_reason;
     struct run *run;
 };

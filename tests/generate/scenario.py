@@ -90,7 +90,7 @@ class Scenario:
                       lease_ms=self.longest_lease())
         facts.tied = 'gone' in service.profile.way
         prefix = f'g{os.getpid()}x{self.seed}x{random.randrange(1 << 30)}'
-        proxies, urls = self.between(service)
+        proxies, urls = self.between(service, folder)
         facts.few, facts.sessions = service.is_few(urls[0]), service.sessions
         before = service.writes() if self.alone else None  # else others write at the same time
         watchers = [Metronome(facts)]
@@ -134,9 +134,10 @@ class Scenario:
     def longest(self, field):
         return max([f.get(field, 0) for p in self.programs for _, f in p.objects.values()] + [0])
 
-    def between(self, service):
+    def between(self, service, folder):
         """A proxy for each process, if there are any, and each process's URL."""
-        url = service.url_for(random.Random(self.seed))
+        url = service.url_for(random.Random(self.seed)) if self.schedule is None else \
+            service.url_apart(folder)
         if not any(f[1] in NETWORK for f in self.plan):
             return [], [url] * len(self.programs)
         sys.path.append(os.path.join(HERE, '..', 'redis'))

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "sequence.h"
+#include "steps.h"
 
 struct seat {
     pthread_t thread;
@@ -378,6 +379,22 @@ static void note(struct run *run, int k)
         oracle.holders[k][name] = is_counted(run->program, name) ? holders_of(run, name) : 0;
 }
 
+/* A callback of this step frees a handle only if no call that may last for ever is under way on the
+ * handle when the step begins, or begins in this step. Else it would depend on threads whether such
+ * a call returns before the callback looks. */
+static void pin(struct run *run, const struct op *beginning)
+{
+    for (int i = 0; i < run->program->nobjects; i++)
+        run->program->objects[i].pinned = false;
+    for (int i = 0; i < MAX_OPS; i++) {
+        const struct op *op = &run->ops[i];
+
+        if (op->object && may_last(&op->step) && !op->skipped &&
+            (op == beginning || (op->state == 1 && !op->async)))
+            op->object->pinned = true;
+    }
+}
+
 static void one_step(struct run *run, int k, bool is_oracle)
 {
     struct step *s = &run->program->steps[k];
@@ -401,6 +418,7 @@ static void one_step(struct run *run, int k, bool is_oracle)
     } else {
         if (seat_busy(seat))
             hang(run, "finds its thread in another call", k);
+        pin(run, op);
         seat_give(seat, op);
     }
     if (is_oracle) {
@@ -454,8 +472,7 @@ static int class_of(const struct op *want, const struct op *got)
 {
     bool reads = is_read(got);
 
-    if (got->token_class == 3 && want->token_class == 1 &&
-        is_among_readers(got, oracle.done_step))
+    if (got->token_class + want->token_class == 4 && is_among_readers(got, oracle.done_step))
         return want->token_class;
 
     /* memory: gives the reader a larger token than the writer's */

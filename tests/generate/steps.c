@@ -353,8 +353,7 @@ static void fork_here(struct op *op, struct object *o)
         op->value = 0;
 }
 
-/* A call that may wait for another owner, and so without an end. */
-static bool may_last(const struct step *s)
+bool may_last(const struct step *s)
 {
     return s->kind == DO_acquire || s->kind == DO_sacquire || s->kind == DO_wait ||
            s->kind == DO_hold;

@@ -16,6 +16,7 @@ void steps_lost(void *arg, pawl_lock *lock, int code);
 void steps_start(struct op *op, struct object *o); /* acquire_start or release_start */
 bool steps_free(struct object *o);                 /* false: a thread is inside a call on `o` */
 void steps_observe(struct op *op);                 /* read the state of the handle */
+bool may_last(const struct step *s); /* may wait for another owner, and so without an end */
 int steps_fork(struct object *o);                  /* fork.c: how many calls were not refused */
 
 #endif

@@ -90,6 +90,12 @@ def a_wait_that_nobody_cancelled():
     for verb in ('cancel', 'free', 'close'):
         differs('cancelled', log(verb), log(verb, process=2))
     differs('cancelled', log('cancel'), log('cancel', object=5))
+
+    def entered(thread):  # the hold of object 5 was entered through object 0, and object 5 was freed
+        return [call('start', 5, 9, object=5, thread=thread, dones=1),
+                call('start', 10, 20, code=-3, dones=1),
+                call('free', 15, 16, object=5, thread=-1)]
+    differs('cancelled', entered(0), entered(1))
     one = log('close', client=2)
     several = [call('acquire', 100, 900, code=-3, wait=5000, object=4, client=1, at_least=MULTI), one[1]]
     differs('cancelled', several, one)
