@@ -8,11 +8,11 @@
  * timer; this clock also counts the time that a machine sleeps) and an event descriptor (the kick).
  * The driver is the thread in epoll_wait on the outer descriptor, without the mutex:
  *
- *   - A caller whose op is not done becomes the driver if no other caller is the driver. So a
+ *   - A caller becomes the driver if its op is not done and no other caller is the driver. So a
  *     program with one thread pays for no thread switch.
- *   - Other callers sleep, each on a condition of its own. The driver wakes the callers whose op is
- *     done. When the driver's own op is done, the driver wakes one of them to drive on. Callers
- *     that only wait for another thread of the process (the cohort) never drive.
+ *   - Other callers sleep, each on a condition of its own. The driver wakes the callers of the ops
+ *     that are done. When the driver's own op is done, the driver wakes another caller to drive
+ *     on. Callers that only wait for another thread of the process (the cohort) never drive.
  *   - The background thread drives when no caller does. A caller that needs the role takes the role
  *     from the background thread, which then rests. The background thread takes the role back at
  *     once if an operation is under way that no caller waits for, else only when no caller has
@@ -30,8 +30,8 @@
  *
  * A server on the same machine answers sooner than a sleeping thread gets a CPU again. So a driver
  * that has just sent a request spins for a moment before it sleeps. After failed spins (the answer
- * takes longer, or the CPUs are busy) the driver backs off and spins less often. A client whose
- * last acquire had to wait does not spin at all, because on a machine with few CPUs the spinning
+ * takes longer, or the CPUs are busy) the driver backs off and spins less often. A client does
+ * not spin at all if its last acquire had to wait, because on a machine with few CPUs the spinning
  * would delay the holder. (The driver does not call sched_yield, after which the kernel may not run
  * the thread again for a long time.)
  */

@@ -27,8 +27,8 @@
  * same op again (same owner, same sequence number) until the op's deadline, so repeating an op must
  * be harmless, as each kind states. Every other code ends the request of the caller. A code speaks
  * of this submit alone: the core remembers that an earlier submit of the op had no answer. With a
- * code other than 0 the engine puts one line of text into op->err (pawl_error_set): what is wrong,
- * and what would be right, without a password. PAWL_EBUSY, PAWL_ENOTHELD and PAWL_ECANCELED need no
+ * code other than 0 the engine puts one line of text into op->err (pawl_error_set): the mistake and
+ * its remedy, without a password. PAWL_EBUSY, PAWL_ENOTHELD and PAWL_ECANCELED need no
  * text.
  *
  * CONNECTING. open does not wait for the service. Ops that are submitted while there is no
@@ -140,8 +140,8 @@ enum pawl_caps {
     PAWL_CAP_BREAKS_UNSEEN = 1 << 18, /* the holder can't tell a BREAK from another loss: the reason
                                         is PAWL_LOST_GONE instead of PAWL_LOST_BROKEN */
     PAWL_CAP_EXAMINE = 1 << 19,      /* EXAMINE */
-    PAWL_CAP_BREAKER_UNNAMED = 1 << 20 /* the holder learns of a BREAK, but not who broke: op->by of
-                                        an EVENT is NULL */
+    PAWL_CAP_BREAKER_UNNAMED = 1 << 20 /* the holder learns of a BREAK, but not of the breaker:
+                                        op->by of an EVENT is NULL */
 };
 
 /* ---- Ops ------------------------------------------------------------------------------------- */
@@ -284,9 +284,9 @@ struct pawl_op {
 
     pawl_finding_fn *finding; /* EXAMINE: receives each finding, with row_arg */
 
-    /* BREAK: who breaks, as text ("pid 4711 pawl (deploy) on web1"); lives as long as the client.
-     * EVENT with PAWL_LOST_BROKEN: who broke, as far as the notice says, else NULL; needs to live
-     * only until op->done returns, and may be any text, because others have written it. */
+    /* BREAK: the breaker as text ("pid 4711 pawl (deploy) on web1"); lives as long as the client.
+     * EVENT with PAWL_LOST_BROKEN: the breaker if the notice names one, else NULL; needs to live
+     * only until op->done returns, and may be any text, because others have written the text. */
     const char *by;
     uint64_t by_seq; /* EVENT: owner.seq of the broken grant; 0: any grant of this client */
 };
@@ -399,7 +399,7 @@ static inline void pawl_op_finish_with(pawl_op *op, int code, const char *text)
 
 #include "events.h"
 
-/* ---- What an engine gets --------------------------------------------------------------------- */
+/* ---- Services for an engine ------------------------------------------------------------------ */
 
 /* A timer, embedded in another struct. fire() is called once, at or after `due`. Zero the timer
  * before first use. A timer may be set again (also inside fire) and cleared at any time. */

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * events.h - helpers of engines for EVENT ops (rule EVENTS in engine.h), and for breaks: the
- * holder's client is told who broke the lock.
+ * holder's client learns the breaker of the lock.
  *
  * Included by engine.h. The text that names the breaker goes from BREAK (pawl_op.by) through the
  * service to the holder's client, which reports the text by an EVENT. Not every service can carry
- * the text: etcd and ZooKeeper report that a key or node is gone, not who deleted it.
+ * the text: etcd and ZooKeeper report that a key or node is gone, but not the user that deleted
+ * the key or node.
  */
 #ifndef PAWL_EVENTS_H
 #define PAWL_EVENTS_H

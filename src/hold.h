@@ -117,7 +117,7 @@ struct hold {
     uint8_t state;
     uint8_t why;      /* LOST: enum pawl_lost_reason */
     uint8_t verify_why; /* why the engine asked to verify the hold, or 0 */
-    char *by;         /* who broke the lock; "": two reports differ; NULL: not known */
+    char *by;         /* the breaker of the lock; "": two reports differ; NULL: not known */
     bool is_front;    /* the one hold of its name's cohort that the engine knows */
     bool orphan;      /* its thread has ended */
     bool finished;    /* its owner has finished with the hold, and may acquire anew */
@@ -161,7 +161,7 @@ struct holds {
     uint64_t last_id;
 };
 
-/* Who receives a result: exactly one of thread (blocking) and done (asynchronous) is set. */
+/* The receiver of a result: exactly one of thread (blocking) and done (asynchronous) is set. */
 struct asker {
     pawl_lock *lock;
     pawl_semaphore *sem;
@@ -220,7 +220,7 @@ void pawl__hold_release_leftover(const struct hold *hold, int64_t lease_ms);
 void pawl__hold_abandon(struct hold *hold, bool forget);
 /* The grant is lost. why: enum pawl_lost_reason; 0: the deadline has passed. */
 void pawl__hold_lost(struct hold *hold, int why);
-#define LOST_WORDS_MAX 256 /* the reason, and who broke the lock or the time without contact */
+#define LOST_WORDS_MAX 256 /* the reason, and the breaker or the time without contact */
 const char *pawl__hold_lost_words(const struct hold *hold, char words[LOST_WORDS_MAX]);
 /* Returns PAWL_ELOST, and puts the reason of the loss into `err`. */
 int pawl__hold_error_lost(const struct hold *hold, pawl_error *err);

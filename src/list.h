@@ -5,9 +5,9 @@
  * be made empty by list_init (or by list_take_all) before anything is appended; appending to an
  * uninitialised list is undefined, and may turn a loop over that list into an endless one.
  *
- * An engine may keep a link in the `void *engine[]` of an op, whose pointers have another type.
- * Links therefore carry may_alias: the compiler must not conclude that a write through a link
- * leaves the `void *` of the op unchanged.
+ * An engine may keep a link in the `void *engine[]` of an op, although the pointers there have
+ * another type. Links therefore carry may_alias: the compiler must not conclude that a write
+ * through a link leaves the `void *` of the op unchanged.
  */
 #ifndef PAWL_LIST_H
 #define PAWL_LIST_H

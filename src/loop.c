@@ -12,8 +12,8 @@
  *   - If fewer than SPARE are free, another thread of the program could take them in between. For
  *     that moment the soft limit is raised to the hard limit, so that no thread can take all.
  *
- * What remains: fewer than SPARE descriptors are free, the soft limit is the hard limit, and other
- * threads take all but a few descriptors within some microseconds.
+ * One danger remains: fewer than SPARE descriptors are free, the soft limit is the hard limit, and
+ * other threads take all but a few descriptors within some microseconds.
  */
 #include <errno.h>
 #include <pthread.h>

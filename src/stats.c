@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * stats.c - counters of a client, one set for each template of names, and histograms of durations
- * whose buckets double in width.
+ * with buckets that double in width.
  *
  * A name belongs to one series for its whole life (name_state->series), so counting costs only one
  * more pointer than counters of the client would. pawl_client_stats adds all series up. The

@@ -14,8 +14,8 @@
     "  -u URL              the service; default: $PAWL_URL, else local:\n"                         \
     "  --layout NAME       how locks are stored there: pawl, redisson (Redis),\n"                  \
     "                      advisory (PostgreSQL), session (MariaDB, MySQL)\n"                      \
-    "  -v                  tell on stderr who holds it, which server, warnings, and what a\n"      \
-    "                      trace: URL traces; -vv: all that the library logs\n"
+    "  -v                  print the holder, the server, warnings and the lines of a trace:\n"     \
+    "                      URL on stderr; -vv: everything that the library logs\n"
 #define COMMON_HELP SERVICE_HELP "  --json              print JSON\n"
 
 static const verb verbs[] = {
@@ -24,16 +24,16 @@ static const verb verbs[] = {
      " [--warn-after DUR] [--metrics FILE] NAME -- CMD [ARG...]",
      "Run a command while holding a lock.",
      "\n"
-     "  -n                  don't wait: end with CODE if somebody else holds it\n"
-     "  -w DUR              wait at most so long; default: as long as it takes\n"
-     "  -s                  shared: any number of -s together, none beside a plain run\n"
+     "  -n                  don't wait: end with CODE if somebody else holds the lock\n"
+     "  -w DUR              wait at most DUR; default: no limit\n"
+     "  -s                  shared: runs with -s together, but none beside a run without -s\n"
      "  -p PERMITS          at most PERMITS commands at a time\n"
-     "  -l LEASE            renewed while the command runs; default 30s\n"
-     "  -E CODE             exit status if not acquired; default 1\n"
-     "  --at-least DUR      keep the lock at least so long, however short the command\n"
+     "  -l LEASE            the lock ends LEASE after its last renewal; default 30s\n"
+     "  -E CODE             exit status if the lock was not acquired; default 1\n"
+     "  --at-least DUR      keep the lock for at least DUR, however short the command\n"
      "  --kill-after DUR    from SIGTERM to SIGKILL when the lock is lost; default 5s or LEASE/3\n"
      "  --metrics FILE      write metrics for Prometheus' node_exporter\n"
-     "  --warn-after DUR    tell once that it still waits, and for whom; default 30s, 0: never\n"
+     "  --warn-after DUR    warn once, with the holder, after waiting DUR; default 30s, 0: never\n"
      SERVICE_HELP
      "\n"
      "flock(1)'s options work too: -x, -e, -o, NAME -c LINE (for the shell), and the long ones.\n"
@@ -47,15 +47,16 @@ static const verb verbs[] = {
      "  wait 10 s, then 99      pawl run -w 10 -E 99 deploy -- ./deploy production\n"
      "  at most 4 at a time     pawl run -p 4 convert -- ffmpeg -i in.mov out.mp4\n"
      "\n"
-     "Once a minute, though several users' crontabs have it: a folder that their group may write,\n"
-     "made once (not under /run or /var/lock: gone after a reboot), and the same URL for all:\n"
+     "Once a minute, though the crontabs of several users have the job: create, once, a folder\n"
+     "that their group may write (not below /run or /var/lock, which a reboot clears), and use\n"
+     "the same URL for all:\n"
      "\n"
      "  install -d -m 2770 -g GROUP /var/lib/jobs\n"
      "  pawl run -n --at-least 50s -u local:/var/lib/jobs tick -- ./tick\n",
      cmd_run},
-    {"show", "show [--json] [-u URL] NAME", "Show who holds a lock and who waits for it.",
+    {"show", "show [--json] [-u URL] NAME", "Show the holders and the waiters of a lock.",
      "\n" COMMON_HELP "\n"
-     "Status: 0 if it is held, 1 if it is free.\n"
+     "Status: 0 if the lock is held, 1 if the lock is free.\n"
      "\n"
      "  pawl show backup\n"
      "  pawl show --json backup | jq .holders[0].pid\n"
@@ -64,7 +65,7 @@ static const verb verbs[] = {
     {"ls", "ls [--json] [--watch[=INTERVAL]] [-u URL] [PATTERN]", "List the names in use.",
      "\n"
      "  --watch[=INTERVAL]  list again every INTERVAL; default 2s\n" COMMON_HELP "\n"
-     "PATTERN is a glob with * ? [..]; quote it. Status: 0, also if there is none.\n"
+     "PATTERN is a glob with * ? [..]; quote it. Status: 0, also if no name is in use.\n"
      "\n"
      "  pawl ls\n"
      "  pawl ls 'stock:*'\n",
@@ -72,37 +73,38 @@ static const verb verbs[] = {
     {"top", "top [-i INTERVAL] [-u URL] [PATTERN]", "Watch locks live on the terminal.",
      "\n"
      "  -i INTERVAL         how often the service is asked; default 2s\n" SERVICE_HELP "\n"
-     "The hottest locks come first. Keys: Enter opens a lock with its queue, s sorts, / filters,\n"
-     "b breaks (asks first), ? explains all keys, q quits.\n"
+     "The locks with the most waiters come first. Keys: Enter opens a lock with its queue,\n"
+     "s sorts, / filters, b breaks (asks first), ? explains all keys, q quits.\n"
      "\n"
      "  pawl top\n"
      "  pawl top -u redis://cache1 'stock:*'\n",
      cmd_top},
-    {"break", "break [--json] [-u URL] NAME", "Take a lock away from whoever holds it.",
+    {"break", "break [--json] [-u URL] NAME", "Take a lock away from its holder.",
      "\n" COMMON_HELP "\n"
-     "The holder is told, but may be writing at this moment: look with 'pawl show' first.\n"
-     "Status: 0 if it was held, 1 if nobody held it.\n"
+     "The holder is notified, but may be writing at this moment: look with 'pawl show' first.\n"
+     "Status: 0 if the lock was held, 1 if nobody held the lock.\n"
      "\n"
      "  pawl break backup\n",
      cmd_break},
     {"latch", "latch set NAME N | down [-a] NAME | wait [-n | -w DUR] NAME | get NAME",
      "Set, count down, wait for or read a count-down latch.",
      "\n"
-     "  -a                  down: to 0, whatever the count is\n"
-     "  -n                  wait: don't, just tell by the status\n"
-     "  -w DUR              wait: at most so long\n" COMMON_HELP "\n"
-     "Status: 0; 1 if it did not reach 0 in time (wait) or is already set (set).\n"
+     "  -a                  down: count down to 0 at once\n"
+     "  -n                  wait: return at once; the status tells whether the count is 0\n"
+     "  -w DUR              wait: at most DUR; default: no limit\n" COMMON_HELP "\n"
+     "Status: 0; 1 if the count was not 0 in time (wait) or the latch is already set (set).\n"
      "\n"
-     "  pawl latch set ready 3      three parts must come up\n"
-     "  pawl latch down ready       each of them says so\n"
-     "  pawl latch wait -w 1m ready go on when all have\n",
+     "  pawl latch set ready 3      three parts must start\n"
+     "  pawl latch down ready       each part counts down\n"
+     "  pawl latch wait -w 1m ready go on when all have started\n",
      cmd_latch},
-    {"doctor", "doctor [-l LEASE] [--json] [-u URL]", "Find what breaks locks on this service.",
+    {"doctor", "doctor [-l LEASE] [--json] [-u URL]",
+     "Find settings and faults that break locks on this service.",
      "\n"
      "  -l LEASE            the lease that round trips are compared with; default 30s\n"
      COMMON_HELP "\n"
      "Checks eviction, persistence, replicas, clocks, rights, TLS, tables, sessions and round\n"
-     "trips, as far as the service tells, and uses each kind of lock under names of its own.\n"
+     "trips, as far as the service tells, and uses locks with names that begin with pawl-doctor-.\n"
      "Status: 0 sound, 1 findings, 69 the service did not answer.\n"
      "\n"
      "  pawl doctor -u redis://cache1\n"
@@ -111,12 +113,12 @@ static const verb verbs[] = {
     {"bench", "bench [-n COUNT] [-t DUR] [-c CLIENTS] [--json] [-u URL]",
      "Measure how fast locks are on this service.",
      "\n"
-     "  -n COUNT            at most so many of each; default 10000\n"
-     "  -t DUR              at most so long for each; default 2s\n"
-     "  -c CLIENTS          so many at once for the rate; default 4\n"
+     "  -n COUNT            at most COUNT measurements of each kind; default 10000\n"
+     "  -t DUR              at most DUR for each kind; default 2s\n"
+     "  -c CLIENTS          the number of clients for the rate; default 4\n"
      COMMON_HELP "\n"
      "Measures a pair (acquire and release), a hand-over between two clients, and the rate of\n"
-     "several clients with locks of their own. Ctrl-C ends it early, with what is known by then.\n"
+     "several clients with locks of their own. Ctrl-C ends a run early and prints the results.\n"
      "Status: 0; 1 if another pawl bench is running; 69 the service did not answer.\n"
      "\n"
      "  pawl bench -u redis://cache1\n"
@@ -130,9 +132,9 @@ static const verb verbs[] = {
      "  --listen ADDR:PORT  default 127.0.0.1:7295; [::1]:7295, or 7295 alone; port 0: any\n"
      "  --host NAME         answer to this name, too (a proxy's); may be repeated\n"
      "  --interval DUR      how often the service is asked; default 2s\n"
-     "  --allow-break       locks can be broken from the page, by whoever has the token\n"
-     "  --token-file FILE   read that token; default: a random one, printed\n" SERVICE_HELP
-     "\n"
+     "  --allow-break       the page can break locks, with a token\n"
+     "  --token-file FILE   read the token from FILE; default: a random token, printed\n"
+     SERVICE_HELP "\n"
      "Also there: /metrics for Prometheus, /api/v1/... as JSON, /healthz.\n"
      "Status: 0 when ended by a signal; 64 usage; 71 can't listen.\n"
      "\n"
@@ -160,7 +162,7 @@ static int overview(FILE *out, int status)
     fputs("\n"
           "  pawl run backup -- ./backup.sh      one backup at a time on this machine\n"
           "  pawl run -n backup -- ./backup.sh   ... and give up at once if one is running\n"
-          "  pawl show backup                    who holds it, who waits\n"
+          "  pawl show backup                    its holder and its waiters\n"
           "\n"
           "The service: -u URL, else $PAWL_URL, else local: (this machine, no server).\n"
           "'pawl COMMAND --help' tells more; so do pawl(1) and pawl(7).\n",

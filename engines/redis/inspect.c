@@ -3,7 +3,8 @@
  * inspect.c - inspect, count and list: ops that only read.
  *
  *     [SCAN: the names] --> for some names at a time: INSPECT each --> CLIENTS: the entries of the
- *     holders and waiters --> op->row for each name --> the next names, or the end
+ *     holders and waiters (in a list: of each first holder, unless an earlier name had the same
+ *     client) --> op->row for each name --> the next names, or the end
  *
  * The calls of a step are sent together; the step ends when the last call is answered. If the op is
  * cancelled, the inspection outlives the op until the last pending call is answered.
@@ -14,6 +15,7 @@
 #include "kit/rows.h"
 
 #define NAMES_AT_ONCE 64
+#define CLIENTS_KNOWN 1024 /* a list remembers so many clients of earlier names, then starts anew */
 
 enum phase { PHASE_SCAN, PHASE_INSPECT, PHASE_CLIENTS };
 
@@ -160,26 +162,45 @@ static bool answer_client(redis_call *call, const resp_node *reply)
     return true;
 }
 
-/* Collect the clients of the names' rows, each client once. */
+/* The clients that a name shows: all, or in a list the first holder's, which the summary names. */
+static size_t add_clients(redis_inspection *k, const redis_inspect_name *name, size_t n)
+{
+    for (size_t i = 0; i < name->nrows; i++) {
+        const redis_inspect_row *row = &name->rows[i];
+
+        if (!k->single && !row->holder)
+            continue;
+        if (!row->stranger && !redis_inspect_client_of(k, row->client))
+            k->clients[n++].id = row->client;
+        if (!k->single)
+            break;
+    }
+    return n;
+}
+
+/* Append the clients that the names show and that earlier names have not shown, each client once.
+ * The clients before k->nclients are known, and sorted. */
 static bool collect_clients(redis_inspection *k)
 {
-    size_t room = 1, n = 0;
+    size_t room = 1, n;
+    redis_inspect_client *clients;
 
+    if (k->nclients > CLIENTS_KNOWN)
+        k->nclients = 0;
+    n = k->known = k->nclients;
     for (size_t i = k->from; i < k->to; i++)
-        room += k->names[i].nrows;
-    free(k->clients);
-    k->nclients = 0;
-    k->clients = calloc(room, sizeof *k->clients);
-    if (!k->clients)
+        room += k->single ? k->names[i].nrows : 1;
+    clients = realloc(k->clients, (n + room) * sizeof *clients);
+    if (!clients)
         return false;
+    k->clients = clients;
+    memset(clients + n, 0, room * sizeof *clients);
     for (size_t i = k->from; i < k->to; i++)
-        for (size_t j = 0; j < k->names[i].nrows; j++)
-            if (!k->names[i].rows[j].stranger)
-                k->clients[n++].id = k->names[i].rows[j].client;
-    qsort(k->clients, n, sizeof *k->clients, redis_inspect_by_id);
-    for (size_t i = 0; i < n; i++)
-        if (!i || k->clients[i].id != k->clients[i - 1].id)
-            k->clients[k->nclients++].id = k->clients[i].id;
+        n = add_clients(k, &k->names[i], n);
+    qsort(clients + k->known, n - k->known, sizeof *clients, redis_inspect_by_id);
+    for (size_t i = k->known; i < n; i++)
+        if (i == k->known || clients[i].id != clients[k->nclients - 1].id)
+            clients[k->nclients++].id = clients[i].id;
     return true;
 }
 
@@ -191,7 +212,7 @@ static void ask_clients(redis_inspection *k)
     k->phase = PHASE_CLIENTS;
     if (!collect_clients(k))
         redis_inspect_end(k, PAWL_ENOMEM, "out of memory");
-    for (size_t i = 0; k->op && i < k->nclients; i++)
+    for (size_t i = k->known; k->op && i < k->nclients; i++)
         redis_inspect_send(k, &type, redis_entry_slot(k->redis, k->clients[i].id), (int64_t)i);
 }
 
@@ -250,6 +271,8 @@ static void next_step(redis_inspection *k)
     } else {
         bool last = k->op->kind == PAWL_OP_COUNT;
 
+        if (k->nclients > k->known)
+            qsort(k->clients, k->nclients, sizeof *k->clients, redis_inspect_by_id);
         code = last ? finish_count(k) : show(k);
         if (code || last)
             redis_inspect_end(k, code, NULL);

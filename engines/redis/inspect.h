@@ -42,8 +42,9 @@ typedef struct redis_inspection {
     redis_inspect_name *names;
     size_t nnames, room;
     size_t from, to;  /* the names being inspected */
-    redis_inspect_client *clients; /* the clients of these names' rows, by id */
-    size_t nclients;
+    redis_inspect_client *clients; /* the clients of these names' rows, and of earlier names */
+    size_t nclients, known;        /* the first `known` clients have been asked, and are sorted by
+                                      id; all are, before they are shown */
     int phase;
     bool single;      /* not a list */
     bool queues;      /* scan.c: the second round */

@@ -3,6 +3,7 @@
 load that watching puts on the service. The page itself: test_page.py.
 """
 import contextlib
+import json
 import os
 import sys
 import time
@@ -426,6 +427,26 @@ def load(box):
         assert many <= one + 8 * 3 + 8, (one, many)
         for stream in streams + pages:
             stream.close()
+
+
+@case('a list of Redis asks for the client of each holder once, and for no waiter')
+def clients(box):
+    with redis() as server:
+        holder, other, waiter = server.clients(3)
+        for n in range(130):  # more names than are asked for at a time
+            actor = other if n == 129 else holder
+            actor.lock(f'l{n}', f'lock:{n:03}')
+            actor.ask('acquire', f'l{n}', 0).ok()
+        waiter.lock('w', 'lock:000')
+        waiter.send('acquire', 'w', -1)
+        wait_for('a waiter', lambda: server.queue('lock:000'))
+        before = server.stat('hmget')
+        rows = json.loads(box.pawl('ls', '--json', '-u', server.url(timeout=60000))[1])
+        equal(server.stat('hmget') - before, 2)
+        equal(len(rows), 130)
+        equal({row['pid'] for row in rows[:129]}, {holder.process.pid})
+        equal(rows[129]['pid'], other.process.pid)
+        equal((rows[0]['waiter_count'], rows[1]['waiter_count']), (1, 0))
 
 
 if __name__ == '__main__':
