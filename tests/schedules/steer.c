@@ -46,7 +46,7 @@
 #define THREADS 512
 #define STUCK 8          /* seconds */
 #define STARVED 10000    /* a thread falls below all others after this many points of its own */
-#define STEPS_MAX 3000000
+#define STEPS_MAX 10000000
 #define LONGEST (INT64_C(600) * 1000000000) /* of virtual time */
 #define TICK 1000
 #define EPOCH (INT64_C(1700000000) * 1000000000)
