@@ -23,11 +23,11 @@ static int break_name(pawl_client *client, const char *name, pawl_error *err)
  * tries to break a latch gets an explanation. */
 static void say_why(pawl_client *client, const char *name)
 {
-    look l = {0};
+    name_info n = {0};
 
-    if (!look_at(client, name, &l, NULL) && l.used && l.type == PAWL_TYPE_LATCH)
+    if (!inspect_name(client, name, &n, NULL) && n.used && n.type == PAWL_TYPE_LATCH)
         say("'%s' is a latch, %lld to go: count it down with 'pawl latch down %s'", name,
-            (long long)l.count, name);
+            (long long)n.count, name);
     else
         say("nobody holds '%s'", name);
 }

@@ -144,20 +144,20 @@ static bool waits_for_itself(hold *h)
     const run_options *o = h->options;
     const char *name = getenv("PAWL_NAME"), *token = getenv("PAWL_TOKEN"), *url = h->tool->url;
     const tool outside = {0};
-    look l = {0};
+    name_info n = {0};
 
     if (o->wait_ms != PAWL_FOREVER || !name || strcmp(name, o->name) || !token)
         return false;
     if (url && strcmp(url, service_url(&outside)) && !url_has_password(url))
         return false;
-    l.token = strtoull(token, NULL, 10);
-    if (look_at(h->client, o->name, &l, NULL) || !l.pid)
+    n.token = strtoull(token, NULL, 10);
+    if (inspect_name(h->client, o->name, &n, NULL) || !n.pid)
         return false;
-    if (l.type == PAWL_TYPE_SEMAPHORE ? !o->permits || l.count > 1
-                                      : o->permits || (l.shared && o->shared))
+    if (n.type == PAWL_TYPE_SEMAPHORE ? !o->permits || n.count > 1
+                                      : o->permits || (n.shared && o->shared))
         return false;
     say("'%s' is held by the pawl run that started this command (pid %lld): it would wait for "
-        "itself", o->name, (long long)l.pid);
+        "itself", o->name, (long long)n.pid);
     return true;
 }
 
