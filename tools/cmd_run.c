@@ -15,8 +15,8 @@
 
 #include "group.h"
 #include "guardian.h"
-#include "hold.h"
 #include "job.h"
+#include "run_hold.h"
 
 #define NS_PER_MS INT64_C(1000000)
 #define CLAIM_NS (3000 * NS_PER_MS) /* after this time a claim has become a full lease */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hold.h"
+#include "run_hold.h"
 
 #define MIN_LEASE_MS 100
 

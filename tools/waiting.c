@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "group.h"
-#include "hold.h"
+#include "run_hold.h"
 #include "table.h"
 
 #define ASK_MS 2500

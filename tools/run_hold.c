@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hold.c - acquire, watch and release the lock or permit of `pawl run`.
+ * run_hold.c - acquire, watch and release the lock or permit of `pawl run`.
  */
-#include "hold.h"
+#include "run_hold.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hold.h - the lock or permit that `pawl run` holds, behind one interface.
+ * run_hold.h - the lock or permit that `pawl run` holds, behind one interface.
  *
  * A lock is acquired asynchronously through the client's descriptor; a permit by a blocking call on
  * a thread, because semaphores have no asynchronous call. `lost` may be set by any thread of Pawl's
  * and is never cleared; the descriptor `event` is readable from then on.
  */
-#ifndef PAWL_HOLD_H
-#define PAWL_HOLD_H
+#ifndef PAWL_RUN_HOLD_H
+#define PAWL_RUN_HOLD_H
 
 #include "await.h"
 #include "tool.h"
