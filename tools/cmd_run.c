@@ -13,13 +13,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "group.h"
+#include "clock.h"
 #include "guardian.h"
 #include "job.h"
 #include "run_hold.h"
 #include "run_options.h"
 
-#define NS_PER_MS INT64_C(1000000)
 #define CLAIM_NS (3000 * NS_PER_MS) /* after this time a claim has become a full lease */
 
 typedef struct run {

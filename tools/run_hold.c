@@ -10,7 +10,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "group.h"
+#include "clock.h"
 
 #define CONTACT_NS 10000000 /* the deadline is accurate to a few ms */
 

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "group.h"
+#include "clock.h"
 #include "run_hold.h"
 #include "table.h"
 
