@@ -488,7 +488,7 @@ static void queried(zk_waiter *w)
 }
 
 /* The requests of a held waiter have been answered. */
-static void settled(zk_waiter *w)
+static void held_answered(zk_waiter *w)
 {
     bool gone = w->own_is == OWN_GONE;
 
@@ -516,7 +516,7 @@ static void zk_waiter_next(zk_task *task)
     else if (w->step == STEP_PEEK || w->step == STEP_ENTER || w->step == STEP_RECHECK)
         queried(w);
     else if (w->step == STEP_VERIFY || w->step == STEP_TRIM)
-        settled(w);
+        held_answered(w);
     else if (w->code)
         refuse(w, w->code);
     else if (w->step == STEP_MORE)
