@@ -410,7 +410,7 @@ static void note_peek(quorum_acquire *acquire, const quorum_broadcast *peek)
         quorum_broadcast_error(peek, &acquire->error, acquire->code);
 }
 
-static void looked(quorum_acquire *acquire, const quorum_broadcast *peek)
+static void peeked(quorum_acquire *acquire, const quorum_broadcast *peek)
 {
     int64_t now = quorum_now(acquire->quorum);
     size_t majority = acquire->quorum->majority;
@@ -437,7 +437,7 @@ static void peek(quorum_acquire *acquire)
 {
     acquire->over = false;
     if (!acquire->peek)
-        acquire->peek = quorum_peek(acquire->quorum, acquire->attempt->name, looked, acquire);
+        acquire->peek = quorum_peek(acquire->quorum, acquire->attempt->name, peeked, acquire);
     if (!acquire->peek)
         peek_later(acquire);
 }
