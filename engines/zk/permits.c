@@ -174,7 +174,7 @@ static void write_capacity(zk_waiter *w, int64_t capacity)
     zk_request_end(&w->task, &out, zk_waiter_noted, 0);
 }
 
-static void ask_for_all(zk_waiter *w, const char *path, const char *who, size_t length)
+static void ask_for_all(zk_waiter *w, const char *path, const char *data, size_t length)
 {
     jute_writer out = zk_request(w->task.zk, ZK_MULTI);
 
@@ -183,7 +183,7 @@ static void ask_for_all(zk_waiter *w, const char *path, const char *who, size_t 
         jute_put_bool(&out, false);
         jute_put_int(&out, -1);
         jute_put_text(&out, path);
-        jute_put_bytes(&out, who, i ? 0 : length);
+        jute_put_bytes(&out, data, i ? 0 : length);
         zk_put_acl(w->task.zk, &out);
         jute_put_int(&out, ZK_EPHEMERAL | ZK_SEQUENTIAL);
     }
@@ -196,8 +196,8 @@ static void ask_for_all(zk_waiter *w, const char *path, const char *who, size_t 
 static int take(zk_waiter *w, int64_t capacity)
 {
     zk *z = w->task.zk;
-    char lease[ZK_NODE_MAX], who[ZK_WHO_MAX];
-    size_t length = zk_who_write(who, z, w->permits);
+    char lease[ZK_NODE_MAX], data[ZK_CLIENT_INFO_MAX];
+    size_t length = zk_client_info_write(data, z, w->permits);
     const char *path;
 
     zk_watch_clear(&w->ahead);
@@ -217,10 +217,10 @@ static int take(zk_waiter *w, int64_t capacity)
     w->step = STEP_MORE;
     w->asked = ASKED_TAKE;
     if (w->permits == 1)
-        zk_ask_create(&w->task, ZK_CREATE2, path, who, length, ZK_EPHEMERAL | ZK_SEQUENTIAL,
+        zk_ask_create(&w->task, ZK_CREATE2, path, data, length, ZK_EPHEMERAL | ZK_SEQUENTIAL,
                       one_taken, 0);
     else
-        ask_for_all(w, path, who, length);
+        ask_for_all(w, path, data, length);
     zk_permits_leave_mutex(w);
     return WAITER_GOES_ON;
 }
@@ -230,13 +230,13 @@ static int take(zk_waiter *w, int64_t capacity)
 static bool first_read(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
     zk_waiter *w = zk_waiter_of(task);
-    zk_who who;
+    zk_client_info client_info;
 
     (void)tag;
     if (error)
         return true;
-    zk_who_read(&who, jute_get_bytes(body));
-    w->first_wants = who.want;
+    zk_client_info_read(&client_info, jute_get_bytes(body));
+    w->first_wants = client_info.want;
     return !body->bad;
 }
 

@@ -189,7 +189,7 @@ static bool created_beside(zk_task *task, int64_t tag, int header, jute_reader *
 }
 
 /* Create the reader's node with the writer's sequence, if the writer's node exists. */
-static void create_beside(zk_waiter *w, const zk_waiter *writer, const char *path, const char *who,
+static void create_beside(zk_waiter *w, const zk_waiter *writer, const char *path, const char *data,
                           size_t length)
 {
     zk *z = w->task.zk;
@@ -206,7 +206,7 @@ static void create_beside(zk_waiter *w, const zk_waiter *writer, const char *pat
     jute_put_bool(&out, false);
     jute_put_int(&out, -1);
     jute_put_text(&out, path);
-    jute_put_bytes(&out, who, length);
+    jute_put_bytes(&out, data, length);
     zk_put_acl(z, &out);
     jute_put_int(&out, ZK_EPHEMERAL);
     jute_put_int(&out, -1);
@@ -248,8 +248,8 @@ static void enter(zk_waiter *w)
 {
     zk *z = w->task.zk;
     const zk_waiter *partner = partner_of(w);
-    char node[ZK_NODE_MAX + 12], who[ZK_WHO_MAX], path[ZK_PATH_MAX];
-    size_t length = zk_who_write(who, z, w->permits);
+    char node[ZK_NODE_MAX + 12], data[ZK_CLIENT_INFO_MAX], path[ZK_PATH_MAX];
+    size_t length = zk_client_info_write(data, z, w->permits);
 
     if (!partner)
         w->with_seq = 0; /* then the waiter queues like all others */
@@ -271,9 +271,9 @@ static void enter(zk_waiter *w)
     }
     w->node_is = NODE_UNSURE;
     if (partner)
-        create_beside(w, partner, path, who, length);
+        create_beside(w, partner, path, data, length);
     else
-        zk_ask_create(&w->task, ZK_CREATE2, path, who, length, ZK_EPHEMERAL | ZK_SEQUENTIAL,
+        zk_ask_create(&w->task, ZK_CREATE2, path, data, length, ZK_EPHEMERAL | ZK_SEQUENTIAL,
                       created, 0);
     start_query(w, STEP_ENTER);
 }
