@@ -7,7 +7,8 @@
  * and list find the name, the lease and the client. So the statements are not prepared. All users
  * see application_name: "pawl TOKEN PID@HOST PROGRAM LABEL", cut to the server's 63 bytes.
  *
- * SINCE in the comment (session_who.c) is 0 in an acquire: the time when the session became idle.
+ * SINCE in the comment (session_client_info.c) is 0 in an acquire: the time when the session became
+ * idle.
  *
  * An acquire is one statement, or two: a try, and if the server refuses the try, a statement that
  * waits. The refusal proves that another owner has the lock; without a refusal, an acquire that

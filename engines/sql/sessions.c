@@ -186,7 +186,7 @@ int sql_sessions_open(sql_sessions *pool, const sql_layout *layout, pawl_env *en
     q->link.on_drop = link_dropped;
     pool->quiet = (pawl_timer){.fire = quiet, .arg = pool};
     sql_sessions_watch_init(pool);
-    sql_sessions_who(pool);
+    sql_sessions_set_client_info(pool);
     return 0;
 }
 
