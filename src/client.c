@@ -150,7 +150,8 @@ static bool describe_client(pawl_client *client, const char *label)
     client->options.label = client->env.label = client->label = strdup(label ? label : "");
     if (!client->host || !client->program || !client->label)
         return false;
-    pawl_who_text(client->who, getpid(), client->program, client->label, client->host);
+    pawl_client_info_text(client->client_info, getpid(), client->program, client->label,
+                          client->host);
     return true;
 }
 

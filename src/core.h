@@ -214,7 +214,7 @@ struct pawl_client {
     struct list registered;
     pawl_client_options options; /* as given; the texts are the copies below */
     char *host, *program, *label, *user, *password;
-    char who[PAWL_BY_MAX]; /* this client in words, for the holders whose locks it breaks */
+    char client_info[PAWL_BY_MAX]; /* as text, for the holders whose locks this client breaks */
     char *identity;      /* the service's identity, for ordering multi-locks */
     int64_t cohort;      /* how many grants in a row stay inside the process */
     uint64_t last_seq, last_handle;
