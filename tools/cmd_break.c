@@ -53,14 +53,14 @@ static void print_json(const char *name, bool broken, const rows *before)
 static void print_broken(const char *name, const rows *before)
 {
     bool any = false;
-    char who[400];
+    char text[400];
 
     for (size_t i = 0; i < before->n; i++)
         if (before->row[i]->info.role == PAWL_ROLE_HOLDER) {
             fputs("broke '", stdout);
             text_put(stdout, name);
             fputs("', held by ", stdout);
-            text_put(stdout, who_text(&before->row[i]->info, who, sizeof who));
+            text_put(stdout, client_info_text(&before->row[i]->info, text, sizeof text));
             putchar('\n');
             any = true;
         }
