@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * error_text.c - the statements for PostgreSQL: the greeting and the calls; and advice for refused
+ * statements.c - the statements for PostgreSQL: the greeting and the calls; and advice for refused
  * connections. The first statement, and those that are also used behind a pooler, don't rely on
  * search_path (postgres.h).
  */
