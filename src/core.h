@@ -329,9 +329,9 @@ int pawl__multi_acquire_start(pawl_lock *lock, int64_t wait_ms, pawl_done_fn *do
 int pawl__multi_release_start(pawl_lock *lock, pawl_done_fn *done, void *arg);
 int64_t pawl__multi_valid_ms(const pawl_lock *lock);
 int pawl__multi_hold_count(const pawl_lock *lock);
-/* `words` is NULL, or has room for LOST_WORDS_MAX bytes. */
-int pawl__multi_lost_reason(const pawl_lock *lock, char *words);
-int pawl__lost_reason(const pawl_lock *lock, char *words);
+/* `cause` is NULL, or has room for LOST_CAUSE_MAX bytes. */
+int pawl__multi_lost_reason(const pawl_lock *lock, char *cause);
+int pawl__lost_reason(const pawl_lock *lock, char *cause);
 void pawl__multi_free(pawl_lock *lock);
 
 #endif

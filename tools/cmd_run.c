@@ -139,13 +139,13 @@ static void watch(run *r)
 
 static int lost_status(run *r, const char *what)
 {
-    char words[512];
+    char cause[512];
     int n;
 
     while ((n = signals_next(&r->signals))) /* pending when the command ended */
         r->stopped |= n == SIGCONT;
     say("'%s' was lost%s: %s%s", r->hold.options->name, what,
-        hold_lost_words(&r->hold, words, sizeof words),
+        hold_lost_cause(&r->hold, cause, sizeof cause),
         r->stopped || r->job.stopped ? "; pawl had been stopped and could not renew it" : "");
     return STATUS_LOST;
 }

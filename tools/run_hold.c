@@ -233,7 +233,7 @@ void hold_note_contact(hold *h, int64_t deadline)
 
 /* The guardian ended the command because no renewal was confirmed in time, but the library has not
  * reported a loss yet. */
-static void silence_words(const hold *h, char *buf, size_t size)
+static void silence_cause(const hold *h, char *buf, size_t size)
 {
     snprintf(buf, size, "%s, %.1f s after the last contact", pawl_lost_text(PAWL_LOST_SILENCE),
              (double)(boot_now() - h->contact) / 1e9);
@@ -241,7 +241,7 @@ static void silence_words(const hold *h, char *buf, size_t size)
 
 /* Why the lock was lost. The library forgets the cause when the lock is released, so on_lost
  * has stored the cause. */
-const char *hold_lost_words(const hold *h, char *buf, size_t size)
+const char *hold_lost_cause(const hold *h, char *buf, size_t size)
 {
     const char *silence = pawl_lost_text(PAWL_LOST_SILENCE);
     char service[256] = "", cause[256];
@@ -250,7 +250,7 @@ const char *hold_lost_words(const hold *h, char *buf, size_t size)
 
     snprintf(cause, sizeof cause, "%s", why ? h->cause : after ? after + strlen("was lost: ") : "");
     if (!cause[0])
-        silence_words(h, cause, sizeof cause);
+        silence_cause(h, cause, sizeof cause);
     if (!strncmp(cause, silence, strlen(silence)))
         last_warning(service, sizeof service);
     snprintf(buf, size, "%s%s%s%s", cause, service[0] ? " (" : "", service, service[0] ? ")" : "");

@@ -54,7 +54,7 @@ void hold_note_contact(hold *, int64_t deadline);
 /* Release the lock. Returns a Pawl code; hold.err has the text. */
 int hold_release(hold *);
 /* Write the cause of the loss, for people, into buf. Returns buf. */
-const char *hold_lost_words(const hold *, char *buf, size_t size);
+const char *hold_lost_cause(const hold *, char *buf, size_t size);
 void hold_close(hold *);
 
 /* run_metrics.c: write the file of --metrics, if there is one. `status` is used for RUN_ENDED
