@@ -531,7 +531,7 @@ struct etcd {
 
     uv_timer_t close_timer; /* limits the wait for the last answers */
     bool closing;
-    size_t last_words;
+    size_t revokes_out; /* while closing: revocations without an answer */
 };
 
 void etcd_connected(etcd *e);

@@ -424,8 +424,8 @@ static bool answer_revoke(etcd_call *call, pb_span message)
     etcd *e = call->about;
 
     (void)message;
-    if (e->closing && e->last_words)
-        e->last_words--;
+    if (e->closing && e->revokes_out)
+        e->revokes_out--;
     return true;
 }
 
