@@ -137,7 +137,7 @@ static int take_number(int64_t *ret, int64_t given, const pawl_url *url, const c
     return 0;
 }
 
-/* The client information in env, and in words for the holders of locks that the client breaks.
+/* The client information in env, and as text for the holders of locks that the client breaks.
  * Returns false if out of memory. */
 static bool describe_client(pawl_client *client, const char *label)
 {
@@ -150,7 +150,8 @@ static bool describe_client(pawl_client *client, const char *label)
     client->options.label = client->env.label = client->label = strdup(label ? label : "");
     if (!client->host || !client->program || !client->label)
         return false;
-    pawl_who_text(client->who, getpid(), client->program, client->label, client->host);
+    pawl_client_info_text(client->client_info, getpid(), client->program, client->label,
+                          client->host);
     return true;
 }
 

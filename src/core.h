@@ -214,7 +214,7 @@ struct pawl_client {
     struct list registered;
     pawl_client_options options; /* as given; the texts are the copies below */
     char *host, *program, *label, *user, *password;
-    char who[PAWL_BY_MAX]; /* this client in words, for the holders whose locks it breaks */
+    char client_info[PAWL_BY_MAX]; /* as text, for the holders whose locks this client breaks */
     char *identity;      /* the service's identity, for ordering multi-locks */
     int64_t cohort;      /* how many grants in a row stay inside the process */
     uint64_t last_seq, last_handle;
@@ -329,9 +329,9 @@ int pawl__multi_acquire_start(pawl_lock *lock, int64_t wait_ms, pawl_done_fn *do
 int pawl__multi_release_start(pawl_lock *lock, pawl_done_fn *done, void *arg);
 int64_t pawl__multi_valid_ms(const pawl_lock *lock);
 int pawl__multi_hold_count(const pawl_lock *lock);
-/* `words` is NULL, or has room for LOST_WORDS_MAX bytes. */
-int pawl__multi_lost_reason(const pawl_lock *lock, char *words);
-int pawl__lost_reason(const pawl_lock *lock, char *words);
+/* `cause` is NULL, or has room for LOST_CAUSE_MAX bytes. */
+int pawl__multi_lost_reason(const pawl_lock *lock, char *cause);
+int pawl__lost_reason(const pawl_lock *lock, char *cause);
 void pawl__multi_free(pawl_lock *lock);
 
 #endif

@@ -111,9 +111,9 @@ static inline void pawl_events_end(pawl_events *e)
         pawl_op_finish(op, PAWL_ECANCELED);
 }
 
-/* "pid 4711 pawl (deploy) on web1": a client in words, for pawl_op.by. Parts may be "". */
-static inline void pawl_who_text(char text[PAWL_BY_MAX], int64_t pid, const char *program,
-                                 const char *label, const char *host)
+/* "pid 4711 pawl (deploy) on web1": client information as text, for pawl_op.by. Parts may be "". */
+static inline void pawl_client_info_text(char text[PAWL_BY_MAX], int64_t pid, const char *program,
+                                         const char *label, const char *host)
 {
     snprintf(text, PAWL_BY_MAX, "pid %lld%s%.30s%s%.30s%s%s%.30s", (long long)pid,
              program[0] ? " " : "", program, label[0] ? " (" : "", label, label[0] ? ")" : "",

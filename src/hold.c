@@ -136,7 +136,7 @@ static int check_own(struct hold *own, const struct terms *terms, struct hold **
                      pawl_error *err)
 {
     const char *name = own->name_state->name;
-    char words[LOST_WORDS_MAX];
+    char cause[LOST_CAUSE_MAX];
 
     if (own->state == HOLD_HELD && pawl__now(own->client) >= own->deadline)
         pawl__hold_lost(own, 0);
@@ -146,7 +146,7 @@ static int check_own(struct hold *own, const struct terms *terms, struct hold **
     }
     if (own->state == HOLD_LOST)
         return pawl_error_set(err, PAWL_ELOST, "'%s' was lost while this owner held it (%s); "
-                              "release it first", SHOWN(name), pawl__hold_lost_words(own, words));
+                              "release it first", SHOWN(name), pawl__hold_lost_cause(own, cause));
     if (own->state != HOLD_HELD || own->partial || own->done_cb.pending)
         return pawl_error_set(err, PAWL_ESTATE, "'%s': this owner's last call is still under way",
                               SHOWN(name));

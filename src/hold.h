@@ -220,8 +220,8 @@ void pawl__hold_release_leftover(const struct hold *hold, int64_t lease_ms);
 void pawl__hold_abandon(struct hold *hold, bool forget);
 /* The grant is lost. why: enum pawl_lost_reason; 0: the deadline has passed. */
 void pawl__hold_lost(struct hold *hold, int why);
-#define LOST_WORDS_MAX 256 /* the reason, and the breaker or the time without contact */
-const char *pawl__hold_lost_words(const struct hold *hold, char words[LOST_WORDS_MAX]);
+#define LOST_CAUSE_MAX 256 /* the reason, and the breaker or the time without contact */
+const char *pawl__hold_lost_cause(const struct hold *hold, char cause[LOST_CAUSE_MAX]);
 /* Returns PAWL_ELOST, and puts the reason of the loss into `err`. */
 int pawl__hold_error_lost(const struct hold *hold, pawl_error *err);
 /* The request of a partial hold was answered: deliver the result, and release if that is due. */

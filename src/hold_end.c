@@ -324,32 +324,32 @@ static void release_answered(struct request *r, int code)
 
 /* ---- losing ---------------------------------------------------------------------------------- */
 
-const char *pawl__hold_lost_words(const struct hold *hold, char words[LOST_WORDS_MAX])
+const char *pawl__hold_lost_cause(const struct hold *hold, char cause[LOST_CAUSE_MAX])
 {
     double silent = (double)(hold->deadline - hold->lease_from) / 1e9;
 
     if (hold->why == PAWL_LOST_SILENCE)
-        snprintf(words, LOST_WORDS_MAX, "%s, %.1f s after the last contact",
+        snprintf(cause, LOST_CAUSE_MAX, "%s, %.1f s after the last contact",
                  pawl_lost_text(hold->why), silent);
     else if (hold->why == PAWL_LOST_BROKEN && hold->by && hold->by[0])
-        snprintf(words, LOST_WORDS_MAX, "it was broken by %s", hold->by);
+        snprintf(cause, LOST_CAUSE_MAX, "it was broken by %s", hold->by);
     else
-        snprintf(words, LOST_WORDS_MAX, "%s", pawl_lost_text(hold->why));
-    return words;
+        snprintf(cause, LOST_CAUSE_MAX, "%s", pawl_lost_text(hold->why));
+    return cause;
 }
 
 int pawl__hold_error_lost(const struct hold *hold, pawl_error *err)
 {
-    char words[LOST_WORDS_MAX];
+    char cause[LOST_CAUSE_MAX];
 
     return pawl_error_set(err, PAWL_ELOST, "'%s' was lost: %s",
-                          SHOWN(hold->name_state->name), pawl__hold_lost_words(hold, words));
+                          SHOWN(hold->name_state->name), pawl__hold_lost_cause(hold, cause));
 }
 
 void pawl__hold_lost(struct hold *hold, int why)
 {
     pawl_client *client = hold->client;
-    char words[LOST_WORDS_MAX];
+    char cause[LOST_CAUSE_MAX];
 
     if (hold->state != HOLD_HELD)
         return;
@@ -361,7 +361,7 @@ void pawl__hold_lost(struct hold *hold, int why)
     hold->name_state->series->stats.lost++;
     pawl__log(client, PAWL_LOG_WARNING, "lost '%s' (token %llu): %s",
               SHOWN(hold->name_state->name), (unsigned long long)hold->token,
-              pawl__hold_lost_words(hold, words));
+              pawl__hold_lost_cause(hold, cause));
     if (hold->lost_cb.fn) {
         if (hold->lost_cb.lock)
             hold->lost_cb.lock->refs++;

@@ -458,7 +458,7 @@ static int break_one(pawl_lock *lock, int64_t unused, pawl_error *err)
         return code;
     pawl__exchange_init(&r, lock->client, PAWL_OP_BREAK, lock->terms.mode, lock->name_state->name);
     r.once = true; /* a repeated BREAK would end the grant of the next holder */
-    r.op.by = lock->client->who;
+    r.op.by = lock->client->client_info;
     code = pawl__exchange(&r, 0, err);
     pawl__leave(lock->client);
     return code;

@@ -588,11 +588,11 @@ int pawl__multi_hold_count(const pawl_lock *lock)
     return least;
 }
 
-int pawl__multi_lost_reason(const pawl_lock *lock, char *words)
+int pawl__multi_lost_reason(const pawl_lock *lock, char *cause)
 {
     int why = 0;
 
     for (size_t i = 0; i < lock->multi->n && !why; i++)
-        why = pawl__lost_reason(lock->multi->members[i], words);
+        why = pawl__lost_reason(lock->multi->members[i], cause);
     return why;
 }

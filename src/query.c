@@ -77,9 +77,9 @@ uint64_t pawl_lock_token(const pawl_lock *lock)
     return token;
 }
 
-/* Why the lock was lost (enum pawl_lost_reason), or 0. If `words` is not NULL, the function also
- * writes the explanation there. */
-int pawl__lost_reason(const pawl_lock *lock, char *words)
+/* Why the lock was lost (enum pawl_lost_reason), or 0. If `cause` is not NULL, the function also
+ * writes the cause there. */
+int pawl__lost_reason(const pawl_lock *lock, char *cause)
 {
     struct hold *hold;
     int why = 0;
@@ -91,8 +91,8 @@ int pawl__lost_reason(const pawl_lock *lock, char *words)
         pawl__hold_lost(hold, 0);
     if (hold && hold->state == HOLD_LOST) {
         why = hold->why;
-        if (words)
-            (void)pawl__hold_lost_words(hold, words);
+        if (cause)
+            (void)pawl__hold_lost_cause(hold, cause);
     }
     pawl__leave(lock->client);
     return why;
@@ -107,14 +107,14 @@ int pawl_lock_lost_reason(const pawl_lock *lock)
 
 const char *pawl_lock_lost_cause(const pawl_lock *lock, char *text, size_t size)
 {
-    char words[LOST_WORDS_MAX] = "";
+    char cause[LOST_CAUSE_MAX] = "";
 
     if (lock && lock->multi)
-        (void)pawl__multi_lost_reason(lock, words);
+        (void)pawl__multi_lost_reason(lock, cause);
     else if (lock)
-        (void)pawl__lost_reason(lock, words);
+        (void)pawl__lost_reason(lock, cause);
     if (size)
-        snprintf(text, size, "%s", words);
+        snprintf(text, size, "%s", cause);
     return text;
 }
 

@@ -235,7 +235,7 @@ int64_t pawl_semaphore_valid_ms(const pawl_semaphore *sem)
     return least == PAWL_NEVER ? 0 : least / PAWL_NS_PER_MS;
 }
 
-static int lost_reason(const pawl_semaphore *sem, char *words)
+static int lost_reason(const pawl_semaphore *sem, char *cause)
 {
     int why = 0;
 
@@ -247,8 +247,8 @@ static int lost_reason(const pawl_semaphore *sem, char *words)
 
         if (is_ours(sem, hold) && hold->state == HOLD_LOST) {
             why = hold->why;
-            if (words)
-                (void)pawl__hold_lost_words(hold, words);
+            if (cause)
+                (void)pawl__hold_lost_cause(hold, cause);
         }
     }
     pawl__leave(sem->client);
@@ -262,11 +262,11 @@ int pawl_semaphore_lost_reason(const pawl_semaphore *sem)
 
 const char *pawl_semaphore_lost_cause(const pawl_semaphore *sem, char *text, size_t size)
 {
-    char words[LOST_WORDS_MAX] = "";
+    char cause[LOST_CAUSE_MAX] = "";
 
-    (void)lost_reason(sem, words);
+    (void)lost_reason(sem, cause);
     if (size)
-        snprintf(text, size, "%s", words);
+        snprintf(text, size, "%s", cause);
     return text;
 }
 

@@ -57,7 +57,7 @@ static int row(void *arg, const pawl_info *info)
     struct slow *slow = arg;
     const char *label = info->label && *info->label ? info->label : info->program;
     bool labelled = label && *label, hosted = info->host && *info->host;
-    char who[57], age[28] = "";
+    char process[57], age[28] = "";
 
     if (slow->attempt != slow->request.attempts)
         slow->holder[0] = '\0';
@@ -65,13 +65,13 @@ static int row(void *arg, const pawl_info *info)
     if (info->role != PAWL_ROLE_HOLDER || slow->holder[0])
         return 0;
     if (info->pid)
-        snprintf(who, sizeof who, "pid %lld", (long long)info->pid);
+        snprintf(process, sizeof process, "pid %lld", (long long)info->pid);
     else
-        snprintf(who, sizeof who, "%.56s",
+        snprintf(process, sizeof process, "%.56s",
                  info->owner && *info->owner ? info->owner : "an unknown process");
     if (info->since_ms >= 0)
         snprintf(age, sizeof age, " for %lld s", (long long)info->since_ms / 1000);
-    snprintf(slow->holder, sizeof slow->holder, "held by %s%s%s%s%s%s%s", who,
+    snprintf(slow->holder, sizeof slow->holder, "held by %s%s%s%s%s%s%s", process,
              labelled ? " (" : "", labelled ? SHOWN(label) : "", labelled ? ")" : "",
              hosted ? " on " : "", hosted ? SHOWN(info->host) : "", age);
     return 0;

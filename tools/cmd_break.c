@@ -23,11 +23,11 @@ static int break_name(pawl_client *client, const char *name, pawl_error *err)
  * tries to break a latch gets an explanation. */
 static void say_why(pawl_client *client, const char *name)
 {
-    look l = {0};
+    name_info n = {0};
 
-    if (!look_at(client, name, &l, NULL) && l.used && l.type == PAWL_TYPE_LATCH)
+    if (!inspect_name(client, name, &n, NULL) && n.used && n.type == PAWL_TYPE_LATCH)
         say("'%s' is a latch, %lld to go: count it down with 'pawl latch down %s'", name,
-            (long long)l.count, name);
+            (long long)n.count, name);
     else
         say("nobody holds '%s'", name);
 }
@@ -53,14 +53,14 @@ static void print_json(const char *name, bool broken, const rows *before)
 static void print_broken(const char *name, const rows *before)
 {
     bool any = false;
-    char who[400];
+    char text[400];
 
     for (size_t i = 0; i < before->n; i++)
         if (before->row[i]->info.role == PAWL_ROLE_HOLDER) {
             fputs("broke '", stdout);
             text_put(stdout, name);
             fputs("', held by ", stdout);
-            text_put(stdout, who_text(&before->row[i]->info, who, sizeof who));
+            text_put(stdout, client_info_text(&before->row[i]->info, text, sizeof text));
             putchar('\n');
             any = true;
         }

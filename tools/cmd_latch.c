@@ -39,9 +39,9 @@ static int latch_failed(latch_call *l, const char *what)
 /* A latch that is already set is reported with its count; the status is "no", not an error. */
 static int latch_is_set(latch_call *l)
 {
-    look now = {0};
+    name_info now = {0};
 
-    if (look_at(l->client, l->name, &now, NULL) || !now.used || now.type != PAWL_TYPE_LATCH)
+    if (inspect_name(l->client, l->name, &now, NULL) || !now.used || now.type != PAWL_TYPE_LATCH)
         return latch_failed(l, "can't set it");
     say("'%s' is already set, %lld to go", l->name, (long long)now.count);
     return STATUS_NO;

@@ -13,13 +13,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "group.h"
+#include "clock.h"
 #include "guardian.h"
-#include "hold.h"
 #include "job.h"
+#include "run_hold.h"
+#include "run_options.h"
 
-#define NS_PER_MS INT64_C(1000000)
-#define SETTLE_NS (3000 * NS_PER_MS) /* after this time a claim has become a full lease */
+#define CLAIM_NS (3000 * NS_PER_MS) /* after this time a claim has become a full lease */
 
 typedef struct run {
     hold hold;
@@ -59,7 +59,7 @@ static void set_pace(run *r, int64_t lease)
 /* A grant may begin with a short lease, which the first renewal extends (a claim after a
  * hand-over). Wait until the lease is long enough to end the command in time. Returns the deadline;
  * 0: lost; -1: a signal came. */
-static int64_t settle(run *r, int *number)
+static int64_t await_full_lease(run *r, int *number)
 {
     int64_t begun = boot_now(), longest = 0;
 
@@ -71,7 +71,7 @@ static int64_t settle(run *r, int *number)
         if (left > guardian_needs(r->kill_after_ms * NS_PER_MS))
             return deadline;
         longest = left > longest ? left : longest;
-        if (boot_now() - begun > SETTLE_NS)
+        if (boot_now() - begun > CLAIM_NS)
             set_pace(r, longest / NS_PER_MS);
         poll_events(r, 10);
         while ((*number = signals_next(&r->signals)))
@@ -139,13 +139,13 @@ static void watch(run *r)
 
 static int lost_status(run *r, const char *what)
 {
-    char words[512];
+    char cause[512];
     int n;
 
     while ((n = signals_next(&r->signals))) /* pending when the command ended */
         r->stopped |= n == SIGCONT;
     say("'%s' was lost%s: %s%s", r->hold.options->name, what,
-        hold_lost_words(&r->hold, words, sizeof words),
+        hold_lost_cause(&r->hold, cause, sizeof cause),
         r->stopped || r->job.stopped ? "; pawl had been stopped and could not renew it" : "");
     return STATUS_LOST;
 }
@@ -199,7 +199,7 @@ static int run_held(run *r)
     int64_t deadline;
 
     r->begun = boot_now();
-    deadline = settle(r, &number);
+    deadline = await_full_lease(r, &number);
     if (deadline < 0) {
         hold_release(&r->hold);
         return STATUS_SIGNAL + number;

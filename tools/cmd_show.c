@@ -31,7 +31,7 @@ static void print_state(const pawl_info *info)
 }
 
 /* Print "pid 4711 pawl (make) on box", as far as this is known. */
-static void print_who(const pawl_info *info)
+static void print_client_info(const pawl_info *info)
 {
     if (info->pid) {
         printf(" pid %lld", (long long)info->pid);
@@ -68,7 +68,7 @@ static void print_person(const pawl_info *info, uint64_t number)
         fputs("  held by", stdout);
     else
         printf("  waits %llu.", (unsigned long long)number);
-    print_who(info);
+    print_client_info(info);
     if (info->since_ms >= 0)
         printf(" for %s", duration_text(age, sizeof age, info->since_ms));
     if (info->type == PAWL_TYPE_SEMAPHORE && info->permits != 1)

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NS_PER_S INT64_C(1000000000)
+#include "clock.h"
 
 /* The record that getdents64(2) writes. */
 struct dirent64_raw {
@@ -106,14 +106,6 @@ bool group_alive(pid_t group)
     alive = search(proc, group);
     close(proc);
     return alive;
-}
-
-int64_t boot_now(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_BOOTTIME, &ts);
-    return ts.tv_sec * NS_PER_S + ts.tv_nsec;
 }
 
 bool group_wait_gone(pid_t group, int64_t ns)

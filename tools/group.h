@@ -23,7 +23,4 @@ bool group_visible(void);
 /* Wait until the group is no longer alive, at most `ns`. Returns false if the time ran out. */
 bool group_wait_gone(pid_t group, int64_t ns);
 
-/* Nanoseconds of CLOCK_BOOTTIME, which also counts while the machine sleeps. */
-int64_t boot_now(void);
-
 #endif

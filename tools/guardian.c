@@ -17,10 +17,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "group.h"
 
-#define NS_PER_MS INT64_C(1000000)
-#define NS_PER_S INT64_C(1000000000)
 #define MAX_MARGIN (NS_PER_S / 4)
 #define LAST_WAIT (10 * NS_PER_S) /* for a process that even SIGKILL doesn't end at once */
 #define BLIND_WAIT NS_PER_S       /* the same, if the end can't be observed (see group_visible) */

@@ -120,8 +120,8 @@ void report_each(const report *r, pawl_finding_fn *fn, void *arg)
 
 /* ---- for people ---------------------------------------------------------------------------- */
 
-/* Print words, wrapped at 78 columns behind a margin of 8. */
-static void print_words(const char *title, const char *text)
+/* Print a text, wrapped at 78 columns behind a margin of 8. */
+static void print_wrapped(const char *title, const char *text)
 {
     size_t column = 8;
 
@@ -157,9 +157,9 @@ static void print_finding(const pawl_finding *f)
         putchar(')');
     }
     putchar('\n');
-    print_words("what", f->what);
-    print_words("why", f->why);
-    print_words("do", f->remedy);
+    print_wrapped("what", f->what);
+    print_wrapped("why", f->why);
+    print_wrapped("do", f->remedy);
 }
 
 static void print_fact(const pawl_finding *f)

@@ -221,7 +221,7 @@ const char *row_cell(const pawl_info *info, enum cell cell, char *buf, size_t si
     return buf;
 }
 
-const char *who_text(const pawl_info *info, char *buf, size_t size)
+const char *client_info_text(const pawl_info *info, char *buf, size_t size)
 {
     char id[80] = "an unknown process", time[32] = "";
     const char *called_so = called(info), *host = known(info->host);

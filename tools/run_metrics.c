@@ -17,8 +17,8 @@
 #include <unistd.h>
 
 #include "../src/template.h"
-#include "hold.h"
 #include "pawl-observe.h"
+#include "run_hold.h"
 
 static void gauge(FILE *out, const char *name, const char *label, const char *help, double value)
 {

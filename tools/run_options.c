@@ -2,11 +2,11 @@
  *
  * run_options.c - the options of `pawl run`, with flock(1)'s names where both have the option.
  */
+#include "run_options.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "hold.h"
 
 #define MIN_LEASE_MS 100
 

@@ -48,7 +48,7 @@ enum cell {
 const char *row_cell(const pawl_info *, enum cell, char *buf, size_t size);
 
 /* "pid 4711 (make) on box for 12 s": a holder, or a summary's first holder. Returns buf. */
-const char *who_text(const pawl_info *, char *buf, size_t size);
+const char *client_info_text(const pawl_info *, char *buf, size_t size);
 
 /* An age or a time that is left in at most six columns: "350ms", "12s", "3m05s", "2h10m", "3d04h",
  * "120d"; "-" if below 0 (unknown). Returns buf. */

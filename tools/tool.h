@@ -133,19 +133,19 @@ bool service_was_opened(void);
 /* May the URL contain a password? In doubt: true. */
 bool url_has_password(const char *url);
 
-/* ---- look.c: one pawl_inspect, boiled down ------------------------------------------------- */
+/* ---- name_info.c: the state of a name ------------------------------------------------------ */
 
-typedef struct look {
+typedef struct name_info {
     uint64_t token;     /* input: the token of the hold to look for; 0: none */
     bool used;          /* held or waited for, or a latch that is set */
     uint64_t type;      /* enum pawl_type */
     int64_t count;      /* semaphore's capacity, latch's count */
     int64_t pid;        /* of the holder with `token`; 0: no such holder, or not known */
     bool shared;        /* the hold with `token` is shared */
-} look;
+} name_info;
 
-/* Inspect `name` and fill in the look. Returns a Pawl code. */
-int look_at(pawl_client *, const char *name, look *, pawl_error *);
+/* Inspect `name`. Returns a Pawl code. */
+int inspect_name(pawl_client *, const char *name, name_info *, pawl_error *);
 
 /* After PAWL_ESTATE: if `name` is not of this type, or is a semaphore with another number of
  * permits, print that. Returns whether this was the cause. */

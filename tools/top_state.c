@@ -150,19 +150,19 @@ static const char *victims(const rows *r, char *buf, size_t size)
 {
     const pawl_info *holder = first_holder(r);
     uint64_t n = r->n ? r->row[0]->info.holders : 0;
-    char who[400], more[48] = "";
+    char text[400], more[48] = "";
 
     if (n > 1)
         snprintf(more, sizeof more, " and %llu more", (unsigned long long)n - 1);
-    snprintf(buf, size, "%s%s", holder ? who_text(holder, who, sizeof who) : "an unknown holder",
-             more);
+    snprintf(buf, size, "%s%s",
+             holder ? client_info_text(holder, text, sizeof text) : "an unknown holder", more);
     return buf;
 }
 
 static void take_victim(top *t)
 {
     const rows *r = &t->feed.rows;
-    char who[500];
+    char holders[500];
 
     if (t->feed.err.code) {
         snprintf(t->notice, sizeof t->notice, "can't tell who holds it: %s", words(&t->feed.err));
@@ -170,7 +170,7 @@ static void take_victim(top *t)
         snprintf(t->notice, sizeof t->notice, "nobody holds '%.255s'", t->victim);
     } else {
         snprintf(t->prompt, sizeof t->prompt, "Break '%.255s', held by %s? [y/N] ", t->victim,
-                 victims(r, who, sizeof who));
+                 victims(r, holders, sizeof holders));
         rows_free(&t->shown_victim);
         t->shown_victim = t->feed.rows;
         t->feed.rows = (rows){0};
@@ -181,7 +181,7 @@ static void take_victim(top *t)
 
 static void take_break(top *t)
 {
-    char who[500];
+    char holders[500];
 
     if (t->feed.err.code == PAWL_ENOTHELD)
         snprintf(t->notice, sizeof t->notice, "not broken: nobody holds '%.255s' any more",
@@ -191,7 +191,7 @@ static void take_break(top *t)
                  words(&t->feed.err));
     else
         snprintf(t->notice, sizeof t->notice, "broke '%.255s', held by %s", t->feed.name,
-                 victims(&t->feed.rows, who, sizeof who));
+                 victims(&t->feed.rows, holders, sizeof holders));
     t->next = 0; /* show the new state */
 }
 

@@ -14,8 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "group.h"
-#include "hold.h"
+#include "clock.h"
+#include "run_hold.h"
 #include "table.h"
 
 #define ASK_MS 2500
@@ -44,7 +44,7 @@ static void since_text(char *buf, size_t size, int64_t ms)
 /* "held by pid 4711 (make) on box for 12 s, since 14:03:22" */
 static void first_holder(holder *h, const pawl_info *info)
 {
-    char who[400], time[48];
+    char text[400], time[48];
 
     if (left_over(info)) {
         snprintf(h->text, sizeof h->text, "kept by --at-least for another %s",
@@ -52,7 +52,8 @@ static void first_holder(holder *h, const pawl_info *info)
         return;
     }
     since_text(time, sizeof time, info->since_ms);
-    snprintf(h->text, sizeof h->text, "held by %s%s", who_text(info, who, sizeof who), time);
+    snprintf(h->text, sizeof h->text, "held by %s%s", client_info_text(info, text, sizeof text),
+             time);
 }
 
 /* A row of pawl_inspect: keep the first holder, and count the waiters before this process. */
@@ -94,20 +95,20 @@ static const char *without_name(const pawl_error *err)
 static void describe(hold *h, char *buf, size_t size, const char *prefix)
 {
     char age[32], place[64];
-    holder who = {.tool = h->tool};
+    holder found = {.tool = h->tool};
     pawl_error err = {0};
 
-    gethostname(who.host, sizeof who.host - 1);
-    err.code = pawl_inspect(h->client, h->options->name, row_told, &who, &err);
+    gethostname(found.host, sizeof found.host - 1);
+    err.code = pawl_inspect(h->client, h->options->name, row_told, &found, &err);
     h->silent = err.code && err.code != PAWL_ENOTSUP;
     if (h->silent)
-        snprintf(who.text, sizeof who.text, "%s", without_name(&err));
-    else if (!who.text[0])
-        last_warning(who.text, sizeof who.text);
-    place_text(&who, place, sizeof place);
+        snprintf(found.text, sizeof found.text, "%s", without_name(&err));
+    else if (!found.text[0])
+        last_warning(found.text, sizeof found.text);
+    place_text(&found, place, sizeof place);
     duration_text(age, sizeof age, (boot_now() - h->waiting_since) / 1000000);
     snprintf(buf, size, "%s '%s' after %s%s%s%s", prefix, h->options->name, age, place,
-             who.text[0] ? ": " : "", who.text);
+             found.text[0] ? ": " : "", found.text);
 }
 
 static bool ends_soon(const hold *h)

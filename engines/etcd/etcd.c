@@ -80,8 +80,8 @@ static void engine_close(void *self)
         return;
     pawl_events_end(&e->events);
     if (etcd_link_ready(&e->link) && e->prepared)
-        e->last_words = etcd_leases_revoke(e);
-    if (!e->last_words || uv_timer_init(e->env->loop, &e->close_timer)) {
+        e->revokes_out = etcd_leases_revoke(e);
+    if (!e->revokes_out || uv_timer_init(e->env->loop, &e->close_timer)) {
         take_down(e);
         return;
     }
@@ -106,7 +106,7 @@ static void before_poll(uv_prepare_t *prepare)
     etcd *e = prepare->data;
 
     etcd_link_flush(&e->link);
-    if (e->closing && (!e->last_words || e->link.state != LINK_READY))
+    if (e->closing && (!e->revokes_out || e->link.state != LINK_READY))
         take_down(e);
 }
 

@@ -374,16 +374,16 @@ typedef struct etcd_soon {
 etcd_waiter *etcd_waiter_find(etcd *e, uint64_t seq);
 void etcd_acquire(etcd *e, pawl_op *op);
 /* Do the next step of the waiter, if it is possible now. */
-void etcd_waiter_step(etcd_waiter *s);
-void etcd_waiter_granted(etcd_waiter *s, uint64_t token, int64_t from);
+void etcd_waiter_step(etcd_waiter *w);
+void etcd_waiter_granted(etcd_waiter *w, uint64_t token, int64_t from);
 /* The latch is open: nothing is held. */
-void etcd_waiter_opened(etcd_waiter *s);
+void etcd_waiter_opened(etcd_waiter *w);
 /* No key exists: finish the acquires with `code`, and free the waiter. */
-void etcd_waiter_end(etcd_waiter *s, int code);
-/* The key is gone, or the lease is (then s->lease is NULL). */
-void etcd_waiter_lost(etcd_waiter *s);
+void etcd_waiter_end(etcd_waiter *w, int code);
+/* The key is gone, or the lease is (then w->lease is NULL). */
+void etcd_waiter_lost(etcd_waiter *w);
 /* The key alone is gone, because of a break or somebody's delete; the core is notified. */
-void etcd_waiter_vanished(etcd_waiter *s);
+void etcd_waiter_vanished(etcd_waiter *w);
 /* A call of a waiter failed. */
 void etcd_waiter_failed(etcd_call *call, int code, const char *words);
 void etcd_waiters_step(etcd *e);
@@ -393,27 +393,27 @@ void etcd_waiters_free(etcd *e);
 
 /* order.c */
 void etcd_soon_init(etcd_soon *soon, int64_t delay_ms);
-void etcd_waiter_watches(etcd_waiter *s); /* set up, not started */
+void etcd_waiter_watches(etcd_waiter *w); /* set up, not started */
 /* Join the order, so that later waiters of the same name wait. */
-void etcd_waiter_enter_order(etcd_waiter *s);
+void etcd_waiter_enter_order(etcd_waiter *w);
 /* Must another waiter of the same name ask first? */
-bool etcd_waiter_behind(const etcd_waiter *s);
+bool etcd_waiter_behind(const etcd_waiter *w);
 /* Let the next waiter of the same name ask. */
-void etcd_waiter_next(const etcd_waiter *s);
-void etcd_waiter_leave_order(etcd_waiter *s);
+void etcd_waiter_next(const etcd_waiter *w);
+void etcd_waiter_leave_order(etcd_waiter *w);
 /* Enter the queue: wait until something happens to a key (or a range; then `is` is 0). The key was
  * created (for an exclusive owner) or modified (for others) at revision `is`, as seen at
  * `revision`. */
-void etcd_waiter_queue(etcd_waiter *s, const etcd_range *range, int64_t is, int64_t revision);
+void etcd_waiter_queue(etcd_waiter *w, const etcd_range *range, int64_t is, int64_t revision);
 /* Watch the waiter's own key after a delay. */
-void etcd_waiter_watch_soon(etcd_waiter *s, etcd_soon *soon);
+void etcd_waiter_watch_soon(etcd_waiter *w, etcd_soon *soon);
 
 /* requests.c: send the next request of a waiter in ASKS or QUEUED. */
-void etcd_waiter_ask(etcd_waiter *s);
+void etcd_waiter_ask(etcd_waiter *w);
 /* Note that a read of this kind, or of a later one, is due. */
-static inline void etcd_waiter_due(etcd_waiter *s, enum etcd_recheck read)
+static inline void etcd_waiter_due(etcd_waiter *w, enum etcd_recheck read)
 {
-    s->recheck = s->recheck < read ? read : s->recheck;
+    w->recheck = w->recheck < read ? read : w->recheck;
 }
 
 /* leave.c */
@@ -421,24 +421,24 @@ void etcd_acquire_cancel(etcd *e, pawl_op *op);
 void etcd_release(etcd *e, pawl_op *op);
 void etcd_release_cancel(etcd *e, pawl_op *op);
 /* Delete the key, then finish the acquires with `code`. */
-void etcd_waiter_leave(etcd_waiter *s, int code);
+void etcd_waiter_leave(etcd_waiter *w, int code);
 /* The key is gone; `was`: the key existed until now. */
-void etcd_waiter_left(etcd_waiter *s, bool was);
-void etcd_waiter_delete(etcd_waiter *s);
-void etcd_waiter_rewrite(etcd_waiter *s);
-void etcd_answer_releases(etcd_waiter *s, int code);
-size_t etcd_waiter_value(const etcd_waiter *s, char text[ETCD_VALUE_MAX]);
+void etcd_waiter_left(etcd_waiter *w, bool was);
+void etcd_waiter_delete(etcd_waiter *w);
+void etcd_waiter_rewrite(etcd_waiter *w);
+void etcd_answer_releases(etcd_waiter *w, int code);
+size_t etcd_waiter_value(const etcd_waiter *w, char text[ETCD_VALUE_MAX]);
 
 /* move.c */
 /* The key is now under another lease. */
-void etcd_waiter_moved(etcd_waiter *s, etcd_lease *lease);
+void etcd_waiter_moved(etcd_waiter *w, etcd_lease *lease);
 /* The waiter's lease has ended. Returns false if the key may be under another lease, under which
  * the waiter goes on. */
-bool etcd_waiter_ended_with(etcd_waiter *s, const etcd_lease *lease);
-/* Released: keep the key until s->linger, even if the process ends. */
-void etcd_waiter_linger(etcd_waiter *s);
+bool etcd_waiter_ended_with(etcd_waiter *w, const etcd_lease *lease);
+/* Released: keep the key until w->linger, even if the process ends. */
+void etcd_waiter_linger(etcd_waiter *w);
 /* Must the key of a released lock still stay? */
-bool etcd_waiter_lingers(const etcd_waiter *s);
+bool etcd_waiter_lingers(const etcd_waiter *w);
 /* The server refuses the lease for a lingering lock. */
 void etcd_linger_refused(etcd_lease *lease);
 
@@ -484,10 +484,10 @@ void etcd_latch(etcd *e, pawl_op *op); /* set, down */
 void etcd_examine(etcd *e, pawl_op *op); /* examine.c */
 /* For a waiter of a latch. */
 void etcd_latch_query(pb_buf *b, const etcd *e, const char *name, enum etcd_branch branch);
-bool etcd_latch_see(etcd_waiter *s, const etcd_txn *txn);
-void etcd_waiter_refuse(etcd_waiter *s, int code, const char *why);
+bool etcd_latch_see(etcd_waiter *w, const etcd_txn *txn);
+void etcd_waiter_refuse(etcd_waiter *w, int code, const char *why);
 /* Another key, or a range, blocks the waiter. */
-void etcd_waiter_blocked(etcd_waiter *s, const etcd_kv *by, const etcd_range *range,
+void etcd_waiter_blocked(etcd_waiter *w, const etcd_kv *by, const etcd_range *range,
                          int64_t revision);
 /* The remaining count of the latch in this key. */
 int64_t etcd_latch_left(const etcd_kv *kv);
@@ -531,7 +531,7 @@ struct etcd {
 
     uv_timer_t close_timer; /* limits the wait for the last answers */
     bool closing;
-    size_t last_words;
+    size_t revokes_out; /* while closing: revocations without an answer */
 };
 
 void etcd_connected(etcd *e);

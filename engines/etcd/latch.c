@@ -238,21 +238,21 @@ void etcd_latch(etcd *e, pawl_op *op)
 /* ---- waiting --------------------------------------------------------------------------------- */
 
 /* The waiter's key only makes the waiter visible to others. */
-bool etcd_latch_see(etcd_waiter *s, const etcd_txn *txn)
+bool etcd_latch_see(etcd_waiter *w, const etcd_txn *txn)
 {
     struct latch_state v;
 
     if (txn->n < LATCH_PARTS || !read_latch(txn, txn->n - LATCH_PARTS, &v))
         return false;
     if (v.there && etcd_latch_left(&v.kv) == 0)
-        clear(s->e, &v.kv);
+        clear(w->e, &v.kv);
     if (v.other)
-        etcd_waiter_refuse(s, PAWL_ESTATE, "is in use as something else");
+        etcd_waiter_refuse(w, PAWL_ESTATE, "is in use as something else");
     else if (!v.there || etcd_latch_left(&v.kv) == 0)
-        etcd_waiter_opened(s);
-    else if (!s->queue && !s->created)
-        etcd_waiter_end(s, PAWL_EBUSY);
+        etcd_waiter_opened(w);
+    else if (!w->queue && !w->created)
+        etcd_waiter_end(w, PAWL_EBUSY);
     else
-        etcd_waiter_blocked(s, &v.kv, NULL, txn->revision);
+        etcd_waiter_blocked(w, &v.kv, NULL, txn->revision);
     return true;
 }

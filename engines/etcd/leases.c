@@ -62,13 +62,13 @@ static void forget_moves(const etcd_lease *lease)
 {
     struct list *waiters = &lease->e->waiters;
 
-    list_each(etcd_waiter, s, waiters, link) {
-        if (s->moving == lease && s->state != WAITER_LEAVES) {
-            s->rewrite = true;
-            s->key_is = KEY_MOVED;
+    list_each(etcd_waiter, w, waiters, link) {
+        if (w->moving == lease && w->state != WAITER_LEAVES) {
+            w->rewrite = true;
+            w->key_is = KEY_MOVED;
         }
-        s->moving = s->moving == lease ? NULL : s->moving;
-        s->target = s->target == lease ? NULL : s->target;
+        w->moving = w->moving == lease ? NULL : w->moving;
+        w->target = w->target == lease ? NULL : w->target;
     }
 }
 
@@ -227,11 +227,11 @@ void etcd_lease_poke(etcd_lease *lease)
 /* Let each waiter check whether the key ahead still exists, in case an event was lost. */
 static void check_waiters(etcd_lease *lease)
 {
-    list_each_safe(etcd_waiter, s, &lease->waiters, in_lease) {
-        if (s->state != WAITER_QUEUED || s->call || s->recheck)
+    list_each_safe(etcd_waiter, w, &lease->waiters, in_lease) {
+        if (w->state != WAITER_QUEUED || w->call || w->recheck)
             continue;
-        s->recheck = s->ahead_is ? RECHECK_AHEAD : RECHECK_QUEUE;
-        etcd_waiter_step(s);
+        w->recheck = w->ahead_is ? RECHECK_AHEAD : RECHECK_QUEUE;
+        etcd_waiter_step(w);
     }
 }
 
@@ -405,11 +405,11 @@ void etcd_lease_gone(etcd_lease *lease)
     forget_calls(lease);
     list_remove(&lease->link); /* no waiter takes this lease any more */
     while ((l = list_take(&lease->waiters))) {
-        etcd_waiter *s = list_entry(l, etcd_waiter, in_lease);
+        etcd_waiter *w = list_entry(l, etcd_waiter, in_lease);
 
-        s->lease = NULL;
-        if (etcd_waiter_ended_with(s, lease))
-            etcd_waiter_lost(s);
+        w->lease = NULL;
+        if (etcd_waiter_ended_with(w, lease))
+            etcd_waiter_lost(w);
     }
     etcd_lease_free(lease);
     if (had)
@@ -424,8 +424,8 @@ static bool answer_revoke(etcd_call *call, pb_span message)
     etcd *e = call->about;
 
     (void)message;
-    if (e->closing && e->last_words)
-        e->last_words--;
+    if (e->closing && e->revokes_out)
+        e->revokes_out--;
     return true;
 }
 

@@ -21,11 +21,11 @@
 #define CANCEL_MS 100 /* how long to wait for the answer to a cancel */
 #define ANSWER_MS 400 /* how long to wait for the first answer, if none has come */
 
-void etcd_answer_releases(etcd_waiter *s, int code)
+void etcd_answer_releases(etcd_waiter *w, int code)
 {
-    pawl_op *op = s->releases, *next;
+    pawl_op *op = w->releases, *next;
 
-    s->releases = NULL;
+    w->releases = NULL;
     for (; op; op = next) {
         next = op->engine[1];
         pawl_op_finish(op, code);
@@ -34,66 +34,66 @@ void etcd_answer_releases(etcd_waiter *s, int code)
 
 /* ---- deleting -------------------------------------------------------------------------------- */
 
-void etcd_waiter_left(etcd_waiter *s, bool was)
+void etcd_waiter_left(etcd_waiter *w, bool was)
 {
-    etcd_answer_releases(s, was ? 0 : PAWL_ENOTHELD);
-    etcd_waiter_end(s, s->refused);
+    etcd_answer_releases(w, was ? 0 : PAWL_ENOTHELD);
+    etcd_waiter_end(w, w->refused);
 }
 
 static bool answer_delete(etcd_call *call, pb_span message)
 {
-    etcd_waiter *s = call->about;
+    etcd_waiter *w = call->about;
     int64_t deleted;
 
     if (!etcd_read_deleted(message, &deleted))
         return false;
-    s->call = NULL;
-    etcd_waiter_left(s, deleted > 0);
+    w->call = NULL;
+    etcd_waiter_left(w, deleted > 0);
     return true;
 }
 
-void etcd_waiter_delete(etcd_waiter *s)
+void etcd_waiter_delete(etcd_waiter *w)
 {
     static const etcd_call_type type = {.path = "/etcdserverpb.KV/DeleteRange",
         .answer = answer_delete, .failed = etcd_waiter_failed};
-    etcd_call *call = etcd_call_new(s->e, &type, s);
+    etcd_call *call = etcd_call_new(w->e, &type, w);
 
     if (call)
-        etcd_pb_bytes(&call->body, 1, s->key, strlen(s->key));
+        etcd_pb_bytes(&call->body, 1, w->key, strlen(w->key));
     if (call && etcd_call_send(call))
-        s->call = call;
+        w->call = call;
     else
-        kit_timer_ms(s->e->env, &s->timer, 100);
+        kit_timer_ms(w->e->env, &w->timer, 100);
 }
 
-void etcd_waiter_leave(etcd_waiter *s, int code)
+void etcd_waiter_leave(etcd_waiter *w, int code)
 {
-    if (s->call && (s->state == WAITER_HOLDS || s->state == WAITER_SHELL)) {
-        s->call->about = NULL; /* a rewrite: harmless now or later */
-        s->call = NULL;
+    if (w->call && (w->state == WAITER_HOLDS || w->state == WAITER_SHELL)) {
+        w->call->about = NULL; /* a rewrite: harmless now or later */
+        w->call = NULL;
     }
-    etcd_watch_stop(&s->ahead);
-    etcd_watch_stop(&s->own);
-    list_remove(&s->fresh);
-    s->state = WAITER_LEAVES;
-    s->refused = code;
-    s->recheck = RECHECK_NONE;
-    s->rewrite = false;
-    etcd_waiter_enter_order(s);
-    etcd_waiter_next(s);
-    etcd_waiter_step(s);
+    etcd_watch_stop(&w->ahead);
+    etcd_watch_stop(&w->own);
+    list_remove(&w->fresh);
+    w->state = WAITER_LEAVES;
+    w->refused = code;
+    w->recheck = RECHECK_NONE;
+    w->rewrite = false;
+    etcd_waiter_enter_order(w);
+    etcd_waiter_next(w);
+    etcd_waiter_step(w);
 }
 
 /* ---- rewriting ------------------------------------------------------------------------------- */
 
-size_t etcd_waiter_value(const etcd_waiter *s, char text[ETCD_VALUE_MAX])
+size_t etcd_waiter_value(const etcd_waiter *w, char text[ETCD_VALUE_MAX])
 {
-    const pawl_env *env = s->e->env;
-    etcd_value v = {.since = s->since, .pid = getpid(), .token = s->token,
-                    .permits = s->permits, .capacity = s->capacity,
-                    .readers = s->downgraded, .shared = s->state == WAITER_SHELL || s->only_reads};
+    const pawl_env *env = w->e->env;
+    etcd_value v = {.since = w->since, .pid = getpid(), .token = w->token,
+                    .permits = w->permits, .capacity = w->capacity,
+                    .readers = w->downgraded, .shared = w->state == WAITER_SHELL || w->only_reads};
 
-    if (s->mode != PAWL_MODE_PERMITS)
+    if (w->mode != PAWL_MODE_PERMITS)
         v.capacity = 0;
     snprintf(v.host, sizeof v.host, "%s", env->host);
     snprintf(v.program, sizeof v.program, "%s", env->program);
@@ -104,25 +104,25 @@ size_t etcd_waiter_value(const etcd_waiter *s, char text[ETCD_VALUE_MAX])
 /* Grant the downgraded readers, now that the key counts them. */
 static void admit_downgraded(etcd_waiter *base, const etcd_call *call, int64_t revision)
 {
-    list_each_safe(etcd_waiter, s, &base->e->waiters, link) {
-        if (s->base == base && s->state == WAITER_ASKS)
-            etcd_waiter_granted(s, (uint64_t)revision, call->sent);
+    list_each_safe(etcd_waiter, w, &base->e->waiters, link) {
+        if (w->base == base && w->state == WAITER_ASKS)
+            etcd_waiter_granted(w, (uint64_t)revision, call->sent);
     }
 }
 
 /* The last downgraded reader has left. */
-static void shell_ends(etcd_waiter *s)
+static void shell_ends(etcd_waiter *w)
 {
-    s->only_reads = true;
-    if (etcd_waiter_lingers(s))
-        etcd_waiter_linger(s);
+    w->only_reads = true;
+    if (etcd_waiter_lingers(w))
+        etcd_waiter_linger(w);
     else
-        etcd_waiter_leave(s, PAWL_ECANCELED);
+        etcd_waiter_leave(w, PAWL_ECANCELED);
 }
 
 static bool answer_rewrite(etcd_call *call, pb_span message)
 {
-    etcd_waiter *s = call->about;
+    etcd_waiter *w = call->about;
     etcd_txn txn;
     etcd_kvs own;
     etcd_kv kv;
@@ -130,56 +130,56 @@ static bool answer_rewrite(etcd_call *call, pb_span message)
     if (!etcd_read_txn(message, &txn) || txn.revision <= 0 ||
         (!txn.succeeded && !etcd_txn_range(&txn, 0, &own)))
         return false;
-    s->call = NULL;
-    if (!txn.succeeded && etcd_next_kv(&own, &kv) && kv.created == s->created) {
-        s->rewrite = true;
-        etcd_lease_unfenced(s->lease, call->fence);
-        etcd_waiter_step(s);
+    w->call = NULL;
+    if (!txn.succeeded && etcd_next_kv(&own, &kv) && kv.created == w->created) {
+        w->rewrite = true;
+        etcd_lease_unfenced(w->lease, call->fence);
+        etcd_waiter_step(w);
         return true;
     }
-    s->moving = NULL;
-    s->key_is = s->key_is == KEY_MOVED ? KEY_KNOWN : s->key_is;
+    w->moving = NULL;
+    w->key_is = w->key_is == KEY_MOVED ? KEY_KNOWN : w->key_is;
     if (!txn.succeeded) {
-        etcd_waiter_vanished(s);
+        etcd_waiter_vanished(w);
         return true;
     }
-    if (!s->own.id && list_empty(&s->fresh)) /* the watch was compacted away */
-        etcd_watch_start(&s->own, s->e, s->key, "", txn.revision + 1);
-    if (!s->rewrite)
-        etcd_answer_releases(s, 0);
-    admit_downgraded(s, call, txn.revision);
-    if (call->tag && s->target && s->target->id == call->tag)
-        etcd_waiter_moved(s, s->target);
-    etcd_renewals_check(s->e);
-    if (s->state == WAITER_SHELL && !s->downgraded)
-        shell_ends(s);
+    if (!w->own.id && list_empty(&w->fresh)) /* the watch was compacted away */
+        etcd_watch_start(&w->own, w->e, w->key, "", txn.revision + 1);
+    if (!w->rewrite)
+        etcd_answer_releases(w, 0);
+    admit_downgraded(w, call, txn.revision);
+    if (call->tag && w->target && w->target->id == call->tag)
+        etcd_waiter_moved(w, w->target);
+    etcd_renewals_check(w->e);
+    if (w->state == WAITER_SHELL && !w->downgraded)
+        shell_ends(w);
     else
-        etcd_waiter_step(s);
+        etcd_waiter_step(w);
     return true;
 }
 
-void etcd_waiter_rewrite(etcd_waiter *s)
+void etcd_waiter_rewrite(etcd_waiter *w)
 {
     static const etcd_call_type type = {.path = "/etcdserverpb.KV/Txn", .answer = answer_rewrite,
         .failed = etcd_waiter_failed};
-    etcd_call *call = etcd_call_new(s->e, &type, s);
-    etcd_range own = {.key = etcd_span(s->key)};
+    etcd_call *call = etcd_call_new(w->e, &type, w);
+    etcd_range own = {.key = etcd_span(w->key)};
     etcd_query q = {.range = own, .keys_only = true};
     char value[ETCD_VALUE_MAX];
-    size_t n = etcd_waiter_value(s, value);
+    size_t n = etcd_waiter_value(w, value);
 
     if (call) {
-        call->tag = s->target ? s->target->id : 0;
-        etcd_if_created(&call->body, &own, s->created);
-        etcd_if_fenced(call, s->lease);
+        call->tag = w->target ? w->target->id : 0;
+        etcd_if_created(&call->body, &own, w->created);
+        etcd_if_fenced(call, w->lease);
         etcd_do_put(&call->body, ETCD_THEN, own.key, (pb_span){(const uint8_t *)value, n},
-                    call->tag ? call->tag : s->lease->id);
+                    call->tag ? call->tag : w->lease->id);
         etcd_do_range(&call->body, ETCD_ELSE, &q);
     }
     if (call && etcd_call_send(call)) {
-        s->call = call;
-        s->moving = call->tag ? s->target : s->moving;
-        s->rewrite = false;
+        w->call = call;
+        w->moving = call->tag ? w->target : w->moving;
+        w->rewrite = false;
     }
 }
 
@@ -194,20 +194,20 @@ static void unchain(pawl_op **chain, pawl_op *op)
 }
 
 /* A downgraded reader leaves. */
-static void downgraded_leaves(etcd_waiter *s)
+static void downgraded_leaves(etcd_waiter *w)
 {
-    etcd_waiter *base = s->base;
-    pawl_op *releases = s->releases;
+    etcd_waiter *base = w->base;
+    pawl_op *releases = w->releases;
 
-    s->base = NULL;
-    base->linger = s->linger > base->linger ? s->linger : base->linger;
+    w->base = NULL;
+    base->linger = w->linger > base->linger ? w->linger : base->linger;
     base->downgraded--;
     base->rewrite = true;
     if (base->state != WAITER_SHELL || base->downgraded) { /* the key stays */
-        etcd_answer_releases(s, 0);
+        etcd_answer_releases(w, 0);
         etcd_waiter_step(base);
     } else {
-        s->releases = NULL;
+        w->releases = NULL;
         for (pawl_op *op = releases, *next; op; op = next) {
             next = op->engine[1];
             op->engine[0] = base;
@@ -216,97 +216,97 @@ static void downgraded_leaves(etcd_waiter *s)
         }
         shell_ends(base);
     }
-    etcd_waiter_end(s, PAWL_ECANCELED);
+    etcd_waiter_end(w, PAWL_ECANCELED);
 }
 
-static void give_up(etcd_waiter *s, pawl_op *op)
+static void give_up(etcd_waiter *w, pawl_op *op)
 {
-    const etcd_link *link = &s->e->link;
+    const etcd_link *link = &w->e->link;
     int code;
 
     if (!etcd_link_ready(link) && link->last_code)
         code = pawl_error_set(op->err, link->last_code, "%s", link->words);
     else
-        code = etcd_no_answer(s->e, op->err, PAWL_ECONN);
-    s->acquires = NULL;
+        code = etcd_no_answer(w->e, op->err, PAWL_ECONN);
+    w->acquires = NULL;
     pawl_op_finish(op, code);
-    etcd_waiter_end(s, code);
+    etcd_waiter_end(w, code);
 }
 
 void etcd_acquire_cancel(etcd *e, pawl_op *op)
 {
-    etcd_waiter *s = op->engine[0];
+    etcd_waiter *w = op->engine[0];
 
-    unchain(&s->acquires, op);
-    if (s->acquires) { /* a repeated acquire of the same owner */
+    unchain(&w->acquires, op);
+    if (w->acquires) { /* a repeated acquire of the same owner */
         pawl_op_finish(op, PAWL_ECANCELED);
         return;
     }
-    s->acquires = op;
+    w->acquires = op;
     op->engine[1] = NULL;
-    if (s->base) {
-        downgraded_leaves(s);
-    } else if (s->state == WAITER_ASKS && !s->call && s->key_is != KEY_MAYBE) {
-        give_up(s, op);
+    if (w->base) {
+        downgraded_leaves(w);
+    } else if (w->state == WAITER_ASKS && !w->call && w->key_is != KEY_MAYBE) {
+        give_up(w, op);
     } else {
-        int64_t ms = !etcd_link_ready(&e->link) ? 0 : s->waited ? CANCEL_MS : ANSWER_MS;
+        int64_t ms = !etcd_link_ready(&e->link) ? 0 : w->waited ? CANCEL_MS : ANSWER_MS;
 
-        s->cancelled = true;
-        kit_timer_ms(e->env, &s->timer, ms);
-        if (!s->call)
-            etcd_waiter_leave(s, PAWL_ECANCELED);
+        w->cancelled = true;
+        kit_timer_ms(e->env, &w->timer, ms);
+        if (!w->call)
+            etcd_waiter_leave(w, PAWL_ECANCELED);
     }
 }
 
 void etcd_release(etcd *e, pawl_op *op)
 {
-    etcd_waiter *s = etcd_waiter_find(e, op->owner.seq);
+    etcd_waiter *w = etcd_waiter_find(e, op->owner.seq);
 
-    if (!s || s->acquires || (s->state == WAITER_SHELL && !s->rewrite && !s->call)) {
+    if (!w || w->acquires || (w->state == WAITER_SHELL && !w->rewrite && !w->call)) {
         pawl_op_finish(op, PAWL_ENOTHELD);
         return;
     }
-    if (s->state == WAITER_GONE) {
+    if (w->state == WAITER_GONE) {
         pawl_op_finish(op, PAWL_ENOTHELD);
-        etcd_waiter_end(s, PAWL_ENOTHELD);
+        etcd_waiter_end(w, PAWL_ENOTHELD);
         return;
     }
-    if (s->state == WAITER_HOLDS && op->permits && op->permits >= s->permits) {
+    if (w->state == WAITER_HOLDS && op->permits && op->permits >= w->permits) {
         pawl_op_finish(op, 0);
         return;
     }
-    if (s->state == WAITER_LINGERS && !s->target && !s->rewrite && !s->call) {
+    if (w->state == WAITER_LINGERS && !w->target && !w->rewrite && !w->call) {
         pawl_op_finish(op, 0);
         return;
     }
-    if (op->linger_ms > 0 && s->state == WAITER_HOLDS)
-        s->linger = e->env->now(e->env) + op->linger_ms * PAWL_NS_PER_MS;
-    op->engine[0] = s;
-    op->engine[1] = s->releases;
-    s->releases = op;
-    if (s->state != WAITER_HOLDS) {
-        s->cancelled |= s->state == WAITER_ASKS || s->state == WAITER_QUEUED;
-        etcd_waiter_step(s);
-    } else if (s->base) {
-        downgraded_leaves(s);
-    } else if (op->permits || s->downgraded) {
-        s->permits = op->permits;
-        s->state = s->downgraded ? WAITER_SHELL : WAITER_HOLDS;
-        s->rewrite = true;
-        etcd_waiter_step(s);
-    } else if (etcd_waiter_lingers(s)) {
-        etcd_waiter_linger(s);
+    if (op->linger_ms > 0 && w->state == WAITER_HOLDS)
+        w->linger = e->env->now(e->env) + op->linger_ms * PAWL_NS_PER_MS;
+    op->engine[0] = w;
+    op->engine[1] = w->releases;
+    w->releases = op;
+    if (w->state != WAITER_HOLDS) {
+        w->cancelled |= w->state == WAITER_ASKS || w->state == WAITER_QUEUED;
+        etcd_waiter_step(w);
+    } else if (w->base) {
+        downgraded_leaves(w);
+    } else if (op->permits || w->downgraded) {
+        w->permits = op->permits;
+        w->state = w->downgraded ? WAITER_SHELL : WAITER_HOLDS;
+        w->rewrite = true;
+        etcd_waiter_step(w);
+    } else if (etcd_waiter_lingers(w)) {
+        etcd_waiter_linger(w);
     } else {
-        etcd_waiter_leave(s, PAWL_ECANCELED);
+        etcd_waiter_leave(w, PAWL_ECANCELED);
     }
 }
 
 /* The waiter goes on leaving by itself. */
 void etcd_release_cancel(etcd *e, pawl_op *op)
 {
-    etcd_waiter *s = op->engine[0];
+    etcd_waiter *w = op->engine[0];
 
     (void)e;
-    unchain(&s->releases, op);
+    unchain(&w->releases, op);
     pawl_op_finish(op, PAWL_EUNKNOWN);
 }

@@ -19,81 +19,81 @@
  */
 #include "etcd.h"
 
-static void change_lease(etcd_waiter *s, etcd_lease *lease)
+static void change_lease(etcd_waiter *w, etcd_lease *lease)
 {
-    list_remove(&s->in_lease);
-    if (s->lease)
-        s->lease->used = s->e->env->now(s->e->env);
-    s->lease = lease;
-    list_append(&lease->waiters, &s->in_lease);
+    list_remove(&w->in_lease);
+    if (w->lease)
+        w->lease->used = w->e->env->now(w->e->env);
+    w->lease = lease;
+    list_append(&lease->waiters, &w->in_lease);
 }
 
-void etcd_waiter_moved(etcd_waiter *s, etcd_lease *lease)
+void etcd_waiter_moved(etcd_waiter *w, etcd_lease *lease)
 {
-    struct list *waiters = &s->e->waiters;
+    struct list *waiters = &w->e->waiters;
 
-    change_lease(s, lease);
+    change_lease(w, lease);
     list_each(etcd_waiter, l, waiters, link)
-        if (l->base == s)
+        if (l->base == w)
             change_lease(l, lease);
-    if (s->target == lease)
-        s->target = NULL;
+    if (w->target == lease)
+        w->target = NULL;
 }
 
-bool etcd_waiter_ended_with(etcd_waiter *s, const etcd_lease *lease)
+bool etcd_waiter_ended_with(etcd_waiter *w, const etcd_lease *lease)
 {
-    etcd_waiter *holder = s->base ? s->base : s;
-    etcd_lease *to = holder->moving ? holder->moving : s->base ? holder->lease : NULL;
+    etcd_waiter *holder = w->base ? w->base : w;
+    etcd_lease *to = holder->moving ? holder->moving : w->base ? holder->lease : NULL;
 
     if (!to || to == lease)
         return true;
-    change_lease(s, to);
-    if (s->base)
+    change_lease(w, to);
+    if (w->base)
         return false;
-    if (s->call)
-        s->call->about = NULL;
-    s->call = NULL;
-    s->moving = NULL;
-    s->target = s->target == to ? NULL : s->target;
-    s->rewrite = s->state != WAITER_LEAVES;
-    if (s->rewrite)
-        s->key_is = KEY_MOVED;
+    if (w->call)
+        w->call->about = NULL;
+    w->call = NULL;
+    w->moving = NULL;
+    w->target = w->target == to ? NULL : w->target;
+    w->rewrite = w->state != WAITER_LEAVES;
+    if (w->rewrite)
+        w->key_is = KEY_MOVED;
     return false;
 }
 
 /* ---- lingering ------------------------------------------------------------------------------- */
 
-bool etcd_waiter_lingers(const etcd_waiter *s)
+bool etcd_waiter_lingers(const etcd_waiter *w)
 {
-    return s->linger > s->e->env->now(s->e->env);
+    return w->linger > w->e->env->now(w->e->env);
 }
 
-void etcd_waiter_linger(etcd_waiter *s)
+void etcd_waiter_linger(etcd_waiter *w)
 {
-    pawl_env *env = s->e->env;
-    int64_t ms = (s->linger - env->now(env)) / PAWL_NS_PER_MS + 1;
+    pawl_env *env = w->e->env;
+    int64_t ms = (w->linger - env->now(env)) / PAWL_NS_PER_MS + 1;
 
-    s->state = WAITER_LINGERS;
-    list_remove(&s->fresh);
-    env->timer_set(env, &s->timer, s->linger);
-    s->target = etcd_lease_that_ends(s->e, ms);
-    if (!s->target) { /* the key lingers as long as the process runs */
-        etcd_answer_releases(s, 0);
+    w->state = WAITER_LINGERS;
+    list_remove(&w->fresh);
+    env->timer_set(env, &w->timer, w->linger);
+    w->target = etcd_lease_that_ends(w->e, ms);
+    if (!w->target) { /* the key lingers as long as the process runs */
+        etcd_answer_releases(w, 0);
         return;
     }
-    s->rewrite = true;
-    etcd_waiter_step(s);
+    w->rewrite = true;
+    etcd_waiter_step(w);
 }
 
 void etcd_linger_refused(etcd_lease *lease)
 {
     struct list *waiters = &lease->e->waiters;
 
-    list_each_safe(etcd_waiter, s, waiters, link) {
-        if (s->target != lease)
+    list_each_safe(etcd_waiter, w, waiters, link) {
+        if (w->target != lease)
             continue;
-        s->target = NULL;
-        etcd_answer_releases(s, 0);
+        w->target = NULL;
+        etcd_answer_releases(w, 0);
     }
     etcd_lease_free(lease);
 }

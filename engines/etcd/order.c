@@ -25,149 +25,149 @@ static struct list *asking_bucket(etcd *e, const char *name)
     return &e->asking[kit_hash_text(name) % ETCD_ASKING_BUCKETS];
 }
 
-void etcd_waiter_enter_order(etcd_waiter *s)
+void etcd_waiter_enter_order(etcd_waiter *w)
 {
-    if (list_empty(&s->asking))
-        list_append(asking_bucket(s->e, s->name), &s->asking);
+    if (list_empty(&w->asking))
+        list_append(asking_bucket(w->e, w->name), &w->asking);
 }
 
 /* Must an earlier waiter of the same name go first? */
-bool etcd_waiter_behind(const etcd_waiter *s)
+bool etcd_waiter_behind(const etcd_waiter *w)
 {
-    struct list *bucket = asking_bucket(s->e, s->name);
+    struct list *bucket = asking_bucket(w->e, w->name);
 
     list_each(const etcd_waiter, other, bucket, asking) {
-        if (other == s)
+        if (other == w)
             return false;
-        if (!strcmp(other->name, s->name) &&
-            (other->state == WAITER_ASKS || (other->state == WAITER_LEAVES && !s->queue)))
+        if (!strcmp(other->name, w->name) &&
+            (other->state == WAITER_ASKS || (other->state == WAITER_LEAVES && !w->queue)))
             return true;
     }
     return false;
 }
 
-void etcd_waiter_next(const etcd_waiter *s)
+void etcd_waiter_next(const etcd_waiter *w)
 {
-    struct list *bucket = asking_bucket(s->e, s->name);
+    struct list *bucket = asking_bucket(w->e, w->name);
 
     list_each(etcd_waiter, other, bucket, asking) {
-        if (other->state == WAITER_ASKS && !strcmp(other->name, s->name)) {
+        if (other->state == WAITER_ASKS && !strcmp(other->name, w->name)) {
             etcd_waiter_step(other);
             return;
         }
     }
 }
 
-void etcd_waiter_leave_order(etcd_waiter *s)
+void etcd_waiter_leave_order(etcd_waiter *w)
 {
-    list_remove(&s->asking);
-    etcd_waiter_next(s);
+    list_remove(&w->asking);
+    etcd_waiter_next(w);
 }
 
 /* ---- watching -------------------------------------------------------------------------------- */
 
-static void see_again(etcd_waiter *s, enum etcd_recheck read)
+static void see_again(etcd_waiter *w, enum etcd_recheck read)
 {
-    if (s->state != WAITER_QUEUED)
+    if (w->state != WAITER_QUEUED)
         return;
-    etcd_waiter_due(s, read);
-    etcd_waiter_step(s);
+    etcd_waiter_due(w, read);
+    etcd_waiter_step(w);
 }
 
-static void ahead_started(etcd_watch *w, int64_t revision)
+static void ahead_started(etcd_watch *watch, int64_t revision)
 {
-    etcd_waiter *s = w->arg;
+    etcd_waiter *w = watch->arg;
 
-    if (revision == s->revision)
+    if (revision == w->revision)
         return;
     /* there may have been changes before the watch began */
-    see_again(s, s->ahead_is ? RECHECK_AHEAD : RECHECK_QUEUE);
+    see_again(w, w->ahead_is ? RECHECK_AHEAD : RECHECK_QUEUE);
 }
 
-static void ahead_event(etcd_watch *w, const etcd_event *event)
+static void ahead_event(etcd_watch *watch, const etcd_event *event)
 {
-    etcd_waiter *s = w->arg;
+    etcd_waiter *w = watch->arg;
 
-    if (s->mode == PAWL_MODE_LATCH && !event->deleted && etcd_latch_left(&event->kv) > 0)
+    if (w->mode == PAWL_MODE_LATCH && !event->deleted && etcd_latch_left(&event->kv) > 0)
         return;
     /* in a range, keys behind the own one don't matter */
-    if (event->deleted || (event->kv.created < s->created && !etcd_same(event->kv.key,
-                                                                        etcd_span(s->key))))
-        see_again(s, RECHECK_TAKE);
+    if (event->deleted || (event->kv.created < w->created && !etcd_same(event->kv.key,
+                                                                        etcd_span(w->key))))
+        see_again(w, RECHECK_TAKE);
 }
 
-static void ahead_missed(etcd_watch *w)
+static void ahead_missed(etcd_watch *watch)
 {
-    see_again(w->arg, RECHECK_QUEUE);
+    see_again(watch->arg, RECHECK_QUEUE);
 }
 
 /* The key was deleted while the lease was valid: by a break, or by hand. */
-static bool was_broken(const etcd_waiter *s)
+static bool was_broken(const etcd_waiter *w)
 {
-    const etcd_lease *lease = (s->base ? s->base : s)->lease;
+    const etcd_lease *lease = (w->base ? w->base : w)->lease;
 
-    return s->state == WAITER_HOLDS && lease &&
-           s->e->env->now(s->e->env) < lease->from + lease->ttl;
+    return w->state == WAITER_HOLDS && lease &&
+           w->e->env->now(w->e->env) < lease->from + lease->ttl;
 }
 
-void etcd_waiter_vanished(etcd_waiter *s)
+void etcd_waiter_vanished(etcd_waiter *w)
 {
-    etcd *e = s->e;
-    uint64_t seq = s->by_seq.seq;
-    bool broken = was_broken(s);
+    etcd *e = w->e;
+    uint64_t seq = w->by_seq.seq;
+    bool broken = was_broken(w);
 
-    etcd_waiter_lost(s);
-    s = etcd_waiter_find(e, seq);
-    if (s && s->state == WAITER_ASKS) {
-        etcd_waiter_step(s); /* a waiter: queue again */
+    etcd_waiter_lost(w);
+    w = etcd_waiter_find(e, seq);
+    if (w && w->state == WAITER_ASKS) {
+        etcd_waiter_step(w); /* a waiter: queue again */
         return;
     }
     pawl_events_report(&e->events, PAWL_EVENT_VERIFY, broken ? PAWL_LOST_BROKEN : 0);
     etcd_renewals_check(e);
 }
 
-static void own_event(etcd_watch *w, const etcd_event *event)
+static void own_event(etcd_watch *watch, const etcd_event *event)
 {
     if (event->deleted)
-        etcd_waiter_vanished(w->arg);
+        etcd_waiter_vanished(watch->arg);
 }
 
 /* Compacted away: writing or reading the key shows whether the key exists, and at which
  * revision. */
-static void own_missed(etcd_watch *w)
+static void own_missed(etcd_watch *watch)
 {
-    etcd_waiter *s = w->arg;
+    etcd_waiter *w = watch->arg;
 
-    s->rewrite |= s->state == WAITER_HOLDS || s->state == WAITER_SHELL;
-    if (s->state == WAITER_QUEUED)
-        etcd_waiter_due(s, RECHECK_QUEUE);
-    etcd_waiter_step(s);
+    w->rewrite |= w->state == WAITER_HOLDS || w->state == WAITER_SHELL;
+    if (w->state == WAITER_QUEUED)
+        etcd_waiter_due(w, RECHECK_QUEUE);
+    etcd_waiter_step(w);
 }
 
 /* Watch the waiter's own key after a delay. */
-void etcd_waiter_watch_soon(etcd_waiter *s, etcd_soon *soon)
+void etcd_waiter_watch_soon(etcd_waiter *w, etcd_soon *soon)
 {
-    pawl_env *env = s->e->env;
+    pawl_env *env = w->e->env;
 
-    s->began = env->now(env);
-    list_remove(&s->fresh);
-    list_append(&soon->waiters, &s->fresh);
+    w->began = env->now(env);
+    list_remove(&w->fresh);
+    list_append(&soon->waiters, &w->fresh);
     if (!soon->timer.armed) {
-        soon->timer.arg = s->e;
-        env->timer_set(env, &soon->timer, s->began + soon->delay);
+        soon->timer.arg = w->e;
+        env->timer_set(env, &soon->timer, w->began + soon->delay);
     }
 }
 
-static void watch_own(etcd_waiter *s)
+static void watch_own(etcd_waiter *w)
 {
-    bool holds = s->state == WAITER_HOLDS;
+    bool holds = w->state == WAITER_HOLDS;
 
-    list_remove(&s->fresh);
-    if (!s->own.id)
-        etcd_watch_start(&s->own, s->e, s->key, "",
-                         (holds ? (int64_t)s->token : s->revision) + 1);
-    s->rewrite |= holds && s->waited && s->mode == PAWL_MODE_EXCLUSIVE; /* show since when */
-    etcd_waiter_step(s);
+    list_remove(&w->fresh);
+    if (!w->own.id)
+        etcd_watch_start(&w->own, w->e, w->key, "",
+                         (holds ? (int64_t)w->token : w->revision) + 1);
+    w->rewrite |= holds && w->waited && w->mode == PAWL_MODE_EXCLUSIVE; /* show since when */
+    etcd_waiter_step(w);
 }
 
 static void soon_fired(pawl_timer *timer)
@@ -177,13 +177,13 @@ static void soon_fired(pawl_timer *timer)
     int64_t now = e->env->now(e->env);
 
     while (!list_empty(&soon->waiters)) {
-        etcd_waiter *s = list_entry(soon->waiters.next, etcd_waiter, fresh);
+        etcd_waiter *w = list_entry(soon->waiters.next, etcd_waiter, fresh);
 
-        if (s->began + soon->delay > now) {
-            e->env->timer_set(e->env, timer, s->began + soon->delay);
+        if (w->began + soon->delay > now) {
+            e->env->timer_set(e->env, timer, w->began + soon->delay);
             return;
         }
-        watch_own(s);
+        watch_own(w);
     }
 }
 
@@ -194,50 +194,50 @@ void etcd_soon_init(etcd_soon *soon, int64_t delay_ms)
     soon->delay = delay_ms * PAWL_NS_PER_MS;
 }
 
-void etcd_waiter_queue(etcd_waiter *s, const etcd_range *range, int64_t is, int64_t revision)
+void etcd_waiter_queue(etcd_waiter *w, const etcd_range *range, int64_t is, int64_t revision)
 {
     pb_span key = range->key, end = range->end;
     size_t room = key.length + end.length + 2;
     char *text = malloc(room);
 
-    s->state = WAITER_QUEUED;
-    s->waited = true;
-    for (pawl_op *op = s->acquires; op; op = op->engine[1])
+    w->state = WAITER_QUEUED;
+    w->waited = true;
+    for (pawl_op *op = w->acquires; op; op = op->engine[1])
         pawl_op_waits(op);
-    s->revision = revision;
-    s->ahead_is = is;
-    if (s->cancelled) {
+    w->revision = revision;
+    w->ahead_is = is;
+    if (w->cancelled) {
         free(text);
-        etcd_waiter_leave(s, PAWL_ECANCELED);
+        etcd_waiter_leave(w, PAWL_ECANCELED);
         return;
     }
     if (!text) {
-        etcd_waiter_due(s, RECHECK_QUEUE);
-        kit_timer_ms(s->e->env, &s->timer, RETRY_MS);
+        etcd_waiter_due(w, RECHECK_QUEUE);
+        kit_timer_ms(w->e->env, &w->timer, RETRY_MS);
         return;
     }
     snprintf(text, room, "%.*s%c%.*s", (int)key.length, (const char *)key.data, 0, (int)end.length,
              (const char *)end.data);
-    if (s->ahead.id && !strcmp(s->ahead.key, text)) { /* the same key as before */
+    if (w->ahead.id && !strcmp(w->ahead.key, text)) { /* the same key as before */
         free(text);
     } else {
-        etcd_watch_stop(&s->ahead);
-        free(s->ahead_key);
-        s->ahead_key = text;
-        s->ahead.deletes_only = s->mode == PAWL_MODE_EXCLUSIVE;
-        etcd_watch_start(&s->ahead, s->e, text, text + strlen(text) + 1, 0);
+        etcd_watch_stop(&w->ahead);
+        free(w->ahead_key);
+        w->ahead_key = text;
+        w->ahead.deletes_only = w->mode == PAWL_MODE_EXCLUSIVE;
+        etcd_watch_start(&w->ahead, w->e, text, text + strlen(text) + 1, 0);
     }
-    etcd_waiter_leave_order(s);
-    if (!s->own.id && list_empty(&s->fresh))
-        etcd_waiter_watch_soon(s, &s->e->unwatched_waiters);
-    if (s->recheck) /* something changed before the answer came */
-        etcd_waiter_step(s);
+    etcd_waiter_leave_order(w);
+    if (!w->own.id && list_empty(&w->fresh))
+        etcd_waiter_watch_soon(w, &w->e->unwatched_waiters);
+    if (w->recheck) /* something changed before the answer came */
+        etcd_waiter_step(w);
 }
 
-void etcd_waiter_watches(etcd_waiter *s)
+void etcd_waiter_watches(etcd_waiter *w)
 {
-    s->ahead = (etcd_watch){.arg = s, .from_now = true, .started = ahead_started,
+    w->ahead = (etcd_watch){.arg = w, .from_now = true, .started = ahead_started,
                             .event = ahead_event, .missed = ahead_missed};
-    s->own = (etcd_watch){.arg = s, .deletes_only = true, .event = own_event,
+    w->own = (etcd_watch){.arg = w, .deletes_only = true, .event = own_event,
                           .missed = own_missed};
 }

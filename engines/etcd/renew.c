@@ -14,16 +14,16 @@
 
 /* Can this grant be answered with 0 now? If not, start the requests that make an answer
  * possible. */
-static bool is_good(etcd_waiter *s, int64_t lease_ms)
+static bool is_good(etcd_waiter *w, int64_t lease_ms)
 {
-    etcd_waiter *holder = s->base ? s->base : s;
+    etcd_waiter *holder = w->base ? w->base : w;
 
-    if (!s->target && !s->base && etcd_lease_is_shorter(s->lease, lease_ms)) {
-        s->target = etcd_lease_for(s->e, lease_ms);
-        s->rewrite |= s->target != NULL;
-        etcd_waiter_step(s);
+    if (!w->target && !w->base && etcd_lease_is_shorter(w->lease, lease_ms)) {
+        w->target = etcd_lease_for(w->e, lease_ms);
+        w->rewrite |= w->target != NULL;
+        etcd_waiter_step(w);
     }
-    if (s->target || holder->key_is == KEY_MOVED)
+    if (w->target || holder->key_is == KEY_MOVED)
         return false;
     if (etcd_lease_fresh(holder->lease))
         return true;
@@ -38,13 +38,13 @@ static bool answer(etcd *e, pawl_op *op)
 
     for (size_t i = 0; i < op->batch_len; i++) {
         pawl_renewal *item = &op->batch[i];
-        etcd_waiter *s = etcd_waiter_find(e, item->owner.seq);
+        etcd_waiter *w = etcd_waiter_find(e, item->owner.seq);
 
-        if (!s || s->state != WAITER_HOLDS) {
+        if (!w || w->state != WAITER_HOLDS) {
             item->code = PAWL_ENOTHELD;
             gone = true;
-        } else if (is_good(s, item->lease_ms)) {
-            int64_t ms = etcd_lease_left((s->base ? s->base : s)->lease, now);
+        } else if (is_good(w, item->lease_ms)) {
+            int64_t ms = etcd_lease_left((w->base ? w->base : w)->lease, now);
 
             item->code = 0;
             left = ms < left ? ms : left;

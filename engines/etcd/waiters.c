@@ -86,45 +86,45 @@ etcd_waiter *etcd_waiter_find(etcd *e, uint64_t seq)
     return s ? list_entry(s, etcd_waiter, by_seq) : NULL;
 }
 
-static void forget_call(etcd_waiter *s)
+static void forget_call(etcd_waiter *w)
 {
-    if (s->call)
-        s->call->about = NULL;
-    s->call = NULL;
+    if (w->call)
+        w->call->about = NULL;
+    w->call = NULL;
 }
 
-static void waiter_free(etcd_waiter *s)
+static void waiter_free(etcd_waiter *w)
 {
-    etcd *e = s->e;
+    etcd *e = w->e;
 
-    kit_seqs_remove(&e->table, &s->by_seq);
-    forget_call(s);
-    e->env->timer_clear(e->env, &s->timer);
-    etcd_watch_stop(&s->ahead);
-    etcd_watch_stop(&s->own);
-    list_remove(&s->link);
-    list_remove(&s->in_lease);
-    list_remove(&s->fresh);
-    etcd_waiter_leave_order(s);
-    if (s->lease)
-        s->lease->used = e->env->now(e->env);
-    if (s->target && s->target->ends)
-        etcd_lease_free(s->target);
-    if (s->lease && s->lease->ends && list_empty(&s->lease->waiters))
-        etcd_lease_free(s->lease);
-    free(s->ahead_key);
-    free(s->key);
-    free(s);
+    kit_seqs_remove(&e->table, &w->by_seq);
+    forget_call(w);
+    e->env->timer_clear(e->env, &w->timer);
+    etcd_watch_stop(&w->ahead);
+    etcd_watch_stop(&w->own);
+    list_remove(&w->link);
+    list_remove(&w->in_lease);
+    list_remove(&w->fresh);
+    etcd_waiter_leave_order(w);
+    if (w->lease)
+        w->lease->used = e->env->now(e->env);
+    if (w->target && w->target->ends)
+        etcd_lease_free(w->target);
+    if (w->lease && w->lease->ends && list_empty(&w->lease->waiters))
+        etcd_lease_free(w->lease);
+    free(w->ahead_key);
+    free(w->key);
+    free(w);
 }
 
 /* ---- creating and ending a waiter ------------------------------------------------------------ */
 
-static bool take_lease(etcd_waiter *s)
+static bool take_lease(etcd_waiter *w)
 {
-    s->lease = etcd_lease_for(s->e, s->lease_ms);
-    if (!s->lease)
+    w->lease = etcd_lease_for(w->e, w->lease_ms);
+    if (!w->lease)
         return false;
-    list_append(&s->lease->waiters, &s->in_lease);
+    list_append(&w->lease->waiters, &w->in_lease);
     return true;
 }
 
@@ -132,206 +132,206 @@ static void try_again(pawl_timer *timer);
 
 static etcd_waiter *waiter_new(etcd *e, pawl_op *op)
 {
-    etcd_waiter *s = calloc(1, sizeof *s + strlen(op->name) + 1);
+    etcd_waiter *w = calloc(1, sizeof *w + strlen(op->name) + 1);
 
-    if (!s)
+    if (!w)
         return NULL;
-    s->e = e;
-    s->by_seq.seq = op->owner.seq;
-    s->mode = op->mode;
-    s->queue = op->queue;
-    s->permits = op->permits;
-    s->capacity = op->count;
-    s->lease_ms = op->mode == PAWL_MODE_LATCH ? ETCD_HELPERS_MS : op->lease_ms;
-    s->since = e->env->wall_ms(e->env);
-    s->timer = (pawl_timer){.fire = try_again, .arg = s};
-    strcpy(s->name, op->name);
-    etcd_waiter_watches(s);
-    list_init(&s->in_lease);
-    list_init(&s->fresh);
-    list_init(&s->asking);
-    if (!kit_seqs_add(&e->table, &s->by_seq)) {
-        free(s);
-        return NULL;
-    }
-    if (!take_lease(s)) {
-        kit_seqs_remove(&e->table, &s->by_seq);
-        free(s);
+    w->e = e;
+    w->by_seq.seq = op->owner.seq;
+    w->mode = op->mode;
+    w->queue = op->queue;
+    w->permits = op->permits;
+    w->capacity = op->count;
+    w->lease_ms = op->mode == PAWL_MODE_LATCH ? ETCD_HELPERS_MS : op->lease_ms;
+    w->since = e->env->wall_ms(e->env);
+    w->timer = (pawl_timer){.fire = try_again, .arg = w};
+    strcpy(w->name, op->name);
+    etcd_waiter_watches(w);
+    list_init(&w->in_lease);
+    list_init(&w->fresh);
+    list_init(&w->asking);
+    if (!kit_seqs_add(&e->table, &w->by_seq)) {
+        free(w);
         return NULL;
     }
-    list_append(&e->waiters, &s->link);
-    etcd_waiter_enter_order(s);
-    return s;
+    if (!take_lease(w)) {
+        kit_seqs_remove(&e->table, &w->by_seq);
+        free(w);
+        return NULL;
+    }
+    list_append(&e->waiters, &w->link);
+    etcd_waiter_enter_order(w);
+    return w;
 }
 
-static void tell(pawl_op *op, const etcd_waiter *s, int64_t from)
+static void tell(pawl_op *op, const etcd_waiter *w, int64_t from)
 {
-    int64_t left = etcd_lease_left(s->lease, from);
+    int64_t left = etcd_lease_left(w->lease, from);
 
-    op->token = s->token;
+    op->token = w->token;
     op->ntokens = 1;
     op->lease_from = from;
     op->granted_ms = left < op->lease_ms ? left : 0;
-    op->waited = s->waited;
+    op->waited = w->waited;
     pawl_op_finish(op, 0);
 }
 
-static void end_acquires(etcd_waiter *s, int code)
+static void end_acquires(etcd_waiter *w, int code)
 {
-    pawl_op *op = s->acquires, *next;
+    pawl_op *op = w->acquires, *next;
 
-    s->acquires = NULL;
+    w->acquires = NULL;
     for (; op; op = next) {
         next = op->engine[1];
         pawl_op_finish(op, code);
     }
 }
 
-void etcd_waiter_granted(etcd_waiter *s, uint64_t token, int64_t from)
+void etcd_waiter_granted(etcd_waiter *w, uint64_t token, int64_t from)
 {
-    pawl_env *env = s->e->env;
-    pawl_op *op = s->acquires, *next;
+    pawl_env *env = w->e->env;
+    pawl_op *op = w->acquires, *next;
 
-    etcd_watch_stop(&s->ahead);
-    s->state = WAITER_HOLDS;
-    etcd_waiter_leave_order(s);
-    s->token = token;
-    s->since = env->wall_ms(env);
-    s->recheck = RECHECK_NONE;
-    s->key_is = KEY_KNOWN;
-    env->timer_clear(env, &s->timer);
+    etcd_watch_stop(&w->ahead);
+    w->state = WAITER_HOLDS;
+    etcd_waiter_leave_order(w);
+    w->token = token;
+    w->since = env->wall_ms(env);
+    w->recheck = RECHECK_NONE;
+    w->key_is = KEY_KNOWN;
+    env->timer_clear(env, &w->timer);
     if (!op) {
-        etcd_waiter_leave(s, PAWL_ECANCELED);
+        etcd_waiter_leave(w, PAWL_ECANCELED);
         return;
     }
-    if (!s->base)
-        etcd_waiter_watch_soon(s, &s->e->unwatched_holders);
-    s->acquires = NULL;
+    if (!w->base)
+        etcd_waiter_watch_soon(w, &w->e->unwatched_holders);
+    w->acquires = NULL;
     for (; op; op = next) {
         next = op->engine[1];
-        tell(op, s, from);
+        tell(op, w, from);
     }
 }
 
-void etcd_waiter_opened(etcd_waiter *s)
+void etcd_waiter_opened(etcd_waiter *w)
 {
-    for (pawl_op *op = s->acquires; op; op = op->engine[1])
-        op->waited = s->waited;
-    end_acquires(s, 0);
-    if (s->created)
-        etcd_waiter_leave(s, PAWL_ECANCELED);
+    for (pawl_op *op = w->acquires; op; op = op->engine[1])
+        op->waited = w->waited;
+    end_acquires(w, 0);
+    if (w->created)
+        etcd_waiter_leave(w, PAWL_ECANCELED);
     else
-        etcd_waiter_end(s, PAWL_ECANCELED);
+        etcd_waiter_end(w, PAWL_ECANCELED);
 }
 
-void etcd_waiter_end(etcd_waiter *s, int code)
+void etcd_waiter_end(etcd_waiter *w, int code)
 {
-    end_acquires(s, code);
-    etcd_answer_releases(s, PAWL_ENOTHELD);
-    waiter_free(s);
+    end_acquires(w, code);
+    etcd_answer_releases(w, PAWL_ENOTHELD);
+    waiter_free(w);
 }
 
 /* The key of the base grant is gone: the downgraded readers lose their grants, or ask for keys. */
 static void downgraded_lost(etcd_waiter *base)
 {
-    list_each_safe(etcd_waiter, s, &base->e->waiters, link) {
-        if (s->base != base)
+    list_each_safe(etcd_waiter, w, &base->e->waiters, link) {
+        if (w->base != base)
             continue;
-        s->base = NULL;
-        if (s->state == WAITER_HOLDS) {
-            s->state = WAITER_GONE;
-        } else if (s->lease) {
-            etcd_waiter_enter_order(s);
-            etcd_waiter_step(s); /* asks for a key of its own */
+        w->base = NULL;
+        if (w->state == WAITER_HOLDS) {
+            w->state = WAITER_GONE;
+        } else if (w->lease) {
+            etcd_waiter_enter_order(w);
+            etcd_waiter_step(w); /* asks for a key of its own */
         }
     }
     base->downgraded = 0;
 }
 
-void etcd_waiter_lost(etcd_waiter *s)
+void etcd_waiter_lost(etcd_waiter *w)
 {
-    enum etcd_waiter_state state = s->state;
+    enum etcd_waiter_state state = w->state;
 
-    forget_call(s);
-    etcd_watch_stop(&s->ahead);
-    etcd_watch_stop(&s->own);
-    list_remove(&s->fresh);
-    s->created = 0;
-    s->key_is = KEY_KNOWN;
-    s->recheck = RECHECK_NONE;
-    s->rewrite = false;
-    s->moving = NULL;
-    if (!s->target || !s->target->ends)
-        s->target = NULL;
+    forget_call(w);
+    etcd_watch_stop(&w->ahead);
+    etcd_watch_stop(&w->own);
+    list_remove(&w->fresh);
+    w->created = 0;
+    w->key_is = KEY_KNOWN;
+    w->recheck = RECHECK_NONE;
+    w->rewrite = false;
+    w->moving = NULL;
+    if (!w->target || !w->target->ends)
+        w->target = NULL;
     if (state == WAITER_HOLDS || state == WAITER_GONE) {
-        s->state = WAITER_GONE;
-        s->base = NULL;
-        downgraded_lost(s);
-        etcd_answer_releases(s, PAWL_ENOTHELD);
+        w->state = WAITER_GONE;
+        w->base = NULL;
+        downgraded_lost(w);
+        etcd_answer_releases(w, PAWL_ENOTHELD);
     } else if (state == WAITER_SHELL) {
-        downgraded_lost(s);
-        etcd_waiter_end(s, PAWL_ECANCELED);
+        downgraded_lost(w);
+        etcd_waiter_end(w, PAWL_ECANCELED);
     } else if (state == WAITER_LEAVES || state == WAITER_LINGERS) {
-        etcd_waiter_left(s, false);
+        etcd_waiter_left(w, false);
     } else {
-        s->state = WAITER_ASKS;
-        s->base = NULL;
-        etcd_waiter_enter_order(s);
-        if (!s->lease) {
-            free(s->key);
-            s->key = NULL;
+        w->state = WAITER_ASKS;
+        w->base = NULL;
+        etcd_waiter_enter_order(w);
+        if (!w->lease) {
+            free(w->key);
+            w->key = NULL;
         }
-        if (!s->lease && !take_lease(s))
-            etcd_waiter_end(s, PAWL_ENOMEM);
+        if (!w->lease && !take_lease(w))
+            etcd_waiter_end(w, PAWL_ENOMEM);
     }
 }
 
 /* ---- the next step --------------------------------------------------------------------------- */
 
-static bool have_key(etcd_waiter *s)
+static bool have_key(etcd_waiter *w)
 {
     static const enum etcd_section sections[] = {
         [PAWL_MODE_EXCLUSIVE] = ETCD_LOCKS, [PAWL_MODE_SHARED] = ETCD_READS,
         [PAWL_MODE_PERMITS] = ETCD_PERMITS, [PAWL_MODE_LATCH] = ETCD_WAITS};
     char key[ETCD_KEY_MAX];
 
-    if (s->key)
+    if (w->key)
         return true;
-    etcd_key(key, s->e, s->name, sections[s->mode], s->lease->id, s->by_seq.seq);
-    s->key = strdup(key);
-    return s->key != NULL;
+    etcd_key(key, w->e, w->name, sections[w->mode], w->lease->id, w->by_seq.seq);
+    w->key = strdup(key);
+    return w->key != NULL;
 }
 
-void etcd_waiter_step(etcd_waiter *s)
+void etcd_waiter_step(etcd_waiter *w)
 {
-    bool ready = s->lease && s->lease->state == LEASE_READY;
+    bool ready = w->lease && w->lease->state == LEASE_READY;
 
-    if (s->call || s->base || !etcd_link_ready(&s->e->link))
+    if (w->call || w->base || !etcd_link_ready(&w->e->link))
         return;
-    switch (s->state) {
+    switch (w->state) {
     case WAITER_ASKS:
-        if (!ready || etcd_waiter_behind(s))
+        if (!ready || etcd_waiter_behind(w))
             break;
-        if (have_key(s))
-            etcd_waiter_ask(s);
+        if (have_key(w))
+            etcd_waiter_ask(w);
         else
-            kit_timer_ms(s->e->env, &s->timer, RETRY_MS);
+            kit_timer_ms(w->e->env, &w->timer, RETRY_MS);
         break;
     case WAITER_QUEUED:
-        if (ready && s->recheck != RECHECK_NONE)
-            etcd_waiter_ask(s);
+        if (ready && w->recheck != RECHECK_NONE)
+            etcd_waiter_ask(w);
         break;
     case WAITER_HOLDS:
     case WAITER_SHELL:
     case WAITER_LINGERS:
-        if (s->rewrite && ready && (!s->target || s->target->state == LEASE_READY))
-            etcd_waiter_rewrite(s);
+        if (w->rewrite && ready && (!w->target || w->target->state == LEASE_READY))
+            etcd_waiter_rewrite(w);
         break;
     case WAITER_LEAVES:
-        if (!s->created && s->key_is != KEY_MAYBE)
-            etcd_waiter_left(s, false);
-        else if (ready || s->key_is != KEY_MAYBE) /* fence off late requests first */
-            etcd_waiter_delete(s);
+        if (!w->created && w->key_is != KEY_MAYBE)
+            etcd_waiter_left(w, false);
+        else if (ready || w->key_is != KEY_MAYBE) /* fence off late requests first */
+            etcd_waiter_delete(w);
         break;
     default:
         break;
@@ -340,66 +340,66 @@ void etcd_waiter_step(etcd_waiter *s)
 
 static void try_again(pawl_timer *timer)
 {
-    etcd_waiter *s = timer->arg;
-    pawl_op *op = s->acquires;
+    etcd_waiter *w = timer->arg;
+    pawl_op *op = w->acquires;
 
-    if (s->state == WAITER_LINGERS) {
-        if (etcd_waiter_lingers(s))
-            s->e->env->timer_set(s->e->env, timer, s->linger);
+    if (w->state == WAITER_LINGERS) {
+        if (etcd_waiter_lingers(w))
+            w->e->env->timer_set(w->e->env, timer, w->linger);
         else
-            etcd_waiter_leave(s, PAWL_ECANCELED);
+            etcd_waiter_leave(w, PAWL_ECANCELED);
     }
-    if (!s->cancelled || !op) {
-        etcd_waiter_step(s);
+    if (!w->cancelled || !op) {
+        etcd_waiter_step(w);
         return;
     }
     /* The answer takes too long. The answer will come, and the key will be deleted. The outcome of
      * the acquire is unknown only if the connection is lost or the server never answered. */
-    s->acquires = NULL;
-    pawl_op_finish(op, s->waited && s->key_is != KEY_MAYBE && etcd_link_ready(&s->e->link)
+    w->acquires = NULL;
+    pawl_op_finish(op, w->waited && w->key_is != KEY_MAYBE && etcd_link_ready(&w->e->link)
                            ? PAWL_ECANCELED
-                           : etcd_no_answer(s->e, op->err, PAWL_EUNKNOWN));
-    if (s->state != WAITER_LEAVES && !s->call)
-        etcd_waiter_leave(s, PAWL_ECANCELED);
+                           : etcd_no_answer(w->e, op->err, PAWL_EUNKNOWN));
+    if (w->state != WAITER_LEAVES && !w->call)
+        etcd_waiter_leave(w, PAWL_ECANCELED);
     else
-        etcd_waiter_step(s);
+        etcd_waiter_step(w);
 }
 
 void etcd_waiter_failed(etcd_call *call, int code, const char *words)
 {
-    etcd_waiter *s = call->about;
+    etcd_waiter *w = call->about;
     bool lost = code == PAWL_EUNKNOWN || code == PAWL_ECONN || code == PAWL_ECANCELED;
 
-    s->call = NULL;
+    w->call = NULL;
     if (code == ETCD_NO_LEASE) { /* a move names only the target lease */
-        bool moves = call->tag && s->target && s->target->id == call->tag;
+        bool moves = call->tag && w->target && w->target->id == call->tag;
 
-        if (moves && s->state != WAITER_LEAVES)
-            s->rewrite = true;
-        etcd_lease_gone(moves ? s->target : s->lease);
+        if (moves && w->state != WAITER_LEAVES)
+            w->rewrite = true;
+        etcd_lease_gone(moves ? w->target : w->lease);
         return;
     }
-    if (code == PAWL_EUNKNOWN && s->key_is == KEY_KNOWN)
-        s->key_is = KEY_MAYBE;
-    if (s->state == WAITER_QUEUED)
-        etcd_waiter_due(s, RECHECK_QUEUE);
-    s->rewrite |= lost && (s->state == WAITER_HOLDS || s->state == WAITER_SHELL ||
-                           s->state == WAITER_LINGERS);
-    etcd_answer_releases(s, code);
-    if (s->cancelled && s->state != WAITER_LEAVES) {
-        end_acquires(s, lost ? PAWL_EUNKNOWN : code);
-        etcd_waiter_leave(s, PAWL_ECANCELED);
+    if (code == PAWL_EUNKNOWN && w->key_is == KEY_KNOWN)
+        w->key_is = KEY_MAYBE;
+    if (w->state == WAITER_QUEUED)
+        etcd_waiter_due(w, RECHECK_QUEUE);
+    w->rewrite |= lost && (w->state == WAITER_HOLDS || w->state == WAITER_SHELL ||
+                           w->state == WAITER_LINGERS);
+    etcd_answer_releases(w, code);
+    if (w->cancelled && w->state != WAITER_LEAVES) {
+        end_acquires(w, lost ? PAWL_EUNKNOWN : code);
+        etcd_waiter_leave(w, PAWL_ECANCELED);
         return;
     }
-    if (s->state == WAITER_ASKS && !lost && s->acquires) {
-        pawl_error_set(s->acquires->err, code, "%s", words);
-        end_acquires(s, code);
-        s->cancelled = true;
-        etcd_waiter_leave(s, code);
+    if (w->state == WAITER_ASKS && !lost && w->acquires) {
+        pawl_error_set(w->acquires->err, code, "%s", words);
+        end_acquires(w, code);
+        w->cancelled = true;
+        etcd_waiter_leave(w, code);
         return;
     }
     if (!lost)
-        kit_timer_ms(s->e->env, &s->timer, RETRY_MS);
+        kit_timer_ms(w->e->env, &w->timer, RETRY_MS);
 }
 
 /* ---- all waiters ----------------------------------------------------------------------------- */
@@ -418,12 +418,12 @@ void etcd_waiters_step(etcd *e)
 
 void etcd_waiters_refuse(etcd *e, int code, const char *words)
 {
-    list_each_safe(etcd_waiter, s, &e->waiters, link) {
-        if (s->state != WAITER_ASKS || s->call || s->key_is == KEY_MAYBE || !s->acquires ||
-            s->base)
+    list_each_safe(etcd_waiter, w, &e->waiters, link) {
+        if (w->state != WAITER_ASKS || w->call || w->key_is == KEY_MAYBE || !w->acquires ||
+            w->base)
             continue;
-        pawl_error_set(s->acquires->err, code, "%s", words);
-        etcd_waiter_end(s, code);
+        pawl_error_set(w->acquires->err, code, "%s", words);
+        etcd_waiter_end(w, code);
     }
 }
 
@@ -437,18 +437,18 @@ void etcd_waiters_free(etcd *e)
 /* ---- the ACQUIRE op -------------------------------------------------------------------------- */
 
 /* A downgrade: a reader shares the key of the same client's exclusive grant. */
-static bool visit(etcd_waiter *s, const pawl_op *op)
+static bool visit(etcd_waiter *w, const pawl_op *op)
 {
-    etcd_waiter *base = op->with_seq ? etcd_waiter_find(s->e, op->with_seq) : NULL;
+    etcd_waiter *base = op->with_seq ? etcd_waiter_find(w->e, op->with_seq) : NULL;
 
     if (!base || op->mode != PAWL_MODE_SHARED || base->state != WAITER_HOLDS || base->base ||
-        base->mode != PAWL_MODE_EXCLUSIVE || strcmp(base->name, s->name))
+        base->mode != PAWL_MODE_EXCLUSIVE || strcmp(base->name, w->name))
         return false;
-    s->base = base;
-    list_remove(&s->asking);
-    list_remove(&s->in_lease);
-    s->lease = base->lease;
-    list_append(&s->lease->waiters, &s->in_lease);
+    w->base = base;
+    list_remove(&w->asking);
+    list_remove(&w->in_lease);
+    w->lease = base->lease;
+    list_append(&w->lease->waiters, &w->in_lease);
     base->downgraded++;
     base->rewrite = true;
     etcd_waiter_step(base);
@@ -456,14 +456,14 @@ static bool visit(etcd_waiter *s, const pawl_op *op)
 }
 
 /* The core repeats an acquire of the same owner. */
-static void join(etcd_waiter *s, pawl_op *op)
+static void join(etcd_waiter *w, pawl_op *op)
 {
-    op->engine[0] = s;
-    if (s->state == WAITER_HOLDS) {
-        tell(op, s, s->e->env->now(s->e->env));
-    } else if (s->acquires && (s->state == WAITER_ASKS || s->state == WAITER_QUEUED)) {
-        op->engine[1] = s->acquires;
-        s->acquires = op;
+    op->engine[0] = w;
+    if (w->state == WAITER_HOLDS) {
+        tell(op, w, w->e->env->now(w->e->env));
+    } else if (w->acquires && (w->state == WAITER_ASKS || w->state == WAITER_QUEUED)) {
+        op->engine[1] = w->acquires;
+        w->acquires = op;
     } else {
         pawl_op_finish(op, PAWL_ECANCELED);
     }
@@ -471,24 +471,24 @@ static void join(etcd_waiter *s, pawl_op *op)
 
 void etcd_acquire(etcd *e, pawl_op *op)
 {
-    etcd_waiter *s = etcd_waiter_find(e, op->owner.seq);
+    etcd_waiter *w = etcd_waiter_find(e, op->owner.seq);
 
-    if (s) {
-        join(s, op);
+    if (w) {
+        join(w, op);
         return;
     }
     if (op->lease_ms <= 0 && op->mode != PAWL_MODE_LATCH) {
         pawl_op_finish(op, pawl_error_set(op->err, PAWL_EINVAL, "a lease must last longer than 0"));
         return;
     }
-    s = waiter_new(e, op);
-    if (!s) {
+    w = waiter_new(e, op);
+    if (!w) {
         pawl_op_finish(op, pawl_error_set(op->err, PAWL_ENOMEM, "out of memory"));
         return;
     }
-    op->engine[0] = s;
+    op->engine[0] = w;
     op->engine[1] = NULL;
-    s->acquires = op;
-    if (!visit(s, op))
-        etcd_waiter_step(s);
+    w->acquires = op;
+    if (!visit(w, op))
+        etcd_waiter_step(w);
 }

@@ -143,7 +143,7 @@ void local_breaker(void *store, char by[PAWL_BY_MAX])
     local_text_load(l, label, LOCAL_AT_SLOT(slot, label), 8);
     now = (uint32_t)local_load(l, LOCAL_AT_SLOT(slot, gen));
     if (now == gen || now == gen + 1)
-        pawl_who_text(by, pid, program, label, l->env->host);
+        pawl_client_info_text(by, pid, program, label, l->env->host);
 }
 
 void local_tell(void *store, const struct shelf_peer *to, const struct shelf_told *what)

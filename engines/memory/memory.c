@@ -180,7 +180,7 @@ static void note_breaker(const memory *m, struct client_slot *slot)
 {
     char by[PAWL_BY_MAX];
 
-    pawl_who_text(by, getpid(), m->env->program, m->env->label, m->env->host);
+    pawl_client_info_text(by, getpid(), m->env->program, m->env->label, m->env->host);
     if ((slot->hints & SHELF_EVICTED) && strcmp(slot->by, by))
         by[0] = 0;
     memcpy(slot->by, by, sizeof by);

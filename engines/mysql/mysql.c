@@ -23,7 +23,7 @@ static const char *const statements[SQL_STATEMENTS] = {
     [SQL_RENEW] = "CALL @_renew(?)",
     [SQL_BREAK] = "CALL @_break(?, ?, ?)",
     [SQL_LATCH] = "CALL @_latch(?, ?, ?, ?)",
-    [SQL_ENTRY] = "CALL @_entry(?, ?, ?, ?, ?, ?)",
+    [SQL_CLIENT_INFO] = "CALL @_entry(?, ?, ?, ?, ?, ?)",
     [SQL_HEAR] = "CALL @_hear(?, ?)",
     [SQL_INSPECT] =
         "SELECT HEX(u.name), u.type, u.value, u.role, u.owner, u.mode, u.permits, u.first, "

@@ -7,7 +7,7 @@
 --
 --   @          a row per name: the last token, and the exclusive holder
 --   @_member   shared holders, waiters in order of id, receipts of latches
---   @_client   client entries: host, pid, program, label; and the progress of the sweep
+--   @_client   client information: host, pid, program, label; and the progress of the sweep
 --   @_mail     messages that no listener has read yet
 --
 -- A procedure that changes a name locks the name's row in @ first, and reads the clock afterwards.
@@ -525,7 +525,8 @@ END
 ;;
 DROP PROCEDURE IF EXISTS @_break
 ;;
--- End every grant, send the holders the client entry of the breaker, and grant to the next waiters.
+-- End every grant, send the holders the client information of the breaker, and grant to the next
+-- waiters.
 CREATE PROCEDURE @_break(IN a_name VARBINARY(255), IN me VARBINARY(40), IN patient TINYINT)
     SQL SECURITY INVOKER
 body: BEGIN
@@ -667,11 +668,11 @@ END
 DROP PROCEDURE IF EXISTS @_sweep
 ;;
 -- Delete rows that were not used for `idle` ms: rows of names, holders and waiters that expired
--- long ago, receipts, messages, client entries. One call checks `most` names, from where the last
--- call ended. At most one call runs at a time, when the sweep is due. The sweep waits for no lock
--- and stops at the first refused one. Rows are checked again under the name's row lock before they
--- are deleted. A name's row is deleted only if its last token is behind the clock by `idle`, so
--- that the tokens of a new row are larger.
+-- long ago, receipts, messages, client information. One call checks `most` names, from where the
+-- last call ended. At most one call runs at a time, when the sweep is due. The sweep waits for no
+-- lock and stops at the first refused one. Rows are checked again under the name's row lock before
+-- they are deleted. A name's row is deleted only if its last token is behind the clock by `idle`,
+-- so that the tokens of a new row are larger.
 CREATE PROCEDURE @_sweep(IN idle BIGINT, IN most INT, OUT more BOOLEAN) SQL SECURITY INVOKER
 body: BEGIN
     DECLARE t, v_due, v_gone, v_seen BIGINT DEFAULT 0;
@@ -726,7 +727,8 @@ END
 ;;
 DROP PROCEDURE IF EXISTS @_entry
 ;;
--- Write a client entry, valid for `kept` ms. The reply also says whether the sweep has more to do.
+-- Write the client information, valid for `kept` ms. The reply also says whether the sweep has more
+-- to do.
 CREATE PROCEDURE @_entry(IN a_client VARBINARY(16), IN a_host VARCHAR(255), IN a_pid BIGINT,
     IN a_program VARCHAR(255), IN a_label VARCHAR(1000), IN kept BIGINT) SQL SECURITY INVOKER
 BEGIN

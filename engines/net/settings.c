@@ -210,10 +210,10 @@ int net_read_tls_wanted(bool *ret, const pawl_url *url, pawl_error *err)
 
 static int read_verify(enum net_verify *ret, const char *text, pawl_error *err)
 {
-    static const char *const words[] = {"full", "chain", "none"};
+    static const char *const values[] = {"full", "chain", "none"};
 
     for (int i = 0; text && i < 3; i++)
-        if (!strcmp(text, words[i])) {
+        if (!strcmp(text, values[i])) {
             *ret = (enum net_verify)i;
             return 0;
         }

@@ -31,7 +31,7 @@ typedef struct advisory_key {
 void advisory_key_init(pawl_env *env);
 advisory_key advisory_key_of(const char *name);
 /* The key as an argument of the server's functions: "'42'::bigint". */
-void advisory_key_words(advisory_key key, char words[64]);
+void advisory_key_literals(advisory_key key, char text[64]);
 /* The key as a name in plain numbers. */
 void advisory_key_name(advisory_key key, char name[32]);
 static inline bool advisory_key_equal(advisory_key a, advisory_key b)

@@ -64,11 +64,11 @@ void advisory_key_name(advisory_key key, char name[32])
         snprintf(name, 32, "%lld", (long long)((uint64_t)key.high << 32 | key.low));
 }
 
-void advisory_key_words(advisory_key key, char words[64])
+void advisory_key_literals(advisory_key key, char text[64])
 {
     if (key.pair)
-        snprintf(words, 64, "'%d'::int, '%d'::int", (int32_t)key.high, (int32_t)key.low);
+        snprintf(text, 64, "'%d'::int, '%d'::int", (int32_t)key.high, (int32_t)key.low);
     else
-        snprintf(words, 64, "'%lld'::bigint",
+        snprintf(text, 64, "'%lld'::bigint",
                  (long long)((uint64_t)key.high << 32 | key.low));
 }

@@ -7,7 +7,8 @@
  * and list find the name, the lease and the client. So the statements are not prepared. All users
  * see application_name: "pawl TOKEN PID@HOST PROGRAM LABEL", cut to the server's 63 bytes.
  *
- * SINCE in the comment (session_who.c) is 0 in an acquire: the time when the session became idle.
+ * SINCE in the comment (session_client_info.c) is 0 in an acquire: the time when the session became
+ * idle.
  *
  * An acquire is one statement, or two: a try, and if the server refuses the try, a statement that
  * waits. The refusal proves that another owner has the lock; without a refusal, an acquire that
@@ -60,7 +61,7 @@ static void say_acquire(const sql_session *s, int64_t lease_ms, sql_params *p)
     char key[64], grant[GRANT_TEXT];
     size_t used = sql_session_comment(s, lease_ms, 0);
 
-    advisory_key_words(advisory_key_of(s->name), key);
+    advisory_key_literals(advisory_key_of(s->name), key);
     add_grant(grant, sizeof grant, 0, s->base);
     used += (size_t)snprintf(s->pool->text + used, SQL_SESSION_TEXT - used,
                              "SELECT CASE WHEN pg_catalog.set_config('idle_session_timeout', "
@@ -84,7 +85,7 @@ static void say_release(const sql_session *s, int mode, sql_params *p)
     char key[64];
     size_t used = sql_session_comment(s, s->timeout_ms, s->since);
 
-    advisory_key_words(advisory_key_of(s->name), key);
+    advisory_key_literals(advisory_key_of(s->name), key);
     snprintf(s->pool->text + used, SQL_SESSION_TEXT - used,
              "SELECT pg_catalog.pg_advisory_unlock%s(%s), pg_catalog.pg_backend_pid()",
              mode == PAWL_MODE_SHARED ? "_shared" : "", key);
@@ -121,9 +122,9 @@ static void say_cancel(const sql_session *s, sql_params *p)
     "locktype" PG_EQ "'advisory' AND database" PG_EQ "(SELECT oid FROM pg_catalog.pg_database "    \
     "WHERE datname" PG_EQ "pg_catalog.current_database())"
 
-static void add_key(char words[240], const advisory_key *key)
+static void add_key(char condition[240], const advisory_key *key)
 {
-    snprintf(words, 240, " AND classid::bigint" PG_EQ "%u AND objid::bigint" PG_EQ "%u "
+    snprintf(condition, 240, " AND classid::bigint" PG_EQ "%u AND objid::bigint" PG_EQ "%u "
              "AND objsubid" PG_EQ "%d", (unsigned)key->high, (unsigned)key->low, key->pair ? 2 : 1);
 }
 
@@ -131,13 +132,13 @@ static void add_key(char words[240], const advisory_key *key)
  * waiter has it. */
 void advisory_say_break(sql_sessions *pool, advisory_key key, sql_params *p)
 {
-    char words[240];
+    char condition[240];
 
-    add_key(words, &key);
+    add_key(condition, &key);
     snprintf(pool->text, SQL_SESSION_TEXT,
              "SELECT pg_catalog.count(pg_catalog.pg_terminate_backend(pid, %lld::bigint)) FROM "
              "(SELECT DISTINCT pid FROM pg_catalog.pg_locks WHERE granted AND " OF_THIS_DATABASE
-             "%s) AS h", (long long)(pool->sql.env->timeout_ms / 2 + 1), words);
+             "%s) AS h", (long long)(pool->sql.env->timeout_ms / 2 + 1), condition);
     p->text = pool->text;
 }
 
@@ -145,11 +146,11 @@ void advisory_say_break(sql_sessions *pool, advisory_key key, sql_params *p)
  * waiting session also has the application_name 'pawl', until the grant, and is kept. */
 void advisory_say_inspect(sql_sessions *pool, const advisory_key *key, sql_params *p)
 {
-    char words[240] = " AND (NOT granted OR application_name IS NULL OR application_name" PG_NE
-                      "'pawl')";
+    char condition[240] = " AND (NOT granted OR application_name IS NULL OR application_name" PG_NE
+                          "'pawl')";
 
     if (key)
-        add_key(words, key);
+        add_key(condition, key);
     snprintf(pool->text, SQL_SESSION_TEXT,
              "SELECT classid::bigint, objid::bigint, objsubid, granted, mode, l.pid, "
              "application_name, pg_catalog.left(query, 1024), "
@@ -158,7 +159,7 @@ void advisory_say_inspect(sql_sessions *pool, const advisory_key *key, sql_param
              MS_SINCE("waitstart") " FROM pg_catalog.pg_locks l LEFT JOIN "
              "pg_catalog.pg_stat_activity a ON a.pid" PG_EQ "l.pid WHERE " OF_THIS_DATABASE
              "%s ORDER BY 1, 2, 3, NOT granted, waitstart, l.pid, mode LIMIT " SQL_ROWS_TEXT,
-             words);
+             condition);
     p->text = pool->text;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * examine.c - the query of EXAMINE for PostgreSQL. Everything is read from the catalogs, so a user
- * without special rights may run the query. The greeting (error_text.c) checks the tables' own
+ * without special rights may run the query. The greeting (statements.c) checks the tables' own
  * rights and owners, and refuses the connection.
  */
 #include "postgres.h"

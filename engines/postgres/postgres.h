@@ -47,7 +47,7 @@ enum pg_relay_result pg_relay_in(pg_relay *r);
 bool pg_relay_over(const pg_relay *r);
 bool pg_relay_give_back(const pg_relay *r, int fd);
 
-/* error_text.c */
+/* statements.c */
 extern const char *const pg_statements[SQL_STATEMENTS];
 extern const char *const pg_greeting[], *const pg_pooled_greeting[];
 /* The answer to the first statement: the schema where the tables are, or would be created. */

@@ -6,7 +6,7 @@
 --
 --   @          a row per name: the last token, and the exclusive holder
 --   @_member   shared holders, waiters in order of id, receipts of latches
---   @_client   client entries: host, pid, program, label; and the progress of the sweep
+--   @_client   client information: host, pid, program, label; and the progress of the sweep
 --
 -- A function that changes a name locks the name's row in @ first, and reads the clock afterwards.
 -- So all changes of one name happen one after the other, each at a later time. Every function is
@@ -422,7 +422,8 @@ BEGIN
     RETURN format('%s %s', t, reply);
 END $$;
 
--- End every grant, send the holders the client entry of the breaker, and grant to the next waiters.
+-- End every grant, send the holders the client information of the breaker, and grant to the next
+-- waiters.
 CREATE OR REPLACE FUNCTION @_break(a_name bytea, me text, patient boolean) RETURNS text LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -504,11 +505,11 @@ $$ SELECT l.expires < since AND l.token < since * 1000 AND NOT (l.type = 3 AND l
     AND l.created < to_timestamp(since / 1000.0) $$;
 
 -- Delete rows that were not used for `idle` ms: rows of names, holders and waiters that expired
--- long ago, receipts, client entries. One call checks `most` names, from where the last call ended.
--- At most one call runs at a time, when the sweep is due. Locked rows are skipped, and rows are
--- checked again under the name's row lock before they are deleted. A name's row is deleted only if
--- its last token is behind the clock by `idle`, so that the tokens of a new row are larger. True:
--- there is more.
+-- long ago, receipts, client information. One call checks `most` names, from where the last call
+-- ended. At most one call runs at a time, when the sweep is due. Locked rows are skipped, and rows
+-- are checked again under the name's row lock before they are deleted. A name's row is deleted only
+-- if its last token is behind the clock by `idle`, so that the tokens of a new row are larger.
+-- True: there is more.
 CREATE OR REPLACE FUNCTION @_sweep(idle bigint, most integer) RETURNS boolean LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -547,7 +548,8 @@ BEGIN
     RETURN coalesce(more, false);
 END $$;
 
--- Write a client entry, valid for `kept` ms. The reply also says whether the sweep has more to do.
+-- Write the client information, valid for `kept` ms. The reply also says whether the sweep has more
+-- to do.
 CREATE OR REPLACE FUNCTION @_entry(a_client text, a_host text, a_pid bigint, a_program text,
     a_label text, kept bigint) RETURNS text LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$

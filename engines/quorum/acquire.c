@@ -147,12 +147,12 @@ static void end(quorum_acquire *acquire, int code)
 
 static void end_now(quorum_acquire *acquire)
 {
-    quorum_attempt *b = acquire->attempt;
+    quorum_attempt *a = acquire->attempt;
 
-    if (b && acquire->whole)
-        quorum_attempt_error(b, &acquire->error, acquire->code); /* also of cancelled acquires */
-    if (b)
-        b->acquire = NULL;
+    if (a && acquire->whole)
+        quorum_attempt_error(a, &acquire->error, acquire->code); /* also of cancelled acquires */
+    if (a)
+        a->acquire = NULL;
     acquire->attempt = NULL;
     finish(acquire, acquire->code);
 }
@@ -255,21 +255,21 @@ static void wait_at_gate(quorum_acquire *acquire)
 static void claim(quorum_acquire *acquire)
 {
     quorum *q = acquire->quorum;
-    quorum_attempt *b = acquire->attempt;
+    quorum_attempt *a = acquire->attempt;
     uint32_t doublings = acquire->failed < 5 ? acquire->failed : 5;
     int64_t least = q->env->timeout_ms * PAWL_NS_PER_MS / 20;
     int64_t usual = 20 * quorum_pace(q), patience = (usual > least ? usual : least) << doublings;
 
     enter(acquire, ACQUIRE_CLAIM, quorum_now(q) + patience / 2 + quorum_random(q, patience / 2));
     acquire->waited = true;
-    b->floor = quorum_floor(q);
+    a->floor = quorum_floor(q);
     for (size_t i = 0; i < q->n; i++)
-        if (!b->node_states[i].out && !b->node_states[i].ours)
-            quorum_attempt_ask(b, i, true, b->floor);
+        if (!a->node_states[i].out && !a->node_states[i].ours)
+            quorum_attempt_ask(a, i, true, a->floor);
     for (size_t i = 0; i < q->n && q->fences; i++)
-        if (!b->node_states[i].out && b->node_states[i].ours &&
-            b->node_states[i].mark < b->floor + b->tokens)
-            quorum_attempt_ask(b, i, false, b->floor + b->tokens);
+        if (!a->node_states[i].out && a->node_states[i].ours &&
+            a->node_states[i].mark < a->floor + a->tokens)
+            quorum_attempt_ask(a, i, false, a->floor + a->tokens);
     quorum_later(q, &acquire->task);
 }
 
@@ -277,30 +277,30 @@ static void claim(quorum_acquire *acquire)
 
 static void win(quorum_acquire *acquire)
 {
-    quorum_attempt *b = acquire->attempt;
+    quorum_attempt *a = acquire->attempt;
     pawl_op *op = acquire->op;
     int64_t last = 0;
 
     op->waited = acquire->waited;
-    b->acquire = NULL;
-    b->state = ATTEMPT_HELD;
+    a->acquire = NULL;
+    a->state = ATTEMPT_HELD;
     if (op->ntokens)
-        b->tokens = op->ntokens; /* as many as a majority reserved */
-    quorum_held_add(b);
+        a->tokens = op->ntokens; /* as many as a majority reserved */
+    quorum_held_add(a);
     for (size_t i = 0; i < acquire->quorum->n; i++)
-        if (b->node_states[i].ours && b->node_states[i].end > last)
-            last = b->node_states[i].end;
-    quorum_hold_until(b, last);
+        if (a->node_states[i].ours && a->node_states[i].end > last)
+            last = a->node_states[i].end;
+    quorum_hold_until(a, last);
     acquire->attempt = NULL;
     finish(acquire, 0);
 }
 
 static bool vetoed(const quorum_acquire *acquire)
 {
-    const quorum_attempt *b = acquire->attempt;
-    const quorum_node_state *s = &b->node_states[acquire->gate];
+    const quorum_attempt *a = acquire->attempt;
+    const quorum_node_state *s = &a->node_states[acquire->gate];
 
-    return acquire->gate < acquire->quorum->n && !b->with_seq && !s->out && !s->ours &&
+    return acquire->gate < acquire->quorum->n && !a->with_seq && !s->out && !s->ours &&
            s->said == PAWL_EBUSY;
 }
 
@@ -410,7 +410,7 @@ static void note_peek(quorum_acquire *acquire, const quorum_broadcast *peek)
         quorum_broadcast_error(peek, &acquire->error, acquire->code);
 }
 
-static void looked(quorum_acquire *acquire, const quorum_broadcast *peek)
+static void peeked(quorum_acquire *acquire, const quorum_broadcast *peek)
 {
     int64_t now = quorum_now(acquire->quorum);
     size_t majority = acquire->quorum->majority;
@@ -437,7 +437,7 @@ static void peek(quorum_acquire *acquire)
 {
     acquire->over = false;
     if (!acquire->peek)
-        acquire->peek = quorum_peek(acquire->quorum, acquire->attempt->name, looked, acquire);
+        acquire->peek = quorum_peek(acquire->quorum, acquire->attempt->name, peeked, acquire);
     if (!acquire->peek)
         peek_later(acquire);
 }
@@ -539,7 +539,7 @@ void quorum_acquire_start(quorum *q, pawl_op *op)
 
 void quorum_acquire_submit(quorum *q, pawl_op *op)
 {
-    const quorum_attempt *b = quorum_held_find(q, op->owner.seq);
+    const quorum_attempt *a = quorum_held_find(q, op->owner.seq);
 
     if (op->mode != PAWL_MODE_EXCLUSIVE && op->mode != PAWL_MODE_SHARED)
         pawl_op_finish(op, pawl_error_set(op->err, PAWL_ENOTSUP,
@@ -547,8 +547,8 @@ void quorum_acquire_submit(quorum *q, pawl_op *op)
                                           "number of permits or the count of a latch"));
     else if (op->lease_ms <= 0)
         pawl_op_finish(op, pawl_error_set(op->err, PAWL_EINVAL, "a lease must be longer than 0"));
-    else if (b && b->state == ATTEMPT_HELD)
-        quorum_confirm(q, op, b);
+    else if (a && a->state == ATTEMPT_HELD)
+        quorum_confirm(q, op, a);
     else
         quorum_acquire_start(q, op);
 }

@@ -31,82 +31,82 @@ quorum_attempt *quorum_attempt_new(quorum_acquire *acquire)
     quorum *q = acquire->quorum;
     const pawl_op *op = acquire->op;
     struct list *spare = list_take(&q->spare);
-    quorum_attempt *b = spare ? list_entry(spare, quorum_attempt, link) : malloc(size_of(q));
+    quorum_attempt *a = spare ? list_entry(spare, quorum_attempt, link) : malloc(size_of(q));
     const quorum_attempt *with = op->with_seq ? quorum_held_find(q, op->with_seq) : NULL;
 
-    if (!b)
+    if (!a)
         return NULL;
     q->nspare -= spare != NULL;
-    memset(b, 0, size_of(q));
-    list_append(&q->attempts, &b->link);
-    list_init(&b->task.link);
-    b->task.run = quorum_give_back_run;
-    b->quorum = q;
-    b->acquire = acquire;
-    b->seq = op->owner.seq;
-    b->owner = (pawl_owner){op->owner.client, op->owner.holder, ++q->last_seq};
-    b->with_seq = with ? with->owner.seq : 0;
-    b->lease_ms = op->lease_ms;
-    b->deadline = op->deadline;
-    b->tokens = op->tokens ? op->tokens : 1;
-    b->mode = op->mode;
-    b->lock_kind = op->lock_kind;
-    memcpy(b->name, op->name, strlen(op->name) + 1);
+    memset(a, 0, size_of(q));
+    list_append(&q->attempts, &a->link);
+    list_init(&a->task.link);
+    a->task.run = quorum_give_back_run;
+    a->quorum = q;
+    a->acquire = acquire;
+    a->seq = op->owner.seq;
+    a->owner = (pawl_owner){op->owner.client, op->owner.holder, ++q->last_seq};
+    a->with_seq = with ? with->owner.seq : 0;
+    a->lease_ms = op->lease_ms;
+    a->deadline = op->deadline;
+    a->tokens = op->tokens ? op->tokens : 1;
+    a->mode = op->mode;
+    a->lock_kind = op->lock_kind;
+    memcpy(a->name, op->name, strlen(op->name) + 1);
     for (size_t i = 0; i < q->n; i++) {
-        b->node_states[i].attempt = b;
-        b->node_states[i].said = QUORUM_SILENT;
+        a->node_states[i].attempt = a;
+        a->node_states[i].said = QUORUM_SILENT;
     }
-    if (b->lease_ms > q->longest_ms)
-        q->longest_ms = b->lease_ms;
-    return b;
+    if (a->lease_ms > q->longest_ms)
+        q->longest_ms = a->lease_ms;
+    return a;
 }
 
-void quorum_attempt_free(quorum_attempt *b)
+void quorum_attempt_free(quorum_attempt *a)
 {
-    quorum *q = b->quorum;
-    quorum_attempt **at = &q->held[b->seq % QUORUM_HASH];
+    quorum *q = a->quorum;
+    quorum_attempt **at = &q->held[a->seq % QUORUM_HASH];
 
-    q->env->timer_clear(q->env, &b->timer);
-    quorum_forget_task(&b->task);
-    list_remove(&b->link);
-    if (b->listed) {
-        while (*at != b)
+    q->env->timer_clear(q->env, &a->timer);
+    quorum_forget_task(&a->task);
+    list_remove(&a->link);
+    if (a->listed) {
+        while (*at != a)
             at = &(*at)->next;
-        *at = b->next;
+        *at = a->next;
     }
     if (q->nspare < SPARE_MOST && !q->closed) {
-        list_append(&q->spare, &b->link);
+        list_append(&q->spare, &a->link);
         q->nspare++;
     } else {
-        free(b);
+        free(a);
     }
 }
 
-void quorum_held_add(quorum_attempt *b)
+void quorum_held_add(quorum_attempt *a)
 {
-    quorum_attempt **at = &b->quorum->held[b->seq % QUORUM_HASH];
+    quorum_attempt **at = &a->quorum->held[a->seq % QUORUM_HASH];
 
-    b->next = *at;
-    *at = b;
-    b->listed = true;
+    a->next = *at;
+    *at = a;
+    a->listed = true;
 }
 
 quorum_attempt *quorum_held_find(const quorum *q, uint64_t seq)
 {
-    quorum_attempt *b = q->held[seq % QUORUM_HASH];
+    quorum_attempt *a = q->held[seq % QUORUM_HASH];
 
-    while (b && b->seq != seq)
-        b = b->next;
-    return b;
+    while (a && a->seq != seq)
+        a = a->next;
+    return a;
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
 static void take_grant(quorum_node_state *s, const pawl_op *op)
 {
-    const quorum_attempt *b = s->attempt;
+    const quorum_attempt *a = s->attempt;
     uint32_t n = op->ntokens ? op->ntokens : 1;
-    int64_t ms = op->granted_ms ? op->granted_ms : b->lease_ms;
+    int64_t ms = op->granted_ms ? op->granted_ms : a->lease_ms;
 
     if (!s->again || op->token != s->token) {
         s->token = op->token;
@@ -124,70 +124,70 @@ static void take_grant(quorum_node_state *s, const pawl_op *op)
 static void acquired(pawl_op *op)
 {
     quorum_node_state *s = op->arg;
-    quorum_attempt *b = s->attempt;
-    quorum_node *node = &b->quorum->nodes[s - b->node_states];
+    quorum_attempt *a = s->attempt;
+    quorum_node *node = &a->quorum->nodes[s - a->node_states];
 
     s->out = false;
     s->said = op->code;
     quorum_node_answered(node, op, op->queue ? 0 : s->sent);
     if (op->code == 0) {
         if (op->value > 0)
-            node->born = quorum_now(b->quorum) - op->value * PAWL_NS_PER_MS;
+            node->born = quorum_now(a->quorum) - op->value * PAWL_NS_PER_MS;
         take_grant(s, op);
     } else { /* a grant to be raised may still exist, unless the node said no */
         s->ours = false;
         s->doubt = op->code == PAWL_EUNKNOWN ||
                    (s->again && op->code != PAWL_EBUSY && op->code != PAWL_ENOTHELD);
     }
-    if (b->acquire)
-        quorum_later(b->quorum, &b->acquire->task);
-    if (b->state == ATTEMPT_HELD && s->ours)
-        quorum_hold_until(b, s->end);
-    if (b->state == ATTEMPT_VOID)
-        quorum_later(b->quorum, &b->task);
+    if (a->acquire)
+        quorum_later(a->quorum, &a->acquire->task);
+    if (a->state == ATTEMPT_HELD && s->ours)
+        quorum_hold_until(a, s->end);
+    if (a->state == ATTEMPT_VOID)
+        quorum_later(a->quorum, &a->task);
 }
 
-void quorum_attempt_ask(quorum_attempt *b, size_t node, bool queue, uint64_t floor)
+void quorum_attempt_ask(quorum_attempt *a, size_t node, bool queue, uint64_t floor)
 {
-    quorum_node_state *s = &b->node_states[node];
+    quorum_node_state *s = &a->node_states[node];
 
     s->op = (pawl_op){.kind = PAWL_OP_ACQUIRE,
-                      .mode = b->mode,
+                      .mode = a->mode,
                       .queue = queue,
-                      .lock_kind = b->lock_kind,
-                      .tokens = b->tokens,
+                      .lock_kind = a->lock_kind,
+                      .tokens = a->tokens,
                       .floor = floor,
-                      .name = b->name,
-                      .owner = b->owner,
-                      .with_seq = b->with_seq,
-                      .lease_ms = b->lease_ms,
-                      .deadline = b->deadline,
+                      .name = a->name,
+                      .owner = a->owner,
+                      .with_seq = a->with_seq,
+                      .lease_ms = a->lease_ms,
+                      .deadline = a->deadline,
                       .done = acquired,
                       .arg = s,
                       .err = &s->err};
-    s->sent = quorum_now(b->quorum);
+    s->sent = quorum_now(a->quorum);
     s->out = true;
     s->again = s->ours;
     s->canceled = false;
     s->err.text[0] = 0;
-    quorum_node_submit(&b->quorum->nodes[node], &s->op);
+    quorum_node_submit(&a->quorum->nodes[node], &s->op);
 }
 
 /* ---- counting -------------------------------------------------------------------------------- */
 
-bool quorum_attempt_votes(const quorum_attempt *b, size_t i, int64_t now)
+bool quorum_attempt_votes(const quorum_attempt *a, size_t i, int64_t now)
 {
-    const quorum_node_state *s = &b->node_states[i];
+    const quorum_node_state *s = &a->node_states[i];
 
-    return s->ours && s->end > now && !quorum_node_young(&b->quorum->nodes[i], now);
+    return s->ours && s->end > now && !quorum_node_young(&a->quorum->nodes[i], now);
 }
 
 /* The instant until which to wait for the answer of this node. In a queue there is no limit. */
-static int64_t patience(const quorum_attempt *b, size_t i)
+static int64_t patience(const quorum_attempt *a, size_t i)
 {
-    const quorum_node_state *s = &b->node_states[i];
-    int64_t limit = quorum_node_patience(&b->quorum->nodes[i], s->sent);
-    int64_t third = b->lease_ms / 3 + 1;
+    const quorum_node_state *s = &a->node_states[i];
+    int64_t limit = quorum_node_patience(&a->quorum->nodes[i], s->sent);
+    int64_t third = a->lease_ms / 3 + 1;
 
     if (s->op.queue)
         return PAWL_NEVER;
@@ -202,17 +202,17 @@ static bool passes(int code)
            code == PAWL_ECANCELED || code == PAWL_ENOMEM || code == PAWL_EBACKEND;
 }
 
-quorum_tally quorum_attempt_count(const quorum_attempt *b, int64_t now)
+quorum_tally quorum_attempt_count(const quorum_attempt *a, int64_t now)
 {
     quorum_tally t = {.reason = 0};
 
-    for (size_t i = 0; i < b->quorum->n; i++) {
-        const quorum_node_state *s = &b->node_states[i];
-        bool vote = quorum_attempt_votes(b, i, now);
+    for (size_t i = 0; i < a->quorum->n; i++) {
+        const quorum_node_state *s = &a->node_states[i];
+        bool vote = quorum_attempt_votes(a, i, now);
 
         t.votes += vote;
-        t.possible += vote || (s->out && now < patience(b, i));
-        t.pending += s->out && !b->quorum->nodes[i].down && now < patience(b, i);
+        t.possible += vote || (s->out && now < patience(a, i));
+        t.pending += s->out && !a->quorum->nodes[i].down && now < patience(a, i);
         if (s->ours || s->out || s->said == QUORUM_SILENT || s->said == 0)
             continue;
         t.busy += s->said == PAWL_EBUSY;
@@ -223,13 +223,13 @@ quorum_tally quorum_attempt_count(const quorum_attempt *b, int64_t now)
     return t;
 }
 
-int64_t quorum_attempt_patience(const quorum_attempt *b, int64_t now)
+int64_t quorum_attempt_patience(const quorum_attempt *a, int64_t now)
 {
     int64_t first = PAWL_NEVER;
 
-    for (size_t i = 0; i < b->quorum->n; i++)
-        if (b->node_states[i].out) {
-            int64_t limit = patience(b, i);
+    for (size_t i = 0; i < a->quorum->n; i++)
+        if (a->node_states[i].out) {
+            int64_t limit = patience(a, i);
 
             if (limit > now && limit < first)
                 first = limit;
@@ -237,10 +237,10 @@ int64_t quorum_attempt_patience(const quorum_attempt *b, int64_t now)
     return first;
 }
 
-void quorum_attempt_overdue(const quorum_attempt *b, int64_t now)
+void quorum_attempt_overdue(const quorum_attempt *a, int64_t now)
 {
-    for (size_t i = 0; i < b->quorum->n; i++)
-        if (b->node_states[i].out && !b->node_states[i].op.queue &&
-            now >= quorum_node_patience(&b->quorum->nodes[i], b->node_states[i].sent))
-            quorum_node_is_down(&b->quorum->nodes[i]);
+    for (size_t i = 0; i < a->quorum->n; i++)
+        if (a->node_states[i].out && !a->node_states[i].op.queue &&
+            now >= quorum_node_patience(&a->quorum->nodes[i], a->node_states[i].sent))
+            quorum_node_is_down(&a->quorum->nodes[i]);
 }

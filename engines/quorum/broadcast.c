@@ -23,119 +23,119 @@ static void broadcast_run(quorum_task *task);
 
 quorum_broadcast *quorum_broadcast_new(quorum *q, pawl_op *op, uint8_t kind)
 {
-    quorum_broadcast *s = calloc(1, sizeof *s + q->n * sizeof s->answers[0]);
+    quorum_broadcast *b = calloc(1, sizeof *b + q->n * sizeof b->answers[0]);
 
-    if (!s) {
+    if (!b) {
         pawl_op_finish(op, pawl_error_set(op->err, PAWL_ENOMEM, "out of memory"));
         return NULL;
     }
-    list_append(&q->broadcasts, &s->link);
-    list_init(&s->task.link);
-    s->task.run = broadcast_run;
-    s->quorum = q;
-    s->outer = op;
-    s->kind = kind;
+    list_append(&q->broadcasts, &b->link);
+    list_init(&b->task.link);
+    b->task.run = broadcast_run;
+    b->quorum = q;
+    b->outer = op;
+    b->kind = kind;
     if (op->name)
-        memcpy(s->name, op->name, strlen(op->name) + 1);
-    op->engine[0] = op->engine[1] = s;
+        memcpy(b->name, op->name, strlen(op->name) + 1);
+    op->engine[0] = op->engine[1] = b;
     for (size_t i = 0; i < q->n; i++) {
-        s->answers[i].broadcast = s;
-        s->answers[i].code = QUORUM_SILENT;
-        s->answers[i].rows_end = &s->answers[i].rows;
+        b->answers[i].broadcast = b;
+        b->answers[i].code = QUORUM_SILENT;
+        b->answers[i].rows_end = &b->answers[i].rows;
     }
-    return s;
+    return b;
 }
 
-void quorum_broadcast_free(quorum_broadcast *s)
+void quorum_broadcast_free(quorum_broadcast *b)
 {
-    s->quorum->env->timer_clear(s->quorum->env, &s->timer);
-    quorum_forget_task(&s->task);
-    list_remove(&s->link);
-    if (s->forget)
-        s->forget(s);
-    free(s);
+    b->quorum->env->timer_clear(b->quorum->env, &b->timer);
+    quorum_forget_task(&b->task);
+    list_remove(&b->link);
+    if (b->forget)
+        b->forget(b);
+    free(b);
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
 static void answered(pawl_op *op)
 {
-    quorum_answer *a = op->arg;
-    quorum_broadcast *s = a->broadcast;
+    quorum_answer *answer = op->arg;
+    quorum_broadcast *b = answer->broadcast;
 
-    a->out = false;
-    a->code = op->code;
-    quorum_node_answered(&s->quorum->nodes[a - s->answers], op, s->sent);
-    quorum_later(s->quorum, &s->task);
+    answer->out = false;
+    answer->code = op->code;
+    quorum_node_answered(&b->quorum->nodes[answer - b->answers], op, b->sent);
+    quorum_later(b->quorum, &b->task);
 }
 
-static void ask(quorum_broadcast *s, size_t i, const pawl_op *like)
+static void ask(quorum_broadcast *b, size_t i, const pawl_op *like)
 {
-    quorum_answer *a = &s->answers[i];
+    quorum_answer *answer = &b->answers[i];
 
-    a->op = *like;
-    memset(a->op.engine, 0, sizeof a->op.engine);
-    a->op.kind = s->kind;
-    a->op.tokens = 1;
-    a->op.name = s->name;
-    a->op.batch = a->batch;
-    a->op.batch_len = s->nitems;
-    a->op.row = s->row;
-    a->op.finding = s->finding;
-    a->op.row_arg = a;
-    a->op.done = answered;
-    a->op.arg = a;
-    a->op.err = &a->err;
-    a->op.lease_from = a->op.granted_ms = 0;
-    a->out = true;
-    quorum_node_submit(&s->quorum->nodes[i], &a->op);
+    answer->op = *like;
+    memset(answer->op.engine, 0, sizeof answer->op.engine);
+    answer->op.kind = b->kind;
+    answer->op.tokens = 1;
+    answer->op.name = b->name;
+    answer->op.batch = answer->batch;
+    answer->op.batch_len = b->nitems;
+    answer->op.row = b->row;
+    answer->op.finding = b->finding;
+    answer->op.row_arg = answer;
+    answer->op.done = answered;
+    answer->op.arg = answer;
+    answer->op.err = &answer->err;
+    answer->op.lease_from = answer->op.granted_ms = 0;
+    answer->out = true;
+    quorum_node_submit(&b->quorum->nodes[i], &answer->op);
 }
 
 static void timer_fired(pawl_timer *timer)
 {
-    quorum_broadcast *s = timer->arg;
+    quorum_broadcast *b = timer->arg;
 
-    quorum_later(s->quorum, &s->task);
-    quorum_pump(s->quorum);
+    quorum_later(b->quorum, &b->task);
+    quorum_pump(b->quorum);
 }
 
 static void send_all(quorum_task *task)
 {
-    quorum_broadcast *s = list_entry(task, quorum_broadcast, task);
-    pawl_op like = *s->outer;
+    quorum_broadcast *b = list_entry(task, quorum_broadcast, task);
+    pawl_op like = *b->outer;
 
     task->run = broadcast_run;
-    s->sent = quorum_now(s->quorum);
-    for (size_t i = 0; i < s->quorum->n; i++)
-        ask(s, i, &like);
-    quorum_later(s->quorum, task);
+    b->sent = quorum_now(b->quorum);
+    for (size_t i = 0; i < b->quorum->n; i++)
+        ask(b, i, &like);
+    quorum_later(b->quorum, task);
 }
 
-void quorum_broadcast_send(quorum_broadcast *s)
+void quorum_broadcast_send(quorum_broadcast *b)
 {
-    s->timer = (pawl_timer){.fire = timer_fired, .arg = s};
-    s->task.run = send_all;
-    quorum_later(s->quorum, &s->task);
+    b->timer = (pawl_timer){.fire = timer_fired, .arg = b};
+    b->task.run = send_all;
+    quorum_later(b->quorum, &b->task);
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
 /* The number of answers that are awaited and not overdue; sets the timer to the next time limit. */
-static size_t count_pending(quorum_broadcast *s, size_t *out)
+static size_t count_pending(quorum_broadcast *b, size_t *out)
 {
-    quorum *q = s->quorum;
+    quorum *q = b->quorum;
     int64_t now = quorum_now(q), first = PAWL_NEVER;
     size_t pending = 0;
 
     for (size_t i = 0; i < q->n; i++) {
-        quorum_answer *a = &s->answers[i];
-        int64_t limit = quorum_node_patience(&q->nodes[i], s->sent);
+        quorum_answer *answer = &b->answers[i];
+        int64_t limit = quorum_node_patience(&q->nodes[i], b->sent);
 
-        *out += a->out;
-        if (!a->out || a->given_up)
+        *out += answer->out;
+        if (!answer->out || answer->given_up)
             continue;
         if (now >= limit) {
-            a->given_up = true;
+            answer->given_up = true;
             quorum_node_is_down(&q->nodes[i]);
             continue;
         }
@@ -144,80 +144,80 @@ static size_t count_pending(quorum_broadcast *s, size_t *out)
             first = limit;
     }
     if (pending)
-        q->env->timer_set(q->env, &s->timer, first);
+        q->env->timer_set(q->env, &b->timer, first);
     return pending;
 }
 
-static void cancel_overdue(quorum_broadcast *s)
+static void cancel_overdue(quorum_broadcast *b)
 {
-    for (size_t i = 0; i < s->quorum->n; i++) {
-        quorum_answer *a = &s->answers[i];
+    for (size_t i = 0; i < b->quorum->n; i++) {
+        quorum_answer *answer = &b->answers[i];
 
-        if (a->out && a->given_up && !a->canceled) {
-            a->canceled = true;
-            quorum_node_cancel(&s->quorum->nodes[i], &a->op);
+        if (answer->out && answer->given_up && !answer->canceled) {
+            answer->canceled = true;
+            quorum_node_cancel(&b->quorum->nodes[i], &answer->op);
         }
     }
 }
 
 static void broadcast_run(quorum_task *task)
 {
-    quorum_broadcast *s = list_entry(task, quorum_broadcast, task);
-    size_t out = 0, pending = count_pending(s, &out);
+    quorum_broadcast *b = list_entry(task, quorum_broadcast, task);
+    size_t out = 0, pending = count_pending(b, &out);
 
-    cancel_overdue(s); /* a cancelled op gets the reason for the missing answer */
-    if (s->outer)
-        s->judge(s, pending);
-    if (s->after)
-        s->after(s);
-    for (size_t i = out = 0; i < s->quorum->n; i++)
-        out += s->answers[i].out;
-    if (!out && !s->outer)
-        quorum_broadcast_free(s);
+    cancel_overdue(b); /* a cancelled op gets the reason for the missing answer */
+    if (b->outer)
+        b->judge(b, pending);
+    if (b->after)
+        b->after(b);
+    for (size_t i = out = 0; i < b->quorum->n; i++)
+        out += b->answers[i].out;
+    if (!out && !b->outer)
+        quorum_broadcast_free(b);
 }
 
 void quorum_broadcast_cancel(quorum *q, pawl_op *op)
 {
-    quorum_broadcast *s = op->engine[0];
+    quorum_broadcast *b = op->engine[0];
 
-    s->canceled = true;
+    b->canceled = true;
     for (size_t i = 0; i < q->n; i++)
-        s->answers[i].given_up |= s->answers[i].out;
-    s->judge(s, 0);
-    quorum_later(q, &s->task);
+        b->answers[i].given_up |= b->answers[i].out;
+    b->judge(b, 0);
+    quorum_later(q, &b->task);
 }
 
 /* ---- BREAK ----------------------------------------------------------------------------------- */
 
-static void judge_break(quorum_broadcast *s, size_t pending)
+static void judge_break(quorum_broadcast *b, size_t pending)
 {
-    pawl_op *op = s->outer;
+    pawl_op *op = b->outer;
     size_t ended = 0, none = 0;
     int code;
 
-    for (size_t i = 0; i < s->quorum->n; i++) {
-        ended += s->answers[i].code == 0;
-        none += s->answers[i].code == PAWL_ENOTHELD;
+    for (size_t i = 0; i < b->quorum->n; i++) {
+        ended += b->answers[i].code == 0;
+        none += b->answers[i].code == PAWL_ENOTHELD;
     }
-    if (pending && ended < s->quorum->majority)
+    if (pending && ended < b->quorum->majority)
         return;
     code = ended ? 0 : PAWL_ENOTHELD;
-    if (ended + none < s->quorum->majority)
+    if (ended + none < b->quorum->majority)
         code = PAWL_EQUORUM;
     if (code == PAWL_EQUORUM)
-        quorum_broadcast_error(s, op->err, code);
-    s->outer = NULL;
+        quorum_broadcast_error(b, op->err, code);
+    b->outer = NULL;
     pawl_op_finish(op, code);
 }
 
 void quorum_break(quorum *q, pawl_op *op)
 {
-    quorum_broadcast *s = quorum_broadcast_new(q, op, PAWL_OP_BREAK);
+    quorum_broadcast *b = quorum_broadcast_new(q, op, PAWL_OP_BREAK);
 
-    if (!s)
+    if (!b)
         return;
-    s->judge = judge_break;
-    quorum_broadcast_send(s);
+    b->judge = judge_break;
+    quorum_broadcast_send(b);
 }
 
 /* ---- peeks ----------------------------------------------------------------------------------- */
@@ -226,20 +226,20 @@ void quorum_break(quorum *q, pawl_op *op)
  * reader that waits counts as the acquire's own row. */
 static int note_row(void *arg, const pawl_info *info)
 {
-    quorum_answer *a = arg;
+    quorum_answer *answer = arg;
     bool holder = info->role == PAWL_ROLE_HOLDER || info->holders;
     char id[KIT_ID_MAX];
 
-    a->held |= holder;
-    a->held_alone |= holder && !info->shared;
-    a->queued |= info->role == PAWL_ROLE_WAITER || info->waiters;
-    if (info->role != PAWL_ROLE_WAITER || a->own)
+    answer->held |= holder;
+    answer->held_alone |= holder && !info->shared;
+    answer->queued |= info->role == PAWL_ROLE_WAITER || info->waiters;
+    if (info->role != PAWL_ROLE_WAITER || answer->own)
         return 0;
-    kit_owner_id(id, a->broadcast->owner.client, a->broadcast->owner.seq);
-    a->own = info->owner && !strcmp(info->owner, id);
-    a->writer |= !info->shared;
-    a->writer_first |= !info->shared && !a->reader;
-    a->reader |= info->shared;
+    kit_owner_id(id, answer->broadcast->owner.client, answer->broadcast->owner.seq);
+    answer->own = info->owner && !strcmp(info->owner, id);
+    answer->writer |= !info->shared;
+    answer->writer_first |= !info->shared && !answer->reader;
+    answer->reader |= info->shared;
     return 0;
 }
 
@@ -248,54 +248,54 @@ static void peek_over(pawl_op *op)
     (void)op;
 }
 
-static void judge_peek(quorum_broadcast *s, size_t pending)
+static void judge_peek(quorum_broadcast *b, size_t pending)
 {
-    void (*told)(quorum_acquire *, const quorum_broadcast *) = s->told;
-    quorum_acquire *acquire = s->acquire;
+    void (*told)(quorum_acquire *, const quorum_broadcast *) = b->told;
+    quorum_acquire *acquire = b->acquire;
 
     if (pending && told)
         return;
-    s->outer = NULL;
+    b->outer = NULL;
     if (!told)
         return;
-    s->told = NULL;
+    b->told = NULL;
     acquire->peek = NULL;
-    told(acquire, s);
+    told(acquire, b);
 }
 
-size_t quorum_peek_vacant(const quorum_broadcast *s, size_t but)
+size_t quorum_peek_vacant(const quorum_broadcast *b, size_t but)
 {
     size_t vacant = 0;
 
-    for (size_t i = 0; i < s->quorum->n; i++)
-        vacant += i != but && s->answers[i].code == 0 && !s->answers[i].held &&
-                  !quorum_node_young(&s->quorum->nodes[i], quorum_now(s->quorum));
+    for (size_t i = 0; i < b->quorum->n; i++)
+        vacant += i != but && b->answers[i].code == 0 && !b->answers[i].held &&
+                  !quorum_node_young(&b->quorum->nodes[i], quorum_now(b->quorum));
     return vacant;
 }
 
-size_t quorum_peek_readable(const quorum_broadcast *s, size_t gate)
+size_t quorum_peek_readable(const quorum_broadcast *b, size_t gate)
 {
-    const quorum_answer *g = &s->answers[gate];
+    const quorum_answer *g = &b->answers[gate];
     size_t open = 0;
 
     if (g->code || !g->held_alone || (g->own ? g->writer : g->writer_first))
         return 0;
-    for (size_t i = 0; i < s->quorum->n; i++) {
-        const quorum_answer *a = &s->answers[i];
+    for (size_t i = 0; i < b->quorum->n; i++) {
+        const quorum_answer *answer = &b->answers[i];
 
-        open += i != gate && a->code == 0 && !a->held_alone && !a->queued &&
-                !quorum_node_young(&s->quorum->nodes[i], quorum_now(s->quorum));
+        open += i != gate && answer->code == 0 && !answer->held_alone && !answer->queued &&
+                !quorum_node_young(&b->quorum->nodes[i], quorum_now(b->quorum));
     }
     return open;
 }
 
-size_t quorum_peek_there(const quorum_broadcast *s)
+size_t quorum_peek_there(const quorum_broadcast *b)
 {
     size_t held = 0;
 
-    for (size_t i = 0; i < s->quorum->n; i++)
-        held += s->answers[i].code == 0 && s->answers[i].held;
-    return held + quorum_peek_vacant(s, s->quorum->n);
+    for (size_t i = 0; i < b->quorum->n; i++)
+        held += b->answers[i].code == 0 && b->answers[i].held;
+    return held + quorum_peek_vacant(b, b->quorum->n);
 }
 
 quorum_broadcast *quorum_peek(quorum *q, const char *name,
@@ -304,25 +304,25 @@ quorum_broadcast *quorum_peek(quorum *q, const char *name,
 {
     pawl_op op = {.kind = PAWL_OP_INSPECT, .name = name, .done = peek_over,
                   .deadline = PAWL_NEVER};
-    quorum_broadcast *s = quorum_broadcast_new(q, &op, PAWL_OP_INSPECT);
+    quorum_broadcast *b = quorum_broadcast_new(q, &op, PAWL_OP_INSPECT);
 
-    if (!s)
+    if (!b)
         return NULL;
-    s->is_peek = true;
-    s->peek = op;
-    s->peek.name = s->name;
-    s->outer = &s->peek;
-    s->judge = judge_peek;
-    s->row = note_row;
-    s->told = told;
-    s->acquire = acquire;
-    s->owner = acquire->attempt->owner;
-    quorum_broadcast_send(s);
-    return s;
+    b->is_peek = true;
+    b->peek = op;
+    b->peek.name = b->name;
+    b->outer = &b->peek;
+    b->judge = judge_peek;
+    b->row = note_row;
+    b->told = told;
+    b->acquire = acquire;
+    b->owner = acquire->attempt->owner;
+    quorum_broadcast_send(b);
+    return b;
 }
 
-void quorum_peek_forget(quorum_broadcast *s)
+void quorum_peek_forget(quorum_broadcast *b)
 {
-    s->told = NULL;
-    s->acquire = NULL;
+    b->told = NULL;
+    b->acquire = NULL;
 }

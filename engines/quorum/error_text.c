@@ -23,10 +23,10 @@ static int young(const quorum_node *node, int64_t now, char *text, size_t room)
                     (long long)((quorum_settle_ms(node->quorum) + 999) / 1000));
 }
 
-static int describe(const quorum_attempt *b, size_t i, int64_t now, char *text, size_t room)
+static int describe(const quorum_attempt *a, size_t i, int64_t now, char *text, size_t room)
 {
-    const quorum_node_state *s = &b->node_states[i];
-    const quorum_node *node = &b->quorum->nodes[i];
+    const quorum_node_state *s = &a->node_states[i];
+    const quorum_node *node = &a->quorum->nodes[i];
 
     if (s->said == 0 && quorum_node_young(node, now))
         return young(node, now, text, room);
@@ -39,52 +39,54 @@ static int describe(const quorum_attempt *b, size_t i, int64_t now, char *text, 
     return snprintf(text, room, "%s", s->err.text[0] ? s->err.text : pawl_strerror(s->said));
 }
 
-void quorum_attempt_error(const quorum_attempt *b, pawl_error *err, int code)
+void quorum_attempt_error(const quorum_attempt *a, pawl_error *err, int code)
 {
-    int64_t now = quorum_now(b->quorum);
-    size_t n = b->quorum->n, ok = 0;
+    int64_t now = quorum_now(a->quorum);
+    size_t n = a->quorum->n, ok = 0;
     char part[sizeof err->text];
 
     for (size_t i = 0; i < n; i++)
-        ok += b->node_states[i].said == 0 && !quorum_node_young(&b->quorum->nodes[i], now);
+        ok += a->node_states[i].said == 0 && !quorum_node_young(&a->quorum->nodes[i], now);
     pawl_error_set(err, code, "%zu of %zu: node", ok, n);
     for (size_t i = 0; i < n; i++) {
-        describe(b, i, now, part, sizeof part);
-        add(b->quorum, err, i, part);
+        describe(a, i, now, part, sizeof part);
+        add(a->quorum, err, i, part);
     }
 }
 
 /* Describe a node's answer to a broadcast. The answer to a peek (acquire.c) says whether the node
  * has a holder. */
-static int describe_answer(const quorum_broadcast *s, size_t i, char *text, size_t room)
+static int describe_answer(const quorum_broadcast *b, size_t i, char *text, size_t room)
 {
-    const quorum_answer *a = &s->answers[i];
-    const quorum_node *node = &s->quorum->nodes[i];
-    int64_t now = quorum_now(s->quorum);
+    const quorum_answer *answer = &b->answers[i];
+    const quorum_node *node = &b->quorum->nodes[i];
+    int64_t now = quorum_now(b->quorum);
 
-    if (a->code == 0 && a->held)
+    if (answer->code == 0 && answer->held)
         return snprintf(text, room, "busy");
-    if (a->code == 0 && s->is_peek && quorum_node_young(node, now))
+    if (answer->code == 0 && b->is_peek && quorum_node_young(node, now))
         return young(node, now, text, room);
-    if (a->code == 0 || a->code == PAWL_ENOTHELD)
+    if (answer->code == 0 || answer->code == PAWL_ENOTHELD)
         return snprintf(text, room, "ok");
-    if (a->code == QUORUM_SILENT || a->code == PAWL_ECANCELED || a->code == PAWL_EUNKNOWN)
+    if (answer->code == QUORUM_SILENT || answer->code == PAWL_ECANCELED ||
+        answer->code == PAWL_EUNKNOWN)
         return snprintf(text, room, "%s", node->why[0] ? node->why : "no answer");
-    return snprintf(text, room, "%s", a->err.text[0] ? a->err.text : pawl_strerror(a->code));
+    return snprintf(text, room, "%s",
+                    answer->err.text[0] ? answer->err.text : pawl_strerror(answer->code));
 }
 
-void quorum_broadcast_error(const quorum_broadcast *s, pawl_error *err, int code)
+void quorum_broadcast_error(const quorum_broadcast *b, pawl_error *err, int code)
 {
-    size_t n = s->quorum->n, ok = 0;
+    size_t n = b->quorum->n, ok = 0;
     char part[sizeof err->text];
 
     for (size_t i = 0; i < n; i++)
-        ok += s->answers[i].code == 0 || s->answers[i].code == PAWL_ENOTHELD;
-    if (s->is_peek)
-        ok = quorum_peek_vacant(s, n);
+        ok += b->answers[i].code == 0 || b->answers[i].code == PAWL_ENOTHELD;
+    if (b->is_peek)
+        ok = quorum_peek_vacant(b, n);
     pawl_error_set(err, code, "%zu of %zu: node", ok, n);
     for (size_t i = 0; i < n; i++) {
-        describe_answer(s, i, part, sizeof part);
-        add(s->quorum, err, i, part);
+        describe_answer(b, i, part, sizeof part);
+        add(b->quorum, err, i, part);
     }
 }

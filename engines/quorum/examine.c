@@ -13,100 +13,101 @@
 
 #include "quorum.h"
 
-static int fact_keep(quorum_answer *a, const pawl_finding *f)
+static int fact_keep(quorum_answer *answer, const pawl_finding *f)
 {
     size_t id = strlen(f->id) + 1, what = strlen(f->what) + 1;
     quorum_row *row = calloc(1, sizeof *row + id + what);
 
     if (!row) {
-        a->broadcast->no_memory = true;
+        answer->broadcast->no_memory = true;
         return PAWL_ENOMEM;
     }
     row->info.name = memcpy(row->text, f->id, id);
     row->info.label = memcpy(row->text + id, f->what, what);
     row->info.count = f->value;
-    *a->rows_end = row;
-    a->rows_end = &row->next;
+    *answer->rows_end = row;
+    answer->rows_end = &row->next;
     return 0;
 }
 
 static int note(void *arg, const pawl_finding *from)
 {
-    quorum_answer *a = arg;
-    quorum_broadcast *s = a->broadcast;
+    quorum_answer *answer = arg;
+    quorum_broadcast *b = answer->broadcast;
     pawl_finding f = *from;
     char where[320];
 
-    if (!s->outer || !strcmp(f.id, "redis-persistence") || !strcmp(f.id, "redis-fsync"))
+    if (!b->outer || !strcmp(f.id, "redis-persistence") || !strcmp(f.id, "redis-fsync"))
         return 0;
     if (f.level == PAWL_FINDING_FACT && (!strcmp(f.id, "run") || !strcmp(f.id, "machine")))
-        return fact_keep(a, &f);
-    snprintf(where, sizeof where, "node %zu: %.300s", (size_t)(a - s->answers) + 1, from->where);
+        return fact_keep(answer, &f);
+    snprintf(where, sizeof where, "node %zu: %.300s", (size_t)(answer - b->answers) + 1,
+             from->where);
     f.where = where;
-    return s->outer->finding(s->outer->row_arg, &f);
+    return b->outer->finding(b->outer->row_arg, &f);
 }
 
-static void forget(quorum_broadcast *s)
+static void forget(quorum_broadcast *b)
 {
-    for (size_t i = 0; i < s->quorum->n; i++)
-        for (quorum_row *row = s->answers[i].rows, *next; row; row = next) {
+    for (size_t i = 0; i < b->quorum->n; i++)
+        for (quorum_row *row = b->answers[i].rows, *next; row; row = next) {
             next = row->next;
             free(row);
         }
 }
 
-static const pawl_info *fact_of(const quorum_broadcast *s, size_t i, const char *id)
+static const pawl_info *fact_of(const quorum_broadcast *b, size_t i, const char *id)
 {
-    for (const quorum_row *row = s->answers[i].rows; row; row = row->next)
+    for (const quorum_row *row = b->answers[i].rows; row; row = row->next)
         if (!strcmp(row->info.name, id))
             return &row->info;
     return NULL;
 }
 
-static bool same_server(const quorum_broadcast *s, size_t i, size_t k)
+static bool same_server(const quorum_broadcast *b, size_t i, size_t k)
 {
-    const pawl_info *one = fact_of(s, i, "run"), *other = fact_of(s, k, "run");
+    const pawl_info *one = fact_of(b, i, "run"), *other = fact_of(b, k, "run");
 
     return one && other && !strcmp(one->label, other->label);
 }
 
 /* The same address, or both are this machine's. */
-static bool same_machine(const quorum_broadcast *s, size_t i, size_t k)
+static bool same_machine(const quorum_broadcast *b, size_t i, size_t k)
 {
-    const pawl_info *one = fact_of(s, i, "machine"), *other = fact_of(s, k, "machine");
+    const pawl_info *one = fact_of(b, i, "machine"), *other = fact_of(b, k, "machine");
 
     return one && other && ((one->count && other->count) || !strcmp(one->label, other->label));
 }
 
-typedef bool same_fn(const quorum_broadcast *s, size_t i, size_t k);
+typedef bool same_fn(const quorum_broadcast *b, size_t i, size_t k);
 
 /* Is an earlier node the same as node i? */
-static bool has_earlier(const quorum_broadcast *s, size_t i, same_fn *same)
+static bool has_earlier(const quorum_broadcast *b, size_t i, same_fn *same)
 {
     for (size_t k = 0; k < i; k++)
-        if (same(s, k, i))
+        if (same(b, k, i))
             return true;
     return false;
 }
 
 /* Find node i and the later nodes that are the same. Of nodes that are one server, only the first
  * counts as a node of its machine. Returns how many nodes these are. */
-static size_t group_of(const quorum_broadcast *s, size_t i, same_fn *same,
+static size_t group_of(const quorum_broadcast *b, size_t i, same_fn *same,
                        size_t group[QUORUM_MOST])
 {
     size_t n = 0;
 
     group[n++] = i;
-    for (size_t k = i + 1; k < s->quorum->n; k++)
-        if (same(s, i, k) && (same == same_server || !has_earlier(s, k, same_server)))
+    for (size_t k = i + 1; k < b->quorum->n; k++)
+        if (same(b, i, k) && (same == same_server || !has_earlier(b, k, same_server)))
             group[n++] = k;
     return n;
 }
 
 /* Report that node i and later nodes are the same, if no earlier node is. */
-static void compare(const quorum_broadcast *s, size_t i, same_fn *same, const pawl_finding *f)
+static void compare(const quorum_broadcast *b, size_t i, same_fn *same, const pawl_finding *f)
 {
-    size_t group[QUORUM_MOST], n = has_earlier(s, i, same) ? 0 : group_of(s, i, same, group);
+    size_t group[QUORUM_MOST], n = has_earlier(b, i, same) ? 0 : group_of(b, i, same, group);
     char what[8 * QUORUM_MOST + 40] = "";
     size_t length = 0;
 
@@ -116,10 +117,10 @@ static void compare(const quorum_broadcast *s, size_t i, same_fn *same, const pa
         length += (size_t)snprintf(what + length, sizeof what - length, "%s %zu",
                                    !k ? "nodes" : k < n - 1 ? "," : " and", group[k] + 1);
     snprintf(what + length, sizeof what - length, " are %s", f->what);
-    pawl_op_found(s->outer, f->level, f->id, "", what, f->why, f->remedy);
+    pawl_op_found(b->outer, f->level, f->id, "", what, f->why, f->remedy);
 }
 
-static void compare_all(const quorum_broadcast *s)
+static void compare_all(const quorum_broadcast *b)
 {
     static const pawl_finding server = {.level = PAWL_FINDING_DANGER, .id = "quorum-same",
         .what = "the same server",
@@ -131,58 +132,58 @@ static void compare_all(const quorum_broadcast *s)
         .why = "They fail together, so the quorum survives fewer failures than it has nodes for.",
         .remedy = "Put each node on a machine of its own."};
 
-    for (size_t i = 0; i < s->quorum->n; i++) {
-        compare(s, i, same_server, &server);
-        compare(s, i, same_machine, &machine);
+    for (size_t i = 0; i < b->quorum->n; i++) {
+        compare(b, i, same_server, &server);
+        compare(b, i, same_machine, &machine);
     }
 }
 
-static void tell_failed(const quorum_broadcast *s, size_t i)
+static void tell_failed(const quorum_broadcast *b, size_t i)
 {
-    const quorum_answer *a = &s->answers[i];
-    bool rights = a->code == PAWL_EAUTH;
+    const quorum_answer *answer = &b->answers[i];
+    bool rights = answer->code == PAWL_EAUTH;
     char what[300];
 
-    snprintf(what, sizeof what, "node %zu: %.250s", i + 1, a->err.text[0] ? a->err.text
-             : a->code == QUORUM_SILENT ? "no answer" : pawl_strerror(a->code));
-    pawl_op_found(s->outer, rights ? PAWL_FINDING_DANGER : PAWL_FINDING_WARNING,
+    snprintf(what, sizeof what, "node %zu: %.250s", i + 1, answer->err.text[0] ? answer->err.text
+             : answer->code == QUORUM_SILENT ? "no answer" : pawl_strerror(answer->code));
+    pawl_op_found(b->outer, rights ? PAWL_FINDING_DANGER : PAWL_FINDING_WARNING,
                   rights ? "rights" : "quorum-node", "", what,
                   "The node does not vote: fewer other nodes may fail before no lock can be taken.",
                   rights ? "Grant the rights of docs/security.md on this node."
                          : "Bring the node back, or replace it.");
 }
 
-static void judge(quorum_broadcast *s, size_t pending)
+static void judge(quorum_broadcast *b, size_t pending)
 {
-    size_t n = s->quorum->n, answered = 0;
-    pawl_op *op = s->outer;
+    size_t n = b->quorum->n, answered = 0;
+    pawl_op *op = b->outer;
     int code = 0;
 
     if (pending)
         return;
     for (size_t i = 0; i < n; i++)
-        answered += s->answers[i].code == 0;
+        answered += b->answers[i].code == 0;
     if (!answered) {
         code = PAWL_EQUORUM;
-        quorum_broadcast_error(s, op->err, code);
+        quorum_broadcast_error(b, op->err, code);
     }
     for (size_t i = 0; i < n && !code; i++)
-        if (s->answers[i].code)
-            tell_failed(s, i);
+        if (b->answers[i].code)
+            tell_failed(b, i);
     if (!code)
-        compare_all(s);
-    s->outer = NULL;
+        compare_all(b);
+    b->outer = NULL;
     pawl_op_finish(op, code);
 }
 
 void quorum_examine(quorum *q, pawl_op *op)
 {
-    quorum_broadcast *s = quorum_broadcast_new(q, op, PAWL_OP_EXAMINE);
+    quorum_broadcast *b = quorum_broadcast_new(q, op, PAWL_OP_EXAMINE);
 
-    if (!s)
+    if (!b)
         return;
-    s->judge = judge;
-    s->finding = note;
-    s->forget = forget;
-    quorum_broadcast_send(s);
+    b->judge = judge;
+    b->finding = note;
+    b->forget = forget;
+    quorum_broadcast_send(b);
 }

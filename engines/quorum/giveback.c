@@ -28,44 +28,44 @@
 
 static void timer_fired(pawl_timer *timer)
 {
-    quorum_attempt *b = timer->arg;
+    quorum_attempt *a = timer->arg;
 
-    if (b->state == ATTEMPT_HELD)
-        quorum_void(b); /* the lease was not renewed */
-    quorum_later(b->quorum, &b->task);
-    quorum_pump(b->quorum);
+    if (a->state == ATTEMPT_HELD)
+        quorum_void(a); /* the lease was not renewed */
+    quorum_later(a->quorum, &a->task);
+    quorum_pump(a->quorum);
 }
 
-static void set_timer(quorum_attempt *b, int64_t due)
+static void set_timer(quorum_attempt *a, int64_t due)
 {
-    b->timer.fire = timer_fired;
-    b->timer.arg = b;
-    b->quorum->env->timer_set(b->quorum->env, &b->timer, due);
+    a->timer.fire = timer_fired;
+    a->timer.arg = a;
+    a->quorum->env->timer_set(a->quorum->env, &a->timer, due);
 }
 
-void quorum_hold_until(quorum_attempt *b, int64_t end)
+void quorum_hold_until(quorum_attempt *a, int64_t end)
 {
-    if (end <= b->until || b->state != ATTEMPT_HELD)
+    if (end <= a->until || a->state != ATTEMPT_HELD)
         return;
-    b->until = end;
+    a->until = end;
     if (end < PAWL_NEVER - 1000LL * PAWL_NS_PER_MS)
-        set_timer(b, end + 1000LL * PAWL_NS_PER_MS);
+        set_timer(a, end + 1000LL * PAWL_NS_PER_MS);
     else
-        b->quorum->env->timer_clear(b->quorum->env, &b->timer);
+        a->quorum->env->timer_clear(a->quorum->env, &a->timer);
 }
 
-void quorum_void(quorum_attempt *b)
+void quorum_void(quorum_attempt *a)
 {
-    quorum *q = b->quorum;
-    int64_t now = quorum_now(q), lease = b->lease_ms;
+    quorum *q = a->quorum;
+    int64_t now = quorum_now(q), lease = a->lease_ms;
 
-    if (b->state == ATTEMPT_VOID)
+    if (a->state == ATTEMPT_VOID)
         return;
-    b->state = ATTEMPT_VOID;
-    b->until = lease > (PAWL_NEVER - now) / PAWL_NS_PER_MS / 2 ? PAWL_NEVER
+    a->state = ATTEMPT_VOID;
+    a->until = lease > (PAWL_NEVER - now) / PAWL_NS_PER_MS / 2 ? PAWL_NEVER
                                                                : now + lease * PAWL_NS_PER_MS;
-    q->env->timer_clear(q->env, &b->timer);
-    quorum_later(q, &b->task);
+    q->env->timer_clear(q->env, &a->timer);
+    quorum_later(q, &a->task);
 }
 
 bool quorum_node_state_quiet(const quorum_node_state *s)
@@ -78,92 +78,92 @@ bool quorum_node_state_quiet(const quorum_node_state *s)
 static void released(pawl_op *op)
 {
     quorum_node_state *s = op->arg;
-    quorum_attempt *b = s->attempt;
+    quorum_attempt *a = s->attempt;
     bool certain = op->code == 0 || op->code == PAWL_ENOTHELD;
 
     s->back_out = false;
-    quorum_node_answered(&b->quorum->nodes[s - b->node_states], op, s->back_sent);
+    quorum_node_answered(&a->quorum->nodes[s - a->node_states], op, s->back_sent);
     s->freed |= op->code == 0;
     s->ours = false;
     s->doubt = !certain;
-    quorum_later(b->quorum, &b->task);
+    quorum_later(a->quorum, &a->task);
 }
 
-static void give_back(quorum_attempt *b, size_t i)
+static void give_back(quorum_attempt *a, size_t i)
 {
-    quorum_node_state *s = &b->node_states[i];
+    quorum_node_state *s = &a->node_states[i];
 
     s->back = (pawl_op){.kind = PAWL_OP_RELEASE,
-                        .mode = b->mode,
-                        .lock_kind = b->lock_kind,
+                        .mode = a->mode,
+                        .lock_kind = a->lock_kind,
                         .tokens = 1,
-                        .name = b->name,
-                        .owner = b->owner,
-                        .lease_ms = b->lease_ms,
-                        .linger_ms = b->linger_ms,
-                        .deadline = b->until,
+                        .name = a->name,
+                        .owner = a->owner,
+                        .lease_ms = a->lease_ms,
+                        .linger_ms = a->linger_ms,
+                        .deadline = a->until,
                         .done = released,
                         .arg = s};
-    s->back_sent = quorum_now(b->quorum);
+    s->back_sent = quorum_now(a->quorum);
     s->back_out = true;
     s->back_canceled = false;
-    quorum_node_submit(&b->quorum->nodes[i], &s->back);
+    quorum_node_submit(&a->quorum->nodes[i], &s->back);
 }
 
-static void cancel_acquire(quorum_attempt *b, size_t i)
+static void cancel_acquire(quorum_attempt *a, size_t i)
 {
-    quorum_node_state *s = &b->node_states[i];
+    quorum_node_state *s = &a->node_states[i];
 
     if (!s->out || s->canceled)
         return;
     s->canceled = true;
-    quorum_node_cancel(&b->quorum->nodes[i], &s->op);
+    quorum_node_cancel(&a->quorum->nodes[i], &s->op);
 }
 
-static void cancel_release(quorum_attempt *b, size_t i)
+static void cancel_release(quorum_attempt *a, size_t i)
 {
-    quorum_node_state *s = &b->node_states[i];
+    quorum_node_state *s = &a->node_states[i];
 
     if (!s->back_out || s->back_canceled)
         return;
     s->back_canceled = true;
-    quorum_node_cancel(&b->quorum->nodes[i], &s->back);
+    quorum_node_cancel(&a->quorum->nodes[i], &s->back);
 }
 
-static bool overdue(const quorum_attempt *b, size_t i, int64_t sent, int64_t now)
+static bool overdue(const quorum_attempt *a, size_t i, int64_t sent, int64_t now)
 {
-    return now >= quorum_node_patience(&b->quorum->nodes[i], sent);
+    return now >= quorum_node_patience(&a->quorum->nodes[i], sent);
 }
 
-static void give_back_at(quorum_attempt *b, size_t i, int64_t now, bool retry)
+static void give_back_at(quorum_attempt *a, size_t i, int64_t now, bool retry)
 {
-    quorum_node *node = &b->quorum->nodes[i];
-    quorum_node_state *s = &b->node_states[i];
+    quorum_node *node = &a->quorum->nodes[i];
+    quorum_node_state *s = &a->node_states[i];
     bool first = !s->back.kind; /* no RELEASE has been sent */
 
-    if (s->out && (s->op.queue || node->down || overdue(b, i, s->sent, now)))
-        cancel_acquire(b, i);
-    if (s->back_out && overdue(b, i, s->back_sent, now))
+    if (s->out && (s->op.queue || node->down || overdue(a, i, s->sent, now)))
+        cancel_acquire(a, i);
+    if (s->back_out && overdue(a, i, s->back_sent, now))
         quorum_node_is_down(node);
-    if (now >= b->until) {
-        cancel_acquire(b, i);
-        cancel_release(b, i);
+    if (now >= a->until) {
+        cancel_acquire(a, i);
+        cancel_release(a, i);
         s->ours = s->doubt = false;
     }
-    if (!s->back_out && ((s->out && !s->canceled && b->listed && first) ||
+    if (!s->back_out && ((s->out && !s->canceled && a->listed && first) ||
                          (!s->out && (s->ours || (s->doubt && (first || retry))))))
-        give_back(b, i);
+        give_back(a, i);
 }
 
-void quorum_give_back_now(quorum_attempt *b)
+void quorum_give_back_now(quorum_attempt *a)
 {
-    for (size_t i = 0; i < b->quorum->n; i++) {
-        quorum_node_state *s = &b->node_states[i];
+    for (size_t i = 0; i < a->quorum->n; i++) {
+        quorum_node_state *s = &a->node_states[i];
 
         if (s->out && s->op.queue)
-            cancel_acquire(b, i);
+            cancel_acquire(a, i);
         if (!s->back_out && (s->out || s->ours || s->doubt))
-            give_back(b, i);
+            give_back(a, i);
     }
 }
 
@@ -171,42 +171,42 @@ void quorum_give_back_now(quorum_attempt *b)
 
 /* The instant until which to wait for the gate after a majority has released; 0: no need to
  * wait. */
-static int64_t gate_patience(quorum_attempt *b, int64_t now)
+static int64_t gate_patience(quorum_attempt *a, int64_t now)
 {
-    const quorum *q = b->quorum;
+    const quorum *q = a->quorum;
     size_t gate = quorum_gate(q);
-    const quorum_node_state *s = &b->node_states[gate];
+    const quorum_node_state *s = &a->node_states[gate];
     int64_t limit;
 
     if (gate == q->n || quorum_node_state_quiet(s))
         return 0;
-    if (!b->sure)
-        b->sure = now;
-    limit = quorum_gate_patience(q, s->back_out ? s->back_sent : b->sure, b->sure);
+    if (!a->sure)
+        a->sure = now;
+    limit = quorum_gate_patience(q, s->back_out ? s->back_sent : a->sure, a->sure);
     if (now >= limit)
         quorum_node_is_down(&q->nodes[gate]);
     return limit;
 }
 
 /* Complete the RELEASE if the answers suffice; if `now` is PAWL_NEVER, in any case. */
-static void judge_release(quorum_attempt *b, int64_t now)
+static void judge_release(quorum_attempt *a, int64_t now)
 {
-    const quorum *q = b->quorum;
+    const quorum *q = a->quorum;
     size_t freed = 0, doubt = 0, nothing = 0, pending = 0;
-    pawl_op *op = b->release;
+    pawl_op *op = a->release;
     int code = PAWL_EUNKNOWN;
 
     for (size_t i = 0; i < q->n; i++) {
-        const quorum_node_state *s = &b->node_states[i];
+        const quorum_node_state *s = &a->node_states[i];
 
         freed += s->freed;
         nothing += quorum_node_state_quiet(s);
         doubt += !quorum_node_state_quiet(s) && !s->freed;
-        pending += s->back_out ? !overdue(b, i, s->back_sent, now)
-                               : s->out && !overdue(b, i, s->sent, now);
+        pending += s->back_out ? !overdue(a, i, s->back_sent, now)
+                               : s->out && !overdue(a, i, s->sent, now);
     }
-    if (freed >= q->majority && now != PAWL_NEVER && now < gate_patience(b, now)) {
-        set_timer(b, gate_patience(b, now));
+    if (freed >= q->majority && now != PAWL_NEVER && now < gate_patience(a, now)) {
+        set_timer(a, gate_patience(a, now));
         return;
     }
     if (freed >= q->majority)
@@ -217,74 +217,74 @@ static void judge_release(quorum_attempt *b, int64_t now)
         return;
     else if (nothing >= q->majority)
         code = 0;
-    b->release = NULL;
+    a->release = NULL;
     if (code == PAWL_EUNKNOWN)
         pawl_error_set(op->err, code, "only %zu of %zu nodes answered", nothing, q->n);
     pawl_op_finish(op, code);
 }
 
-static void plan(quorum_attempt *b, int64_t now)
+static void plan(quorum_attempt *a, int64_t now)
 {
-    quorum *q = b->quorum;
-    int64_t pause = (int64_t)PAUSE_MIN_MS << (b->tries < 5 ? b->tries : 5), due;
+    quorum *q = a->quorum;
+    int64_t pause = (int64_t)PAUSE_MIN_MS << (a->tries < 5 ? a->tries : 5), due;
 
     if (pause > PAUSE_MAX_MS)
         pause = PAUSE_MAX_MS;
     due = now + pause * PAWL_NS_PER_MS;
-    b->tries++;
-    if (b->until > now && b->until < due)
-        due = b->until;
+    a->tries++;
+    if (a->until > now && a->until < due)
+        due = a->until;
     for (size_t i = 0; i < q->n; i++) {
-        const quorum_node_state *s = &b->node_states[i];
+        const quorum_node_state *s = &a->node_states[i];
         int64_t limit = quorum_node_patience(&q->nodes[i], s->back_out ? s->back_sent : s->sent);
 
         if ((s->out || s->back_out) && limit > now && limit < due)
             due = limit;
     }
-    set_timer(b, due);
+    set_timer(a, due);
 }
 
 void quorum_give_back_run(quorum_task *task)
 {
-    quorum_attempt *b = list_entry(task, quorum_attempt, task);
-    quorum *q = b->quorum;
+    quorum_attempt *a = list_entry(task, quorum_attempt, task);
+    quorum *q = a->quorum;
     int64_t now = quorum_now(q);
-    bool retry = !b->timer.armed;
+    bool retry = !a->timer.armed;
     size_t left = 0;
 
-    if (b->state != ATTEMPT_VOID)
+    if (a->state != ATTEMPT_VOID)
         return;
     for (size_t i = 0; i < q->n; i++) /* answers during this loop run this task again */
-        give_back_at(b, i, now, retry);
+        give_back_at(a, i, now, retry);
     for (size_t i = 0; i < q->n; i++)
-        left += !quorum_node_state_quiet(&b->node_states[i]);
+        left += !quorum_node_state_quiet(&a->node_states[i]);
     if (left && retry)
-        plan(b, now);
-    if (b->release)
-        judge_release(b, now);
+        plan(a, now);
+    if (a->release)
+        judge_release(a, now);
     if (left)
         return;
-    if (b->acquire)
-        quorum_acquire_given_back(b->acquire);
-    quorum_attempt_free(b);
+    if (a->acquire)
+        quorum_acquire_given_back(a->acquire);
+    quorum_attempt_free(a);
 }
 
 void quorum_release(quorum *q, pawl_op *op)
 {
-    quorum_attempt *b = quorum_held_find(q, op->owner.seq);
+    quorum_attempt *a = quorum_held_find(q, op->owner.seq);
 
-    if (!b || b->release) {
+    if (!a || a->release) {
         pawl_op_finish(op, PAWL_ENOTHELD);
         return;
     }
-    op->engine[0] = b;
-    b->release = op;
-    b->linger_ms = op->linger_ms;
-    b->sure = 0;
-    q->env->timer_clear(q->env, &b->timer);
-    b->tries = 0;
-    quorum_void(b);
-    quorum_later(q, &b->task);
+    op->engine[0] = a;
+    a->release = op;
+    a->linger_ms = op->linger_ms;
+    a->sure = 0;
+    q->env->timer_clear(q->env, &a->timer);
+    a->tries = 0;
+    quorum_void(a);
+    quorum_later(q, &a->task);
 }
 
 void quorum_release_cancel(quorum *q, pawl_op *op)

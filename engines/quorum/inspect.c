@@ -33,13 +33,13 @@ static size_t length(const char *text)
 
 static int collect(void *arg, const pawl_info *info)
 {
-    quorum_answer *a = arg;
+    quorum_answer *answer = arg;
     quorum_row *row = malloc(sizeof *row + length(info->name) + length(info->host) +
                              length(info->program) + length(info->label) + length(info->owner));
     char *at;
 
     if (!row) {
-        a->broadcast->no_memory = true;
+        answer->broadcast->no_memory = true;
         return PAWL_ENOMEM;
     }
     row->next = NULL;
@@ -50,15 +50,15 @@ static int collect(void *arg, const pawl_info *info)
     row->info.program = put(&at, info->program);
     row->info.label = put(&at, info->label);
     row->info.owner = put(&at, info->owner);
-    *a->rows_end = row;
-    a->rows_end = &row->next;
+    *answer->rows_end = row;
+    answer->rows_end = &row->next;
     return 0;
 }
 
-static void forget_rows(quorum_broadcast *s)
+static void forget_rows(quorum_broadcast *b)
 {
-    for (size_t i = 0; i < s->quorum->n; i++)
-        for (quorum_row *row = s->answers[i].rows, *next; row; row = next) {
+    for (size_t i = 0; i < b->quorum->n; i++)
+        for (quorum_row *row = b->answers[i].rows, *next; row; row = next) {
             next = row->next;
             free(row);
         }
@@ -254,24 +254,24 @@ static int show_list(const inspection *v, pawl_op *op)
     return code;
 }
 
-static void judge_inspect(quorum_broadcast *s, size_t pending)
+static void judge_inspect(quorum_broadcast *b, size_t pending)
 {
-    inspection v = {.broadcast = s};
-    pawl_op *op = s->outer;
+    inspection v = {.broadcast = b};
+    pawl_op *op = b->outer;
     int code = 0;
 
     if (pending)
         return;
-    for (size_t i = 0; i < s->quorum->n; i++)
-        v.missing += s->answers[i].code != 0;
-    s->outer = NULL;
-    if (s->quorum->n - v.missing < s->quorum->majority) {
+    for (size_t i = 0; i < b->quorum->n; i++)
+        v.missing += b->answers[i].code != 0;
+    b->outer = NULL;
+    if (b->quorum->n - v.missing < b->quorum->majority) {
         code = PAWL_EQUORUM;
-        quorum_broadcast_error(s, op->err, code);
-    } else if (s->no_memory || !merge(&v, s->kind == PAWL_OP_LIST)) {
+        quorum_broadcast_error(b, op->err, code);
+    } else if (b->no_memory || !merge(&v, b->kind == PAWL_OP_LIST)) {
         code = pawl_error_set(op->err, PAWL_ENOMEM, "out of memory");
     } else {
-        code = s->kind == PAWL_OP_LIST ? show_list(&v, op) : show_inspect(&v, op);
+        code = b->kind == PAWL_OP_LIST ? show_list(&v, op) : show_inspect(&v, op);
         code = code == PAWL_ENOMEM ? pawl_error_set(op->err, code, "out of memory") : 0;
     }
     free(v.entries);
@@ -281,12 +281,12 @@ static void judge_inspect(quorum_broadcast *s, size_t pending)
 
 void quorum_inspect(quorum *q, pawl_op *op)
 {
-    quorum_broadcast *s = quorum_broadcast_new(q, op, op->kind);
+    quorum_broadcast *b = quorum_broadcast_new(q, op, op->kind);
 
-    if (!s)
+    if (!b)
         return;
-    s->judge = judge_inspect;
-    s->row = collect;
-    s->forget = forget_rows;
-    quorum_broadcast_send(s);
+    b->judge = judge_inspect;
+    b->row = collect;
+    b->forget = forget_rows;
+    quorum_broadcast_send(b);
 }

@@ -210,21 +210,21 @@ static void free_lists(quorum *q)
 
     while ((l = list_take(&q->spare)))
         free(list_entry(l, quorum_attempt, link));
-    list_each_safe(quorum_attempt, b, &q->attempts, link) {
+    list_each_safe(quorum_attempt, a, &q->attempts, link) {
         size_t out = 0;
 
         for (size_t i = 0; i < q->n; i++)
-            out += b->node_states[i].out || b->node_states[i].back_out;
+            out += a->node_states[i].out || a->node_states[i].back_out;
         if (!out)
-            quorum_attempt_free(b);
+            quorum_attempt_free(a);
     }
-    list_each_safe(quorum_broadcast, s, &q->broadcasts, link) {
+    list_each_safe(quorum_broadcast, b, &q->broadcasts, link) {
         size_t out = 0;
 
         for (size_t i = 0; i < q->n; i++)
-            out += s->answers[i].out;
+            out += b->answers[i].out;
         if (!out)
-            quorum_broadcast_free(s);
+            quorum_broadcast_free(b);
     }
 }
 
@@ -240,17 +240,17 @@ static void quorum_close(void *self)
         return;
     pawl_events_end(&q->events);
     q->pumping = true; /* no more tasks */
-    list_each(quorum_attempt, l, &q->attempts, link)
-        if (l->state == ATTEMPT_VOID)
-            quorum_give_back_now(l);
+    list_each(quorum_attempt, a, &q->attempts, link)
+        if (a->state == ATTEMPT_VOID)
+            quorum_give_back_now(a);
     q->closed = true;
     q->env->timer_clear(q->env, &q->soon);
-    list_each(quorum_attempt, l, &q->attempts, link)
-        q->env->timer_clear(q->env, &l->timer);
-    list_each(quorum_acquire, l, &q->acquires, link)
-        q->env->timer_clear(q->env, &l->timer);
-    list_each(quorum_broadcast, l, &q->broadcasts, link)
-        q->env->timer_clear(q->env, &l->timer);
+    list_each(quorum_attempt, a, &q->attempts, link)
+        q->env->timer_clear(q->env, &a->timer);
+    list_each(quorum_acquire, acquire, &q->acquires, link)
+        q->env->timer_clear(q->env, &acquire->timer);
+    list_each(quorum_broadcast, b, &q->broadcasts, link)
+        q->env->timer_clear(q->env, &b->timer);
     for (size_t i = 0; i < q->n; i++) {
         quorum_node_end(&q->nodes[i]);
         out |= q->nodes[i].event_out || q->nodes[i].probe_out;
@@ -343,10 +343,10 @@ static bool quorum_unfinished(void *self)
     int64_t since = quorum_now(q) - q->env->timeout_ms * PAWL_NS_PER_MS;
 
     for (const struct list *l = q->attempts.next; l != &q->attempts; l = l->next) {
-        const quorum_attempt *b = list_entry((uintptr_t)l, quorum_attempt, link);
+        const quorum_attempt *a = list_entry((uintptr_t)l, quorum_attempt, link);
 
-        for (size_t i = 0; i < q->n && b->state == ATTEMPT_VOID; i++)
-            if (!quorum_node_state_quiet(&b->node_states[i]) &&
+        for (size_t i = 0; i < q->n && a->state == ATTEMPT_VOID; i++)
+            if (!quorum_node_state_quiet(&a->node_states[i]) &&
                 (!q->nodes[i].down || q->nodes[i].heard > since))
                 return true;
     }

@@ -152,39 +152,39 @@ typedef struct quorum_tally {
 
 /* NULL: no memory. */
 quorum_attempt *quorum_attempt_new(quorum_acquire *acquire);
-void quorum_attempt_free(quorum_attempt *b);
-void quorum_attempt_ask(quorum_attempt *b, size_t node, bool queue, uint64_t floor);
+void quorum_attempt_free(quorum_attempt *a);
+void quorum_attempt_ask(quorum_attempt *a, size_t node, bool queue, uint64_t floor);
 /* Does the node's grant count? */
-bool quorum_attempt_votes(const quorum_attempt *b, size_t node, int64_t now);
-quorum_tally quorum_attempt_count(const quorum_attempt *b, int64_t now);
+bool quorum_attempt_votes(const quorum_attempt *a, size_t node, int64_t now);
+quorum_tally quorum_attempt_count(const quorum_attempt *a, int64_t now);
 /* The next instant when an answer becomes overdue; PAWL_NEVER: no answer is awaited. */
-int64_t quorum_attempt_patience(const quorum_attempt *b, int64_t now);
+int64_t quorum_attempt_patience(const quorum_attempt *a, int64_t now);
 /* Mark the nodes whose answers are overdue as down. */
-void quorum_attempt_overdue(const quorum_attempt *b, int64_t now);
+void quorum_attempt_overdue(const quorum_attempt *a, int64_t now);
 /* Has the attempt won? Then op's answer is filled in. */
-bool quorum_attempt_won(quorum_attempt *b, int64_t now, pawl_op *op);
+bool quorum_attempt_won(quorum_attempt *a, int64_t now, pawl_op *op);
 /* A majority has granted, but with different tokens: raise the nodes to the largest token. */
-void quorum_attempt_raise(quorum_attempt *b, int64_t now);
+void quorum_attempt_raise(quorum_attempt *a, int64_t now);
 /* Set the error text: "2 of 5: node 1 ok, 2 ok, 3 busy, ..." */
-void quorum_attempt_error(const quorum_attempt *b, pawl_error *err, int code);
+void quorum_attempt_error(const quorum_attempt *a, pawl_error *err, int code);
 /* A floor that is probably above the counters of the nodes. */
 uint64_t quorum_floor(const quorum *q);
-void quorum_held_add(quorum_attempt *b);
+void quorum_held_add(quorum_attempt *a);
 quorum_attempt *quorum_held_find(const quorum *q, uint64_t seq);
 
 /* ---- giveback.c ------------------------------------------------------------------------------ */
 
 /* Give back all grants of the attempt, late ones too; then the attempt frees itself. */
-void quorum_void(quorum_attempt *b);
+void quorum_void(quorum_attempt *a);
 /* Give back as much as possible at once, because the engine closes. */
-void quorum_give_back_now(quorum_attempt *b);
+void quorum_give_back_now(quorum_attempt *a);
 /* Is no answer awaited, and is nothing left to be given back? */
 bool quorum_node_state_quiet(const quorum_node_state *s);
 void quorum_release(quorum *q, pawl_op *op);
 void quorum_release_cancel(quorum *q, pawl_op *op);
 void quorum_give_back_run(quorum_task *task);
 /* The attempt became HELD, or its lease was extended to `end`. */
-void quorum_hold_until(quorum_attempt *b, int64_t end);
+void quorum_hold_until(quorum_attempt *a, int64_t end);
 
 /* ---- acquire.c ------------------------------------------------------------------------------- */
 
@@ -254,10 +254,10 @@ struct quorum_broadcast {
     pawl_finding_fn *finding; /* EXAMINE: called for each finding; arg: the answer */
     pawl_info_fn *row; /* called for each row of a node; arg: the answer */
     /* Complete the outer op, if the answers suffice; with `pending` 0 in any case. */
-    void (*judge)(quorum_broadcast *s, size_t pending);
+    void (*judge)(quorum_broadcast *b, size_t pending);
     /* Called after each answer, also late ones; or NULL. */
-    void (*after)(quorum_broadcast *s);
-    void (*forget)(quorum_broadcast *s); /* frees the broadcast's data, or NULL */
+    void (*after)(quorum_broadcast *b);
+    void (*forget)(quorum_broadcast *b); /* frees the broadcast's data, or NULL */
     /* A peek, for an acquire: */
     bool is_peek;
     pawl_op peek; /* the outer op of a peek */
@@ -277,10 +277,10 @@ struct quorum_broadcast {
 
 /* A broadcast for op, not sent yet. NULL: no memory, and op was completed with PAWL_ENOMEM. */
 quorum_broadcast *quorum_broadcast_new(quorum *q, pawl_op *op, uint8_t kind);
-void quorum_broadcast_send(quorum_broadcast *s);
+void quorum_broadcast_send(quorum_broadcast *b);
 void quorum_broadcast_cancel(quorum *q, pawl_op *op);
-void quorum_broadcast_free(quorum_broadcast *s);
-void quorum_broadcast_error(const quorum_broadcast *s, pawl_error *err, int code);
+void quorum_broadcast_free(quorum_broadcast *b);
+void quorum_broadcast_error(const quorum_broadcast *b, pawl_error *err, int code);
 void quorum_break(quorum *q, pawl_op *op);
 /* Ask all nodes for the holders of `name`. told() is called once, from a task, unless the peek is
  * forgotten before. NULL: no memory. */
@@ -288,18 +288,18 @@ quorum_broadcast *quorum_peek(quorum *q, const char *name,
                               void (*told)(quorum_acquire *acquire, const quorum_broadcast *peek),
                               quorum_acquire *acquire);
 /* The number of nodes that vote and report no holder; the node `but` is not counted. */
-size_t quorum_peek_vacant(const quorum_broadcast *s, size_t but);
+size_t quorum_peek_vacant(const quorum_broadcast *b, size_t but);
 /* The number of nodes that vote, report no exclusive holder, and no waiter; the gate is not
  * counted. 0 if the gate has no exclusive holder, or if a writer waits there before the acquire. */
-size_t quorum_peek_readable(const quorum_broadcast *s, size_t gate);
+size_t quorum_peek_readable(const quorum_broadcast *b, size_t gate);
 /* The number of nodes whose answer counts: a holder, or a vote. */
-size_t quorum_peek_there(const quorum_broadcast *s);
-void quorum_peek_forget(quorum_broadcast *s);
+size_t quorum_peek_there(const quorum_broadcast *b);
+void quorum_peek_forget(quorum_broadcast *b);
 
 /* renew.c, inspect.c */
 void quorum_renew(quorum *q, pawl_op *op);
 /* Answer a repeated ACQUIRE of the holder. */
-void quorum_confirm(quorum *q, pawl_op *op, const quorum_attempt *b);
+void quorum_confirm(quorum *q, pawl_op *op, const quorum_attempt *a);
 void quorum_inspect(quorum *q, pawl_op *op);
 void quorum_examine(quorum *q, pawl_op *op); /* examine.c */
 

@@ -21,22 +21,22 @@
 #include "quorum.h"
 
 /* The attempt of the item, if it is still HELD. */
-static quorum_attempt *find_attempt(const quorum_broadcast *s, size_t item)
+static quorum_attempt *find_attempt(const quorum_broadcast *b, size_t item)
 {
-    quorum_attempt *b = quorum_held_find(s->quorum, s->seqs[item]);
+    quorum_attempt *a = quorum_held_find(b->quorum, b->seqs[item]);
 
-    return b && b->state == ATTEMPT_HELD && b->owner.seq == s->items[item].owner.seq ? b : NULL;
+    return a && a->state == ATTEMPT_HELD && a->owner.seq == b->items[item].owner.seq ? a : NULL;
 }
 
 /* ---- healing --------------------------------------------------------------------------------- */
 
-static void heal(const quorum_broadcast *s, size_t node, size_t item)
+static void heal(const quorum_broadcast *b, size_t node, size_t item)
 {
-    const quorum *q = s->quorum;
-    quorum_attempt *b = find_attempt(s, item);
-    quorum_node_state *state = b ? &b->node_states[node] : NULL;
+    const quorum *q = b->quorum;
+    quorum_attempt *a = find_attempt(b, item);
+    quorum_node_state *state = a ? &a->node_states[node] : NULL;
     int64_t now = quorum_now(q);
-    int code = s->answers[node].batch[item].code;
+    int code = b->answers[node].batch[item].code;
 
     if (!state || state->out || q->closed || (code && code != PAWL_ENOTHELD))
         return;
@@ -47,40 +47,40 @@ static void heal(const quorum_broadcast *s, size_t node, size_t item)
     } else if (now - state->missed >= q->env->timeout_ms * PAWL_NS_PER_MS) {
         state->ours = state->doubt = false;
         state->missed = 0;
-        quorum_attempt_ask(b, node, false, b->token + b->tokens - 1);
+        quorum_attempt_ask(a, node, false, a->token + a->tokens - 1);
     }
 }
 
-static void heal_all(quorum_broadcast *s)
+static void heal_all(quorum_broadcast *b)
 {
-    if (s->outer) /* no verdict yet */
+    if (b->outer) /* no verdict yet */
         return;
-    for (size_t i = 0; i < s->quorum->n; i++) {
-        quorum_answer *a = &s->answers[i];
+    for (size_t i = 0; i < b->quorum->n; i++) {
+        quorum_answer *answer = &b->answers[i];
 
-        if (a->out || a->healed)
+        if (answer->out || answer->healed)
             continue;
-        a->healed = true;
-        for (size_t k = 0; a->code == 0 && k < s->nitems; k++)
-            if (s->items[k].code == 0)
-                heal(s, i, k);
+        answer->healed = true;
+        for (size_t k = 0; answer->code == 0 && k < b->nitems; k++)
+            if (b->items[k].code == 0)
+                heal(b, i, k);
     }
 }
 
 /* ---- verdicts -------------------------------------------------------------------------------- */
 
-static int verdict(const quorum_broadcast *s, size_t item, size_t pending, int64_t now)
+static int verdict(const quorum_broadcast *b, size_t item, size_t pending, int64_t now)
 {
-    const quorum *q = s->quorum;
+    const quorum *q = b->quorum;
     size_t yes = 0, no = 0;
 
     for (size_t i = 0; i < q->n; i++) {
-        const quorum_answer *a = &s->answers[i];
+        const quorum_answer *answer = &b->answers[i];
 
-        if (a->code != 0)
+        if (answer->code != 0)
             continue;
-        yes += a->batch[item].code == 0 && !quorum_node_young(&q->nodes[i], now);
-        no += a->batch[item].code == PAWL_ENOTHELD;
+        yes += answer->batch[item].code == 0 && !quorum_node_young(&q->nodes[i], now);
+        no += answer->batch[item].code == PAWL_ENOTHELD;
     }
     if (yes >= q->majority)
         return 0;
@@ -89,156 +89,156 @@ static int verdict(const quorum_broadcast *s, size_t item, size_t pending, int64
     return pending ? QUORUM_SILENT : PAWL_EUNKNOWN;
 }
 
-static void set_lease(const quorum_broadcast *s, pawl_op *op)
+static void set_lease(const quorum_broadcast *b, pawl_op *op)
 {
-    op->lease_from = s->sent;
+    op->lease_from = b->sent;
     op->granted_ms = 0;
-    for (size_t i = 0; i < s->quorum->n; i++) {
-        const quorum_answer *a = &s->answers[i];
+    for (size_t i = 0; i < b->quorum->n; i++) {
+        const quorum_answer *answer = &b->answers[i];
 
-        if (a->code != 0)
+        if (answer->code != 0)
             continue;
-        if (a->op.lease_from && a->op.lease_from < op->lease_from)
-            op->lease_from = a->op.lease_from;
-        if (a->op.granted_ms && (!op->granted_ms || a->op.granted_ms < op->granted_ms))
-            op->granted_ms = a->op.granted_ms;
+        if (answer->op.lease_from && answer->op.lease_from < op->lease_from)
+            op->lease_from = answer->op.lease_from;
+        if (answer->op.granted_ms && (!op->granted_ms || answer->op.granted_ms < op->granted_ms))
+            op->granted_ms = answer->op.granted_ms;
     }
 }
 
-static void apply(const quorum_broadcast *s, size_t item)
+static void apply(const quorum_broadcast *b, size_t item)
 {
-    quorum_attempt *b = find_attempt(s, item);
-    int64_t ms = s->items[item].lease_ms;
+    quorum_attempt *a = find_attempt(b, item);
+    int64_t ms = b->items[item].lease_ms;
 
-    if (b && s->items[item].code == PAWL_ENOTHELD)
-        quorum_void(b);
-    else if (b && s->items[item].code == 0)
-        quorum_hold_until(b, ms > (PAWL_NEVER - s->sent) / PAWL_NS_PER_MS
-                                 ? PAWL_NEVER : s->sent + ms * PAWL_NS_PER_MS);
+    if (a && b->items[item].code == PAWL_ENOTHELD)
+        quorum_void(a);
+    else if (a && b->items[item].code == 0)
+        quorum_hold_until(a, ms > (PAWL_NEVER - b->sent) / PAWL_NS_PER_MS
+                                 ? PAWL_NEVER : b->sent + ms * PAWL_NS_PER_MS);
 }
 
-static bool judge_items(quorum_broadcast *s, size_t pending)
+static bool judge_items(quorum_broadcast *b, size_t pending)
 {
-    int64_t now = quorum_now(s->quorum);
+    int64_t now = quorum_now(b->quorum);
     bool certain = true;
 
-    for (size_t k = 0; k < s->nitems; k++) {
-        if (s->items[k].code == QUORUM_SILENT)
-            s->items[k].code = verdict(s, k, pending, now);
-        certain &= s->items[k].code != QUORUM_SILENT;
+    for (size_t k = 0; k < b->nitems; k++) {
+        if (b->items[k].code == QUORUM_SILENT)
+            b->items[k].code = verdict(b, k, pending, now);
+        certain &= b->items[k].code != QUORUM_SILENT;
     }
     if (!certain)
         return false;
-    for (size_t k = 0; k < s->nitems; k++)
-        apply(s, k);
+    for (size_t k = 0; k < b->nitems; k++)
+        apply(b, k);
     return true;
 }
 
-static void judge_renew(quorum_broadcast *s, size_t pending)
+static void judge_renew(quorum_broadcast *b, size_t pending)
 {
-    pawl_op *op = s->outer;
+    pawl_op *op = b->outer;
 
-    if (!judge_items(s, pending))
+    if (!judge_items(b, pending))
         return;
-    for (size_t k = 0; k < s->nitems; k++)
-        op->batch[s->place[k]].code = s->items[k].code;
-    set_lease(s, op);
-    s->outer = NULL;
+    for (size_t k = 0; k < b->nitems; k++)
+        op->batch[b->place[k]].code = b->items[k].code;
+    set_lease(b, op);
+    b->outer = NULL;
     pawl_op_finish(op, 0);
 }
 
 /* A repeated ACQUIRE by the holder: the same grant, with a fresh lease; if the grant is gone, a new
  * acquire. */
-static void judge_confirm(quorum_broadcast *s, size_t pending)
+static void judge_confirm(quorum_broadcast *b, size_t pending)
 {
-    quorum_attempt *b;
-    pawl_op *op = s->outer;
+    quorum_attempt *a;
+    pawl_op *op = b->outer;
 
-    if (!judge_items(s, pending))
+    if (!judge_items(b, pending))
         return;
-    b = find_attempt(s, 0);
-    s->outer = NULL;
+    a = find_attempt(b, 0);
+    b->outer = NULL;
     op->engine[1] = NULL;
-    if (s->items[0].code == 0 && b) {
-        op->token = b->token;
-        op->ntokens = s->quorum->fences ? b->tokens : 0;
-        set_lease(s, op);
+    if (b->items[0].code == 0 && a) {
+        op->token = a->token;
+        op->ntokens = b->quorum->fences ? a->tokens : 0;
+        set_lease(b, op);
         pawl_op_finish(op, 0);
         return;
     }
-    if (s->items[0].code != PAWL_ENOTHELD)
+    if (b->items[0].code != PAWL_ENOTHELD)
         pawl_op_finish(op, PAWL_EUNKNOWN);
-    else if (s->canceled)
+    else if (b->canceled)
         pawl_op_finish(op, PAWL_ECANCELED);
     else
-        quorum_acquire_start(s->quorum, op);
+        quorum_acquire_start(b->quorum, op);
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-static void forget_items(quorum_broadcast *s)
+static void forget_items(quorum_broadcast *b)
 {
-    free(s->items);
-    free(s->seqs);
-    free(s->place);
-    free(s->texts);
+    free(b->items);
+    free(b->seqs);
+    free(b->place);
+    free(b->texts);
 }
 
 /* Room for n items, once for the broadcast and once for each node, and for the names. */
-static bool make_room(quorum_broadcast *s, size_t n, size_t text)
+static bool make_room(quorum_broadcast *b, size_t n, size_t text)
 {
-    size_t nodes = s->quorum->n;
+    size_t nodes = b->quorum->n;
 
-    s->items = calloc((nodes + 1) * n + 1, sizeof *s->items);
-    s->seqs = calloc(n + 1, sizeof *s->seqs);
-    s->place = calloc(n + 1, sizeof *s->place);
-    s->texts = malloc(text + 1);
-    s->forget = forget_items;
-    for (size_t i = 0; s->items && i < nodes; i++)
-        s->answers[i].batch = s->items + (i + 1) * n;
-    return s->items && s->seqs && s->place && s->texts;
+    b->items = calloc((nodes + 1) * n + 1, sizeof *b->items);
+    b->seqs = calloc(n + 1, sizeof *b->seqs);
+    b->place = calloc(n + 1, sizeof *b->place);
+    b->texts = malloc(text + 1);
+    b->forget = forget_items;
+    for (size_t i = 0; b->items && i < nodes; i++)
+        b->answers[i].batch = b->items + (i + 1) * n;
+    return b->items && b->seqs && b->place && b->texts;
 }
 
-static char *add_item(quorum_broadcast *s, const pawl_renewal *from, size_t place, char *text)
+static char *add_item(quorum_broadcast *b, const pawl_renewal *from, size_t place, char *text)
 {
-    const quorum_attempt *b = quorum_held_find(s->quorum, from->owner.seq);
-    pawl_renewal *item = &s->items[s->nitems];
+    const quorum_attempt *a = quorum_held_find(b->quorum, from->owner.seq);
+    pawl_renewal *item = &b->items[b->nitems];
     size_t size = strlen(from->name) + 1;
 
-    if (!b || b->state != ATTEMPT_HELD)
+    if (!a || a->state != ATTEMPT_HELD)
         return text;
     *item = *from;
     item->name = memcpy(text, from->name, size);
-    item->owner = b->owner;
+    item->owner = a->owner;
     item->arg = NULL;
     item->code = QUORUM_SILENT;
-    s->seqs[s->nitems] = from->owner.seq;
-    s->place[s->nitems++] = (int32_t)place;
+    b->seqs[b->nitems] = from->owner.seq;
+    b->place[b->nitems++] = (int32_t)place;
     return text + size;
 }
 
-static bool fill(quorum_broadcast *s, const pawl_renewal *batch, size_t n)
+static bool fill(quorum_broadcast *b, const pawl_renewal *batch, size_t n)
 {
     size_t size = 0;
     char *text;
 
     for (size_t k = 0; k < n; k++)
         size += strlen(batch[k].name) + 1;
-    if (!make_room(s, n, size))
+    if (!make_room(b, n, size))
         return false;
-    text = s->texts;
+    text = b->texts;
     for (size_t k = 0; k < n; k++)
-        text = add_item(s, &batch[k], k, text);
-    for (size_t i = 0; i < s->quorum->n; i++)
-        memcpy(s->answers[i].batch, s->items, s->nitems * sizeof *s->items);
+        text = add_item(b, &batch[k], k, text);
+    for (size_t i = 0; i < b->quorum->n; i++)
+        memcpy(b->answers[i].batch, b->items, b->nitems * sizeof *b->items);
     return true;
 }
 
-static void give_up(quorum_broadcast *s, int code)
+static void give_up(quorum_broadcast *b, int code)
 {
-    pawl_op *op = s->outer;
+    pawl_op *op = b->outer;
 
-    quorum_broadcast_free(s);
+    quorum_broadcast_free(b);
     if (code)
         pawl_error_set(op->err, code, "out of memory");
     pawl_op_finish(op, code);
@@ -246,34 +246,34 @@ static void give_up(quorum_broadcast *s, int code)
 
 void quorum_renew(quorum *q, pawl_op *op)
 {
-    quorum_broadcast *s = quorum_broadcast_new(q, op, PAWL_OP_RENEW);
+    quorum_broadcast *b = quorum_broadcast_new(q, op, PAWL_OP_RENEW);
 
-    if (!s)
+    if (!b)
         return;
-    s->judge = judge_renew;
-    s->after = heal_all;
+    b->judge = judge_renew;
+    b->after = heal_all;
     for (size_t k = 0; k < op->batch_len; k++)
         op->batch[k].code = PAWL_ENOTHELD;
-    if (!fill(s, op->batch, op->batch_len))
-        give_up(s, PAWL_ENOMEM);
-    else if (!s->nitems)
-        give_up(s, 0);
+    if (!fill(b, op->batch, op->batch_len))
+        give_up(b, PAWL_ENOMEM);
+    else if (!b->nitems)
+        give_up(b, 0);
     else
-        quorum_broadcast_send(s);
+        quorum_broadcast_send(b);
 }
 
-void quorum_confirm(quorum *q, pawl_op *op, const quorum_attempt *b)
+void quorum_confirm(quorum *q, pawl_op *op, const quorum_attempt *a)
 {
-    pawl_renewal item = {.name = b->name, .owner = op->owner, .lease_ms = op->lease_ms,
+    pawl_renewal item = {.name = a->name, .owner = op->owner, .lease_ms = op->lease_ms,
                          .mode = op->mode, .lock_kind = op->lock_kind};
-    quorum_broadcast *s = quorum_broadcast_new(q, op, PAWL_OP_RENEW);
+    quorum_broadcast *b = quorum_broadcast_new(q, op, PAWL_OP_RENEW);
 
-    if (!s)
+    if (!b)
         return;
-    s->judge = judge_confirm;
-    s->after = heal_all;
-    if (!fill(s, &item, 1))
-        give_up(s, PAWL_ENOMEM);
+    b->judge = judge_confirm;
+    b->after = heal_all;
+    if (!fill(b, &item, 1))
+        give_up(b, PAWL_ENOMEM);
     else
-        quorum_broadcast_send(s);
+        quorum_broadcast_send(b);
 }

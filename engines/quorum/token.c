@@ -36,15 +36,15 @@ uint64_t quorum_floor(const quorum *q)
 
 /* Returns how many nodes support this token. *ntokens: how many tokens from this one on all of them
  * have reserved. */
-static size_t stand_for(const quorum_attempt *b, uint64_t token, int64_t now, uint32_t *ntokens)
+static size_t stand_for(const quorum_attempt *a, uint64_t token, int64_t now, uint32_t *ntokens)
 {
     size_t n = 0;
 
-    *ntokens = b->tokens;
-    for (size_t i = 0; i < b->quorum->n; i++) {
-        const quorum_node_state *s = &b->node_states[i];
+    *ntokens = a->tokens;
+    for (size_t i = 0; i < a->quorum->n; i++) {
+        const quorum_node_state *s = &a->node_states[i];
 
-        if (!quorum_attempt_votes(b, i, now) || s->token > token || s->mark < token)
+        if (!quorum_attempt_votes(a, i, now) || s->token > token || s->mark < token)
             continue;
         n++;
         if (s->mark - token + 1 < *ntokens)
@@ -53,15 +53,15 @@ static size_t stand_for(const quorum_attempt *b, uint64_t token, int64_t now, ui
     return n;
 }
 
-static bool find_token(quorum_attempt *b, int64_t now, uint32_t *ntokens)
+static bool find_token(quorum_attempt *a, int64_t now, uint32_t *ntokens)
 {
-    const quorum *q = b->quorum;
+    const quorum *q = a->quorum;
 
     for (size_t i = 0; i < q->n; i++) {
-        uint64_t token = b->node_states[i].token;
+        uint64_t token = a->node_states[i].token;
 
-        if (quorum_attempt_votes(b, i, now) && stand_for(b, token, now, ntokens) >= q->majority) {
-            b->token = token;
+        if (quorum_attempt_votes(a, i, now) && stand_for(a, token, now, ntokens) >= q->majority) {
+            a->token = token;
             return true;
         }
     }
@@ -70,81 +70,81 @@ static bool find_token(quorum_attempt *b, int64_t now, uint32_t *ntokens)
 
 /* The token to which nodes are raised: the earlier goal, as long as a majority can still reach it,
  * else the largest token. */
-static uint64_t goal(quorum_attempt *b, int64_t now)
+static uint64_t goal(quorum_attempt *a, int64_t now)
 {
-    const quorum *q = b->quorum;
+    const quorum *q = a->quorum;
     size_t within = 0;
     uint64_t top = 0;
 
     for (size_t i = 0; i < q->n; i++) {
-        const quorum_node_state *s = &b->node_states[i];
+        const quorum_node_state *s = &a->node_states[i];
 
-        if (!quorum_attempt_votes(b, i, now))
+        if (!quorum_attempt_votes(a, i, now))
             continue;
-        within += s->token <= b->goal;
+        within += s->token <= a->goal;
         top = s->token > top ? s->token : top;
     }
     if (within >= q->majority)
-        return b->goal;
-    b->goal = top;
+        return a->goal;
+    a->goal = top;
     return top;
 }
 
-void quorum_attempt_raise(quorum_attempt *b, int64_t now)
+void quorum_attempt_raise(quorum_attempt *a, int64_t now)
 {
-    const quorum *q = b->quorum;
+    const quorum *q = a->quorum;
     uint64_t token;
 
-    if (!q->fences || quorum_attempt_count(b, now).votes < q->majority)
+    if (!q->fences || quorum_attempt_count(a, now).votes < q->majority)
         return;
-    token = goal(b, now);
+    token = goal(a, now);
     for (size_t i = 0; i < q->n; i++) {
-        const quorum_node_state *s = &b->node_states[i];
+        const quorum_node_state *s = &a->node_states[i];
 
-        if (quorum_attempt_votes(b, i, now) && !s->out && s->token <= token &&
-            s->mark < token + b->tokens - 1)
-            quorum_attempt_ask(b, i, false, token + b->tokens - 1);
+        if (quorum_attempt_votes(a, i, now) && !s->out && s->token <= token &&
+            s->mark < token + a->tokens - 1)
+            quorum_attempt_ask(a, i, false, token + a->tokens - 1);
     }
 }
 
 /* ---- the lease ------------------------------------------------------------------------------- */
 
 /* The lease lasts until the first lease of the best majority ends. */
-static void set_lease(const quorum_attempt *b, int64_t now, pawl_op *op)
+static void set_lease(const quorum_attempt *a, int64_t now, pawl_op *op)
 {
     const quorum_node_state *best[QUORUM_MOST];
     size_t n = 0, k;
     int64_t end;
 
-    for (size_t i = 0; i < b->quorum->n; i++) {
-        if (!quorum_attempt_votes(b, i, now))
+    for (size_t i = 0; i < a->quorum->n; i++) {
+        if (!quorum_attempt_votes(a, i, now))
             continue;
-        for (k = n++; k > 0 && best[k - 1]->end < b->node_states[i].end; k--)
+        for (k = n++; k > 0 && best[k - 1]->end < a->node_states[i].end; k--)
             best[k] = best[k - 1];
-        best[k] = &b->node_states[i];
+        best[k] = &a->node_states[i];
     }
-    end = best[b->quorum->majority - 1]->end;
+    end = best[a->quorum->majority - 1]->end;
     op->lease_from = PAWL_NEVER;
-    for (k = 0; k < b->quorum->majority; k++)
+    for (k = 0; k < a->quorum->majority; k++)
         if (best[k]->from < op->lease_from)
             op->lease_from = best[k]->from;
     op->granted_ms = (end - op->lease_from) / PAWL_NS_PER_MS;
-    if (op->granted_ms >= b->lease_ms || end == PAWL_NEVER)
+    if (op->granted_ms >= a->lease_ms || end == PAWL_NEVER)
         op->granted_ms = 0;
 }
 
-bool quorum_attempt_won(quorum_attempt *b, int64_t now, pawl_op *op)
+bool quorum_attempt_won(quorum_attempt *a, int64_t now, pawl_op *op)
 {
-    quorum *q = b->quorum;
+    quorum *q = a->quorum;
     uint32_t ntokens = 1;
 
-    if (quorum_attempt_count(b, now).votes < q->majority)
+    if (quorum_attempt_count(a, now).votes < q->majority)
         return false;
-    if (q->fences && !find_token(b, now, &ntokens))
+    if (q->fences && !find_token(a, now, &ntokens))
         return false;
-    op->token = b->token;
+    op->token = a->token;
     op->ntokens = q->fences ? ntokens : 0;
     op->value = 0;
-    set_lease(b, now, op);
+    set_lease(a, now, op);
     return true;
 }

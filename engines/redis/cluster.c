@@ -80,8 +80,8 @@ static void node_ready(redis_link *link)
     redis_age_ready(r, link);
     redis_shard_probe(link);
     redis_waiters_resend(r, link);
-    if (link == redis_link_at(r, r->entry_slot))
-        redis_entry_keep(r);
+    if (link == redis_link_at(r, r->client_info_slot))
+        redis_client_info_keep(r);
 }
 
 static void node_dropped(redis_link *link)
@@ -89,8 +89,8 @@ static void node_dropped(redis_link *link)
     redis *r = link->redis;
 
     redis_cluster_refresh(r);
-    if (link == redis_link_at(r, r->entry_slot))
-        redis_entry_over(r);
+    if (link == redis_link_at(r, r->client_info_slot))
+        redis_client_info_over(r);
 }
 
 static const redis_role role_node = {.ready = node_ready, .refused = redis_refused,
@@ -177,8 +177,8 @@ void redis_cluster_changed(redis *r)
     }
     reroute(&r->link);
     redis_waiters_move(r);
-    if (redis_cluster_link(r, r->entry_slot) == &r->link)
-        redis_entry_over(r);
+    if (redis_cluster_link(r, r->client_info_slot) == &r->link)
+        redis_client_info_over(r);
     for (size_t i = 0; i < c->nnodes; i++)
         if (!c->nodes[i]->nslots && list_empty(&c->nodes[i]->calls) &&
             list_empty(&c->nodes[i]->backlog))

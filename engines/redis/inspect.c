@@ -127,7 +127,7 @@ static int write_client(redis_call *call, resp_buf *out)
     resp_command c = resp_begin(out, 6);
 
     resp_add_text(&c, "HMGET");
-    redis_add_entry_key(&c, k->redis, k->clients[call->tag].id);
+    redis_add_client_info_key(&c, k->redis, k->clients[call->tag].id);
     resp_add_text(&c, "host");
     resp_add_text(&c, "pid");
     resp_add_text(&c, "program");
@@ -213,7 +213,8 @@ static void ask_clients(redis_inspection *k)
     if (!collect_clients(k))
         redis_inspect_end(k, PAWL_ENOMEM, "out of memory");
     for (size_t i = k->known; k->op && i < k->nclients; i++)
-        redis_inspect_send(k, &type, redis_entry_slot(k->redis, k->clients[i].id), (int64_t)i);
+        redis_inspect_send(k, &type, redis_client_info_slot(k->redis, k->clients[i].id),
+                           (int64_t)i);
 }
 
 /* ---- the steps ------------------------------------------------------------------------------- */

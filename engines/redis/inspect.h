@@ -16,7 +16,7 @@ typedef struct redis_inspect_row {
     uint64_t client, seq;
     bool holder, shared, stranger;
     int64_t permits, token, since_ms, left_ms;
-    char who[64]; /* layout redisson: the owner as text; else "" */
+    char owner[64]; /* layout redisson: the owner as text; else "" */
 } redis_inspect_row;
 
 /* One name. */
@@ -28,7 +28,7 @@ typedef struct redis_inspect_name {
     size_t nrows;
 } redis_inspect_name;
 
-/* A client's entry. */
+/* Client information. */
 typedef struct redis_inspect_client {
     uint64_t id;
     int64_t pid;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * redis.c - the functions of the engine, and the client's own entry.
+ * redis.c - the functions of the engine, and the client information.
  *
- * The entry is a hash that describes a client (host, pid, program, label, start time), for programs
- * that inspect locks. The entry is kept for 90 s and written again every 22 to 30 s, which also
- * shows whether an idle connection still works; the entry is deleted when the client closes. A
- * script writes the entry, so that no entry is ever left without a time to live. An inspection
- * should always find the entry of a holder: on one server the entry is written before anything
- * else; in a cluster, where another node may store the entry, the first acquires wait until it is
- * written.
+ * The client information is a hash that describes a client (host, pid, program, label, start time),
+ * for programs that inspect locks. The hash is kept for 90 s and written again every 22 to 30 s,
+ * which also shows whether an idle connection still works; the hash is deleted when the client
+ * closes. A script writes the hash, so that no hash is ever left without a time to live. An
+ * inspection should always find the client information of a holder: on one server the hash is
+ * written before anything else; in a cluster, where another node may store the hash, the first
+ * acquires wait until it is written.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -16,49 +16,49 @@
 #include "kit/ops.h"
 #include "redis.h"
 
-#define ENTRY_KEPT_MS 90000
-#define ENTRY_WRITE_MS 30000
+#define CLIENT_INFO_KEPT_MS 90000
+#define CLIENT_INFO_WRITE_MS 30000
 
-/* ---- the client's entry ---------------------------------------------------------------------- */
+/* ---- the client information ------------------------------------------------------------------ */
 
-#define ENTRY_KEY_MAX (REDIS_PREFIX_MAX + 40)
+#define CLIENT_INFO_KEY_MAX (REDIS_PREFIX_MAX + 40)
 
-static size_t entry_key(char key[ENTRY_KEY_MAX], const redis *r, uint64_t client)
+static size_t client_info_key(char key[CLIENT_INFO_KEY_MAX], const redis *r, uint64_t client)
 {
     if (r->settings.redisson) /* an owner's name has only 60 bits of the client id */
-        return (size_t)snprintf(key, ENTRY_KEY_MAX, "{pawl@%015llx}:client",
+        return (size_t)snprintf(key, CLIENT_INFO_KEY_MAX, "{pawl@%015llx}:client",
                                 (unsigned long long)client >> 4);
-    return (size_t)snprintf(key, ENTRY_KEY_MAX, "{%s@%016llx}:client", r->settings.prefix,
+    return (size_t)snprintf(key, CLIENT_INFO_KEY_MAX, "{%s@%016llx}:client", r->settings.prefix,
                             (unsigned long long)client);
 }
 
-void redis_add_entry_key(resp_command *c, const redis *r, uint64_t client)
+void redis_add_client_info_key(resp_command *c, const redis *r, uint64_t client)
 {
-    char key[ENTRY_KEY_MAX];
-    size_t length = entry_key(key, r, client);
+    char key[CLIENT_INFO_KEY_MAX];
+    size_t length = client_info_key(key, r, client);
 
     resp_add(c, key, length);
 }
 
-uint16_t redis_entry_slot(const redis *r, uint64_t client)
+uint16_t redis_client_info_slot(const redis *r, uint64_t client)
 {
-    char key[ENTRY_KEY_MAX];
+    char key[CLIENT_INFO_KEY_MAX];
     size_t length;
 
     if (r->settings.service != REDIS_CLUSTER)
         return 0;
-    length = entry_key(key, r, client);
+    length = client_info_key(key, r, client);
     return redis_slot(key, length);
 }
 
-static int write_entry(redis_call *call, resp_buf *out)
+static int write_client_info(redis_call *call, resp_buf *out)
 {
     const redis *r = call->about;
     const pawl_env *env = r->env;
     resp_command c = redis_begin(call, &redis_script_entry, out, 1, 11);
 
-    redis_add_entry_key(&c, r, env->client_id);
-    resp_add_int(&c, ENTRY_KEPT_MS);
+    redis_add_client_info_key(&c, r, env->client_id);
+    resp_add_int(&c, CLIENT_INFO_KEPT_MS);
     resp_add_text(&c, "host");
     resp_add_text(&c, env->host);
     resp_add_text(&c, "pid");
@@ -72,62 +72,62 @@ static int write_entry(redis_call *call, resp_buf *out)
     return resp_end(&c);
 }
 
-void redis_entry_over(redis *r)
+void redis_client_info_over(redis *r)
 {
-    if (r->entered)
+    if (r->client_info_over)
         return;
-    r->entered = true;
+    r->client_info_over = true;
     redis_waiters_resend(r, NULL);
 }
 
-static bool entry_written(redis_call *call, const resp_node *reply)
+static bool client_info_written(redis_call *call, const resp_node *reply)
 {
     (void)reply;
-    redis_entry_over(call->about);
+    redis_client_info_over(call->about);
     return true;
 }
 
-static void entry_failed(redis_call *call, int code, const char *words)
+static void client_info_failed(redis_call *call, int code, const char *words)
 {
     redis *r = call->about;
 
-    redis_entry_over(r);
+    redis_client_info_over(r);
     if (code != PAWL_ECANCELED && code != PAWL_EUNKNOWN)
         r->env->log(r->env, PAWL_LOG_INFO, "others can't be shown who this client is: %s", words);
 }
 
-void redis_entry_keep(redis *r)
+void redis_client_info_keep(redis *r)
 {
-    static const redis_call_type type = {.write = write_entry, .answer = entry_written,
-        .failed = entry_failed};
-    int64_t spread = (int64_t)(r->env->random(r->env) % (ENTRY_WRITE_MS / 4));
-    bool ready = redis_link_at(r, r->entry_slot)->state == LINK_READY;
-    redis_call *call = ready ? redis_call_about(r, r->entry_slot, &type, r, 0) : NULL;
+    static const redis_call_type type = {.write = write_client_info, .answer = client_info_written,
+        .failed = client_info_failed};
+    int64_t spread = (int64_t)(r->env->random(r->env) % (CLIENT_INFO_WRITE_MS / 4));
+    bool ready = redis_link_at(r, r->client_info_slot)->state == LINK_READY;
+    redis_call *call = ready ? redis_call_about(r, r->client_info_slot, &type, r, 0) : NULL;
 
     if (call)
         redis_call_send(call);
-    kit_timer_ms(r->env, &r->entry_timer, ENTRY_WRITE_MS - spread);
+    kit_timer_ms(r->env, &r->client_info_timer, CLIENT_INFO_WRITE_MS - spread);
 }
 
-static void entry_due(pawl_timer *timer)
+static void client_info_due(pawl_timer *timer)
 {
     redis *r = timer->arg;
 
-    redis_entry_keep(r);
+    redis_client_info_keep(r);
     if (r->settings.service == REDIS_SENTINEL)
         redis_sentinel_ask(r); /* is the master still the same? */
 }
 
-static void remove_entry(redis *r)
+static void remove_client_info(redis *r)
 {
-    redis_link *link = redis_link_at(r, r->entry_slot);
+    redis_link *link = redis_link_at(r, r->client_info_slot);
     resp_command c;
 
     if (link->state != LINK_READY)
         return;
     c = resp_begin(&link->out, 2);
     resp_add_text(&c, "DEL");
-    redis_add_entry_key(&c, r, r->env->client_id);
+    redis_add_client_info_key(&c, r, r->env->client_id);
     resp_end(&c);
 }
 
@@ -143,7 +143,7 @@ static void server_ready(redis_link *link)
     r->moved = false;
     redis_age_ready(r, link);
     redis_waiters_resend(r, link);
-    redis_entry_keep(r);
+    redis_client_info_keep(r);
 }
 
 void redis_refused(redis_link *link, int code, const char *words)
@@ -300,9 +300,9 @@ static int engine_open(void *self, pawl_env *env, const pawl_url *url, pawl_erro
     r->prepare.data = r;
     r->prepared = true;
     uv_prepare_start(&r->prepare, before_poll);
-    r->entry_timer = (pawl_timer){.fire = entry_due, .arg = r};
-    r->entry_slot = redis_entry_slot(r, env->client_id);
-    r->entered = r->settings.service != REDIS_CLUSTER;
+    r->client_info_timer = (pawl_timer){.fire = client_info_due, .arg = r};
+    r->client_info_slot = redis_client_info_slot(r, env->client_id);
+    r->client_info_over = r->settings.service != REDIS_CLUSTER;
     return open_link(r, err);
 }
 
@@ -314,10 +314,10 @@ static void engine_close(void *self)
     if (!r->env)
         return;
     pawl_events_end(&r->events);
-    if (r->entry_timer.fire)
-        r->env->timer_clear(r->env, &r->entry_timer);
+    if (r->client_info_timer.fire)
+        r->env->timer_clear(r->env, &r->client_info_timer);
     if (r->settings.service != REDIS_CLUSTER || r->cluster.slots)
-        remove_entry(r);
+        remove_client_info(r);
     redis_sentinel_close(r);
     redis_link_close(&r->link);
     redis_cluster_close(r);

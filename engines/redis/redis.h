@@ -2,7 +2,7 @@
  *
  * redis.h - the Redis engine, inside.
  *
- *     redis.c     the functions of the engine, events, the client's own entry
+ *     redis.c     the functions of the engine, events, the client information
  *     settings.c  reads the URL
  *     link.c      one connection, and the calls on it; on top of ../kit/link.c
  *     hello.c     the greeting of a connection
@@ -352,7 +352,8 @@ typedef struct redis_part {
     pawl_renewal *items[];
 } redis_part;
 
-/* Does this owner ("UUID:NUMBER") belong to a client of Pawl? *client is for the entry's key. */
+/* Does this owner ("UUID:NUMBER") belong to a client of Pawl? *client is for the key of its
+ * client information. */
 bool redisson_client_of(const char *owner, uint64_t *client);
 
 /* ---- cluster.c ------------------------------------------------------------------------------- */
@@ -470,9 +471,9 @@ struct redis {
     size_t ncalls;
     pawl_events events;
     bool moved;            /* the next connection is to another server than the last */
-    pawl_timer entry_timer;
-    uint16_t entry_slot;
-    bool entered;          /* the entry was written, or can't be written now */
+    pawl_timer client_info_timer;
+    uint16_t client_info_slot;
+    bool client_info_over; /* the client information was written, or can't be written now */
     int64_t started;       /* Unix time, ms */
 
     struct list waiters;   /* in order of arrival */
@@ -505,15 +506,15 @@ void redis_master_found(redis *r, const char *host, uint16_t port);
 /* Set up a link for locks: login, database and channels for its greeting. */
 void redis_link_for_locks(redis_link *link, redis *r);
 void redis_server_push(redis_link *link, const resp_node *push);
-/* Write the client's entry, now and periodically. */
-void redis_entry_keep(redis *r);
-/* The client's entry was written, or writing it failed: send the held-back acquires. */
-void redis_entry_over(redis *r);
+/* Write the client information, now and periodically. */
+void redis_client_info_keep(redis *r);
+/* The client information was written, or writing it failed: send the held-back acquires. */
+void redis_client_info_over(redis *r);
 /* A retry will not help: fail the backlog of the link, and the waiters that were not sent yet. */
 void redis_refused(redis_link *link, int code, const char *words);
-/* The key of a client's entry, and its slot. */
-void redis_add_entry_key(resp_command *c, const redis *r, uint64_t client);
-uint16_t redis_entry_slot(const redis *r, uint64_t client);
+/* The key of a client's information, and its slot. */
+void redis_add_client_info_key(resp_command *c, const redis *r, uint64_t client);
+uint16_t redis_client_info_slot(const redis *r, uint64_t client);
 
 /* ---- waiters.c, ops.c, inspect.c ------------------------------------------------------------- */
 

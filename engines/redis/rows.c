@@ -28,14 +28,14 @@ static bool number_at(const resp_node *node, uint32_t i, int64_t least, int64_t 
  * may be an owner of Pawl. Any other text is a stranger. */
 static void read_owner(const redis_inspection *k, redis_inspect_row *row, const resp_node *node)
 {
-    char text[sizeof row->who];
+    char text[sizeof row->owner];
     size_t skip, length = node->length < sizeof text ? node->length : 0;
 
     memcpy(text, node->text, length);
     text[length] = 0;
     if (k->redis->settings.redisson) {
         row->stranger = !redisson_client_of(text, &row->client);
-        strcpy(row->who, text);
+        strcpy(row->owner, text);
         return;
     }
     skip = !strncmp(text, "z:", 2) ? 2 : 0;
@@ -136,7 +136,7 @@ static bool fill_row(void *of, size_t i, pawl_info *info, char id[KIT_ID_MAX])
     info->token = row->holder ? (uint64_t)row->token : 0;
     info->since_ms = row->since_ms;
     info->lease_ms = row->holder ? row->left_ms : -1;
-    info->owner = row->who[0] ? row->who : row->stranger ? "stranger"
+    info->owner = row->owner[0] ? row->owner : row->stranger ? "stranger"
                   : kit_owner_id(id, row->client, row->seq);
     if (client) {
         info->host = client->host;

@@ -291,7 +291,7 @@ void redis_waiter_ask(redis_waiter *w)
     static const redis_call_type type = {.write = write_acquire, .answer = answer_acquire,
         .failed = acquire_failed, .proven = true, .tells = true, .before = redis_shard_listen};
 
-    if (w->call || proving(w) || !w->redis->entered)
+    if (w->call || proving(w) || !w->redis->client_info_over)
         return;
     send_call(w, &type);
 }

@@ -68,7 +68,8 @@ typedef struct shelf_store {
      * eviction. */
     void (*tell)(void *store, const struct shelf_peer *to, const struct shelf_told *what);
     /* Take the name of the client that has evicted grants of this client since the last call: its
-     * text as pawl_who_text, "" if there were two clients, or if the client can't be found. */
+     * text as pawl_client_info_text, "" if there were two clients, or if the client can't be
+     * found. */
     void (*breaker)(void *store, char by[PAWL_BY_MAX]);
     /* Fill in pid, host, program and label. */
     void (*describe)(void *store, uint16_t peer, uint32_t gen, pawl_info *row);

@@ -199,12 +199,12 @@ static int probed(sql_link *link, const sql_reply *reply, const sql_fault *fault
 /* Called again after each answer. 1: the greeting is complete. */
 int sql_greet(sql_link *link)
 {
-    const char *words = link->greeting[link->step];
+    const char *statement = link->greeting[link->step];
 
-    if (!words && !link->sql->driver->version)
+    if (!statement && !link->sql->driver->version)
         return 1;
-    if (words)
-        say(link, link->step, words);
+    if (statement)
+        say(link, link->step, statement);
     else
         ask_version(link, ASK_VERSION);
     return 0;

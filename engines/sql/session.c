@@ -132,7 +132,7 @@ static bool answer_acquire(sql_call *call, const sql_reply *reply)
         return false;
     if (s->op->queue) {
         s->tried = true;
-        sql_sessions_line_refused(s->pool, s->name);
+        sql_sessions_order_refused(s->pool, s->name);
         s->missing = 0;
         sql_sessions_link(s->pool); /* ready for a cancel */
         sql_sessions_watch(s->pool);

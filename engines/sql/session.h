@@ -3,13 +3,13 @@
  * session.h - the layouts whose lock is a lock of a server's session: layout=advisory of PostgreSQL
  * (pg_advisory_lock) and layout=session of MariaDB and MySQL (GET_LOCK).
  *
- *     sessions.c        the functions of the engine
- *     session_line.c    acquires that wait in the client
- *     session.c         one connection: acquire, release, loss
- *     session_leave.c   cancelling an acquire
- *     session_watch.c   waits whose connection has died silently
- *     session_renew.c   leases
- *     session_who.c     the client information in statements
+ *     sessions.c              the functions of the engine
+ *     session_order.c         acquires that wait in the client
+ *     session.c               one connection: acquire, release, loss
+ *     session_leave.c         cancelling an acquire
+ *     session_watch.c         waits whose connection has died silently
+ *     session_renew.c         leases
+ *     session_client_info.c   the client information in statements
  *
  * Everything here is the same for all servers. A server's *layout* (struct sql_layout) has the
  * statements: ../postgres/advisory*.c, ../mysql/userlock*.c.
@@ -145,10 +145,10 @@ void sql_session_cancel(sql_session *s);
 /* Unlock after a cancelled or failed acquire in this mode. The acquire's statement was sent. */
 void sql_session_undo(sql_session *s, int mode);
 
-/* ---- session_who.c --------------------------------------------------------------------------- */
+/* ---- session_client_info.c ------------------------------------------------------------------- */
 
 /* Set the client information for the statements: pool->pid, host, program and label. */
-void sql_sessions_who(sql_sessions *pool);
+void sql_sessions_set_client_info(sql_sessions *pool);
 /* Write the bytes, at most `most`, in hex, and return the length of the text. */
 size_t sql_session_hex(char *to, size_t room, const char *bytes, size_t most);
 /* Write a comment about the lock and the client to pool->text, and return its length:
@@ -156,17 +156,17 @@ size_t sql_session_hex(char *to, size_t room, const char *bytes, size_t most);
  * Texts are in hex, empty texts "-". SINCE is the server's Unix time in ms, or 0. */
 size_t sql_session_comment(const sql_session *s, int64_t lease_ms, int64_t since);
 
-/* ---- session_line.c -------------------------------------------------------------------------- */
+/* ---- session_order.c ------------------------------------------------------------------------- */
 
 /* Enqueue the op in the client; the op gets a session in its turn. */
-void sql_sessions_line_enter(sql_sessions *pool, pawl_op *op);
-void sql_sessions_line_leave(pawl_op *op);
+void sql_sessions_order_enter(sql_sessions *pool, pawl_op *op);
+void sql_sessions_order_leave(pawl_op *op);
 /* Give the op a session at once. False: there is none. */
-bool sql_sessions_line_pass(sql_sessions *pool, pawl_op *op);
+bool sql_sessions_order_pass(sql_sessions *pool, pawl_op *op);
 /* Serve the queue: a session is free, or a statement has begun to wait in the server. */
 void sql_sessions_serve(sql_sessions *pool);
 /* The server has refused a try of this name: all ops for this name wait. */
-void sql_sessions_line_refused(sql_sessions *pool, const char *name);
+void sql_sessions_order_refused(sql_sessions *pool, const char *name);
 /* Ask the server whether the session's statement waits there. */
 void sql_session_check_waiting(sql_session *s);
 
@@ -190,7 +190,7 @@ struct sql_sessions {
     sql sql;                /* first; sql.link is for inspect */
     sql_session *sessions;
     int nsessions;
-    struct list line;       /* ops that wait in the client */
+    struct list order;      /* ops that wait in the client */
     bool serving;
     uint64_t turns;
     struct {

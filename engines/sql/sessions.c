@@ -2,7 +2,7 @@
  *
  * sessions.c - the layouts with locks of sessions: the engine's functions.
  *
- * An acquire that may wait gets its session in order (session_line.c). An acquire that must not
+ * An acquire that may wait gets its session in order (session_order.c). An acquire that must not
  * wait takes any session. If there is none, the acquire fails with PAWL_ECONN (nothing was sent),
  * and the core retries until the request's time limit.
  */
@@ -76,8 +76,8 @@ static void acquire(sql_sessions *pool, pawl_op *op)
     } else if (acquire_again(pool, op)) {
         return;
     } else if (op->queue) {
-        sql_sessions_line_enter(pool, op);
-    } else if (!sql_sessions_line_pass(pool, op)) {
+        sql_sessions_order_enter(pool, op);
+    } else if (!sql_sessions_order_pass(pool, op)) {
         sql_done(op, PAWL_ECONN, "all connections are in use; the URL's parameter connections says "
                                  "how many there may be");
     }
@@ -166,7 +166,7 @@ int sql_sessions_open(sql_sessions *pool, const sql_layout *layout, pawl_env *en
     q->env = env;
     q->driver = layout->driver;
     q->layout = layout;
-    list_init(&pool->line);
+    list_init(&pool->order);
     if (!env->loop)
         return pawl_error_set(err, PAWL_ENOTSUP, "%s needs a real event loop",
                               q->driver->product);
@@ -186,7 +186,7 @@ int sql_sessions_open(sql_sessions *pool, const sql_layout *layout, pawl_env *en
     q->link.on_drop = link_dropped;
     pool->quiet = (pawl_timer){.fire = quiet, .arg = pool};
     sql_sessions_watch_init(pool);
-    sql_sessions_who(pool);
+    sql_sessions_set_client_info(pool);
     return 0;
 }
 
@@ -248,7 +248,7 @@ void sql_sessions_cancel(sql_sessions *pool, pawl_op *op)
         if (op->engine[0]) {
             sql_session_cancel(op->engine[0]);
         } else {
-            sql_sessions_line_leave(op);
+            sql_sessions_order_leave(op);
             sql_done(op, PAWL_ECANCELED, NULL);
         }
         break;

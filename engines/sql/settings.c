@@ -54,23 +54,23 @@ static int check_file(const char *key, const char *path, pawl_error *err)
 static int read_tls(sql_settings *s, const pawl_url *url, pawl_error *err)
 {
     static const struct {
-        const char *key, *word;
+        const char *key, *value;
         enum sql_tls tls;
-    } words[] = {{"sslmode", "disable", SQL_TLS_DISABLE}, {"sslmode", "prefer", SQL_TLS_PREFER},
-                 {"sslmode", "require", SQL_TLS_REQUIRE}, {"sslmode", "verify-ca", SQL_TLS_CHAIN},
-                 {"sslmode", "verify-full", SQL_TLS_FULL}, {"verify", "none", SQL_TLS_REQUIRE},
-                 {"verify", "chain", SQL_TLS_CHAIN}, {"verify", "full", SQL_TLS_FULL}};
+    } values[] = {{"sslmode", "disable", SQL_TLS_DISABLE}, {"sslmode", "prefer", SQL_TLS_PREFER},
+                  {"sslmode", "require", SQL_TLS_REQUIRE}, {"sslmode", "verify-ca", SQL_TLS_CHAIN},
+                  {"sslmode", "verify-full", SQL_TLS_FULL}, {"verify", "none", SQL_TLS_REQUIRE},
+                  {"verify", "chain", SQL_TLS_CHAIN}, {"verify", "full", SQL_TLS_FULL}};
     const char *given[] = {pawl_url_param(url, "sslmode"), pawl_url_param(url, "verify")};
     const char *cafile = pawl_url_param(url, "cafile"), *cert = pawl_url_param(url, "cert");
     const char *key = pawl_url_param(url, "key");
     bool found = !given[0] && !given[1];
 
     s->tls = cafile ? SQL_TLS_FULL : cert ? SQL_TLS_REQUIRE : SQL_TLS_PREFER;
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        const char *text = given[words[i].key[0] == 'v'];
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        const char *text = given[values[i].key[0] == 'v'];
 
-        if (text && !strcmp(text, words[i].word)) {
-            s->tls = words[i].tls;
+        if (text && !strcmp(text, values[i].value)) {
+            s->tls = values[i].tls;
             found = true;
         }
     }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sql.c - the engine's functions, the client entry, and the listener.
+ * sql.c - the engine's functions, the client information, and the listener.
  *
- * The client entry describes a client (host, pid, program, label) to programs that inspect a lock.
- * The server keeps the entry for 90 s, and the client writes the entry again every 22 to 30 s,
- * which also shows whether an idle connection still works. A client that closes removes its entry.
- * Writing the entry also deletes rows that were not used for a day, a limited number at a time; if
- * the server answers that there are more, the entry is written again after a second.
+ * The client information (host, pid, program, label) is for programs that inspect a lock. The
+ * server keeps the information for 90 s, and the client writes the information again every 22 to
+ * 30 s, which also shows whether an idle connection still works. A client that closes removes its
+ * information. Writing the information also deletes rows that were not used for a day, a limited
+ * number at a time; if the server answers that there are more, the information is written again
+ * after a second.
  *
  * The listener is a second link, for servers that can't push on the first link. The listener is
  * open while an op waits, or while a grant has been held for a second (a holder is notified if its
@@ -19,9 +20,9 @@
 
 #include "sql.h"
 
-#define ENTRY_KEPT_MS 90000
-#define ENTRY_WRITE_MS 30000
-#define ENTRY_MORE_MS 1000
+#define CLIENT_INFO_KEPT_MS 90000
+#define CLIENT_INFO_WRITE_MS 30000
+#define CLIENT_INFO_MORE_MS 1000
 #define HEAR_LIMIT_MS 30000
 #define LISTENER_SOON_MS 1000
 #define LISTENER_IDLE_MS 60000
@@ -48,9 +49,9 @@ void sql_owner(char text[SQL_OWNER_MAX], uint64_t client, uint64_t seq)
     snprintf(text, SQL_OWNER_MAX, "%016" PRIx64 ":%" PRIx64, client, seq);
 }
 
-/* ---- the client entry ------------------------------------------------------------------------ */
+/* ---- the client information ------------------------------------------------------------------ */
 
-static void fill_entry(const sql_call *call, sql_params *p)
+static void fill_client_info(const sql_call *call, sql_params *p)
 {
     const sql *q = call->about;
     const pawl_env *env = q->env;
@@ -60,25 +61,25 @@ static void fill_entry(const sql_call *call, sql_params *p)
     sql_add_int(p, getpid());
     sql_add_text(p, env->program);
     sql_add_text(p, env->label);
-    sql_add_int(p, q->closing ? 0 : ENTRY_KEPT_MS);
+    sql_add_int(p, q->closing ? 0 : CLIENT_INFO_KEPT_MS);
 }
 
-static void set_entry_timer(sql *q, int64_t ms)
+static void set_client_info_timer(sql *q, int64_t ms)
 {
     if (!q->closing)
-        kit_timer_ms(q->env, &q->entry_timer, ms);
+        kit_timer_ms(q->env, &q->client_info_timer, ms);
 }
 
-static bool entry_written(sql_call *call, const sql_reply *reply)
+static bool client_info_written(sql_call *call, const sql_reply *reply)
 {
     const char *text = reply->cell(reply, 0, 0);
 
     if (text && !strcmp(text, "OK more"))
-        set_entry_timer(call->about, ENTRY_MORE_MS);
+        set_client_info_timer(call->about, CLIENT_INFO_MORE_MS);
     return true;
 }
 
-static void entry_failed(sql_call *call, int code, const char *words)
+static void client_info_failed(sql_call *call, int code, const char *words)
 {
     const sql *q = call->about;
 
@@ -86,21 +87,21 @@ static void entry_failed(sql_call *call, int code, const char *words)
         q->env->log(q->env, PAWL_LOG_INFO, "others can't be shown who this client is: %s", words);
 }
 
-static void keep_entry(sql *q)
+static void write_client_info(sql *q)
 {
-    static const sql_call_type type = {.statement = SQL_ENTRY, .fill = fill_entry,
-        .answer = entry_written, .failed = entry_failed};
-    int64_t spread = (int64_t)(q->env->random(q->env) % (ENTRY_WRITE_MS / 4));
+    static const sql_call_type type = {.statement = SQL_CLIENT_INFO, .fill = fill_client_info,
+        .answer = client_info_written, .failed = client_info_failed};
+    int64_t spread = (int64_t)(q->env->random(q->env) % (CLIENT_INFO_WRITE_MS / 4));
     sql_call *call = q->link.state == LINK_READY ? sql_call_new(&q->link, &type, q) : NULL;
 
     if (call)
         sql_link_send(&q->link, call);
-    set_entry_timer(q, ENTRY_WRITE_MS - spread);
+    set_client_info_timer(q, CLIENT_INFO_WRITE_MS - spread);
 }
 
-static void entry_due(pawl_timer *timer)
+static void client_info_due(pawl_timer *timer)
 {
-    keep_entry(timer->arg);
+    write_client_info(timer->arg);
 }
 
 /* ---- messages, and the listener -------------------------------------------------------------- */
@@ -218,7 +219,7 @@ static void link_ready(sql_link *link)
         sql_link_close(&q->listener);
         sql_want_listener(q);
     }
-    keep_entry(q);
+    write_client_info(q);
     sql_waiters_resend(q);
 }
 
@@ -254,7 +255,7 @@ int sql_open(sql *q, const sql_driver *driver, pawl_env *env, const pawl_url *ur
     code = sql_set_schema(q, "", driver->here);
     if (code)
         return pawl_error_set(err, code, "out of memory");
-    q->entry_timer = (pawl_timer){.fire = entry_due, .arg = q};
+    q->client_info_timer = (pawl_timer){.fire = client_info_due, .arg = q};
     q->listener_timer = (pawl_timer){.fire = listener_due, .arg = q};
     sql_link_init(&q->link, q, q->settings.pooled ? driver->pooled_greeting : driver->greeting);
     q->link.on_ready = link_ready;
@@ -282,13 +283,13 @@ void sql_close(void *self)
     if (!q->env)
         return;
     pawl_events_end(&q->events);
-    if (q->entry_timer.fire) {
-        q->env->timer_clear(q->env, &q->entry_timer);
+    if (q->client_info_timer.fire) {
+        q->env->timer_clear(q->env, &q->client_info_timer);
         q->env->timer_clear(q->env, &q->listener_timer);
     }
     q->closing = true;
     if (q->link.state == LINK_READY)
-        keep_entry(q); /* remove the entry; the answer is not awaited */
+        write_client_info(q); /* remove the information; the answer is not awaited */
     sql_link_close(&q->listener);
     sql_link_close(&q->link);
     sql_waiters_end(q);

@@ -2,7 +2,8 @@
  *
  * sql.h - the engines on SQL servers, inside.
  *
- *     sql.c       the engine's functions, events, the clock, the client entry, the listener
+ *     sql.c       the engine's functions, events, the clock, the client information, the
+ *                 listener
  *     settings.c  the settings in the URL
  *     link.c      one connection, and the calls on it; on top of ../kit/link.c
  *     greet.c     the greeting of a connection, and creating the tables if they are missing
@@ -96,8 +97,8 @@ int sql_set_schema(sql *q, const char *name, const char *quoted);
 /* ---- statements ------------------------------------------------------------------------------ */
 
 enum sql_statement {
-    SQL_ACQUIRE, SQL_RELEASE, SQL_RENEW, SQL_BREAK, SQL_LATCH, SQL_ENTRY, SQL_INSPECT, SQL_HEAR,
-    SQL_EXAMINE, SQL_STATEMENTS
+    SQL_ACQUIRE, SQL_RELEASE, SQL_RENEW, SQL_BREAK, SQL_LATCH, SQL_CLIENT_INFO, SQL_INSPECT,
+    SQL_HEAR, SQL_EXAMINE, SQL_STATEMENTS
 };
 
 typedef struct sql_param {
@@ -302,7 +303,7 @@ struct sql {
     char schema[SQL_SCHEMA_MAX]; /* as a string of the server's language */
     pawl_events events;
     unsigned served_by;    /* index of the host that was connected last */
-    pawl_timer entry_timer, listener_timer;
+    pawl_timer client_info_timer, listener_timer;
     struct list waiters;   /* in order of arrival */
     kit_seqs table;        /* the same waiters by owner.seq */
     bool closing;

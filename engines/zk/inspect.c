@@ -232,8 +232,8 @@ static bool node_read(zk_task *task, int64_t tag, int error, jute_reader *body)
     data = jute_get_bytes(body);
     node->stat = jute_stat(body);
     node->known = true;
-    zk_who_read(&node->who, data);
-    if (!node->who.pawl && data.length)
+    zk_client_info_read(&node->client_info, data);
+    if (!node->client_info.pawl && data.length)
         snprintf(node->text, sizeof node->text, "%.*s",
                  (int)(data.length < sizeof node->text ? data.length : sizeof node->text - 1),
                  data.data);

@@ -13,7 +13,7 @@ typedef struct zk_inspect_node {
     zk_child child;
     bool holder, known; /* known: the node's data has been read */
     uint32_t permits;   /* leases of one owner are one row */
-    zk_who who;
+    zk_client_info client_info;
     zk_stat stat;
     char text[64]; /* the data, if not written by Pawl */
 } zk_inspect_node;

@@ -28,99 +28,99 @@
 /* The request of STEP_MORE. */
 enum asked { ASKED_FIRST, ASKED_TAKE, ASKED_FIND, ASKED_STAT };
 
-const char *zk_permits_lease_path(zk_waiter *p, uint32_t i)
+const char *zk_permits_lease_path(zk_waiter *w, uint32_t i)
 {
     char lease[ZK_NODE_MAX + 12];
 
-    zk_node_name(lease, p->task.zk, ZK_LEASE, 0, p->seq, p->epoch);
-    snprintf(lease + strlen(lease), 12, "%010d", p->leases[i]);
-    return zk_path(p->task.zk, p->name, "leases", lease);
+    zk_node_name(lease, w->task.zk, ZK_LEASE, 0, w->seq, w->epoch);
+    snprintf(lease + strlen(lease), 12, "%010d", w->leases[i]);
+    return zk_path(w->task.zk, w->name, "leases", lease);
 }
 
 /* ---- reading the queue ----------------------------------------------------------------------- */
 
 static bool capacity_read(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
-    zk_waiter *p = zk_waiter_of(task);
+    zk_waiter *w = zk_waiter_of(task);
 
     (void)tag;
     if (error)
         return true;
-    p->capacity = zk_count_read(jute_get_bytes(body), "pawl permits=");
-    p->capacity = p->capacity < 0 ? 0 : p->capacity;
+    w->capacity = zk_count_read(jute_get_bytes(body), "pawl permits=");
+    w->capacity = w->capacity < 0 ? 0 : w->capacity;
     return !body->bad;
 }
 
 static bool leases_listed(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
-    zk_waiter *p = zk_waiter_of(task);
+    zk_waiter *w = zk_waiter_of(task);
 
     (void)tag;
     if (error == ZK_NO_NODE) {
-        zk_watch_clear(&p->ahead);
-        p->again = p->watches_leases;
+        zk_watch_clear(&w->ahead);
+        w->again = w->watches_leases;
     } else if (error) {
-        zk_waiter_note(p, error);
+        zk_waiter_note(w, error);
     }
     if (error)
         return true;
-    p->in_use = (int64_t)jute_count(body, 4);
+    w->in_use = (int64_t)jute_count(body, 4);
     return !body->bad;
 }
 
-static void permits_query(zk_waiter *p)
+static void permits_query(zk_waiter *w)
 {
-    zk *z = p->task.zk;
+    zk *z = w->task.zk;
     const char *path;
 
-    p->capacity = p->in_use = 0;
-    zk_ask(&p->task, ZK_CHILDREN, zk_path(z, p->name, NULL, NULL), false, zk_queue_types, 0);
-    zk_ask(&p->task, ZK_GET, zk_path(z, p->name, NULL, NULL), false, capacity_read, 0);
-    zk_ask(&p->task, ZK_CHILDREN, zk_path(z, p->name, "locks", NULL), false, zk_queue_answered, 0);
-    path = zk_path(z, p->name, "leases", NULL);
-    if (p->watches_leases && !zk_watch_set(&p->ahead, &p->task, path))
-        p->code = PAWL_ENOMEM;
-    zk_ask(&p->task, ZK_CHILDREN, path, p->watches_leases, leases_listed, 0);
+    w->capacity = w->in_use = 0;
+    zk_ask(&w->task, ZK_CHILDREN, zk_path(z, w->name, NULL, NULL), false, zk_queue_types, 0);
+    zk_ask(&w->task, ZK_GET, zk_path(z, w->name, NULL, NULL), false, capacity_read, 0);
+    zk_ask(&w->task, ZK_CHILDREN, zk_path(z, w->name, "locks", NULL), false, zk_queue_answered, 0);
+    path = zk_path(z, w->name, "leases", NULL);
+    if (w->watches_leases && !zk_watch_set(&w->ahead, &w->task, path))
+        w->code = PAWL_ENOMEM;
+    zk_ask(&w->task, ZK_CHILDREN, path, w->watches_leases, leases_listed, 0);
 }
 
 /* ---- taking ---------------------------------------------------------------------------------- */
 
-static bool lease_created(zk_waiter *p, jute_reader *body)
+static bool lease_created(zk_waiter *w, jute_reader *body)
 {
     jute_bytes path = jute_get_bytes(body);
 
-    if (body->bad || p->nleases >= p->permits)
+    if (body->bad || w->nleases >= w->permits)
         return false;
-    p->leases[p->nleases++] = zk_child_read(false, path).sequence;
+    w->leases[w->nleases++] = zk_child_read(false, path).sequence;
     return true;
 }
 
-static void not_taken(zk_waiter *p, int error)
+static void not_taken(zk_waiter *w, int error)
 {
-    p->nleases = 0;
-    p->leases_are = NODE_NONE;
-    p->folders = error == ZK_NO_NODE ? FOLDERS_MISSING : FOLDERS_EXIST;
+    w->nleases = 0;
+    w->leases_are = NODE_NONE;
+    w->folders = error == ZK_NO_NODE ? FOLDERS_MISSING : FOLDERS_EXIST;
     if (error != ZK_NO_NODE)
-        zk_waiter_note(p, error);
+        zk_waiter_note(w, error);
 }
 
 static bool one_taken(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
-    zk_waiter *p = zk_waiter_of(task);
+    zk_waiter *w = zk_waiter_of(task);
 
     (void)tag;
     if (error == ZK_LOST)
         return true;
     if (error) {
-        not_taken(p, error);
+        not_taken(w, error);
         return true;
     }
-    if (!lease_created(p, body))
+    if (!lease_created(w, body))
         return false;
-    p->token = (uint64_t)jute_stat(body).czxid;
+    w->token = (uint64_t)jute_stat(body).czxid;
     if (!jute_at_end(body))
         return false;
-    p->leases_are = NODE_EXISTS;
+    w->leases_are = NODE_EXISTS;
     return true;
 }
 
@@ -128,23 +128,23 @@ static bool one_taken(zk_task *task, int64_t tag, int error, jute_reader *body)
  * answer does not have the czxid of the leases. */
 static bool all_taken(zk_task *task, int64_t tag, int header, jute_reader *body)
 {
-    zk_waiter *p = zk_waiter_of(task);
+    zk_waiter *w = zk_waiter_of(task);
     int type, error = header;
 
     (void)tag;
     if (error == ZK_LOST)
         return true;
     while (!header && (type = jute_multi(body, &error)))
-        if (type != ZK_CREATE || !lease_created(p, body))
+        if (type != ZK_CREATE || !lease_created(w, body))
             return false;
     if (body->bad)
         return false;
     if (error)
-        not_taken(p, error);
-    else if (p->nleases != p->permits)
+        not_taken(w, error);
+    else if (w->nleases != w->permits)
         return false;
     else
-        p->leases_are = NODE_EXISTS;
+        w->leases_are = NODE_EXISTS;
     return true;
 }
 
@@ -157,71 +157,71 @@ static bool mutex_left(zk_task *task, int64_t tag, int error, jute_reader *body)
     return true;
 }
 
-void zk_permits_leave_mutex(zk_waiter *p)
+void zk_permits_leave_mutex(zk_waiter *w)
 {
-    zk_ask_delete(&p->task, zk_waiter_node_path(p, p->node), -1, mutex_left, 0);
+    zk_ask_delete(&w->task, zk_waiter_node_path(w, w->node), -1, mutex_left, 0);
 }
 
-static void write_capacity(zk_waiter *p, int64_t capacity)
+static void write_capacity(zk_waiter *w, int64_t capacity)
 {
     char text[64];
     int n = snprintf(text, sizeof text, "pawl permits=%lld", (long long)capacity);
-    jute_writer w = zk_request(p->task.zk, ZK_SET);
+    jute_writer out = zk_request(w->task.zk, ZK_SET);
 
-    jute_put_text(&w, zk_path(p->task.zk, p->name, NULL, NULL));
-    jute_put_bytes(&w, text, (size_t)n);
-    jute_put_int(&w, -1);
-    zk_request_end(&p->task, &w, zk_waiter_noted, 0);
+    jute_put_text(&out, zk_path(w->task.zk, w->name, NULL, NULL));
+    jute_put_bytes(&out, text, (size_t)n);
+    jute_put_int(&out, -1);
+    zk_request_end(&w->task, &out, zk_waiter_noted, 0);
 }
 
-static void ask_for_all(zk_waiter *p, const char *path, const char *who, size_t length)
+static void ask_for_all(zk_waiter *w, const char *path, const char *data, size_t length)
 {
-    jute_writer w = zk_request(p->task.zk, ZK_MULTI);
+    jute_writer out = zk_request(w->task.zk, ZK_MULTI);
 
-    for (uint32_t i = 0; i < p->permits; i++) {
-        jute_put_int(&w, ZK_CREATE);
-        jute_put_bool(&w, false);
-        jute_put_int(&w, -1);
-        jute_put_text(&w, path);
-        jute_put_bytes(&w, who, i ? 0 : length);
-        zk_put_acl(p->task.zk, &w);
-        jute_put_int(&w, ZK_EPHEMERAL | ZK_SEQUENTIAL);
+    for (uint32_t i = 0; i < w->permits; i++) {
+        jute_put_int(&out, ZK_CREATE);
+        jute_put_bool(&out, false);
+        jute_put_int(&out, -1);
+        jute_put_text(&out, path);
+        jute_put_bytes(&out, data, i ? 0 : length);
+        zk_put_acl(w->task.zk, &out);
+        jute_put_int(&out, ZK_EPHEMERAL | ZK_SEQUENTIAL);
     }
-    jute_put_int(&w, -1);
-    jute_put_bool(&w, true);
-    jute_put_int(&w, -1);
-    zk_request_end(&p->task, &w, all_taken, 0);
+    jute_put_int(&out, -1);
+    jute_put_bool(&out, true);
+    jute_put_int(&out, -1);
+    zk_request_end(&w->task, &out, all_taken, 0);
 }
 
-static int take(zk_waiter *p, int64_t capacity)
+static int take(zk_waiter *w, int64_t capacity)
 {
-    zk *z = p->task.zk;
-    char lease[ZK_NODE_MAX], who[ZK_WHO_MAX];
-    size_t length = zk_who_write(who, z, p->permits);
+    zk *z = w->task.zk;
+    char lease[ZK_NODE_MAX], data[ZK_CLIENT_INFO_MAX];
+    size_t length = zk_client_info_write(data, z, w->permits);
     const char *path;
 
-    zk_watch_clear(&p->ahead);
-    zk_watch_clear(&p->own);
-    p->own_is = OWN_UNWATCHED;
-    free(p->leases);
-    p->nleases = 0;
-    p->leases = calloc(p->permits, sizeof *p->leases);
-    if (!p->leases)
+    zk_watch_clear(&w->ahead);
+    zk_watch_clear(&w->own);
+    w->own_is = OWN_UNWATCHED;
+    free(w->leases);
+    w->nleases = 0;
+    w->leases = calloc(w->permits, sizeof *w->leases);
+    if (!w->leases)
         return PAWL_ENOMEM;
-    if (p->capacity != capacity)
-        write_capacity(p, capacity);
-    zk_node_name(lease, z, ZK_LEASE, 0, p->seq, p->epoch);
-    path = zk_path(z, p->name, "leases", lease);
-    p->leases_are = NODE_UNSURE;
-    p->token = 0;
-    p->step = STEP_MORE;
-    p->asked = ASKED_TAKE;
-    if (p->permits == 1)
-        zk_ask_create(&p->task, ZK_CREATE2, path, who, length, ZK_EPHEMERAL | ZK_SEQUENTIAL,
+    if (w->capacity != capacity)
+        write_capacity(w, capacity);
+    zk_node_name(lease, z, ZK_LEASE, 0, w->seq, w->epoch);
+    path = zk_path(z, w->name, "leases", lease);
+    w->leases_are = NODE_UNSURE;
+    w->token = 0;
+    w->step = STEP_MORE;
+    w->asked = ASKED_TAKE;
+    if (w->permits == 1)
+        zk_ask_create(&w->task, ZK_CREATE2, path, data, length, ZK_EPHEMERAL | ZK_SEQUENTIAL,
                       one_taken, 0);
     else
-        ask_for_all(p, path, who, length);
-    zk_permits_leave_mutex(p);
+        ask_for_all(w, path, data, length);
+    zk_permits_leave_mutex(w);
     return WAITER_GOES_ON;
 }
 
@@ -229,99 +229,99 @@ static int take(zk_waiter *p, int64_t capacity)
 
 static bool first_read(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
-    zk_waiter *p = zk_waiter_of(task);
-    zk_who who;
+    zk_waiter *w = zk_waiter_of(task);
+    zk_client_info client_info;
 
     (void)tag;
     if (error)
         return true;
-    zk_who_read(&who, jute_get_bytes(body));
-    p->first_wants = who.want;
+    zk_client_info_read(&client_info, jute_get_bytes(body));
+    w->first_wants = client_info.want;
     return !body->bad;
 }
 
-static int ask_first(zk_waiter *p)
+static int ask_first(zk_waiter *w)
 {
-    p->first_wants = 0;
-    p->step = STEP_MORE;
-    p->asked = ASKED_FIRST;
-    if (strlen(p->list.first) >= ZK_NODE_MAX)
+    w->first_wants = 0;
+    w->step = STEP_MORE;
+    w->asked = ASKED_FIRST;
+    if (strlen(w->list.first) >= ZK_NODE_MAX)
         return PAWL_EBUSY;
-    zk_ask(&p->task, ZK_GET, zk_waiter_node_path(p, p->list.first), false, first_read, 0);
+    zk_ask(&w->task, ZK_GET, zk_waiter_node_path(w, w->list.first), false, first_read, 0);
     return WAITER_GOES_ON;
 }
 
 /* The capacity in force, or a code. */
-static int64_t capacity_of(zk_waiter *p)
+static int64_t capacity_of(zk_waiter *w)
 {
-    bool others = p->list.others || p->in_use;
-    int64_t in_force = others ? p->capacity : 0, capacity = in_force ? in_force : p->count;
+    bool others = w->list.others || w->in_use;
+    int64_t in_force = others ? w->capacity : 0, capacity = in_force ? in_force : w->count;
 
-    if (p->list.locks || p->list.latch)
-        return zk_waiter_in_use(p);
-    if (!capacity || (p->count && capacity != p->count)) {
-        snprintf(p->words, sizeof p->words, "\"%.60s\" %s", p->name,
+    if (w->list.locks || w->list.latch)
+        return zk_waiter_in_use(w);
+    if (!capacity || (w->count && capacity != w->count)) {
+        snprintf(w->words, sizeof w->words, "\"%.60s\" %s", w->name,
                  capacity ? "is in use with another capacity" : "has no capacity yet");
         return PAWL_ESTATE;
     }
-    if (p->permits > capacity ||
-        p->permits * (strlen(zk_path(p->task.zk, p->name, "leases", "")) + ZK_NODE_MAX) >
+    if (w->permits > capacity ||
+        w->permits * (strlen(zk_path(w->task.zk, w->name, "leases", "")) + ZK_NODE_MAX) >
             REQUEST_MAX) {
-        snprintf(p->words, sizeof p->words, "\"%.60s\": more permits than %s", p->name,
-                 p->permits > capacity ? "its capacity" : "fit into one request");
+        snprintf(w->words, sizeof w->words, "\"%.60s\": more permits than %s", w->name,
+                 w->permits > capacity ? "its capacity" : "fit into one request");
         return PAWL_EINVAL;
     }
     return capacity;
 }
 
-static int permits_decide(zk_waiter *p)
+static int permits_decide(zk_waiter *w)
 {
-    int64_t capacity = capacity_of(p);
-    bool room = capacity - p->in_use >= (int64_t)p->permits;
+    int64_t capacity = capacity_of(w);
+    bool room = capacity - w->in_use >= (int64_t)w->permits;
 
     if (capacity < 0)
         return (int)capacity;
-    if (!room && !p->queue)
+    if (!room && !w->queue)
         return PAWL_EBUSY;
-    if (p->list.ahead)
-        return p->queue ? WAITER_BLOCKED : ask_first(p);
-    if (room && p->node_is == NODE_EXISTS)
-        return take(p, capacity);
+    if (w->list.ahead)
+        return w->queue ? WAITER_BLOCKED : ask_first(w);
+    if (room && w->node_is == NODE_EXISTS)
+        return take(w, capacity);
     if (room)
         return WAITER_GRANTED; /* the node is created first */
-    if (p->watches_leases && !p->again)
+    if (w->watches_leases && !w->again)
         return WAITER_BLOCKED;
-    p->watches_leases = true;
-    zk_waiter_recheck(p);
+    w->watches_leases = true;
+    zk_waiter_recheck(w);
     return WAITER_GOES_ON;
 }
 
 /* The leases exist. Read the czxid if it is not known. */
-static int permits_taken(zk_waiter *p)
+static int permits_taken(zk_waiter *w)
 {
-    p->watches_leases = false;
-    if (p->own_is == OWN_GONE || !p->nleases)
+    w->watches_leases = false;
+    if (w->own_is == OWN_GONE || !w->nleases)
         return WAITER_ANEW;
-    if (p->token)
+    if (w->token)
         return WAITER_GRANTED;
-    p->asked = ASKED_STAT;
-    zk_waiter_ask_own(p);
-    if (p->node_is == NODE_EXISTS)
-        zk_permits_leave_mutex(p);
+    w->asked = ASKED_STAT;
+    zk_waiter_ask_own(w);
+    if (w->node_is == NODE_EXISTS)
+        zk_permits_leave_mutex(w);
     return WAITER_GOES_ON;
 }
 
-static int permits_more(zk_waiter *p)
+static int permits_more(zk_waiter *w)
 {
-    int64_t capacity = p->capacity ? p->capacity : p->count;
+    int64_t capacity = w->capacity ? w->capacity : w->count;
 
-    if (p->asked == ASKED_FIRST)
-        return capacity - p->in_use < p->first_wants ? PAWL_EBUSY : WAITER_BLOCKED;
-    if (p->asked == ASKED_FIND && !p->nleases && p->node_is == NODE_EXISTS) {
-        zk_waiter_recheck(p); /* check that the own node exists and is still first */
+    if (w->asked == ASKED_FIRST)
+        return capacity - w->in_use < w->first_wants ? PAWL_EBUSY : WAITER_BLOCKED;
+    if (w->asked == ASKED_FIND && !w->nleases && w->node_is == NODE_EXISTS) {
+        zk_waiter_recheck(w); /* check that the own node exists and is still first */
         return WAITER_GOES_ON;
     }
-    return permits_taken(p);
+    return permits_taken(w);
 }
 
 const zk_waiter_kind zk_waiter_permits = {.dir = "locks", .query = permits_query,
@@ -331,57 +331,57 @@ const zk_waiter_kind zk_waiter_permits = {.dir = "locks", .query = permits_query
 
 static bool leases_found(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
-    zk_waiter *p = zk_waiter_of(task);
+    zk_waiter *w = zk_waiter_of(task);
     char id[ZK_NODE_MAX];
     size_t n;
 
     (void)tag;
     if (error == ZK_LOST)
         return true;
-    p->nleases = 0;
-    p->leases_are = error ? NODE_NONE : NODE_UNSURE;
+    w->nleases = 0;
+    w->leases_are = error ? NODE_NONE : NODE_UNSURE;
     if (error)
         return true;
-    zk_node_name(id, task->zk, ZK_LEASE, 0, p->seq, p->epoch);
+    zk_node_name(id, task->zk, ZK_LEASE, 0, w->seq, w->epoch);
     n = jute_count(body, 4);
     for (size_t i = 0; i < n; i++) {
         jute_bytes name = jute_get_bytes(body);
 
-        if (zk_bytes_begin(name, id) && p->nleases < p->permits)
-            p->leases[p->nleases++] = zk_child_read(false, name).sequence;
+        if (zk_bytes_begin(name, id) && w->nleases < w->permits)
+            w->leases[w->nleases++] = zk_child_read(false, name).sequence;
     }
     if (body->bad)
         return false;
-    p->leases_are = p->nleases ? NODE_EXISTS : NODE_NONE;
+    w->leases_are = w->nleases ? NODE_EXISTS : NODE_NONE;
     return true;
 }
 
-void zk_permits_find(zk_waiter *p)
+void zk_permits_find(zk_waiter *w)
 {
-    p->step = p->state == WAITER_LEAVES ? STEP_LEAVE : STEP_MORE;
-    p->asked = ASKED_FIND;
-    zk_ask_turn(&p->task, zk_path(p->task.zk, p->name, "leases", NULL)); /* as in find_own */
-    zk_ask(&p->task, ZK_CHILDREN, zk_path(p->task.zk, p->name, "leases", NULL), false,
+    w->step = w->state == WAITER_LEAVES ? STEP_LEAVE : STEP_MORE;
+    w->asked = ASKED_FIND;
+    zk_ask_turn(&w->task, zk_path(w->task.zk, w->name, "leases", NULL)); /* as in find_own */
+    zk_ask(&w->task, ZK_CHILDREN, zk_path(w->task.zk, w->name, "leases", NULL), false,
            leases_found, 0);
 }
 
 static bool lease_deleted(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
-    zk_waiter *p = zk_waiter_of(task);
+    zk_waiter *w = zk_waiter_of(task);
 
     (void)tag;
     (void)body;
     if (error == ZK_LOST)
-        p->repeated = true;
+        w->repeated = true;
     else if (error == ZK_NO_NODE)
-        p->own_is = p->repeated ? p->own_is : OWN_GONE;
+        w->own_is = w->repeated ? w->own_is : OWN_GONE;
     else if (error)
-        zk_waiter_note(p, error);
+        zk_waiter_note(w, error);
     return true;
 }
 
-void zk_permits_give_back(zk_waiter *p, uint32_t keep)
+void zk_permits_give_back(zk_waiter *w, uint32_t keep)
 {
-    for (uint32_t i = keep; i < p->nleases; i++)
-        zk_ask_delete(&p->task, zk_permits_lease_path(p, i), -1, lease_deleted, 0);
+    for (uint32_t i = keep; i < w->nleases; i++)
+        zk_ask_delete(&w->task, zk_permits_lease_path(w, i), -1, lease_deleted, 0);
 }

@@ -19,35 +19,35 @@ void zk_queue_clear(zk_waiter_queue *q)
     *q = (zk_waiter_queue){0};
 }
 
-int zk_waiter_in_use(zk_waiter *p)
+int zk_waiter_in_use(zk_waiter *w)
 {
-    snprintf(p->words, sizeof p->words, "\"%.80s\" is in use as something else", p->name);
+    snprintf(w->words, sizeof w->words, "\"%.80s\" is in use as something else", w->name);
     return PAWL_ESTATE;
 }
 
-void zk_waiter_node_id(const zk_waiter *p, char ret[ZK_NODE_MAX])
+void zk_waiter_node_id(const zk_waiter *w, char ret[ZK_NODE_MAX])
 {
-    enum zk_sort sort = p->mode == PAWL_MODE_SHARED  ? ZK_SHARED
-                        : p->mode == PAWL_MODE_LATCH ? ZK_WAITER : ZK_EXCLUSIVE;
+    enum zk_sort sort = w->mode == PAWL_MODE_SHARED  ? ZK_SHARED
+                        : w->mode == PAWL_MODE_LATCH ? ZK_WAITER : ZK_EXCLUSIVE;
 
-    zk_node_name(ret, p->task.zk, sort, p->mode == PAWL_MODE_PERMITS ? -1 : p->lock_kind, p->seq,
-                 p->epoch);
+    zk_node_name(ret, w->task.zk, sort, w->mode == PAWL_MODE_PERMITS ? -1 : w->lock_kind, w->seq,
+                 w->epoch);
 }
 
 /* Must the owner of this child go before the waiter can be granted? */
-static bool is_ahead(const zk_waiter *p, zk_child child)
+static bool is_ahead(const zk_waiter *w, zk_child child)
 {
-    if (p->mode == PAWL_MODE_SHARED && child.sort == ZK_SHARED)
+    if (w->mode == PAWL_MODE_SHARED && child.sort == ZK_SHARED)
         return false;
-    return p->node_is != NODE_EXISTS || zk_before(child.sequence, p->sequence);
+    return w->node_is != NODE_EXISTS || zk_before(child.sequence, w->sequence);
 }
 
-static void keep(zk_waiter *p, char **ret, int32_t *sequence, jute_bytes name, zk_child child)
+static void keep(zk_waiter *w, char **ret, int32_t *sequence, jute_bytes name, zk_child child)
 {
     char *copy = strndup(name.data, name.length);
 
     if (!copy) { /* an incomplete list must not decide */
-        p->code = PAWL_ENOMEM;
+        w->code = PAWL_ENOMEM;
         return;
     }
     free(*ret);
@@ -55,15 +55,15 @@ static void keep(zk_waiter *p, char **ret, int32_t *sequence, jute_bytes name, z
     *sequence = child.sequence;
 }
 
-static void count_contender(zk_waiter *p, jute_bytes name, zk_child child)
+static void count_contender(zk_waiter *w, jute_bytes name, zk_child child)
 {
-    zk_waiter_queue *q = &p->list;
+    zk_waiter_queue *q = &w->list;
 
     q->others++;
     if (!q->first || zk_before(child.sequence, q->first_sequence))
-        keep(p, &q->first, &q->first_sequence, name, child);
-    if (is_ahead(p, child) && (!q->ahead || zk_before(q->ahead_sequence, child.sequence)))
-        keep(p, &q->ahead, &q->ahead_sequence, name, child);
+        keep(w, &q->first, &q->first_sequence, name, child);
+    if (is_ahead(w, child) && (!q->ahead || zk_before(q->ahead_sequence, child.sequence)))
+        keep(w, &q->ahead, &q->ahead_sequence, name, child);
 }
 
 static void see_type(zk_waiter_queue *q, jute_bytes name, zk_child child)
@@ -74,8 +74,8 @@ static void see_type(zk_waiter_queue *q, jute_bytes name, zk_child child)
 }
 
 /* Read a list of children, calling `see` for each, then the parent's Stat. */
-static bool read_list(zk_waiter *p, jute_reader *body, bool kazoo,
-                      void (*see)(zk_waiter *p, jute_bytes name, zk_child child))
+static bool read_list(zk_waiter *w, jute_reader *body, bool kazoo,
+                      void (*see)(zk_waiter *w, jute_bytes name, zk_child child))
 {
     size_t n = jute_count(body, 4);
 
@@ -83,62 +83,62 @@ static bool read_list(zk_waiter *p, jute_reader *body, bool kazoo,
         jute_bytes name = jute_get_bytes(body);
 
         if (name.length)
-            see(p, name, zk_child_read(kazoo, name));
+            see(w, name, zk_child_read(kazoo, name));
     }
     jute_stat(body);
     return jute_at_end(body);
 }
 
-static void see_contender(zk_waiter *p, jute_bytes name, zk_child child)
+static void see_contender(zk_waiter *w, jute_bytes name, zk_child child)
 {
-    if (!p->kind->dir)
-        see_type(&p->list, name, child);
-    if (p->node_is == NODE_EXISTS && zk_bytes_are(name, p->node))
-        p->list.own = true;
+    if (!w->kind->dir)
+        see_type(&w->list, name, child);
+    if (w->node_is == NODE_EXISTS && zk_bytes_are(name, w->node))
+        w->list.own = true;
     else if (child.sort == ZK_EXCLUSIVE || child.sort == ZK_SHARED)
-        count_contender(p, name, child);
+        count_contender(w, name, child);
 }
 
 bool zk_queue_answered(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
-    zk_waiter *p = zk_waiter_of(task);
+    zk_waiter *w = zk_waiter_of(task);
 
     (void)tag;
-    p->list.error = error;
+    w->list.error = error;
     if (error && error != ZK_NO_NODE)
-        zk_waiter_note(p, error);
-    return error || read_list(p, body, task->zk->settings.kazoo && !p->kind->dir, see_contender);
+        zk_waiter_note(w, error);
+    return error || read_list(w, body, task->zk->settings.kazoo && !w->kind->dir, see_contender);
 }
 
-static void see_found(zk_waiter *p, jute_bytes name, zk_child child)
+static void see_found(zk_waiter *w, jute_bytes name, zk_child child)
 {
     char id[ZK_NODE_MAX];
 
     (void)child;
-    zk_waiter_node_id(p, id);
+    zk_waiter_node_id(w, id);
     if (zk_bytes_begin(name, id))
-        zk_waiter_keep_node(p, name);
+        zk_waiter_keep_node(w, name);
 }
 
 bool zk_queue_found(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
-    zk_waiter *p = zk_waiter_of(task);
+    zk_waiter *w = zk_waiter_of(task);
 
     (void)tag;
     if (error == ZK_LOST)
         return true;
     if (error && error != ZK_NO_NODE)
-        zk_waiter_note(p, error);
-    p->node_is = NODE_NONE;
-    if (error || read_list(p, body, task->zk->settings.kazoo && !p->kind->dir, see_found))
+        zk_waiter_note(w, error);
+    w->node_is = NODE_NONE;
+    if (error || read_list(w, body, task->zk->settings.kazoo && !w->kind->dir, see_found))
         return true;
-    p->node_is = NODE_UNSURE;
+    w->node_is = NODE_UNSURE;
     return false;
 }
 
-static void see_name(zk_waiter *p, jute_bytes name, zk_child child)
+static void see_name(zk_waiter *w, jute_bytes name, zk_child child)
 {
-    see_type(&p->list, name, child);
+    see_type(&w->list, name, child);
 }
 
 bool zk_queue_types(zk_task *task, int64_t tag, int error, jute_reader *body)
@@ -149,54 +149,54 @@ bool zk_queue_types(zk_task *task, int64_t tag, int error, jute_reader *body)
 
 /* ---- locks ----------------------------------------------------------------------------------- */
 
-static void lock_query(zk_waiter *p)
+static void lock_query(zk_waiter *w)
 {
-    zk *z = p->task.zk;
+    zk *z = w->task.zk;
 
-    zk_ask(&p->task, ZK_CHILDREN, zk_path(z, p->name, NULL, NULL), false, zk_queue_answered, 0);
+    zk_ask(&w->task, ZK_CHILDREN, zk_path(z, w->name, NULL, NULL), false, zk_queue_answered, 0);
 }
 
 /* The two folders of a semaphore remain for a while after the semaphore's last use, so the
  * semaphore is in use only if a folder has children. */
 static bool folder_answered(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
-    zk_waiter *p = zk_waiter_of(task);
+    zk_waiter *w = zk_waiter_of(task);
     size_t n;
 
     (void)tag;
     if (error)
         return true;
     n = jute_count(body, 4);
-    p->in_use += (int64_t)n;
+    w->in_use += (int64_t)n;
     return !body->bad;
 }
 
-static int check_folders(zk_waiter *p)
+static int check_folders(zk_waiter *w)
 {
-    zk *z = p->task.zk;
+    zk *z = w->task.zk;
 
-    p->in_use = 0;
-    p->step = STEP_MORE;
-    zk_ask(&p->task, ZK_CHILDREN, zk_path(z, p->name, "locks", NULL), false, folder_answered, 0);
-    zk_ask(&p->task, ZK_CHILDREN, zk_path(z, p->name, "leases", NULL), false, folder_answered, 0);
+    w->in_use = 0;
+    w->step = STEP_MORE;
+    zk_ask(&w->task, ZK_CHILDREN, zk_path(z, w->name, "locks", NULL), false, folder_answered, 0);
+    zk_ask(&w->task, ZK_CHILDREN, zk_path(z, w->name, "leases", NULL), false, folder_answered, 0);
     return WAITER_GOES_ON;
 }
 
-static int lock_decide(zk_waiter *p)
+static int lock_decide(zk_waiter *w)
 {
-    if (p->list.latch)
-        return zk_waiter_in_use(p);
-    if (p->list.semaphore && !p->not_semaphore)
-        return check_folders(p);
-    return p->list.ahead ? WAITER_BLOCKED : WAITER_GRANTED;
+    if (w->list.latch)
+        return zk_waiter_in_use(w);
+    if (w->list.semaphore && !w->not_semaphore)
+        return check_folders(w);
+    return w->list.ahead ? WAITER_BLOCKED : WAITER_GRANTED;
 }
 
-static int lock_more(zk_waiter *p)
+static int lock_more(zk_waiter *w)
 {
-    if (p->in_use)
-        return zk_waiter_in_use(p);
-    p->not_semaphore = true;
-    return lock_decide(p);
+    if (w->in_use)
+        return zk_waiter_in_use(w);
+    w->not_semaphore = true;
+    return lock_decide(w);
 }
 
 const zk_waiter_kind zk_waiter_lock = {.query = lock_query, .decide = lock_decide,
@@ -208,48 +208,48 @@ const zk_waiter_kind zk_waiter_lock = {.query = lock_query, .decide = lock_decid
  * node of its own that makes the waiter visible to INSPECT. */
 static bool latch_read(zk_task *task, int64_t tag, int error, jute_reader *body)
 {
-    zk_waiter *p = zk_waiter_of(task);
+    zk_waiter *w = zk_waiter_of(task);
 
     (void)tag;
     (void)body;
-    p->list.own = true; /* nobody depends on the waiter's node */
-    p->list.latch = !error;
+    w->list.own = true; /* nobody depends on the waiter's node */
+    w->list.latch = !error;
     if (error == ZK_NO_NODE)
-        zk_watch_clear(&p->ahead);
+        zk_watch_clear(&w->ahead);
     else if (error && error != ZK_LOST)
-        zk_waiter_note(p, error);
+        zk_waiter_note(w, error);
     return true;
 }
 
-static void latch_query(zk_waiter *p)
+static void latch_query(zk_waiter *w)
 {
-    zk *z = p->task.zk;
+    zk *z = w->task.zk;
     const char *path;
 
-    if (p->step == STEP_PEEK) {
-        zk_ask(&p->task, ZK_CHILDREN, zk_path(z, p->name, NULL, NULL), false, zk_queue_types, 0);
+    if (w->step == STEP_PEEK) {
+        zk_ask(&w->task, ZK_CHILDREN, zk_path(z, w->name, NULL, NULL), false, zk_queue_types, 0);
         return;
     }
-    path = zk_path(z, p->name, "latch", NULL);
-    if (zk_watch_set(&p->ahead, &p->task, path))
-        zk_ask(&p->task, ZK_GET, path, true, latch_read, 0);
+    path = zk_path(z, w->name, "latch", NULL);
+    if (zk_watch_set(&w->ahead, &w->task, path))
+        zk_ask(&w->task, ZK_GET, path, true, latch_read, 0);
 }
 
-static int latch_decide(zk_waiter *p)
+static int latch_decide(zk_waiter *w)
 {
-    if (p->list.locks)
-        return zk_waiter_in_use(p);
-    if (p->list.semaphore && !p->list.latch && !p->not_semaphore)
-        return check_folders(p);
-    return p->list.latch ? WAITER_BLOCKED : WAITER_GRANTED;
+    if (w->list.locks)
+        return zk_waiter_in_use(w);
+    if (w->list.semaphore && !w->list.latch && !w->not_semaphore)
+        return check_folders(w);
+    return w->list.latch ? WAITER_BLOCKED : WAITER_GRANTED;
 }
 
-static int latch_more(zk_waiter *p)
+static int latch_more(zk_waiter *w)
 {
-    if (p->in_use)
-        return zk_waiter_in_use(p);
-    p->not_semaphore = true;
-    return latch_decide(p);
+    if (w->in_use)
+        return zk_waiter_in_use(w);
+    w->not_semaphore = true;
+    return latch_decide(w);
 }
 
 const zk_waiter_kind zk_waiter_latch = {.peeks = true, .query = latch_query, .decide = latch_decide,

@@ -113,14 +113,14 @@ static bool fill_row(void *of, size_t i, pawl_info *info, char id[KIT_ID_MAX])
     info->shared = node->child.sort == ZK_SHARED;
     info->since_ms = since(s->now, node);
     info->token = node->holder ? (uint64_t)node->stat.czxid : 0;
-    info->lease_ms = node->holder && node->known ? node->who.lease_ms : -1;
+    info->lease_ms = node->holder && node->known ? node->client_info.lease_ms : -1;
     if (info->type == PAWL_TYPE_SEMAPHORE)
-        info->permits = node->holder ? node->permits : (uint64_t)node->who.want;
-    info->owner = node->who.pawl ? id : node->text[0] ? node->text : node->name;
-    info->host = node->who.host;
-    info->program = node->who.program;
-    info->label = node->who.label;
-    info->pid = node->who.pid;
+        info->permits = node->holder ? node->permits : (uint64_t)node->client_info.want;
+    info->owner = node->client_info.pawl ? id : node->text[0] ? node->text : node->name;
+    info->host = node->client_info.host;
+    info->program = node->client_info.program;
+    info->label = node->client_info.label;
+    info->pid = node->client_info.pid;
     return node->known; /* else the node has gone by now */
 }
 

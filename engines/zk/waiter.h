@@ -113,10 +113,10 @@ typedef struct zk_waiter_kind {
     const char *dir;  /* folder below the name for the nodes; NULL: the name itself */
     bool peeks;       /* peek first, even if the waiter may queue */
     /* Send the requests that read the queue. */
-    void (*query)(zk_waiter *p);
-    int (*decide)(zk_waiter *p);
+    void (*query)(zk_waiter *w);
+    int (*decide)(zk_waiter *w);
     /* STEP_MORE was answered: decide again. NULL: this kind never sends more requests. */
-    int (*more)(zk_waiter *p);
+    int (*more)(zk_waiter *w);
 } zk_waiter_kind;
 
 extern const zk_waiter_kind zk_waiter_lock, zk_waiter_permits, zk_waiter_latch;
@@ -181,9 +181,9 @@ static inline zk_waiter *zk_waiter_of(zk_task *task)
 }
 
 /* Does the grant still exist, as far as is known? */
-static inline bool zk_waiter_holds(const zk_waiter *p)
+static inline bool zk_waiter_holds(const zk_waiter *w)
 {
-    return p->state == WAITER_HOLDS && p->own_is != OWN_GONE;
+    return w->state == WAITER_HOLDS && w->own_is != OWN_GONE;
 }
 
 /* The link of an op in the lists of a waiter. */
@@ -202,10 +202,10 @@ static inline pawl_op *zk_waiter_op(struct list *link)
 zk_waiter *zk_waiter_find(zk *z, uint64_t seq);
 void zk_waiter_finish(struct list *ops, int code, const char *words);
 /* The lock is held: finish the waiting ACQUIRE ops. */
-void zk_waiter_answer(zk_waiter *p);
+void zk_waiter_answer(zk_waiter *w);
 /* The server has no node of the waiter any more: free the waiter and finish its ops. */
-void zk_waiter_end(zk_waiter *p, int release_code);
-void zk_waiter_timer(zk_waiter *p, int64_t ms);
+void zk_waiter_end(zk_waiter *w, int release_code);
+void zk_waiter_timer(zk_waiter *w, int64_t ms);
 /* The task's reactions when the session has ended, and when no connection is possible. */
 void zk_waiter_expired(zk_task *task);
 void zk_waiter_refused(zk_task *task, int code, const char *words);
@@ -215,24 +215,24 @@ void zk_waiter_refused(zk_task *task, int code, const char *words);
 extern const zk_task_type zk_waiter_type;
 
 /* The waiter's node exists and has this name. False: not the name of one of our nodes. */
-bool zk_waiter_keep_node(zk_waiter *p, jute_bytes name);
+bool zk_waiter_keep_node(zk_waiter *w, jute_bytes name);
 /* A zk_answer_fn that only records errors. */
 bool zk_waiter_noted(zk_task *task, int64_t tag, int error, jute_reader *body);
-void zk_waiter_note(zk_waiter *p, int error);
+void zk_waiter_note(zk_waiter *w, int error);
 /* Read the queue again. */
-void zk_waiter_recheck(zk_waiter *p);
+void zk_waiter_recheck(zk_waiter *w);
 /* Read again the node that the waiter waits for or holds. */
-void zk_waiter_check(zk_waiter *p);
+void zk_waiter_check(zk_waiter *w);
 /* Read and watch the waiter's own node, or the first lease. */
-void zk_waiter_ask_own(zk_waiter *p);
-const char *zk_waiter_node_path(zk_waiter *p, const char *node);
+void zk_waiter_ask_own(zk_waiter *w);
+const char *zk_waiter_node_path(zk_waiter *w, const char *node);
 
 /* ---- queue.c --------------------------------------------------------------------------------- */
 
 void zk_queue_clear(zk_waiter_queue *q);
-int zk_waiter_in_use(zk_waiter *p); /* returns PAWL_ESTATE and sets the error text */
+int zk_waiter_in_use(zk_waiter *w); /* returns PAWL_ESTATE and sets the error text */
 /* The name of the waiter's node without the sequence. */
-void zk_waiter_node_id(const zk_waiter *p, char ret[ZK_NODE_MAX]);
+void zk_waiter_node_id(const zk_waiter *w, char ret[ZK_NODE_MAX]);
 /* A zk_answer_fn: reads the children of the folder that has the waiter's node. */
 bool zk_queue_answered(zk_task *task, int64_t tag, int error, jute_reader *body);
 /* A zk_answer_fn: searches these children for the waiter's node, by the node's id. */
@@ -244,11 +244,11 @@ bool zk_queue_types(zk_task *task, int64_t tag, int error, jute_reader *body);
 /* ---- permits.c ------------------------------------------------------------------------------- */
 
 /* Delete the leases from index `keep` on. */
-void zk_permits_give_back(zk_waiter *p, uint32_t keep);
+void zk_permits_give_back(zk_waiter *w, uint32_t keep);
 /* Search for leases whose create was not answered. */
-void zk_permits_find(zk_waiter *p);
+void zk_permits_find(zk_waiter *w);
 /* Delete the waiter's node in the semaphore's own mutex. */
-void zk_permits_leave_mutex(zk_waiter *p);
-const char *zk_permits_lease_path(zk_waiter *p, uint32_t i);
+void zk_permits_leave_mutex(zk_waiter *w);
+const char *zk_permits_lease_path(zk_waiter *w, uint32_t i);
 
 #endif

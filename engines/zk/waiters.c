@@ -28,35 +28,35 @@ zk_waiter *zk_waiter_find(zk *z, uint64_t seq)
 
 bool zk_holds(zk *z, uint64_t seq)
 {
-    const zk_waiter *p = zk_waiter_find(z, seq);
+    const zk_waiter *w = zk_waiter_find(z, seq);
 
-    return p && zk_waiter_holds(p);
+    return w && zk_waiter_holds(w);
 }
 
 static void timer_fired(pawl_timer *timer);
 
 static zk_waiter *zk_waiter_new(zk *z, pawl_op *op)
 {
-    zk_waiter *p = calloc(1, sizeof *p + strlen(op->name) + 1);
+    zk_waiter *w = calloc(1, sizeof *w + strlen(op->name) + 1);
 
-    if (!p)
+    if (!w)
         return NULL;
-    zk_task_begin(&p->task, z, &zk_waiter_type);
-    list_append(&z->waiters[op->owner.seq % ZK_BUCKETS], &p->in_table);
-    list_init(&p->ops);
-    list_init(&p->releases);
-    p->kind = op->mode == PAWL_MODE_PERMITS ? &zk_waiter_permits
+    zk_task_begin(&w->task, z, &zk_waiter_type);
+    list_append(&z->waiters[op->owner.seq % ZK_BUCKETS], &w->in_table);
+    list_init(&w->ops);
+    list_init(&w->releases);
+    w->kind = op->mode == PAWL_MODE_PERMITS ? &zk_waiter_permits
               : op->mode == PAWL_MODE_LATCH ? &zk_waiter_latch : &zk_waiter_lock;
-    p->timer = (pawl_timer){.fire = timer_fired, .arg = p};
-    p->seq = op->owner.seq;
-    p->with_seq = op->with_seq;
-    p->count = op->count;
-    p->permits = op->permits;
-    p->mode = op->mode;
-    p->lock_kind = op->lock_kind;
-    p->queue = op->queue;
-    strcpy(p->name, op->name);
-    return p;
+    w->timer = (pawl_timer){.fire = timer_fired, .arg = w};
+    w->seq = op->owner.seq;
+    w->with_seq = op->with_seq;
+    w->count = op->count;
+    w->permits = op->permits;
+    w->mode = op->mode;
+    w->lock_kind = op->lock_kind;
+    w->queue = op->queue;
+    strcpy(w->name, op->name);
+    return w;
 }
 
 void zk_waiter_finish(struct list *ops, int code, const char *words)
@@ -67,151 +67,151 @@ void zk_waiter_finish(struct list *ops, int code, const char *words)
         pawl_op_finish_with(zk_waiter_op(l), code, words && words[0] ? words : NULL);
 }
 
-void zk_waiter_answer(zk_waiter *p)
+void zk_waiter_answer(zk_waiter *w)
 {
     struct list *l;
 
-    while ((l = list_take(&p->ops))) {
+    while ((l = list_take(&w->ops))) {
         pawl_op *op = zk_waiter_op(l);
 
-        op->token = p->token;
+        op->token = w->token;
         op->ntokens = 1;
-        op->waited = p->waited;
-        zk_session_lease(p->task.zk, op);
+        op->waited = w->waited;
+        zk_session_lease(w->task.zk, op);
         pawl_op_finish(op, 0);
     }
 }
 
-void zk_waiter_end(zk_waiter *p, int release_code)
+void zk_waiter_end(zk_waiter *w, int release_code)
 {
     struct list ops, releases;
-    int code = p->code;
+    int code = w->code;
     char words[ZK_WORDS];
 
-    memcpy(words, p->words, sizeof words);
+    memcpy(words, w->words, sizeof words);
     list_init(&ops);
     list_init(&releases);
-    for (struct list *l; (l = list_take(&p->ops));)
+    for (struct list *l; (l = list_take(&w->ops));)
         list_append(&ops, l);
-    for (struct list *l; (l = list_take(&p->releases));)
+    for (struct list *l; (l = list_take(&w->releases));)
         list_append(&releases, l);
-    p->task.zk->env->timer_clear(p->task.zk->env, &p->timer);
-    zk_watch_clear(&p->ahead);
-    zk_watch_clear(&p->own);
-    zk_task_end(&p->task);
-    list_remove(&p->in_table);
-    zk_queue_clear(&p->list);
-    free(p->leases);
-    free(p);
+    w->task.zk->env->timer_clear(w->task.zk->env, &w->timer);
+    zk_watch_clear(&w->ahead);
+    zk_watch_clear(&w->own);
+    zk_task_end(&w->task);
+    list_remove(&w->in_table);
+    zk_queue_clear(&w->list);
+    free(w->leases);
+    free(w);
     zk_waiter_finish(&ops, code, words);
     zk_waiter_finish(&releases, release_code, NULL);
 }
 
-void zk_waiter_timer(zk_waiter *p, int64_t ms)
+void zk_waiter_timer(zk_waiter *w, int64_t ms)
 {
-    kit_timer_ms(p->task.zk->env, &p->timer, ms);
+    kit_timer_ms(w->task.zk->env, &w->timer, ms);
 }
 
 /* Does the server have a node of the waiter, or may have one? */
-static bool has_nodes(const zk_waiter *p)
+static bool has_nodes(const zk_waiter *w)
 {
-    return p->node_is != NODE_NONE || p->leases_are != NODE_NONE;
+    return w->node_is != NODE_NONE || w->leases_are != NODE_NONE;
 }
 
 /* ---- the ops --------------------------------------------------------------------------------- */
 
 void zk_acquire(zk *z, pawl_op *op)
 {
-    zk_waiter *p = zk_waiter_find(z, op->owner.seq);
+    zk_waiter *w = zk_waiter_find(z, op->owner.seq);
 
-    if (p && p->state == WAITER_LEAVES) { /* a late retry; a leaving waiter keeps leaving */
+    if (w && w->state == WAITER_LEAVES) { /* a late retry; a leaving waiter keeps leaving */
         pawl_op_finish(op, pawl_error_set(op->err, PAWL_ECONN, "the last one is being given back"));
         return;
     }
-    if (p) {
-        list_append(&p->ops, zk_waiter_link(op));
-        if (p->state == WAITER_HOLDS)
-            zk_waiter_answer(p);
+    if (w) {
+        list_append(&w->ops, zk_waiter_link(op));
+        if (w->state == WAITER_HOLDS)
+            zk_waiter_answer(w);
         return;
     }
-    p = zk_waiter_new(z, op);
-    if (!p) {
+    w = zk_waiter_new(z, op);
+    if (!w) {
         pawl_op_finish(op, pawl_error_set(op->err, PAWL_ENOMEM, "out of memory"));
         return;
     }
-    list_append(&p->ops, zk_waiter_link(op));
-    zk_task_go(&p->task);
+    list_append(&w->ops, zk_waiter_link(op));
+    zk_task_go(&w->task);
 }
 
 /* Finish the ACQUIRE ops now. With a connection the deletes are on their way, ahead of this
  * client's next requests; without a connection, or if no answer ever came, the outcome is
  * unknown. */
-static void give_up(zk_waiter *p)
+static void give_up(zk_waiter *w)
 {
-    zk *z = p->task.zk;
+    zk *z = w->task.zk;
     struct list *l;
 
-    if (z->link.state == LINK_READY && (p->waited || p->code != PAWL_ECANCELED))
-        zk_waiter_finish(&p->ops, p->code, p->words);
-    while ((l = list_take(&p->ops)))
+    if (z->link.state == LINK_READY && (w->waited || w->code != PAWL_ECANCELED))
+        zk_waiter_finish(&w->ops, w->code, w->words);
+    while ((l = list_take(&w->ops)))
         zk_give_up(z, zk_waiter_op(l), true);
 }
 
 static void timer_fired(pawl_timer *timer)
 {
-    zk_waiter *p = timer->arg;
+    zk_waiter *w = timer->arg;
 
-    if (p->state == WAITER_LEAVES)
-        give_up(p);
-    else if (p->own_is != OWN_UNWATCHED || p->task.zk->link.state != LINK_READY)
+    if (w->state == WAITER_LEAVES)
+        give_up(w);
+    else if (w->own_is != OWN_UNWATCHED || w->task.zk->link.state != LINK_READY)
         return; /* the next connection reads the node anyway */
-    else if (p->task.out)
-        zk_waiter_timer(p, WAITER_WATCH_MS);
-    else if (p->state == WAITER_HOLDS || p->node_is == NODE_EXISTS) {
-        p->step = p->state == WAITER_HOLDS ? STEP_VERIFY : STEP_WATCH;
-        zk_waiter_ask_own(p);
+    else if (w->task.out)
+        zk_waiter_timer(w, WAITER_WATCH_MS);
+    else if (w->state == WAITER_HOLDS || w->node_is == NODE_EXISTS) {
+        w->step = w->state == WAITER_HOLDS ? STEP_VERIFY : STEP_WATCH;
+        zk_waiter_ask_own(w);
     }
 }
 
 void zk_acquire_cancel(zk *z, pawl_op *op)
 {
-    zk_waiter *p = zk_waiter_find(z, op->owner.seq);
+    zk_waiter *w = zk_waiter_find(z, op->owner.seq);
 
-    if (p->state == WAITER_LEAVES) {
-        zk_waiter_timer(p, CANCEL_MS);
+    if (w->state == WAITER_LEAVES) {
+        zk_waiter_timer(w, CANCEL_MS);
         return;
     }
-    if (!has_nodes(p) && !p->task.out) {
+    if (!has_nodes(w) && !w->task.out) {
         list_remove(zk_waiter_link(op));
-        if (list_empty(&p->ops))
-            zk_waiter_end(p, PAWL_ENOTHELD);
+        if (list_empty(&w->ops))
+            zk_waiter_end(w, PAWL_ENOTHELD);
         zk_give_up(z, op, false);
         return;
     }
-    p->state = WAITER_LEAVES;
-    p->code = PAWL_ECANCELED;
-    p->words[0] = 0;
-    zk_waiter_timer(p, z->link.state != LINK_READY ? 0 : p->waited ? CANCEL_MS : ANSWER_MS);
-    zk_task_go(&p->task);
+    w->state = WAITER_LEAVES;
+    w->code = PAWL_ECANCELED;
+    w->words[0] = 0;
+    zk_waiter_timer(w, z->link.state != LINK_READY ? 0 : w->waited ? CANCEL_MS : ANSWER_MS);
+    zk_task_go(&w->task);
 }
 
 void zk_release(zk *z, pawl_op *op)
 {
-    zk_waiter *p = zk_waiter_find(z, op->owner.seq);
+    zk_waiter *w = zk_waiter_find(z, op->owner.seq);
     bool part = op->mode == PAWL_MODE_PERMITS && op->permits > 0;
 
-    if (!p || (p->state == WAITER_HOLDS && !zk_waiter_holds(p) && part)) {
+    if (!w || (w->state == WAITER_HOLDS && !zk_waiter_holds(w) && part)) {
         pawl_op_finish(op, PAWL_ENOTHELD);
         return;
     }
-    list_append(&p->releases, zk_waiter_link(op));
-    if (part && p->state != WAITER_LEAVES) {
-        p->keep = op->permits;
+    list_append(&w->releases, zk_waiter_link(op));
+    if (part && w->state != WAITER_LEAVES) {
+        w->keep = op->permits;
     } else {
-        p->state = WAITER_LEAVES;
-        z->env->timer_clear(z->env, &p->timer);
+        w->state = WAITER_LEAVES;
+        z->env->timer_clear(z->env, &w->timer);
     }
-    zk_task_go(&p->task);
+    zk_task_go(&w->task);
 }
 
 void zk_release_cancel(zk *z, pawl_op *op)
@@ -237,26 +237,26 @@ void zk_waiters_end(zk *z)
 /* The nodes ended with the session. Waiters queue again in the new session. */
 void zk_waiter_expired(zk_task *task)
 {
-    zk_waiter *p = zk_waiter_of(task);
+    zk_waiter *w = zk_waiter_of(task);
 
-    p->node_is = p->leases_are = NODE_NONE;
-    p->own_is = OWN_UNWATCHED;
-    p->nleases = 0;
-    p->watches_leases = false;
-    p->token = 0;
-    zk_watch_clear(&p->ahead);
-    zk_watch_clear(&p->own);
-    if (p->state != WAITER_ASKS)
-        zk_waiter_end(p, PAWL_ENOTHELD);
+    w->node_is = w->leases_are = NODE_NONE;
+    w->own_is = OWN_UNWATCHED;
+    w->nleases = 0;
+    w->watches_leases = false;
+    w->token = 0;
+    zk_watch_clear(&w->ahead);
+    zk_watch_clear(&w->own);
+    if (w->state != WAITER_ASKS)
+        zk_waiter_end(w, PAWL_ENOTHELD);
 }
 
 void zk_waiter_refused(zk_task *task, int code, const char *words)
 {
-    zk_waiter *p = zk_waiter_of(task);
+    zk_waiter *w = zk_waiter_of(task);
 
-    if (has_nodes(p))
+    if (has_nodes(w))
         return;
-    p->code = code;
-    snprintf(p->words, sizeof p->words, "%s", words);
-    zk_waiter_end(p, code);
+    w->code = code;
+    snprintf(w->words, sizeof w->words, "%s", words);
+    zk_waiter_end(w, code);
 }

@@ -5,7 +5,7 @@
  *     zk.c        the functions of the engine, and events
  *     settings.c  reads the URL
  *     names.c     converts names to paths, and parses the names of nodes
- *     who.c       the data of a node: client information
+ *     client_info.c  the data of a node: client information
  *     jute.c      the wire format
  *     link.c      the connection (one at a time), calls and answers
  *     attach.c    opens a session, or resumes one on a new connection
@@ -47,7 +47,7 @@
 #define ZK_PREFIX_MAX 255
 #define ZK_NODE_MAX 96 /* the longest name of one of our nodes, without the path */
 #define ZK_PATH_MAX (ZK_CHROOT_MAX + ZK_PREFIX_MAX + 3 * PAWL_NAME_MAX + ZK_NODE_MAX + 16)
-#define ZK_WHO_MAX 1200
+#define ZK_CLIENT_INFO_MAX 1200
 #define ZK_BUCKETS 1024
 
 typedef struct zk zk;
@@ -142,17 +142,17 @@ static inline bool zk_before(int32_t a, int32_t b)
     return (int32_t)((uint32_t)a - (uint32_t)b) < 0;
 }
 
-/* ---- who.c ----------------------------------------------------------------------------------- */
+/* ---- client_info.c --------------------------------------------------------------------------- */
 
-typedef struct zk_who {
+typedef struct zk_client_info {
     bool pawl; /* else the other fields are unknown */
     int64_t pid, lease_ms, want;
     char host[256], program[256], label[256];
-} zk_who;
+} zk_client_info;
 
 /* The data of a node that this client creates. */
-size_t zk_who_write(char ret[ZK_WHO_MAX], const zk *z, uint32_t want);
-void zk_who_read(zk_who *ret, jute_bytes data);
+size_t zk_client_info_write(char ret[ZK_CLIENT_INFO_MAX], const zk *z, uint32_t want);
+void zk_client_info_read(zk_client_info *ret, jute_bytes data);
 /* The number after `word`, if the data begins with `word`; -1: none. Anybody can write anything
  * into a node, so the number is limited to a range in which sums can't overflow. */
 int64_t zk_count_read(jute_bytes data, const char *word);

@@ -21,7 +21,7 @@ static void use_text(jute_bytes text)
 {
     char name[PAWL_NAME_MAX + 1], again[3 * PAWL_NAME_MAX + 1];
     zk_child child = zk_child_read(text.length % 2, text);
-    zk_who who;
+    zk_client_info client;
 
     DEMAND(child.sort <= ZK_OTHER);
     for (int root = 0; root < 2; root++)
@@ -31,9 +31,10 @@ static void use_text(jute_bytes text)
             DEMAND(!strchr(again, '/') && strcmp(again, ".") && strcmp(again, ".."));
         }
     DEMAND(zk_count_read(text, "pawl permits=") >= -1);
-    zk_who_read(&who, text);
-    DEMAND(who.pid >= 0 && who.lease_ms >= -1 && who.want >= 0 && who.want <= UINT32_MAX);
-    DEMAND(strlen(who.host) < sizeof who.host && strlen(who.label) < sizeof who.label);
+    zk_client_info_read(&client, text);
+    DEMAND(client.pid >= 0 && client.lease_ms >= -1);
+    DEMAND(client.want >= 0 && client.want <= UINT32_MAX);
+    DEMAND(strlen(client.host) < sizeof client.host && strlen(client.label) < sizeof client.label);
 }
 
 /* A list of texts and a Stat, as in an answer with children. Written again, the bytes are equal. */

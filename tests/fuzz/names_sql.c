@@ -10,12 +10,12 @@
 static advisory_key check_key(const char *name)
 {
     advisory_key key = advisory_key_of(name), again;
-    char plain[32], words[64];
+    char plain[32], literals[64];
 
     advisory_key_name(key, plain);
-    advisory_key_words(key, words);
+    advisory_key_literals(key, literals);
     DEMAND(strspn(plain, "-0123456789:") == strlen(plain));
-    DEMAND(strspn(words, "-0123456789':, bigint") == strlen(words));
+    DEMAND(strspn(literals, "-0123456789':, bigint") == strlen(literals));
     again = advisory_key_of(plain);
     DEMAND(advisory_key_equal(key, again));
     return key;

@@ -50,7 +50,7 @@ MUTANTS = [
     ('the largest token is not written back', 'engines/quorum/token.c',
      's->token > token || s->mark < token)', 's->token > token)'),
     ('the lease is as long as the longest of the nodes', 'engines/quorum/token.c',
-     'end = best[b->quorum->majority - 1]->end;', 'end = best[0]->end;'),
+     'end = best[a->quorum->majority - 1]->end;', 'end = best[0]->end;'),
     ('a renewal by a minority is one', 'engines/quorum/renew.c',
      'if (yes >= q->majority)', 'if (yes)'),
 ]

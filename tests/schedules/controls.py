@@ -29,17 +29,17 @@ CONTROLS = {
         '        return;', ''),
     'cancel-between-members': (
         'a cancel between two members of a multi-lock is lost', 'src/lock.c',
-        'else if (asker->group && atomic_load(&asker->group->cancels) != cancels)',
-        'else if (0)', ''),
+        '    if (asker->group && atomic_load(&asker->group->cancels) != cancels)',
+        '    if (0)', ''),
     'cancel-counted': (
         'a multi-lock reads the number of cancels after it was counted', 'src/multi.c',
         '    code = acquire_all(multi, cancels, wait_ms, err);',
         '    cancels = atomic_load(&multi->group.cancels);\n'
         '    code = acquire_all(multi, cancels, wait_ms, err);', ''),
     'thread-cancelled': (
-        'pthread_cancel inside a call leaves the driver in a dead stack', 'src/driver.c',
-        '    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);',
-        '    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &cancels);', 'exec'),
+        'pthread_cancel inside a call leaves the driver in a dead stack', 'src/client.c',
+        'pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation.state);',
+        'pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &cancellation.state);', 'exec'),
     'told-after-free': (
         'done gets 0 although the handle was freed before', 'src/hold_end.c',
         'if (hold->acquires && hold->done_cb.pending && hold->done_cb.code == 0)', 'if (0)', ''),

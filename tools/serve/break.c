@@ -51,7 +51,7 @@ static bool origin_ok(const board *b, struct MHD_Connection *connection)
 
 typedef struct victim {
     uint64_t holders, token;
-    char who[200];
+    char client_info[200];
 } victim;
 
 static int see_holder(void *arg, const pawl_info *info)
@@ -63,7 +63,7 @@ static int see_holder(void *arg, const pawl_info *info)
         return 0;
     v->holders = info->holders;
     v->token = info->token;
-    snprintf(v->who, sizeof v->who, "%.80s%spid %lld on %.80s", label ? label : "",
+    snprintf(v->client_info, sizeof v->client_info, "%.80s%spid %lld on %.80s", label ? label : "",
              label && *label ? ", " : "", (long long)info->pid, info->host ? info->host : "");
     return 0;
 }
@@ -89,7 +89,7 @@ static void report(struct MHD_Connection *connection, const char *name, const vi
     if (info && info->client_addr)
         getnameinfo(info->client_addr, info->client_addr->sa_family == AF_INET6 ? 28 : 16, from,
                     sizeof from, NULL, 0, NI_NUMERICHOST);
-    say("broke '%s' (%s, token %llu), asked for by %s", name, v->who,
+    say("broke '%s' (%s, token %llu), asked for by %s", name, v->client_info,
         (unsigned long long)v->token, from);
 }
 
@@ -127,7 +127,7 @@ static int break_named(board *b, struct MHD_Connection *connection, const char *
     pthread_mutex_lock(&b->mutex);
     b->breaks++;
     pthread_mutex_unlock(&b->mutex);
-    return http_message(connection, 200, "broken; it was held by %s", v.who);
+    return http_message(connection, 200, "broken; it was held by %s", v.client_info);
 }
 
 int http_break(board *b, struct MHD_Connection *connection)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * who.c - the data of a node: information about the client that created the node, for INSPECT. One
- * line,
+ * client_info.c - the data of a node: information about the client that created the node, for
+ * INSPECT. One line,
  *
  *     pawl host=db7 pid=4711 program=nightly lease=30000 want=1 label=shift%202
  *
@@ -30,7 +30,7 @@ static size_t put(char *to, size_t room, const char *key, const char *value)
     return n;
 }
 
-size_t zk_who_write(char ret[ZK_WHO_MAX], const zk *z, uint32_t want)
+size_t zk_client_info_write(char ret[ZK_CLIENT_INFO_MAX], const zk *z, uint32_t want)
 {
     const pawl_env *env = z->env;
     size_t n = 4;
@@ -91,11 +91,11 @@ int64_t zk_count_read(jute_bytes data, const char *word)
     return isdigit((unsigned char)digits[0]) ? bounded(digits, INT64_C(1) << 62) : -1;
 }
 
-void zk_who_read(zk_who *ret, jute_bytes data)
+void zk_client_info_read(zk_client_info *ret, jute_bytes data)
 {
-    char text[ZK_WHO_MAX], number[24];
+    char text[ZK_CLIENT_INFO_MAX], number[24];
 
-    *ret = (zk_who){.lease_ms = -1, .want = 1};
+    *ret = (zk_client_info){.lease_ms = -1, .want = 1};
     if (!zk_bytes_begin(data, "pawl ") || data.length >= sizeof text ||
         memchr(data.data, 0, data.length))
         return;

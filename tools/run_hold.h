@@ -1,41 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hold.h - the lock or permit that `pawl run` holds, behind one interface.
+ * run_hold.h - the lock or permit that `pawl run` holds, behind one interface.
  *
  * A lock is acquired asynchronously through the client's descriptor; a permit by a blocking call on
  * a thread, because semaphores have no asynchronous call. `lost` may be set by any thread of Pawl's
  * and is never cleared; the descriptor `event` is readable from then on.
  */
-#ifndef PAWL_HOLD_H
-#define PAWL_HOLD_H
+#ifndef PAWL_RUN_HOLD_H
+#define PAWL_RUN_HOLD_H
 
 #include "await.h"
-#include "tool.h"
-
-typedef struct run_options {
-    int64_t wait_ms;
-    int64_t lease_ms;      /* 0: the lease of the URL or of the library */
-    int64_t at_least_ms;
-    int64_t kill_after_ms; /* -1: derived from the lease */
-    int64_t warn_after_ms; /* when a long wait is reported, once; 0: never */
-    uint32_t permits;      /* 0: a lock */
-    bool shared;
-    int not_acquired;      /* the exit status of -E */
-    const char *name;
-    char **command;
-    const char *metrics;   /* the file for metrics, or NULL */
-    char *shell[4];        /* the command of -c */
-} run_options;
-
-/* run_options.c: fill in the options. Returns OPT_DONE, OPT_BAD or OPT_HELP. */
-int run_options_parse(tool *, run_options *, int argc, char **argv);
-
-/* The lease if known before the lock is acquired, else 0. */
-int64_t known_lease(const pawl_client *, const run_options *);
-
-/* Is --kill-after short enough for this lease (0: unknown)? Returns 0, or STATUS_USAGE after the
- * message. */
-int check_kill_after(const tool *, const run_options *, int64_t lease_ms);
+#include "run_options.h"
 
 typedef struct hold {
     call call; /* first: passed to the task functions; a lock uses only call.task */
@@ -79,7 +54,7 @@ void hold_note_contact(hold *, int64_t deadline);
 /* Release the lock. Returns a Pawl code; hold.err has the text. */
 int hold_release(hold *);
 /* Write the cause of the loss, for people, into buf. Returns buf. */
-const char *hold_lost_words(const hold *, char *buf, size_t size);
+const char *hold_lost_cause(const hold *, char *buf, size_t size);
 void hold_close(hold *);
 
 /* run_metrics.c: write the file of --metrics, if there is one. `status` is used for RUN_ENDED

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hold.c - acquire, watch and release the lock or permit of `pawl run`.
+ * run_hold.c - acquire, watch and release the lock or permit of `pawl run`.
  */
-#include "hold.h"
+#include "run_hold.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "group.h"
+#include "clock.h"
 
 #define CONTACT_NS 10000000 /* the deadline is accurate to a few ms */
 
@@ -144,20 +144,20 @@ static bool waits_for_itself(hold *h)
     const run_options *o = h->options;
     const char *name = getenv("PAWL_NAME"), *token = getenv("PAWL_TOKEN"), *url = h->tool->url;
     const tool outside = {0};
-    look l = {0};
+    name_info n = {0};
 
     if (o->wait_ms != PAWL_FOREVER || !name || strcmp(name, o->name) || !token)
         return false;
     if (url && strcmp(url, service_url(&outside)) && !url_has_password(url))
         return false;
-    l.token = strtoull(token, NULL, 10);
-    if (look_at(h->client, o->name, &l, NULL) || !l.pid)
+    n.token = strtoull(token, NULL, 10);
+    if (inspect_name(h->client, o->name, &n, NULL) || !n.pid)
         return false;
-    if (l.type == PAWL_TYPE_SEMAPHORE ? !o->permits || l.count > 1
-                                      : o->permits || (l.shared && o->shared))
+    if (n.type == PAWL_TYPE_SEMAPHORE ? !o->permits || n.count > 1
+                                      : o->permits || (n.shared && o->shared))
         return false;
     say("'%s' is held by the pawl run that started this command (pid %lld): it would wait for "
-        "itself", o->name, (long long)l.pid);
+        "itself", o->name, (long long)n.pid);
     return true;
 }
 
@@ -233,7 +233,7 @@ void hold_note_contact(hold *h, int64_t deadline)
 
 /* The guardian ended the command because no renewal was confirmed in time, but the library has not
  * reported a loss yet. */
-static void silence_words(const hold *h, char *buf, size_t size)
+static void silence_cause(const hold *h, char *buf, size_t size)
 {
     snprintf(buf, size, "%s, %.1f s after the last contact", pawl_lost_text(PAWL_LOST_SILENCE),
              (double)(boot_now() - h->contact) / 1e9);
@@ -241,7 +241,7 @@ static void silence_words(const hold *h, char *buf, size_t size)
 
 /* Why the lock was lost. The library forgets the cause when the lock is released, so on_lost
  * has stored the cause. */
-const char *hold_lost_words(const hold *h, char *buf, size_t size)
+const char *hold_lost_cause(const hold *h, char *buf, size_t size)
 {
     const char *silence = pawl_lost_text(PAWL_LOST_SILENCE);
     char service[256] = "", cause[256];
@@ -250,7 +250,7 @@ const char *hold_lost_words(const hold *h, char *buf, size_t size)
 
     snprintf(cause, sizeof cause, "%s", why ? h->cause : after ? after + strlen("was lost: ") : "");
     if (!cause[0])
-        silence_words(h, cause, sizeof cause);
+        silence_cause(h, cause, sizeof cause);
     if (!strncmp(cause, silence, strlen(silence)))
         last_warning(service, sizeof service);
     snprintf(buf, size, "%s%s%s%s", cause, service[0] ? " (" : "", service, service[0] ? ")" : "");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * session_who.c - the client information in statements on sessions. Servers show the statement that
- * a session runs, or ran last, so inspect and list find the name and the client there.
+ * session_client_info.c - the client information in statements on sessions. Servers show the
+ * statement that a session runs, or ran last, so inspect and list find the name and the client
+ * there.
  */
 #include <unistd.h>
 
@@ -17,7 +18,7 @@ size_t sql_session_hex(char *to, size_t room, const char *bytes, size_t most)
     return used;
 }
 
-void sql_sessions_who(sql_sessions *pool)
+void sql_sessions_set_client_info(sql_sessions *pool)
 {
     const pawl_env *env = pool->sql.env;
 

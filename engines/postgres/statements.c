@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * error_text.c - the statements for PostgreSQL: the greeting and the calls; and advice for refused
+ * statements.c - the statements for PostgreSQL: the greeting and the calls; and advice for refused
  * connections. The first statement, and those that are also used behind a pooler, don't rely on
  * search_path (postgres.h).
  */
@@ -39,8 +39,8 @@ const char *const pg_statements[SQL_STATEMENTS] = {
     [SQL_RENEW] = "SELECT @_renew($1::" TEXT ")",
     [SQL_BREAK] = "SELECT @_break($1::" BYTES ", $2::" TEXT ", $3::boolean)",
     [SQL_LATCH] = "SELECT @_latch($1::" BYTES ", $2::" TEXT ", $3::bigint, $4::boolean)",
-    [SQL_ENTRY] = "SELECT @_entry($1::" TEXT ", $2::" TEXT ", $3::bigint, $4::" TEXT ", $5::" TEXT
-                  ", $6::bigint)",
+    [SQL_CLIENT_INFO] = "SELECT @_entry($1::" TEXT ", $2::" TEXT ", $3::bigint, $4::" TEXT
+                        ", $5::" TEXT ", $6::bigint)",
     [SQL_INSPECT] =
         "WITH t AS MATERIALIZED (SELECT @_now() AS now) "
         "SELECT pg_catalog.encode(u.name, 'hex'), u.type, u.value, u.role, "

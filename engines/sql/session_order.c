@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * session_line.c - acquires that wait in the client: for a session, or for their turn to queue.
+ * session_order.c - acquires that wait in the client: for a session, or for their turn to queue.
  *
  * The server serves waiters in the order in which its processes began to wait, which may differ
  * from the order in which statements were sent on different connections. So of several acquires for
@@ -19,7 +19,7 @@
 #define CHECK_MAX_MS 32
 
 /* op->engine[1], freed when the op is done. */
-struct place {
+struct waiter {
     struct list link;
     pawl_op *op;
 };
@@ -119,23 +119,23 @@ static sql_session *ahead_on_session(sql_sessions *pool, const char *name)
     return NULL;
 }
 
-static bool ahead_in_line(const sql_sessions *pool, const struct place *p)
+static bool ahead_in_order(const sql_sessions *pool, const struct waiter *w)
 {
-    for (const struct list *l = pool->line.next; l != &p->link; l = l->next)
-        if (!strcmp(list_entry(l, const struct place, link)->op->name, p->op->name))
+    for (const struct list *l = pool->order.next; l != &w->link; l = l->next)
+        if (!strcmp(list_entry(l, const struct waiter, link)->op->name, w->op->name))
             return true;
     return false;
 }
 
 /* May this acquire be sent? If only an acquire that was sent is ahead, check whether that one
  * waits. */
-static bool is_next(sql_sessions *pool, const struct place *p)
+static bool is_next(sql_sessions *pool, const struct waiter *w)
 {
     sql_session *ahead;
 
-    if (ahead_in_line(pool, p))
+    if (ahead_in_order(pool, w))
         return false;
-    ahead = ahead_on_session(pool, p->op->name);
+    ahead = ahead_on_session(pool, w->op->name);
     if (ahead && !ahead->timer.armed)
         sql_session_check_waiting(ahead);
     return !ahead;
@@ -148,23 +148,23 @@ void sql_sessions_serve(sql_sessions *pool)
     if (pool->serving || pool->sql.closing)
         return;
     pool->serving = true;
-    list_each_safe(struct place, p, &pool->line, link) {
+    list_each_safe(struct waiter, w, &pool->order, link) {
         s = take_session(pool);
         if (!s)
             break;
-        if (!is_next(pool, p))
+        if (!is_next(pool, w))
             continue;
-        list_remove(&p->link);
-        sql_session_acquire(s, p->op);
+        list_remove(&w->link);
+        sql_session_acquire(s, w->op);
     }
     pool->serving = false;
 }
 
-void sql_sessions_line_refused(sql_sessions *pool, const char *name)
+void sql_sessions_order_refused(sql_sessions *pool, const char *name)
 {
-    list_each(struct place, p, &pool->line, link)
-        if (!strcmp(p->op->name, name))
-            pawl_op_waits(p->op);
+    list_each(struct waiter, w, &pool->order, link)
+        if (!strcmp(w->op->name, name))
+            pawl_op_waits(w->op);
     for (int i = 0; i < pool->nsessions; i++) {
         sql_session *s = &pool->sessions[i];
 
@@ -175,45 +175,45 @@ void sql_sessions_line_refused(sql_sessions *pool, const char *name)
 
 /* Does a session of this client have the lock, or wait in the server's queue? Then the server has
  * already said that a new acquire must wait. */
-static bool is_refused(const sql_sessions *pool, const struct place *p)
+static bool is_refused(const sql_sessions *pool, const struct waiter *w)
 {
     for (int i = 0; i < pool->nsessions; i++) {
         const sql_session *s = &pool->sessions[i];
 
-        if (s->link.state != LINK_READY || strcmp(s->name, p->op->name))
+        if (s->link.state != LINK_READY || strcmp(s->name, w->op->name))
             continue;
         if ((s->call && s->tried) || s->seq[PAWL_MODE_EXCLUSIVE] ||
-            (p->op->mode == PAWL_MODE_EXCLUSIVE && sql_session_holds(s)))
+            (w->op->mode == PAWL_MODE_EXCLUSIVE && sql_session_holds(s)))
             return true;
     }
     return false;
 }
 
-void sql_sessions_line_enter(sql_sessions *pool, pawl_op *op)
+void sql_sessions_order_enter(sql_sessions *pool, pawl_op *op)
 {
-    struct place *p = malloc(sizeof *p);
+    struct waiter *w = malloc(sizeof *w);
 
-    if (!p) {
+    if (!w) {
         sql_done(op, PAWL_ENOMEM, "out of memory");
         return;
     }
-    *p = (struct place){.op = op};
+    *w = (struct waiter){.op = op};
     op->engine[0] = NULL;
-    op->engine[1] = p;
-    list_append(&pool->line, &p->link);
-    if (is_refused(pool, p))
+    op->engine[1] = w;
+    list_append(&pool->order, &w->link);
+    if (is_refused(pool, w))
         pawl_op_waits(op);
     sql_sessions_serve(pool);
 }
 
-void sql_sessions_line_leave(pawl_op *op)
+void sql_sessions_order_leave(pawl_op *op)
 {
-    struct place *p = op->engine[1];
+    struct waiter *w = op->engine[1];
 
-    list_remove(&p->link);
+    list_remove(&w->link);
 }
 
-bool sql_sessions_line_pass(sql_sessions *pool, pawl_op *op)
+bool sql_sessions_order_pass(sql_sessions *pool, pawl_op *op)
 {
     sql_session *s = take_session(pool);
 
