@@ -10,7 +10,7 @@ import tempfile
 import threading
 
 from doctor import TOOL, ask, expect, found, run, the
-from harness import case, equal, main
+from tool import case, equal, main
 
 
 def folder(parent='/var/lib'):

@@ -16,10 +16,11 @@ import sys
 import threading
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from etcds import Cluster, until  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from claims import Worker, check_alive, check_all  # noqa: E402
+from etcd_server import Cluster  # noqa: E402
 from forked import case, run  # noqa: E402
+from wait import until  # noqa: E402
 
 SEED = int(os.environ.get('CHAOS_SEED', random.randrange(10 ** 6)))
 
@@ -89,7 +90,7 @@ def load(sentence, *faults):
             for w in workers:
                 w.actor.close().ok()
             print(f'# {claims} claims; {codes}')
-            until(lambda: s.keys('') == [], 20)
+            until(lambda: s.keys('') == [], patience=20)
         finally:
             s.stop()
 

@@ -26,6 +26,11 @@ def boot_ns():
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
+def query(params):
+    """The parameters as the end of a URL."""
+    return '?' + urllib.parse.urlencode(params) if params else ''
+
+
 class Answer:
     def __init__(self, line):
         head, _, self.words = line.partition(' : ')

@@ -6,7 +6,7 @@ import sys
 import time
 import traceback
 
-from server import Server
+from redis_server import Server
 
 _cases = []
 

@@ -171,7 +171,7 @@ class Fake:
                 client.close()
 
     def url(self, **params):
-        from live import query
+        from actor import query
         return f'redis://127.0.0.1:{self.port}/{query(params)}'
 
     def spoil(self, name, reply, carry_out=False):

@@ -14,8 +14,9 @@ import random
 import threading
 import time
 
-from live import Actor, boot_ns, until  # finds tests/lib
+from actor import Actor, boot_ns
 from claims import ALL, Claim, check_tokens, overlaps
+from wait import until
 
 WAITS_MS = (0, 300, 3000)
 NOT_GRANTED = ('PAWL_EBUSY', 'PAWL_ETIMEDOUT', 'PAWL_ECONN', 'PAWL_EUNKNOWN')

@@ -4,7 +4,8 @@ import re
 import socket
 import threading
 
-from live import Actor, until
+from actor import Actor
+from wait import until
 
 PROMPT_MS = 100
 LONG = 600000  # a lease that is not renewed during a test: a loss is noticed by other means

@@ -12,11 +12,11 @@ import sys
 import threading
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from forked import case, run  # noqa: E402
-from live import until  # noqa: E402 (finds tests/lib)
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from claims import Worker, check_alive, check_all  # noqa: E402
+from forked import case, run  # noqa: E402
 from proxy import Proxy  # noqa: E402
+from wait import until  # noqa: E402
 
 SECONDS = 12
 ACTORS = 6

@@ -10,11 +10,11 @@ import os
 import signal
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from cases import equal  # noqa: E402
 from forked import case, run  # noqa: E402
-from live import until  # noqa: E402
 from scenes import Control, queue_up, warm_up  # noqa: E402
+from wait import until  # noqa: E402
 
 CLAIM_MS = 2000
 

@@ -9,13 +9,13 @@ out the outcome of a request whose answer was lost.
 import os
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor  # noqa: E402
 from cases import equal  # noqa: E402
 from forked import case, run  # noqa: E402
-from live import Actor, until  # noqa: E402
 from proxy import Proxy  # noqa: E402
 from scenes import Control, counter, free_again, kill_connections, queue_up  # noqa: E402
-
+from wait import until  # noqa: E402
 
 # ---- connections killed by the server ------------------------------------------------------------
 

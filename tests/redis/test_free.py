@@ -14,13 +14,14 @@ import shutil
 import sys
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor  # noqa: E402
 from cases import equal  # noqa: E402
 from forked import case, run  # noqa: E402
-from live import Actor, until  # noqa: E402
 from proxy import Proxy  # noqa: E402
+from redis_sentinel import Watched, cut_off  # noqa: E402
 from scenes import LONG, Control, queue_up, warm_up  # noqa: E402
-from sentinel import Watched, cut_off  # noqa: E402
+from wait import until  # noqa: E402
 
 BOUND_MS = 5000
 LEASE_MS = 3000

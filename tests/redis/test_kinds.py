@@ -5,10 +5,9 @@
 import os
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from cases import case, equal, run, until  # noqa: E402
-from server import VERSION, Error, keys  # noqa: E402
-
+from redis_server import VERSION, Error, keys  # noqa: E402
 
 # ---- strangers, force, data loss -----------------------------------------------------------------
 

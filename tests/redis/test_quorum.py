@@ -16,12 +16,14 @@ import sys
 import threading
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor, boot_ns, query  # noqa: E402
 from cases import equal  # noqa: E402
 from forked import case, run  # noqa: E402
-from live import Actor, Live, boot_ns, query, until  # noqa: E402
 from proxy import Proxy  # noqa: E402
+from redis_live import Live  # noqa: E402
 from scenes import LONG, Control, queue_up  # noqa: E402
+from wait import until  # noqa: E402
 
 TOOL = os.environ['PAWL_TOOL']
 SECONDS = int(os.environ.get('QUORUM_SECONDS', 25))

@@ -11,9 +11,9 @@ import os
 import random
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from redis_server import Server, keys  # noqa: E402
 from rules import Name  # noqa: E402
-from server import Server, keys  # noqa: E402
 
 STEPS = 150
 FAR = 10 ** 9

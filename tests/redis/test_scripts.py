@@ -8,10 +8,9 @@ import os
 import sys
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from cases import case, equal, run, until  # noqa: E402
-from server import Error, keys  # noqa: E402
-
+from redis_server import Error, keys  # noqa: E402
 
 # ---- hand-over -----------------------------------------------------------------------------------
 

@@ -6,13 +6,15 @@ that lost its lock with the old master is notified at once.
 import os
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor  # noqa: E402
 from cases import equal  # noqa: E402
 from forked import case, run  # noqa: E402
-from live import Actor, free_port, until  # noqa: E402
+from ports import free_port  # noqa: E402
+from redis_sentinel import Watched, forget, role  # noqa: E402
+from redis_server import keys  # noqa: E402
 from scenes import LONG, fails, holder, moved, talker, turns, waiters  # noqa: E402
-from sentinel import Watched, forget, role  # noqa: E402
-from server import keys  # noqa: E402
+from wait import until  # noqa: E402
 
 
 def listening(server):

@@ -10,10 +10,10 @@ import subprocess
 import sys
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor  # noqa: E402
 from cases import equal  # noqa: E402
 from forked import case, run  # noqa: E402
-from live import Actor  # noqa: E402
 from scenes import fails, talker  # noqa: E402
 
 TOOL = os.environ['PAWL_TOOL']

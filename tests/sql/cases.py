@@ -8,7 +8,8 @@ import sys
 import time
 import traceback
 
-from server import SERVERS, Actor
+from actor import Actor
+from sql_server import SERVERS
 
 _cases = []
 

@@ -4,7 +4,8 @@ import os
 import re
 import signal
 
-from server import Actor, until
+from actor import Actor
+from wait import until
 
 
 def fails(url, codes, pattern, wait=1500, environ=None):

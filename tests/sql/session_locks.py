@@ -7,12 +7,12 @@ import os
 import signal
 import time
 
-import cases
+from actor import Actor, boot_ns
 from cases import equal
-from pairs import Proxy
+import cases
+from proxy import Proxy
 from scenes import freeze, thaw
-from server import Actor, boot_ns, until
-
+from wait import until
 
 # On top of each bound of docs/sql.md, for a busy machine, in seconds.
 BUSY = 5

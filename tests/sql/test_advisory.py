@@ -7,11 +7,13 @@ import signal
 import sys
 from urllib.parse import unquote
 
-from bouncer import Bouncer
-from cases import equal, run
-from scenes import fails
-from server import Actor, boot_ns, until
-from session_locks import SessionLayout
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor, boot_ns  # noqa: E402
+from bouncer import Bouncer  # noqa: E402
+from cases import equal, run  # noqa: E402
+from scenes import fails  # noqa: E402
+from session_locks import SessionLayout  # noqa: E402
+from wait import until  # noqa: E402
 
 KEY = "('x' || encode(substr(sha256(convert_to('%s', 'UTF8')), 1, 8), 'hex'))::bit(64)::bigint"
 

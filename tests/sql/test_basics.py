@@ -7,13 +7,13 @@ import sys
 import tempfile
 import time
 
-import rogue
-from cases import case, equal, run
-from scenes import fails, queue_up
-from server import Actor, until
-
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'redis'))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor  # noqa: E402
+from cases import case, equal, run  # noqa: E402
 from certs import Certs  # noqa: E402
+import rogue  # noqa: E402
+from scenes import fails, queue_up  # noqa: E402
+from wait import until  # noqa: E402
 
 
 @case('the tables are made by whoever comes first; eight who come at once all work', own={})

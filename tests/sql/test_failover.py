@@ -16,10 +16,12 @@ import sys
 import threading
 import time
 
-from cases import case, equal, run
-from pairs import PAIRS
-from server import Actor, until
-from claims import Worker, check_alive, check_exclusion, check_tokens, codes, overlaps
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor  # noqa: E402
+from cases import case, equal, run  # noqa: E402
+from claims import Worker, check_alive, check_exclusion, check_tokens, codes, overlaps  # noqa: E402
+from sql_pairs import PAIRS  # noqa: E402
+from wait import until  # noqa: E402
 
 WORKERS = 3
 MORE = 4  # claims of each name before and after each step

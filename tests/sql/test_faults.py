@@ -7,9 +7,10 @@ import signal
 import sys
 import time
 
-from cases import case, equal, run
-from scenes import fails, freeze, queue_up, thaw
-from server import until
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import case, equal, run  # noqa: E402
+from scenes import fails, freeze, queue_up, thaw  # noqa: E402
+from wait import until  # noqa: E402
 
 
 @case('a server that is killed and restarted: the holder holds on, waiters keep their order',

@@ -9,18 +9,17 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
-
-from bouncer import Bouncer
-from cases import case, equal, run
-import rights
-import rogue
-from scenes import fails, queue_up
-from server import Actor, until
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, '..', 'redis'))
+sys.path.insert(0, os.path.join(HERE, '..', 'lib'))
+from actor import Actor  # noqa: E402
+from bouncer import Bouncer  # noqa: E402
+from cases import case, equal, run  # noqa: E402
 from certs import Certs  # noqa: E402
+import rights  # noqa: E402
+import rogue  # noqa: E402
+from scenes import fails, queue_up  # noqa: E402
+from wait import until  # noqa: E402
 
 SECRET = 'Sesame-open-4711'
 CAUGHT = "BEGIN RAISE LOG 'caught % as %', '{}', current_user; {} END"

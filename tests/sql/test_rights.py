@@ -3,11 +3,14 @@
 """test_rights.py postgres|mysql [WORDS]: least rights on a SQL server. Without any one of the rights
 of docs/security.md a call fails, and the error names the right.
 """
+import os
 import sys
 
-from cases import case, equal, run
-import rights
-from server import Actor, until
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor  # noqa: E402
+from cases import case, equal, run  # noqa: E402
+import rights  # noqa: E402
+from wait import until  # noqa: E402
 
 PARTS = [p for p in rights.PARTS if p != 'odd']
 ADVISORY = [p for p in PARTS if p not in ('permits', 'latches')]

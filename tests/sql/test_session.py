@@ -3,14 +3,17 @@
 """test_session.py mysql [PART]: layout=session beside programs that call GET_LOCK(), and the outcome
 of each fault of docs/sql.md, section 10."""
 import hashlib
+import os
 import sys
 import time
 from urllib.parse import unquote
 
-from cases import equal, run
-from scenes import fails
-from server import Actor, boot_ns, until
-from session_locks import SessionLayout
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor, boot_ns  # noqa: E402
+from cases import equal, run  # noqa: E402
+from scenes import fails  # noqa: E402
+from session_locks import SessionLayout  # noqa: E402
+from wait import until  # noqa: E402
 
 
 def end(s, which, statement=False):

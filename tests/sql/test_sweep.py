@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """test_sweep.py postgres|mysql [PART]: clients remove old rows from the tables, and no others."""
+import os
 import random
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from cases import case, equal, run
-from scenes import queue_up
-from server import until
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import case, equal, run  # noqa: E402
+from scenes import queue_up  # noqa: E402
+from wait import until  # noqa: E402
 
 NAMES = 24
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from harness import PATIENCE, TOOL, equal
+from tool import PATIENCE, TOOL, equal
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FOLDER = os.path.join(HERE, '..', '..', 'tools', 'completions')

@@ -10,7 +10,8 @@ import sys
 import termios
 import time
 
-from harness import TOOL, alive, case, equal, guardian_of, main, wait_for
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from tool import TOOL, alive, case, equal, guardian_of, main, wait_for  # noqa: E402
 
 
 @case('signals are passed on to the command')

@@ -6,18 +6,14 @@ chroot of its own. After a case no ephemeral node may be left below its chroot.
 
     program [FILTER]     FILTER: a part of the sentence
 """
-import os
 import re
 import signal
 import sys
-import time
 import traceback
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE]
-sys.path += [os.path.join(HERE, '..', 'lib'), os.path.join(HERE, '..', 'redis')]
-from actor import Actor  # noqa: E402
-from client import Client, Error  # noqa: E402
+from actor import Actor
+from wait import until
+from zk_client import Client, Error
 
 _cases = []
 _chroots = iter(range(1, 10 ** 6))
@@ -33,14 +29,6 @@ def case(sentence, fresh=False):
 
 def equal(got, wanted, what=''):
     assert got == wanted, f'{what} got {got!r}, wanted {wanted!r}'
-
-
-def until(predicate, what='', patience=60):
-    end = time.monotonic() + patience
-    while not (got := predicate()):
-        assert time.monotonic() < end, f'timed out {what}'
-        time.sleep(0.005)
-    return got
 
 
 class World:

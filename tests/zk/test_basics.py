@@ -9,13 +9,15 @@ import tempfile
 import time
 import urllib.parse
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import Actor, case, equal, refused, run, until  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor  # noqa: E402
+from cases import case, equal, refused, run  # noqa: E402
 from certs import Certs  # noqa: E402
 from ports import free_port  # noqa: E402
-from client import documented  # noqa: E402
-from server import Server  # noqa: E402
 import rights  # noqa: E402
+from wait import until  # noqa: E402
+from zk_client import documented  # noqa: E402
+from zk_server import Server  # noqa: E402
 
 UUID = r'_c_[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
 TOOL = os.environ['PAWL_TOOL']

@@ -8,11 +8,12 @@ import sys
 import threading
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import case, equal, run, until  # noqa: E402
-from client import Client  # noqa: E402
-from server import Ensemble  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import case, equal, run  # noqa: E402
 import claims  # noqa: E402
+from wait import until  # noqa: E402
+from zk_client import Client  # noqa: E402
+from zk_server import Ensemble  # noqa: E402
 
 SESSION = 2000
 SEED = int(os.environ.get('CHAOS_SEED', random.randrange(10 ** 6)))

@@ -8,10 +8,12 @@ import struct
 import sys
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import Actor, case, equal, run, until  # noqa: E402
-from fake import Fake, frame  # noqa: E402
-from server import Server  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor  # noqa: E402
+from cases import case, equal, run  # noqa: E402
+from fake_zk import Fake, frame  # noqa: E402
+from wait import until  # noqa: E402
+from zk_server import Server  # noqa: E402
 
 HUGE = struct.pack('>i', 0x7fffffff)
 NEGATIVE = struct.pack('>i', -7)

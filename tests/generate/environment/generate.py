@@ -24,7 +24,7 @@ class Engine:
     def __init__(self, name):
         self.name, self.server = name, None
         if name == 'redis':
-            from live import Live
+            from redis_live import Live
             self.server = Live()
 
     def play(self, seed, steps, totals=None):

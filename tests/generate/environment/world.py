@@ -21,7 +21,7 @@ import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, '..', '..', 'redis'), os.path.join(HERE, '..', '..', 'lib')]
+sys.path.insert(0, os.path.join(HERE, '..', '..', 'lib'))
 import claims  # noqa: E402
 from actor import Actor, boot_ns  # noqa: E402
 from programs import CALLS, WORKERS, watchdog  # noqa: E402

@@ -11,37 +11,16 @@ import glob
 import mmap
 import os
 import pwd
-import re
 import shutil
-import socket
 import struct
 import subprocess
-import sys
 import tempfile
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
-from actor import Actor, boot_ns  # noqa: E402, F401
-import rights  # noqa: E402
-
-PATIENCE = 60
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(('127.0.0.1', 0))
-        return s.getsockname()[1]
-
-
-def until(predicate, what='', patience=PATIENCE):
-    """Wait until the predicate returns a true value, and return this value."""
-    end = time.monotonic() + patience
-    while True:
-        value = predicate()
-        if value:
-            return value
-        assert time.monotonic() < end, f'waited in vain {what}'
-        time.sleep(0.01)
+from actor import Actor
+from ports import free_port
+import rights
+from wait import PATIENCE, until
 
 
 class Server:

@@ -20,17 +20,15 @@
 Directions are 'down' (server to client) and 'up'. Counters: p.accepted, p.cuts. One thread runs the proxy.
 """
 import collections
-import os
 import random
 import selectors
 import socket
 import struct
-import sys
 import threading
 import time
 
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
-from ports import free_port  # noqa: E402
+from actor import query
+from ports import free_port
 
 OTHER = {'up': 'down', 'down': 'up'}
 
@@ -72,7 +70,6 @@ class Proxy:
     # ---- switches ----
 
     def url(self, **params):
-        from live import query
         return f'redis://127.0.0.1:{self.port}/{query(params)}'
 
     def accept(self):

@@ -15,7 +15,7 @@ import tempfile
 import time
 import traceback
 
-from live import Live
+from redis_live import Live
 
 LIMIT = 90
 TIMES = '-t' in sys.argv
