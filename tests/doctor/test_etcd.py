@@ -6,10 +6,11 @@ import shlex
 import subprocess
 
 from doctor import ask, expect, the
+from cases import case, equal
 from etcd_server import Cluster, Etcd, Member
 from fake_etcd import Fake, begin, end, message
 from ports import free_ports
-from tool import case, equal, main
+from tool import main
 from wait import until
 
 

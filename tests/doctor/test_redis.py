@@ -16,13 +16,14 @@ import tempfile
 import threading
 
 from doctor import PATIENCE, TOOL, ask, expect, found, run, the
+from cases import case, equal
 from certs import Certs
 from ports import free_port
 from redis_cluster import Cluster
 from redis_live import Live
 from redis_sentinel import Watched
 import rights
-from tool import case, equal, main, wait_for
+from tool import main, wait_for
 
 SAFE = ('--appendonly', 'yes', '--appendfsync', 'always')
 

@@ -10,9 +10,10 @@ import sys
 SCHEME = sys.argv.pop(1)
 
 from doctor import ask, expect, found, the  # noqa: E402
+from cases import case, equal  # noqa: E402
 from sql_pairs import Standby  # noqa: E402
 from sql_server import SERVERS  # noqa: E402
-from tool import case, equal, main, wait_for  # noqa: E402
+from tool import main, wait_for  # noqa: E402
 
 KIND = SERVERS[SCHEME]
 

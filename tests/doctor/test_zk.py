@@ -4,7 +4,8 @@
 import re
 
 from doctor import expect, the
-from tool import case, equal, main
+from cases import case, equal
+from tool import main
 from zk_client import PERMS, Client, digest, documented
 from zk_server import Ensemble, Server
 

@@ -9,9 +9,9 @@ from urllib.parse import unquote
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from actor import Actor  # noqa: E402
+from cases import case, run  # noqa: E402
 from certs import Certs  # noqa: E402
 from etcd_server import Cluster, Etcd  # noqa: E402
-from forked import case, run  # noqa: E402
 from ports import free_port  # noqa: E402
 from proxy import Proxy  # noqa: E402
 import rights  # noqa: E402

@@ -17,9 +17,9 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import case, run  # noqa: E402
 from claims import Worker, check_alive, check_all  # noqa: E402
 from etcd_server import Cluster  # noqa: E402
-from forked import case, run  # noqa: E402
 from wait import until  # noqa: E402
 
 SEED = int(os.environ.get('CHAOS_SEED', random.randrange(10 ** 6)))

@@ -17,6 +17,7 @@ import subprocess
 import threading
 import time
 import urllib.parse
+import weakref
 
 PATIENCE = 60
 PROGRAM = os.environ.get('PAWL_ACTOR', 'actor')
@@ -62,6 +63,8 @@ class Answer:
 
 
 class Actor:
+    started = weakref.WeakSet()
+
     def __init__(self, url, label='', environ=None, opens=True, prefix=()):
         """opens=False: opening may fail, and the caller checks .opened. prefix: the words of a command
         that runs the actor, such as `unshare -m`."""
@@ -69,6 +72,7 @@ class Actor:
                                         stdout=subprocess.PIPE,
                                         env=dict(os.environ, **(environ or {})))
         self.pid = self.process.pid
+        self.started.add(self)
         self.lines = collections.deque()
         self.changed = threading.Condition()
         self.ended = False
@@ -165,6 +169,14 @@ class Actor:
     def kill(self):
         self.process.kill()
         self.process.wait()
+
+    @classmethod
+    def kill_all(cls):
+        """End all actors that still run."""
+        for actor in list(cls.started):
+            if actor.process.poll() is None:
+                actor.kill()
+        cls.started.clear()
 
     def close(self):
         answer = self.ask('close')

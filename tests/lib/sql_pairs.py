@@ -15,8 +15,7 @@ from wait import until
 
 
 class Pair:
-    def __init__(self, synchronous, steps_clock=False):
-        assert not steps_clock
+    def __init__(self, synchronous):
         self.first = self.second = self.proxy = None
         try:
             self.make(synchronous)

@@ -13,9 +13,10 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import case, run  # noqa: E402
 from claims import Worker, check_alive, check_all  # noqa: E402
-from forked import case, run  # noqa: E402
 from proxy import Proxy  # noqa: E402
+from redis_live import Live  # noqa: E402
 from wait import until  # noqa: E402
 
 SECONDS = 12
@@ -98,4 +99,4 @@ def _(s):
 if __name__ == '__main__':
     if sys.argv[1:2] and sys.argv[1].isdigit():
         SEED = int(sys.argv.pop(1))
-    sys.exit(run())
+    sys.exit(run(Live))

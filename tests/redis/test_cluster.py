@@ -8,10 +8,10 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from actor import Actor  # noqa: E402
-from cases import equal  # noqa: E402
-from forked import case, run  # noqa: E402
+from cases import case, equal, run  # noqa: E402
 from ports import free_port  # noqa: E402
 from redis_cluster import PATIENT, Calm, Cluster, forget_all, lock_slot  # noqa: E402
+from redis_live import Live  # noqa: E402
 from redis_sentinel import role  # noqa: E402
 from redis_server import keys  # noqa: E402
 from scenes import LONG, fails, holder, moved, talker, turns, waiters  # noqa: E402
@@ -363,4 +363,4 @@ def _(c):
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Live))

@@ -11,8 +11,8 @@ import signal
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
-from cases import equal  # noqa: E402
-from forked import case, run  # noqa: E402
+from cases import case, equal, run  # noqa: E402
+from redis_live import Live  # noqa: E402
 from scenes import Control, queue_up, warm_up  # noqa: E402
 from wait import until  # noqa: E402
 
@@ -375,4 +375,4 @@ def _(s):
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Live))

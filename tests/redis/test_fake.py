@@ -9,9 +9,9 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from actor import Actor  # noqa: E402
-from cases import equal  # noqa: E402
+from cases import case, equal, run  # noqa: E402
 from fake import Fake, bulk, message  # noqa: E402
-from forked import case, run  # noqa: E402
+from redis_live import Live  # noqa: E402
 from scenes import free_again  # noqa: E402
 from wait import until  # noqa: E402
 
@@ -451,4 +451,4 @@ def _(s):
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Live))

@@ -11,9 +11,9 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from actor import Actor  # noqa: E402
-from cases import equal  # noqa: E402
-from forked import case, run  # noqa: E402
+from cases import case, equal, run  # noqa: E402
 from proxy import Proxy  # noqa: E402
+from redis_live import Live  # noqa: E402
 from scenes import Control, counter, free_again, kill_connections, queue_up  # noqa: E402
 from wait import until  # noqa: E402
 
@@ -334,4 +334,4 @@ def _(s):
     a.close().ok()
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Live))

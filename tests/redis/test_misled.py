@@ -11,11 +11,11 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from actor import Actor, boot_ns  # noqa: E402
-from cases import equal  # noqa: E402
+from cases import case, equal, run  # noqa: E402
 from fake import Fake, bulk, message  # noqa: E402
-from forked import case, run  # noqa: E402
 from ports import free_port  # noqa: E402
 from redis_cluster import Calm, slot_of  # noqa: E402
+from redis_live import Live  # noqa: E402
 from redis_sentinel import NAME, Watched  # noqa: E402
 from wait import until  # noqa: E402
 
@@ -450,4 +450,4 @@ def _(c):
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Live))

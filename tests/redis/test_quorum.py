@@ -18,8 +18,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from actor import Actor, boot_ns, query  # noqa: E402
-from cases import equal  # noqa: E402
-from forked import case, run  # noqa: E402
+from cases import case, equal, run  # noqa: E402
 from proxy import Proxy  # noqa: E402
 from redis_live import Live  # noqa: E402
 from scenes import LONG, Control, queue_up  # noqa: E402
@@ -580,4 +579,4 @@ def _(five):
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Live))

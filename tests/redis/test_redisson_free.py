@@ -15,9 +15,9 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from actor import Actor  # noqa: E402
-from cases import equal  # noqa: E402
-from forked import case, run  # noqa: E402
+from cases import case, equal, run  # noqa: E402
 from proxy import Proxy  # noqa: E402
+from redis_live import Live  # noqa: E402
 from redis_sentinel import Watched, cut_off  # noqa: E402
 from scenes import Control  # noqa: E402
 from wait import until  # noqa: E402
@@ -289,4 +289,4 @@ def _(s):
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Live))

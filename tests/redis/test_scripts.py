@@ -9,8 +9,9 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
-from cases import case, equal, run, until  # noqa: E402
-from redis_server import Error, keys  # noqa: E402
+from cases import case, equal, run  # noqa: E402
+from redis_server import Error, Server, keys  # noqa: E402
+from wait import until  # noqa: E402
 
 # ---- hand-over -----------------------------------------------------------------------------------
 
@@ -422,4 +423,4 @@ def _(s):
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Server, jobs=1))

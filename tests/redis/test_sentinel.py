@@ -8,9 +8,9 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from actor import Actor  # noqa: E402
-from cases import equal  # noqa: E402
-from forked import case, run  # noqa: E402
+from cases import case, equal, run  # noqa: E402
 from ports import free_port  # noqa: E402
+from redis_live import Live  # noqa: E402
 from redis_sentinel import Watched, forget, role  # noqa: E402
 from redis_server import keys  # noqa: E402
 from scenes import LONG, fails, holder, moved, talker, turns, waiters  # noqa: E402
@@ -324,4 +324,4 @@ def _(w):
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Live))

@@ -12,8 +12,8 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from actor import Actor  # noqa: E402
-from cases import equal  # noqa: E402
-from forked import case, run  # noqa: E402
+from cases import case, equal, run  # noqa: E402
+from redis_live import Live  # noqa: E402
 from scenes import fails, talker  # noqa: E402
 
 TOOL = os.environ['PAWL_TOOL']
@@ -140,4 +140,4 @@ def _():
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Live))

@@ -12,9 +12,10 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from browser import Browser  # noqa: E402
+from cases import case, equal  # noqa: E402
 from hostile import LISTED, plant  # noqa: E402
 from redis_live import Live  # noqa: E402
-from tool import case, equal, main, wait_for  # noqa: E402
+from tool import main, wait_for  # noqa: E402
 from website import Site  # noqa: E402
 
 MANY = 10000

@@ -15,10 +15,11 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, '..', folder) for folder in ('lib', 'docs')]
+from cases import Skip, case, equal  # noqa: E402
 from certs import Certs  # noqa: E402
 import extract  # noqa: E402
 from ports import free_port  # noqa: E402
-from tool import Skip, case, equal, main, wait_for  # noqa: E402
+from tool import main, wait_for  # noqa: E402
 from website import Answer, Site, Stream  # noqa: E402
 
 PAGE = os.path.join(HERE, '..', '..', 'docs', 'serve.md')

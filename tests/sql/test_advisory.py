@@ -10,10 +10,11 @@ from urllib.parse import unquote
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from actor import Actor, boot_ns  # noqa: E402
 from bouncer import Bouncer  # noqa: E402
-from cases import equal, run  # noqa: E402
+from cases import equal  # noqa: E402
 from scenes import fails  # noqa: E402
 from session_locks import SessionLayout  # noqa: E402
 from wait import until  # noqa: E402
+from world import run  # noqa: E402
 
 KEY = "('x' || encode(substr(sha256(convert_to('%s', 'UTF8')), 1, 8), 'hex'))::bit(64)::bigint"
 
@@ -219,4 +220,4 @@ def _(s, name):
 layout.add_cases()
 
 if __name__ == '__main__':
-    sys.exit(run(*sys.argv[1:]))
+    sys.exit(run())

@@ -9,11 +9,12 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from actor import Actor  # noqa: E402
-from cases import case, equal, run  # noqa: E402
+from cases import case, equal  # noqa: E402
 from certs import Certs  # noqa: E402
 import rogue  # noqa: E402
 from scenes import fails, queue_up  # noqa: E402
 from wait import until  # noqa: E402
+from world import run  # noqa: E402
 
 
 @case('the tables are made by whoever comes first; eight who come at once all work', own={})
@@ -182,7 +183,7 @@ def opens(s, a, b, name, crowd):
     return time.monotonic() - began
 
 
-@case('of a latch that opens the last of 80 clients is told as soon as the first', 'mysql')
+@case('of a latch that opens the last of 80 clients is told as soon as the first', only='mysql')
 def _(s, name):
     before = s.number('SELECT @@global.group_concat_max_len')
     s.sql('SET GLOBAL group_concat_max_len = 1024')  # the default of MySQL; of MariaDB it is more
@@ -316,7 +317,7 @@ def refuses(scheme, script, pattern, asks=True, **params):
         false.close()
 
 
-@case('a false PostgreSQL server asks for the password in clear, and does not get it', 'postgres')
+@case('a false PostgreSQL server asks for the password in clear, and does not get it', only='postgres')
 def _(s, name):
     clear = 'in clear.*cleartext=yes'
     for layout in ('pawl', 'advisory'):
@@ -337,7 +338,7 @@ def _(s, name):
     told.close()
 
 
-@case('a false MySQL server asks for the password in clear, and does not get it', 'mysql')
+@case('a false MySQL server asks for the password in clear, and does not get it', only='mysql')
 def _(s, name):
     for mode in ('disable', 'prefer', 'require', 'verify-ca', 'verify-full'):
         refuses('mysql', rogue.mysql, 'could read the password|TLS|SSL',
@@ -387,4 +388,4 @@ def _(s, name):
 
 
 if __name__ == '__main__':
-    sys.exit(run(*sys.argv[1:]))
+    sys.exit(run())

@@ -8,9 +8,10 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
-from cases import case, equal, run  # noqa: E402
+from cases import case, equal  # noqa: E402
 from scenes import fails, freeze, queue_up, thaw  # noqa: E402
 from wait import until  # noqa: E402
+from world import run  # noqa: E402
 
 
 @case('a server that is killed and restarted: the holder holds on, waiters keep their order',
@@ -405,7 +406,7 @@ def _(s, name):
 
 
 @case('the server\'s clock is set forward: the lease ends sooner, tokens tell the two apart',
-      own={'clock': True})
+      own={'steps_clock': True})
 def _(s, name):
     a, b = s.actor(watchdog=30000), s.actor()
     a.lock('l', name)
@@ -417,7 +418,7 @@ def _(s, name):
 
 
 @case('the server\'s clock is set back: the lease lasts longer, tokens still rise',
-      own={'clock': True})
+      own={'steps_clock': True})
 def _(s, name):
     a, b = s.actor(), s.actor()
     a.lock('l', name, lease=1500)
@@ -452,4 +453,4 @@ def _(s, name):
 
 
 if __name__ == '__main__':
-    sys.exit(run(*sys.argv[1:]))
+    sys.exit(run())

@@ -14,12 +14,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, '..', 'lib'))
 from actor import Actor  # noqa: E402
 from bouncer import Bouncer  # noqa: E402
-from cases import case, equal, run  # noqa: E402
+from cases import case, equal  # noqa: E402
 from certs import Certs  # noqa: E402
 import rights  # noqa: E402
 import rogue  # noqa: E402
 from scenes import fails, queue_up  # noqa: E402
 from wait import until  # noqa: E402
+from world import run  # noqa: E402
 
 SECRET = 'Sesame-open-4711'
 CAUGHT = "BEGIN RAISE LOG 'caught % as %', '{}', current_user; {} END"
@@ -66,7 +67,7 @@ def play(s, what, url, parts):
 
 
 @case('objects of another user, in front of PostgreSQL\'s own or a better match, are not called',
-      'postgres', own={})
+      only='postgres', own={})
 def _(s, name):
     set_trap(s)
     tables = [p for p in rights.PARTS if p != 'odd']
@@ -96,7 +97,7 @@ def add_overloads(s, function, types):
               user='mallory')
 
 
-@case('functions that call each other find no function of another user', 'postgres', own={})
+@case('functions that call each other find no function of another user', only='postgres', own={})
 def _(s, name):
     s.schema()
     users(s, 'mallory', 'shop')
@@ -126,7 +127,7 @@ def _(s, name):
 # ---- PostgreSQL: who could change the tables and functions -------------------------------------------
 
 @case('triggers, rules, the right to add triggers, and an owner of the schema who is not trusted',
-      'postgres', own={})
+      only='postgres', own={})
 def _(s, name):
     s.schema()
     users(s, 'mallory', 'shop')
@@ -211,7 +212,7 @@ class Between:
             source.close()
 
 
-@case('a function that is made between the check and its use is not used', 'postgres', own={})
+@case('a function that is made between the check and its use is not used', only='postgres', own={})
 def _(s, name):
     users(s, 'mallory', 'shop')
 
@@ -233,7 +234,7 @@ def _(s, name):
 
 # ---- PostgreSQL: messages ------------------------------------------------------------------------------
 
-@case('a user who may read the tables can\'t grant a lock or open a latch by a message', 'postgres',
+@case('a user who may read the tables can\'t grant a lock or open a latch by a message', only='postgres',
       own={})
 def _(s, name):
     s.schema()
@@ -339,7 +340,7 @@ def keeps_password(environ, script, **params):
         false.close()
 
 
-@case('option files don\'t weaken TLS, or allow methods that show the password', 'mysql')
+@case('option files don\'t weaken TLS, or allow methods that show the password', only='mysql')
 def _(s, name):
     with tempfile.TemporaryDirectory() as folder:
         certs = Certs(folder)
@@ -357,7 +358,7 @@ def _(s, name):
             keeps_password(weak, elsewhere, **params)
 
 
-@case('option files still have user, password and stricter TLS; a socket in the URL is used', 'mysql',
+@case('option files still have user, password and stricter TLS; a socket in the URL is used', only='mysql',
       own={})
 def _(s, name):
     s.user('keeper', SECRET)
@@ -374,7 +375,7 @@ def _(s, name):
         fails(f'mysql://127.0.0.1:{s.port}/pawl', ['PAWL_EAUTH', 'PAWL_ECONN'], 'SSL|TLS', environ=home)
 
 
-@case('a server that asks for a file of this machine does not get it', 'mysql')
+@case('a server that asks for a file of this machine does not get it', only='mysql')
 def _(s, name):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, 'private')
@@ -393,7 +394,7 @@ def _(s, name):
             false.close()
 
 
-@case('procedures of a user whose name only resembles root\'s are not called', 'mysql', own={})
+@case('procedures of a user whose name only resembles root\'s are not called', only='mysql', own={})
 def _(s, name):
     s.schema()
     s.bare_user('shop')
@@ -410,4 +411,4 @@ def _(s, name):
 
 
 if __name__ == '__main__':
-    sys.exit(run(*sys.argv[1:]))
+    sys.exit(run())

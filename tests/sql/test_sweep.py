@@ -9,9 +9,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
-from cases import case, equal, run  # noqa: E402
+from cases import case, equal  # noqa: E402
 from scenes import queue_up  # noqa: E402
 from wait import until  # noqa: E402
+from world import run  # noqa: E402
 
 NAMES = 24
 
@@ -156,4 +157,4 @@ def _(s, name):
 
 
 if __name__ == '__main__':
-    sys.exit(run(*sys.argv[1:]))
+    sys.exit(run())

@@ -5,8 +5,9 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import case, equal  # noqa: E402
 from services import services  # noqa: E402
-from tool import case, equal, main, wait_for  # noqa: E402
+from tool import main, wait_for  # noqa: E402
 from zk_client import Client  # noqa: E402
 
 COUNT = 20

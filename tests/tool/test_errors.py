@@ -17,9 +17,10 @@ import sys
 import tempfile
 import threading
 import time
-import traceback
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+import cases  # noqa: E402
+from cases import equal  # noqa: E402
 from certs import Certs  # noqa: E402
 from etcd_server import Etcd  # noqa: E402
 import fake_etcd  # noqa: E402
@@ -153,18 +154,8 @@ class Place:
         assert done.returncode == status, f'{url}: status {done.returncode}, not {status}'
 
 
-cases = []
-
-
-def equal(got, wanted):
-    assert got == wanted, f'got {got!r}, wanted {wanted!r}'
-
-
 def case(engine, sentence):
-    def add(function):
-        cases.append((engine, sentence, function))
-        return function
-    return add
+    return cases.case(f'{engine}: {sentence}', only=engine)
 
 
 # ---- no server, or another one -------------------------------------------------------------------
@@ -748,22 +739,8 @@ def _(p):
 
 
 def main():
-    engine, words = sys.argv[1], sys.argv[2:]
-    chosen = [c for c in cases if c[0] == engine and (not words or words[0] in c[1])]
-    print(f'1..{len(chosen)}', flush=True)
-    place, failed = Place(), 0
-    try:
-        for number, (_, sentence, function) in enumerate(chosen, 1):
-            try:
-                function(place)
-                print(f'ok {number} - {engine}: {sentence}', flush=True)
-            except Exception:
-                failed += 1
-                print(f'not ok {number} - {engine}: {sentence}')
-                print('\n'.join('# ' + x for x in traceback.format_exc().splitlines()), flush=True)
-    finally:
-        place.end()
-    return 1 if failed else 0
+    place = Place()
+    return cases.run_in_turn(lambda number: contextlib.nullcontext([place]), place.end, sys.argv.pop(1))
 
 
 if __name__ == '__main__':

@@ -9,8 +9,9 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import Skip, case, equal  # noqa: E402
 import metrics  # noqa: E402
-from tool import TOOL, Skip, case, equal, main, wait_for, wake_ups  # noqa: E402
+from tool import TOOL, main, wait_for, wake_ups  # noqa: E402
 
 
 @case('the status is the command\'s')

@@ -13,7 +13,8 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
-from tool import TOOL, case, equal, main  # noqa: E402
+from cases import case, equal  # noqa: E402
+from tool import TOOL, main  # noqa: E402
 
 URLS = {
     'redis': 'redis://127.0.0.1:%d',

@@ -7,7 +7,8 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
-from tool import TOOL, case, equal, main, wait_for  # noqa: E402
+from cases import case, equal  # noqa: E402
+from tool import TOOL, main, wait_for  # noqa: E402
 
 
 def itself(box, name, outer, inner):

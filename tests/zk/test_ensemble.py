@@ -9,9 +9,10 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
-from cases import case, equal, run  # noqa: E402
+from cases import case, equal  # noqa: E402
 import claims  # noqa: E402
 from wait import until  # noqa: E402
+from world import run  # noqa: E402
 from zk_client import Client  # noqa: E402
 from zk_server import Ensemble  # noqa: E402
 
@@ -43,7 +44,6 @@ def start_workers(w, n=6):
     workers = [claims.Worker(SEED * 100 + i, w.url(session=SESSION, timeout=500), over)
                for i in range(n)]
     for worker in workers:
-        w.actors.append(worker.actor)
         worker.start()
     return workers, over
 

@@ -10,9 +10,10 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from actor import Actor  # noqa: E402
-from cases import case, equal, run  # noqa: E402
+from cases import case, equal  # noqa: E402
 from fake_zk import Fake, frame  # noqa: E402
 from wait import until  # noqa: E402
+from world import run  # noqa: E402
 from zk_server import Server  # noqa: E402
 
 HUGE = struct.pack('>i', 0x7fffffff)
@@ -57,7 +58,6 @@ def _(w):
     failed = a.ask('take', 'l', 500).be('PAWL_ECONN')
     assert 'read' in failed.words, failed
     b = Actor(f'zk://127.0.0.1:{f.port},127.0.0.1:{w.servers.port}{w.chroot}')
-    w.actors.append(b)
     b.lock('l', 'x')
     b.ask('take', 'l', 20000).ok()
 

@@ -10,10 +10,11 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
-from cases import case, equal, run  # noqa: E402
+from cases import case, equal  # noqa: E402
 import claims  # noqa: E402
 from proxy import Proxy  # noqa: E402
 from wait import until  # noqa: E402
+from world import run  # noqa: E402
 from zk_server import Server  # noqa: E402
 
 SESSION = 1500
@@ -288,7 +289,6 @@ def _(w):
     workers = [claims.Worker(SEED * 100 + i, w.url(proxies[i % 3].port, session=1000, timeout=300),
                              over) for i in range(6)]
     for worker in workers:
-        w.actors.append(worker.actor)
         worker.start()
     end = time.monotonic() + 10
     while time.monotonic() < end:

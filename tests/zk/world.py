@@ -1,43 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs test cases on ZooKeeper and prints TAP. A case is a sentence and a function.
-
-All cases of a program share its servers, because a Java process takes long to start; each case has a
-chroot of its own. After a case no ephemeral node may be left below its chroot.
-
-    program [FILTER]     FILTER: a part of the sentence
+"""What a case on ZooKeeper gets. All cases of a program share its servers, because a Java process takes long
+to start; each case has a chroot of its own. After a case no ephemeral node may be left below its chroot.
 """
+import contextlib
 import re
-import signal
-import sys
-import traceback
 
 from actor import Actor
+from cases import equal, run_in_turn
 from wait import until
 from zk_client import Client, Error
-
-_cases = []
-_chroots = iter(range(1, 10 ** 6))
-
-
-def case(sentence, fresh=False):
-    """`fresh`: the case runs on servers that no other case has disturbed."""
-    def add(function):
-        _cases.append((sentence, fresh, function))
-        return function
-    return add
-
-
-def equal(got, wanted, what=''):
-    assert got == wanted, f'{what} got {got!r}, wanted {wanted!r}'
-
 
 class World:
     """The argument of a case: the servers, a chroot, and processes that end with the case."""
 
-    def __init__(self, servers):
+    def __init__(self, servers, number):
         self.servers = servers
-        self.chroot = f'/case{next(_chroots)}'
-        self.actors, self.ends = [], []
+        self.chroot = f'/case{number}'
+        self.ends = []
         self.admin = Client(servers.port, session_ms=600000)
 
     def url(self, port=None, **params):
@@ -46,9 +25,7 @@ class World:
         return base + self.chroot + ('?' + words if words else '')
 
     def actor(self, label='', port=None, environ=None, **params):
-        made = Actor(self.url(port, **params), label, environ=environ)
-        self.actors.append(made)
-        return made
+        return Actor(self.url(port, **params), label, environ=environ)
 
     def admin_of(self, auth):
         """A client with the rights of a user, to change nodes by hand."""
@@ -87,44 +64,37 @@ class World:
     def end(self):
         for function in self.ends:
             function()
-        for a in self.actors:
-            if a.process.poll() is None:
-                a.kill()
+        Actor.kill_all()
         self.admin.close()
 
 
-def run(make):
-    """make() starts the servers."""
-    entries = [c for c in _cases if len(sys.argv) < 2 or sys.argv[1] in c[0]]
-    failed, servers = 0, None
+class Shared:
+    """What the cases share: servers. fresh: the case runs on servers that no other case has disturbed."""
 
-    def stop(number, frame):
-        sys.exit(128 + number)
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
-    print(f'1..{len(entries)}', flush=True)
-    try:
-        for number, (sentence, fresh, function) in enumerate(entries, 1):
-            world = None
-            try:
-                if servers and fresh:
-                    servers.stop()
-                    servers = None
-                servers = servers or make()
-                world = World(servers)
-                function(world)
-                word = 'ok'
-            except Exception:
-                word, failed = 'not ok', failed + 1
-                print('\n'.join('# ' + line for line in traceback.format_exc().splitlines()))
-            finally:
-                if world:
-                    world.end()
-            print(f'{word} {number} - {sentence}', flush=True)
-    finally:
-        if servers:
-            servers.stop()
-    return 1 if failed or not entries else 0
+    def __init__(self, start):
+        self.start, self.servers = start, None
+
+    @contextlib.contextmanager
+    def case(self, number, fresh=False):
+        if fresh:
+            self.stop()
+        self.servers = self.servers or self.start()
+        world = World(self.servers, number)
+        try:
+            yield [world]
+        finally:
+            world.end()
+
+    def stop(self):
+        if self.servers:
+            self.servers.stop()
+            self.servers = None
+
+
+def run(start):
+    """start() starts the servers."""
+    shared = Shared(start)
+    return run_in_turn(shared.case, shared.stop)
 
 
 def refused(function, code):
