@@ -20,6 +20,7 @@ import urllib.parse
 import weakref
 
 PATIENCE = 60
+LONG = 600000  # ms: a lease that is not renewed during a test; a loss is noticed by other means
 PROGRAM = os.environ.get('PAWL_ACTOR', 'actor')
 
 

@@ -13,7 +13,7 @@ import time
 from actor import Actor, query
 from ports import free_port
 from redis_server import Connection, Error, Server
-from wait import PATIENCE
+from wait import PATIENCE, until
 
 
 class Live(Server):
@@ -105,6 +105,13 @@ class Live(Server):
     def queue(self, name, prefix='pawl:'):
         """The waiting owners in order."""
         return self.call('ZRANGE', '{%s%s}:queue' % (prefix, name), 0, -1)
+
+    def queue_up(self, name, actors):
+        """Put each actor's lock 'l' into the queue, one after the other."""
+        for n, a in enumerate(actors, 1):
+            a.lock('l', name)
+            a.send('acquire', 'l', -1)
+            until(lambda: len(self.queue(name)) == n, 'for a place in the queue')
 
     def value(self, name, prefix='pawl:'):
         return self.call('GET', prefix + name)

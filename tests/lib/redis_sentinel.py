@@ -174,6 +174,8 @@ class Watched:
         """Owners that wait for this lock, in order."""
         return self.master().queue(name)
 
+    queue_up = Live.queue_up
+
     def synced(self):
         """Wait until all running servers know each other and have all data. Returns the master."""
         def settled():

@@ -12,7 +12,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from certs import Certs  # noqa: E402
-from guest import run  # noqa: E402
+from with_server import run  # noqa: E402
 from redis_cluster import Calm  # noqa: E402
 from redis_live import Live  # noqa: E402
 from redis_sentinel import Watched  # noqa: E402

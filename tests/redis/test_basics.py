@@ -12,7 +12,7 @@ from actor import Actor  # noqa: E402
 from cases import case, equal, run  # noqa: E402
 from redis_live import Live  # noqa: E402
 from redis_server import keys  # noqa: E402
-from scenes import kill_connections  # noqa: E402
+from steps import kill_connections  # noqa: E402
 from wait import until  # noqa: E402
 
 

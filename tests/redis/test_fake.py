@@ -12,7 +12,7 @@ from actor import Actor  # noqa: E402
 from cases import case, equal, run  # noqa: E402
 from fake import Fake, bulk, message  # noqa: E402
 from redis_live import Live  # noqa: E402
-from scenes import free_again  # noqa: E402
+from steps import free_again  # noqa: E402
 from wait import until  # noqa: E402
 
 FAILED = ('PAWL_EPROTO', 'PAWL_EUNKNOWN', 'PAWL_ECONN', 'PAWL_EBACKEND', 'PAWL_ETIMEDOUT',

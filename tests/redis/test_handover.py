@@ -15,7 +15,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from cases import case, equal, run  # noqa: E402
 from redis_live import Live  # noqa: E402
-from scenes import seen_until_now, warm_up  # noqa: E402
+from steps import seen_until_now, warm_up  # noqa: E402
 from wait import until  # noqa: E402
 
 PAIRS = os.environ.get('PAWL_PAIRS', 'pairs')

@@ -17,11 +17,11 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
-from actor import Actor, boot_ns, query  # noqa: E402
+from actor import LONG, Actor, boot_ns, query  # noqa: E402
 from cases import case, equal, run  # noqa: E402
+from control import Control  # noqa: E402
 from proxy import Proxy  # noqa: E402
 from redis_live import Live  # noqa: E402
-from scenes import LONG, Control, queue_up  # noqa: E402
 from wait import until  # noqa: E402
 
 TOOL = os.environ['PAWL_TOOL']
@@ -326,7 +326,7 @@ def _(five):
         crew = [five.actor(watchdog=LEASE_MS) for _ in range(3)]
         crew[0].lock('l', name)
         crew[0].ask('take', 'l', 30000).ok()
-        queue_up(five.servers[0], name, crew[1:])
+        five.servers[0].queue_up(name, crew[1:])
         end(*crew)
         began = time.monotonic()
         if 'holder' not in what:

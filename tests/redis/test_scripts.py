@@ -334,10 +334,10 @@ def _(s):
     assert s.admin.call('PTTL', keys('n')[0]) > 20000
 
 
-# ---- ghosts (stale entries), and keys that are left behind ---------------------------------------
+# ---- stale entries, and keys that are left behind -----------------------------------------------
 
 def granted_by_message(s, mode='x'):
-    """A ghost at the front of the queue gets the lock. Returns (its client, token, time of the grant)."""
+    """A stale entry at the front of the queue gets the lock. Returns (its client, token, time of the grant)."""
     a, b = s.client(), s.client()
     a.acquire('n', 1)
     b.acquire('n', 2, mode=mode, wait=60000)

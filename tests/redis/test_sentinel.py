@@ -7,13 +7,13 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
-from actor import Actor  # noqa: E402
+from actor import LONG, Actor  # noqa: E402
 from cases import case, equal, run  # noqa: E402
 from ports import free_port  # noqa: E402
 from redis_live import Live  # noqa: E402
 from redis_sentinel import Watched, forget, role  # noqa: E402
 from redis_server import keys  # noqa: E402
-from scenes import LONG, fails, holder, moved, talker, turns, waiters  # noqa: E402
+from steps import fails, holder, moved, talker, turns, waiters  # noqa: E402
 from wait import until  # noqa: E402
 
 

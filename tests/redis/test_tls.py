@@ -16,7 +16,7 @@ from proxy import Proxy  # noqa: E402
 from redis_cluster import Cluster  # noqa: E402
 from redis_live import Live  # noqa: E402
 from redis_sentinel import Watched  # noqa: E402
-from scenes import kill_connections, warm_up  # noqa: E402
+from steps import kill_connections, warm_up  # noqa: E402
 from wait import until  # noqa: E402
 
 REFUSED = ('PAWL_EAUTH',)

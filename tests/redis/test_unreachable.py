@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'
 from actor import Actor  # noqa: E402
 from cases import case, equal, run  # noqa: E402
 from redis_live import Live  # noqa: E402
-from scenes import fails, talker  # noqa: E402
+from steps import fails, talker  # noqa: E402
 
 TOOL = os.environ['PAWL_TOOL']
 PATIENT = 'timeout=40000'  # so long that a call ends by the caller's time limit

@@ -12,7 +12,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
-from guest import run  # noqa: E402
+from with_server import run  # noqa: E402
 from sql_server import SERVERS  # noqa: E402
 
 OPTIONS = [w for w in sys.argv[1:3] if w.startswith('--')]

@@ -11,7 +11,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'
 from actor import Actor, boot_ns  # noqa: E402
 from bouncer import Bouncer  # noqa: E402
 from cases import equal  # noqa: E402
-from scenes import fails  # noqa: E402
+from failures import fails  # noqa: E402
 from session_locks import SessionLayout  # noqa: E402
 from wait import until  # noqa: E402
 from world import run  # noqa: E402
@@ -198,7 +198,7 @@ def _(s, name):
             p.stop()
 
 
-@case('a connection that can\'t be given back is closed, and who gets its seat is served')
+@case('a connection that can\'t be given back is closed, and who gets its place is served')
 def _(s, name):
     b, a = s.actor(layout='advisory'), s.actor(layout='advisory', connections=1)
     b.lock('l', name)

@@ -11,8 +11,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'
 from actor import Actor  # noqa: E402
 from cases import case, equal  # noqa: E402
 from certs import Certs  # noqa: E402
+from failures import fails  # noqa: E402
 import rogue  # noqa: E402
-from scenes import fails, queue_up  # noqa: E402
 from wait import until  # noqa: E402
 from world import run  # noqa: E402
 
@@ -35,7 +35,7 @@ def _(s, name):
     a.lock('l', name)
     tokens = [a.ask('take', 'l', 0).ok().token]
     waiters = [s.actor() for _ in range(6)]
-    queue_up(s, name, waiters)
+    s.queue_up(name, waiters)
     a.ask('drop', 'l').ok()
     for w in waiters:
         tokens.append(w.answer('acquire', 'l').ok().token)
@@ -60,7 +60,7 @@ def _(s, name):
     a, b, c = (s.actor(label) for label in ('first', 'second', 'third'))
     a.lock('l', name)
     a.ask('take', 'l', 0).ok()
-    queue_up(s, name, [b, c])
+    s.queue_up(name, [b, c])
     rows = a.rows('show', name.replace(' ', '%20'))
     equal([r.label for r in rows[1:]], ['first', 'second', 'third'])
     equal([r.pid for r in rows[1:]], [a.pid, b.pid, c.pid])
@@ -74,7 +74,7 @@ def _(s, name):
     a, b, c = s.actor(), s.actor(), s.actor()
     a.lock('l', name)
     token = a.ask('take', 'l', 0).ok().token
-    queue_up(s, name, [b])
+    s.queue_up(name, [b])
     c.lock('l', name)
     begun = time.monotonic()
     c.ask('break', 'l').ok()
@@ -116,7 +116,7 @@ def _(s, name):
         a.lock('l', this)
         a.ask('take', 'l', 0).ok()
         waiters = [s.actor() for _ in range(n)]
-        queue_up(s, this, waiters)
+        s.queue_up(this, waiters)
         time.sleep(0.5)  # until the listeners are open
         before = s.statements()
         begun = time.monotonic()
@@ -138,7 +138,7 @@ def _(s, name):
     a, b = s.actor(), s.actor()
     a.lock('l', name, lease=600000)
     a.ask('take', 'l', 0).ok()
-    queue_up(s, name, [b])
+    s.queue_up(name, [b])
     time.sleep(1)
     before = s.statements()
     time.sleep(3)
@@ -250,7 +250,7 @@ def _(s, name):
     a, b = s.actor(user='shop'), s.actor(user='shop')
     a.lock('l', name)
     a.ask('take', 'l', 0).ok()
-    queue_up(s, name, [b])
+    s.queue_up(name, [b])
     a.ask('drop', 'l').ok()
     b.answer('acquire', 'l').ok()
 
@@ -366,7 +366,7 @@ def _(s, name):
         b, c = Actor(f'{url}?cafile={ca}'), Actor(f'{url}?cafile={ca}')
         b.lock('l', name)
         b.ask('take', 'l', 0).ok()
-        queue_up(s, name, [c])
+        s.queue_up(name, [c])
         b.ask('drop', 'l').ok()
         c.answer('acquire', 'l').ok()
 
@@ -377,7 +377,7 @@ def _(s, name):
     a, b = s.actor(pooler='transaction'), s.actor(pooler='transaction')
     a.lock('l', name)
     a.ask('take', 'l', 0).ok()
-    queue_up(s, name, [b])
+    s.queue_up(name, [b])
     a.ask('drop', 'l').ok()
     b.answer('acquire', 'l').ok()
     b.ask('drop', 'l').ok()

@@ -19,7 +19,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from actor import Actor  # noqa: E402
 from cases import case, equal  # noqa: E402
-from claims import Worker, check_alive, check_exclusion, check_tokens, codes, overlaps  # noqa: E402
+from random_load import Worker, check_alive, check_exclusion, check_tokens, codes, overlaps  # noqa: E402
 from sql_pairs import PAIRS  # noqa: E402
 from wait import until  # noqa: E402
 from world import run  # noqa: E402

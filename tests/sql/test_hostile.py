@@ -16,9 +16,9 @@ from actor import Actor  # noqa: E402
 from bouncer import Bouncer  # noqa: E402
 from cases import case, equal  # noqa: E402
 from certs import Certs  # noqa: E402
+from failures import fails  # noqa: E402
 import rights  # noqa: E402
 import rogue  # noqa: E402
-from scenes import fails, queue_up  # noqa: E402
 from wait import until  # noqa: E402
 from world import run  # noqa: E402
 
@@ -247,7 +247,7 @@ def _(s, name):
     a.lock('l', name)
     a.ask('take', 'l', 0).ok()
     a.ask('set', 'd', 1).ok()
-    queue_up(s, name, [b])
+    s.queue_up(name, [b])
     c.send('take', 'd', -1)
     until(lambda: s.waiters('latch') == 1, 'for the latch')
 
@@ -361,17 +361,17 @@ def _(s, name):
 @case('option files still have user, password and stricter TLS; a socket in the URL is used', only='mysql',
       own={})
 def _(s, name):
-    s.user('keeper', SECRET)
-    s.sql('GRANT ALL ON pawl.* TO keeper')
+    s.user('boss', SECRET)
+    s.sql('GRANT ALL ON pawl.* TO boss')
     with tempfile.TemporaryDirectory() as folder:
-        home = home_with(folder, 'user=keeper', f'password={SECRET}', 'host=192.0.2.1', 'protocol=tcp')
+        home = home_with(folder, 'user=boss', f'password={SECRET}', 'host=192.0.2.1', 'protocol=tcp')
         del home['PAWL_PASSWORD']
         for url in (f'mysql://127.0.0.1:{s.port}/pawl', f'mysql:///pawl?host={s.folder}/socket'):
             a = Actor(url, environ=home)
             a.lock('l', name)
             a.ask('take', 'l', 20000).ok()
             a.close()
-        home = home_with(folder, 'user=keeper', f'password={SECRET}', 'ssl-verify-server-cert=1')
+        home = home_with(folder, 'user=boss', f'password={SECRET}', 'ssl-verify-server-cert=1')
         fails(f'mysql://127.0.0.1:{s.port}/pawl', ['PAWL_EAUTH', 'PAWL_ECONN'], 'SSL|TLS', environ=home)
 
 

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from actor import Actor, boot_ns  # noqa: E402
 from cases import equal  # noqa: E402
-from scenes import fails  # noqa: E402
+from failures import fails  # noqa: E402
 from session_locks import SessionLayout  # noqa: E402
 from wait import until  # noqa: E402
 from world import run  # noqa: E402

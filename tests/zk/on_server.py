@@ -10,7 +10,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
-from guest import run  # noqa: E402
+from with_server import run  # noqa: E402
 from zk_client import Client, documented  # noqa: E402
 from zk_server import Ensemble, Server  # noqa: E402
 

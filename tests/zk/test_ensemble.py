@@ -10,7 +10,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from cases import case, equal  # noqa: E402
-import claims  # noqa: E402
+import random_load  # noqa: E402
 from wait import until  # noqa: E402
 from world import run  # noqa: E402
 from zk_client import Client  # noqa: E402
@@ -41,7 +41,7 @@ def healed(w):
 
 def start_workers(w, n=6):
     over = threading.Event()
-    workers = [claims.Worker(SEED * 100 + i, w.url(session=SESSION, timeout=500), over)
+    workers = [random_load.Worker(SEED * 100 + i, w.url(session=SESSION, timeout=500), over)
                for i in range(n)]
     for worker in workers:
         worker.start()
@@ -66,9 +66,9 @@ def finish(w, workers, over, done):
     for worker in workers:
         worker.join()
     healed(w)
-    made = claims.check(workers)
+    made = random_load.check(workers)
     try:
-        claims.check_alive(workers)
+        random_load.check_alive(workers)
     except AssertionError:
         show_left(w, workers)
         raise
@@ -76,7 +76,7 @@ def finish(w, workers, over, done):
     for worker in workers:
         worker.actor.close().ok()
     w.nothing_left()
-    print(f'# {len(made)} claims, {lost} lost; {claims.codes(workers)}; {done}')
+    print(f'# {len(made)} claims, {lost} lost; {random_load.codes(workers)}; {done}')
 
 
 # Each ensemble has only one fault that causes an election. In ZooKeeper 3.8.0 a server that was away and

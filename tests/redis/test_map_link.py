@@ -11,13 +11,13 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
-from actor import Actor, boot_ns  # noqa: E402
+from actor import LONG, Actor, boot_ns  # noqa: E402
 from cases import case, equal, run  # noqa: E402
 from fake import Fake, bulk  # noqa: E402
 from redis_cluster import Calm, Cluster, ClusterNode, Severable, lock_slot  # noqa: E402
 from redis_live import Live  # noqa: E402
 from rights import PARTS, missing, play, redis_rules  # noqa: E402
-from scenes import LONG, holder, waiters  # noqa: E402
+from steps import holder, waiters  # noqa: E402
 from wait import until  # noqa: E402
 
 BOUND = 5
