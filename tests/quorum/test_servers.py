@@ -7,7 +7,7 @@ the lock was lost. Claims that exclude each other never overlap; an acquire that
 been granted gets a larger token; and a client that lost its lock was told, by the message or by the result
 of its release. All times are of the machine's boot-time clock.
 
-    test_quorum.py [-t] [FILTER]
+    test_servers.py [FILTER]
 """
 import os
 import random
