@@ -316,7 +316,8 @@ def queue_up_more(s, a):
 def _(s):
     control = Control()
     p = Proxy(s.port)
-    p.replace = b'SUBSCRIBE\r\n$22\r\npawl:@', b'SUBSCRIBE\r\n$22\r\nelse:@'
+    p.request = lambda connection, data: data.replace(b'SUBSCRIBE\r\n$22\r\npawl:@',
+                                                      b'SUBSCRIBE\r\n$22\r\nelse:@')
     h, w = s.actor(), Actor(p.url())
     h.lock('l', 'n')
     h.ask('take', 'l', 0).ok()

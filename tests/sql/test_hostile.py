@@ -4,11 +4,9 @@
 harm. PostgreSQL: mallory may create objects in the schema public, as every user could before version 15."""
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
-import threading
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, '..', 'lib'))
@@ -17,6 +15,7 @@ from bouncer import Bouncer  # noqa: E402
 from cases import case, equal  # noqa: E402
 from certs import Certs  # noqa: E402
 from failures import fails  # noqa: E402
+from proxy import Proxy  # noqa: E402
 import rights  # noqa: E402
 import rogue  # noqa: E402
 from wait import until  # noqa: E402
@@ -169,47 +168,21 @@ def _(s, name):
     works(prefix='app.locks')
 
 
-class Between:
-    """Forwards one port to another. Before the piece of a request that follows a piece with `mark`, calls
-    `meanwhile` once."""
+class Between(Proxy):
+    """Before the piece of a request that follows a piece with `mark`, calls `meanwhile` once."""
 
     def __init__(self, port, mark, meanwhile):
-        self.target, self.mark, self.meanwhile = port, mark, meanwhile
-        self.listener = socket.create_server(('127.0.0.1', 0))
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self._serve, daemon=True).start()
+        super().__init__(port)
+        self.mark, self.meanwhile, self.marked = mark, meanwhile, set()
+        self.request = self.look
 
-    def _serve(self):
-        while True:
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                return
-            server = socket.create_connection(('127.0.0.1', self.target))
-            threading.Thread(target=self._up, args=[client, server], daemon=True).start()
-            threading.Thread(target=self._pass, args=[server, client], daemon=True).start()
-
-    def _up(self, client, server):
-        seen = False
-        try:
-            while data := client.recv(65536):
-                if seen and self.meanwhile:
-                    meanwhile, self.meanwhile = self.meanwhile, None
-                    meanwhile()
-                seen = seen or self.mark in data
-                server.sendall(data)
-            server.shutdown(socket.SHUT_WR)
-        except OSError:
-            client.close()
-
-    @staticmethod
-    def _pass(source, sink):
-        try:
-            while data := source.recv(65536):
-                sink.sendall(data)
-            sink.close()
-        except OSError:
-            source.close()
+    def look(self, connection, data):
+        if connection in self.marked and self.meanwhile:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile()
+        if self.mark in data:
+            self.marked.add(connection)
+        return data
 
 
 @case('a function that is made between the check and its use is not used', only='postgres', own={})
@@ -227,6 +200,7 @@ def _(s, name):
         between = Between(s.port, b'proowner', meanwhile)
         fails(s.url('shop', port=between.port, **params), ['PAWL_EAUTH'], 'mallory', wait=20000)
         assert not between.meanwhile, 'the check was not seen'
+        between.close()
         equal(caught(s), [])
         s.drop_tables()
         s.sql(f'DROP FUNCTION {s.prefix}_version()')
