@@ -25,6 +25,12 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(os.path.join(HERE, '..', 'lib'))
+from certs import Certs  # noqa: E402
+from etcd_server import Member  # noqa: E402
+import redis_server  # noqa: E402
+from sql_server import Mysql, Postgres  # noqa: E402
+from wait import until  # noqa: E402
+import zk_server  # noqa: E402
 
 HOSTS = {'cache1': 1, 's1': 41, 's2': 42, 's3': 43, 'n1': 51, 'n2': 52, 'n3': 53,
          **{f'r{i}': 60 + i for i in range(1, 6)}, **{f'etcd{i}': 1 for i in (1, 2, 3)},
@@ -124,9 +130,7 @@ class World:
         return None
 
     def _redis_server(self, ip, *options):
-        from redis_server import Server
-
-        class Plain(Server):
+        class Plain(redis_server.Server):
             def load(self):
                 pass
         server = Plain('--bind', ip, '--port', 6379, *options)
@@ -134,7 +138,6 @@ class World:
         return server
 
     def _redis(self):
-        from certs import Certs
         certs = Certs(self.folder)
         certs._signed('cache1', 'ca', 'subjectAltName=DNS:cache1,DNS:localhost,IP:127.0.0.1')
         options = [o.replace('@PORT@', '6380') for o in certs.options('cache1')]
@@ -165,22 +168,17 @@ class World:
             self._redis_server(f'127.0.0.{HOSTS[f"r{i}"]}')
 
     def _etcd(self):
-        from etcd_server import Member
-        from wait import until
         member = Member('n1', 2379, 2380, 100, ['--initial-cluster', 'n1=http://127.0.0.1:2380'])
         self.servers.append(member)
         member.start()
         until(member.is_healthy)
 
     def _zk(self):
-        from zk_server import Server
-        server = Server(port=2181)
+        server = zk_server.Server(port=2181)
         self.servers.append(server)
         server.start()
 
     def _postgres(self):
-        from sql_server import Postgres
-
         class Here(Postgres):
             port = 5432
         server = Here()
@@ -189,8 +187,6 @@ class World:
         server.sql('CREATE DATABASE app OWNER shop')
 
     def _mysql(self):
-        from sql_server import Mysql
-
         class Here(Mysql):
             port = 3306
         server = Here()

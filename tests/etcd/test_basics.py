@@ -308,7 +308,6 @@ def _(s):
         s.ctl(*words)
     s.environ = {'ETCDCTL_USER': 'root:secret'}
     good = s.url().replace('//', '//shop:p%40ss@')
-    from actor import Actor
     a, b = Actor(good), Actor(good)
     a.lock('l', 'one')
     b.lock('l', 'one')
@@ -373,7 +372,6 @@ def _():
 
 @on_etcd('hosts that do not answer are passed over')
 def _(s):
-    from actor import Actor
     dead = ','.join(f'127.0.0.1:{free_port()}' for _ in range(3))
     for _ in range(4):
         a = Actor(f'etcd://{dead},127.0.0.1:{s.port}')
@@ -387,7 +385,6 @@ def _(s):
 
 @case('what is wrong with a URL is said', server=False)
 def _():
-    from actor import Actor
     for url in ('etcd:', 'etcd://', 'etcd://h:0', 'etcd://h:99999', 'etcd://h,,i', 'etcd://[::1',
                 'etcd://h/chroot', 'etcd://h?session=10', 'etcd://h?session=x', 'etcd://h?tls=2',
                 'etcd://h?tls=0&cafile=x', 'etcd://h?cert=x', 'etcd://h?verify=maybe',

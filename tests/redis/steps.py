@@ -89,7 +89,7 @@ def talker(text, closes=True):
     return listener.getsockname()[1]
 
 
-# ---- more than one server: sentinel.Watched, cluster.Cluster -------------------------------------
+# ---- more than one server: redis_sentinel.Watched, redis_cluster.Cluster -------------------------
 
 def holder(servers, name='n', **params):
     """An actor that holds this lock as 'l', and the token."""

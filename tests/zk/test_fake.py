@@ -12,6 +12,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'
 from actor import Actor  # noqa: E402
 from cases import case, equal  # noqa: E402
 from fake_zk import Fake, frame  # noqa: E402
+from proxy import Proxy  # noqa: E402
 from wait import until  # noqa: E402
 from world import run  # noqa: E402
 from zk_server import Server  # noqa: E402
@@ -190,7 +191,6 @@ def _(w):
 
 @case('an answer that comes byte by byte is an answer')
 def _(w):
-    from proxy import Proxy
     p = Proxy(w.servers.port)
     w.at_end(p.close)
     p.trickle = True
