@@ -17,7 +17,7 @@ import traceback
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from programs import program  # noqa: E402
 from world import ROOT, World  # noqa: E402
-from shrink import seconds, shrink  # noqa: E402
+from shrink_steps import seconds, shrink  # noqa: E402
 
 
 class Engine:
