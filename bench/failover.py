@@ -22,12 +22,13 @@ OPTIONS = [w for w in sys.argv[1:] if w.startswith('--')]
 WORDS = [w for w in sys.argv[1:] if not w.startswith('--')]
 os.environ['PAWL_ACTOR'] = os.path.abspath(WORDS[0]) if WORDS else 'actor'
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(HERE, '..', 'tests', 'redis'))
-from cluster import NODE_TIMEOUT_MS, Cluster, forget_all, lock_slot  # noqa: E402
-from live import boot_ns, until  # noqa: E402
-from sentinel import (DOWN_AFTER_MS, Announcements, Watched, forget, order_failover,  # noqa: E402
-                      role)
-from server import keys  # noqa: E402
+sys.path.insert(0, os.path.join(HERE, '..', 'tests', 'lib'))
+from actor import boot_ns  # noqa: E402
+from redis_cluster import NODE_TIMEOUT_MS, Cluster, forget_all, lock_slot  # noqa: E402
+from redis_sentinel import (DOWN_AFTER_MS, Announcements, Watched, forget,  # noqa: E402
+                            order_failover, role)
+from redis_server import keys  # noqa: E402
+from wait import until  # noqa: E402
 
 HOLDERS = 8
 LEASE_MS = 600000  # so long that no holder learns of the loss by a renewal

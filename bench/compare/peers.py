@@ -12,11 +12,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.normpath(os.path.join(HERE, '..', '..'))
 INTEROP = os.path.join(TOP, 'build', 'interop')
 BUILT = os.path.join(TOP, 'build', 'compare')
-
-
-def path_to(folder):
-    for f in ('lib', folder):
-        sys.path.insert(0, os.path.join(TOP, 'tests', f))
+sys.path.insert(0, os.path.join(TOP, 'tests', 'lib'))
 
 
 use_peers = True  # False: leave out all that make bench-peers fetches
@@ -153,8 +149,7 @@ class Redis(Service):
     permits, reading, halved = 100, 64, 64
 
     def start(self):
-        path_to('redis')
-        from live import Live
+        from redis_live import Live
         self.server = Live()
         self.pids = (self.server.process.pid,)
 
@@ -199,8 +194,7 @@ class ZooKeeper(Service):
     sync = False
 
     def start(self):
-        path_to('zk')
-        from server import Server
+        from zk_server import Server
         self.server = Server(tick=2000, least=4000, sync=self.sync).start()
         self.pids = (self.server.process.pid,)
 
@@ -223,8 +217,7 @@ class Etcd(Service):
     title = 'etcd, one server, writes not forced to the disk'
 
     def start(self):
-        path_to('etcd')
-        from etcds import Etcd as One
+        from etcd_server import Etcd as One
         self.server = One()
         self.pids = tuple(m.process.pid for m in self.server.members)
 
@@ -243,9 +236,7 @@ class Sql(Service):
     modes = ('own', 'shared', 'same', 'handover')
 
     def start(self):
-        path_to('redis')
-        path_to('sql')
-        from server import SERVERS
+        from sql_server import SERVERS
         self.server = SERVERS[self.kind](durable=True)
         self.pids = (self.server.process.pid,)
         self.prepare()

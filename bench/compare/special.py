@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-from peers import HERE, INTEROP, TOP, SERVICES, Peer, path_to
+from peers import HERE, INTEROP, TOP, SERVICES, Peer
 from turns import FAILURES, quantile, take_turns
 
 PATIENCE = 600
@@ -150,8 +150,7 @@ class Calls(Special):
 
 class Servers(Special):
     def live(self, n):
-        path_to('redis')
-        from live import Live
+        from redis_live import Live
         return [Live() for _ in range(n)]
 
     def figures(self, server, part, count, seconds=0):

@@ -19,7 +19,6 @@ from pair import check
 from peers import INTEROP, built, manifest
 from watching import watched
 
-sys.path.append(os.path.join(INTEROP, '..', 'tests', 'zk'))
 sys.path.append(os.path.join(INTEROP, '..', 'tests', 'lib'))
 os.environ.setdefault('PAWL_ACTOR', built('actor'))
 
@@ -129,8 +128,8 @@ class Ours:
 
 class Pair:
     def __init__(self, peer):
-        from client import Client
-        from server import Server
+        from zk_client import Client
+        from zk_server import Server
         self.peer, self.root, self.spawned = peer, 'shared', []
         self.server = Server(tick=100).start()
         self.admin = Client(self.server.port, session_ms=600000)

@@ -11,24 +11,23 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True
-BUILD = sys.argv[1]
+BUILD = sys.argv.pop(1)
 TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..')
 sys.path.insert(0, os.path.join(TOP, 'bench', 'compare'))
-import peers  # noqa: E402
+import peers  # noqa: E402 (also finds tests/lib)
+import cases  # noqa: E402
 from compare import Crew  # noqa: E402
 from goals import GOALS, judge  # noqa: E402
 from report import publish, write  # noqa: E402
 from turns import take_turns  # noqa: E402
 from workers import Worker, one_slice  # noqa: E402
 
-CASES = []
 WORKER = os.path.join(BUILD, 'bench', 'bench_worker')
 LATE, WARM_UP = 1, 3  # rounds of a contender that don't count
 
 
-def case(fn):
-    CASES.append(fn)
-    return fn
+def case(function):
+    return cases.case(function.__name__.replace('_', ' '))(function)
 
 
 class Nothing:
@@ -200,18 +199,5 @@ def the_report_names_all_peers_and_is_written():
             assert json.load(f)['services']
 
 
-def main():
-    bad = 0
-    for i, fn in enumerate(CASES, 1):
-        try:
-            fn()
-            print(f'ok {i} - {fn.__name__.replace("_", " ")}', flush=True)
-        except Exception as e:  # pylint: disable=broad-except
-            bad += 1
-            print(f'not ok {i} - {fn.__name__.replace("_", " ")}\n# {type(e).__name__}: {e}')
-    print(f'1..{len(CASES)}')
-    return 1 if bad else 0
-
-
 if __name__ == '__main__':
-    sys.exit(main())
+    sys.exit(cases.run_in_turn())

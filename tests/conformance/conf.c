@@ -98,14 +98,14 @@ pawl_client *client_open_with(const char *parameter)
 
 static void listen(void *arg, int level, const char *text)
 {
-    ear *e = arg;
+    listener *e = arg;
 
     (void)level;
     if (!strncmp(text, e->line, strlen(e->line)))
         event_raise(&e->heard);
 }
 
-pawl_client *client_open_heard(const char *faults, ear *e, const pawl_client_options *options)
+pawl_client *client_open_heard(const char *faults, listener *e, const pawl_client_options *options)
 {
     pawl_client_options all = options ? *options : (pawl_client_options){.size = sizeof all};
     char url[1024];

@@ -72,12 +72,12 @@ int broken_reason(void);
 pawl_client *client_open(const pawl_client_options *options); /* NULL: the defaults */
 pawl_client *client_open_with(const char *parameter);         /* a "key=value" for the URL */
 /* Open a client through trace: and fault: with these faults. Each log line that begins with `line`,
- * such as "> release", raises `heard`: the op has been sent. The ear must outlive the case. */
-typedef struct ear {
+ * such as "> release", raises `heard`: the op has been sent. The listener must outlive the case. */
+typedef struct listener {
     const char *line;
     event heard;
-} ear;
-pawl_client *client_open_heard(const char *faults, ear *e, const pawl_client_options *options);
+} listener;
+pawl_client *client_open_heard(const char *faults, listener *e, const pawl_client_options *options);
 pawl_lock *lock_new(pawl_client *client, const char *name, const pawl_lock_options *options);
 pawl_lock *multi_new(pawl_lock *a, pawl_lock *b, pawl_lock *c); /* b, c may be NULL */
 pawl_semaphore *sem_new(pawl_client *client, const char *name,
@@ -100,8 +100,8 @@ void await_queued(pawl_client *client, const char *name, uint64_t n);
  * operations of all clients have begun to wait. The service may not yet have answered them. */
 void await_waiters(pawl_client *client, const char *name, uint64_t n);
 /* Wait until n waiters of a latch are shown. If the service does not know the waiters: wait until
- * an ear that listens for "> acquire" has been raised n times. */
-void await_latch_waiters(pawl_client *client, const char *name, int n, ear *e);
+ * a listener for "> acquire" has been raised n times. */
+void await_latch_waiters(pawl_client *client, const char *name, int n, listener *e);
 /* Wait until the lease of the only holder was renewed; the case fails if the lease ends instead.
  * `client` must not be the holder's: its calls must not drive the holder's client. */
 void await_renewal(pawl_client *client, const char *name);

@@ -32,7 +32,7 @@ void await_waiters(pawl_client *client, const char *name, uint64_t n)
         pause_ms(1);
 }
 
-void await_latch_waiters(pawl_client *client, const char *name, int n, ear *e)
+void await_latch_waiters(pawl_client *client, const char *name, int n, listener *e)
 {
     if (!can(PAWL_CAN_QUEUE))
         event_await(&e->heard, n);

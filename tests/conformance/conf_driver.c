@@ -25,7 +25,7 @@ static void wait_for_latch(void *arg)
 CASE("leases are renewed after two calls of one client have ended together")
 {
     const char *kept = check_name("kept"), *go = check_name("go");
-    static ear e = {.line = "> acquire"};
+    static listener e = {.line = "> acquire"};
     pawl_client *mine = client_open_heard(NULL, &e, CLIENT_OPTIONS(.watchdog_ms = DEATH_LEASE));
     pawl_client *yours = client_open(NULL);
     pawl_lock *lock = lock_new(mine, kept, NULL);

@@ -83,7 +83,7 @@ CASE("all waiters of a latch return when it reaches 0 and none before")
 {
     enum { N = 12 };
     const char *name = check_name("c");
-    static ear e = {.line = "> acquire"};
+    static listener e = {.line = "> acquire"};
     pawl_client *clients[3] = {client_open_heard(NULL, &e, NULL),
                                client_open_heard(NULL, &e, NULL),
                                client_open_heard(NULL, &e, NULL)};
@@ -117,7 +117,7 @@ CASE("a wait for a latch times out, not before its time")
 CASE("a wait for a latch is cancelled by its handle, and by closing its client")
 {
     const char *name = check_name("c");
-    static ear e = {.line = "> acquire"};
+    static listener e = {.line = "> acquire"};
     pawl_client *mine = client_open_heard(NULL, &e, NULL);
     pawl_client *yours = client_open_heard(NULL, &e, NULL);
     pawl_latch *a = latch_new(mine, name), *b = latch_new(yours, name);
@@ -145,7 +145,7 @@ static void count_down(void *arg)
 
 CASE("cancelling the waits of a latch does not cancel a count-down that is under way")
 {
-    static ear e = {.line = "> latch-down"};
+    static listener e = {.line = "> latch-down"};
     latch_waiter w = {.latch = latch_new(client_open_heard("delay=150,only=latch-down", &e, NULL),
                                          check_name("l"))};
 

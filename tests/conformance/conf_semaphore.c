@@ -99,7 +99,7 @@ static void give_one(void *arg)
 
 CASE("two threads give back parts of one acquire at the same time")
 {
-    static ear e = {.line = "> release"};
+    static listener e = {.line = "> release"};
     pawl_client *client = client_open_heard("delay=100,only=release", &e, NULL);
     giver g = {.sem = sem_new(client, check_name("s"), SEM_OPTIONS(.permits = 4))};
 

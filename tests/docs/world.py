@@ -24,9 +24,13 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-for _folder in ('redis', 'lib'):
-    sys.path.append(os.path.join(HERE, '..', _folder))
-from helpers import module  # noqa: E402
+sys.path.append(os.path.join(HERE, '..', 'lib'))
+from certs import Certs  # noqa: E402
+from etcd_server import Member  # noqa: E402
+import redis_server  # noqa: E402
+from sql_server import Mysql, Postgres  # noqa: E402
+from wait import until  # noqa: E402
+import zk_server  # noqa: E402
 
 HOSTS = {'cache1': 1, 's1': 41, 's2': 42, 's3': 43, 'n1': 51, 'n2': 52, 'n3': 53,
          **{f'r{i}': 60 + i for i in range(1, 6)}, **{f'etcd{i}': 1 for i in (1, 2, 3)},
@@ -126,7 +130,7 @@ class World:
         return None
 
     def _redis_server(self, ip, *options):
-        class Plain(module('redis', 'server').Server):
+        class Plain(redis_server.Server):
             def load(self):
                 pass
         server = Plain('--bind', ip, '--port', 6379, *options)
@@ -134,7 +138,6 @@ class World:
         return server
 
     def _redis(self):
-        from certs import Certs
         certs = Certs(self.folder)
         certs._signed('cache1', 'ca', 'subjectAltName=DNS:cache1,DNS:localhost,IP:127.0.0.1')
         options = [o.replace('@PORT@', '6380') for o in certs.options('cache1')]
@@ -165,20 +168,18 @@ class World:
             self._redis_server(f'127.0.0.{HOSTS[f"r{i}"]}')
 
     def _etcd(self):
-        etcds = module('etcd', 'etcds')
-        member = etcds.Member('n1', 2379, 2380, 100, ['--initial-cluster',
-                                                      'n1=http://127.0.0.1:2380'])
+        member = Member('n1', 2379, 2380, 100, ['--initial-cluster', 'n1=http://127.0.0.1:2380'])
         self.servers.append(member)
         member.start()
-        etcds.until(member.is_healthy)
+        until(member.is_healthy)
 
     def _zk(self):
-        server = module('zk', 'server').Server(port=2181)
+        server = zk_server.Server(port=2181)
         self.servers.append(server)
         server.start()
 
     def _postgres(self):
-        class Here(module('sql', 'server').Postgres):
+        class Here(Postgres):
             port = 5432
         server = Here()
         self.servers.append(server)
@@ -186,7 +187,7 @@ class World:
         server.sql('CREATE DATABASE app OWNER shop')
 
     def _mysql(self):
-        class Here(module('sql', 'server').Mysql):
+        class Here(Mysql):
             port = 3306
         server = Here()
         self.servers.append(server)

@@ -5,9 +5,7 @@ import os
 import subprocess
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-for folder in ('../tool', '../lib'):
-    sys.path.insert(0, os.path.join(HERE, folder))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 TOOL = os.environ['PAWL_TOOL']
 PATIENCE = 120
 

@@ -1,18 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """pawl doctor on etcd."""
-import os
 import re
 import shlex
 import subprocess
-import sys
 
 from doctor import ask, expect, the
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, '..', 'etcd'))
-from harness import case, equal, main  # noqa: E402
-from etcds import Cluster, Etcd, Member, free_ports, until  # noqa: E402
-from fake import Fake, begin, end, message  # noqa: E402
+from cases import case, equal
+from etcd_server import Cluster, Etcd, Member
+from fake_etcd import Fake, begin, end, message
+from ports import free_ports
+from tool import main
+from wait import until
 
 
 def version():

@@ -10,7 +10,8 @@ import tempfile
 import threading
 
 from doctor import TOOL, ask, expect, found, run, the
-from harness import case, equal, main
+from cases import case, equal
+from tool import main
 
 
 def folder(parent='/var/lib'):

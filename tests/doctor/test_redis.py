@@ -12,21 +12,18 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import tempfile
 import threading
-import time
 
 from doctor import PATIENCE, TOOL, ask, expect, found, run, the
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, '..', 'redis'))
-from harness import case, equal, main, wait_for  # noqa: E402
-from certs import Certs  # noqa: E402
-from cluster import Cluster  # noqa: E402
-from live import Live  # noqa: E402
-from ports import free_port  # noqa: E402
-from sentinel import Watched  # noqa: E402
-import rights  # noqa: E402
+from cases import case, equal
+from certs import Certs
+from ports import free_port
+from redis_cluster import Cluster
+from redis_live import Live
+from redis_sentinel import Watched
+import rights
+from tool import main, wait_for
 
 SAFE = ('--appendonly', 'yes', '--appendfsync', 'always')
 

@@ -10,11 +10,10 @@ import sys
 SCHEME = sys.argv.pop(1)
 
 from doctor import ask, expect, found, the  # noqa: E402
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, '..', 'sql'))
-from harness import case, equal, main, wait_for  # noqa: E402
-from pairs import Standby  # noqa: E402
-from server import SERVERS  # noqa: E402
+from cases import case, equal  # noqa: E402
+from sql_pairs import Standby  # noqa: E402
+from sql_server import SERVERS  # noqa: E402
+from tool import main, wait_for  # noqa: E402
 
 KIND = SERVERS[SCHEME]
 

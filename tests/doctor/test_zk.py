@@ -1,16 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """pawl doctor on ZooKeeper."""
-import os
 import re
-import sys
 
 from doctor import expect, the
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, '..', 'zk'))
-from harness import case, equal, main  # noqa: E402
-from client import PERMS, Client, digest, documented  # noqa: E402
-from server import Ensemble, Server  # noqa: E402
+from cases import case, equal
+from tool import main
+from zk_client import PERMS, Client, digest, documented
+from zk_server import Ensemble, Server
 
 SLOW = '?timeout=20000'
 BOSS = (31, 'digest', digest('boss', 'secret'))  # the administrator's entry

@@ -8,10 +8,10 @@ user that has only the rights that docs/security.md lists.
 import os
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from etcds import Cluster, Etcd  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from certs import Certs  # noqa: E402
-from guest import run  # noqa: E402
+from etcd_server import Cluster, Etcd  # noqa: E402
+from with_server import run  # noqa: E402
 
 
 def start(kind, folder, servers):

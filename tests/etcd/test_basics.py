@@ -7,12 +7,15 @@ import sys
 import tempfile
 from urllib.parse import unquote
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from etcds import Actor, Cluster, Etcd, free_port, until  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor  # noqa: E402
+from cases import case, run  # noqa: E402
 from certs import Certs  # noqa: E402
-from forked import case, run  # noqa: E402
+from etcd_server import Cluster, Etcd  # noqa: E402
+from ports import free_port  # noqa: E402
 from proxy import Proxy  # noqa: E402
 import rights  # noqa: E402
+from wait import until  # noqa: E402
 
 
 def on_etcd(sentence, *options, **more):
@@ -305,7 +308,6 @@ def _(s):
         s.ctl(*words)
     s.environ = {'ETCDCTL_USER': 'root:secret'}
     good = s.url().replace('//', '//shop:p%40ss@')
-    from actor import Actor
     a, b = Actor(good), Actor(good)
     a.lock('l', 'one')
     b.lock('l', 'one')
@@ -370,7 +372,6 @@ def _():
 
 @on_etcd('hosts that do not answer are passed over')
 def _(s):
-    from actor import Actor
     dead = ','.join(f'127.0.0.1:{free_port()}' for _ in range(3))
     for _ in range(4):
         a = Actor(f'etcd://{dead},127.0.0.1:{s.port}')
@@ -384,7 +385,6 @@ def _(s):
 
 @case('what is wrong with a URL is said', server=False)
 def _():
-    from actor import Actor
     for url in ('etcd:', 'etcd://', 'etcd://h:0', 'etcd://h:99999', 'etcd://h,,i', 'etcd://[::1',
                 'etcd://h/chroot', 'etcd://h?session=10', 'etcd://h?session=x', 'etcd://h?tls=2',
                 'etcd://h?tls=0&cafile=x', 'etcd://h?cert=x', 'etcd://h?verify=maybe',

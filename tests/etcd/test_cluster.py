@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cluster of three under load, while its leader is killed, a minority and then the majority
 is stopped, and clients are stopped for longer than their leases. Afterwards the test checks the claims of
-the clients (claims.py).
+the clients (random_load.py).
 
 A leader is killed here, never only stopped: a leader that is stopped, replaced meanwhile and resumed ends
 leases that it no longer manages (etcd before 3.4.31 and 3.5.13), which no client can prevent.
@@ -16,10 +16,11 @@ import sys
 import threading
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from etcds import Cluster, until  # noqa: E402
-from claims import Worker, check_alive, check_all  # noqa: E402
-from forked import case, run  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import case, run  # noqa: E402
+from random_load import Worker, check_alive, check_all  # noqa: E402
+from etcd_server import Cluster  # noqa: E402
+from wait import until  # noqa: E402
 
 SEED = int(os.environ.get('CHAOS_SEED', random.randrange(10 ** 6)))
 
@@ -89,7 +90,7 @@ def load(sentence, *faults):
             for w in workers:
                 w.actor.close().ok()
             print(f'# {claims} claims; {codes}')
-            until(lambda: s.keys('') == [], 20)
+            until(lambda: s.keys('') == [], patience=20)
         finally:
             s.stop()
 

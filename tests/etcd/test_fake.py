@@ -4,11 +4,12 @@
 import os
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from etcds import Actor, Etcd, query  # noqa: E402
-from fake import (DATA, GOAWAY, RST_STREAM, Fake, begin, end, frame, head,  # noqa: E402
-                  message)
-from forked import case, run  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor, query  # noqa: E402
+from cases import case, run  # noqa: E402
+from etcd_server import Etcd  # noqa: E402
+from fake_etcd import (DATA, GOAWAY, RST_STREAM, Fake, begin, end, frame, head,  # noqa: E402
+                       message)
 
 
 def strange(sentence, say, codes=('PAWL_EPROTO', 'PAWL_ECONN', 'PAWL_ETIMEDOUT', 'PAWL_EUNKNOWN'),

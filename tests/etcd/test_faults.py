@@ -7,11 +7,13 @@ import sys
 import threading
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from etcds import Actor, Etcd, boot_ns, query, until  # noqa: E402
-from claims import Worker, check_alive, check_all  # noqa: E402
-from forked import case, run  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor, boot_ns, query  # noqa: E402
+from cases import case, run  # noqa: E402
+from random_load import Worker, check_alive, check_all  # noqa: E402
+from etcd_server import Etcd  # noqa: E402
 from proxy import Proxy  # noqa: E402
+from wait import until  # noqa: E402
 
 SEED = int(os.environ.get('CHAOS_SEED', random.randrange(10 ** 6)))
 

@@ -7,11 +7,13 @@ import shutil
 import sys
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from etcds import Actor, Cluster, Etcd, query, until  # noqa: E402
-from fake import PING, Deaf, Fake  # noqa: E402
-from forked import case, run  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor, query  # noqa: E402
+from cases import case, run  # noqa: E402
+from etcd_server import Cluster, Etcd  # noqa: E402
+from fake_etcd import PING, Deaf, Fake  # noqa: E402
 from proxy import Proxy  # noqa: E402
+from wait import until  # noqa: E402
 
 LEASE = 3000  # ms
 BEYOND = 5    # s: this long after the lease no client may still wait

@@ -158,43 +158,43 @@ static int in_child(int (*refused)(void))
     return status;
 }
 
-struct seat {
+struct worker {
     pthread_t id;
     int runs;
     void (*volatile step)(void);
     volatile int quit;
 };
 
-static void *sit(void *arg)
+static void *work(void *arg)
 {
-    struct seat *seat = arg;
+    struct worker *worker = arg;
 
-    for (; !seat->quit; usleep(200))
-        if (seat->step) {
-            seat->step();
-            seat->step = NULL;
+    for (; !worker->quit; usleep(200))
+        if (worker->step) {
+            worker->step();
+            worker->step = NULL;
         }
     return NULL;
 }
 
-static void leave(struct seat *seat)
+static void leave(struct worker *worker)
 {
-    if (seat->runs) {
-        seat->quit = 1;
-        pthread_join(seat->id, NULL);
+    if (worker->runs) {
+        worker->quit = 1;
+        pthread_join(worker->id, NULL);
     }
-    memset(seat, 0, sizeof *seat);
+    memset(worker, 0, sizeof *worker);
 }
 
-static void let(struct seat *seat, void (*step)(void))
+static void let(struct worker *worker, void (*step)(void))
 {
-    if (!seat->runs) {
-        pthread_create(&seat->id, NULL, sit, seat);
-        seat->runs = 1;
+    if (!worker->runs) {
+        pthread_create(&worker->id, NULL, work, worker);
+        worker->runs = 1;
     }
-    for (int i = 0; seat->step && i < 20000; i++)
+    for (int i = 0; worker->step && i < 20000; i++)
         usleep(1000);
-    seat->step = step;
+    worker->step = step;
 }
 
 '''
@@ -360,7 +360,7 @@ def c_test(program, engine, expected):
     for n, (_, f) in program.objects.items():
         out.append(f'static struct handle object{n} = {{NULL, {ACTS[f.get("lost", 0)]}, '
                    f'{ACTS[f.get("done", 0)]}, 0}};\n')
-    out.append('static struct seat seats[8];\n\nstatic const struct expected expected[STEPS] = {\n')
+    out.append('static struct worker workers[8];\n\nstatic const struct expected expected[STEPS] = {\n')
     out += [expected_row(program, i, e) if i in used else
             f'    {{"left out", -1, 0, -1, -1, -1}}, /* {" ".join(map(str, program.steps[i]))} */\n'
             for i, e in enumerate(expected)]
@@ -381,9 +381,9 @@ def c_test(program, engine, expected):
     out.append('    if (failures)\n        return 1;\n')
     for i, s in enumerate(program.steps):
         if s[1] == 'end' and not expected[i].skipped:
-            out.append(f'    leave(&seats[{s[0]}]);\n')
+            out.append(f'    leave(&workers[{s[0]}]);\n')
         elif i in used:
-            out.append(f'    let(&seats[{s[0]}], step{i});\n    settle({i});\n')
+            out.append(f'    let(&workers[{s[0]}], step{i});\n    settle({i});\n')
     closed = {program.steps[i][2] for i in used if program.steps[i][1] == 'close'}
     out += [f'    pawl_close(client{n});\n' for n in program.clients if n not in closed]
     return ''.join(out + ['    printf("%s\\n", failures ? "failed" : "passed");\n'

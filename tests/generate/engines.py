@@ -21,21 +21,9 @@ import time
 
 from program import MOST_PERMITS, Profile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 ENOUGH = 120  # connections
 LONG_STOP = 4.5  # s
-
-
-def path_to(folder):
-    """Import from tests/FOLDER from now on. Folders have modules of the same names (server, cases)."""
-    for f in ('lib', folder):
-        where = os.path.abspath(os.path.join(HERE, '..', f))
-        sys.path.insert(0, where)
-        for name in (n[:-3] for n in os.listdir(where) if n.endswith('.py')):
-            loaded = getattr(sys.modules.get(name), '__file__', None)
-            if loaded and os.path.dirname(os.path.abspath(loaded)) != where and \
-                    os.path.dirname(os.path.abspath(loaded)) != HERE:
-                del sys.modules[name]
 
 
 def silently(ms):
@@ -123,8 +111,7 @@ class Redis(Service):
     starts again (docs/redisson.md)."""
 
     def __init__(self, profile=None, **params):
-        path_to('redis')
-        from live import Live
+        from redis_live import Live
         self.server = Live()
         self.port = self.server.port
         super().__init__(self.server.url(**params), profile or Profile(brief=400))
@@ -186,9 +173,7 @@ class Etcd(Service):
     own = {'freeze': '', 'restart': 'anew', 'older': 'data stale tokens anew', 'wipe': 'data'}
 
     def __init__(self):
-        path_to('redis')  # certificates
-        path_to('etcd')
-        from etcds import Etcd as Server
+        from etcd_server import Etcd as Server
         self.server = Server('--bcrypt-cost=4')
         self.port = self.server.port
         super().__init__(self.server.url(),
@@ -231,8 +216,7 @@ class Zk(Service):
     own = {'freeze': '', 'restart': 'anew', 'older': 'data stale tokens anew'}
 
     def __init__(self):
-        path_to('zk')
-        from server import Server
+        from zk_server import Server
         self.server = Server(least=2000).start()
         self.port = self.server.port
         super().__init__(self.server.url('/generate'),
@@ -270,8 +254,7 @@ class Sql(Service):
     again (docs/sql.md); with layout=session they also follow the clock."""
 
     def __init__(self, kind, profile=None, **params):
-        path_to('sql')
-        from server import SERVERS
+        from sql_server import SERVERS
         self.server = SERVERS[kind]()
         self.port = self.server.port
         super().__init__(self.server.url(**params), profile or Profile(brief=1500, watchdogs=(900, 2000)))

@@ -7,7 +7,7 @@ so that only a minority of an ensemble is affected, except by the fault `majorit
 import random
 import time
 
-from engines import Service, path_to, silently
+from engines import Service, silently
 from program import Profile
 
 
@@ -23,7 +23,6 @@ class Fronts:
     """A proxy in front of each server, so that clients can be cut off from one server."""
 
     def __init__(self, ports):
-        path_to('redis')
         from proxy import Proxy
         self.proxies = [Proxy(port) for port in ports]
         self.ports = [p.port for p in self.proxies]
@@ -48,8 +47,7 @@ class Sentinel(Service):
     for no replica."""
 
     def __init__(self, replicas=0):
-        path_to('redis')
-        from sentinel import Watched
+        from redis_sentinel import Watched
         self.servers = Watched()
         params = {'replicas': replicas} if replicas else {}
         words = 'stale counts' if replicas else 'data stale'
@@ -61,7 +59,7 @@ class Sentinel(Service):
 
     def do_failover(self, ms, which, names):
         """A fail-over by command. The old master goes on until the sentinels turn it into a replica."""
-        from sentinel import role
+        from redis_sentinel import role
         old, _ = self.servers.failover()
         until(lambda: (role(old) or ' ')[0] == 'slave', 'for the old master to follow')
         self.servers.synced()
@@ -119,8 +117,7 @@ class Cluster(Service):
         'nossubscribe': ('-ssubscribe',)}
 
     def __init__(self, layout='pawl'):
-        path_to('redis')
-        import cluster
+        import redis_cluster as cluster
         self.lib = cluster
         self.servers = cluster.Severable()
         self.patience(cluster.PATIENT)
@@ -269,8 +266,7 @@ class Quorum(Service):
     SETTLE = 5000  # ms; longer than the longest lease of a program, twice the longest watchdog
 
     def __init__(self):
-        path_to('redis')
-        from live import Live
+        from redis_live import Live
         self.servers = [Live() for _ in range(3)]
         self.started = time.monotonic()
         self.fronts = Fronts([s.port for s in self.servers])
@@ -320,9 +316,7 @@ class Etcd(Service):
     own = {'leader': 'anew', 'member': 'anew', 'majority': 'anew', 'freeze': '', 'cutoff': ''}
 
     def __init__(self):
-        path_to('redis')
-        path_to('etcd')
-        from etcds import Cluster as Servers
+        from etcd_server import Cluster as Servers
         self.servers = Servers(3, 1000)
         self.fronts = Fronts([m.port for m in self.servers.members])
         super().__init__('etcd://' + ','.join(f'127.0.0.1:{p}' for p in self.fronts.ports) + '/',
@@ -368,8 +362,7 @@ class Zk(Service):
     own = {'leader': 'anew', 'member': 'anew', 'majority': 'anew', 'freeze': 'anew', 'cutoff': ''}
 
     def __init__(self):
-        path_to('zk')
-        from server import Ensemble
+        from zk_server import Ensemble
         self.servers = Ensemble(tick=400, least=2000).start()
         self.fronts = Fronts([s.port for s in self.servers.servers])
         super().__init__('zk://' + ','.join(f'127.0.0.1:{p}' for p in self.fronts.ports) +
@@ -417,14 +410,13 @@ class Pair(Service):
     own = {'promote': ''}
 
     def __init__(self, kind):
-        path_to('sql')
         self.kind = kind
         self.promoted = False
         self.make()
         super().__init__(self.pair.url(), Profile(brief=1500, watchdogs=(900, 2000, 5000)))
 
     def make(self):
-        from pairs import PAIRS
+        from sql_pairs import PAIRS
         self.pair = PAIRS[self.kind](True)
 
     def do_promote(self, ms, which, names):

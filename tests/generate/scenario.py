@@ -4,7 +4,6 @@ verdict."""
 import os
 import random
 import subprocess
-import sys
 import threading
 import time
 
@@ -14,7 +13,6 @@ from program import Free, Program, weave
 from shapes import PREFERRED
 from shrink import candidates
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 SHRINK_SECONDS = 120
 PATIENT = (None, 9000, 9000, 9000)
 CLOSING = (None, 0, 0, 9000)  # a closing round, and how long threads may go on before that
@@ -140,7 +138,6 @@ class Scenario:
             service.url_apart(folder)
         if not any(f[1] in NETWORK for f in self.plan):
             return [], [url] * len(self.programs)
-        sys.path.append(os.path.join(HERE, '..', 'redis'))
         from proxy import Proxy
         proxies = [Proxy(service.port) for _ in self.programs]
         return proxies, [url.replace(f':{service.port}', f':{p.port}') for p in proxies]

@@ -21,7 +21,7 @@
 
 #include "sequence.h"
 
-struct seat {
+struct worker {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t cond;
@@ -37,62 +37,62 @@ struct trace {
     int holders[MAX_STEPS][MAX_NAMES];
 };
 
-static struct seat seats[MAX_THREADS];
+static struct worker workers[MAX_THREADS];
 static struct trace oracle;
 static bool ordered, gone_is_broken, writers_token, shows_less;
 static int differences;
 
 /* ---- Threads --------------------------------------------------------------------------------- */
 
-static void *seat_main(void *arg)
+static void *worker_main(void *arg)
 {
-    struct seat *seat = arg;
+    struct worker *worker = arg;
 
     for (;;) {
         struct op *op;
 
-        pthread_mutex_lock(&seat->mutex);
-        while (!seat->op && !seat->quit)
-            pthread_cond_wait(&seat->cond, &seat->mutex);
-        op = seat->op;
-        pthread_mutex_unlock(&seat->mutex);
+        pthread_mutex_lock(&worker->mutex);
+        while (!worker->op && !worker->quit)
+            pthread_cond_wait(&worker->cond, &worker->mutex);
+        op = worker->op;
+        pthread_mutex_unlock(&worker->mutex);
         if (!op)
             return NULL;
         run_step(op);
-        pthread_mutex_lock(&seat->mutex);
-        seat->op = NULL;
-        pthread_mutex_unlock(&seat->mutex);
+        pthread_mutex_lock(&worker->mutex);
+        worker->op = NULL;
+        pthread_mutex_unlock(&worker->mutex);
     }
 }
 
-static void seat_start(struct seat *seat)
+static void worker_start(struct worker *worker)
 {
-    pthread_mutex_init(&seat->mutex, NULL);
-    pthread_cond_init(&seat->cond, NULL);
-    seat->op = NULL;
-    seat->quit = false;
-    if (pthread_create(&seat->thread, NULL, seat_main, seat))
+    pthread_mutex_init(&worker->mutex, NULL);
+    pthread_cond_init(&worker->cond, NULL);
+    worker->op = NULL;
+    worker->quit = false;
+    if (pthread_create(&worker->thread, NULL, worker_main, worker))
         abort();
 }
 
-static void seat_end(struct seat *seat)
+static void worker_end(struct worker *worker)
 {
-    pthread_mutex_lock(&seat->mutex);
-    seat->quit = true;
-    pthread_cond_signal(&seat->cond);
-    pthread_mutex_unlock(&seat->mutex);
-    pthread_join(seat->thread, NULL);
+    pthread_mutex_lock(&worker->mutex);
+    worker->quit = true;
+    pthread_cond_signal(&worker->cond);
+    pthread_mutex_unlock(&worker->mutex);
+    pthread_join(worker->thread, NULL);
 }
 
 /* A thread whose call has ended, or has only started an operation, is free in a moment. */
-static bool seat_busy(struct seat *seat)
+static bool worker_busy(struct worker *worker)
 {
     for (;;) {
         struct op *op;
 
-        pthread_mutex_lock(&seat->mutex);
-        op = seat->op;
-        pthread_mutex_unlock(&seat->mutex);
+        pthread_mutex_lock(&worker->mutex);
+        op = worker->op;
+        pthread_mutex_unlock(&worker->mutex);
         if (!op)
             return false;
         if (op->state == 1 && op->step.kind != DO_start && op->step.kind != DO_rstart)
@@ -101,12 +101,12 @@ static bool seat_busy(struct seat *seat)
     }
 }
 
-static void seat_give(struct seat *seat, struct op *op)
+static void worker_give(struct worker *worker, struct op *op)
 {
-    pthread_mutex_lock(&seat->mutex);
-    seat->op = op;
-    pthread_cond_signal(&seat->cond);
-    pthread_mutex_unlock(&seat->mutex);
+    pthread_mutex_lock(&worker->mutex);
+    worker->op = op;
+    pthread_cond_signal(&worker->cond);
+    pthread_mutex_unlock(&worker->mutex);
 }
 
 /* ---- Waiting until nothing moves ------------------------------------------------------------- */
@@ -313,28 +313,28 @@ static void note(struct run *run, int k)
 static void one_step(struct run *run, int k, bool is_oracle)
 {
     struct step *s = &run->program->steps[k];
-    struct seat *seat = &seats[s->thread];
+    struct worker *worker = &workers[s->thread];
     struct op *op;
 
     if (is_oracle)
         oracle.skip[k] = (s->kind != DO_close && s->kind != DO_list &&
                           !run->program->objects[s->object].present) ||
-                         seat_busy(seat) || is_ambiguous(run, s, ordered);
+                         worker_busy(worker) || is_ambiguous(run, s, ordered);
     op = op_new(run, s, k);
     if (oracle.skip[k]) {
         op->skipped = true;
         op->state = 2;
         run->finished++;
     } else if (s->kind == DO_end) {
-        seat_end(seat);
-        seat_start(seat);
+        worker_end(worker);
+        worker_start(worker);
         op->state = 2;
         run->finished++;
     } else {
-        if (seat_busy(seat))
+        if (worker_busy(worker))
             hang(run, "finds its thread in another call", k);
         pin_handles(run, op);
-        seat_give(seat, op);
+        worker_give(worker, op);
     }
     if (is_oracle) {
         settle_oracle(run, s->kind);
@@ -353,7 +353,7 @@ static int run_program(struct run *run, bool is_oracle)
     if (code)
         return code;
     for (int i = 0; i < p->nthreads; i++)
-        seat_start(&seats[i]);
+        worker_start(&workers[i]);
     for (int k = 0; k < p->nsteps && !differences; k++)
         one_step(run, k, is_oracle);
     if (is_oracle)
@@ -365,7 +365,7 @@ static int run_program(struct run *run, bool is_oracle)
                 hang(run, is_oracle ? "never ends, on memory: itself" : "never ends", i);
     }
     for (int i = 0; i < p->nthreads; i++)
-        seat_end(&seats[i]);
+        worker_end(&workers[i]);
     order_losses(run, oracle.done_step);
     return 0;
 }

@@ -9,14 +9,11 @@ import tempfile
 
 from judge import (CALL, END, EXCLUSIVE, HOLD, LATCH, MS, MULTI, PERMITS, RECONNECT, RELEASED, SHARED, VERBS, Facts,
                    Record, judge)
-from scenario import sanitizer_reports
+from scenario import sanitizer_reports  # also finds tests/lib
+import cases
 
-CASES = []
-
-
-def case(fn):
-    CASES.append(fn)
-    return fn
+def case(function):
+    return cases.case(function.__name__.replace('_', ' '))(function)
 
 
 def hold(owner, got, valid, left=None, name=0, mode=EXCLUSIVE, token=0, begin=None, **more):
@@ -440,18 +437,5 @@ def a_report_of_a_sanitizer():
             assert len(sanitizer_reports(f.name)) == n, text
 
 
-def main():
-    bad = 0
-    for i, fn in enumerate(CASES, 1):
-        try:
-            fn()
-            print(f'ok {i} - {fn.__name__.replace("_", " ")}')
-        except AssertionError as e:
-            bad += 1
-            print(f'not ok {i} - {fn.__name__.replace("_", " ")}\n# {e}')
-    print(f'1..{len(CASES)}')
-    return 1 if bad else 0
-
-
 if __name__ == '__main__':
-    sys.exit(main())
+    sys.exit(cases.run_in_turn())

@@ -17,13 +17,20 @@ import subprocess
 import threading
 import time
 import urllib.parse
+import weakref
 
 PATIENCE = 60
+LONG = 600000  # ms: a lease that is not renewed during a test; a loss is noticed by other means
 PROGRAM = os.environ.get('PAWL_ACTOR', 'actor')
 
 
 def boot_ns():
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def query(params):
+    """The parameters as the end of a URL."""
+    return '?' + urllib.parse.urlencode(params) if params else ''
 
 
 class Answer:
@@ -57,6 +64,8 @@ class Answer:
 
 
 class Actor:
+    started = weakref.WeakSet()
+
     def __init__(self, url, label='', environ=None, opens=True, prefix=()):
         """opens=False: opening may fail, and the caller checks .opened. prefix: the words of a command
         that runs the actor, such as `unshare -m`."""
@@ -64,6 +73,7 @@ class Actor:
                                         stdout=subprocess.PIPE,
                                         env=dict(os.environ, **(environ or {})))
         self.pid = self.process.pid
+        self.started.add(self)
         self.lines = collections.deque()
         self.changed = threading.Condition()
         self.ended = False
@@ -160,6 +170,14 @@ class Actor:
     def kill(self):
         self.process.kill()
         self.process.wait()
+
+    @classmethod
+    def kill_all(cls):
+        """End all actors that still run."""
+        for actor in list(cls.started):
+            if actor.process.poll() is None:
+                actor.kill()
+        cls.started.clear()
 
     def close(self):
         answer = self.ask('close')

@@ -8,6 +8,7 @@ attack, or holds kernel locks on the table until the victims are done. Afterward
 canaries (a file, a folder and a socket outside, which the member can't access) are unchanged.
 """
 import fcntl
+import functools
 import os
 import random
 import signal
@@ -18,6 +19,9 @@ import subprocess
 import sys
 import tempfile
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import case, run_in_turn  # noqa: E402
 
 TOOL = os.environ['PAWL_TOOL']
 GROUP, MEMBER, USER = 54320, 54322, 54323
@@ -392,18 +396,9 @@ def main():
     if os.geteuid():
         print('1..0 # SKIP needs root, to be several users')
         return 0
-    failed = 0
-    print(f'1..{len(CASES)}')
-    for i, (sentence, act) in enumerate(CASES, 1):
-        try:
-            run_case(act)
-            print(f'ok {i} - {sentence}', flush=True)
-        except Exception as e:
-            failed = 1
-            for line in f'{type(e).__name__}: {e}'.splitlines():
-                print('# ' + line)
-            print(f'not ok {i} - {sentence}', flush=True)
-    return failed
+    for sentence, act in CASES:
+        case(sentence)(functools.partial(run_case, act))
+    return run_in_turn()
 
 
 sys.exit(main())

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the simulator. Each mutant is the library with one deliberate mistake; the simulator must fail on
 every mutant, and pass on the unchanged library. Mistakes in the quorum are tested with the quorum's own
-simulator (tests/unit/test_quorum_random.c).
+simulator (tests/quorum/test_quorum_random.c).
 
     run.py SOURCE-FOLDER LIBRARY-SOURCES... -- SIMULATOR-SOURCES... -- QUORUM-SOURCES...
 

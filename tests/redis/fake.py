@@ -15,6 +15,8 @@ import hashlib
 import socket
 import threading
 
+from actor import query
+
 
 class Request:
     def __init__(self, raw, words, names):
@@ -171,7 +173,6 @@ class Fake:
                 client.close()
 
     def url(self, **params):
-        from live import query
         return f'redis://127.0.0.1:{self.port}/{query(params)}'
 
     def spoil(self, name, reply, carry_out=False):

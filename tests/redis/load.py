@@ -14,8 +14,9 @@ import random
 import threading
 import time
 
-from live import Actor, boot_ns, until  # finds tests/lib
-from claims import ALL, Claim, check_tokens, overlaps
+from actor import Actor, boot_ns
+from random_load import ALL, Claim, check_tokens, overlaps
+from wait import until
 
 WAITS_MS = (0, 300, 3000)
 NOT_GRANTED = ('PAWL_EBUSY', 'PAWL_ETIMEDOUT', 'PAWL_ECONN', 'PAWL_EUNKNOWN')
@@ -174,14 +175,14 @@ class Load:
         for name in names:
             check_tokens([c for c in claims if c.name == name], name)
         pairs = overlaps(claims)
-        untold = [p for p in pairs if not (p[0].told or p[1].told)]
+        unnotified = [p for p in pairs if not (p[0].told or p[1].told)]
         pause = max(longest_pause([c for c in claims if c.name == name]) for name in names)
         longest = max([min(a.end, b.end) - b.start for a, b in pairs], default=0) / 1e6
         print(f'# {"/".join(names)}: {len(claims)} claims, {len(pairs)} overlaps (the longest '
-              f'{longest:.1f} ms, {len(untold)} of them nobody told), '
+              f'{longest:.1f} ms, {len(unnotified)} of them nobody told), '
               f'{sum(c.told for c in claims)} claims ended badly, the longest pause {pause:.0f} ms')
         assert not alone or not pairs, f'two holders at a time: {describe(pairs)}'
-        assert not untold, f'nobody told: {describe(untold)}'
+        assert not unnotified, f'nobody told: {describe(unnotified)}'
         assert longest <= lease_ms, f'believed for {longest} ms, the lease is {lease_ms}'
 
     def report(self):

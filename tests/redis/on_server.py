@@ -10,12 +10,12 @@ have only the rights that docs/security.md lists, also on the sentinels.
 import os
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from certs import Certs  # noqa: E402
-from cluster import Calm  # noqa: E402
-from live import Live  # noqa: E402
-from sentinel import Watched  # noqa: E402
-from guest import run  # noqa: E402
+from with_server import run  # noqa: E402
+from redis_cluster import Calm  # noqa: E402
+from redis_live import Live  # noqa: E402
+from redis_sentinel import Watched  # noqa: E402
 from rights import redis_rules  # noqa: E402
 
 TIMEOUT = 10000  # ms; long enough for a crowded machine

@@ -7,12 +7,13 @@ import os
 import sys
 from urllib.parse import quote, unquote
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import equal  # noqa: E402
-from forked import case, run  # noqa: E402
-from live import Actor, until  # noqa: E402
-from scenes import kill_connections  # noqa: E402
-from server import keys  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor  # noqa: E402
+from cases import case, equal, run  # noqa: E402
+from redis_live import Live  # noqa: E402
+from redis_server import keys  # noqa: E402
+from steps import kill_connections  # noqa: E402
+from wait import until  # noqa: E402
 
 
 def all_keys(s):
@@ -199,4 +200,4 @@ def _():
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Live))

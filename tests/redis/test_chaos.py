@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many processes on a few names of every kind, while connections are cut, frozen, slowed and
 killed, and the server stops and loses its scripts. Afterwards the test checks the claims of the processes
-(claims.py). When the faults end, every process can acquire every name again, and soon nothing is left.
+(random_load.py). When the faults end, every process can acquire every name again, and soon nothing is left.
 
     test_chaos.py [SEED]
 """
@@ -12,11 +12,12 @@ import sys
 import threading
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from forked import case, run  # noqa: E402
-from live import until  # noqa: E402 (finds tests/lib)
-from claims import Worker, check_alive, check_all  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import case, run  # noqa: E402
+from random_load import Worker, check_alive, check_all  # noqa: E402
 from proxy import Proxy  # noqa: E402
+from redis_live import Live  # noqa: E402
+from wait import until  # noqa: E402
 
 SECONDS = 12
 ACTORS = 6
@@ -98,4 +99,4 @@ def _(s):
 if __name__ == '__main__':
     if sys.argv[1:2] and sys.argv[1].isdigit():
         SEED = int(sys.argv.pop(1))
-    sys.exit(run())
+    sys.exit(run(Live))

@@ -6,14 +6,16 @@ and masters die, and errors name the cause when too little of the cluster is lef
 import os
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import equal  # noqa: E402
-from cluster import PATIENT, Calm, Cluster, forget_all, lock_slot  # noqa: E402
-from forked import case, run  # noqa: E402
-from live import Actor, free_port, until  # noqa: E402
-from scenes import LONG, fails, holder, moved, talker, turns, waiters  # noqa: E402
-from sentinel import role  # noqa: E402
-from server import keys  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import LONG, Actor  # noqa: E402
+from cases import case, equal, run  # noqa: E402
+from ports import free_port  # noqa: E402
+from redis_cluster import PATIENT, Calm, Cluster, forget_all, lock_slot  # noqa: E402
+from redis_live import Live  # noqa: E402
+from redis_sentinel import role  # noqa: E402
+from redis_server import keys  # noqa: E402
+from steps import fails, holder, moved, talker, turns, waiters  # noqa: E402
+from wait import until  # noqa: E402
 
 ODD_NAMES = ('{tag}a', '{tag}b', 'a}b', 'a{b', '{}x', 'x{}y', '}{', 'a{b}c{d}', 'grün', '{{x}}')
 
@@ -361,4 +363,4 @@ def _(c):
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Live))

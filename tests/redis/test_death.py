@@ -10,11 +10,12 @@ import os
 import signal
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import equal  # noqa: E402
-from forked import case, run  # noqa: E402
-from live import until  # noqa: E402
-from scenes import Control, queue_up, warm_up  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import case, equal, run  # noqa: E402
+from control import Control  # noqa: E402
+from redis_live import Live  # noqa: E402
+from steps import warm_up  # noqa: E402
+from wait import until  # noqa: E402
 
 CLAIM_MS = 2000
 
@@ -82,7 +83,7 @@ def handed_over(s, crew):
     """All actors queue up, and the lock is passed on until the last one is the watcher."""
     crew[0].lock('l', 'n')
     crew[0].ask('take', 'l', 0).ok()
-    queue_up(s, 'n', crew[1:])
+    s.queue_up('n', crew[1:])
     last = s.queue('n')[-1]
     for x, then in zip(crew, crew[1:3]):
         x.ask('drop', 'l').ok()
@@ -136,7 +137,7 @@ def _(s):
     a, b = s.actor(), s.actor()
     a.lock('l', 'n', lease=1200)
     a.ask('take', 'l', 0).ok()
-    queue_up(s, 'n', [b])
+    s.queue_up('n', [b])
     at, grant = m.grant(owner=s.queue('n')[0])
     lost, got = a.lost('l'), b.answer('acquire', 'l').ok()
     control.before(lost.ns, got.ns, 'told, and the next one has it')
@@ -173,7 +174,7 @@ def _(s):
     h, w1, w2 = s.actor(), s.actor(), s.actor()
     h.lock('l', 'n')
     h.ask('take', 'l', 0).ok()
-    queue_up(s, 'n', [w1, w2])
+    s.queue_up('n', [w1, w2])
     owner = s.queue('n')[1]
     w1.kill()
     until(lambda: len(s.subscribers()) == 2, 'for the server to notice')
@@ -193,7 +194,7 @@ def _(s):
         h, w1, w2 = s.actor(), s.actor(), s.actor()
         h.lock('l', 'n')
         h.ask('take', 'l', 0).ok()
-        queue_up(s, 'n', [w1, w2])
+        s.queue_up('n', [w1, w2])
         owner = s.queue('n')[1]
         m = s.monitor()
         s.pause()
@@ -218,7 +219,7 @@ def _(s):
     h, w1, w2 = s.actor(), s.actor(), s.actor()
     h.lock('l', 'n')
     h.ask('take', 'l', 0).ok()
-    queue_up(s, 'n', [w1, w2])
+    s.queue_up('n', [w1, w2])
     first, second = s.queue('n')
     m = s.monitor()
     w1.stop()
@@ -246,7 +247,7 @@ def _(s):
     h, w1, w2 = s.actor(), s.actor(), s.actor()
     h.lock('l', 'n')
     h.ask('take', 'l', 0).ok()
-    queue_up(s, 'n', [w1, w2])
+    s.queue_up('n', [w1, w2])
     first, second = s.queue('n')
     m = s.monitor()
     w1.close().ok()
@@ -287,7 +288,7 @@ def _(s):
     h, w1, w2 = s.actor(watchdog=1500), s.actor(), s.actor()
     h.lock('l', 'n')
     h.ask('take', 'l', 0).ok()
-    queue_up(s, 'n', [w1, w2])
+    s.queue_up('n', [w1, w2])
     second = s.queue('n')[1]
     h.kill()
     w1.kill()
@@ -304,7 +305,7 @@ def _(s):
     h, *waiters = [s.actor() for _ in range(7)]
     h.lock('l', 'n')
     h.ask('take', 'l', 0).ok()
-    queue_up(s, 'n', waiters)
+    s.queue_up('n', waiters)
     last = s.queue('n')[-1]
     for w in waiters[:-1]:
         w.kill()
@@ -324,7 +325,7 @@ def _(s):
     a, b = s.actor(watchdog=1500, timeout=30000), s.actor()
     a.lock('l', 'n')
     token = a.ask('take', 'l', 0).ok().token
-    queue_up(s, 'n', [b])
+    s.queue_up('n', [b])
     a.send('stopself', 'l')
     os.waitid(os.P_PID, a.pid, os.WSTOPPED | os.WNOWAIT)
     assert b.answer('acquire', 'l').ok().token > token
@@ -375,4 +376,4 @@ def _(s):
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Live))

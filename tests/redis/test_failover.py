@@ -12,13 +12,13 @@ The replicas of a server are cut off for a while before the server dies: grants 
 import os
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import equal  # noqa: E402
-from cluster import Calm, Cluster, lock_slot  # noqa: E402
-from forked import case, run  # noqa: E402
-from live import until  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import case, equal, run  # noqa: E402
 from load import BUSY, LINGER, SLEEPER, Load  # noqa: E402
-from sentinel import Watched, cut_off, role  # noqa: E402
+from redis_cluster import Calm, Cluster, lock_slot  # noqa: E402
+from redis_live import Live  # noqa: E402
+from redis_sentinel import Watched, cut_off, role  # noqa: E402
+from wait import until  # noqa: E402
 
 WORKERS = 3  # with replicas, and as many without
 LEASE_MS = 3000
@@ -140,4 +140,4 @@ def _(c):
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Live))

@@ -7,12 +7,13 @@ import itertools
 import os
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import equal  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor  # noqa: E402
+from cases import case, equal, run  # noqa: E402
 from fake import Fake, bulk, message  # noqa: E402
-from forked import case, run  # noqa: E402
-from live import Actor, until  # noqa: E402
-from scenes import free_again  # noqa: E402
+from redis_live import Live  # noqa: E402
+from steps import free_again  # noqa: E402
+from wait import until  # noqa: E402
 
 FAILED = ('PAWL_EPROTO', 'PAWL_EUNKNOWN', 'PAWL_ECONN', 'PAWL_EBACKEND', 'PAWL_ETIMEDOUT',
           'PAWL_ESTATE', 'PAWL_EINVAL', 'PAWL_ENOTSUP', 'PAWL_EBUSY')
@@ -450,4 +451,4 @@ def _(s):
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Live))

@@ -9,13 +9,14 @@ out the outcome of a request whose answer was lost.
 import os
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import equal  # noqa: E402
-from forked import case, run  # noqa: E402
-from live import Actor, until  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor  # noqa: E402
+from cases import case, equal, run  # noqa: E402
+from control import Control  # noqa: E402
 from proxy import Proxy  # noqa: E402
-from scenes import Control, counter, free_again, kill_connections, queue_up  # noqa: E402
-
+from redis_live import Live  # noqa: E402
+from steps import counter, free_again, kill_connections  # noqa: E402
+from wait import until  # noqa: E402
 
 # ---- connections killed by the server ------------------------------------------------------------
 
@@ -40,7 +41,7 @@ def _(s):
     h, *waiters = [s.actor() for _ in range(4)]
     h.lock('l', 'n')
     tokens = [h.ask('take', 'l', 0).ok().token]
-    queue_up(s, 'n', waiters)
+    s.queue_up('n', waiters)
     places = s.queue('n')
     for _ in range(3):
         kill_connections(s)
@@ -114,7 +115,7 @@ def _(s):
     w, behind = Actor(p.url()), s.actor()
     h.lock('l', 'n')
     h.ask('take', 'l', 0).ok()
-    queue_up(s, 'n', [w, behind])
+    s.queue_up('n', [w, behind])
     m = s.monitor()
     owner = s.queue('n')[0]
     p.stall('down')
@@ -135,7 +136,7 @@ def _(s):
     w, behind = Actor(p.url(timeout=300)), s.actor()
     h.lock('l', 'n')
     h.ask('take', 'l', 0).ok()
-    queue_up(s, 'n', [w, behind])
+    s.queue_up('n', [w, behind])
     m = s.monitor()
     p.stall('down')
     h.ask('drop', 'l').ok()
@@ -248,7 +249,7 @@ def _(s):
     a, b = Actor(p.url()), Actor(p.url())
     a.lock('l', 'n')
     first = a.ask('take', 'l', 30000).ok().token
-    queue_up(s, 'n', [b])
+    s.queue_up('n', [b])
     a.ask('drop', 'l').ok()
     assert b.answer('acquire', 'l').ok().token > first
     b.ask('drop', 'l').ok()
@@ -280,7 +281,7 @@ def _(s):
     a, b = Actor(p.url(timeout=400)), Actor(p.url(timeout=400))
     a.lock('l', 'n')
     token = a.ask('take', 'l', 0).ok().token
-    queue_up(s, 'n', [b])
+    s.queue_up('n', [b])
     p.freeze()
     a.lock('k', 'k')
     a.ask('take', 'k', 30000).ok()
@@ -299,7 +300,7 @@ def _(s):
     a, b = Actor(p.url(watchdog=1500, timeout=300)), s.actor(watchdog=1500)
     a.lock('l', 'n')
     token = a.ask('take', 'l', 0).ok().token
-    queue_up(s, 'n', [b])
+    s.queue_up('n', [b])
     p.stall('both')
     lost = a.lost('l')
     got = b.answer('acquire', 'l').ok()
@@ -334,4 +335,4 @@ def _(s):
     a.close().ok()
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Live))

@@ -4,23 +4,25 @@
 
 In each case a lease or a claim of a known length blocks the lock. From the end of that lease or claim, by
 the server's clock, the next grant must come within BOUND_MS. The bound is extended by the delay that
-scenes.Control measures on a busy machine.
+control.Control measures on a busy machine.
 
-A ghost (a stale entry in docs/redis.md) is a queue entry of an acquire that has ended, of a client that
-lives. The queue contains the entry again because the server went back to older data.
+A stale entry (docs/redis.md) is a queue entry of an acquire that has ended, of a client that lives. The
+queue contains the entry again because the server went back to older data.
 """
 import os
 import shutil
 import sys
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import equal  # noqa: E402
-from forked import case, run  # noqa: E402
-from live import Actor, until  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import LONG, Actor  # noqa: E402
+from cases import case, equal, run  # noqa: E402
+from control import Control  # noqa: E402
 from proxy import Proxy  # noqa: E402
-from scenes import LONG, Control, queue_up, warm_up  # noqa: E402
-from sentinel import Watched, cut_off  # noqa: E402
+from redis_live import Live  # noqa: E402
+from redis_sentinel import Watched, cut_off  # noqa: E402
+from steps import warm_up  # noqa: E402
+from wait import until  # noqa: E402
 
 BOUND_MS = 5000
 LEASE_MS = 3000
@@ -55,33 +57,33 @@ def both(control, s, waiters, ends, what):
     next(w for w in waiters if w is not who).answer('acquire', 'l').ok()
 
 
-# ---- ghosts --------------------------------------------------------------------------------------
+# ---- stale entries -------------------------------------------------------------------------------
 
-def contended(service, s, ghosts, params=None):
-    """Make a holder and a queue: first the clients that will be ghosts, then the real waiters. Returns
-    (holder, ghosts, waiters)."""
+def contended(service, s, stale, params=None):
+    """Make a holder and a queue: first the clients whose entries will be stale, then the real waiters.
+    Returns (holder, stale clients, waiters)."""
     made = [service.actor(watchdog=LEASE_MS, timeout=1000, **(params or {}))
-            for _ in range(ghosts + 3)]
+            for _ in range(stale + 3)]
     made[0].lock('l', 'n')
     made[0].ask('take', 'l', 30000).ok()
-    queue_up(s, 'n', made[1:])
+    s.queue_up('n', made[1:])
     return made[0], made[1:-2], made[-2:]
 
 
-def ended(s, holder, ghosts, left):
+def ended(s, holder, stale, left):
     """The holder has released, and all but the waiters have given up."""
-    for g in ghosts:
+    for g in stale:
         g.ask('cancel', 'l')
         g.answer('acquire', 'l').be('PAWL_ECANCELED')
     equal(len(s.queue('n')), left)
 
 
-@case('a restart from an older snapshot: a queue of ghosts is passed within 5 s of the lease',
+@case('a restart from an older snapshot: a queue of stale entries is passed within 5 s of the lease',
       limit=150)
-def _(s, ghosts=6):
+def _(s, stale=6):
     control = Control()
     warm_up(s)
-    h, gone, (w, last) = contended(s, s, ghosts)
+    h, gone, (w, last) = contended(s, s, stale)
     s.call('SAVE')
     saved = os.path.join(s.folder, 'dump.rdb')
     shutil.copy(saved, saved + '.old')
@@ -103,14 +105,14 @@ def _(s, ghosts=6):
     last.send('take', 'k', 120000)
     got = last.answer('take', 'k', patience=90).ok()
     ms, late = since(s, ends), control.late_ms()
-    print(f'# {ghosts} ghosts: {ms:.0f} ms after the lease; the control: {late:.0f} ms late')
+    print(f'# {stale} stale entries: {ms:.0f} ms after the lease; the control: {late:.0f} ms late')
     assert got.token > token
     assert ms <= BOUND_MS + 3 * late, ms
     last.ask('drop', 'k').ok()
-    until(lambda: not s.queue('n'), 'for the ghosts to go')
+    until(lambda: not s.queue('n'), 'for the stale entries to go')
 
 
-@case('a restart from an older snapshot: who waits on does so behind ghosts for no longer',
+@case('a restart from an older snapshot: who waits on does so behind stale entries for no longer',
       limit=150)
 def _(s):
     control = Control()
@@ -125,7 +127,7 @@ def _(s):
     shutil.copy(saved + '.old', saved)
     s.start()
     ends = ends_at(s)
-    both(control, s, (w, last), ends, 'behind 5 ghosts')
+    both(control, s, (w, last), ends, 'behind 5 stale entries')
 
 
 @case('a fail-over to a replica that was behind: the same', server=Watched, limit=150)
@@ -140,18 +142,18 @@ def _(w):
     for r in replicas:
         r.resume()
     new = w.switched(old)
-    assert len(new.queue('n')) >= 3, 'no ghosts'
+    assert len(new.queue('n')) >= 3, 'no stale entries'
     h.send('release', 'l')
     ends = ends_at(new)
-    both(control, new, (first, last), ends, 'behind 5 ghosts')
+    both(control, new, (first, last), ends, 'behind 5 stale entries')
 
 
-@case('a ghost is told to watch, and says that it does not wait')
+@case('a client with a stale entry is told to watch, and says that it does not wait')
 def _(s):
     a, b = s.actor(), s.actor()
     a.lock('l', 'n')
     a.ask('take', 'l', 0).ok()
-    queue_up(s, 'n', [b])
+    s.queue_up('n', [b])
     owner = s.queue('n')[0]
     record = s.call('HGET', '{pawl:n}:rec', owner)
     b.ask('cancel', 'l')
@@ -162,18 +164,18 @@ def _(s):
         assert s.queue('n') == [owner]
         s.call('PUBLISH', 'pawl:@' + owner.split(':')[0],
                message % (owner, ends_at(s)) + ' 0 pawl:n')
-        until(lambda: not s.queue('n'), 'for the ghost to leave')
+        until(lambda: not s.queue('n'), 'for the stale entry to go')
         s.call('ZADD', '{pawl:n}:queue', 1, owner)
         s.call('HSET', '{pawl:n}:rec', owner, record)
     equal(a.ask('held', 'l').held, 1)
     a.ask('renew', 'l', 0).ok()
 
 
-# Kinds of the holder, of the ghosts, and of the waiter behind them, by the name.
+# Kinds of the holder, of the stale entries, and of the waiter behind them, by the name.
 MIXED = {'m': ('mutex', 'mutex', 'mutex'), 'f': ('fair', 'fair', 'fair'),
          'r': ('write', 'read', 'write'), 'w': ('write', 'write', 'read')}
-GHOST_MS = 5000  # an actor can't cancel a semaphore: its ghosts give up after this time
-LAST_MS = 12000  # the holders' lease: longer than the ghosts wait
+STALE_MS = 5000  # an actor can't cancel a semaphore: its stale waiters give up after this time
+LAST_MS = 12000  # the holders' lease: longer than the stale waiters wait
 
 
 def line_up(service, a, name, verb='acquire', *words):
@@ -182,14 +184,14 @@ def line_up(service, a, name, verb='acquire', *words):
     until(lambda: len(service.queue(name)) == n + 1, 'for a place in the queue')
 
 
-def contended_all(service, ghosts):
-    """A holder, ghosts and a waiter of several names, each client of all names; and the same of a semaphore.
+def contended_all(service, stale):
+    """A holder, stale entries and a waiter of several names, each client of all names; and the same of a semaphore.
     Returns both crews."""
-    crews = [[service.actor(watchdog=LAST_MS, timeout=1000) for _ in range(ghosts + 2)]
+    crews = [[service.actor(watchdog=LAST_MS, timeout=1000) for _ in range(stale + 2)]
              for _ in range(2)]
     for name, (held, gone, wanted) in MIXED.items():
         for i, a in enumerate(crews[0]):
-            a.lock(name, name, kind=held if i == 0 else gone if i <= ghosts else wanted)
+            a.lock(name, name, kind=held if i == 0 else gone if i <= stale else wanted)
         crews[0][0].ask('take', name, 30000).ok()
         for a in crews[0][1:]:
             line_up(service, a, name, 'acquire', -1)
@@ -198,7 +200,7 @@ def contended_all(service, ghosts):
         if i == 0:
             a.ask('take', 's', 30000, 3).ok()
         else:
-            line_up(service, a, 's', 'take', GHOST_MS if i <= ghosts else -1, 1 + i % 3)
+            line_up(service, a, 's', 'take', STALE_MS if i <= stale else -1, 1 + i % 3)
     return crews
 
 
@@ -214,24 +216,24 @@ def ended_all(s, crews):
         equal(len(s.queue(name)), 1)
 
 
-def all_in_time(control, s, crews, ghosts):
-    """Each waiter gets the name in time, although the queues have the ghosts again."""
+def all_in_time(control, s, crews, stale):
+    """Each waiter gets the name in time, although the queues have the stale entries again."""
     ends = {name: ends_at(s, name) for name in (*MIXED, 's')}
     for name in ends:
-        assert len(s.queue(name)) >= 2, f'no ghosts of {name}'
+        assert len(s.queue(name)) >= 2, f'no stale entries of {name}'
     for name in ends:
         w = crews[name == 's'][-1]
-        in_time(control, s, [w], ends[name], f'{name}, behind {ghosts} ghosts', name)
-        w.ask('drop', name, *([1 + (ghosts + 1) % 3] if name == 's' else [])).ok()
+        in_time(control, s, [w], ends[name], f'{name}, behind {stale} stale entries', name)
+        w.ask('drop', name, *([1 + (stale + 1) % 3] if name == 's' else [])).ok()
     for name in ends:
-        until(lambda n=name: not s.queue(n), 'for the ghosts to go')
+        until(lambda n=name: not s.queue(n), 'for the stale entries to go')
 
 
-@case('a restart from an older snapshot: ghosts of every kind, and of several names at once',
+@case('a restart from an older snapshot: stale entries of every kind, and of several names at once',
       limit=200)
-def _(s, ghosts=4):
+def _(s, stale=4):
     control = Control()
-    crews = contended_all(s, ghosts)
+    crews = contended_all(s, stale)
     s.call('SAVE')
     saved = os.path.join(s.folder, 'dump.rdb')
     shutil.copy(saved, saved + '.old')
@@ -241,16 +243,16 @@ def _(s, ghosts=4):
     s.kill()
     shutil.copy(saved + '.old', saved)
     s.start()
-    all_in_time(control, s, crews, ghosts)
+    all_in_time(control, s, crews, stale)
 
 
-@case('a fail-over to a replica that was behind: ghosts of every kind, and of several names at once',
+@case('a fail-over to a replica that was behind: stale entries of every kind, and of several names at once',
       server=Watched, limit=240)
-def _(w, ghosts=3):
+def _(w, stale=3):
     control = Control()
     old, replicas = w.master(), w.replicas()
-    crews = contended_all(w, ghosts)
-    until(lambda: all(len(r.queue(name)) == ghosts + 1 for r in replicas for name in (*MIXED, 's')),
+    crews = contended_all(w, stale)
+    until(lambda: all(len(r.queue(name)) == stale + 1 for r in replicas for name in (*MIXED, 's')),
           'for the replicas')
     cut_off(old, replicas)
     ended_all(old, crews)
@@ -260,7 +262,7 @@ def _(w, ghosts=3):
     for r in replicas:
         r.resume()
     new = w.switched(old)
-    all_in_time(control, new, crews, ghosts)
+    all_in_time(control, new, crews, stale)
 
 
 # ---- clients that die or stop together -----------------------------------------------------------
@@ -272,7 +274,7 @@ def _(s):
     h, *crew = [s.actor(watchdog=LEASE_MS) for _ in range(6)]
     h.lock('l', 'n')
     h.ask('take', 'l', 0).ok()
-    queue_up(s, 'n', crew)
+    s.queue_up('n', crew)
     for a in (h, *crew[:-1]):
         a.kill()
     ends = ends_at(s)
@@ -285,7 +287,7 @@ def _(s):
     h, *crew = [s.actor(watchdog=LEASE_MS) for _ in range(5)]
     h.lock('l', 'n')
     h.ask('take', 'l', 0).ok()
-    queue_up(s, 'n', crew[:3])
+    s.queue_up('n', crew[:3])
     h.ask('drop', 'l').ok()  # from here on the last waiter is the watcher
     crew[0].answer('acquire', 'l').ok()
     queue_up_more(s, crew[3])
@@ -314,11 +316,12 @@ def queue_up_more(s, a):
 def _(s):
     control = Control()
     p = Proxy(s.port)
-    p.replace = b'SUBSCRIBE\r\n$22\r\npawl:@', b'SUBSCRIBE\r\n$22\r\nelse:@'
+    p.request = lambda connection, data: data.replace(b'SUBSCRIBE\r\n$22\r\npawl:@',
+                                                      b'SUBSCRIBE\r\n$22\r\nelse:@')
     h, w = s.actor(), Actor(p.url())
     h.lock('l', 'n')
     h.ask('take', 'l', 0).ok()
-    queue_up(s, 'n', [w])
+    s.queue_up('n', [w])
     equal(len(s.call('PUBSUB', 'CHANNELS', 'else:@*')), 1)
     time.sleep(0.5)
     h.ask('drop', 'l').ok()
@@ -415,7 +418,7 @@ def _(s):
         h, v, w = s.actor(), s.actor(), s.actor()
         h.lock('l', 'n')
         h.ask('take', 'l', 10000).ok()
-        queue_up(s, 'n', [v, w])
+        s.queue_up('n', [v, w])
         time.sleep(0.2)
         s.call(*words)
         ends = ends_at(s)
@@ -426,4 +429,4 @@ def _(s):
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Live))

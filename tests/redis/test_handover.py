@@ -12,11 +12,11 @@ import subprocess
 import sys
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import equal  # noqa: E402
-from forked import case, run  # noqa: E402
-from live import until  # noqa: E402
-from scenes import seen_until_now, warm_up  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import case, equal, run  # noqa: E402
+from redis_live import Live  # noqa: E402
+from steps import seen_until_now, warm_up  # noqa: E402
+from wait import until  # noqa: E402
 
 PAIRS = os.environ.get('PAWL_PAIRS', 'pairs')
 SLOW_US = 1500000
@@ -144,4 +144,4 @@ def _(s):
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Live))

@@ -5,10 +5,10 @@
 import os
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import case, equal, run, until  # noqa: E402
-from server import VERSION, Error, keys  # noqa: E402
-
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import case, equal, run  # noqa: E402
+from redis_server import VERSION, Error, Server, keys  # noqa: E402
+from wait import until  # noqa: E402
 
 # ---- strangers, force, data loss -----------------------------------------------------------------
 
@@ -285,4 +285,4 @@ if VERSION >= 7:  # sharded channels exist since this version
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Server, jobs=1))

@@ -9,13 +9,13 @@ import os
 import sys
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import equal  # noqa: E402
-from forked import case, run  # noqa: E402
-from live import Actor, until  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor  # noqa: E402
+from cases import case, equal, run  # noqa: E402
 from proxy import Proxy  # noqa: E402
-from scenes import free_again, queue_up, seen_until_now, warm_up  # noqa: E402
-
+from redis_live import Live  # noqa: E402
+from steps import free_again, seen_until_now, warm_up  # noqa: E402
+from wait import until  # noqa: E402
 
 # ---- the server stops, restarts, sleeps ----------------------------------------------------------
 
@@ -42,7 +42,7 @@ def _(s):
     a, b, c = s.actor(), s.actor(), s.actor()
     a.lock('l', 'n')
     token = a.ask('take', 'l', 0).ok().token
-    queue_up(s, 'n', [b, c])
+    s.queue_up('n', [b, c])
     places = s.queue('n')
     s.restart()
     until(lambda: len(s.subscribers()) == 3, 'for all to come back')
@@ -116,7 +116,7 @@ def _(s):
     a, b = s.actor(timeout=300, watchdog=5000), s.actor(timeout=300)
     a.lock('l', 'n')
     token = a.ask('take', 'l', 0).ok().token
-    queue_up(s, 'n', [b])
+    s.queue_up('n', [b])
     places = s.queue('n')
     s.pause()
     a.send('release', 'l')
@@ -134,7 +134,7 @@ def _(s):
     a, b = s.actor(watchdog=1500, timeout=300), s.actor(watchdog=1500, timeout=300)
     a.lock('l', 'n')
     token = a.ask('take', 'l', 0).ok().token
-    queue_up(s, 'n', [b])
+    s.queue_up('n', [b])
     s.pause()
     lost = a.lost('l')
     equal(a.ask('valid', 'l').valid, 0)
@@ -152,7 +152,7 @@ def _(s):
     a, b = s.actor(timeout=300), s.actor(timeout=300)
     a.lock('l', 'n')
     a.ask('take', 'l', 0).ok()
-    queue_up(s, 'n', [b])
+    s.queue_up('n', [b])
     s.call('CLIENT', 'PAUSE', 1200, 'ALL')
     b.lock('k', 'k')
     b.send('acquire', 'k', -1)
@@ -218,7 +218,7 @@ def told_at_next_renewal(s, destroy):
     a, b = s.actor(watchdog=3000), s.actor(watchdog=3000)
     a.lock('l', 'n')
     token = a.ask('take', 'l', 0).ok().token
-    queue_up(s, 'n', [b])
+    s.queue_up('n', [b])
     m.script('renew')
     at = len(seen_until_now(s, m))
     destroy()
@@ -274,7 +274,7 @@ def _(s):
     a, b, c = s.actor(), s.actor(), s.actor()
     a.lock('l', 'n')
     token = a.ask('take', 'l', 0).ok().token
-    queue_up(s, 'n', [b])
+    s.queue_up('n', [b])
     c.lock('l', 'n')
     c.ask('break', 'l').ok()
     a.lost('l')
@@ -299,4 +299,4 @@ def _(s):
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Live))

@@ -9,13 +9,15 @@ import os
 import socket
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import equal  # noqa: E402
-from cluster import Calm, slot_of  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor, boot_ns  # noqa: E402
+from cases import case, equal, run  # noqa: E402
 from fake import Fake, bulk, message  # noqa: E402
-from forked import case, run  # noqa: E402
-from live import Actor, boot_ns, free_port, until  # noqa: E402
-from sentinel import NAME, Watched  # noqa: E402
+from ports import free_port  # noqa: E402
+from redis_cluster import Calm, slot_of  # noqa: E402
+from redis_live import Live  # noqa: E402
+from redis_sentinel import NAME, Watched  # noqa: E402
+from wait import until  # noqa: E402
 
 FAILED = ('PAWL_ECONN', 'PAWL_EPROTO', 'PAWL_EBACKEND', 'PAWL_ETIMEDOUT', 'PAWL_EUNKNOWN')
 NONSENSE = (b'+OK\r\n', b':1\r\n', b'*0\r\n', b'*-1\r\n', b'_\r\n', b'%0\r\n', b'*x\r\n', b'-\r\n',
@@ -448,4 +450,4 @@ def _(c):
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Live))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Random requests to the scripts, each answer and each message compared with rules.py.
+"""Random requests to the scripts, each answer and each message compared with model.py.
 
 Several clients send requests, some of them twice, late, or for owners that are long gone; clients are
 killed and come back; leases end. The test ends leases by changing the keys, and makes claims long, so that
@@ -11,9 +11,9 @@ import os
 import random
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from rules import Name  # noqa: E402
-from server import Server, keys  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from redis_server import Server, keys  # noqa: E402
+from model import Name  # noqa: E402
 
 STEPS = 150
 FAR = 10 ** 9

@@ -7,11 +7,12 @@ import os
 import sys
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import equal  # noqa: E402
-from forked import case, run  # noqa: E402
-from live import Actor, until  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor  # noqa: E402
+from cases import case, equal, run  # noqa: E402
 from proxy import Proxy  # noqa: E402
+from redis_live import Live  # noqa: E402
+from wait import until  # noqa: E402
 
 KINDS = ('mutex', 'fair', 'read', 'write', 'spin')
 PROMPT = 5  # s, of a lease of 30
@@ -323,4 +324,4 @@ def _(s):
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Live))

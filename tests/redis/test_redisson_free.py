@@ -5,21 +5,22 @@ states the bounds.
 
 A case measures from the end of the lease or the release, by the server's clock, until the next
 grant. At most BOUND_MS may pass, and CLAIM_MS more for each waiter in a fair lock's queue that is
-dead, stopped, or a ghost: an acquire that has ended, which the queue contains again because the
-server went back to older data. The limit is extended by the delay that scenes.Control measures.
+dead, stopped, or stale: an acquire that has ended, which the queue contains again because the
+server went back to older data. The limit is extended by the delay that control.Control measures.
 """
 import os
 import shutil
 import sys
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import equal  # noqa: E402
-from forked import case, run  # noqa: E402
-from live import Actor, until  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor  # noqa: E402
+from cases import case, equal, run  # noqa: E402
+from control import Control  # noqa: E402
 from proxy import Proxy  # noqa: E402
-from scenes import Control  # noqa: E402
-from sentinel import Watched, cut_off  # noqa: E402
+from redis_live import Live  # noqa: E402
+from redis_sentinel import Watched, cut_off  # noqa: E402
+from wait import until  # noqa: E402
 
 BOUND_MS = 5000
 CLAIM_MS = 2000
@@ -217,33 +218,33 @@ def _(s):
 # ---- older data ----------------------------------------------------------------------------------
 
 def contended(service, s):
-    """A holder, three waiters that will be ghosts, and two that go on waiting."""
+    """A holder, three waiters whose entries will be stale, and two that go on waiting."""
     h, *crew = fair(service, 6, watchdog=LEASE_MS)
     line_up(s, crew)
     return h, crew[:3], crew[3:]
 
 
-def give_up(s, ghosts):
-    for g in ghosts:
+def give_up(s, stale):
+    for g in stale:
         g.ask('cancel', 'l')
         g.answer('acquire', 'l').be('PAWL_ECANCELED')
     equal(s.call('LLEN', QUEUE), 2)
 
 
-@case('fair: a restart from an older snapshot, with ghosts in the queue', limit=150)
+@case('fair: a restart from an older snapshot, with stale entries in the queue', limit=150)
 def _(s):
     control = Control()
-    h, ghosts, waiters = contended(s, s)
+    h, stale, waiters = contended(s, s)
     s.call('SAVE')
     saved = os.path.join(s.folder, 'dump.rdb')
     shutil.copy(saved, saved + '.old')
-    give_up(s, ghosts)
+    give_up(s, stale)
     h.kill()
     s.kill()
     shutil.copy(saved + '.old', saved)
     s.start()
     equal(s.call('LLEN', QUEUE), 5)
-    who = in_time(control, s, waiters, lease_end(s), 3, 'behind 3 ghosts, after the lease')
+    who = in_time(control, s, waiters, lease_end(s), 3, 'behind 3 stale entries, after the lease')
     who.ask('drop', 'l').ok()
     next(w for w in waiters if w is not who).answer('acquire', 'l').ok()
 
@@ -252,16 +253,16 @@ def _(s):
 def _(w):
     control = Control()
     old, replicas = w.master(), w.replicas()
-    h, ghosts, waiters = contended(w, old)
+    h, stale, waiters = contended(w, old)
     until(lambda: all(r.call('LLEN', QUEUE) == 5 for r in replicas), 'for the replicas')
     cut_off(old, replicas)
-    give_up(old, ghosts)
+    give_up(old, stale)
     h.kill()
     old.kill()
     for r in replicas:
         r.resume()
     new = w.switched(old)
-    in_time(control, new, waiters, lease_end(new), 3, 'behind 3 ghosts, after the lease')
+    in_time(control, new, waiters, lease_end(new), 3, 'behind 3 stale entries, after the lease')
 
 
 @case('a restart from an older snapshot: a mutex, and a semaphore', limit=120)
@@ -288,4 +289,4 @@ def _(s):
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Live))

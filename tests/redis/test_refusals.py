@@ -9,12 +9,13 @@ import re
 import socket
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import equal  # noqa: E402
-from forked import case, run  # noqa: E402
-from live import Actor, until  # noqa: E402
-from scenes import Control, fails, free_again, queue_up  # noqa: E402
-
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor  # noqa: E402
+from cases import case, equal, run  # noqa: E402
+from control import Control  # noqa: E402
+from redis_live import Live  # noqa: E402
+from steps import fails, free_again  # noqa: E402
+from wait import until  # noqa: E402
 
 # ---- rights --------------------------------------------------------------------------------------
 
@@ -79,7 +80,7 @@ def _(s):
     a, b = Actor(url + '?watchdog=1500'), s.actor()
     a.lock('l', 'n')
     token = a.ask('take', 'l', 0).ok().token
-    queue_up(s, 'n', [b])
+    s.queue_up('n', [b])
     s.call('ACL', 'DELUSER', 'shop')
     lost, got = a.lost('l'), b.answer('acquire', 'l').ok()
     control.before(lost.ns, got.ns, 'told, and the next one has it')
@@ -95,7 +96,7 @@ def _(s):
     h.ask('take', 'l', 0).ok()
     h.latch('d', 'd')
     h.ask('set', 'd', 1).ok()
-    queue_up(s, 'n', [a])
+    s.queue_up('n', [a])
     a.latch('d', 'd')
     a.send('take', 'd', 3000)
     until(lambda: s.queue('d'))
@@ -117,7 +118,7 @@ def _(s):
     a, b, c = s.actor(watchdog=1500), s.actor(watchdog=1500), s.actor()
     a.lock('l', 'n')
     first = a.ask('take', 'l', 0).ok().token
-    queue_up(s, 'n', [b])
+    s.queue_up('n', [b])
     c.lock('k', 'k')
     s.call('CONFIG', 'SET', 'maxmemory', 1)
     failure = c.ask('take', 'k', 2000).be('PAWL_EBACKEND')
@@ -295,4 +296,4 @@ def _(s):
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Live))

@@ -11,12 +11,12 @@ import re
 import sys
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import equal  # noqa: E402
-from cluster import Calm, lock_slot  # noqa: E402
-from forked import case, run  # noqa: E402
-from live import until  # noqa: E402
-from sentinel import Watched  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import case, equal, run  # noqa: E402
+from redis_cluster import Calm, lock_slot  # noqa: E402
+from redis_live import Live  # noqa: E402
+from redis_sentinel import Watched  # noqa: E402
+from wait import until  # noqa: E402
 
 BUSY_MS = 1000  # WAIT waits for half of this time
 
@@ -183,4 +183,4 @@ def _(c):
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Live))

@@ -7,11 +7,13 @@ import os
 import re
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from forked import case, run  # noqa: E402
-from live import Actor, until  # noqa: E402
-from sentinel import Watched  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor  # noqa: E402
+from cases import case, run  # noqa: E402
+from redis_live import Live  # noqa: E402
+from redis_sentinel import Watched  # noqa: E402
 import rights  # noqa: E402
+from wait import until  # noqa: E402
 
 BATCHES = 8  # of rights that are taken away, side by side
 ODD = ('a}b', 'tag{x}y')
@@ -134,4 +136,4 @@ def _(w):
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Live))

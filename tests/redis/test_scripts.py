@@ -8,10 +8,10 @@ import os
 import sys
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import case, equal, run, until  # noqa: E402
-from server import Error, keys  # noqa: E402
-
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import case, equal, run  # noqa: E402
+from redis_server import Error, Server, keys  # noqa: E402
+from wait import until  # noqa: E402
 
 # ---- hand-over -----------------------------------------------------------------------------------
 
@@ -334,10 +334,10 @@ def _(s):
     assert s.admin.call('PTTL', keys('n')[0]) > 20000
 
 
-# ---- ghosts (stale entries), and keys that are left behind ---------------------------------------
+# ---- stale entries, and keys that are left behind -----------------------------------------------
 
 def granted_by_message(s, mode='x'):
-    """A ghost at the front of the queue gets the lock. Returns (its client, token, time of the grant)."""
+    """A stale entry at the front of the queue gets the lock. Returns (its client, token, time of the grant)."""
     a, b = s.client(), s.client()
     a.acquire('n', 1)
     b.acquire('n', 2, mode=mode, wait=60000)
@@ -423,4 +423,4 @@ def _(s):
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Server, jobs=1))

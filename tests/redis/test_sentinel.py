@@ -6,13 +6,15 @@ that lost its lock with the old master is notified at once.
 import os
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import equal  # noqa: E402
-from forked import case, run  # noqa: E402
-from live import Actor, free_port, until  # noqa: E402
-from scenes import LONG, fails, holder, moved, talker, turns, waiters  # noqa: E402
-from sentinel import Watched, forget, role  # noqa: E402
-from server import keys  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import LONG, Actor  # noqa: E402
+from cases import case, equal, run  # noqa: E402
+from ports import free_port  # noqa: E402
+from redis_live import Live  # noqa: E402
+from redis_sentinel import Watched, forget, role  # noqa: E402
+from redis_server import keys  # noqa: E402
+from steps import fails, holder, moved, talker, turns, waiters  # noqa: E402
+from wait import until  # noqa: E402
 
 
 def listening(server):
@@ -322,4 +324,4 @@ def _(w):
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Live))

@@ -8,15 +8,16 @@ import sys
 import tempfile
 from urllib.parse import quote
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import equal  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor  # noqa: E402
+from cases import case, equal, run  # noqa: E402
 from certs import Certs  # noqa: E402
-from cluster import Cluster  # noqa: E402
-from forked import case, run  # noqa: E402
-from live import Actor, Live, until  # noqa: E402
 from proxy import Proxy  # noqa: E402
-from scenes import kill_connections, warm_up  # noqa: E402
-from sentinel import Watched  # noqa: E402
+from redis_cluster import Cluster  # noqa: E402
+from redis_live import Live  # noqa: E402
+from redis_sentinel import Watched  # noqa: E402
+from steps import kill_connections, warm_up  # noqa: E402
+from wait import until  # noqa: E402
 
 REFUSED = ('PAWL_EAUTH',)
 
@@ -249,4 +250,4 @@ def _():
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Live))

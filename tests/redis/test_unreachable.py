@@ -10,11 +10,11 @@ import subprocess
 import sys
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import equal  # noqa: E402
-from forked import case, run  # noqa: E402
-from live import Actor  # noqa: E402
-from scenes import fails, talker  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor  # noqa: E402
+from cases import case, equal, run  # noqa: E402
+from redis_live import Live  # noqa: E402
+from steps import fails, talker  # noqa: E402
 
 TOOL = os.environ['PAWL_TOOL']
 PATIENT = 'timeout=40000'  # so long that a call ends by the caller's time limit
@@ -140,4 +140,4 @@ def _():
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Live))

@@ -6,9 +6,9 @@ another program: Pawl shows it, waits for it, breaks it, and never treats the lo
 import os
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from cases import case, equal, run  # noqa: E402
-from server import keys  # noqa: E402
+from redis_server import Server, keys  # noqa: E402
 
 VALUES = ('pawl x', 'pawl x ', 'pawl x a', 'pawl x a 1 1 1', 'pawl z', 'pawl z a b c d e', 'pawl p',
           'pawl p x', 'pawl l', 'pawl l x', 'pawl m x', 'pawl ', 'pawl y 1')
@@ -31,4 +31,4 @@ def _(s):
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Server, jobs=1))

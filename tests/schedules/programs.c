@@ -83,7 +83,7 @@ struct start *start_new(struct program *p, struct worker *w, struct slot *slot, 
     s->worker = w;
     s->chance = p->seed * 1000003 + i;
     s->began = clock_ms();
-    atomic_store_explicit(&s->begun, true, memory_order_release); /* see untold() */
+    atomic_store_explicit(&s->begun, true, memory_order_release); /* see without_done() */
     return s;
 }
 

@@ -45,7 +45,7 @@ static void begin_acquire(struct program *p, struct worker *w, struct slot *slot
 }
 
 /* A start of the same client whose `done` has not been called yet, or NULL. */
-static struct start *untold(const struct start *s)
+static struct start *without_done(const struct start *s)
 {
     struct program *p = s->program;
     struct start *found = NULL;
@@ -68,7 +68,7 @@ static void free_in_callback(struct start *s)
 {
     struct program *p = s->program;
     struct worker w = {.program = p, .number = s->worker->number, .chance = s->chance};
-    struct start *other = untold(s);
+    struct start *other = without_done(s);
     pawl_lock *lock = other ? other->lock : NULL;
 
     if (!lock || !renew_handle(p, &w, (size_t)(other->slot - p->slots), lock))

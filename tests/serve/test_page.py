@@ -10,12 +10,12 @@ import sys
 import tempfile
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path += [os.path.join(HERE, '..', part) for part in ('tool', 'lib', 'redis')]
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from browser import Browser  # noqa: E402
-from harness import case, equal, main, wait_for  # noqa: E402
+from cases import case, equal  # noqa: E402
 from hostile import LISTED, plant  # noqa: E402
-from live import Live  # noqa: E402
+from redis_live import Live  # noqa: E402
+from tool import main, wait_for  # noqa: E402
 from website import Site  # noqa: E402
 
 MANY = 10000

@@ -14,12 +14,13 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path += [os.path.join(HERE, '..', part) for part in ('tool', 'lib', 'redis', 'docs')]
+sys.path[:0] = [os.path.join(HERE, '..', folder) for folder in ('lib', 'docs')]
+from cases import Skip, case, equal  # noqa: E402
 from certs import Certs  # noqa: E402
-from harness import Skip, case, equal, main, wait_for  # noqa: E402
-from ports import free_port  # noqa: E402
-from website import Answer, Site, Stream  # noqa: E402
 import extract  # noqa: E402
+from ports import free_port  # noqa: E402
+from tool import main, wait_for  # noqa: E402
+from website import Answer, Site, Stream  # noqa: E402
 
 PAGE = os.path.join(HERE, '..', '..', 'docs', 'serve.md')
 NGINX = shutil.which('nginx', path=os.environ['PATH'] + ':/usr/sbin')

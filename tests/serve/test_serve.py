@@ -9,15 +9,15 @@ import sys
 import time
 import urllib.parse
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path += [os.path.join(HERE, '..', part) for part in ('tool', 'lib', 'redis')]
-from harness import case, equal, main, wait_for  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import case, equal  # noqa: E402
 from hostile import LABEL, LISTED, plant  # noqa: E402
-from live import Live  # noqa: E402
-from services import services  # noqa: E402
-from website import Site  # noqa: E402
 import metrics  # noqa: E402
+from redis_live import Live  # noqa: E402
 import schema  # noqa: E402
+from services import services  # noqa: E402
+from tool import main, wait_for  # noqa: E402
+from website import Site  # noqa: E402
 
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'"
 

@@ -5,7 +5,7 @@ import json
 import re
 import urllib.parse
 
-from harness import wait_for
+from tool import wait_for
 
 
 class Answer:

@@ -4,7 +4,8 @@ import os
 import shutil
 import subprocess
 
-from server import free_port, until
+from ports import free_port
+from wait import until
 
 
 class Bouncer:

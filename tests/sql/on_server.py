@@ -8,10 +8,12 @@ not. --least: the user has only the rights of this block of docs/security.md. In
 replaced by the server's URL, with a timeout for busy machines, and @SERVER@ by the URL without
 parameters, for the server's own library.
 """
+import os
 import sys
 
-from server import SERVERS
-from guest import run
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from with_server import run  # noqa: E402
+from sql_server import SERVERS  # noqa: E402
 
 OPTIONS = [w for w in sys.argv[1:3] if w.startswith('--')]
 LEAST = [w.partition('=')[2] for w in OPTIONS if w.startswith('--least=')]

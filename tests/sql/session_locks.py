@@ -7,12 +7,11 @@ import os
 import signal
 import time
 
-import cases
+from actor import Actor, boot_ns
 from cases import equal
-from pairs import Proxy
-from scenes import freeze, thaw
-from server import Actor, boot_ns, until
-
+import cases
+from proxy import Proxy
+from wait import until
 
 # On top of each bound of docs/sql.md, for a busy machine, in seconds.
 BUSY = 5
@@ -356,18 +355,18 @@ def _(layout, s, name):
 def _(layout, s, name):
     a, b = layout.pair(s, name, {'watchdog': 5000, 'timeout': 700})
     a.ask('take', 'l', 0).ok()
-    freeze(s)
+    s.pause()
     try:
         time.sleep(2.5)  # a renewal was sent, and is late
         equal(a.ask('held', 'l').held, 1)
     finally:
-        thaw(s)
+        s.resume()
     until(lambda: a.ask('valid', 'l').valid > 4000, 'for a renewal')
-    freeze(s)
+    s.pause()
     try:
         a.ask('drop', 'l', patience=20).be('PAWL_EUNKNOWN')
     finally:
-        thaw(s)
+        s.resume()
     equal(a.ask('stats').lost, 0)
     b.ask('take', 'l', 20000).ok()
 

@@ -7,11 +7,14 @@ import signal
 import sys
 from urllib.parse import unquote
 
-from bouncer import Bouncer
-from cases import equal, run
-from scenes import fails
-from server import Actor, boot_ns, until
-from session_locks import SessionLayout
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor, boot_ns  # noqa: E402
+from bouncer import Bouncer  # noqa: E402
+from cases import equal  # noqa: E402
+from failures import fails  # noqa: E402
+from session_locks import SessionLayout  # noqa: E402
+from wait import until  # noqa: E402
+from world import run  # noqa: E402
 
 KEY = "('x' || encode(substr(sha256(convert_to('%s', 'UTF8')), 1, 8), 'hex'))::bit(64)::bigint"
 
@@ -195,7 +198,7 @@ def _(s, name):
             p.stop()
 
 
-@case('a connection that can\'t be given back is closed, and who gets its seat is served')
+@case('a connection that can\'t be given back is closed, and who gets its place is served')
 def _(s, name):
     b, a = s.actor(layout='advisory'), s.actor(layout='advisory', connections=1)
     b.lock('l', name)
@@ -217,4 +220,4 @@ def _(s, name):
 layout.add_cases()
 
 if __name__ == '__main__':
-    sys.exit(run(*sys.argv[1:]))
+    sys.exit(run())

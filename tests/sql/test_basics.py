@@ -7,13 +7,14 @@ import sys
 import tempfile
 import time
 
-import rogue
-from cases import case, equal, run
-from scenes import fails, queue_up
-from server import Actor, until
-
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'redis'))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor  # noqa: E402
+from cases import case, equal  # noqa: E402
 from certs import Certs  # noqa: E402
+from failures import fails  # noqa: E402
+import rogue  # noqa: E402
+from wait import until  # noqa: E402
+from world import run  # noqa: E402
 
 
 @case('the tables are made by whoever comes first; eight who come at once all work', own={})
@@ -34,7 +35,7 @@ def _(s, name):
     a.lock('l', name)
     tokens = [a.ask('take', 'l', 0).ok().token]
     waiters = [s.actor() for _ in range(6)]
-    queue_up(s, name, waiters)
+    s.queue_up(name, waiters)
     a.ask('drop', 'l').ok()
     for w in waiters:
         tokens.append(w.answer('acquire', 'l').ok().token)
@@ -59,7 +60,7 @@ def _(s, name):
     a, b, c = (s.actor(label) for label in ('first', 'second', 'third'))
     a.lock('l', name)
     a.ask('take', 'l', 0).ok()
-    queue_up(s, name, [b, c])
+    s.queue_up(name, [b, c])
     rows = a.rows('show', name.replace(' ', '%20'))
     equal([r.label for r in rows[1:]], ['first', 'second', 'third'])
     equal([r.pid for r in rows[1:]], [a.pid, b.pid, c.pid])
@@ -73,7 +74,7 @@ def _(s, name):
     a, b, c = s.actor(), s.actor(), s.actor()
     a.lock('l', name)
     token = a.ask('take', 'l', 0).ok().token
-    queue_up(s, name, [b])
+    s.queue_up(name, [b])
     c.lock('l', name)
     begun = time.monotonic()
     c.ask('break', 'l').ok()
@@ -115,7 +116,7 @@ def _(s, name):
         a.lock('l', this)
         a.ask('take', 'l', 0).ok()
         waiters = [s.actor() for _ in range(n)]
-        queue_up(s, this, waiters)
+        s.queue_up(this, waiters)
         time.sleep(0.5)  # until the listeners are open
         before = s.statements()
         begun = time.monotonic()
@@ -137,7 +138,7 @@ def _(s, name):
     a, b = s.actor(), s.actor()
     a.lock('l', name, lease=600000)
     a.ask('take', 'l', 0).ok()
-    queue_up(s, name, [b])
+    s.queue_up(name, [b])
     time.sleep(1)
     before = s.statements()
     time.sleep(3)
@@ -182,7 +183,7 @@ def opens(s, a, b, name, crowd):
     return time.monotonic() - began
 
 
-@case('of a latch that opens the last of 80 clients is told as soon as the first', 'mysql')
+@case('of a latch that opens the last of 80 clients is told as soon as the first', only='mysql')
 def _(s, name):
     before = s.number('SELECT @@global.group_concat_max_len')
     s.sql('SET GLOBAL group_concat_max_len = 1024')  # the default of MySQL; of MariaDB it is more
@@ -249,7 +250,7 @@ def _(s, name):
     a, b = s.actor(user='shop'), s.actor(user='shop')
     a.lock('l', name)
     a.ask('take', 'l', 0).ok()
-    queue_up(s, name, [b])
+    s.queue_up(name, [b])
     a.ask('drop', 'l').ok()
     b.answer('acquire', 'l').ok()
 
@@ -316,7 +317,7 @@ def refuses(scheme, script, pattern, asks=True, **params):
         false.close()
 
 
-@case('a false PostgreSQL server asks for the password in clear, and does not get it', 'postgres')
+@case('a false PostgreSQL server asks for the password in clear, and does not get it', only='postgres')
 def _(s, name):
     clear = 'in clear.*cleartext=yes'
     for layout in ('pawl', 'advisory'):
@@ -337,7 +338,7 @@ def _(s, name):
     told.close()
 
 
-@case('a false MySQL server asks for the password in clear, and does not get it', 'mysql')
+@case('a false MySQL server asks for the password in clear, and does not get it', only='mysql')
 def _(s, name):
     for mode in ('disable', 'prefer', 'require', 'verify-ca', 'verify-full'):
         refuses('mysql', rogue.mysql, 'could read the password|TLS|SSL',
@@ -365,7 +366,7 @@ def _(s, name):
         b, c = Actor(f'{url}?cafile={ca}'), Actor(f'{url}?cafile={ca}')
         b.lock('l', name)
         b.ask('take', 'l', 0).ok()
-        queue_up(s, name, [c])
+        s.queue_up(name, [c])
         b.ask('drop', 'l').ok()
         c.answer('acquire', 'l').ok()
 
@@ -376,7 +377,7 @@ def _(s, name):
     a, b = s.actor(pooler='transaction'), s.actor(pooler='transaction')
     a.lock('l', name)
     a.ask('take', 'l', 0).ok()
-    queue_up(s, name, [b])
+    s.queue_up(name, [b])
     a.ask('drop', 'l').ok()
     b.answer('acquire', 'l').ok()
     b.ask('drop', 'l').ok()
@@ -387,4 +388,4 @@ def _(s, name):
 
 
 if __name__ == '__main__':
-    sys.exit(run(*sys.argv[1:]))
+    sys.exit(run())

@@ -16,16 +16,18 @@ import sys
 import threading
 import time
 
-from cases import case, equal, run
-from pairs import PAIRS
-from server import Actor, until
-from claims import Worker, check_alive, check_exclusion, check_tokens, codes, overlaps
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor  # noqa: E402
+from cases import case, equal  # noqa: E402
+from random_load import Worker, check_alive, check_exclusion, check_tokens, codes, overlaps  # noqa: E402
+from sql_pairs import PAIRS  # noqa: E402
+from wait import until  # noqa: E402
+from world import run  # noqa: E402
 
 WORKERS = 3
 MORE = 4  # claims of each name before and after each step
 CAPACITY = {'m': 9, 'rw': 9, 's': 3}
-SYNCHRONOUS = {'postgres': (True,), 'mysql': (True,)}
-ASYNCHRONOUS = {'postgres': (False,), 'mysql': (False,)}
+SYNCHRONOUS, ASYNCHRONOUS = {'synchronous': True}, {'synchronous': False}
 LAYOUTS = {'postgres': 'advisory', 'mysql': 'session'}
 TIMES = {'watchdog': 2500, 'timeout': 1000}
 
@@ -219,4 +221,4 @@ def _(pair, _name):
 
 
 if __name__ == '__main__':
-    sys.exit(run(*sys.argv[1:], kinds=PAIRS))
+    sys.exit(run(PAIRS))

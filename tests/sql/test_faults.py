@@ -7,9 +7,11 @@ import signal
 import sys
 import time
 
-from cases import case, equal, run
-from scenes import fails, freeze, queue_up, thaw
-from server import until
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import case, equal  # noqa: E402
+from failures import fails  # noqa: E402
+from wait import until  # noqa: E402
+from world import run  # noqa: E402
 
 
 @case('a server that is killed and restarted: the holder holds on, waiters keep their order',
@@ -18,7 +20,7 @@ def _(s, name):
     a, waiters = s.actor(watchdog=20000), [s.actor() for _ in range(3)]
     a.lock('l', name)
     token = a.ask('take', 'l', 0).ok().token
-    queue_up(s, name, waiters)
+    s.queue_up(name, waiters)
     s.restart()
     for x in (a, *waiters):  # one that is not there when its turn comes is passed
         until(lambda x=x: s.connections_of(x), 'for the connections')
@@ -72,7 +74,7 @@ def _(s, name):
     a, b = s.actor(watchdog=2000), s.actor()
     a.lock('l', name)
     token = a.ask('take', 'l', 0).ok().token
-    queue_up(s, name, [b])
+    s.queue_up(name, [b])
     a.kill()
     begun = time.monotonic()
     assert b.answer('acquire', 'l').ok().token > token
@@ -84,7 +86,7 @@ def _(s, name):
     a, b, c = s.actor(), s.actor(), s.actor()
     a.lock('l', name)
     a.ask('take', 'l', 0).ok()
-    queue_up(s, name, [b, c])
+    s.queue_up(name, [b, c])
     b.kill()
     until(lambda: s.connections_of(b) == 0, 'for the server to notice')
     a.ask('drop', 'l').ok()
@@ -97,7 +99,7 @@ def _(s, name):
     a, b, c = s.actor(), s.actor(), s.actor()
     a.lock('l', name)
     a.ask('take', 'l', 0).ok()
-    queue_up(s, name, [b, c])
+    s.queue_up(name, [b, c])
     b.stop()
     begun = time.monotonic()
     a.ask('drop', 'l').ok()
@@ -152,7 +154,7 @@ def _(s, name):
     a, b = s.actor(watchdog=3000), s.actor()
     a.lock('l', name)
     token = a.ask('take', 'l', 0).ok().token
-    queue_up(s, name, [b])
+    s.queue_up(name, [b])
     s.drop_tables()
     a.lost('l')
     assert b.answer('acquire', 'l').ok().token > token
@@ -182,7 +184,7 @@ def _(s, name):
     a, cancelled, waiting = s.actor(), s.actor(), s.actor()
     a.lock('l', name)
     a.ask('take', 'l', 0).ok()
-    queue_up(s, name, [cancelled, waiting])
+    s.queue_up(name, [cancelled, waiting])
     t = s.transaction(f"SELECT token FROM {s.prefix} WHERE name = '{name}' FOR UPDATE")
     try:
         cancelled.ask('cancel', 'l')
@@ -339,8 +341,8 @@ def _(s, name):
         a, b, c = s.actor(), s.actor(), s.actor()
         a.lock('l', this, lease=600000)
         a.ask('take', 'l', 0).ok()
-        queue_up(s, this, [b, c])
-        time.sleep(1)  # until ears are open
+        s.queue_up(this, [b, c])
+        time.sleep(1)  # until the listeners are connected
         if killed:
             a.kill()
             b.kill()
@@ -370,7 +372,7 @@ def _(s, name):
     b, c = s.actor(timeout=1000), s.actor(timeout=1000)
     a.lock('l', name)
     a.ask('take', 'l', 0).ok()
-    queue_up(s, name, [b, c])
+    s.queue_up(name, [b, c])
     a.kill()
     s.restart()
     who = next_in_time(s, name, (b, c), 0, 'restarted')
@@ -385,11 +387,11 @@ def _(s, name):
     crew = [s.actor(watchdog=8000, timeout=1000) for _ in range(4)]
     a.lock('l', name)
     a.ask('take', 'l', 0).ok()
-    queue_up(s, name, crew)
+    s.queue_up(name, crew)
     s.kill()
     s.run('cp', '-a', s.data, s.data + '.old')
     s.start()
-    for x in crew[:2]:  # in the older state, ghosts
+    for x in crew[:2]:  # in the older state, stale entries
         x.ask('cancel', 'l')
         x.answer('acquire', 'l').be('PAWL_ECANCELED', 'PAWL_EUNKNOWN')
     until(lambda: s.waiters(name) == 2, 'for two to leave')
@@ -398,13 +400,13 @@ def _(s, name):
     s.run('rm', '-r', s.data)
     s.run('mv', s.data + '.old', s.data)
     s.start()
-    who = next_in_time(s, name, crew[2:], 2, 'behind two ghosts')
+    who = next_in_time(s, name, crew[2:], 2, 'behind two stale entries')
     who.ask('drop', 'l').ok()
     crew[3 if who is crew[2] else 2].answer('acquire', 'l').ok()
 
 
 @case('the server\'s clock is set forward: the lease ends sooner, tokens tell the two apart',
-      own={'clock': True})
+      own={'steps_clock': True})
 def _(s, name):
     a, b = s.actor(watchdog=30000), s.actor()
     a.lock('l', name)
@@ -416,7 +418,7 @@ def _(s, name):
 
 
 @case('the server\'s clock is set back: the lease lasts longer, tokens still rise',
-      own={'clock': True})
+      own={'steps_clock': True})
 def _(s, name):
     a, b = s.actor(), s.actor()
     a.lock('l', name, lease=1500)
@@ -441,14 +443,14 @@ def _(s, name):
     a, b = s.actor(watchdog=6000, timeout=2000), s.actor()
     a.lock('l', name)
     a.ask('take', 'l', 0).ok()
-    queue_up(s, name, [b])
-    freeze(s)
+    s.queue_up(name, [b])
+    s.pause()
     try:
         a.ask('drop', 'l', patience=20).be('PAWL_EUNKNOWN', 'PAWL_ECONN')
     finally:
-        thaw(s)
+        s.resume()
     b.answer('acquire', 'l').ok()
 
 
 if __name__ == '__main__':
-    sys.exit(run(*sys.argv[1:]))
+    sys.exit(run())

@@ -4,23 +4,22 @@
 harm. PostgreSQL: mallory may create objects in the schema public, as every user could before version 15."""
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
-import threading
-import time
-
-from bouncer import Bouncer
-from cases import case, equal, run
-import rights
-import rogue
-from scenes import fails, queue_up
-from server import Actor, until
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, '..', 'redis'))
+sys.path.insert(0, os.path.join(HERE, '..', 'lib'))
+from actor import Actor  # noqa: E402
+from bouncer import Bouncer  # noqa: E402
+from cases import case, equal  # noqa: E402
 from certs import Certs  # noqa: E402
+from failures import fails  # noqa: E402
+from proxy import Proxy  # noqa: E402
+import rights  # noqa: E402
+import rogue  # noqa: E402
+from wait import until  # noqa: E402
+from world import run  # noqa: E402
 
 SECRET = 'Sesame-open-4711'
 CAUGHT = "BEGIN RAISE LOG 'caught % as %', '{}', current_user; {} END"
@@ -67,7 +66,7 @@ def play(s, what, url, parts):
 
 
 @case('objects of another user, in front of PostgreSQL\'s own or a better match, are not called',
-      'postgres', own={})
+      only='postgres', own={})
 def _(s, name):
     set_trap(s)
     tables = [p for p in rights.PARTS if p != 'odd']
@@ -97,7 +96,7 @@ def add_overloads(s, function, types):
               user='mallory')
 
 
-@case('functions that call each other find no function of another user', 'postgres', own={})
+@case('functions that call each other find no function of another user', only='postgres', own={})
 def _(s, name):
     s.schema()
     users(s, 'mallory', 'shop')
@@ -127,7 +126,7 @@ def _(s, name):
 # ---- PostgreSQL: who could change the tables and functions -------------------------------------------
 
 @case('triggers, rules, the right to add triggers, and an owner of the schema who is not trusted',
-      'postgres', own={})
+      only='postgres', own={})
 def _(s, name):
     s.schema()
     users(s, 'mallory', 'shop')
@@ -169,50 +168,24 @@ def _(s, name):
     works(prefix='app.locks')
 
 
-class Between:
-    """Forwards one port to another. Before the piece of a request that follows a piece with `mark`, calls
-    `meanwhile` once."""
+class Between(Proxy):
+    """Before the piece of a request that follows a piece with `mark`, calls `meanwhile` once."""
 
     def __init__(self, port, mark, meanwhile):
-        self.target, self.mark, self.meanwhile = port, mark, meanwhile
-        self.listener = socket.create_server(('127.0.0.1', 0))
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self._serve, daemon=True).start()
+        super().__init__(port)
+        self.mark, self.meanwhile, self.marked = mark, meanwhile, set()
+        self.request = self.look
 
-    def _serve(self):
-        while True:
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                return
-            server = socket.create_connection(('127.0.0.1', self.target))
-            threading.Thread(target=self._up, args=[client, server], daemon=True).start()
-            threading.Thread(target=self._pass, args=[server, client], daemon=True).start()
-
-    def _up(self, client, server):
-        seen = False
-        try:
-            while data := client.recv(65536):
-                if seen and self.meanwhile:
-                    meanwhile, self.meanwhile = self.meanwhile, None
-                    meanwhile()
-                seen = seen or self.mark in data
-                server.sendall(data)
-            server.shutdown(socket.SHUT_WR)
-        except OSError:
-            client.close()
-
-    @staticmethod
-    def _pass(source, sink):
-        try:
-            while data := source.recv(65536):
-                sink.sendall(data)
-            sink.close()
-        except OSError:
-            source.close()
+    def look(self, connection, data):
+        if connection in self.marked and self.meanwhile:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile()
+        if self.mark in data:
+            self.marked.add(connection)
+        return data
 
 
-@case('a function that is made between the check and its use is not used', 'postgres', own={})
+@case('a function that is made between the check and its use is not used', only='postgres', own={})
 def _(s, name):
     users(s, 'mallory', 'shop')
 
@@ -227,6 +200,7 @@ def _(s, name):
         between = Between(s.port, b'proowner', meanwhile)
         fails(s.url('shop', port=between.port, **params), ['PAWL_EAUTH'], 'mallory', wait=20000)
         assert not between.meanwhile, 'the check was not seen'
+        between.close()
         equal(caught(s), [])
         s.drop_tables()
         s.sql(f'DROP FUNCTION {s.prefix}_version()')
@@ -234,7 +208,7 @@ def _(s, name):
 
 # ---- PostgreSQL: messages ------------------------------------------------------------------------------
 
-@case('a user who may read the tables can\'t grant a lock or open a latch by a message', 'postgres',
+@case('a user who may read the tables can\'t grant a lock or open a latch by a message', only='postgres',
       own={})
 def _(s, name):
     s.schema()
@@ -247,7 +221,7 @@ def _(s, name):
     a.lock('l', name)
     a.ask('take', 'l', 0).ok()
     a.ask('set', 'd', 1).ok()
-    queue_up(s, name, [b])
+    s.queue_up(name, [b])
     c.send('take', 'd', -1)
     until(lambda: s.waiters('latch') == 1, 'for the latch')
 
@@ -340,7 +314,7 @@ def keeps_password(environ, script, **params):
         false.close()
 
 
-@case('option files don\'t weaken TLS, or allow methods that show the password', 'mysql')
+@case('option files don\'t weaken TLS, or allow methods that show the password', only='mysql')
 def _(s, name):
     with tempfile.TemporaryDirectory() as folder:
         certs = Certs(folder)
@@ -358,24 +332,24 @@ def _(s, name):
             keeps_password(weak, elsewhere, **params)
 
 
-@case('option files still have user, password and stricter TLS; a socket in the URL is used', 'mysql',
+@case('option files still have user, password and stricter TLS; a socket in the URL is used', only='mysql',
       own={})
 def _(s, name):
-    s.user('keeper', SECRET)
-    s.sql('GRANT ALL ON pawl.* TO keeper')
+    s.user('boss', SECRET)
+    s.sql('GRANT ALL ON pawl.* TO boss')
     with tempfile.TemporaryDirectory() as folder:
-        home = home_with(folder, 'user=keeper', f'password={SECRET}', 'host=192.0.2.1', 'protocol=tcp')
+        home = home_with(folder, 'user=boss', f'password={SECRET}', 'host=192.0.2.1', 'protocol=tcp')
         del home['PAWL_PASSWORD']
         for url in (f'mysql://127.0.0.1:{s.port}/pawl', f'mysql:///pawl?host={s.folder}/socket'):
             a = Actor(url, environ=home)
             a.lock('l', name)
             a.ask('take', 'l', 20000).ok()
             a.close()
-        home = home_with(folder, 'user=keeper', f'password={SECRET}', 'ssl-verify-server-cert=1')
+        home = home_with(folder, 'user=boss', f'password={SECRET}', 'ssl-verify-server-cert=1')
         fails(f'mysql://127.0.0.1:{s.port}/pawl', ['PAWL_EAUTH', 'PAWL_ECONN'], 'SSL|TLS', environ=home)
 
 
-@case('a server that asks for a file of this machine does not get it', 'mysql')
+@case('a server that asks for a file of this machine does not get it', only='mysql')
 def _(s, name):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, 'private')
@@ -394,7 +368,7 @@ def _(s, name):
             false.close()
 
 
-@case('procedures of a user whose name only resembles root\'s are not called', 'mysql', own={})
+@case('procedures of a user whose name only resembles root\'s are not called', only='mysql', own={})
 def _(s, name):
     s.schema()
     s.bare_user('shop')
@@ -411,4 +385,4 @@ def _(s, name):
 
 
 if __name__ == '__main__':
-    sys.exit(run(*sys.argv[1:]))
+    sys.exit(run())

@@ -3,11 +3,15 @@
 """test_rights.py postgres|mysql [WORDS]: least rights on a SQL server. Without any one of the rights
 of docs/security.md a call fails, and the error names the right.
 """
+import os
 import sys
 
-from cases import case, equal, run
-import rights
-from server import Actor, until
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor  # noqa: E402
+from cases import case, equal  # noqa: E402
+import rights  # noqa: E402
+from wait import until  # noqa: E402
+from world import run  # noqa: E402
 
 PARTS = [p for p in rights.PARTS if p != 'odd']
 ADVISORY = [p for p in PARTS if p not in ('permits', 'latches')]
@@ -51,19 +55,19 @@ def _(s, name):
     take_away(s, s.scheme, PARTS)
 
 
-@case('layout=advisory needs the right to connect, and no other', 'postgres', own={})
+@case('layout=advisory needs the right to connect, and no other', only='postgres', own={})
 def _(s, name):
     take_away(s, 'advisory', ADVISORY, layout='advisory')
 
 
-@case('layout=session: each right on its table that is missing is named', 'mysql', own={})
+@case('layout=session: each right on its table that is missing is named', only='mysql', own={})
 def _(s, name):
     s.schema()
     take_away(s, 'session', PARTS, layout='session')
 
 
 @case('layout=session: to break locks of others, and to see their waiters, needs the rights for that',
-      'mysql', own={})
+      only='mysql', own={})
 def _(s, name):
     s.schema()
     for user in ('shop', 'other'):
@@ -93,7 +97,7 @@ def _(s, name):
 
 
 @case('layout=advisory: to break locks of others, and to see them, needs the rights for that',
-      'postgres', own={})
+      only='postgres', own={})
 def _(s, name):
     for user in ('shop', 'other'):
         s.user(user)
@@ -111,4 +115,4 @@ def _(s, name):
 
 
 if __name__ == '__main__':
-    sys.exit(run(*sys.argv[1:]))
+    sys.exit(run())

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """test_sweep.py postgres|mysql [PART]: clients remove old rows from the tables, and no others."""
+import os
 import random
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from cases import case, equal, run
-from scenes import queue_up
-from server import until
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import case, equal  # noqa: E402
+from wait import until  # noqa: E402
+from world import run  # noqa: E402
 
 NAMES = 24
 
@@ -107,16 +109,16 @@ def use(a, names, grants, end):
 @case('the sweep under load: nothing that is held, waited for or set is ever removed', own={})
 def _(s, name):
     s.schema()
-    keeper, *waiters = s.actor(), s.actor(), s.actor()
+    holder, *waiters = s.actor(), s.actor(), s.actor()
     kept = {x: f'{name}/kept {x}' for x in ('x', 'r', 'p', 'd')}
-    keeper.lock('x', kept['x'])
-    keeper.lock('r', kept['r'], kind='read')
-    keeper.sem('p', kept['p'], permits=2)
+    holder.lock('x', kept['x'])
+    holder.lock('r', kept['r'], kind='read')
+    holder.sem('p', kept['p'], permits=2)
     for x in ('x', 'r', 'p'):
-        keeper.ask('take', x, 0).ok()
-    keeper.latch('d', kept['d'])
-    keeper.ask('set', 'd', 2).ok()
-    queue_up(s, kept['x'], waiters)
+        holder.ask('take', x, 0).ok()
+    holder.latch('d', kept['d'])
+    holder.ask('set', 'd', 2).ok()
+    s.queue_up(kept['x'], waiters)
     queue = (f"SELECT owner, id FROM {s.prefix}_member WHERE name = '{kept['x']}' AND role = 'w' "
              'ORDER BY id')
     before = s.sql(queue)
@@ -142,16 +144,16 @@ def _(s, name):
     for i in range(NAMES):
         tokens = [token for n, _, token in sorted(grants, key=lambda g: g[1]) if n == i]
         equal(tokens, sorted(set(tokens)), 'tokens:')
-    for a in (keeper, *users):
+    for a in (holder, *users):
         equal(a.ask('stats').lost, 0)
-    keeper.ask('down', 'd').ok()
-    equal(keeper.ask('count', 'd').n, 1)
+    holder.ask('down', 'd').ok()
+    equal(holder.ask('count', 'd').n, 1)
     for x in ('x', 'r', 'p'):
-        keeper.ask('drop', x).ok()
+        holder.ask('drop', x).ok()
     for w in waiters:
         w.answer('acquire', 'l').ok()
         w.ask('drop', 'l').ok()
 
 
 if __name__ == '__main__':
-    sys.exit(run(*sys.argv[1:]))
+    sys.exit(run())

@@ -14,7 +14,7 @@ import sys
 import termios
 import time
 
-from harness import PATIENCE, TOOL
+from tool import PATIENCE, TOOL
 
 try:
     import pyte

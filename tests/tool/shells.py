@@ -9,7 +9,8 @@ import signal
 import subprocess
 import time
 
-from harness import PATIENCE, TOOL, equal
+from cases import equal
+from tool import PATIENCE, TOOL
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FOLDER = os.path.join(HERE, '..', '..', 'tools', 'completions')

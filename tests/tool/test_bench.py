@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """pawl bench."""
 import json
+import os
 import signal
+import sys
 import time
 
-from harness import case, equal, main, wait_for
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import case, equal  # noqa: E402
+from tool import main, wait_for  # noqa: E402
 
 
 def bench(box, *args):

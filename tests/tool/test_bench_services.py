@@ -4,11 +4,11 @@ import json
 import os
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path += [os.path.join(HERE, '..', part) for part in ('lib', 'redis')]
-from harness import case, equal, main, wait_for  # noqa: E402
-from helpers import module  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import case, equal  # noqa: E402
 from services import services  # noqa: E402
+from tool import main, wait_for  # noqa: E402
+from zk_client import Client  # noqa: E402
 
 COUNT = 20
 
@@ -38,7 +38,7 @@ def left(what, server):
     if what == 'etcd':
         return server.keys() + server.leases()
     if what in ('curator', 'kazoo'):
-        return module('zk', 'client').Client(server.port).ephemerals('/locks')
+        return Client(server.port).ephemerals('/locks')
     if what in ('postgres', 'mysql'):
         return server.sql(f'SELECT name FROM {server.prefix}_member').split()
     return []

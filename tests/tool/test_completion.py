@@ -8,9 +8,12 @@ import json
 import os
 import re
 import subprocess
+import sys
 
-from harness import TOOL, case, equal, main
-from shells import FOLDER, Shell, bash, fish, need
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import case, equal  # noqa: E402
+from shells import FOLDER, Shell, bash, fish, need  # noqa: E402
+from tool import TOOL, main  # noqa: E402
 
 COMMANDS = {'run', 'show', 'ls', 'break', 'latch', 'doctor', 'bench'}
 NAMES = ('alpha:1', 'alpha:2', 'beta gamma', '$(touch bad)', 'x;y', 'déjà')

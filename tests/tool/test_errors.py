@@ -17,12 +17,19 @@ import sys
 import tempfile
 import threading
 import time
-import traceback
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, '..', 'lib'))
-from helpers import module  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+import cases  # noqa: E402
+from cases import equal  # noqa: E402
+from certs import Certs  # noqa: E402
+from etcd_server import Etcd  # noqa: E402
+import fake_etcd  # noqa: E402
+import fake_zk  # noqa: E402
 from ports import free_port  # noqa: E402
+from redis_live import Live  # noqa: E402
+from sql_server import Mysql, Postgres  # noqa: E402
+import zk_client  # noqa: E402
+import zk_server  # noqa: E402
 
 TOOL = os.environ['PAWL_TOOL']
 SOON = 'timeout=700'  # for services that don't answer at all
@@ -46,32 +53,31 @@ class Place:
 
     @property
     def redis(self):
-        return self.once('redis', module('redis', 'live').Live)
+        return self.once('redis', Live)
 
     @property
     def certs(self):
-        return self.once('certs', lambda: module('redis', 'certs').Certs(self.folder),
-                         lambda x: None)
+        return self.once('certs', lambda: Certs(self.folder), lambda x: None)
 
     @property
     def tls_redis(self):
-        return self.once('tls', lambda: module('redis', 'live').Live(*self.certs.options()))
+        return self.once('tls', lambda: Live(*self.certs.options()))
 
     @property
     def etcd(self):
-        return self.once('etcd', module('etcd', 'etcds').Etcd)
+        return self.once('etcd', Etcd)
 
     @property
     def zk(self):
-        return self.once('zk', lambda: module('zk', 'server').Server().start())
+        return self.once('zk', lambda: zk_server.Server().start())
 
     @property
     def postgres(self):
-        return self.once('postgres', module('sql', 'server').Postgres)
+        return self.once('postgres', Postgres)
 
     @property
     def mysql(self):
-        return self.once('mysql', module('sql', 'server').Mysql)
+        return self.once('mysql', Mysql)
 
     def demanding(self, server):
         """Let the SQL server demand TLS of those who connect to its port."""
@@ -148,18 +154,8 @@ class Place:
         assert done.returncode == status, f'{url}: status {done.returncode}, not {status}'
 
 
-cases = []
-
-
-def equal(got, wanted):
-    assert got == wanted, f'got {got!r}, wanted {wanted!r}'
-
-
 def case(engine, sentence):
-    def add(function):
-        cases.append((engine, sentence, function))
-        return function
-    return add
+    return cases.case(f'{engine}: {sentence}', only=engine)
 
 
 # ---- no server, or another one -------------------------------------------------------------------
@@ -313,14 +309,12 @@ for one in SERVERS:
 
 @case('etcd', '-v and a server that does not know the call for its version')
 def _(p):
-    fake = module('etcd', 'fake')
-
     def say(stream, n):
         if n == 1:
-            return fake.head(stream, (':status', '200'), ('content-type', 'application/grpc'),
+            return fake_etcd.head(stream, (':status', '200'), ('content-type', 'application/grpc'),
                              ('grpc-status', '12'), ('grpc-message', 'unknown method'), end=True)
-        return fake.begin(stream) + fake.message(stream, b'\x0a\x02\x18\x05') + fake.end(stream)
-    server = fake.Fake(say)
+        return fake_etcd.begin(stream) + fake_etcd.message(stream, b'\x0a\x02\x18\x05') + fake_etcd.end(stream)
+    server = fake_etcd.Fake(say)
     said = ls(f'etcd://127.0.0.1:{server.port}/?timeout={LONG}', '-v')
     assert said == 'pawl: no names in use\n', said
     assert server.requests > 1 and server.connections == 1, (server.requests, server.connections)
@@ -377,7 +371,7 @@ def _(p):
 
 @case('postgres', 'no TLS to a server that demands TLS')
 def _(p):
-    s = p.once('tls', module('sql', 'server').Postgres)
+    s = p.once('tls', Postgres)
     p.demanding(s)
     p.says(s.url(sslmode='disable', timeout=LONG), CANT + f'127.0.0.1:{s.port}: no pg_hba.conf entry for host '
            '"127.0.0.1", user "root", database "postgres", no encryption; if it demands TLS, remove '
@@ -406,7 +400,7 @@ def my_talker(p, version, answer):
 
 @case('mysql', 'no TLS to a server that demands TLS')
 def _(p):
-    s = p.once('tls', module('sql', 'server').Mysql)
+    s = p.once('tls', Mysql)
     p.demanding(s)
     s.sql("CREATE USER strict@'%' REQUIRE SSL; GRANT ALL ON pawl.* TO strict@'%'")
     says = CANT + f'127.0.0.1:{s.port}: '
@@ -475,8 +469,7 @@ def _(p):
 
 @case('etcd', 'a server that is too old, or another gRPC service')
 def _(p):
-    fake = module('etcd', 'fake')
-    told = fake.Fake(lambda stream, n: fake.head(stream, (':status', '200'), (
+    told = fake_etcd.Fake(lambda stream, n: fake_etcd.head(stream, (':status', '200'), (
         'content-type', 'application/grpc'), ('grpc-status', '12'),
         ('grpc-message', 'unknown service etcdserverpb.KV'), end=True))
     p.stops.append((lambda x: x.listener.close(), told))
@@ -487,12 +480,11 @@ def _(p):
 
 @case('zk', 'no user, a wrong user or password')
 def _(p):
-    zk = module('zk', 'client')
-    z = zk.Client(p.zk.port)
+    z = zk_client.Client(p.zk.port)
     z.create('/closed')
     z.set_acl('/closed', (1, 'world', 'anyone'))
     z.create('/mine')
-    z.set_acl('/mine', (31, 'digest', zk.digest('till', 'sesame')))
+    z.set_acl('/mine', (31, 'digest', zk_client.digest('till', 'sesame')))
     at = f'127.0.0.1:{p.zk.port}'
     p.says(f'zk://{at}/closed?timeout={LONG}', CANT + at + ': the right to create is missing at or below /closed/ '
            '(error -102), and no user was given; see docs/security.md')
@@ -502,7 +494,7 @@ def _(p):
                env={'PAWL_USER': user, 'PAWL_PASSWORD': password})
     login = {'PAWL_USER': 'till', 'PAWL_PASSWORD': 'sesame'}
     equal(p.run(f'zk://{at}/mine?timeout={LONG}', env=login).returncode, 0)
-    s = p.once('no digest', lambda: module('zk', 'server').Server(
+    s = p.once('no digest', lambda: zk_server.Server(
         options=['-Dzookeeper.DigestAuthenticationProvider.enabled=false']).start())
     p.says(s.url(f'?timeout={LONG}'), CANT + f'127.0.0.1:{s.port}: user and password were refused (error -115); '
            'check PAWL_USER, PAWL_PASSWORD, and that the server allows the scheme digest', env=login)
@@ -510,9 +502,8 @@ def _(p):
 
 @case('zk', 'a server that is too old')
 def _(p):
-    fake = module('zk', 'fake')
-    old = fake.Fake(p.zk.port)
-    old.spoil('create2', lambda head, body: fake.frame(head[:12] + struct.pack('>i', -6)), whole=True)
+    old = fake_zk.Fake(p.zk.port)
+    old.spoil('create2', lambda head, body: fake_zk.frame(head[:12] + struct.pack('>i', -6)), whole=True)
     at = f'127.0.0.1:{old.port}'
     p.says(f'zk://{at}/?timeout={LONG}', CANT + at + ": server too old: it can't create containers, Pawl needs "
            'ZooKeeper 3.5 or newer (error -6)', 64)
@@ -637,8 +628,7 @@ def _(p):
 
 @case('tool', 'a quorum whose servers are too young, or down')
 def _(p):
-    live = module('redis', 'live').Live
-    three = [p.once(f'young {i}', live) for i in range(3)]
+    three = [p.once(f'young {i}', Live) for i in range(3)]
     url = 'quorum:' + '|'.join(s.url(timeout=LONG) for s in three)
     young = 'too young (... of 30 s)'
     p.says(url, CANT + f'0 of 3: node 1 {young}, 2 {young}, 3 {young}; a node counts when it has run '
@@ -726,7 +716,7 @@ def _(p):
 
 @case('tool', 'a lock without contact to its service')
 def _(p):
-    s = module('redis', 'live').Live()
+    s = Live()
     p.stops.append((lambda x: x.stop(), s))
     # With the short time-out several renewals fail before the lease ends; each one is logged.
     lose(p, s.url(timeout=300), s.kill, LOST + 'the service did not confirm its renewal before the lease ended, '
@@ -749,22 +739,8 @@ def _(p):
 
 
 def main():
-    engine, words = sys.argv[1], sys.argv[2:]
-    chosen = [c for c in cases if c[0] == engine and (not words or words[0] in c[1])]
-    print(f'1..{len(chosen)}', flush=True)
-    place, failed = Place(), 0
-    try:
-        for number, (_, sentence, function) in enumerate(chosen, 1):
-            try:
-                function(place)
-                print(f'ok {number} - {engine}: {sentence}', flush=True)
-            except Exception:
-                failed += 1
-                print(f'not ok {number} - {engine}: {sentence}')
-                print('\n'.join('# ' + x for x in traceback.format_exc().splitlines()), flush=True)
-    finally:
-        place.end()
-    return 1 if failed else 0
+    place = Place()
+    return cases.run_in_turn(lambda number: contextlib.nullcontext([place]), place.end, sys.argv.pop(1))
 
 
 if __name__ == '__main__':

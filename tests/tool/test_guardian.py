@@ -6,8 +6,11 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 
-from harness import TOOL, Skip, alive, case, equal, guardian_of, main, wait_for
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import Skip, case, equal  # noqa: E402
+from tool import TOOL, alive, guardian_of, main, wait_for  # noqa: E402
 
 # Writes "tick PID" endlessly, and ignores SIGTERM.
 STUBBORN = 'exec 2>/dev/null; trap "" TERM; while :; do echo tick $$ >> log; sleep 0.005; done'

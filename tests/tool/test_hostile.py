@@ -11,14 +11,14 @@ import re
 import subprocess
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path += [os.path.join(HERE, '..', part) for part in ('lib', 'redis')]
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
 from actor import Actor  # noqa: E402
-from harness import TOOL, case, equal, main, wait_for  # noqa: E402
+from cases import case, equal  # noqa: E402
 from hostile import CHINESE, HOSTILE, LABEL, LISTED, clean, plant, shown  # noqa: E402
-from live import Live  # noqa: E402
 import metrics  # noqa: E402
+from redis_live import Live  # noqa: E402
 import shells  # noqa: E402
+from tool import TOOL, main, wait_for  # noqa: E402
 
 LONG = (CHINESE * 20).encode()[:255]  # the name that leaves least room for other words
 RUN = [name for name in LISTED if not name.startswith(b'-')]  # `pawl run` would take it for an option

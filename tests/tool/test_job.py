@@ -10,7 +10,9 @@ import sys
 import termios
 import time
 
-from harness import TOOL, alive, case, equal, guardian_of, main, wait_for
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import case, equal  # noqa: E402
+from tool import TOOL, alive, guardian_of, main, wait_for  # noqa: E402
 
 
 @case('signals are passed on to the command')

@@ -8,10 +8,10 @@ import subprocess
 import sys
 import time
 
-from harness import Skip, TOOL, case, equal, main, wait_for, wake_ups
-
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import Skip, case, equal  # noqa: E402
 import metrics  # noqa: E402
+from tool import TOOL, main, wait_for, wake_ups  # noqa: E402
 
 
 @case('the status is the command\'s')

@@ -5,10 +5,13 @@ import os
 import re
 import shutil
 import signal
+import sys
 import unicodedata
 
-from harness import case, equal, main, wait_for
-from screen import Terminal
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import case, equal  # noqa: E402
+from screen import Terminal  # noqa: E402
+from tool import main, wait_for  # noqa: E402
 
 
 @case('show tells by its status whether it is held')

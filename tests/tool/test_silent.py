@@ -8,10 +8,13 @@ engine run at the same time, because each waits for a time limit.
 """
 import os
 import socket
+import sys
 import threading
 import time
 
-from harness import TOOL, case, equal, main
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import case, equal  # noqa: E402
+from tool import TOOL, main  # noqa: E402
 
 URLS = {
     'redis': 'redis://127.0.0.1:%d',

@@ -13,11 +13,11 @@ import time
 import unicodedata
 import xml.etree.ElementTree
 
-from harness import PATIENCE, case, equal, main, wait_for
-from screen import DOWN, END, ENTER, ESCAPE, Terminal, svg
-
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', 'lib'))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import case, equal  # noqa: E402
 from ports import free_port  # noqa: E402
+from screen import DOWN, END, ENTER, ESCAPE, Terminal, svg  # noqa: E402
+from tool import PATIENCE, main, wait_for  # noqa: E402
 
 PICTURES = os.path.join(os.path.dirname(__file__), '..', '..', 'docs', 'pictures')
 SHANGHAI = '订单:上海'

@@ -3,9 +3,12 @@
 import json
 import os
 import re
+import sys
 import time
 
-from harness import TOOL, case, equal, main, wait_for
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import case, equal  # noqa: E402
+from tool import TOOL, main, wait_for  # noqa: E402
 
 
 def itself(box, name, outer, inner):

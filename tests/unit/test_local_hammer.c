@@ -8,8 +8,8 @@
  * hold into plain shared memory. A process that gets a lock checks these marks: the mark of another
  * process is a crime unless that process has been sent SIGKILL.
  *
- * A seat is one of the places for workers; a life is one process in a seat, and its mark is
- * life + 1. The marks of a seat are written by its worker, and by the parent once that worker has
+ * A place is the number of a worker; a life is one process in a place, and its mark is
+ * life + 1. The marks of a place are written by its worker, and by the parent once that worker has
  * ended; the mark of a name's writer is written by the process that believes to be the writer.
  *
  * $HAMMER_KILLS is the number of kills.
@@ -42,7 +42,7 @@ static struct shared {
 
 struct worker {
     struct client client;
-    uint32_t seat, life;
+    uint32_t place, life;
     uint64_t rng;
 };
 
@@ -57,7 +57,7 @@ static uint64_t rnd(struct worker *w, uint64_t n)
 static void crime(struct worker *w, const char *what, int name, uint32_t other)
 {
     atomic_fetch_add(&shared->crimes, 1);
-    check_note("life %u in seat %u: %s %d, other %u", w->life, w->seat, what, name, other);
+    check_note("life %u in place %u: %s %d, other %u", w->life, w->place, what, name, other);
 }
 
 static bool lives(uint32_t mark)
@@ -81,7 +81,7 @@ static void enter(struct worker *w, int name, int mode, uint64_t token)
         if (lives(before))
             crime(w, "two writers of", name, before - 1);
     } else {
-        atomic_store(&shared->reader[name][w->seat], w->life + 1);
+        atomic_store(&shared->reader[name][w->place], w->life + 1);
         if (lives(atomic_load(&shared->writer[name])))
             crime(w, "a writer beside a reader of", name, atomic_load(&shared->writer[name]) - 1);
     }
@@ -98,7 +98,7 @@ static void leave(struct worker *w, int name, int mode)
     if (mode == PAWL_MODE_EXCLUSIVE)
         atomic_store(&shared->writer[name], 0);
     else
-        atomic_store(&shared->reader[name][w->seat], 0);
+        atomic_store(&shared->reader[name][w->place], 0);
 }
 
 static void linger_a_bit(struct worker *w)
@@ -165,22 +165,22 @@ static void work_semaphore(struct worker *w)
     code = get(w, &op);
     if (code)
         return;
-    atomic_store(&shared->permit_life[w->seat], w->life + 1);
-    atomic_store(&shared->permit[w->seat], op.permits);
+    atomic_store(&shared->permit_life[w->place], w->life + 1);
+    atomic_store(&shared->permit[w->place], op.permits);
     for (uint32_t i = 0; i < WORKERS; i++)
         if (lives(atomic_load(&shared->permit_life[i])))
             sum += atomic_load(&shared->permit[i]);
     if (sum > PERMITS)
         crime(w, "permits", (int)sum, 0);
     linger_a_bit(w);
-    atomic_store(&shared->permit[w->seat], 0);
+    atomic_store(&shared->permit[w->place], 0);
     if (client_release(&w->client, &op))
         crime(w, "release of permits failed", 0, 0);
 }
 
-static void worker(uint32_t seat, uint32_t life)
+static void worker(uint32_t place, uint32_t life)
 {
-    struct worker w = {.seat = seat, .life = life, .rng = 88172645463325252u + life * 7919u};
+    struct worker w = {.place = place, .life = life, .rng = 88172645463325252u + life * 7919u};
 
     if (client_open(&w.client))
         _exit(1);
@@ -200,19 +200,19 @@ static struct crew {
     unsigned stops, unread;
 } crew;
 
-static void spawn(uint32_t seat)
+static void spawn(uint32_t place)
 {
     pid_t pid = fork();
 
     CHECK(pid >= 0);
     if (pid == 0)
-        worker(seat, crew.next_life);
-    crew.pids[seat] = pid;
-    crew.lives[seat] = crew.next_life++;
+        worker(place, crew.next_life);
+    crew.pids[place] = pid;
+    crew.lives[place] = crew.next_life++;
 }
 
-/* The k-th kill: kill a worker, and start another one in its seat. Some workers are stopped before,
- * and continued or not. */
+/* The k-th kill: kill a worker, and start another one in its place. Some workers are stopped
+ * before, and continued or not. */
 static void strike(int k)
 {
     uint32_t i;

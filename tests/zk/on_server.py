@@ -9,11 +9,10 @@ even a crowded machine meets these limits.
 import os
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(HERE, '..', 'lib')]
-from client import Client, documented  # noqa: E402
-from guest import run  # noqa: E402
-from server import Ensemble, Server  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from with_server import run  # noqa: E402
+from zk_client import Client, documented  # noqa: E402
+from zk_server import Ensemble, Server  # noqa: E402
 
 
 def start(kind, folder, servers):

@@ -9,13 +9,16 @@ import tempfile
 import time
 import urllib.parse
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import Actor, case, equal, refused, run, until  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor  # noqa: E402
+from cases import case, equal  # noqa: E402
 from certs import Certs  # noqa: E402
 from ports import free_port  # noqa: E402
-from client import documented  # noqa: E402
-from server import Server  # noqa: E402
 import rights  # noqa: E402
+from wait import until  # noqa: E402
+from world import refused, run  # noqa: E402
+from zk_client import documented  # noqa: E402
+from zk_server import Server  # noqa: E402
 
 UUID = r'_c_[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
 TOOL = os.environ['PAWL_TOOL']
@@ -135,7 +138,6 @@ def _(w):
 @case('at the root, a lock "zookeeper" is not ZooKeeper\'s own node')
 def _(w):
     a = Actor(w.servers.url())
-    w.actors.append(a)
     a.lock('l', 'zookeeper')
     a.ask('take', 'l', 0).ok()
     equal(len(w.admin.children('/%7Aookeeper')), 1)
@@ -175,7 +177,6 @@ def _(w):
     d.lock('l', 'safe')
     d.ask('take', 'l', 0).be('PAWL_EAUTH')
     e = Actor(w.servers.url(w.chroot).replace('//', '//till:sesame@') + '?acl=open')
-    w.actors.append(e)
     e.lock('l', 'shared')
     failed = e.ask('take', 'l', 0)  # below a node of the user's own it may
     failed.ok()
@@ -325,12 +326,10 @@ def _(w):
 @case('a server that is not there, or no ZooKeeper, is told in words and in time')
 def _(w):
     a = Actor(f'zk://127.0.0.1:{free_port()}')
-    w.actors.append(a)
     a.lock('l', 'x')
     failed = a.ask('take', 'l', 300).be('PAWL_ECONN')
     assert 'refused' in failed.words, failed
     b = Actor(f'zk://no-such-host.invalid:1,127.0.0.1:{w.servers.port}{w.chroot}')
-    w.actors.append(b)
     b.lock('l', 'x')
     b.ask('take', 'l', 20000).ok()
 
@@ -362,7 +361,6 @@ def _(w):
 
     def take(words, wait=400):
         a = Actor(f'zk://localhost:{port}/t?{words}')
-        w.actors.append(a)
         a.lock('l', 'x')
         got = a.ask('take', 'l', wait)
         a.close()

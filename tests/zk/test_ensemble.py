@@ -8,11 +8,13 @@ import sys
 import threading
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import case, equal, run, until  # noqa: E402
-from client import Client  # noqa: E402
-from server import Ensemble  # noqa: E402
-import claims  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import case, equal  # noqa: E402
+import random_load  # noqa: E402
+from wait import until  # noqa: E402
+from world import run  # noqa: E402
+from zk_client import Client  # noqa: E402
+from zk_server import Ensemble  # noqa: E402
 
 SESSION = 2000
 SEED = int(os.environ.get('CHAOS_SEED', random.randrange(10 ** 6)))
@@ -39,10 +41,9 @@ def healed(w):
 
 def start_workers(w, n=6):
     over = threading.Event()
-    workers = [claims.Worker(SEED * 100 + i, w.url(session=SESSION, timeout=500), over)
+    workers = [random_load.Worker(SEED * 100 + i, w.url(session=SESSION, timeout=500), over)
                for i in range(n)]
     for worker in workers:
-        w.actors.append(worker.actor)
         worker.start()
     return workers, over
 
@@ -65,9 +66,9 @@ def finish(w, workers, over, done):
     for worker in workers:
         worker.join()
     healed(w)
-    made = claims.check(workers)
+    made = random_load.check(workers)
     try:
-        claims.check_alive(workers)
+        random_load.check_alive(workers)
     except AssertionError:
         show_left(w, workers)
         raise
@@ -75,7 +76,7 @@ def finish(w, workers, over, done):
     for worker in workers:
         worker.actor.close().ok()
     w.nothing_left()
-    print(f'# {len(made)} claims, {lost} lost; {claims.codes(workers)}; {done}')
+    print(f'# {len(made)} claims, {lost} lost; {random_load.codes(workers)}; {done}')
 
 
 # Each ensemble has only one fault that causes an election. In ZooKeeper 3.8.0 a server that was away and

@@ -8,10 +8,14 @@ import struct
 import sys
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import Actor, case, equal, run, until  # noqa: E402
-from fake import Fake, frame  # noqa: E402
-from server import Server  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import Actor  # noqa: E402
+from cases import case, equal  # noqa: E402
+from fake_zk import Fake, frame  # noqa: E402
+from proxy import Proxy  # noqa: E402
+from wait import until  # noqa: E402
+from world import run  # noqa: E402
+from zk_server import Server  # noqa: E402
 
 HUGE = struct.pack('>i', 0x7fffffff)
 NEGATIVE = struct.pack('>i', -7)
@@ -55,7 +59,6 @@ def _(w):
     failed = a.ask('take', 'l', 500).be('PAWL_ECONN')
     assert 'read' in failed.words, failed
     b = Actor(f'zk://127.0.0.1:{f.port},127.0.0.1:{w.servers.port}{w.chroot}')
-    w.actors.append(b)
     b.lock('l', 'x')
     b.ask('take', 'l', 20000).ok()
 
@@ -188,7 +191,6 @@ def _(w):
 
 @case('an answer that comes byte by byte is an answer')
 def _(w):
-    from proxy import Proxy
     p = Proxy(w.servers.port)
     w.at_end(p.close)
     p.trickle = True

@@ -9,11 +9,13 @@ import sys
 import threading
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import case, equal, run, until  # noqa: E402
-from server import Server  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import case, equal  # noqa: E402
+import random_load  # noqa: E402
 from proxy import Proxy  # noqa: E402
-import claims  # noqa: E402
+from wait import until  # noqa: E402
+from world import run  # noqa: E402
+from zk_server import Server  # noqa: E402
 
 SESSION = 1500
 SEED = int(os.environ.get('CHAOS_SEED', random.randrange(10 ** 6)))
@@ -284,10 +286,9 @@ def _(w):
     print(f'# CHAOS_SEED={SEED}')
     dice, over, done = random.Random(SEED), threading.Event(), {}
     proxies = [proxy_of(w) for _ in range(3)]
-    workers = [claims.Worker(SEED * 100 + i, w.url(proxies[i % 3].port, session=1000, timeout=300),
+    workers = [random_load.Worker(SEED * 100 + i, w.url(proxies[i % 3].port, session=1000, timeout=300),
                              over) for i in range(6)]
     for worker in workers:
-        w.actors.append(worker.actor)
         worker.start()
     end = time.monotonic() + 10
     while time.monotonic() < end:
@@ -313,12 +314,12 @@ def _(w):
     over.set()
     for worker in workers:
         worker.join()
-    made = claims.check(workers)
-    claims.check_alive(workers)
+    made = random_load.check(workers)
+    random_load.check_alive(workers)
     for worker in workers:
         worker.actor.close().ok()
     w.nothing_left()
-    print(f'# {len(made)} claims; {claims.codes(workers)}; {done}')
+    print(f'# {len(made)} claims; {random_load.codes(workers)}; {done}')
 
 
 if __name__ == '__main__':

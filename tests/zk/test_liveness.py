@@ -9,12 +9,14 @@ import struct
 import sys
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import case, equal, run, until  # noqa: E402
-from client import digest, text  # noqa: E402
-from fake import Fake  # noqa: E402
-from server import Server  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from cases import case, equal  # noqa: E402
+from fake_zk import Fake  # noqa: E402
 from proxy import Proxy  # noqa: E402
+from wait import until  # noqa: E402
+from world import run  # noqa: E402
+from zk_client import digest, text  # noqa: E402
+from zk_server import Server  # noqa: E402
 
 SESSION = 2000  # ms
 BEYOND = 5      # s: this long after the end of the session no client may still wait

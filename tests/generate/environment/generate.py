@@ -17,14 +17,14 @@ import traceback
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from programs import program  # noqa: E402
 from world import ROOT, World  # noqa: E402
-from shrink import seconds, shrink  # noqa: E402
+from shrink_steps import seconds, shrink  # noqa: E402
 
 
 class Engine:
     def __init__(self, name):
         self.name, self.server = name, None
         if name == 'redis':
-            from live import Live
+            from redis_live import Live
             self.server = Live()
 
     def play(self, seed, steps, totals=None):

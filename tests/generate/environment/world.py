@@ -3,7 +3,7 @@
 driven by a thread of its own, while the steps are done to them. Then all trouble ends, and everybody
 must get every lock, close, and leave nothing.
 
-What is judged, without any code of Pawl's: claims of locks (tests/lib/claims.py) never overlap and
+What is judged, without any code of Pawl's: claims of locks (tests/lib/random_load.py) never overlap and
 their tokens rise; an answer that is no grant is one that pawl.h allows for such trouble, and has
 words; every call returns within a bound; no client ends by a signal that this world did not send.
 """
@@ -21,8 +21,8 @@ import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, '..', '..', 'redis'), os.path.join(HERE, '..', '..', 'lib')]
-import claims  # noqa: E402
+sys.path.insert(0, os.path.join(HERE, '..', '..', 'lib'))
+import random_load  # noqa: E402
 from actor import Actor, boot_ns  # noqa: E402
 from programs import CALLS, WORKERS, watchdog  # noqa: E402
 
@@ -95,8 +95,8 @@ class Control:
         os.close(self.fd)
 
 
-class Client(claims.Worker):
-    """A worker of claims.py whose answers may be errors, of the allowed ones."""
+class Client(random_load.Worker):
+    """A worker of random_load.py whose answers may be errors, of the allowed ones."""
 
     def __init__(self, world, number, **how):
         threading.Thread.__init__(self, daemon=True)
@@ -111,7 +111,7 @@ class Client(claims.Worker):
             for name, what, kind in (('m', 'm', 'mutex'), ('f', 'm', 'fair'), ('r', 'rw', 'read'),
                                      ('w', 'rw', 'write')):
                 self.make('lock', name, what, kind=kind)
-            self.make('sem', 's', 's', permits=claims.CAPACITY)
+            self.make('sem', 's', 's', permits=random_load.CAPACITY)
 
     def make(self, verb, name, what, **options):
         words = [f'{k}={v}' for k, v in options.items()]
@@ -137,7 +137,7 @@ class Client(claims.Worker):
         return self.actor.ask(verb, name, *words, patience=BOUND_S)
 
     def one_round(self, which):
-        permits = self.random.randint(1, claims.CAPACITY) if which == 's' else 1
+        permits = self.random.randint(1, random_load.CAPACITY) if which == 's' else 1
         wait = self.random.choice((0, 50, 400, 3000))
         asked = boot_ns()
         blocking = which == 's' or self.random.random() < 0.5
@@ -159,7 +159,7 @@ class Client(claims.Worker):
 
     def hold(self, which, permits, asked, got):
         share = {'r': 1, 's': permits}.get(which, 9)
-        claim = claims.Claim(NAME_OF[which], share, asked, got.ns, got.token)
+        claim = random_load.Claim(NAME_OF[which], share, asked, got.ns, got.token)
         claim.client = self
         self.claims.append(claim)
         time.sleep(self.random.choice((0, 0, 0.001, 0.02, 0.3)))
@@ -549,9 +549,9 @@ class World:
             k.end = min(k.end or FOREVER, getattr(k, 'client', k).killed or FOREVER)
         for name in ('m', 'rw', 's'):
             mine = [k for k in everything if k.name == name]
-            for check in (lambda: claims.check_exclusion(mine, name, claims.CAPACITY if name == 's'
-                                                         else claims.ALL),
-                          lambda: claims.check_tokens(mine, name)):
+            for check in (lambda: random_load.check_exclusion(mine, name, random_load.CAPACITY if name == 's'
+                                                         else random_load.ALL),
+                          lambda: random_load.check_tokens(mine, name)):
                 try:
                     check()
                 except AssertionError as e:
@@ -573,7 +573,7 @@ class World:
             with open(self.log, encoding='ascii') as f:
                 for line in f.read().split('\n')[:-1]:
                     at, _, run, kind, value = line.split(' ')
-                    claim = spans.setdefault(run, claims.Claim('m', claims.ALL, int(at), int(at), 0))
+                    claim = spans.setdefault(run, random_load.Claim('m', random_load.ALL, int(at), int(at), 0))
                     claim.end, claim.killed = int(at), 0
                     if kind == 'S':
                         claim.token = int(value)

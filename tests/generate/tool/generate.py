@@ -21,7 +21,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from judge import judge, read_log  # noqa: E402
 from scene import scene  # noqa: E402
 from world import Lateness, World  # noqa: E402
-from shrink import seconds, shrink  # noqa: E402
+from shrink_steps import seconds, shrink  # noqa: E402
 
 
 class Totals:

@@ -30,7 +30,7 @@ import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, '..', '..', 'redis'), os.path.join(HERE, '..', '..', 'lib')]
+sys.path.insert(0, os.path.join(HERE, '..', '..', 'lib'))
 
 TOOL = os.environ.get('PAWL_TOOL') or sys.exit('set PAWL_TOOL to the path of the pawl command')
 WITNESS = os.environ.get('PAWL_WITNESS') or sys.exit('set PAWL_WITNESS to the path of witness')
@@ -327,7 +327,7 @@ class World:
         self.count = 0
         self.home = tempfile.mkdtemp(prefix='pawl-gen-')
         if engine == 'redis':
-            from live import Live
+            from redis_live import Live
             from proxy import Proxy
             self.server = Live('--appendonly', 'yes', '--appendfsync', 'always')
             self.proxy = Proxy(self.server.port)

@@ -8,16 +8,14 @@
 """
 import os
 import shutil
-import sys
 
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'redis'))
-from proxy import Proxy  # noqa: E402
-from server import Mysql, Postgres, until  # noqa: E402
+from proxy import Proxy
+from sql_server import Mysql, Postgres
+from wait import until
 
 
 class Pair:
-    def __init__(self, synchronous, steps_clock=False):
-        assert not steps_clock
+    def __init__(self, synchronous):
         self.first = self.second = self.proxy = None
         try:
             self.make(synchronous)

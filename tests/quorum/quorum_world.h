@@ -87,6 +87,11 @@ void client_open(client *c, const char *url);
 int client_try_open(client *c, const char *url, pawl_error *err);
 void client_close(client *c);
 
+/* What most cases use: a new world with three clients. */
+extern client one, two, three;
+void begin_three(void);
+void end_three(void);
+
 void ask_acquire(client *c, ask *a, int name, uint64_t seq, bool queue, int64_t lease_ms,
                  int64_t wait_ms);
 void ask_release(client *c, ask *a, int name, uint64_t seq, uint8_t mode);

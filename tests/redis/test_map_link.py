@@ -10,14 +10,15 @@ import re
 import sys
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import equal  # noqa: E402
-from cluster import Calm, Cluster, ClusterNode, Severable, lock_slot  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import LONG, Actor, boot_ns  # noqa: E402
+from cases import case, equal, run  # noqa: E402
 from fake import Fake, bulk  # noqa: E402
-from forked import case, run  # noqa: E402
-from live import Actor, boot_ns, until  # noqa: E402
-from scenes import LONG, holder, waiters  # noqa: E402
+from redis_cluster import Calm, Cluster, ClusterNode, Severable, lock_slot  # noqa: E402
+from redis_live import Live  # noqa: E402
 from rights import PARTS, missing, play, redis_rules  # noqa: E402
+from steps import holder, waiters  # noqa: E402
+from wait import until  # noqa: E402
 
 BOUND = 5
 SLACK = 3  # for a crowded machine; without the tested mechanism a grant takes 17 s, or for ever
@@ -395,4 +396,4 @@ def _(c):
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Live))

@@ -9,6 +9,7 @@
 
 int64_t world_now;
 uint64_t world_seed;
+client one, two, three;
 const char *const world_url = "settle=10000|node:0|node:1|node:2|node:3|node:4";
 
 static pawl_timer *timers; /* by due time; `child` is the env */
@@ -235,6 +236,21 @@ void client_close(client *c)
         CHECK((void *)t->child != (void *)&c->env);
     free(c->engine.state);
     c->engine.state = NULL;
+}
+
+void begin_three(void)
+{
+    world_begin(1);
+    client_open(&one, world_url);
+    client_open(&two, world_url);
+    client_open(&three, world_url);
+}
+
+void end_three(void)
+{
+    client_close(&one);
+    client_close(&two);
+    client_close(&three);
 }
 
 /* ---- ops ------------------------------------------------------------------------------------- */

@@ -11,37 +11,22 @@ import glob
 import mmap
 import os
 import pwd
-import re
 import shutil
-import socket
+import signal
 import struct
 import subprocess
-import sys
 import tempfile
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
-from actor import Actor, boot_ns  # noqa: E402, F401
-import rights  # noqa: E402
-
-PATIENCE = 60
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(('127.0.0.1', 0))
-        return s.getsockname()[1]
+from actor import Actor
+from ports import free_port
+import rights
+from wait import PATIENCE, until
 
 
-def until(predicate, what='', patience=PATIENCE):
-    """Wait until the predicate returns a true value, and return this value."""
-    end = time.monotonic() + patience
-    while True:
-        value = predicate()
-        if value:
-            return value
-        assert time.monotonic() < end, f'waited in vain {what}'
-        time.sleep(0.01)
+def is_stopped(pid):
+    with open(f'/proc/{pid}/stat', encoding='ascii', errors='replace') as f:
+        return f.read().rpartition(')')[2].split()[0] in 'TZ'
 
 
 class Server:
@@ -126,6 +111,23 @@ class Server:
             self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def processes(self):
+        """The processes of the server: with PostgreSQL also its children, which do the work."""
+        return [self.process.pid]
+
+    def pause(self):
+        """Stop all processes, the parent first: a stopped parent makes no new children."""
+        os.kill(self.process.pid, signal.SIGSTOP)
+        until(lambda: is_stopped(self.process.pid))
+        for pid in self.processes():
+            os.kill(pid, signal.SIGSTOP)
+            until(lambda: is_stopped(pid))
+
+    def resume(self):
+        """Resume all processes, the parent last."""
+        for pid in self.processes():
+            os.kill(pid, signal.SIGCONT)
+
     def actor(self, label='', user=None, timeout=10000, **params):
         """Start an actor. The default timeout is so long that a busy machine does not reach it."""
         return Actor(self.url(user, timeout=timeout, **params), label)
@@ -138,6 +140,13 @@ class Server:
     def waiters(self, name):
         return self.number(f"SELECT count(*) FROM {self.prefix}_member WHERE name = '{name}' AND "
                            "role = 'w'")
+
+    def queue_up(self, name, actors):
+        """Put each actor's lock 'l' into the queue, one after the other."""
+        for n, a in enumerate(actors, 1):
+            a.lock('l', name)
+            a.send('acquire', 'l', -1)
+            until(lambda: self.waiters(name) == n, 'for a place in the queue')
 
     prefix = 'distributed_lock'
 
@@ -199,6 +208,11 @@ class Postgres(Server):
             until(lambda: not self._attached(int(key)), 'for the server\'s children')
             subprocess.run(['ipcrm', '-m', number], stderr=subprocess.DEVNULL, check=False)
         os.unlink(pid)
+
+    def processes(self):
+        path = f'/proc/{self.process.pid}/task/{self.process.pid}/children'
+        with open(path, encoding='ascii') as f:
+            return [*map(int, f.read().split()), self.process.pid]
 
     @staticmethod
     def _attached(key):

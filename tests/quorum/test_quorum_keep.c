@@ -5,16 +5,7 @@
  */
 #include "quorum_world.h"
 
-static client one, two, three;
 static ask a, b, c;
-
-static void begin(void)
-{
-    world_begin(1);
-    client_open(&one, world_url);
-    client_open(&two, world_url);
-    client_open(&three, world_url);
-}
 
 /* ---- renewing, healing ----------------------------------------------------------------------- */
 
@@ -22,7 +13,7 @@ CASE("a renewal needs a majority, and counts from before it was sent")
 {
     int64_t began;
 
-    begin();
+    begin_three();
     ask_take(&one, &a, 0, 1);
     began = world_now;
     ask_renew(&one, &b, 0, 1, LEASE);
@@ -50,7 +41,7 @@ CASE("a renewal needs a majority, and counts from before it was sent")
 
 CASE("a node whose lease is its session's says from when a renewal counts")
 {
-    begin();
+    begin_three();
     ask_take(&one, &a, 0, 1);
     stores[1].beat = 700 * MS;
     ask_renew(&one, &b, 0, 1, LEASE);
@@ -72,7 +63,7 @@ static void renew_twice(client *who, int name, uint64_t seq)
 
 CASE("nodes that restarted empty are healed by renewals, with a counter beyond the token")
 {
-    begin();
+    begin_three();
     ask_take(&one, &a, 0, 1);
     world_restart(1);
     world_restart(4);
@@ -99,7 +90,7 @@ CASE("nodes that restarted empty are healed by renewals, with a counter beyond t
 
 CASE("a young node that was healed does not vote in a renewal")
 {
-    begin();
+    begin_three();
     ask_take(&one, &a, 0, 1);
     world_restart(3);
     world_restart(4);
@@ -115,7 +106,7 @@ CASE("a young node that was healed does not vote in a renewal")
 
 CASE("nothing is healed without a majority, but given back; nor after the release")
 {
-    begin();
+    begin_three();
     ask_take(&one, &a, 0, 1);
     for (int k = 0; k < 3; k++)
         stores[k].names[0].nholders = 0;
@@ -139,7 +130,7 @@ CASE("nothing is healed without a majority, but given back; nor after the releas
 
 CASE("an acquire by who holds it already is the same grant; if that is gone, a new one")
 {
-    begin();
+    begin_three();
     ask_take(&one, &a, 0, 1);
     ask_take(&one, &b, 0, 1);
     CHECK_EQ(b.op.token, a.op.token);
@@ -157,7 +148,7 @@ CASE("an acquire by who holds it already is the same grant; if that is gone, a n
 
 CASE("a release is done at the majority; those that can't be reached are left to their lease")
 {
-    begin();
+    begin_three();
     ask_take(&one, &a, 0, 1);
     stores[1].silent = true;
     stores[2].refuses = PAWL_ECONN;
@@ -174,7 +165,7 @@ CASE("a release is done at the majority; those that can't be reached are left to
 
 CASE("a release that a node did not get is sent again, long before the lease is over")
 {
-    begin();
+    begin_three();
     ask_take(&one, &a, 0, 1);
     stores[1].drop = 1000;
     stores[2].refuses = PAWL_ECONN;
@@ -189,7 +180,7 @@ CASE("a release that a node did not get is sent again, long before the lease is 
 
 CASE("a release that reaches less than a majority is unknown, and goes on in the background")
 {
-    begin();
+    begin_three();
     ask_take(&one, &a, 0, 1);
     for (int k = 0; k < 3; k++)
         stores[k].silent = true;
@@ -208,7 +199,7 @@ CASE("a release that reaches less than a majority is unknown, and goes on in the
 
 CASE("a release of what a majority lost is PAWL_ENOTHELD")
 {
-    begin();
+    begin_three();
     ask_take(&one, &a, 0, 1);
     for (int k = 1; k < 4; k++)
         stores[k].names[0].nholders = 0;
@@ -220,7 +211,7 @@ CASE("a release of what a majority lost is PAWL_ENOTHELD")
 
 CASE("a break is not undone by a holder who renews while it goes from node to node")
 {
-    begin();
+    begin_three();
     ask_take(&one, &a, 0, 1);
     for (int k = 0; k < STORES; k++)
         stores[k].delay = k * 3 * MS;
@@ -241,7 +232,7 @@ CASE("a break is not undone by a holder who renews while it goes from node to no
 
 CASE("a break ends it everywhere; of what nobody has it is PAWL_ENOTHELD")
 {
-    begin();
+    begin_three();
     ask_take(&one, &a, 0, 1);
     ask_submit(&two, &b, PAWL_OP_BREAK, 0);
     CHECK(world_run_until(&b, TIMEOUT_MS));
@@ -263,7 +254,7 @@ CASE("a break ends it everywhere; of what nobody has it is PAWL_ENOTHELD")
 
 CASE("a node whose answer was lost does not count, and is given back")
 {
-    begin();
+    begin_three();
     for (int k = 0; k < 3; k++)
         stores[k].lose = 1000;
     CHECK(ask_try(&one, &a, 0, 1) != 0);
@@ -284,7 +275,7 @@ CASE("a node whose answer was lost does not count, and is given back")
 
 CASE("shared locks: readers together, a writer alone")
 {
-    begin();
+    begin_three();
     a.op.mode = b.op.mode = PAWL_MODE_SHARED;
     ask_take(&one, &a, 0, 1);
     ask_take(&two, &b, 0, 1);
@@ -299,14 +290,12 @@ CASE("shared locks: readers together, a writer alone")
     CHECK(world_run_until(&c, 100));
     CHECK_CODE(c.op.code, 0);
     CHECK(c.op.token > b.op.token);
-    client_close(&one);
-    client_close(&two);
-    client_close(&three);
+    end_three();
 }
 
 CASE("what happened at a node is told once as something to verify, also if nobody listens yet")
 {
-    begin();
+    begin_three();
     world_tell(1, &one, PAWL_EVENT_NONE);
     ask_submit(&one, &a, PAWL_OP_EVENT, 0);
     world_run(10);
@@ -364,7 +353,7 @@ static int look(client *who, uint8_t kind, int name)
 
 CASE("an inspection shows one holder for all nodes, and who waits")
 {
-    begin();
+    begin_three();
     CHECK_CODE(look(&one, PAWL_OP_INSPECT, 0), 0);
     CHECK_EQ(seen.rows, 1);
     ask_take(&one, &a, 0, 1);
@@ -392,9 +381,7 @@ CASE("an inspection shows one holder for all nodes, and who waits")
     for (int k = 0; k < 3; k++)
         stores[k].silent = true;
     CHECK_CODE(look(&three, PAWL_OP_INSPECT, 0), PAWL_EQUORUM);
-    client_close(&one);
-    client_close(&two);
-    client_close(&three);
+    end_three();
 }
 
 /* ---- cancel and close, at every moment ------------------------------------------------------- */
@@ -404,7 +391,7 @@ static void stage(int scene)
 {
     static ask held;
 
-    begin();
+    begin_three();
     if (scene == 1)
         ask_take(&two, &held, 0, 1);
     if (scene == 2)
@@ -491,7 +478,7 @@ CASE("an engine can be closed at every moment after its ops have ended")
 CASE("close right after the release leaves nothing behind, though nodes are slow")
 {
     for (int tenths = 0; tenths < 60; tenths++) {
-        begin();
+        begin_three();
         for (int k = 0; k < STORES; k++)
             stores[k].delay = (1 + k) * MS / 2;
         ask_take(&one, &a, 0, 1);

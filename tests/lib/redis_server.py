@@ -216,6 +216,9 @@ class Client:
 
 
 def server_version():
+    """The major version of redis-server; 0: none is installed."""
+    if not shutil.which('redis-server'):
+        return 0
     text = subprocess.run(['redis-server', '--version'], capture_output=True, text=True,
                           check=True).stdout
     return int(re.search(r'v=(\d+)', text)[1])

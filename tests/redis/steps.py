@@ -1,38 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Helpers of tests with actors."""
+"""Steps of several tests: with one server; with a server that fails; and with sentinels or a cluster."""
 import re
 import socket
 import threading
 
-from live import Actor, until
-
-PROMPT_MS = 100
-LONG = 600000  # a lease that is not renewed during a test: a loss is noticed by other means
-
-
-class Control:
-    """A process that wakes up every 5 ms and notes its delay: other processes may be as late."""
-
-    def __init__(self):
-        self.actor = Actor('memory:')
-        self.actor.send('ticks', 5)
-        self.actor.answer('ticks').ok()
-
-    def late_ms(self):
-        return self.actor.ask('late').us / 1e3
-
-    def prompt(self, ms, limit, what):
-        """Check that `ms` is at most the limit, plus PROMPT_MS and three times the control's delay."""
-        late = self.late_ms()
-        print(f'# {what}: {ms:.1f} ms; the control was up to {late:.1f} ms late')
-        assert ms <= limit + PROMPT_MS + 3 * late, f'{what}: {ms:.1f} ms, the limit is {limit}'
-
-    def before(self, first_ns, second_ns, what):
-        """Check the order of two instants of two processes, each of which may be as late as the control."""
-        late = self.late_ms()
-        ms = (second_ns - first_ns) / 1e6
-        print(f'# {what}: {ms:.1f} ms apart; the control was up to {late:.1f} ms late')
-        assert ms > (0 if late < 10 else -3 * late), f'{what}: {ms:.1f} ms, the wrong way round'
+from actor import Actor
+from wait import until
 
 
 def kill_connections(s):
@@ -42,14 +15,6 @@ def kill_connections(s):
         s.call('CLIENT', 'KILL', 'ID', number)
     until(lambda: len([r for r in s.subscribers() if r['id'] not in old]) >= len(old),
           'for new connections')
-
-
-def queue_up(s, name, actors):
-    """Put each actor's lock 'l' into the queue, one after the other."""
-    for n, a in enumerate(actors, 1):
-        a.lock('l', name)
-        a.send('acquire', 'l', -1)
-        until(lambda: len(s.queue(name)) == n, 'for a place in the queue')
 
 
 def counter(s, name):
@@ -124,7 +89,7 @@ def talker(text, closes=True):
     return listener.getsockname()[1]
 
 
-# ---- more than one server: sentinel.Watched, cluster.Cluster -------------------------------------
+# ---- more than one server: redis_sentinel.Watched, redis_cluster.Cluster -------------------------
 
 def holder(servers, name='n', **params):
     """An actor that holds this lock as 'l', and the token."""

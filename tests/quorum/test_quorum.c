@@ -6,16 +6,7 @@
  */
 #include "quorum_world.h"
 
-static client one, two, three;
 static ask a, b, c, d;
-
-static void begin(void)
-{
-    world_begin(1);
-    client_open(&one, world_url);
-    client_open(&two, world_url);
-    client_open(&three, world_url);
-}
 
 /* ---- URLs ------------------------------------------------------------------------------------ */
 
@@ -80,7 +71,7 @@ CASE("a free lock costs one round trip and one request to each node, and all get
 {
     int64_t began;
 
-    begin();
+    begin_three();
     ask_take(&one, &a, 0, 1);
     began = world_now;
     ask_take(&one, &b, 1, 2);
@@ -97,7 +88,7 @@ CASE("it is decided at the majority; a slow node's grant is kept, and given back
 {
     int64_t began;
 
-    begin();
+    begin_three();
     stores[3].delay = 25 * MS;
     stores[4].delay = 400 * MS;
     began = world_now;
@@ -116,7 +107,7 @@ CASE("a slow gate is waited for once, then another node is the gate")
 {
     int64_t began;
 
-    begin();
+    begin_three();
     stores[0].delay = 300 * MS;
     began = world_now;
     ask_take(&one, &a, 0, 1);
@@ -137,7 +128,7 @@ CASE("counters that differ: the largest is written back to a majority before the
 {
     int64_t began;
 
-    begin();
+    begin_three();
     for (int k = 0; k < STORES; k++)
         stores[k].names[0].counter = UINT64_C(5000000000000) + (uint64_t)k * 100;
     began = world_now;
@@ -167,7 +158,7 @@ CASE("stores whose clocks are far ahead of the client's, and differ, cost a seco
 {
     uint64_t last = 0;
 
-    begin();
+    begin_three();
     for (int k = 0; k < STORES; k++)
         stores[k].clock = 3000000 + (uint64_t)k * 100000;
     for (uint64_t i = 1; i < 10; i++) {
@@ -184,7 +175,7 @@ CASE("stores whose clocks are far ahead of the client's, and differ, cost a seco
 
 CASE("a grant that was lost before it was raised is no vote")
 {
-    begin();
+    begin_three();
     for (int k = 0; k < STORES; k++)
         stores[k].names[0].counter = UINT64_C(5000000000000) + (uint64_t)k * 100;
     stores[3].silent = stores[4].silent = true;
@@ -199,7 +190,7 @@ CASE("a grant that was lost before it was raised is no vote")
 
 CASE("a grant that was lost and got again before it was raised counts with its new token")
 {
-    begin();
+    begin_three();
     for (int k = 0; k < STORES; k++)
         stores[k].names[0].counter = UINT64_C(5000000000000) + (uint64_t)k * 100;
     stores[3].silent = stores[4].silent = true;
@@ -219,7 +210,7 @@ CASE("a grant that was lost and got again before it was raised counts with its n
 
 CASE("two of five may be silent, refuse or be held by others; three may not, and it says who")
 {
-    begin();
+    begin_three();
     stores[1].silent = true;
     stores[3].refuses = PAWL_ECONN;
     CHECK_CODE(ask_try(&one, &a, 0, 1), 0);
@@ -237,7 +228,7 @@ CASE("two of five may be silent, refuse or be held by others; three may not, and
 
 CASE("when time is over while it waits for nodes, it says why they do not answer")
 {
-    begin();
+    begin_three();
     stores[0].refuses = stores[1].refuses = stores[4].refuses = PAWL_ECONN;
     ask_acquire(&one, &a, 0, 1, true, LEASE, 3000);
     world_run(3000);
@@ -251,7 +242,7 @@ CASE("when time is over while it waits for nodes, it says why they do not answer
 
 CASE("what will not pass by itself is said as it is, if so many say it that no majority is left")
 {
-    begin();
+    begin_three();
     stores[1].refuses = stores[2].refuses = PAWL_EAUTH;
     CHECK_CODE(ask_try(&one, &a, 0, 1), 0);
     ask_give(&one, 0, 1);
@@ -270,7 +261,7 @@ CASE("a grant that comes after it was decided against is given back")
 {
     int64_t began;
 
-    begin();
+    begin_three();
     ask_take(&two, &a, 0, 1);
     stores[3].names[0].nholders = stores[4].names[0].nholders = 0;
     stores[3].delay = 30 * MS;
@@ -293,7 +284,7 @@ CASE("a node that is known to be down costs no time")
 {
     int64_t began;
 
-    begin();
+    begin_three();
     for (int k = 2; k < STORES; k++)
         stores[k].silent = true;
     CHECK_CODE(ask_try(&one, &a, 0, 1), PAWL_EQUORUM);
@@ -306,7 +297,7 @@ CASE("a node that is known to be down costs no time")
 
 CASE("waiting for nodes that are down ends at the deadline with PAWL_EQUORUM, or when they return")
 {
-    begin();
+    begin_three();
     for (int k = 1; k < 4; k++)
         stores[k].silent = true;
     ask_acquire(&one, &a, 0, 1, true, LEASE, 5000);
@@ -326,7 +317,7 @@ CASE("waiting for nodes that are down ends at the deadline with PAWL_EQUORUM, or
 
 CASE("who holds it is busy to others, and what they got is given back")
 {
-    begin();
+    begin_three();
     ask_take(&one, &a, 0, 1);
     CHECK_CODE(ask_try(&two, &b, 0, 1), PAWL_EBUSY);
     CHECK(strstr(b.err.text, "busy"));
@@ -362,7 +353,7 @@ CASE("of two that try at the same moment one gets it, whatever the order at the 
 
 CASE("a node younger than one lease does not vote")
 {
-    begin();
+    begin_three();
     ask_take(&one, &a, 0, 1);
     stores[3].names[0].nholders = stores[4].names[0].nholders = 0; /* three nodes have the grant */
     world_restart(2);
@@ -395,7 +386,7 @@ CASE("without settle= it must be as old as the longest lease, and 30 s")
 
 CASE("settle= says how old a node must be")
 {
-    begin();
+    begin_three();
     client_close(&one);
     client_open(&one, "settle=100|node:0|node:1|node:2|node:3|node:4");
     for (int k = 0; k < STORES; k++)
@@ -413,7 +404,7 @@ CASE("a waiter is woken by the release, and asks for nothing while it waits")
     size_t before;
     int64_t began;
 
-    begin();
+    begin_three();
     ask_take(&one, &a, 0, 1);
     ask_acquire(&two, &b, 0, 1, true, LEASE, 600000);
     world_run(50);
@@ -439,7 +430,7 @@ CASE("a waiter is woken by the release, and asks for nothing while it waits")
 CASE("a try does not overtake who waits")
 {
     for (int i = 0; i < 40; i++) {
-        begin();
+        begin_three();
         ask_take(&one, &a, 0, 1);
         ask_acquire(&two, &b, 0, 1, true, LEASE, 60000);
         world_run(50);
@@ -450,16 +441,14 @@ CASE("a try does not overtake who waits")
             CHECK_CODE(ask_try(&three, &d, 0, 1), PAWL_EBUSY);
         CHECK(world_run_until(&b, 100));
         CHECK_CODE(b.op.code, 0);
-        client_close(&one);
-        client_close(&two);
-        client_close(&three);
+        end_three();
     }
 }
 
 CASE("without a majority it is PAWL_EQUORUM, also if the others have it for somebody: no time-out")
 {
     for (int queue = 0; queue < 2; queue++) {
-        begin();
+        begin_three();
         ask_take(&one, &a, 0, 1);
         for (int k = 2; k < STORES; k++)
             stores[k].refuses = PAWL_ECONN;
@@ -471,15 +460,13 @@ CASE("without a majority it is PAWL_EQUORUM, also if the others have it for some
         CHECK(world_run_until(&b, TIMEOUT_MS));
         CHECK_CODE(b.op.code, PAWL_EQUORUM);
         CHECK(!b.op.waited);
-        client_close(&one);
-        client_close(&two);
-        client_close(&three);
+        end_three();
     }
 }
 
 CASE("the gate dies while somebody waits there: the waiter goes elsewhere and gets it")
 {
-    begin();
+    begin_three();
     ask_take(&one, &a, 0, 1);
     ask_acquire(&two, &b, 0, 1, true, LEASE, 60000);
     world_run(100);
@@ -498,7 +485,7 @@ CASE("the gate dies while somebody waits there: the waiter goes elsewhere and ge
 
 CASE("a holder that vanishes is waited for no longer than its lease")
 {
-    begin();
+    begin_three();
     ask_take(&one, &a, 0, 1);
     ask_acquire(&two, &b, 0, 1, true, LEASE, 60000);
     CHECK(world_run_until(&b, LEASE + 1000));

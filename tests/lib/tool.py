@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs test cases of the pawl command and prints TAP.
-
-Each case is a function with a sentence as its name. The function gets a Box: a private folder, which is
-also the lock folder of PAWL_URL, and helpers that run the tool there. Processes that a case leaves running
-are ended by their process ids. Cases wait for events (a file, a state in the output of `pawl show`), never
-for a time, unless they test time.
+"""The pawl command in tests. main() gives each case a Box: a private folder, which is also the lock folder of
+PAWL_URL, and helpers that run the tool there. Processes that a case leaves running are ended by their
+process ids. Cases wait for events (a file, a state in the output of `pawl show`), never for a time, unless
+they test time.
 """
+import contextlib
 import json
 import os
 import shutil
@@ -14,20 +13,11 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
+
+from cases import run_in_turn
 
 TOOL = os.environ.get('PAWL_TOOL') or sys.exit('set PAWL_TOOL to the path of the pawl command')
 PATIENCE = 90  # seconds; only a process that hangs takes this long
-
-_cases = []
-
-
-def case(sentence):
-    def add(function):
-        _cases.append((sentence, function))
-        return function
-    return add
-
 
 def wait_for(what, predicate, patience=PATIENCE):
     """Wait until predicate() returns a true value, and return the value."""
@@ -39,10 +29,6 @@ def wait_for(what, predicate, patience=PATIENCE):
         if time.monotonic() > end:
             raise AssertionError('timed out waiting for ' + what)
         time.sleep(0.005)
-
-
-def equal(got, wanted, what=''):
-    assert got == wanted, f'{what}: got {got!r}, wanted {wanted!r}'
 
 
 def alive(pid):
@@ -168,33 +154,16 @@ class Box:
         shutil.rmtree(self.dir, ignore_errors=True)
 
 
-class Skip(Exception):
-    """The case can't be run in this build; the text says why."""
-
-
-def run_case(number, sentence, function):
-    box = Box()
-    try:
-        function(box)
-        print(f'ok {number} - {sentence}', flush=True)
-        return True
-    except Skip as why:
-        print(f'ok {number} - {sentence} # SKIP {why}', flush=True)
-        return True
-    except Exception:
-        print(f'not ok {number} - {sentence}')
-        for line in traceback.format_exc().splitlines():
-            print('# ' + line, flush=True)
-        return False
-    finally:
-        box.close()
-
-
 def main():
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) == signal.SIG_IGN:  # ignored, as in a job in the background
             signal.signal(number, signal.SIG_DFL)
-    wanted = [c for c in _cases if len(sys.argv) < 2 or sys.argv[1] in c[0]]
-    print(f'1..{len(wanted)}', flush=True)
-    results = [run_case(i + 1, *c) for i, c in enumerate(wanted)]
-    sys.exit(0 if all(results) else 1)
+
+    @contextlib.contextmanager
+    def boxed(number):
+        box = Box()
+        try:
+            yield [box]
+        finally:
+            box.close()
+    sys.exit(run_in_turn(boxed))

@@ -1,28 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """A private Redis server for programs: on a port of the loopback, in addition to the unix socket of
-server.py, without preloaded scripts. The server can be stopped, restarted, and monitored.
+redis_server.py, without preloaded scripts. The server can be stopped, restarted, and monitored.
 """
 import hashlib
 import os
 import re
 import signal
 import socket
-import sys
 import threading
 import time
-import urllib.parse
 
-from server import Connection, Error, Server
-
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
-from actor import Actor, boot_ns  # noqa: E402,F401
-from ports import free_port  # noqa: E402
-
-PATIENCE = 60
-
-
-def query(params):
-    return '?' + urllib.parse.urlencode(params) if params else ''
+from actor import Actor, query
+from ports import free_port
+from redis_server import Connection, Error, Server
+from wait import PATIENCE, until
 
 
 class Live(Server):
@@ -115,6 +106,13 @@ class Live(Server):
         """The waiting owners in order."""
         return self.call('ZRANGE', '{%s%s}:queue' % (prefix, name), 0, -1)
 
+    def queue_up(self, name, actors):
+        """Put each actor's lock 'l' into the queue, one after the other."""
+        for n, a in enumerate(actors, 1):
+            a.lock('l', name)
+            a.send('acquire', 'l', -1)
+            until(lambda: len(self.queue(name)) == n, 'for a place in the queue')
+
     def value(self, name, prefix='pawl:'):
         return self.call('GET', prefix + name)
 
@@ -122,17 +120,6 @@ class Live(Server):
         """The owner of the exclusive grant, or None."""
         words = (self.value(name) or '').split(' ')
         return words[2] if words[:2] == ['pawl', 'x'] else None
-
-
-def until(predicate, what='', patience=PATIENCE):
-    """Wait until the predicate returns a true value, and return this value."""
-    end = time.monotonic() + patience
-    while True:
-        value = predicate()
-        if value:
-            return value
-        assert time.monotonic() < end, f'waited in vain {what}'
-        time.sleep(0.002)
 
 
 # ---- commands that the server carries out, by its own clock --------------------------------------

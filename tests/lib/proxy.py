@@ -15,22 +15,21 @@
     p.trickle = True          one byte at a time
     p.refuse() / p.accept()   the port is closed, is open again
     p.cut_every = True        every new connection is cut at once
-    p.replace = b'a', b'b'    a is replaced by b in each piece of a request
+    p.request = f             f(connection, data) returns the bytes that are sent on instead of each piece
+                              of a request
 
 Directions are 'down' (server to client) and 'up'. Counters: p.accepted, p.cuts. One thread runs the proxy.
 """
 import collections
-import os
 import random
 import selectors
 import socket
 import struct
-import sys
 import threading
 import time
 
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
-from ports import free_port  # noqa: E402
+from actor import query
+from ports import free_port
 
 OTHER = {'up': 'down', 'down': 'up'}
 
@@ -57,7 +56,7 @@ class Proxy:
         self.stalled = set()
         self.delay = self.jitter = 0
         self.trickle = self.cut_every = self.gently = False
-        self.replace = None
+        self.request = None
         self.accepted = self.cuts = 0
         self.ending = False
         self.listener = None
@@ -72,7 +71,6 @@ class Proxy:
     # ---- switches ----
 
     def url(self, **params):
-        from live import query
         return f'redis://127.0.0.1:{self.port}/{query(params)}'
 
     def accept(self):
@@ -197,8 +195,8 @@ class Proxy:
             if not link.pieces:
                 return
             link.pieces -= 1
-        if self.replace and direction == 'up':
-            data = data.replace(*self.replace)
+        if self.request and data and direction == 'up':
+            data = self.request(link, data)
         at = time.monotonic() + self.delay + random.random() * self.jitter
         pieces = [data[i:i + 1] for i in range(len(data))] if self.trickle and data else [data]
         link.waiting[direction].extend((at, piece) for piece in pieces)

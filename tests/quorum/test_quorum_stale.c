@@ -11,23 +11,7 @@ enum {
     LONG = 600000,
 };
 
-static client one, two, three;
 static ask a, b, c, d;
-
-static void begin(void)
-{
-    world_begin(1);
-    client_open(&one, world_url);
-    client_open(&two, world_url);
-    client_open(&three, world_url);
-}
-
-static void end(void)
-{
-    client_close(&one);
-    client_close(&two);
-    client_close(&three);
-}
 
 static void ask_shared(client *who, ask *r, uint64_t seq, bool queue)
 {
@@ -59,20 +43,20 @@ static void leave_stale_grant(int64_t lease_ms)
 CASE("a stale grant at the gate holds up neither a try nor a waiter while a majority is free")
 {
     for (int queue = 0; queue < 2; queue++) {
-        begin();
+        begin_three();
         leave_stale_grant(LONG);
         ask_acquire(&one, &a, 0, 1, queue, LEASE, 60000);
         CHECK(world_run_until(&a, TIMEOUT_MS));
         CHECK_CODE(a.op.code, 0);
         CHECK_CODE(ask_try(&two, &b, 0, 1), PAWL_EBUSY);
         release(&one, &a);
-        end();
+        end_three();
     }
 }
 
 CASE("a grant that becomes stale at the gate while others wait is overruled, one after the other")
 {
-    begin();
+    begin_three();
     ask_take(&one, &a, 0, 1);
     ask_acquire(&two, &b, 0, 1, true, LEASE, 60000);
     ask_acquire(&three, &d, 0, 1, true, LEASE, 60000);
@@ -87,14 +71,14 @@ CASE("a grant that becomes stale at the gate while others wait is overruled, one
     ask_release(b.done ? &two : &three, &c, 0, 1, PAWL_MODE_EXCLUSIVE);
     CHECK(world_run_until(b.done ? &d : &b, 6000));
     CHECK(b.op.code == 0 && d.op.code == 0);
-    end();
+    end_three();
 }
 
 /* ---- readers --------------------------------------------------------------------------------- */
 
 CASE("a new reader passes a stale grant at the gate, also while another reader holds")
 {
-    begin();
+    begin_three();
     leave_stale_grant(LONG);
     ask_shared(&one, &a, 1, true);
     CHECK(world_run_until(&a, NEW_MS));
@@ -108,12 +92,12 @@ CASE("a new reader passes a stale grant at the gate, also while another reader h
     CHECK_CODE(ask_try(&three, &c, 0, 2), PAWL_EBUSY);
     release(&two, &b);
     CHECK_CODE(ask_try(&three, &c, 0, 3), 0);
-    end();
+    end_three();
 }
 
 CASE("a reader that waits passes a grant that becomes stale at the gate, while another one holds")
 {
-    begin();
+    begin_three();
     ask_shared(&one, &a, 1, true);
     CHECK(world_run_until(&a, 100));
     ask_acquire(&two, &b, 0, 1, true, LONG, LONG); /* because of this writer the reader waits */
@@ -129,13 +113,13 @@ CASE("a reader that waits passes a grant that becomes stale at the gate, while a
     CHECK_EQ(b.done, 1);
     release(&one, &a);
     release(&three, &c);
-    end();
+    end_three();
 }
 
 CASE("a reader does not pass a writer that waits before it, whether the gate is stale or not")
 {
     for (int stale = 0; stale < 2; stale++) {
-        begin();
+        begin_three();
         if (stale)
             leave_stale_grant(LONG);
         ask_shared(&one, &a, 1, true);
@@ -155,13 +139,13 @@ CASE("a reader does not pass a writer that waits before it, whether the gate is 
         release(b.done ? &two : &three, b.done ? &b : &c);
         CHECK(world_run_until(b.done ? &c : &b, WAITER_MS));
         CHECK(b.op.code == 0 && c.op.code == 0);
-        end();
+        end_three();
     }
 }
 
 CASE("a reader passes a stale grant at the gate though a writer waits behind it; the writer waits")
 {
-    begin();
+    begin_three();
     leave_stale_grant(LONG);
     ask_shared(&one, &a, 1, true);
     CHECK(world_run_until(&a, NEW_MS));
@@ -178,12 +162,12 @@ CASE("a reader passes a stale grant at the gate though a writer waits behind it;
     release(&two, &b);
     CHECK(world_run_until(&c, WAITER_MS));
     CHECK_CODE(c.op.code, 0);
-    end();
+    end_three();
 }
 
 CASE("a writer that is claiming is not taken for a stale grant")
 {
-    begin();
+    begin_three();
     stores[1].delay = stores[2].delay = stores[3].delay = stores[4].delay = 40 * MS;
     ask_shared(&one, &a, 1, true);
     CHECK(world_run_until(&a, 1000));
@@ -206,13 +190,13 @@ CASE("a writer that is claiming is not taken for a stale grant")
     release(&two, &b);
     CHECK(world_run_until(&c, WAITER_MS));
     CHECK_CODE(c.op.code, 0);
-    end();
+    end_three();
 }
 
 CASE("the holder of a lock that passed a stale grant also reads: at once, try or not")
 {
     for (int queue = 0; queue < 2; queue++) {
-        begin();
+        begin_three();
         leave_stale_grant(LONG);
         ask_acquire(&one, &a, 0, 1, true, LONG, LONG);
         CHECK(world_run_until(&a, NEW_MS));
@@ -230,7 +214,7 @@ CASE("the holder of a lock that passed a stale grant also reads: at once, try or
         release(&one, &b);
         release(&three, &d);
         CHECK_CODE(ask_try(&two, &c, 0, 2), 0);
-        end();
+        end_three();
     }
 }
 

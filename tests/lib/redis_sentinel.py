@@ -15,8 +15,10 @@ import os
 import threading
 import time
 
-from live import Actor, Live, boot_ns, query, until
-from server import VERSION, Connection, Error
+from actor import Actor, boot_ns, query
+from redis_live import Live
+from redis_server import VERSION, Connection, Error
+from wait import until
 
 NAME = 'shop'
 FAILOVER_MS = 3000
@@ -171,6 +173,8 @@ class Watched:
     def queue(self, name):
         """Owners that wait for this lock, in order."""
         return self.master().queue(name)
+
+    queue_up = Live.queue_up
 
     def synced(self):
         """Wait until all running servers know each other and have all data. Returns the master."""

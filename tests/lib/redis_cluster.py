@@ -14,9 +14,10 @@ import socket
 import threading
 import time
 
-from live import Actor, query, until
-from sentinel import Node, in_sync, role, together
-from server import VERSION, Error, crc16, helper_base, keys
+from actor import Actor, query
+from redis_sentinel import Node, in_sync, role, together
+from redis_server import VERSION, Error, crc16, helper_base, keys
+from wait import until
 
 NODE_TIMEOUT_MS = 1500  # a busy machine must not look dead
 PATIENT = 20000  # ms: a timeout that is longer than pauses of the servers or of the machine

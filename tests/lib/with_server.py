@@ -23,7 +23,7 @@ def run(usage, kinds, start):
         return 64
     signal.signal(signal.SIGTERM, ended)
     signal.signal(signal.SIGINT, ended)
-    folder = tempfile.mkdtemp(prefix='pawl-guest-')
+    folder = tempfile.mkdtemp(prefix='pawl-server-')
     servers, program = [], None
     try:
         url = start(sys.argv[1], folder, servers)

@@ -7,7 +7,7 @@ the lock was lost. Claims that exclude each other never overlap; an acquire that
 been granted gets a larger token; and a client that lost its lock was told, by the message or by the result
 of its release. All times are of the machine's boot-time clock.
 
-    test_quorum.py [-t] [FILTER]
+    test_servers.py [FILTER]
 """
 import os
 import random
@@ -16,12 +16,13 @@ import sys
 import threading
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import equal  # noqa: E402
-from forked import case, run  # noqa: E402
-from live import Actor, Live, boot_ns, query, until  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from actor import LONG, Actor, boot_ns, query  # noqa: E402
+from cases import case, equal, run  # noqa: E402
+from control import Control  # noqa: E402
 from proxy import Proxy  # noqa: E402
-from scenes import LONG, Control, queue_up  # noqa: E402
+from redis_live import Live  # noqa: E402
+from wait import until  # noqa: E402
 
 TOOL = os.environ['PAWL_TOOL']
 SECONDS = int(os.environ.get('QUORUM_SECONDS', 25))
@@ -325,7 +326,7 @@ def _(five):
         crew = [five.actor(watchdog=LEASE_MS) for _ in range(3)]
         crew[0].lock('l', name)
         crew[0].ask('take', 'l', 30000).ok()
-        queue_up(five.servers[0], name, crew[1:])
+        five.servers[0].queue_up(name, crew[1:])
         end(*crew)
         began = time.monotonic()
         if 'holder' not in what:
@@ -578,4 +579,4 @@ def _(five):
 
 
 if __name__ == '__main__':
-    sys.exit(run())
+    sys.exit(run(Live))

@@ -11,14 +11,12 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 
-from client import Client
-
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
-from ports import free_ports  # noqa: E402
+from ports import free_ports
+from wait import PATIENCE
+from zk_client import Client
 
 JARS = '/usr/share/java'
 NEEDED = ('zookeeper', 'zookeeper-jute', 'slf4j-api', 'slf4j-nop', 'metrics-core', 'snappy-java',
@@ -26,7 +24,6 @@ NEEDED = ('zookeeper', 'zookeeper-jute', 'slf4j-api', 'slf4j-nop', 'metrics-core
           'netty-resolver', 'netty-transport', 'netty-transport-native-unix-common',
           'netty-transport-native-epoll')
 WARM_UP = 200  # pairs of writes until the code of the server is compiled
-PATIENCE = 60
 
 
 def class_path():

@@ -8,31 +8,13 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
-import time
-import urllib.parse
 import urllib.request
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-for _folder in ('redis', 'lib'):
-    sys.path.append(os.path.join(HERE, '..', _folder))
-from actor import Actor, boot_ns  # noqa: E402,F401
-from ports import free_port, free_ports  # noqa: E402
-import rights  # noqa: E402
-
-PATIENCE = 60
-
-
-def query(params):
-    return '?' + urllib.parse.urlencode(params) if params else ''
-
-
-def until(predicate, patience=PATIENCE):
-    end = time.monotonic() + patience
-    while not predicate():
-        assert time.monotonic() < end, 'timed out'
-        time.sleep(0.005)
+from actor import Actor, query
+from ports import free_ports
+import rights
+from wait import PATIENCE, until
 
 
 class Member:
