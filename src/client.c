@@ -515,7 +515,7 @@ void pawl__client_thread_gone(struct pawl_client *client, uint64_t thread)
         struct hold *hold = list_entry(l, struct hold, in_client);
 
         next = l->next;
-        if (hold->owner.holder != thread || hold->orphan)
+        if (hold->owner.holder != thread || hold->orphan || hold->finished)
             continue;
         hold->orphan = true; /* also a hold that is ACQUIRING for an asynchronous call */
         if (hold->state == HOLD_LOST)
@@ -523,6 +523,7 @@ void pawl__client_thread_gone(struct pawl_client *client, uint64_t thread)
         if (hold->state != HOLD_HELD)
             continue;
         pawl__lease_stop_renewing(hold);
+        pawl__cohort_leave_soon(hold);
         hold->name_state->series->stats.orphaned++;
         pawl__log(client, PAWL_LOG_WARNING,
                   "a thread ended while it held '%s'; its lease is no longer renewed",

@@ -18,6 +18,9 @@
  * reader's token is larger than the range, and the reader may outlast the mutex. So a request to
  * read gives up the rest of the range, and the mutex goes back to the engine.
  *
+ * A hold whose thread has ended is not the front: nothing tells this client when the service ends
+ * the grant (its lease is no longer confirmed), so the next hold queues at the service.
+ *
  * Kinds other than the plain mutex, fixed leases, and engines that can't reserve a range have no
  * cohort: each of their holds goes to the engine itself.
  */
@@ -190,6 +193,23 @@ void pawl__cohort_leave(struct hold *hold)
     if (next->thread)
         pawl__wait_drive(next->thread);
     pawl__hold_start(next);
+}
+
+static void leave_now(pawl_timer *timer)
+{
+    pawl__cohort_leave(timer->arg);
+}
+
+/* The caller is a thread that ends: only the driver may submit the next acquire. */
+void pawl__cohort_leave_soon(struct hold *hold)
+{
+    pawl_client *client = hold->client;
+
+    if (!hold->is_front)
+        return;
+    hold->wait_timer = (pawl_timer){.fire = leave_now, .arg = hold};
+    pawl__timers_set(&client->timers, &hold->wait_timer, pawl__now(client));
+    pawl__arm(client);
 }
 
 bool pawl__cohort_pass(struct hold *hold)

@@ -89,6 +89,7 @@ bool pawl__cohort_enter(struct hold *hold);
 bool pawl__cohort_pass(struct hold *hold);
 /* The hold is no longer the front: submit the next one to the engine. */
 void pawl__cohort_leave(struct hold *hold);
+void pawl__cohort_leave_soon(struct hold *hold); /* its thread ends */
 uint32_t pawl__cohort_tokens(const struct hold *hold); /* how many to reserve */
 
 /* ---- stats.c, trace.c, slow.c ---------------------------------------------------------------- */

@@ -338,6 +338,8 @@ void pawl__hold_granted(struct hold *hold)
     client->driver.spin.contended = hold->waited;
     pawl__wait_ends(hold, 0);
     pawl__hold_report(hold, 0);
+    if (hold->orphan)
+        pawl__cohort_leave(hold);
 }
 
 /* The acquire ended without a grant: report that, and let the next hold of the process acquire. */

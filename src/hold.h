@@ -132,7 +132,8 @@ struct hold {
 
     int64_t asked;      /* when the owner asked */
     int64_t wait_until;
-    pawl_timer wait_timer; /* WAITING: time limit; HELD*: at_least_ms; UNRELEASED: the lease */
+    pawl_timer wait_timer; /* WAITING: time limit; HELD: the thread has ended (cohort.c); HELD*:
+                              at_least_ms; UNRELEASED: the lease */
     uint64_t with_seq; /* the exclusive hold beside this shared one */
     bool waited, try_once;
     bool warned;       /* the log has a warning about this wait */

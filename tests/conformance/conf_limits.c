@@ -52,6 +52,27 @@ CASE("at_least_ms keeps others out after the release")
     CHECK_EQ(stats_of(client).lost, 0);
 }
 
+static int acquire_and_release(void *arg)
+{
+    int code = pawl_lock_acquire(arg, PAWL_FOREVER, NULL);
+
+    return code ? code : pawl_lock_release(arg, NULL);
+}
+
+CASE("at_least_ms keeps others out after the thread has released the lock and ended")
+{
+    const char *name = check_name("l");
+    pawl_client *client = client_open(CLIENT_OPTIONS(.watchdog_ms = SHORT_LEASE));
+    pawl_lock *job = lock_new(client, name, LOCK_OPTIONS(.at_least_ms = 2 * SHORT_LEASE + 500));
+    pawl_lock *next = lock_new(client_open(NULL), name, NULL);
+    int64_t began = now_ms();
+
+    CHECK_OK(in_thread(acquire_and_release, job));
+    CHECK_OK(pawl_lock_acquire(next, PAWL_FOREVER, NULL));
+    CHECK(now_ms() - began >= 2 * SHORT_LEASE + 500 - 1);
+    CHECK_EQ(stats_of(client).orphaned, 0);
+}
+
 CASE("at_least_ms keeps others out even after the client was closed")
 {
     const char *name = check_name("l");
