@@ -23,10 +23,10 @@ def listening(s, n):
     return len([c for c in s.call('PUBSUB', 'CHANNELS') if not c.startswith('redisson_pawl:')]) >= n
 
 
-def pair(s, held, wanted, name):
+def pair(s, held, wanted, name, **options):
     """Two actors: one holds the name as one kind of lock, the other waits for the name as another kind."""
     a, b = s.actor(layout='redisson'), s.actor(layout='redisson')
-    a.lock('l', name, kind=held)
+    a.lock('l', name, kind=held, **options)
     b.lock('l', name, kind=wanted)
     a.ask('take', 'l', 0).ok()
     b.send('acquire', 'l', 25000)
@@ -107,6 +107,29 @@ def _(s):
         a.ask('close').ok()
         left = s.call('PTTL', f'n-{kind}')
         assert 0 < left <= 3000, f'{kind}: {left} ms'
+
+
+def published(s):
+    """How many messages the server was given."""
+    rows = [r for r in s.call('INFO', 'commandstats').splitlines()
+            if r.startswith(('cmdstat_publish:', 'cmdstat_spublish:'))]
+    return sum(int(r.split('calls=')[1].split(',')[0]) for r in rows)
+
+
+# The waiters know the lease of 30 s: only a message tells them that the lock ends sooner.
+@case('a client that closes tells whoever waits when the lock that lingers will end')
+def _(s):
+    for held in ('mutex', 'fair', 'read', 'write'):
+        for wanted in ('mutex', 'fair', 'write', 'read'):
+            if (held, wanted) == ('read', 'read'):
+                continue
+            a, b = pair(s, held, wanted, f'n-{held}-{wanted}', at_least=1500)
+            a.ask('drop', 'l').ok()
+            before = published(s)
+            a.ask('close').ok()
+            assert published(s) > before, f'{held}, {wanted}: the waiter was not told'
+            b.answer('acquire', 'l').ok()
+            b.ask('close').ok()
 
 
 @case('a write lock that was entered often stays taken for two leases at most')

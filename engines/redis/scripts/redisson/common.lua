@@ -119,12 +119,14 @@ local function give_back(n)
     end
 end
 
--- The lock N is free: notify the waiters of every kind. Redisson sends messages only on the channel
--- of the released lock's own kind.
-local function wake()
+-- The lock N is free, or (lingers) ends sooner than the waiters know: notify the waiters of every
+-- kind. Redisson sends messages only on the channel of the released lock's own kind.
+local function wake(lingers)
     local head = call('LINDEX', QUEUE, 0)
     if head then
-        turn(head)
+        if not lingers then
+            turn(head)
+        end
         tell(0, 'redisson_lock__channel:' .. base .. ':' .. head)
     end
     tell(0, 'redisson_lock__channel:' .. base)

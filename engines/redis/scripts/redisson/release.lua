@@ -50,6 +50,7 @@ local function plain()
         at_least(N, lease)
     elseif linger() > 0 then
         call('PEXPIRE', N, linger())
+        wake(true)
     else
         return free()
     end
@@ -85,6 +86,9 @@ local function read()
         return free()
     end
     call('PEXPIRE', N, most)
+    if linger() > 0 then
+        wake(true)
+    end
     return ended(true)
 end
 
@@ -98,6 +102,7 @@ local function write()
     elseif linger() > 0 then
         call('PEXPIRE', WRITES, linger())
         call('PEXPIRE', N, math.max(linger(), longest()))
+        wake(true)
         return ended(true)
     end
     call('HDEL', N, field)
