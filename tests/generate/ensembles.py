@@ -235,6 +235,11 @@ class Cluster(Service):
         for n in self.servers.nodes:
             n.call('CLUSTER', 'FORGET', gone.id)
         gone.call('CLUSTER', 'RESET', 'SOFT')
+        self.name_nodes()
+
+    def name_nodes(self):
+        """The judge's own client names nodes that are there; in the end every first node has left."""
+        self.url = self.servers.url(layout=self.layout)
 
     def mend(self):
         """The node that was removed joins again as before."""
@@ -252,6 +257,7 @@ class Cluster(Service):
         new.call('CLUSTER', 'REPLICATE', master.id)
         self.servers.nodes.append(new)
         self.servers.synced()
+        self.name_nodes()
 
     def stop(self):
         if self.left_node:
