@@ -130,6 +130,7 @@ void steps_lost(void *arg, pawl_lock *lock, int code)
         o->run->blocked_wrong++;
     if (lock) {
         o->last_reason = pawl_lock_lost_reason(lock);
+        o->last_token = (long long)pawl_lock_token(lock);
     } else if (o->type == SEM && !pthread_rwlock_tryrdlock(&o->guard)) {
         o->last_reason = o->freed ? 0 : pawl_semaphore_lost_reason(o->p);
         pthread_rwlock_unlock(&o->guard);

@@ -481,11 +481,13 @@ static void freeing(struct object *o)
     pthread_mutex_unlock(&mutex);
 }
 
+/* Several threads may have holds through one handle: the token tells which hold is lost. */
 static void lost(struct object *o)
 {
     pthread_mutex_lock(&mutex);
     for (int i = 0; i < nslots; i++)
-        if (slots[i].via == o && slots[i].record && !slots[i].record->lost) {
+        if (slots[i].via == o && slots[i].record && !slots[i].record->lost &&
+            slots[i].record->token == o->last_token) {
             slots[i].record->lost = clock_ns();
             slots[i].record->code = o->last_reason; /* of a hold: the reason of the loss */
         }

@@ -85,6 +85,7 @@ struct object {
     atomic_int inside; /* blocking calls under way that may last for ever */
     atomic_bool pinned; /* sequence.c: callbacks don't free the handle */
     atomic_int losses, last_reason;
+    atomic_llong last_token; /* of the lost hold */
     struct run *run;
 };
 
