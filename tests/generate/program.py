@@ -255,7 +255,10 @@ class Sequential(Maker):
         if kind == 'sem':
             verb = self.pick('sacquire', 'sacquire', 'srelease', 'srelease', 'avail', 'cancel',
                              'free', 'avail' if self.profile.foreign else 'inspect')
-            return (thread, verb, n, c.randint(1, 3), self.pick(0, 0, self.profile.brief, LONG))
+            most = 3
+            if any(self.fields(m)['name'] == fields['name'] for m in self.of('latch')):
+                most = min(3, fields['permits'])  # of two mistakes at once, either may be reported
+            return (thread, verb, n, c.randint(1, most), self.pick(0, 0, self.profile.brief, LONG))
         if kind == 'latch':
             verb = self.pick('set', 'down', 'down', 'count', 'wait', 'cancel',
                              'count' if self.profile.foreign else 'inspect')

@@ -647,7 +647,7 @@ def pictures(box):
     scene(box)
     for width, height in ((80, 24), (160, 50)):
         terminal = Terminal(box, 'top', columns=width, lines=height)
-        terminal.wait_for('7 names', 'q quit')
+        check_list(terminal, width, height)
         picture(f'top-{width}x{height}', terminal)
         if width == 80:
             terminal.key(ENTER)
