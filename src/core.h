@@ -47,6 +47,8 @@ void pawl__lease_confirm(struct hold *hold, int64_t from, int64_t lease_ms);
 /* A lease of lease_ms was requested, and given_ms of it (0: all) are confirmed. */
 void pawl__lease_extend(struct hold *hold, int64_t from, int64_t lease_ms, int64_t given_ms);
 void pawl__lease_stop_renewing(struct hold *hold);
+/* A hold whose thread has ended belongs to no thread any more: renew its lease. */
+void pawl__lease_renew_again(struct hold *hold);
 void pawl__leases_verify(pawl_client *client, const pawl_op *event);
 /* The instant until which a lease of lease_ms from `from` on is certainly valid. */
 int64_t pawl__valid_until(int64_t from, int64_t lease_ms);

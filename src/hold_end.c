@@ -94,7 +94,8 @@ static void linger_over(pawl_timer *timer)
     pawl__hold_release(hold, 0, NULL, NULL);
 }
 
-/* The engine can't let a lock linger: the process keeps the lock until at_least_ms have passed. */
+/* The engine can't let a lock linger: the process keeps the lock until at_least_ms have passed. The
+ * hold belongs to no thread from now on: if its thread has ended, the lease is renewed again. */
 static void begin_linger(struct hold *hold, int64_t until)
 {
     pawl_client *client = hold->client;
@@ -108,6 +109,8 @@ static void begin_linger(struct hold *hold, int64_t until)
     pawl__hold_report(hold, 0);
     mark_finished(hold);
     hold->lost_cb.fn = NULL;
+    if (hold->orphan)
+        pawl__lease_renew_again(hold);
     pawl__timers_clear(&client->timers, &hold->wait_timer); /* abandoned while the lock lingers */
     hold->wait_timer = (pawl_timer){.fire = linger_over, .arg = hold};
     pawl__timers_set(&client->timers, &hold->wait_timer, until);

@@ -187,6 +187,15 @@ void pawl__lease_stop_renewing(struct hold *hold)
     hold->verify = false;
 }
 
+void pawl__lease_renew_again(struct hold *hold)
+{
+    int64_t now = pawl__now(hold->client);
+
+    hold->orphan = false;
+    if (renewable(hold, now) || hold->claim)
+        renew_at(hold, now);
+}
+
 void pawl__lease_end(struct hold *hold)
 {
     pawl__timers_clear(&hold->client->timers, &hold->lost_timer);

@@ -132,6 +132,25 @@ def _(s):
             b.ask('close').ok()
 
 
+@case('when the first waiter of a fair lock gives up, the next one learns when the lock that lingers will end')
+def _(s):
+    a, b = pair(s, 'fair', 'fair', 'n', at_least=2500)
+    c = s.actor(layout='redisson')
+    c.lock('l', 'n', kind='fair')
+    c.send('acquire', 'l', 25000)
+    until(lambda: s.call('LLEN', 'redisson_lock_queue:{n}') == 2, 'for both waiters')
+    until(lambda: listening(s, 2), 'for the second waiter to listen')
+    time.sleep(0.05)
+    a.ask('drop', 'l').ok()
+    a.ask('close').ok()
+    before = published(s)
+    b.ask('close')
+    assert published(s) > before, 'the next waiter was not told'
+    began = time.monotonic()
+    c.answer('acquire', 'l').ok()
+    assert time.monotonic() - began < 3.5, f'got it after {time.monotonic() - began:.1f} s'
+
+
 @case('a write lock that was entered often stays taken for two leases at most')
 def _(s):
     a = s.actor(layout='redisson')

@@ -43,6 +43,12 @@ CONTROLS = {
     'told-after-free': (
         'done gets 0 although the handle was freed before', 'src/hold_end.c',
         'if (hold->acquires && hold->done_cb.pending && hold->done_cb.code == 0)', 'if (0)', ''),
+    'ended-in-front': (
+        'a hold whose thread has ended stays the front of its name', 'src/client.c',
+        '        pawl__cohort_leave_soon(hold);\n', '', ''),
+    'ended-before-grant': (
+        'a hold that was granted after its thread had ended stays the front of its name',
+        'src/hold.c', '    if (hold->orphan)\n        pawl__cohort_leave(hold);\n', '', ''),
     'callback-unlocked': (
         'a callback\'s field is read after the mutex was let go', 'src/callbacks.c',
         '        pawl__callback_thread.acting = hold;',

@@ -11,8 +11,12 @@
 #include "programs.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
+
+#include "engine.h"
 
 #define SOON 1000 /* ms */
 
@@ -347,6 +351,208 @@ void cancel_duel(struct program *p)
     p->multi = NULL;
     for (size_t i = 0; i < NAMES; i++)
         pawl_lock_free(members[i]);
+}
+
+/* ---- a thread that ends ---------------------------------------------------------------------- */
+
+enum { HELD, STARTED, RELEASED, HOWS };     /* what the thread has done when it ends */
+enum { BREAK, FREE, CLOSE, CALLBACK, RIDS }; /* what ends its lock */
+
+/* A thread, and the waiters behind it: threads of the same client and of another one. */
+struct ended {
+    struct program *program;
+    pawl_client *client;
+    pawl_lock *lock; /* of the thread that ends */
+    uint64_t how, rid;
+    bool again;      /* the thread begins to acquire the lock once more before it ends */
+    struct start *start;
+    _Atomic int code; /* of the thread's start */
+};
+
+struct behind {
+    struct ended *ended;
+    pawl_lock *lock;
+    bool own; /* of the same client */
+    int64_t done; /* ms */
+    pthread_t id;
+};
+
+static void ended_told(void *arg, pawl_lock *lock, int code)
+{
+    struct start *s = arg;
+
+    (void)lock;
+    start_told(s);
+    if (code && code != PAWL_ELOST && code != PAWL_ECANCELED)
+        program_fail(s->program, "a start of a thread that ended was told %s", pawl_errname(code));
+}
+
+static void release_soon(struct ended *e, pawl_lock *lock)
+{
+    struct start *s = start_new(e->program, NULL, NULL, lock);
+
+    if (pawl_lock_release_start(lock, ended_told, s))
+        program_fail(e->program, "the release of a thread that ends could not be started");
+}
+
+static void ended_granted(void *arg, pawl_lock *lock, int code)
+{
+    struct ended *e = arg;
+
+    start_told(e->start);
+    if (code == 0 && e->rid == CALLBACK)
+        release_soon(e, lock);
+    atomic_store_explicit(&e->code, code, memory_order_release);
+}
+
+static void *ends(void *arg)
+{
+    struct ended *e = arg;
+    int code = e->how == STARTED ? pawl_lock_acquire_start(e->lock, PAWL_FOREVER, ended_granted, e)
+                                 : pawl_lock_acquire(e->lock, PAWL_FOREVER, NULL);
+
+    if (code)
+        program_fail(e->program, "the acquire of a thread that ends: %s", pawl_errname(code));
+    if (e->how == RELEASED)
+        release_soon(e, e->lock);
+    else if (e->again && pawl_lock_acquire_start(e->lock, 0, ended_told,
+                                                 start_new(e->program, NULL, NULL, e->lock)))
+        program_fail(e->program, "a thread that ends could not acquire its lock again");
+    return NULL;
+}
+
+static void *waits_behind(void *arg)
+{
+    struct behind *b = arg;
+    struct program *p = b->ended->program;
+    int code = pawl_lock_acquire(b->lock, PAWL_FOREVER, NULL);
+
+    b->done = clock_ms();
+    if (code && !(b->own && b->ended->rid == CLOSE))
+        program_fail(p, "an acquire behind a thread that ended: %s", pawl_errname(code));
+    if (code == 0) {
+        if (!b->own || b->ended->rid != CLOSE)
+            section(p, 0);
+        code = pawl_lock_release(b->lock, NULL);
+        if (code && !(b->own && b->ended->rid == CLOSE))
+            program_fail(p, "a release behind a thread that ended: %s", pawl_errname(code));
+    }
+    return NULL;
+}
+
+static pawl_lock *mutex_new(struct program *p, pawl_client *client, int64_t at_least)
+{
+    pawl_lock_options o = {.size = sizeof o, .at_least_ms = at_least};
+    pawl_lock *lock;
+    pawl_error err;
+
+    if (pawl_lock_new(&lock, client, name_of(0), &o, &err))
+        program_fail(p, "pawl_lock_new: %s", err.text);
+    return lock;
+}
+
+static void begin_behind(struct ended *e, struct behind *b, pawl_client *client)
+{
+    b->ended = e;
+    b->own = client == e->client;
+    b->lock = mutex_new(e->program, client, 0);
+    if (pthread_create(&b->id, NULL, waits_behind, b))
+        program_fail(e->program, "no thread");
+}
+
+/* End the lock of the ended thread. */
+static void get_rid(struct ended *e, pawl_lock *other)
+{
+    int code = 0;
+
+    if (e->rid == BREAK)
+        code = pawl_lock_break(other, NULL);
+    else if (e->rid == FREE)
+        pawl_lock_free(e->lock);
+    else if (e->rid == CLOSE)
+        code = pawl_close(e->client);
+    if (code)
+        program_fail(e->program, "the lock of a thread that ended: %s", pawl_errname(code));
+}
+
+/* A thread ends that holds a mutex, or acquires or releases it asynchronously. The lease lasts much
+ * longer than SOON: the waiters get the lock because its end is noticed. */
+void ended_thread(struct program *p)
+{
+    struct worker w = {.program = p, .chance = p->seed * 7 + 5};
+    struct ended e = {.program = p, .how = draw(&w.chance, HOWS), .code = -1000};
+    size_t n = 1 + draw(&w.chance, 3), early = draw(&w.chance, n + 1);
+    bool several = draw(&w.chance, 2), contended = draw(&w.chance, 2);
+    bool foreign = draw(&w.chance, 4) == 0; /* mostly no loop drives: the background steps in */
+    struct behind behind[3];
+    pawl_lock *first, *other = mutex_new(p, p->client[0], 0);
+    char url[sizeof p->url + 40];
+    pthread_t thread;
+    int64_t began;
+
+    e.rid = draw(&w.chance, e.how == STARTED ? RIDS : CALLBACK);
+    if (getenv("PAWL_ENGINE_DIR") && draw(&w.chance, 2)) /* without PAWL_CAP_LINGER */
+        snprintf(url, sizeof url, "late:counts=1,without=%d;%s", PAWL_CAP_LINGER, p->url);
+    else
+        snprintf(url, sizeof url, "%s", p->url);
+    if (pawl_open(&e.client, url, NULL, NULL))
+        program_fail(p, "pawl_open failed");
+    if (foreign)
+        pawl_client_fd(e.client);
+    e.again = e.how == HELD && draw(&w.chance, 2);
+    e.lock = mutex_new(p, e.client, e.rid != CLOSE && draw(&w.chance, 2) ? 50 : 0);
+    first = mutex_new(p, e.client, 0);
+    if (e.how == STARTED) {
+        e.start = start_new(p, &w, NULL, e.lock);
+        if (pawl_lock_acquire(first, PAWL_FOREVER, NULL))
+            program_fail(p, "a free lock was not acquired");
+        for (size_t i = 0; i < early && contended; i++)
+            begin_behind(&e, &behind[i], several && i % 2 ? p->client[0] : e.client);
+    }
+    if (e.how != STARTED || !contended)
+        early = 0;
+    if (pthread_create(&thread, NULL, ends, &e))
+        program_fail(p, "no thread");
+    if (e.how == STARTED && draw(&w.chance, 2)) {
+        if (pawl_lock_release(first, NULL))
+            program_fail(p, "a release failed");
+        pthread_join(thread, NULL);
+    } else {
+        pthread_join(thread, NULL);
+    }
+    for (size_t i = early; i < n; i++)
+        begin_behind(&e, &behind[i], several && i % 2 ? p->client[0] : e.client);
+    if (e.how == STARTED) {
+        if (pawl_lock_held(first) && pawl_lock_release(first, NULL))
+            program_fail(p, "a release failed");
+        while (atomic_load_explicit(&e.code, memory_order_acquire) == -1000) {
+            usleep(1000);
+            if (foreign)
+                pawl_client_process(e.client);
+        }
+        if (e.code)
+            program_fail(p, "the acquire of a thread that ended: %s", pawl_errname(e.code));
+    }
+    for (uint64_t i = draw(&w.chance, 6); i > 0; i--)
+        sched_yield_point();
+    if (draw(&w.chance, 2))
+        usleep((useconds_t)draw(&w.chance, 40) * 1000);
+    began = clock_ms();
+    if (e.how != RELEASED)
+        get_rid(&e, other);
+    for (size_t i = 0; i < n; i++) {
+        pthread_join(behind[i].id, NULL);
+        if (sched_active() && sched_strays() == 0 && behind[i].done - began > SOON)
+            program_fail(p, "an acquire behind a thread that ended took %lld ms",
+                         (long long)(behind[i].done - began));
+        pawl_lock_free(behind[i].lock);
+    }
+    if (e.how == RELEASED || e.rid != CLOSE)
+        pawl_close(e.client);
+    if (e.how == RELEASED || e.rid != FREE)
+        pawl_lock_free(e.lock);
+    pawl_lock_free(first);
+    pawl_lock_free(other);
 }
 
 void critical_step(struct program *p, struct worker *w)

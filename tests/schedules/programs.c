@@ -399,6 +399,8 @@ void program_run(uint64_t seed)
         critical_prepare(&p);
     if (!p.wild && draw(&p.chance, 4) == 0)
         cancel_duel(&p);
+    if (!p.wild && draw(&p.chance, 4) == 0)
+        ended_thread(&p);
     run_threads(&p);
     end(&p);
     if (p.folder)

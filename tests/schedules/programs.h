@@ -122,6 +122,7 @@ void judge_release_ends(struct slot *slot);
 size_t judge_owner(const struct program *p, const struct slot *slot, const struct worker *w);
 
 void cancel_duel(struct program *p);
+void ended_thread(struct program *p);
 
 void critical_prepare(struct program *p);
 void critical_step(struct program *p, struct worker *w);

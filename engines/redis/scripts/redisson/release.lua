@@ -118,7 +118,7 @@ local function write()
 end
 
 local function leave_queue()
-    local wait, behind = tonumber(ARGV[11]), false
+    local wait, behind, head = tonumber(ARGV[11]), false, call('LINDEX', QUEUE, 0)
     for _, who in ipairs(call('LRANGE', QUEUE, 0, -1)) do
         if behind then
             call('ZINCRBY', DEADLINES, -wait, who)
@@ -130,6 +130,8 @@ local function leave_queue()
     call('LREM', QUEUE, 0, owner)
     if behind and kind == 'none' then
         wake()
+    elseif behind and head == owner then -- the next waiter may not know how long the lease is now
+        tell(0, 'redisson_lock__channel:' .. base .. ':' .. call('LINDEX', QUEUE, 0))
     end
 end
 
