@@ -305,7 +305,7 @@ static int start_and_end(void *arg)
 }
 
 /* The thread ends while its acquire waits behind another thread of its client. */
-CASE("when a lock is broken that a thread got after its end, the client's other threads get the lock")
+CASE("when a lock is broken that a thread got after its end, other threads get the lock")
 {
     static calls got = CALLS_INIT;
     pawl_client *client = client_open(CLIENT_OPTIONS(.watchdog_ms = LONG_LEASE));
