@@ -219,14 +219,16 @@ static bool answer_acquire(sql_call *call, const sql_reply *reply)
     return true;
 }
 
-/* A queued waiter asks again after a pause, and keeps its entry. Other ops fail, and the core
- * retries. */
+/* A queued waiter asks again, after a pause or on the next connection, and keeps its entry. Other
+ * ops fail, and the core retries. */
 static void acquire_failed(sql_call *call, int code, const char *words)
 {
     sql_waiter *w = call->about;
 
     w->call = NULL;
-    if (w->state == WAITER_QUEUED && code != PAWL_EUNKNOWN && code != PAWL_ECANCELED) {
+    if (w->state == WAITER_QUEUED && code == PAWL_EUNKNOWN)
+        return; /* the connection is lost: sql_waiters_resend asks again */
+    if (w->state == WAITER_QUEUED && code != PAWL_ECANCELED) {
         set_timer(w, pause_ms(w));
         return;
     }
@@ -367,17 +369,27 @@ static bool answer_cancel(sql_call *call, const sql_reply *reply)
     return true;
 }
 
+/* The caller gets its answer now. The next connection sends the cancel, as long as the server keeps
+ * the waiter's place. */
+static void leave_later(sql_waiter *w, const char *words)
+{
+    pawl_env *env = w->sql->env;
+    pawl_op *op = w->op;
+
+    w->op = NULL;
+    env->timer_set(env, &w->timer, w->gone_by);
+    pawl_op_finish(op, pawl_error_set(op->err, PAWL_EUNKNOWN, "%s", words));
+}
+
 static void cancel_failed(sql_call *call, int code, const char *words)
 {
     sql_waiter *w = call->about;
 
     w->call = NULL;
-    if (w->op) {
-        pawl_error_set(w->op->err, PAWL_EUNKNOWN, "%s", words);
-        finish(w, PAWL_EUNKNOWN);
-    } else if (code != PAWL_EUNKNOWN) {
+    if (w->op)
+        leave_later(w, words);
+    if (code != PAWL_EUNKNOWN) /* else the next connection sends the cancel */
         set_timer(w, POLL_MAX_MS);
-    } /* else the next connection sends the cancel */
 }
 
 static void send_cancel(sql_waiter *w)
@@ -415,14 +427,13 @@ void sql_acquire_cancel(sql *q, pawl_op *op)
     if (w->call)
         w->call->about = NULL; /* answered before the cancel, because answers come in order */
     w->call = NULL;
-    if (q->link.state != LINK_READY) {
-        pawl_error_set(op->err, PAWL_EUNKNOWN, "%s", q->link.words);
-        finish(w, PAWL_EUNKNOWN);
-        return;
-    }
     w->state = WAITER_LEAVING;
     w->gone_by = q->env->now(q->env) +
                  (PLACE_MS + (op->lease_ms < DAY_MS ? op->lease_ms : DAY_MS)) * PAWL_NS_PER_MS;
+    if (q->link.state != LINK_READY) {
+        leave_later(w, q->link.words);
+        return;
+    }
     set_timer(w, CANCEL_MS);
     send_cancel(w);
 }

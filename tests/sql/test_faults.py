@@ -48,6 +48,22 @@ def _(s, name):
     a.ask('drop', 'l').be('PAWL_ELOST')
 
 
+@case('a wait that ended while the server was away leaves no place in the queue', own={})
+def _(s, name):
+    a, b = s.actor(watchdog=60000), s.actor(watchdog=1000, timeout=1000)
+    for x in (a, b):
+        x.lock('l', name)
+    a.ask('take', 'l', 0).ok()
+    b.send('acquire', 'l', 2500)
+    until(lambda: s.waiters(name) == 1, 'for the place in the queue')
+    s.kill()
+    b.answer('acquire', 'l').be('PAWL_EUNKNOWN', 'PAWL_ECONN')
+    time.sleep(2.5)  # longer than the lease that the acquire asked for
+    s.start()
+    until(lambda: s.connections_of(b), 'for the connection')
+    until(lambda: s.waiters(name) == 0, 'for the place to be given up')
+
+
 @case('connections that an administrator ends, again and again: nothing is lost')
 def _(s, name):
     a, b = s.actor(watchdog=20000), s.actor(watchdog=20000)
