@@ -276,6 +276,11 @@ int in_thread(int (*fn)(void *arg), void *arg)
     return e.result;
 }
 
+static int acquire_once(void *arg)
+{
+    return pawl_lock_acquire(arg, 0, NULL);
+}
+
 static int try_once(void *arg)
 {
     int code = pawl_lock_acquire(arg, 0, NULL);
@@ -288,6 +293,31 @@ static int try_once(void *arg)
 static int release_once(void *arg)
 {
     return pawl_lock_release(arg, NULL);
+}
+
+int acquire_in_thread(pawl_lock *lock)
+{
+    return in_thread(acquire_once, lock);
+}
+
+typedef struct start {
+    pawl_lock *lock;
+    pawl_done_fn *done;
+    void *arg;
+} start;
+
+static int start_once(void *arg)
+{
+    start *s = arg;
+
+    return pawl_lock_acquire_start(s->lock, PAWL_FOREVER, s->done, s->arg);
+}
+
+int start_in_thread(pawl_lock *lock, pawl_done_fn *done, void *arg)
+{
+    start s = {lock, done, arg};
+
+    return in_thread(start_once, &s);
 }
 
 int try_in_thread(pawl_lock *lock)

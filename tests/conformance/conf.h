@@ -139,6 +139,9 @@ void waiter_join(waiter *w);   /* for a brief waiter, or one that was not grante
 
 /* Run fn in a new thread and return the result. */
 int in_thread(int (*fn)(void *arg), void *arg);
+/* The thread ends without a release. */
+int acquire_in_thread(pawl_lock *lock); /* without a wait */
+int start_in_thread(pawl_lock *lock, pawl_done_fn *done, void *arg);
 int try_in_thread(pawl_lock *lock);      /* try to acquire; a lock that was got is released again */
 int release_in_thread(pawl_lock *lock);
 

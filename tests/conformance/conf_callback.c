@@ -264,18 +264,6 @@ CASE("a grant that was lost before its callback came is told once, and released 
     CHECK_CODE(pawl_lock_release(lock, NULL), PAWL_ENOTHELD);
 }
 
-typedef struct starter {
-    pawl_lock *lock;
-    calls *got;
-} starter;
-
-static int start_and_end(void *arg)
-{
-    starter *s = arg;
-
-    return pawl_lock_acquire_start(s->lock, PAWL_FOREVER, count_call, s->got);
-}
-
 CASE("a grant to a thread that has ended is not renewed")
 {
     static calls got = CALLS_INIT;
@@ -283,10 +271,10 @@ CASE("a grant to a thread that has ended is not renewed")
     pawl_client *mine = client_open(CLIENT_OPTIONS(.watchdog_ms = 200));
     pawl_client *yours = client_open(NULL);
     pawl_lock *taken = lock_new(yours, name, NULL);
-    starter s = {.lock = lock_new(mine, name, NULL), .got = &got};
+    pawl_lock *lock = lock_new(mine, name, NULL);
 
     CHECK_OK(pawl_lock_acquire(taken, 0, NULL));
-    CHECK_OK(in_thread(start_and_end, &s));
+    CHECK_OK(start_in_thread(lock, count_call, &got));
     await_waiters(yours, name, 1);
     CHECK_OK(pawl_lock_release(taken, NULL));
     event_await(&got.event, 1);

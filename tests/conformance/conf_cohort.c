@@ -264,11 +264,6 @@ CASE("threads behind a holder that is broken get the lock")
     CHECK_CODE(pawl_lock_release(lock, NULL), PAWL_ELOST);
 }
 
-static int acquire_and_end(void *arg)
-{
-    return pawl_lock_acquire(arg, 0, NULL);
-}
-
 /* The lease of the ended thread lasts longer than the waits of this case. */
 CASE("when a lock is broken whose thread has ended, the other threads of its client get the lock")
 {
@@ -278,30 +273,18 @@ CASE("when a lock is broken whose thread has ended, the other threads of its cli
     pawl_lock *other = lock_new(client_open(NULL), name, NULL);
     waiter w;
 
-    CHECK_OK(in_thread(acquire_and_end, lock));
+    CHECK_OK(acquire_in_thread(lock));
     CHECK_CODE(pawl_lock_acquire(lock, 0, NULL), PAWL_EBUSY);
     CHECK_OK(pawl_lock_break(other, NULL));
     CHECK_OK(pawl_lock_acquire(lock, 10000, NULL));
     CHECK_OK(pawl_lock_release(lock, NULL));
 
-    CHECK_OK(in_thread(acquire_and_end, lock));
+    CHECK_OK(acquire_in_thread(lock));
     waiter_start_brief(&w, lock, 10000);
     await_waiting(client, 1);
     CHECK_OK(pawl_lock_break(other, NULL));
     CHECK_OK(waiter_code(&w));
     waiter_leave(&w);
-}
-
-typedef struct {
-    pawl_lock *lock;
-    calls *got;
-} starter;
-
-static int start_and_end(void *arg)
-{
-    starter *s = arg;
-
-    return pawl_lock_acquire_start(s->lock, PAWL_FOREVER, count_call, s->got);
 }
 
 /* The thread ends while its acquire waits behind another thread of its client. */
@@ -311,12 +294,11 @@ CASE("when a lock is broken that a thread got after its end, other threads get t
     pawl_client *client = client_open(CLIENT_OPTIONS(.watchdog_ms = LONG_LEASE));
     const char *name = check_name("c");
     pawl_lock *lock = lock_new(client, name, NULL);
-    starter s = {.lock = lock, .got = &got};
     waiter w;
 
     warm_up(client, lock);
     CHECK_OK(pawl_lock_acquire(lock, PAWL_FOREVER, NULL));
-    CHECK_OK(in_thread(start_and_end, &s));
+    CHECK_OK(start_in_thread(lock, count_call, &got));
     waiter_start_brief(&w, lock, 10000);
     await_waiting(client, 2);
     CHECK_OK(pawl_lock_release(lock, NULL));

@@ -73,11 +73,6 @@ CASE("at_least_ms keeps others out after the thread has released the lock and en
     CHECK_EQ(stats_of(client).orphaned, 0);
 }
 
-static int acquire_only(void *arg)
-{
-    return pawl_lock_acquire(arg, PAWL_FOREVER, NULL);
-}
-
 /* Freeing the handle releases the lock of the thread that has ended. */
 CASE("at_least_ms keeps others out after the thread has ended and its handle was freed")
 {
@@ -87,7 +82,7 @@ CASE("at_least_ms keeps others out after the thread has ended and its handle was
     pawl_lock *next = lock_new(client_open(NULL), name, NULL);
     int64_t began = now_ms();
 
-    CHECK_OK(in_thread(acquire_only, job));
+    CHECK_OK(acquire_in_thread(job));
     lock_free(job);
     CHECK_OK(pawl_lock_acquire(next, PAWL_FOREVER, NULL));
     CHECK(now_ms() - began >= 2 * SHORT_LEASE + 500 - 1);
@@ -100,18 +95,6 @@ static void release_in_callback(void *arg, pawl_lock *lock, int code)
     CHECK_OK(pawl_lock_release_start(lock, count_call, arg));
 }
 
-typedef struct {
-    pawl_lock *lock;
-    calls *released;
-} starter;
-
-static int start_acquire(void *arg)
-{
-    starter *s = arg;
-
-    return pawl_lock_acquire_start(s->lock, PAWL_FOREVER, release_in_callback, s->released);
-}
-
 CASE("at_least_ms keeps others out when a callback releases the lock of a thread that has ended")
 {
     static calls released = CALLS_INIT;
@@ -120,11 +103,10 @@ CASE("at_least_ms keeps others out when a callback releases the lock of a thread
     pawl_lock *job = lock_new(client, name, LOCK_OPTIONS(.at_least_ms = 2 * SHORT_LEASE + 500));
     pawl_lock *first = lock_new(client, name, NULL);
     pawl_lock *next = lock_new(client_open(NULL), name, NULL);
-    starter s = {.lock = job, .released = &released};
     int64_t began;
 
     CHECK_OK(pawl_lock_acquire(first, 0, NULL));
-    CHECK_OK(in_thread(start_acquire, &s));
+    CHECK_OK(start_in_thread(job, release_in_callback, &released));
     began = now_ms();
     CHECK_OK(pawl_lock_release(first, NULL));
     event_await(&released.event, 1);

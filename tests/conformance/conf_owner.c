@@ -189,18 +189,13 @@ CASE("a handle-owned lock can be released by another thread")
     CHECK_OK(try_as_stranger(name, PAWL_MUTEX));
 }
 
-static int acquire_and_end(void *arg)
-{
-    return pawl_lock_acquire(arg, 0, NULL);
-}
-
 CASE("a handle-owned lock outlives the thread that acquired it")
 {
     const char *name = check_name("o");
     pawl_client *client = client_open(NULL);
     pawl_lock *lock = lock_new(client, name, LOCK_OPTIONS(.owner = PAWL_OWNER_HANDLE));
 
-    CHECK_OK(in_thread(acquire_and_end, lock));
+    CHECK_OK(acquire_in_thread(lock));
     CHECK_EQ(pawl_lock_held(lock), 1);
     CHECK_EQ(stats_of(client).orphaned, 0);
     CHECK_CODE(try_as_stranger(name, PAWL_MUTEX), PAWL_EBUSY);
@@ -269,7 +264,7 @@ CASE("a thread that ends while it holds is counted and reported, and its lease e
     pawl_lock *lock = lock_new(mine, name, NULL);
     pawl_lock *other = lock_new(client_open(NULL), name, NULL);
 
-    CHECK_OK(in_thread(acquire_and_end, lock));
+    CHECK_OK(acquire_in_thread(lock));
     CHECK_OK(pawl_lock_acquire(other, PAWL_FOREVER, NULL));
     event_await(&heard, 1);
     CHECK_EQ(stats_of(mine).orphaned, 1);
@@ -282,7 +277,7 @@ CASE("a new thread does not inherit the holds of one that ended")
     pawl_lock *lock = lock_new(client_open(NULL), check_name("o"),
                                LOCK_OPTIONS(.lease_ms = LONG_LEASE));
 
-    CHECK_OK(in_thread(acquire_and_end, lock));
+    CHECK_OK(acquire_in_thread(lock));
     for (int i = 0; i < 20; i++) {
         CHECK_CODE(try_in_thread(lock), PAWL_EBUSY);
         CHECK_OK(in_thread(ask_all, lock));
