@@ -5,7 +5,6 @@ of its own and stopped by its process id. etcdctl is the other client.
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
@@ -14,10 +13,11 @@ import urllib.request
 from actor import Actor, query
 from ports import free_ports
 import rights
+from server_process import ServerProcess
 from wait import PATIENCE, until
 
 
-class Member:
+class Member(ServerProcess):
     """One server. Its data are kept when the server is killed."""
 
     def __init__(self, name, port, peer, election_ms, options=(), scheme='http'):
@@ -51,23 +51,6 @@ class Member:
             return True
         except OSError:
             return False
-
-    def pause(self):
-        self.process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
-
-    def resume(self):
-        self.process.send_signal(signal.SIGCONT)
-
-    def kill(self):
-        if self.process and self.process.poll() is None:
-            self.process.kill()
-        if self.process:
-            self.process.wait()
-
-    def stop(self):
-        self.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Cluster:

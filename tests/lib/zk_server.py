@@ -8,13 +8,13 @@ that PAWL_ZK_JARS names.
 import glob
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
 import time
 
 from ports import free_ports
+from server_process import ServerProcess
 from wait import PATIENCE
 from zk_client import Client
 
@@ -32,7 +32,7 @@ def class_path():
     return ':'.join(os.path.join(JARS, jar + '.jar') for jar in NEEDED)
 
 
-class Server:
+class Server(ServerProcess):
     def __init__(self, port=None, lines=(), number=1, options=(), tick=200, sync=False,
                  least=400):
         self.folder = tempfile.mkdtemp(prefix='pawl-zk-')
@@ -115,23 +115,6 @@ class Server:
 
     def url(self, rest=''):
         return f'zk://127.0.0.1:{self.port}{rest}'
-
-    def pause(self):
-        self.process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
-
-    def resume(self):
-        self.process.send_signal(signal.SIGCONT)
-
-    def kill(self):
-        if self.process and self.process.poll() is None:
-            self.process.kill()
-        if self.process:
-            self.process.wait()
-
-    def stop(self):
-        self.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Ensemble:
